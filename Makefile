@@ -1,0 +1,15 @@
+# One line each: what a command does is written where it says it runs.
+PYTHON ?= python3
+RUN = PYTHONPATH=tests $(PYTHON) -m
+
+.PHONY: demo test venv lint images cluster-up cluster-down cluster-status parity
+
+demo: ; @$(RUN) lead_testing.demo
+test: ; @$(RUN) lead_testing.rings
+venv: ; @$(RUN) lead_testing.rings --only-venv
+lint: ; @$(RUN) lead_testing.rings house
+images: ; @$(RUN) lead_testing.local_cluster images
+cluster-up: ; @$(RUN) lead_testing.local_cluster up
+cluster-down: ; @$(RUN) lead_testing.local_cluster down
+cluster-status: ; @$(RUN) lead_testing.local_cluster status
+parity: venv ; @.venv/bin/python tests/bench/parity.py

@@ -1,0 +1,60 @@
+"""What a call to the API server can come to; the type decides what the caller does.
+
+ApiError            status, reason, message as the server said them
+├── NotFound        404
+├── AlreadyExists   409 on create: adopt it or not, by its owner's UID
+├── Conflict        409 on a write with resourceVersion or UID: look again, then decide again
+├── Gone            410: the resourceVersion is too old, list again
+├── Refused         400, 401, 403, 405, 413, 422: the same call would be refused again
+└── Unreachable     429, 5xx, broken connection, timeout: the world is late; it may have been carried out
+"""
+
+
+class ApiError(Exception):
+    """A call that ended without the answer wanted."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.status} {self.reason}: {self.message}"
+
+
+class NotFound(ApiError):
+    """The object is not there."""
+
+
+class AlreadyExists(ApiError):
+    """An object of this name is there already."""
+
+
+class Conflict(ApiError):
+    """The object has changed since it was read, or is another one of the same name."""
+
+
+class Gone(ApiError):
+    """The server no longer knows the resourceVersion that was asked for."""
+
+
+class Refused(ApiError):
+    """The server will not do this, however often it is asked."""
+
+
+class Unreachable(ApiError):
+    """No answer, or one that says: later."""
+
+
+def error_for(status: int, reason: str, message: str) -> ApiError:
+    """Returns the error of the type that fits a status."""
+    if status == 404:
+        return NotFound(status, reason, message)
+    if status == 409:
+        return (AlreadyExists if reason == "AlreadyExists" else Conflict)(status, reason, message)
+    if status == 410:
+        return Gone(status, reason, message)
+    if status == 429 or status >= 500:
+        return Unreachable(status, reason, message)
+    return Refused(status, reason, message)

@@ -1,0 +1,138 @@
+"""Carries out a Plan against the API server, in an order in which a crash on any line loses nothing.
+
+Called by `cluster.reconcile` at the end of each pass. First the raised attempt, by compare-and-swap, then deletes, then
+creates, then status and events. Every answer goes back into the informers' copies, so the next look sees our own
+writes; where an answer was lost, the caller reads live before it decides again.
+"""
+
+import asyncio
+import time
+from typing import Any
+
+import structlog
+
+from lead_operator.cluster.api_errors import AlreadyExists, ApiError, Refused
+from lead_operator.cluster.client import KubeClient
+from lead_operator.cluster.event_recorder import EventRecorder
+from lead_operator.cluster.informers import Informers
+from lead_operator.cluster.kinds import POD, Kind, KubernetesObject, kind_of, owner_of
+from lead_operator.decisions.plan import EventNote, Plan
+
+STATUS_PAUSE_S = 10.0  # between status writes of one resource that are not urgent
+
+log = structlog.get_logger(__name__)
+
+
+class CreateRefused(Exception):
+    """The API server does not take a child of ours: quota, admission, a name that is taken; people must know."""
+
+
+class NameTaken(CreateRefused):
+    """A child's name is held by an object that is not ours (yet): try again later."""
+
+
+class Applier:
+    """Writes for one operator process."""
+
+    def __init__(self, client: KubeClient, recorder: EventRecorder, informers: Informers) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._informers = informers
+        self._written_at: dict[str, float] = {}  # uid -> monotonic time of the last status write
+        self._refused_status: dict[str, tuple[str, dict[str, Any]]] = {}
+
+    async def apply(self, kind: Kind, body: KubernetesObject, plan: Plan) -> float | None:
+        """Carries out `plan` for the resource `body`; returns in how many seconds to look again, if at all.
+
+        Raises Conflict where `body` is not the newest any more, Unreachable or Refused where a call failed, and
+        CreateRefused where a child was not taken: then status and events are written all the same.
+        """
+        if plan.claim_attempt:
+            body = await self._write_status(kind, body, plan.status)
+        for pod in plan.deletes:
+            namespace = body["metadata"]["namespace"]
+            await self._client.delete(POD, namespace, pod.name, uid=pod.uid, grace_period_s=pod.grace_period_s)
+        refused: CreateRefused | None = None
+        try:
+            await self._create_all(body, plan.creates)
+        except CreateRefused as error:
+            refused = error
+        wait_s = await self._report(kind, body, plan)
+        for note in plan.events:
+            await self._recorder.record(body, note)
+        if refused is not None:
+            raise refused
+        if plan.delete_self:
+            metadata = body["metadata"]
+            await self._client.delete(kind, metadata["namespace"], metadata["name"], uid=metadata["uid"])
+        return min((s for s in (wait_s, plan.requeue_after_s) if s is not None), default=None)
+
+    def forget(self, uid: str) -> None:
+        """Drops what is remembered of a resource that is gone."""
+        self._written_at.pop(uid, None)
+        self._refused_status.pop(uid, None)
+        self._recorder.forget(uid)
+
+    async def _report(self, kind: Kind, body: KubernetesObject, plan: Plan) -> float | None:
+        held, uid = body.get("status", {}), body["metadata"]["uid"]
+        if plan.status == held or self._refused_status.get(uid) == (body["metadata"]["resourceVersion"], plan.status):
+            return None
+        wait_s = self._written_at.get(uid, -STATUS_PAUSE_S) + STATUS_PAUSE_S - time.monotonic()
+        if wait_s > 0 and not plan.urgent:
+            return wait_s
+        written = await self._write_status(kind, body, plan.status)
+        if written.get("status", {}) != plan.status:
+            # Someone else owns a field of our status, or the CRD in the cluster is older and prunes one: writing the
+            # same again would change nothing, so it is left until the object changes.
+            self._refused_status[uid] = (written["metadata"]["resourceVersion"], plan.status)
+        return None
+
+    async def _write_status(self, kind: Kind, body: KubernetesObject, status: dict[str, Any]) -> KubernetesObject:
+        written = await self._client.apply_status(kind, body, status)
+        self._written_at[body["metadata"]["uid"]] = time.monotonic()
+        self._informers.of(kind, body["metadata"]["namespace"]).note_own_write(written)
+        return written
+
+    async def _create_all(self, owner: KubernetesObject, bodies: tuple[KubernetesObject, ...]) -> None:
+        # What pods need stands before them in the plan and must exist first; the pods of a group may come at once.
+        for body in bodies:
+            if body["kind"] != POD.kind:
+                await self._create(owner, body)
+        pods = [self._create(owner, body) for body in bodies if body["kind"] == POD.kind]
+        failures = [result for result in await asyncio.gather(*pods, return_exceptions=True) if result is not None]
+        if failures:
+            raise failures[0]
+
+    async def _create(self, owner: KubernetesObject, body: KubernetesObject) -> None:
+        kind, metadata = kind_of(body), body["metadata"]
+        try:
+            stored = await self._client.create(body)
+        except AlreadyExists:
+            stored = await self._adopt(owner, kind, metadata["namespace"], metadata["name"])
+        except Refused as error:
+            said = f"{kind.kind} {metadata['name']}: {error.message}"
+            await self._recorder.record(owner, EventNote("Warning", "FailedCreate", said))
+            raise CreateRefused(said) from error
+        self._informers.of(kind, metadata["namespace"]).note_own_write(stored)
+
+    async def _adopt(self, owner: KubernetesObject, kind: Kind, namespace: str, name: str) -> KubernetesObject:
+        found = await self._client.get(kind, namespace, name)
+        if found is None:
+            raise NameTaken(f"{kind.kind} {namespace}/{name} was there a moment ago")
+        reference = owner_of(found) or {}
+        if reference.get("uid") == owner["metadata"]["uid"]:
+            return found
+        if (reference.get("kind"), reference.get("name")) == (owner["kind"], owner["metadata"]["name"]):
+            # Its owner had our owner's name and is gone: the garbage collector would delete it too, only later.
+            await self._client.delete(kind, namespace, name, uid=found["metadata"]["uid"])
+            raise NameTaken(
+                f"{kind.kind} {namespace}/{name} belongs to an earlier {owner['kind']}; it is being deleted"
+            )
+        message = f"{kind.kind} {name} exists and does not belong to this {owner['kind']}; delete or rename it"
+        await self._recorder.record(owner, EventNote("Warning", "NameTaken", message))
+        raise NameTaken(message)
+
+
+def is_worth_retrying(error: Exception) -> bool:
+    """Tells errors of the world, which time may cure, from our own mistakes, which must be seen."""
+    return isinstance(error, (ApiError, CreateRefused))

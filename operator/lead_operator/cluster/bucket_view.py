@@ -1,0 +1,200 @@
+"""Looks into the buckets, seldom and little: one LIST a resource, and a GET of each record whose etag is new.
+
+Called by `cluster.reconcile` when the last look is too old or the pods have changed since. What it reads was written
+by pods and is hostile until parsed: sizes are capped, models strict, and names inside are compared with the key's.
+It never writes. A store that does not answer is an observation (`store_error`), not an exception.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from pydantic import ConfigDict, ValidationError
+
+from lead_operator.cluster import metrics
+from lead_operator.cluster.instance_records import read_instances
+from lead_operator.cluster.record_reader import RecordReader, Records
+from lead_operator.decisions.observed import ObservedCacheManifest, ObservedInstance
+from lead_operator.settings import Settings, StorageProfile
+from lead_protocol import environment
+from lead_protocol.manifests import MAX_MANIFEST_BYTES, CacheManifest
+from lead_protocol.object_keys import BuildKeys, CacheKeys
+from lead_protocol.progress_record import BuildRecord, parse_build
+from lead_protocol.store.object_store import ObjectNotFound, ObjectStore, StoreDenied, StoreError
+from lead_protocol.store.open_store import open_store
+from lead_protocol.store.s3_target import S3Limits
+from lead_protocol.strict_model import StrictModel
+
+THREADS = 8
+LIMITS = S3Limits(connect_s=3.0, read_s=5.0, total_s=10.0, longest_pause_s=2.0)
+REST_AFTER_ERROR_S = 5.0  # a store that is down is asked once in so long, whatever the number of runs
+MAX_RECORD_BYTES = 64 * 1024
+MAX_OBJECTS = 20_000  # of one resource, looked at in one LIST
+
+OpenStore = Callable[[StorageProfile], ObjectStore]
+
+
+@dataclass(frozen=True)
+class BucketLook:
+    """What one look found; with `error`, what the last good look had found."""
+
+    error: str = ""
+    instances: tuple[ObservedInstance, ...] = ()
+    result_digest: str = ""
+    manifest: ObservedCacheManifest | None = None
+    records: tuple[BuildRecord, ...] = ()
+
+
+class BuildResult(StrictModel):
+    """The record of which digest a generation of a DatasetCache came to; further keys are for people."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+    digest: str
+
+
+@dataclass
+class _Memory:
+    """What is kept of one resource between looks."""
+
+    looked_at: float = 0.0
+    pods: object = None
+    look: BucketLook = BucketLook()
+    records: Records = field(default_factory=Records)
+
+
+class BucketView:
+    """The buckets of all storage profiles, as far as the resources at hand need them."""
+
+    def __init__(self, settings: Settings, open_profile: OpenStore | None = None) -> None:
+        self._open = open_profile or (lambda profile: open_profile_store(profile, settings))
+        self._stores: dict[str, ObjectStore] = {}
+        self._resting: dict[str, tuple[float, str]] = {}  # profile -> until when, because of which error
+        self._memories: dict[str, _Memory] = {}
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="bucket")
+
+    async def look_at_run(
+        self, profile: StorageProfile, namespace: str, uid: str, instances: tuple[tuple[str, int], ...], *,
+        pods: object, max_age_s: float,
+    ) -> BucketLook:  # fmt: skip
+        """Returns what the bucket holds of a run's stage instances; `pods` changed means: look now."""
+
+        def read(store: ObjectStore, records: Records) -> BucketLook:
+            reader = RecordReader(store, records, f"runs/{namespace}/{uid}/", MAX_OBJECTS)
+            return BucketLook(instances=read_instances(reader, namespace, uid, instances))
+
+        return await self._look(profile, uid, pods, max_age_s, read)
+
+    async def look_at_build(
+        self, profile: StorageProfile, namespace: str, uid: str, generation: int, *, pods: object, max_age_s: float
+    ) -> BucketLook:
+        """Returns what the bucket holds of a DatasetCache's build and of the cache it came to."""
+
+        def read(store: ObjectStore, records: Records) -> BucketLook:
+            return read_build(store, records, BuildKeys(namespace, uid), generation)
+
+        return await self._look(profile, uid, (generation, pods), max_age_s, read)
+
+    def forget(self, uid: str) -> None:
+        """Drops what is remembered of a resource that is gone."""
+        self._memories.pop(uid, None)
+
+    def close(self) -> None:
+        """Lets running looks end and starts no more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _look(
+        self, profile: StorageProfile, uid: str, pods: object, max_age_s: float,
+        read: Callable[[ObjectStore, Records], BucketLook],
+    ) -> BucketLook:  # fmt: skip
+        memory = self._memories.setdefault(uid, _Memory())
+        started = time.monotonic()
+        if memory.looked_at and memory.pods == pods and started - memory.looked_at < max_age_s:
+            return memory.look
+        until, error = self._resting.get(profile.name, (0.0, ""))
+        if started < until:
+            return replace(memory.look, error=error)
+        loop = asyncio.get_running_loop()
+        try:
+            store = self.store(profile)
+            memory.look = await loop.run_in_executor(self._threads, read, store, memory.records)
+            memory.looked_at, memory.pods = started, pods
+            metrics.STORE_SECONDS.labels("ok").observe(time.monotonic() - started)
+            return memory.look
+        except StoreError as found:
+            metrics.STORE_SECONDS.labels(type(found).__name__).observe(time.monotonic() - started)
+            error = f"{type(found).__name__}: {found}"
+            self._resting[profile.name] = (time.monotonic() + REST_AFTER_ERROR_S, error)
+            if isinstance(found, StoreDenied):
+                self._stores.pop(profile.name, None)  # read the credential files anew: they may have been rotated
+            return replace(memory.look, error=error)
+
+    def store(self, profile: StorageProfile) -> ObjectStore:
+        """Returns a profile's store with the operator's credentials; raises StoreError where they are missing."""
+        if profile.name not in self._stores:
+            self._stores[profile.name] = self._open(profile)
+        return self._stores[profile.name]
+
+
+def open_profile_store(profile: StorageProfile, settings: Settings) -> ObjectStore:
+    """Opens a storage profile with the operator's own credentials; raises StoreError where they are missing."""
+    environ: Mapping[str, str] = {
+        environment.STORE_URL: profile.url,
+        environment.STORE_ENDPOINT: profile.endpoint,
+        environment.STORE_SECURE: "true" if profile.secure else "false",
+        environment.STORE_REGION: profile.region,
+    }
+    return open_store(environ, credentials_dir=settings.credentials_dir / profile.name, limits=LIMITS)
+
+
+def read_build(store: ObjectStore, records: Records, keys: BuildKeys, generation: int) -> BucketLook:
+    """Reads a build's result, the mailboxes of its pods, and the manifest of the cache it came to."""
+    reader = RecordReader(store, records, keys.prefix, MAX_OBJECTS)
+    digest = ""
+    result = reader.parsed(keys.result(generation), _parse_result, MAX_RECORD_BYTES)
+    if result is not None:
+        digest = result.digest
+    mailboxes = (f"{keys.prefix}progress/{generation}-", ".json")
+    found = [
+        reader.parsed(key, parse_build, MAX_RECORD_BYTES)
+        for key in reader.keys_below(mailboxes[0])
+        if key.endswith(mailboxes[1])
+    ]
+    manifest = _read_manifest(store, records, digest) if digest else None
+    return BucketLook(result_digest=digest, manifest=manifest, records=tuple(r for r in found if r is not None))
+
+
+def _read_manifest(store: ObjectStore, records: Records, digest: str) -> ObservedCacheManifest | None:
+    # A manifest is create-only: once read it stays true, and need not be asked for again.
+    held = records.parsed.get(key := CacheKeys(digest).manifest)
+    if held is None:
+        try:
+            manifest = CacheManifest.model_validate_json(store.get(key, max_bytes=MAX_MANIFEST_BYTES))
+        except (ObjectNotFound, ValidationError):
+            return None
+        if manifest.digest != digest:
+            return None
+        held = records.parsed[key] = ("", _facts(manifest))
+    facts: ObservedCacheManifest = held[1]
+    return facts
+
+
+def _facts(manifest: CacheManifest) -> ObservedCacheManifest:
+    return ObservedCacheManifest(
+        digest=manifest.digest,
+        routes_total=manifest.routes.total,
+        routes_kept=manifest.routes.kept,
+        route_reasons=dict(manifest.routes.reasons),
+        samples=manifest.samples,
+        shards=len(manifest.shards),
+        size_bytes=manifest.size_bytes,
+    )
+
+
+def _parse_result(data: bytes) -> BuildResult | None:
+    try:
+        result = BuildResult.model_validate_json(data)
+    except ValidationError:
+        return None
+    return result if len(result.digest) == 64 and set(result.digest) <= set("0123456789abcdef") else None

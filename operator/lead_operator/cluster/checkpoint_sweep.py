@@ -1,0 +1,204 @@
+"""Removes checkpoints that their policy lets go, with the operator's own credential: a pod's may not delete.
+
+`cluster.reconcile` asks after each pass with what the last LIST showed; nothing new means no call at all. The work is
+done in threads of its own, in small portions, so that no pass ever waits for it. A store that fails is told of once
+and asked again later. What a killed operator left half done is found as orphaned data at the stage's end.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+import structlog
+from pydantic import ValidationError
+
+from lead_operator.decisions.retention import Removal, decide_removals, find_orphans
+from lead_operator.settings import StorageProfile
+from lead_protocol.checkpoint_retention import FEWEST_CHECKPOINTS
+from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest
+from lead_protocol.object_keys import InstanceKeys
+from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore, StoreDenied, StoreError
+
+THREADS = 2
+MAX_READS = 64  # of one portion; steady work is one manifest a checkpoint
+MAX_REMOVALS = 16  # checkpoints of one portion
+MAX_ORPHANS = 128  # objects of one portion
+MAX_LISTED = 100_000  # of one instance; beyond it nobody can say what is an orphan
+PAUSE_S = 0.2  # between two portions
+RETRY_S = 30.0  # after the store failed
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class SweepRequest:
+    """What is known of one stage instance when it is asked for; an equal one means that nothing has changed."""
+
+    profile: StorageProfile
+    keys: InstanceKeys
+    manifests: tuple[str, ...]  # keys as last listed, without quarantined ones
+    keep_last: int
+    keep_best: int
+    live_attempt: int
+    done: bool
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is surely nothing to remove."""
+        few = len(self.manifests) <= max(self.keep_last, FEWEST_CHECKPOINTS)
+        return few and (not self.done or self.live_attempt == 0)
+
+
+@dataclass
+class SweepMemory:
+    """What is kept of one stage instance between portions."""
+
+    asked: SweepRequest | None = None
+    answered: SweepRequest | None = None
+    task: "asyncio.Task[None] | None" = None
+    told: bool = False  # of the store's failure
+    read: dict[str, CheckpointManifest | None] = field(default_factory=dict)  # None: it does not parse
+    owed: dict[str, Removal] = field(default_factory=dict)  # begun, not known to be finished
+    removed: set[str] = field(default_factory=set)  # manifests that an older LIST still shows
+
+    def standing(self, request: SweepRequest) -> SweepRequest:
+        """Returns a request without the manifests that are gone since its LIST."""
+        return replace(request, manifests=tuple(key for key in request.manifests if key not in self.removed))
+
+
+class CheckpointSweep:
+    """Retention of all stage instances at hand; used from the event loop only."""
+
+    def __init__(self, store_of: Callable[[StorageProfile], ObjectStore]) -> None:
+        self._store_of = store_of
+        self._memories: dict[InstanceKeys, SweepMemory] = {}
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="retention")
+
+    def ask(self, request: SweepRequest) -> None:
+        """Has an instance swept soon, unless nothing has changed since the last time; returns at once."""
+        memory = self._memories.setdefault(request.keys, SweepMemory())
+        if memory.task is None:
+            memory.removed &= set(request.manifests)
+        memory.asked = request
+        request = memory.standing(request)
+        if request.idle and not memory.owed:
+            memory.answered = request
+        if memory.answered != request and memory.task is None:
+            memory.task = asyncio.get_running_loop().create_task(self._work(memory), name=f"sweep {request.keys}")
+
+    def forget(self, uid: str) -> None:
+        """Drops what is remembered of a run that is gone."""
+        for keys in [keys for keys in self._memories if keys.uid == uid]:
+            task = self._memories.pop(keys).task
+            if task is not None:
+                task.cancel()
+
+    def close(self) -> None:
+        """Ends all sweeps; the next operator goes on where they stopped."""
+        for uid in {keys.uid for keys in self._memories}:
+            self.forget(uid)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def settle(self) -> None:
+        """Returns when nothing that was asked for is left to do."""
+        while tasks := [memory.task for memory in self._memories.values() if memory.task is not None]:
+            await asyncio.wait(tasks)
+
+    async def _work(self, memory: SweepMemory) -> None:
+        try:
+            while memory.asked is not None and (request := memory.standing(memory.asked)) != memory.answered:
+                await self._portion(request, memory)
+        except Exception:
+            log.exception("retention_broke", instance=memory.asked and memory.asked.keys.prefix)
+            memory.answered = memory.asked and memory.standing(memory.asked)  # the next checkpoint asks again
+        finally:
+            memory.task = None
+
+    async def _portion(self, request: SweepRequest, memory: SweepMemory) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            store = self._store_of(request.profile)
+            complete = await loop.run_in_executor(self._threads, sweep_portion, store, request, memory)
+        except StoreError as error:
+            if not memory.told:
+                memory.told = True
+                log.warning("old_checkpoints_stay_for_now", instance=request.keys.prefix, error=str(error))
+            if isinstance(error, StoreDenied):
+                memory.answered = request  # a person must act; the next checkpoint tries again
+            else:
+                await asyncio.sleep(RETRY_S)
+            return
+        memory.told = False
+        if complete:
+            memory.answered = memory.standing(request)
+        else:
+            await asyncio.sleep(PAUSE_S)
+
+
+def sweep_portion(store: ObjectStore, request: SweepRequest, memory: SweepMemory) -> bool:
+    """Reads and removes a bounded number of objects; returns whether nothing is left to do."""
+    for removal in list(memory.owed.values()):
+        _remove(store, removal, memory)
+    standing = memory.standing(request).manifests
+    memory.read = {key: memory.read[key] for key in standing if key in memory.read}
+    if not _read_all(store, standing, memory):
+        return False
+    removals = decide_removals(
+        request.keys,
+        {key: manifest for key, manifest in memory.read.items() if manifest is not None},
+        keep_last=request.keep_last,
+        keep_best=request.keep_best,
+        live_attempt=request.live_attempt,
+    )
+    for removal in removals[:MAX_REMOVALS]:
+        _remove(store, removal, memory)
+    if removals:
+        steps = [removal.manifest_key.rsplit("/", 1)[1].split(".")[0].lstrip("0") for removal in removals]
+        log.info("checkpoints_removed", instance=request.keys.prefix, steps=steps[:MAX_REMOVALS])
+    if len(removals) > MAX_REMOVALS:
+        return False
+    return not request.done or _remove_orphans(store, request, memory)
+
+
+def _remove(store: ObjectStore, removal: Removal, memory: SweepMemory) -> None:
+    memory.owed[removal.manifest_key] = removal  # from here on its data must go, whatever the next LIST shows
+    store.delete(removal.manifest_key)
+    memory.removed.add(removal.manifest_key)
+    for key in removal.data_keys:
+        store.delete(key)
+    del memory.owed[removal.manifest_key]
+
+
+def _read_all(store: ObjectStore, manifest_keys: tuple[str, ...], memory: SweepMemory) -> bool:
+    unread = [key for key in manifest_keys if key not in memory.read]
+    for key in unread[:MAX_READS]:
+        memory.read[key] = _read(store, key)
+    return len(unread) <= MAX_READS
+
+
+def _read(store: ObjectStore, key: str) -> CheckpointManifest | None:
+    try:
+        return CheckpointManifest.model_validate_json(store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES))
+    except (ObjectNotFound, ObjectCorrupt, ValidationError):
+        return None
+
+
+def _remove_orphans(store: ObjectStore, request: SweepRequest, memory: SweepMemory) -> bool:
+    """Removes data that no manifest names; returns whether none is left. One manifest unread: nobody can say."""
+    keys = request.keys
+    data = [info.key for info in islice(store.list(keys.checkpoints_prefix), MAX_LISTED)]
+    listed = [info.key for info in islice(store.list(keys.manifests_prefix), MAX_LISTED)]  # after the data: none missed
+    if not data or max(len(data), len(listed)) == MAX_LISTED:
+        return True
+    read = {key: memory.read.get(key) or _read(store, key) for key in listed}
+    manifests = {key: manifest for key, manifest in read.items() if manifest is not None}
+    if len(manifests) < len(listed):
+        return True
+    orphans = find_orphans(keys, manifests, data, live_attempt=request.live_attempt)
+    for key in orphans[:MAX_ORPHANS]:
+        store.delete(key)
+    if orphans:
+        log.info("orphaned_data_removed", instance=keys.prefix, objects=len(orphans[:MAX_ORPHANS]))
+    return len(orphans) <= MAX_ORPHANS

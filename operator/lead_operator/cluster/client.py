@@ -1,0 +1,239 @@
+"""The only calls to the API server: plain verbs on plain dicts, bounded in number, in time and in tries.
+
+Used by the informers, by `apply`, by the lease and by the event recorder. Bodies stay dicts: the generated model
+classes cost more to fill than all decisions together. It never decides what to do about a failure: it raises
+`api_errors`, and says by their type whether the same call may succeed later.
+"""
+
+import asyncio
+import json
+import os
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from kubernetes.aio import config
+from kubernetes.aio.client import ApiClient, Configuration
+
+from lead_operator import names
+from lead_operator.cluster import metrics
+from lead_operator.cluster.api_errors import ApiError, NotFound, Refused, Unreachable, error_for
+from lead_operator.cluster.kinds import Kind, KubernetesObject, kind_of
+
+IN_FLIGHT = 32  # calls at a time; watches do not count
+CALL_TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 5.0
+WATCH_GRACE_S = 15.0  # after the end that the server was asked for, silence is a broken connection
+TRIES = 3  # within one call; beyond them the work queue's backoff takes over
+LIST_PAGE = 500
+WATCH_LINE_LIMIT = 16 * 1024 * 1024  # more than the API server can store in one object
+
+_JSON = "application/json"
+_APPLY = "application/apply-patch+yaml"
+
+
+class KubeClient:
+    """Verbs on the API server for one identity."""
+
+    def __init__(self, api: ApiClient) -> None:
+        self._api = api
+        self._api.user_agent = names.FIELD_MANAGER
+        self._slots = asyncio.Semaphore(IN_FLIGHT)
+
+    @classmethod
+    async def connect(cls) -> "KubeClient":
+        """Reads the service account of the pod, or the kubeconfig of the environment; does not call the server yet."""
+        configuration = Configuration()
+        configuration.connection_pool_maxsize = 0  # the semaphore bounds calls; watches would starve a bounded pool
+        if "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ:
+            config.load_incluster_config(client_configuration=configuration)
+        else:
+            file = os.environ.get("KUBECONFIG", str(Path.home() / ".kube/config"))
+            await config.load_kube_config(config_file=file, client_configuration=configuration, persist_config=False)
+        return cls(ApiClient(configuration))
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        await self._api.close()
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> KubernetesObject | None:
+        """Returns one object as the server holds it now, or None."""
+        try:
+            return await self._call("GET", kind.path(namespace, name), kind=kind)
+        except NotFound:
+            return None
+
+    async def list(self, kind: Kind, namespace: str, *, selector: str = "") -> tuple[list[KubernetesObject], str]:
+        """Returns every object of a kind, in pages, with the resourceVersion to watch from."""
+        items: list[KubernetesObject] = []
+        query: dict[str, str] = {"limit": str(LIST_PAGE)} | ({"labelSelector": selector} if selector else {})
+        while True:
+            page = await self._call("GET", kind.path(namespace), kind=kind, query=query, verb="list")
+            items += page["items"]
+            following = page["metadata"].get("continue")
+            if not following:
+                return items, page["metadata"]["resourceVersion"]
+            query = {**query, "continue": following}
+
+    async def watch(
+        self, kind: Kind, namespace: str, *, selector: str, resource_version: str, timeout_s: float
+    ) -> AsyncGenerator[tuple[str, KubernetesObject], None]:
+        """Yields (type, object) of each change after `resource_version`, bookmarks too, until `timeout_s` is over.
+
+        Raises Gone, Unreachable or Refused as the server or the connection ends it. A connection on which nothing at
+        all arrives past the agreed end counts as broken: frozen watches are how operators go deaf.
+        """
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(max(1, int(timeout_s))),
+        } | ({"labelSelector": selector} if selector else {})
+        limit = aiohttp.ClientTimeout(total=timeout_s + WATCH_GRACE_S, sock_connect=CONNECT_TIMEOUT_S)
+        with _connection_errors(kind.plural), metrics.api_call("watch", kind.plural) as outcome:
+            response = await self._send("GET", kind.path(namespace), query=query, timeout=limit)
+            async with response:
+                outcome.code = response.status
+                if response.status >= 400:
+                    raise _error(response.status, await response.read())
+                async for line in _lines(response.content):
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        status = event["object"]
+                        raise error_for(status.get("code", 500), status.get("reason", ""), status.get("message", ""))
+                    yield event["type"], event["object"]
+
+    async def create(self, body: KubernetesObject) -> KubernetesObject:
+        """Creates an object and returns it as stored; raises AlreadyExists where the name is taken, by whomever."""
+        kind, query = kind_of(body), {"fieldManager": names.FIELD_MANAGER}
+        return await self._call("POST", kind.path(body["metadata"]["namespace"]), kind=kind, query=query, body=body)
+
+    async def delete(
+        self, kind: Kind, namespace: str, name: str, *, uid: str, grace_period_s: int | None = None
+    ) -> None:
+        """Deletes the object of this UID; one that is gone, or another of the same name, is left as it is."""
+        options: KubernetesObject = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        if grace_period_s is not None:
+            options["gracePeriodSeconds"] = grace_period_s
+        try:
+            await self._call("DELETE", kind.path(namespace, name), kind=kind, body=options)
+        except NotFound:
+            return
+        except ApiError as error:
+            if error.status != 409:
+                raise
+
+    async def apply_status(self, kind: Kind, body: KubernetesObject, status: dict[str, Any]) -> KubernetesObject:
+        """Makes `status` the status of the very object that `body` is a copy of; returns the object as it then is.
+
+        A compare-and-swap: raises Conflict where the object has changed since, or is another one of the same name.
+        """
+        metadata = body["metadata"]
+        identity = {key: metadata[key] for key in ("name", "namespace", "uid", "resourceVersion")}
+        wanted = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": identity, "status": status}
+        path = kind.path(metadata["namespace"], metadata["name"], "status")
+        query = {"fieldManager": names.FIELD_MANAGER, "force": "true"}
+        return await self._call("PATCH", path, kind=kind, query=query, body=wanted, content_type=_APPLY)
+
+    async def replace(self, body: KubernetesObject) -> KubernetesObject:
+        """Puts an object back as changed; raises Conflict where its resourceVersion is no longer the newest."""
+        kind, metadata = kind_of(body), body["metadata"]
+        path = kind.path(metadata["namespace"], metadata["name"])
+        return await self._call("PUT", path, kind=kind, body=body)
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        kind: Kind,
+        query: dict[str, str] | None = None,
+        body: KubernetesObject | None = None,
+        content_type: str = _JSON,
+        verb: str = "",
+    ) -> KubernetesObject:
+        # Every call may be carried out twice without harm: names are deterministic, deletes carry a UID, and status
+        # writes a resourceVersion. So a lost answer is simply asked for again.
+        for attempt in range(1, TRIES + 1):
+            try:
+                async with self._slots:
+                    return await self._call_once(method, path, kind, query, body, content_type, verb)
+            except Unreachable:
+                if attempt == TRIES:
+                    raise
+            await asyncio.sleep(random.uniform(0.1, 0.4) * 2**attempt)
+        raise AssertionError("the loop returns or raises")
+
+    async def _call_once(
+        self,
+        method: str,
+        path: str,
+        kind: Kind,
+        query: dict[str, str] | None,
+        body: KubernetesObject | None,
+        content_type: str,
+        verb: str,
+    ) -> KubernetesObject:
+        limit = aiohttp.ClientTimeout(total=CALL_TIMEOUT_S, sock_connect=CONNECT_TIMEOUT_S)
+        with _connection_errors(path), metrics.api_call(verb or method.lower(), kind.plural) as outcome:
+            response = await self._send(method, path, query=query, body=body, content_type=content_type, timeout=limit)
+            async with response:
+                outcome.code = response.status
+                answer = await response.read()
+        if response.status >= 400:
+            raise _error(response.status, answer)
+        found: KubernetesObject = json.loads(answer)
+        return found
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: dict[str, str] | None = None,
+        body: KubernetesObject | None = None,
+        content_type: str = _JSON,
+        timeout: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
+        headers = {"Accept": _JSON, "Content-Type": content_type}
+        method, url, headers, body, _ = await self._api.param_serialize(
+            method, path, query_params=list((query or {}).items()), header_params=headers, body=body,
+            auth_settings=["BearerToken"],
+        )  # fmt: skip
+        answer = await self._api.rest_client.request(method, url, headers=headers, body=body, _request_timeout=timeout)
+        response: aiohttp.ClientResponse = answer.response
+        return response
+
+
+async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    # StreamReader.readline gives up on long lines; an object may be larger than its buffer.
+    rest = b""
+    async for chunk in stream.iter_any():
+        rest += chunk
+        *complete, rest = rest.split(b"\n")
+        for line in complete:
+            if line:
+                yield line
+        if len(rest) > WATCH_LINE_LIMIT:
+            raise Refused(0, "LineTooLong", f"a watch event is longer than {WATCH_LINE_LIMIT} bytes")
+
+
+@contextmanager
+def _connection_errors(what: str) -> Iterator[None]:
+    try:
+        yield
+    except TimeoutError as error:
+        raise Unreachable(0, "Timeout", f"{what}: no answer in time") from error
+    except (aiohttp.ClientError, OSError, json.JSONDecodeError) as error:
+        raise Unreachable(0, type(error).__name__, f"{what}: {error}") from error
+
+
+def _error(status: int, answer: bytes) -> ApiError:
+    try:
+        said = json.loads(answer)
+        return error_for(status, said.get("reason", ""), said.get("message", ""))
+    except (ValueError, AttributeError):
+        return error_for(status, "", answer[:200].decode(errors="replace"))

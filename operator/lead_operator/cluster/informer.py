@@ -1,0 +1,197 @@
+"""Keeps a copy of every object of one kind: LIST, then WATCH for at most a minute, then LIST again, for ever.
+
+Made and run by `cluster.operator`, read by `cluster.observe`. The copy is replaced whole by each list, so a delete
+that a watch never told heals within a minute; nothing the operator does rests on an event having arrived. It never
+writes to the server.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterable
+from contextlib import aclosing
+
+import structlog
+
+from lead_operator.cluster.api_errors import ApiError, Gone, Unreachable
+from lead_operator.cluster.client import KubeClient
+from lead_operator.cluster.kinds import Kind, KubernetesObject
+
+FIRST_PAUSE_S = 0.3
+LONGEST_PAUSE_S = 15.0
+OWN_WRITE_GRACE_S = 20.0  # longer than a list takes: a page may be older than our own write
+
+ObjectKey = tuple[str, str]  # namespace, name
+Change = Callable[[KubernetesObject | None, KubernetesObject | None], None]  # before, after
+Trim = Callable[[KubernetesObject], KubernetesObject]
+
+log = structlog.get_logger(__name__)
+
+
+class Informer:
+    """The objects of one kind in one namespace ("" is all), as last seen."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        kind: Kind,
+        namespace: str,
+        *,
+        selector: str = "",
+        resync_s: float = 60.0,
+        trim: Trim | None = None,
+        on_change: Change | None = None,
+    ) -> None:
+        self.kind = kind
+        self.namespace = namespace
+        self.synced = asyncio.Event()
+        self.last_sign_of_life = time.monotonic()  # a list, an event or a bookmark arrived
+        self.last_unreachable = 0.0  # the server was asked and was not there: waiting is right
+        self._client = client
+        self._selector = selector
+        self._resync_s = resync_s
+        self._trim = trim or drop_managed_fields
+        self._on_change = on_change or (lambda before, after: None)
+        self._objects: dict[ObjectKey, KubernetesObject] = {}
+        self._by_owner: dict[str, set[ObjectKey]] = {}
+        self._own_writes: dict[ObjectKey, float] = {}
+
+    @property
+    def name(self) -> str:
+        """Names the watch in logs and metrics."""
+        return f"{self.kind.plural}/{self.namespace}" if self.namespace else self.kind.plural
+
+    def get(self, namespace: str, name: str) -> KubernetesObject | None:
+        """Returns the copy of one object, or None."""
+        return self._objects.get((namespace, name))
+
+    def all(self) -> Iterable[KubernetesObject]:
+        """Returns every copy."""
+        return self._objects.values()
+
+    def owned_by(self, uid: str) -> list[KubernetesObject]:
+        """Returns the objects that name the resource of this UID as an owner."""
+        return [self._objects[key] for key in sorted(self._by_owner.get(uid, ()))]
+
+    def note_own_write(self, body: KubernetesObject) -> None:
+        """Takes the server's answer to a write of ours as an event, so that the next look already sees it."""
+        key = _key(body)
+        self._own_writes[key] = time.monotonic()
+        self._store(key, self._trim(body))
+
+    def forget(self, namespace: str, name: str) -> None:
+        """Drops the copy of an object that a live read found gone."""
+        self._remove((namespace, name))
+
+    async def run(self) -> None:
+        """Lists and watches until cancelled; failures only lengthen the pause between tries."""
+        failures = 0
+        while True:
+            try:
+                await self._list_and_watch()
+                failures = 0
+            except Gone:
+                failures = 0
+            except ApiError as error:
+                failures += 1
+                if isinstance(error, Unreachable):
+                    self.last_unreachable = time.monotonic()
+                log.warning("watch_broken", watch=self.name, failures=failures, error=str(error))
+                pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(failures, 10))
+                await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
+
+    async def _list_and_watch(self) -> None:
+        items, version = await self._client.list(self.kind, self.namespace, selector=self._selector)
+        self._replace(items, version)
+        self._live()
+        self.synced.set()
+        # Watches of one process must not all end in the same second, nor those of two kinds meet for ever.
+        until = time.monotonic() + self._resync_s * random.uniform(0.8, 1.0)
+        while (left_s := until - time.monotonic()) > 0.5:
+            version = await self._watch(version, left_s)
+
+    async def _watch(self, version: str, timeout_s: float) -> str:
+        started = time.monotonic()
+        changes = self._client.watch(
+            self.kind, self.namespace, selector=self._selector, resource_version=version, timeout_s=timeout_s
+        )
+        async with aclosing(changes):
+            async for change, body in changes:
+                self._live()
+                version = body["metadata"]["resourceVersion"]
+                if change != "BOOKMARK":
+                    self._take(change, body)
+        if time.monotonic() - started < 1:  # a server that ends watches at once must not be asked in a tight loop
+            await asyncio.sleep(FIRST_PAUSE_S)
+        return version
+
+    def _live(self) -> None:
+        self.last_sign_of_life = time.monotonic()
+
+    def _take(self, change: str, body: KubernetesObject) -> None:
+        key = _key(body)
+        if change == "DELETED":
+            held = self._objects.get(key)
+            if held is None or held["metadata"]["uid"] == body["metadata"]["uid"]:
+                self._remove(key)
+        else:
+            self._store(key, self._trim(body))
+
+    def _replace(self, items: list[KubernetesObject], version: str) -> None:
+        listed = {_key(body): body for body in items}
+        recent = time.monotonic() - OWN_WRITE_GRACE_S
+        self._own_writes = {key: at for key, at in self._own_writes.items() if at > recent}
+        for key in [key for key in self._objects if key not in listed]:
+            # A list may have been read just before our own create; its watch will tell if that is gone again.
+            if not (key in self._own_writes and _version(self._objects[key]) > int(version)):
+                self._remove(key)
+        for key, body in listed.items():
+            self._store(key, self._trim(body), from_list=True)
+
+    def _store(self, key: ObjectKey, body: KubernetesObject, *, from_list: bool = False) -> None:
+        held = self._objects.get(key)
+        if held is not None and held["metadata"]["uid"] == body["metadata"]["uid"]:
+            newer = _version(body) - _version(held)
+            # Lists win, so that a server restored to an older state is believed; but not over our own fresh write.
+            if newer == 0 or (newer < 0 and (not from_list or key in self._own_writes)):
+                return
+        self._objects[key] = body
+        self._index(key, held, body)
+        self._on_change(held, body)
+
+    def _remove(self, key: ObjectKey) -> None:
+        held = self._objects.pop(key, None)
+        if held is not None:
+            self._own_writes.pop(key, None)
+            self._index(key, held, None)
+            self._on_change(held, None)
+
+    def _index(self, key: ObjectKey, before: KubernetesObject | None, after: KubernetesObject | None) -> None:
+        for uid in _owner_uids(before):
+            owned = self._by_owner.get(uid, set())
+            owned.discard(key)
+            if not owned:
+                self._by_owner.pop(uid, None)
+        for uid in _owner_uids(after):
+            self._by_owner.setdefault(uid, set()).add(key)
+
+
+def drop_managed_fields(body: KubernetesObject) -> KubernetesObject:
+    """Returns the object without the list of who set which field, often half of its size."""
+    metadata = {key: value for key, value in body["metadata"].items() if key != "managedFields"}
+    return {**body, "metadata": metadata}
+
+
+def _key(body: KubernetesObject) -> ObjectKey:
+    return body["metadata"].get("namespace", ""), body["metadata"]["name"]
+
+
+def _version(body: KubernetesObject) -> int:
+    # Comparable within a kind: promised since Kubernetes 1.35, and true of every etcd-backed server before it.
+    return int(body["metadata"]["resourceVersion"])
+
+
+def _owner_uids(body: KubernetesObject | None) -> list[str]:
+    if body is None:
+        return []
+    return [reference["uid"] for reference in body["metadata"].get("ownerReferences", [])]

@@ -1,0 +1,138 @@
+"""All watches of one operator process, and which event asks for a look at which resource.
+
+Built by `cluster.operator`. Every arrow from an event to a key stands here: a pod, service or claim asks for its
+owner, a node for those with pods on it, a cache for the runs that wait for it, a run for the caches it uses.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+from lead_operator import names
+from lead_operator.cluster.client import KubeClient
+from lead_operator.cluster.informer import Informer, Trim, drop_managed_fields
+from lead_operator.cluster.kinds import (
+    CLAIM,
+    DATASET_CACHE,
+    NODE,
+    POD,
+    SERVICE,
+    TRAINING_RUN,
+    Kind,
+    KubernetesObject,
+    ResourceKey,
+    key_of,
+    owner_of,
+)
+from lead_operator.cluster.observe import (
+    caches_of,
+    condition,
+    is_finished,
+    observe_cache,
+    trim_child,
+    trim_node,
+    trim_pod,
+)
+
+Enqueue = Callable[[ResourceKey], None]
+Body = KubernetesObject | None
+
+
+class Informers:
+    """The informers of every kind in every namespace where runs may live."""
+
+    def __init__(self, client: KubeClient, namespaces: tuple[str, ...], resync_s: float, enqueue: Enqueue) -> None:
+        self._client = client
+        self._namespaces = namespaces
+        self._resync_s = resync_s
+        self._enqueue = enqueue
+        self._by_kind = {
+            TRAINING_RUN.kind: self._informers(TRAINING_RUN, self._on_run),
+            DATASET_CACHE.kind: self._informers(DATASET_CACHE, self._on_cache),
+            POD.kind: self._informers(POD, self._on_child, names.MANAGED_SELECTOR, trim_pod),
+            SERVICE.kind: self._informers(SERVICE, self._on_child, names.MANAGED_SELECTOR, trim_child),
+            CLAIM.kind: self._informers(CLAIM, self._on_child, names.MANAGED_SELECTOR, trim_child),
+        }
+        self.nodes = Informer(client, NODE, "", resync_s=resync_s, trim=trim_node, on_change=self._on_node)
+
+    @property
+    def vital(self) -> list[Informer]:
+        """The informers without which nothing may be decided."""
+        return [informer for informers in self._by_kind.values() for informer in informers.values()]
+
+    def of(self, kind: Kind, namespace: str) -> Informer:
+        """Returns the informer of a kind in one of the namespaces for runs."""
+        return self._by_kind[kind.kind][namespace]
+
+    def resources(self) -> Iterator[ResourceKey]:
+        """Yields the key of every custom resource there is."""
+        for kind in (TRAINING_RUN, DATASET_CACHE):
+            for body in self.all(kind):
+                yield key_of(body, kind)
+
+    def all(self, kind: Kind) -> Iterator[KubernetesObject]:
+        """Yields every object of a kind."""
+        for informer in self._by_kind[kind.kind].values():
+            yield from informer.all()
+
+    async def synced(self) -> None:
+        """Waits until every vital informer has listed once."""
+        for informer in self.vital:
+            await informer.synced.wait()
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Runs every informer in the group."""
+        for informer in [*self.vital, self.nodes]:
+            tasks.create_task(informer.run(), name=f"informer {informer.name}")
+
+    def _informers(
+        self, kind: Kind, on_change: Callable[[Body, Body], None], selector: str = "", trim: Trim = drop_managed_fields
+    ) -> dict[str, Informer]:
+        return {
+            namespace: Informer(
+                self._client, kind, namespace, selector=selector, resync_s=self._resync_s, trim=trim,
+                on_change=on_change,
+            )
+            for namespace in self._namespaces
+        }  # fmt: skip
+
+    def _on_run(self, before: Body, after: Body) -> None:
+        body = after or before
+        assert body is not None
+        self._enqueue(key_of(body, TRAINING_RUN))
+        used_before = before is not None and not is_finished(before)
+        used_after = after is not None and not is_finished(after)
+        if used_before != used_after:
+            for cache in caches_of(body):
+                self._enqueue(ResourceKey(DATASET_CACHE.kind, body["metadata"]["namespace"], cache))
+
+    def _on_cache(self, before: Body, after: Body) -> None:
+        body = after or before
+        assert body is not None
+        self._enqueue(key_of(body, DATASET_CACHE))
+        name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
+        if observe_cache(name, before) == observe_cache(name, after):
+            return
+        for run in self.of(TRAINING_RUN, namespace).all():
+            if name in caches_of(run) and not is_finished(run):
+                self._enqueue(key_of(run, TRAINING_RUN))
+
+    def _on_child(self, before: Body, after: Body) -> None:
+        body = after or before
+        assert body is not None
+        owner = owner_of(body)
+        if owner is not None and owner["kind"] in (TRAINING_RUN.kind, DATASET_CACHE.kind):
+            self._enqueue(ResourceKey(owner["kind"], body["metadata"]["namespace"], owner["name"]))
+
+    def _on_node(self, before: Body, after: Body) -> None:
+        if before is not None and after is not None and _ready(before) == _ready(after):
+            return
+        body = after or before
+        assert body is not None
+        for pod in self.all(POD):
+            if pod["spec"]["nodeName"] == body["metadata"]["name"]:
+                self._on_child(None, pod)
+
+
+def _ready(node: KubernetesObject) -> str:
+    status: str = condition(node, "Ready").get("status", "")
+    return status

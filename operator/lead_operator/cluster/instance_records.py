@@ -1,0 +1,85 @@
+"""From a run's records in the bucket to what is known of its stage instances; called by `bucket_view` alone."""
+
+from pydantic import ValidationError
+
+from lead_operator.cluster.record_reader import RecordReader
+from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstance
+from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest
+from lead_protocol.object_keys import InstanceKeys
+from lead_protocol.progress_record import ProgressRecord, parse_progress
+
+MAX_PROGRESS_BYTES = 64 * 1024
+
+
+def read_instances(
+    reader: RecordReader, namespace: str, uid: str, instances: tuple[tuple[str, int], ...]
+) -> tuple[ObservedInstance, ...]:
+    """Returns what the bucket holds of each (stage, seed), in the given order."""
+    return tuple(_read_instance(reader, InstanceKeys(namespace, uid, stage, seed)) for stage, seed in instances)
+
+
+def _read_instance(reader: RecordReader, keys: InstanceKeys) -> ObservedInstance:
+    quarantined = {_file(key) for key in reader.keys_below(keys.quarantine_prefix)}
+    attempts = (_number(_file(key)) for key in reader.keys_below(keys.attempts_prefix))
+    return ObservedInstance(
+        stage=keys.stage,
+        seed=keys.seed,
+        progress=_newest_progress(reader, keys),
+        checkpoint=_newest_checkpoint(reader, keys, quarantined),
+        highest_attempt=max(attempts, default=0),
+        quarantined=tuple(f"{keys.manifests_prefix}{file}" for file in sorted(quarantined)),
+        manifests=_sound_manifests(reader, keys, quarantined) if reader.complete else (),
+    )
+
+
+def _sound_manifests(reader: RecordReader, keys: InstanceKeys, quarantined: set[str]) -> tuple[str, ...]:
+    return tuple(key for key in reader.keys_below(keys.manifests_prefix) if _file(key) not in quarantined)
+
+
+def _newest_progress(reader: RecordReader, keys: InstanceKeys) -> ProgressRecord | None:
+    mailboxes = list(reader.keys_below(f"{keys.prefix}progress/"))
+    for key in sorted(mailboxes, key=lambda key: _number(_file(key)), reverse=True):
+        record = reader.parsed(key, parse_progress, MAX_PROGRESS_BYTES)
+        if record is not None and record.attempt == _number(_file(key)):
+            return record
+    return None
+
+
+def _newest_checkpoint(reader: RecordReader, keys: InstanceKeys, quarantined: set[str]) -> ObservedCheckpoint | None:
+    manifests = _sound_manifests(reader, keys, quarantined)
+    for key in sorted(manifests, key=lambda key: (_number(_file(key)), key), reverse=True):
+        manifest = reader.parsed(key, _parse_manifest, MAX_CHECKPOINT_MANIFEST_BYTES)
+        if manifest is None or manifest.step != _number(_file(key)):
+            continue
+        if (manifest.run_uid, manifest.stage, manifest.seed) == (keys.uid, keys.stage, keys.seed):
+            return _checkpoint(key, manifest, keys)
+    return None
+
+
+def _checkpoint(key: str, manifest: CheckpointManifest, keys: InstanceKeys) -> ObservedCheckpoint:
+    return ObservedCheckpoint(
+        manifest_key=key,
+        prefix=keys.checkpoint(manifest.step, manifest.attempt, manifest.nonce),
+        step=manifest.step,
+        epoch=manifest.epoch,
+        attempt=manifest.attempt,
+        size_bytes=sum(file.size for file in manifest.files.values()),
+        saved_at=manifest.saved_at,
+        metrics=dict(manifest.metrics),
+    )
+
+
+def _parse_manifest(data: bytes) -> CheckpointManifest | None:
+    try:
+        return CheckpointManifest.model_validate_json(data)
+    except ValidationError:
+        return None
+
+
+def _file(key: str) -> str:
+    return key.rsplit("/", 1)[1]
+
+
+def _number(file: str) -> int:
+    digits = file.split(".", 1)[0]
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 18 else 0

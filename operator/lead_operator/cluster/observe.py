@@ -1,0 +1,165 @@
+"""One look at the cluster: from the informers' copies to what the pure decisions may know.
+
+Called by `cluster.reconcile` at the start of each pass. It reads copies only, makes no call, and trusts an owner
+reference's UID alone: a pod of an earlier run of the same name is never counted.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from lead_operator import names
+from lead_operator.cluster.informer import Informer
+from lead_operator.cluster.kinds import KubernetesObject
+from lead_operator.decisions.observed import ObservedCache, ObservedPod
+
+MAX_MESSAGE = 4096
+
+
+@dataclass(frozen=True)
+class NodeHealth:
+    """Whether a node answers, and since when it does not."""
+
+    ready: bool
+    not_ready_since: datetime | None = None
+
+
+class NodeWatch:
+    """Reads node health from the copies of nodes; without the right to watch nodes, every node counts as healthy."""
+
+    def __init__(self, informer: Informer) -> None:
+        self._informer = informer
+        self._missing_since: dict[str, datetime] = {}
+
+    def health(self, node: str, now: datetime) -> NodeHealth:
+        """Returns the health of a node by name; an empty name is a pod that has none yet."""
+        if not node or not self._informer.synced.is_set():
+            return NodeHealth(True)
+        body = self._informer.get("", node)
+        if body is None:
+            return NodeHealth(False, self._missing_since.setdefault(node, now))
+        self._missing_since.pop(node, None)
+        ready = condition(body, "Ready")
+        if ready.get("status") == "True":
+            return NodeHealth(True)
+        return NodeHealth(False, parse_time(ready.get("lastTransitionTime")) or now)
+
+
+def observe_pods(pods: Sequence[KubernetesObject], nodes: NodeWatch, now: datetime) -> tuple[ObservedPod, ...]:
+    """Returns what is known of a resource's own pods; one without our labels is not ours to judge and left out."""
+    return tuple(observe_pod(pod, nodes, now) for pod in pods if names.Label.ROLE in pod["metadata"].get("labels", {}))
+
+
+def observe_pod(pod: KubernetesObject, nodes: NodeWatch, now: datetime) -> ObservedPod:
+    """Returns what is known of one pod."""
+    metadata, status, labels = pod["metadata"], pod.get("status", {}), pod["metadata"]["labels"]
+    container = (status.get("containerStatuses") or [{}])[0]
+    state = container.get("state") or {}
+    ended, waiting, running = state.get("terminated") or {}, state.get("waiting") or {}, state.get("running") or {}
+    unscheduled = condition(pod, "PodScheduled")
+    if not waiting and unscheduled.get("status") == "False":
+        waiting = unscheduled
+    disruption = condition(pod, "DisruptionTarget")
+    node = pod.get("spec", {}).get("nodeName", "")
+    health = nodes.health(node, now)
+    role = labels[names.Label.ROLE]
+    return ObservedPod(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        role=role,
+        stage=labels.get(names.Label.STAGE, ""),
+        seed=_number(labels.get(names.Label.SEED)),
+        attempt=_number(labels.get(names.Label.ATTEMPT)),
+        rank=_number(labels.get(names.Label.INDEX if role == names.Role.BUILD else names.Label.RANK)),
+        phase=status.get("phase", "Pending"),
+        ready=condition(pod, "Ready").get("status") == "True",
+        deleting="deletionTimestamp" in metadata,
+        node=node,
+        created_at=parse_time(metadata.get("creationTimestamp")),
+        started_at=parse_time(running.get("startedAt") or ended.get("startedAt")),
+        finished_at=parse_time(ended.get("finishedAt")),
+        exit_code=ended.get("exitCode"),
+        reason=status.get("reason") or ended.get("reason", ""),
+        disruption=disruption.get("reason", "") if disruption.get("status") == "True" else "",
+        waiting_reason=waiting.get("reason", ""),
+        waiting_message=waiting.get("message", "")[:MAX_MESSAGE],
+        message=(ended.get("message") or status.get("message", ""))[:MAX_MESSAGE],
+        node_ready=health.ready,
+        node_not_ready_since=health.not_ready_since,
+    )
+
+
+def observe_cache(name: str, body: KubernetesObject | None) -> ObservedCache:
+    """Returns what a run may know of a DatasetCache; one whose newest spec is not answered yet is not ready."""
+    if body is None:
+        return ObservedCache(name=name, found=False)
+    status = body.get("status", {})
+    current = status.get("observedGeneration") == body["metadata"]["generation"]
+    ready, failed = condition(body, names.Condition.READY), condition(body, names.Condition.FAILED)
+    is_failed = current and failed.get("status") == "True"
+    return ObservedCache(
+        name=name,
+        found=True,
+        recipe=body["spec"].get("recipe", ""),
+        ready=current and ready.get("status") == "True",
+        failed=is_failed,
+        digest=status.get("digest", ""),
+        message=(failed if is_failed else ready).get("message", ""),
+        storage_profile=body["spec"].get("storageProfile", ""),
+    )
+
+
+def caches_of(body: KubernetesObject) -> tuple[str, ...]:
+    """Returns the names of the DatasetCaches that a TrainingRun's body references."""
+    return tuple(dataset.get("cacheRef", "") for dataset in body.get("spec", {}).get("datasets", []))
+
+
+def is_finished(body: KubernetesObject) -> bool:
+    """Tells whether a TrainingRun has ended, by its conditions."""
+    ends = (names.Condition.SUCCEEDED, names.Condition.FAILED)
+    return any(condition(body, end).get("status") == "True" for end in ends)
+
+
+def condition(body: KubernetesObject, kind: str) -> dict[str, Any]:
+    """Returns the condition of a type, or an empty dict."""
+    found: dict[str, Any] = next(
+        (entry for entry in body.get("status", {}).get("conditions") or [] if entry.get("type") == kind), {}
+    )
+    return found
+
+
+def parse_time(text: str | None) -> datetime | None:
+    """Returns a Kubernetes time stamp as an aware datetime, or None."""
+    return datetime.fromisoformat(text) if text else None
+
+
+def trim_pod(pod: KubernetesObject) -> KubernetesObject:
+    """Returns the part of a pod that this module reads; a thousand whole pods would cost tens of megabytes."""
+    metadata, status = pod["metadata"], pod.get("status", {})
+    kept = ("name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences", "creationTimestamp",
+            "deletionTimestamp")  # fmt: skip
+    told = ("phase", "reason", "message", "conditions", "containerStatuses")
+    return {
+        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        "spec": {"nodeName": pod.get("spec", {}).get("nodeName", "")},
+        "status": {key: status[key] for key in told if key in status},
+    }
+
+
+def trim_node(node: KubernetesObject) -> KubernetesObject:
+    """Returns a node's name and its Ready condition."""
+    return {
+        "metadata": {key: node["metadata"][key] for key in ("name", "uid", "resourceVersion")},
+        "status": {"conditions": [condition(node, "Ready")]},
+    }
+
+
+def trim_child(child: KubernetesObject) -> KubernetesObject:
+    """Returns a child's metadata: for services and claims only their being there matters."""
+    kept = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "deletionTimestamp")
+    return {"metadata": {key: child["metadata"][key] for key in kept if key in child["metadata"]}}
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdigit() else 0

@@ -1,0 +1,139 @@
+"""The operator process: watches, workers, lease and watchdog, started together and ended together.
+
+Started by `handlers.startup`. Whatever of it ends, the process ends: kubelet starts a new one, and nothing was kept
+in memory that the cluster and the bucket do not hold.
+"""
+
+import asyncio
+import os
+import socket
+import time
+import uuid
+
+import structlog
+
+from lead_operator import names
+from lead_operator.cluster import metrics
+from lead_operator.cluster.api_errors import Conflict
+from lead_operator.cluster.apply import Applier, is_worth_retrying
+from lead_operator.cluster.bucket_view import BucketView, OpenStore
+from lead_operator.cluster.checkpoint_sweep import CheckpointSweep
+from lead_operator.cluster.client import KubeClient
+from lead_operator.cluster.event_recorder import EventRecorder
+from lead_operator.cluster.informers import Informers
+from lead_operator.cluster.kinds import DATASET_CACHE, TRAINING_RUN, ResourceKey
+from lead_operator.cluster.lease import Lease
+from lead_operator.cluster.observe import NodeWatch, is_finished, parse_time
+from lead_operator.cluster.reconcile import Reconciler
+from lead_operator.cluster.watchdog import Watchdog
+from lead_operator.cluster.work_queue import WorkQueue
+from lead_operator.settings import Settings
+
+WORKERS = 16  # passes mostly wait for the API server and the bucket
+LEASE_NAME = "lead-operator"
+
+log = structlog.get_logger(__name__)
+
+
+class Operator:
+    """One operator process against one cluster."""
+
+    def __init__(self, client: KubeClient, settings: Settings, open_profile: OpenStore | None = None) -> None:
+        self.queue: WorkQueue[ResourceKey] = WorkQueue()
+        self._settings = settings
+        self._client = client
+        self._started_at: dict[ResourceKey, float] = {}  # passes that are going on
+        self.informers = Informers(client, settings.run_namespaces, settings.resync_s, self.queue.add)
+        recorder = EventRecorder(client)
+        self._bucket = BucketView(settings, open_profile)
+        self._sweep = CheckpointSweep(self._bucket.store)
+        self._reconciler = Reconciler(
+            client=client, informers=self.informers, nodes=NodeWatch(self.informers.nodes), bucket=self._bucket,
+            sweep=self._sweep, applier=Applier(client, recorder, self.informers), recorder=recorder, settings=settings,
+        )  # fmt: skip
+        self.watchdog = Watchdog(self.informers.vital, self._oldest_pass_s)
+        self._lease = Lease(client, settings.release_namespace, LEASE_NAME, _identity())
+
+    async def run(self) -> None:
+        """Works until cancelled, or until one part ends: then everything ends with that part's error."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self.informers.start(tasks)
+                tasks.create_task(self.watchdog.run(), name="watchdog")
+                await self.informers.synced()
+                log.info("informers_synced", resources=sum(1 for _ in self.informers.resources()))
+                await self._lease.acquire()
+                tasks.create_task(self._lease.keep(), name="lease")
+                tasks.create_task(self._resync(), name="resync")
+                for number in range(WORKERS):
+                    tasks.create_task(self._work(), name=f"worker {number}")
+        finally:
+            self._sweep.close()
+            self._bucket.close()
+            await asyncio.shield(self._lease.release())
+
+    def notice(self, kind: str, namespace: str, name: str, resource_version: str) -> None:
+        """Asks for a look at a resource that an event was seen of, unless the informer has seen that event already."""
+        known = TRAINING_RUN if kind == TRAINING_RUN.kind else DATASET_CACHE
+        if namespace not in self._settings.run_namespaces:
+            return
+        body = self.informers.of(known, namespace).get(namespace, name)
+        if body is None or int(body["metadata"]["resourceVersion"]) < int(resource_version):
+            self.queue.add(ResourceKey(kind, namespace, name))
+
+    def refresh_metrics(self) -> None:
+        """Counts resources by phase and the age of the oldest progress; called when metrics are asked for."""
+        metrics.RESOURCES.clear()
+        oldest_s = 0.0
+        for kind in (TRAINING_RUN, DATASET_CACHE):
+            for body in self.informers.all(kind):
+                status = body.get("status", {})
+                metrics.RESOURCES.labels(kind.kind, status.get("phase") or "New").inc()
+                reported = parse_time((status.get("progress") or {}).get("reportedAt"))
+                if reported and status.get("phase") == names.RunPhase.RUNNING and not is_finished(body):
+                    oldest_s = max(oldest_s, time.time() - reported.timestamp())
+        metrics.PROGRESS_AGE.set(oldest_s)
+
+    async def _work(self) -> None:
+        while True:
+            key = await self.queue.get()
+            self._started_at[key] = time.monotonic()
+            try:
+                await self._one_pass(key)
+            finally:
+                del self._started_at[key]
+                self.queue.done(key)
+
+    async def _one_pass(self, key: ResourceKey) -> None:
+        started, result = time.monotonic(), "ok"
+        self.queue.drop_timer(key)
+        try:
+            again_s = await self._reconciler.reconcile(key)
+            self.queue.forget_failures(key)
+            if again_s is not None:
+                self.queue.add_after(key, max(again_s, 0.05))
+        except Conflict as error:
+            result = "conflict"
+            log.debug("copy_too_old", resource=str(key), error=str(error))
+            self.queue.add_after(key, 0.05)
+        except Exception as error:  # one resource that breaks a pass must not stop the passes of all others
+            result = type(error).__name__
+            pause_s = self.queue.add_after_failure(key)
+            told = log.warning if is_worth_retrying(error) else log.exception
+            told("pass_failed", resource=str(key), error=str(error), again_s=round(pause_s, 1))
+        metrics.RECONCILE_SECONDS.labels(key.kind, result).observe(time.monotonic() - started)
+
+    async def _resync(self) -> None:
+        while True:
+            keys = list(self.informers.resources())
+            for position, key in enumerate(keys):  # spread over the interval: a thousand at once would be a burst
+                self.queue.add_after(key, self._settings.resync_s * position / len(keys))
+            await asyncio.sleep(self._settings.resync_s)
+
+    def _oldest_pass_s(self) -> float:
+        return time.monotonic() - min(self._started_at.values(), default=time.monotonic())
+
+
+def _identity() -> str:
+    # In a pod HOSTNAME is the pod's name: a container that was restarted in it need not wait out its own lease.
+    return os.environ.get("HOSTNAME") or f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"

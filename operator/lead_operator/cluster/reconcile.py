@@ -1,0 +1,220 @@
+"""One pass over one resource: observe, decide, apply. Called by the workers of `cluster.operator`, one at a time a key.
+
+A pass rests on nothing but what it sees: it may run twice, late, or after a crash between any two lines.
+"""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import structlog
+
+from lead_operator.cluster import metrics
+from lead_operator.cluster.apply import Applier, CreateRefused
+from lead_operator.cluster.bucket_view import BucketLook, BucketView
+from lead_operator.cluster.checkpoint_sweep import CheckpointSweep, SweepRequest
+from lead_operator.cluster.client import KubeClient
+from lead_operator.cluster.event_recorder import EventRecorder
+from lead_operator.cluster.informers import Informers
+from lead_operator.cluster.kinds import (
+    CLAIM,
+    DATASET_CACHE,
+    POD,
+    SERVICE,
+    TRAINING_RUN,
+    Kind,
+    KubernetesObject,
+    ResourceKey,
+)
+from lead_operator.cluster.observe import NodeWatch, caches_of, is_finished, observe_cache, observe_pods
+from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
+from lead_operator.decisions.observed import ObservedBuild, ObservedPod, ObservedRun
+from lead_operator.decisions.plan import EventNote, Plan
+from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_operator.errors import SpecError
+from lead_operator.names import RunPhase
+from lead_operator.resources.dataset_cache import DatasetCache, parse_dataset_cache
+from lead_operator.resources.training_run import TrainingRun, parse_training_run
+from lead_operator.settings import Settings
+from lead_protocol.object_keys import InstanceKeys
+
+AFTER_END_LOOK_S = 1.0
+AFTER_REFUSAL_LOOK_S = 0.1  # status still tells of a refusal that is over
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class Reconciler:
+    """What a pass needs: where to look, how to write, and which keys must be read live first."""
+
+    client: KubeClient
+    informers: Informers
+    nodes: NodeWatch
+    bucket: BucketView
+    sweep: CheckpointSweep
+    applier: Applier
+    recorder: EventRecorder
+    settings: Settings
+    doubtful: set[ResourceKey] = field(default_factory=set)  # a write's answer was lost, or the copy was too old
+    uids: dict[ResourceKey, str] = field(default_factory=dict)  # of the resource last seen under a key
+    refusals: dict[str, str] = field(default_factory=dict)  # uid -> why its newest children were not taken
+
+    async def reconcile(self, key: ResourceKey) -> float | None:
+        """Makes one pass; returns in how many seconds the resource wants to be looked at again, if at all."""
+        kind = TRAINING_RUN if key.kind == TRAINING_RUN.kind else DATASET_CACHE
+        body = await self._current(kind, key)
+        if body is None or "deletionTimestamp" in body["metadata"]:
+            self._forget(key)  # its children go with it, by their owner references
+            return None
+        if self.uids.setdefault(key, body["metadata"]["uid"]) != body["metadata"]["uid"]:
+            self._forget(key)
+            self.uids[key] = body["metadata"]["uid"]
+        body = {**body, "apiVersion": kind.api_version, "kind": kind.kind}
+        try:
+            # From here until all answers are in, what the copy says may be older than what we did.
+            self.doubtful.add(key)
+            again_s = await (self._training_run(body) if kind is TRAINING_RUN else self._dataset_cache(body))
+            self.doubtful.discard(key)
+        except SpecError as error:
+            self.doubtful.discard(key)
+            log.warning("spec_refused", resource=str(key), error=str(error))
+            await self.recorder.record(body, EventNote("Warning", "SpecRefused", str(error)))
+            return None
+        return again_s
+
+    async def _training_run(self, body: KubernetesObject) -> float | None:
+        run = parse_training_run(body)
+        observed = await self._observe_run(run, body)
+        plan = decide_training_run(run, observed, self.settings)
+        _count_restarts(observed.previous, plan.status)
+        self._sweep_checkpoints(run, observed, plan.status)  # first: once its end is written, nobody looks again
+        again_s = await self._apply(TRAINING_RUN, body, plan)
+        return self._no_later_than_progress(again_s, observed.pods)
+
+    async def _dataset_cache(self, body: KubernetesObject) -> float | None:
+        cache = parse_dataset_cache(body)
+        observed = await self._observe_build(cache, body)
+        plan = decide_dataset_cache(cache, observed, self.settings)
+        again_s = await self._apply(DATASET_CACHE, body, plan)
+        return self._no_later_than_progress(again_s, observed.pods)
+
+    async def _apply(self, kind: Kind, body: KubernetesObject, plan: Plan) -> float | None:
+        uid = body["metadata"]["uid"]
+        try:
+            again_s = await self.applier.apply(kind, body, plan)
+        except CreateRefused as error:
+            self.refusals[uid] = str(error)  # the next pass tells it; its pause grows with each refusal
+            raise
+        return AFTER_REFUSAL_LOOK_S if self.refusals.pop(uid, None) else again_s
+
+    def _sweep_checkpoints(self, run: TrainingRun, observed: ObservedRun, status: KubernetesObject) -> None:
+        entries = {(entry["name"], entry["seed"]): entry for entry in status.get("stages", [])}
+        ended = status.get("phase") in (RunPhase.SUCCEEDED, RunPhase.FAILED)
+        for found in () if observed.store_error else observed.instances:
+            entry = entries.get((found.stage, found.seed), {})
+            self.sweep.ask(
+                SweepRequest(
+                    self.settings.storage_profiles[run.storage_profile],
+                    InstanceKeys(run.identity.namespace, run.identity.uid, found.stage, found.seed),
+                    found.manifests,
+                    keep_last=run.checkpoint.keep_last,
+                    keep_best=run.checkpoint.keep_best,
+                    live_attempt=int(entry.get("attempt", 0)),
+                    done=ended or entry.get("phase") == "Succeeded",
+                )
+            )
+
+    async def _observe_run(self, run: TrainingRun, body: KubernetesObject) -> ObservedRun:
+        now, namespace, uid = datetime.now(UTC), run.identity.namespace, run.identity.uid
+        pods = observe_pods(self.informers.of(POD, namespace).owned_by(uid), self.nodes, now)
+        profile = self.settings.storage_profiles.get(run.storage_profile)
+        look = BucketLook()
+        if profile is not None and not is_finished(body):
+            instances = tuple((instance.stage.name, instance.seed) for instance in run.instances)
+            look = await self.bucket.look_at_run(
+                profile, namespace, uid, instances, pods=_fingerprint(pods), max_age_s=self._look_age_s(pods)
+            )
+        caches = self.informers.of(DATASET_CACHE, namespace)
+        return ObservedRun(
+            now=now,
+            pods=pods,
+            service_exists=bool(self.informers.of(SERVICE, namespace).owned_by(uid)),
+            claims=tuple(claim["metadata"]["name"] for claim in self.informers.of(CLAIM, namespace).owned_by(uid)),
+            caches=tuple(observe_cache(name, caches.get(namespace, name)) for name in run.datasets),
+            instances=look.instances,
+            store_error=look.error,
+            profile_error="" if profile else self._no_profile(run.storage_profile),
+            apply_error=self.refusals.get(uid, ""),
+            previous=body.get("status", {}),
+        )
+
+    async def _observe_build(self, cache: DatasetCache, body: KubernetesObject) -> ObservedBuild:
+        now, namespace, uid = datetime.now(UTC), cache.identity.namespace, cache.identity.uid
+        pods = observe_pods(self.informers.of(POD, namespace).owned_by(uid), self.nodes, now)
+        profile = self.settings.storage_profiles.get(cache.storage_profile)
+        look = BucketLook()
+        if profile is not None:
+            look = await self.bucket.look_at_build(
+                profile, namespace, uid, cache.identity.generation,
+                pods=_fingerprint(pods), max_age_s=self._look_age_s(pods),
+            )  # fmt: skip
+        runs = self.informers.of(TRAINING_RUN, namespace).all()
+        users = (r["metadata"]["name"] for r in runs if cache.identity.name in caches_of(r) and not is_finished(r))
+        return ObservedBuild(
+            now=now,
+            pods=pods,
+            result_digest=look.result_digest,
+            manifest=look.manifest,
+            records=look.records,
+            used_by=tuple(sorted(users)),
+            store_error=look.error,
+            profile_error="" if profile else self._no_profile(cache.storage_profile),
+            apply_error=self.refusals.get(uid, ""),
+            previous=body.get("status", {}),
+        )
+
+    async def _current(self, kind: Kind, key: ResourceKey) -> KubernetesObject | None:
+        informer = self.informers.of(kind, key.namespace)
+        if key not in self.doubtful:
+            return informer.get(key.namespace, key.name)
+        body = await self.client.get(kind, key.namespace, key.name)
+        if body is None:
+            informer.forget(key.namespace, key.name)
+        else:
+            informer.note_own_write(body)
+        self.doubtful.discard(key)
+        return body
+
+    def _forget(self, key: ResourceKey) -> None:
+        uid = self.uids.pop(key, None)
+        if uid is not None:
+            self.bucket.forget(uid)
+            self.sweep.forget(uid)
+            self.applier.forget(uid)
+            self.refusals.pop(uid, None)
+
+    def _no_later_than_progress(self, again_s: float | None, pods: tuple[ObservedPod, ...]) -> float | None:
+        # While pods work, the bucket is where the news is, and it sends no events.
+        if all(pod.terminal for pod in pods):
+            return again_s
+        return min(again_s or self.settings.progress_s, self.settings.progress_s)
+
+    def _look_age_s(self, pods: tuple[ObservedPod, ...]) -> float:
+        # Pods that have just ended leave their last word in the bucket, and the next step waits for it.
+        ended = bool(pods) and all(pod.terminal for pod in pods)
+        return min(AFTER_END_LOOK_S, self.settings.progress_s) if ended else self.settings.progress_s
+
+    def _no_profile(self, name: str) -> str:
+        known = ", ".join(sorted(self.settings.storage_profiles)) or "none"
+        return f"storage profile {name!r} is not defined; known are: {known}; ask the administrator or change the spec"
+
+
+def _fingerprint(pods: tuple[ObservedPod, ...]) -> object:
+    return frozenset((pod.uid, pod.phase) for pod in pods)
+
+
+def _count_restarts(before: KubernetesObject, after: KubernetesObject) -> None:
+    for kind in ("program", "infrastructure", "uncounted"):
+        more = (after.get("restarts") or {}).get(kind, 0) - (before.get("restarts") or {}).get(kind, 0)
+        if more > 0 and before:
+            metrics.RESTARTS.labels(kind).inc(more)

@@ -1,0 +1,50 @@
+"""Reads small records below one prefix, each only once while its etag stays: what `bucket_view` is made of."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, TypeVar
+
+from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore
+
+Record = TypeVar("Record")
+
+
+@dataclass
+class Records:
+    """What earlier looks have parsed: key -> (etag, record or None where it did not parse)."""
+
+    parsed: dict[str, tuple[str, Any]] = field(default_factory=dict)
+
+
+class RecordReader:
+    """One LIST of a prefix, and GETs of the objects that changed since the last one."""
+
+    def __init__(self, store: ObjectStore, records: Records, prefix: str, max_objects: int) -> None:
+        self._store = store
+        self._records = records
+        self._listed = {info.key: info for info in islice(store.list(prefix), max_objects)}
+        self.complete = len(self._listed) < max_objects
+        for key in [key for key in records.parsed if key.startswith(prefix) and key not in self._listed]:
+            del records.parsed[key]
+
+    def keys_below(self, prefix: str) -> Iterator[str]:
+        """Yields the listed keys below a prefix, in key order."""
+        return (key for key in self._listed if key.startswith(prefix))
+
+    def parsed(self, key: str, parse: Callable[[bytes], Record | None], max_bytes: int) -> Record | None:
+        """Returns a listed object as `parse` makes it; None where it is not listed, too large or not sound."""
+        info = self._listed.get(key)
+        if info is None:
+            return None
+        held = self._records.parsed.get(key)
+        if held is None or held[0] != info.etag:
+            held = self._records.parsed[key] = (info.etag, self._read(key, parse, max_bytes))
+        record: Record | None = held[1]
+        return record
+
+    def _read(self, key: str, parse: Callable[[bytes], Record | None], max_bytes: int) -> Record | None:
+        try:
+            return parse(self._store.get(key, max_bytes=max_bytes))
+        except (ObjectNotFound, ObjectCorrupt):
+            return None  # deleted since the LIST, or far too large for what it claims to be

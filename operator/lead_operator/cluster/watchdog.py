@@ -1,0 +1,47 @@
+"""Judges whether this process still sees and still works; a process that went deaf must end, not stay green.
+
+Read by the liveness page and run by `cluster.operator`. A server that is away is no reason to end: a new process
+would not see more. A watch that is silent without saying why, or one that is refused, is.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+from lead_operator.cluster import metrics
+from lead_operator.cluster.informer import Informer
+
+SILENT_S = 150.0
+STALLED_S = 300.0  # longer than any pass may take, with all its tries and timeouts
+CHECK_S = 5.0
+
+
+class Deaf(Exception):
+    """A watch has been silent, or the workers have stood still, for too long."""
+
+
+class Watchdog:
+    """Looks at the informers and at the time since which the oldest pass has been going on."""
+
+    def __init__(self, informers: Sequence[Informer], oldest_pass_s: Callable[[], float]) -> None:
+        self._informers = informers
+        self._oldest_pass_s = oldest_pass_s
+
+    def verdict(self) -> str:
+        """Returns what is wrong in one sentence, or an empty string."""
+        now = time.monotonic()
+        for informer in self._informers:
+            silent_s = now - informer.last_sign_of_life
+            metrics.WATCH_AGE.labels(informer.name).set(silent_s)
+            if silent_s > SILENT_S and now - informer.last_unreachable > SILENT_S:
+                return f"watch of {informer.name} has been silent for {silent_s:.0f} s"
+        stalled_s = self._oldest_pass_s()
+        if stalled_s > STALLED_S:
+            return f"one pass has been going on for {stalled_s:.0f} s"
+        return ""
+
+    async def run(self) -> None:
+        """Raises Deaf as soon as the verdict is bad."""
+        while not (verdict := self.verdict()):
+            await asyncio.sleep(CHECK_S)
+        raise Deaf(verdict)

@@ -1,0 +1,100 @@
+"""What is known of a DatasetCache's build: one worker a share of the work, from status and pods together. Pure."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lead_operator import names
+from lead_operator.decisions.observed import ObservedBuild, ObservedPod
+from lead_operator.resources.dataset_cache import DatasetCache
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One share of the work: shards k with k % parallelism == index."""
+
+    index: int
+    attempt: int = 0  # newest claimed
+    ended: int = 0  # newest that failed and is accounted for
+    created: bool = False
+    done: bool = False
+    errors: int = 0
+    disturbances: int = 0
+    end_time: str | None = None
+    pods: tuple[ObservedPod, ...] = ()
+
+    @property
+    def pod(self) -> ObservedPod | None:
+        """The pod of the newest attempt."""
+        return next((p for p in self.pods if p.attempt == self.attempt), None)
+
+    @property
+    def active(self) -> bool:
+        """Whether an attempt is claimed that has not ended yet."""
+        return self.attempt > self.ended and not self.done
+
+    def to_status(self) -> dict[str, Any]:
+        """Returns the entry in status.build.workers."""
+        entry = {
+            "index": self.index,
+            "attempt": self.attempt,
+            "endedAttempt": self.ended,
+            "created": self.created,
+            "done": self.done,
+            "errors": self.errors,
+            "disturbances": self.disturbances,
+            "endTime": self.end_time,
+        }
+        return {key: value for key, value in entry.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class BuildState:
+    """The build that answers the newest spec."""
+
+    workers: tuple[Worker, ...]
+    round: int
+    strays: tuple[ObservedPod, ...]  # live pods of an older spec or of no worker
+
+    def with_worker(self, worker: Worker) -> "BuildState":
+        """Returns the state with one worker changed."""
+        return replace(self, workers=tuple(worker if w.index == worker.index else w for w in self.workers))
+
+    def begun_anew(self) -> "BuildState":
+        """Returns the state in which every share has to be done once more."""
+        again = tuple(replace(w, done=False, ended=w.attempt, created=False) for w in self.workers)
+        return replace(self, workers=again, round=self.round + 1)
+
+
+def read_build_state(cache: DatasetCache, observed: ObservedBuild) -> BuildState:
+    """Returns the build as it stands; what an older generation of the spec had claimed is forgotten."""
+    build = observed.previous.get("build") or {}
+    if build.get("generation") != cache.identity.generation:
+        build = {}
+    entries = {e.get("index"): e for e in build.get("workers") or [] if isinstance(e, dict)}
+    own = tuple(p for p in observed.pods if _is_of_generation(cache, p))
+    workers = tuple(_worker(i, entries.get(i, {}), own) for i in range(cache.parallelism))
+    strays = tuple(p for p in observed.pods if not p.terminal and (p not in own or p.rank >= cache.parallelism))
+    return BuildState(workers=workers, round=int(build.get("round") or 1), strays=strays)
+
+
+def _worker(index: int, entry: dict[str, Any], pods: tuple[ObservedPod, ...]) -> Worker:
+    mine = tuple(p for p in pods if p.rank == index)
+    claimed = int(entry.get("attempt") or 0)
+    attempt = max([claimed, *(p.attempt for p in mine)])
+    seen = any(p.attempt == attempt for p in mine)
+    return Worker(
+        index=index,
+        attempt=attempt,
+        ended=int(entry.get("endedAttempt") or 0),
+        created=seen or (bool(entry.get("created")) and attempt == claimed),
+        done=bool(entry.get("done")),
+        errors=int(entry.get("errors") or 0),
+        disturbances=int(entry.get("disturbances") or 0),
+        end_time=entry.get("endTime"),
+        pods=mine,
+    )
+
+
+def _is_of_generation(cache: DatasetCache, pod: ObservedPod) -> bool:
+    identity = cache.identity
+    return pod.name == names.build_pod_name(identity.name, identity.generation, pod.attempt, pod.rank)

@@ -1,0 +1,158 @@
+"""The whole status of a DatasetCache, from what was seen and what was decided. Pure; it holds no clock."""
+
+from typing import Any
+
+from lead_operator.decisions.build_state import BuildState
+from lead_operator.decisions.conditions import Finding, update_conditions
+from lead_operator.decisions.failure_policy import SPEC_REASONS
+from lead_operator.decisions.figures import format_size, format_time
+from lead_operator.decisions.observed import ObservedBuild
+from lead_operator.decisions.refusals import explain_refusal
+from lead_operator.decisions.run_findings import explain_waiting, storage_available
+from lead_operator.names import CachePhase, Condition
+from lead_operator.resources.dataset_cache import DatasetCache
+from lead_operator.settings import Settings, StorageProfile
+from lead_protocol.object_keys import CacheKeys
+
+MAX_USERS = 64
+MAX_REASONS = 64
+DIGEST_DIGITS = 12
+
+
+def build_cache_status(
+    cache: DatasetCache,
+    observed: ObservedBuild,
+    settings: Settings,
+    *,
+    state: BuildState,
+    phase: CachePhase,
+    reason: str,
+    message: str,
+    last_failure: dict[str, Any],
+) -> dict[str, Any]:
+    """Returns the status as it should read; empty fields are left out."""
+    generation, now = cache.identity.generation, format_time(observed.now)
+    previous = observed.previous if observed.previous.get("observedGeneration") == generation else {}
+    profile = settings.storage_profiles.get(cache.storage_profile)
+    digest = _digest(observed, previous)
+    done = sum(1 for w in state.workers if w.done)
+    begun = any(w.attempt for w in state.workers)
+    ended = phase in (CachePhase.READY, CachePhase.FAILED)
+    status: dict[str, Any] = {
+        "observedGeneration": generation,
+        "phase": phase.value,
+        "reason": reason[:64],
+        "digest": digest,
+        "digestText": digest[:DIGEST_DIGITS],
+        "uri": profile.uri(CacheKeys(digest).prefix) if profile and digest else "",
+        **_contents(observed, previous),
+        "usedBy": list(observed.used_by[:MAX_USERS]),
+        "usedByText": _users(observed.used_by),
+        "build": {
+            "generation": generation,
+            "round": state.round,
+            "pods": f"{done}/{len(state.workers)}",
+            "workers": [w.to_status() for w in state.workers],
+        },
+        "lastFailure": last_failure,
+        "startTime": previous.get("startTime") or (now if begun else None),
+        "completionTime": (previous.get("completionTime") or now) if ended else None,
+        "conditions": update_conditions(
+            observed.previous.get("conditions"),
+            _findings(cache, observed, profile, state, phase, reason, message),
+            generation=generation,
+            now=observed.now,
+        ),
+    }
+    return {key: value for key, value in status.items() if value not in (None, "", [], {})}
+
+
+def is_urgent(previous: dict[str, Any], status: dict[str, Any]) -> bool:
+    """Returns whether a person waits for this change: not a mere shard more."""
+
+    def told(s: dict[str, Any]) -> list[Any]:
+        conditions = [(c.get("type"), c.get("status"), c.get("reason")) for c in s.get("conditions") or []]
+        return [s.get("phase"), s.get("observedGeneration"), s.get("usedBy"), s.get("build"), conditions]
+
+    return told(previous) != told(status)
+
+
+def _digest(observed: ObservedBuild, previous: dict[str, Any]) -> str:
+    if observed.result_digest:
+        return observed.result_digest
+    reported = {r.digest for r in observed.records if len(r.digest) == 64}
+    return reported.pop() if len(reported) == 1 else str(previous.get("digest") or "")
+
+
+def _contents(observed: ObservedBuild, previous: dict[str, Any]) -> dict[str, Any]:
+    manifest, records = observed.manifest, observed.records
+    if manifest is not None and manifest.digest == observed.result_digest:
+        reasons = dict(sorted(manifest.route_reasons.items())[:MAX_REASONS])
+        return {
+            "routes": f"{manifest.routes_kept}/{manifest.routes_total}",
+            "routeReasons": reasons,
+            "samples": manifest.samples,
+            "shards": f"{manifest.shards}/{manifest.shards}",
+            "percent": 100,
+            "sizeBytes": manifest.size_bytes,
+            "size": format_size(manifest.size_bytes),
+        }
+    if not records:
+        kept = ("routes", "routeReasons", "samples", "shards", "percent", "sizeBytes", "size")
+        return {key: previous[key] for key in kept if key in previous}
+    total = max(r.shards_total for r in records)
+    done = min(total, sum(r.shards_done for r in records))
+    size_bytes = sum(r.size_bytes for r in records)
+    return {
+        "routes": f"{max(r.routes_kept for r in records)}/{max(r.routes_total for r in records)}",
+        "samples": max(r.samples for r in records),
+        "shards": f"{done}/{total}" if total else None,
+        "percent": 100 * done // total if total else None,
+        "sizeBytes": size_bytes,
+        "size": format_size(size_bytes),
+    }
+
+
+def _users(users: tuple[str, ...]) -> str:
+    if len(users) <= 2:
+        return ",".join(users)[:300]
+    return f"{users[0]} +{len(users) - 1}"
+
+
+def _findings(
+    cache: DatasetCache,
+    observed: ObservedBuild,
+    profile: StorageProfile | None,
+    state: BuildState,
+    phase: CachePhase,
+    reason: str,
+    message: str,
+) -> list[Finding]:
+    refused = phase is CachePhase.FAILED and (reason in SPEC_REASONS or reason == "BadSpec")
+    if profile is None:
+        accepted = Finding(Condition.ACCEPTED, False, "UnknownStorageProfile", f"{cache.identity}: {message}")
+    elif refused:
+        accepted = Finding(Condition.ACCEPTED, False, reason[:64], message)
+    else:
+        accepted = Finding(
+            Condition.ACCEPTED, True, "Valid", "the spec is valid; its recipe keys are checked by the pods"
+        )
+    findings = [accepted, storage_available(observed.store_error, observed.profile_error)]
+    if phase is CachePhase.READY:
+        findings.append(Finding(Condition.READY, True, "Complete", message))
+    else:
+        text = message or _why_not_ready(observed, state)
+        findings.append(Finding(Condition.READY, False, reason[:64], text))
+    if phase is CachePhase.FAILED:
+        findings.append(Finding(Condition.FAILED, True, reason[:64], message))
+    return findings
+
+
+def _why_not_ready(observed: ObservedBuild, state: BuildState) -> str:
+    if observed.apply_error:
+        return explain_refusal(observed.apply_error)
+    for worker in state.workers:
+        if worker.active and worker.pod is not None and worker.pod.waiting_reason:
+            return explain_waiting(worker.pod)
+    done = sum(1 for w in state.workers if w.done)
+    return f"{done} of {len(state.workers)} build pods are done"

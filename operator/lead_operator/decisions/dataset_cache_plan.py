@@ -1,0 +1,259 @@
+"""The state machine of a DatasetCache: what was asked, what is seen, what comes next. Pure; called at every look.
+
+    Pending ──> Building ──(manifest exists)──> Ready ──(spec changes)──> Building
+                   └──(mistake in spec or data, or too many errors)──> Failed ──(spec changes)──> Building
+
+Every share of the work is tried again on its own, under a new attempt number that is claimed in status first; shards
+that are complete are not built twice. The cache is Ready when its manifest exists, and for no other reason.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from lead_operator import names
+from lead_operator.decisions.build_state import BuildState, Worker, read_build_state
+from lead_operator.decisions.cache_status import build_cache_status, is_urgent
+from lead_operator.decisions.conditions import condition_holds
+from lead_operator.decisions.events import cache_events
+from lead_operator.decisions.failure_policy import (
+    Failure,
+    explain_missing,
+    explain_pod,
+    is_lost,
+    pause_s,
+)
+from lead_operator.decisions.figures import format_time, seconds_since
+from lead_operator.decisions.observed import ObservedBuild, ObservedPod
+from lead_operator.decisions.plan import Plan, PodToDelete
+from lead_operator.decisions.refusals import OBJECTS_REFUSED
+from lead_operator.errors import SpecError
+from lead_operator.names import CachePhase, Condition
+from lead_operator.objects.build_pod import build_cache_pod
+from lead_operator.resources.dataset_cache import DatasetCache
+from lead_operator.settings import Settings
+from lead_protocol.exit_codes import ExitClass
+
+NODE_LOSS_S = 60.0
+MANIFEST_WAIT_S = 15.0  # the bucket is read less often than the pods
+MAX_ROUNDS = 5  # a source that changes under every reading is no source
+MAX_DISTURBANCES = 50  # of one share
+SOON_S = 1.0
+
+
+@dataclass(frozen=True)
+class CacheStep:
+    """What one decision changes."""
+
+    phase: CachePhase
+    reason: str
+    message: str
+    state: BuildState
+    last_failure: dict[str, Any]
+    deletes: tuple[PodToDelete, ...] = ()
+    creates: tuple[dict[str, Any], ...] = ()
+    claim: bool = False
+    requeue_after_s: float | None = None
+
+
+def decide_dataset_cache(cache: DatasetCache, observed: ObservedBuild, settings: Settings) -> Plan:
+    """Returns the next step of a DatasetCache; the same observation always comes to the same plan."""
+    try:
+        step = next_cache_step(cache, observed, settings)
+    except SpecError as error:
+        step = _fail(read_build_state(cache, observed), {}, observed, "BadSpec", str(error))
+    status = build_cache_status(
+        cache,
+        observed,
+        settings,
+        state=step.state,
+        phase=step.phase,
+        reason=step.reason,
+        message=step.message,
+        last_failure=step.last_failure,
+    )
+    return Plan(
+        status=status,
+        claim_attempt=step.claim,
+        deletes=step.deletes,
+        creates=step.creates,
+        events=cache_events(observed.previous, status),
+        requeue_after_s=step.requeue_after_s,
+        urgent=is_urgent(observed.previous, status),
+    )
+
+
+def next_cache_step(cache: DatasetCache, observed: ObservedBuild, settings: Settings) -> CacheStep:
+    """Returns what to do next."""
+    state = read_build_state(cache, observed)
+    same_spec = observed.previous.get("observedGeneration") == cache.identity.generation
+    failure = dict(observed.previous.get("lastFailure") or {}) if same_spec else {}
+    if cache.storage_profile not in settings.storage_profiles:
+        text = observed.profile_error or f"storage profile {cache.storage_profile!r} is not defined"
+        step = CacheStep(CachePhase.PENDING, "UnknownStorageProfile", text, state, failure)
+        return replace(step, requeue_after_s=settings.resync_s)
+    if observed.manifest is not None and observed.manifest.digest == observed.result_digest:
+        return _ready_or_other_digest(cache, observed, state, failure)
+    if same_spec and condition_holds(observed.previous, Condition.FAILED):
+        message = next(c["message"] for c in observed.previous["conditions"] if c["type"] == Condition.FAILED)
+        return _fail(state, failure, observed, str(observed.previous.get("reason")), message)
+    if same_spec and condition_holds(observed.previous, Condition.READY):
+        if observed.store_error:
+            return CacheStep(CachePhase.READY, "Complete", "the cache is complete", state, failure)
+        state = state.begun_anew()  # the bucket was emptied: what was promised is not there any more
+    return _build(cache, observed, settings, state, failure)
+
+
+def _ready_or_other_digest(
+    cache: DatasetCache, observed: ObservedBuild, state: BuildState, failure: dict[str, Any]
+) -> CacheStep:
+    digest = observed.result_digest
+    if cache.expect_digest and digest != cache.expect_digest:
+        text = (
+            f"the build came to digest {digest}, but spec.expectDigest is {cache.expect_digest}; source, collections, "
+            "config or the trainer image differ; correct them, or change or empty expectDigest"
+        )
+        return _fail(state, failure, observed, "DigestMismatch", text)
+    done = replace(state, workers=tuple(replace(w, done=True) for w in state.workers))
+    step = CacheStep(CachePhase.READY, "Complete", "the cache is complete", done, failure)
+    return replace(step, deletes=_retire(state.strays, observed))
+
+
+def _build(
+    cache: DatasetCache, observed: ObservedBuild, settings: Settings, state: BuildState, failure: dict[str, Any]
+) -> CacheStep:
+    step = CacheStep(CachePhase.BUILDING, "Building", "", state, failure, requeue_after_s=settings.progress_s)
+    if state.strays:
+        return replace(step, reason="WaitingForOldPods", deletes=_retire(state.strays, observed))
+    for worker in state.workers:
+        found = _find_failure(cache, worker, observed)
+        if found is not None:
+            step = _account(cache, step, worker, found, observed)
+            if step.phase is CachePhase.FAILED:
+                return step
+        elif worker.active and worker.pod is not None and worker.pod.phase == "Succeeded":
+            step = replace(step, state=step.state.with_worker(replace(worker, done=True)))
+    if all(w.done for w in step.state.workers):
+        return _await_manifest(step, observed)
+    return _start_pods(cache, observed, settings, step)
+
+
+def _find_failure(cache: DatasetCache, worker: Worker, observed: ObservedBuild) -> Failure | None:
+    if not worker.active:
+        return None
+    if worker.pod is not None:
+        return explain_pod(worker.pod, now=observed.now, node_loss_s=NODE_LOSS_S)
+    if not worker.created:
+        return None
+    identity = cache.identity
+    return explain_missing(names.build_pod_name(identity.name, identity.generation, worker.attempt, worker.index))
+
+
+def _account(
+    cache: DatasetCache, step: CacheStep, worker: Worker, failure: Failure, observed: ObservedBuild
+) -> CacheStep:
+    now = format_time(observed.now)
+    fields: dict[str, Any] = {
+        "time": now,
+        "pod": failure.pod,
+        "node": failure.node,
+        "class": failure.exit_class.value,
+        "reason": failure.reason,
+        "message": failure.message,
+    }
+    if failure.exit_code is not None:
+        fields["exitCode"] = failure.exit_code
+    fields = {key: value for key, value in fields.items() if value != ""}
+    is_error = failure.exit_class is ExitClass.PROGRAM_ERROR
+    ended = replace(
+        worker,
+        ended=worker.attempt,
+        end_time=now,
+        errors=worker.errors + (1 if is_error else 0),
+        disturbances=worker.disturbances + (0 if is_error else 1),
+    )
+    state = step.state.with_worker(ended)
+    if failure.exit_class is ExitClass.USER_ERROR:
+        return _fail(state, fields, observed, failure.reason, failure.message)
+    if ended.errors > cache.max_retries:
+        text = f"share {worker.index} failed {ended.errors} times (build.maxRetries); the last was {failure.reason}: "
+        return _fail(state, fields, observed, "MaxRetries", f"{text}{failure.message}; correct it and change the spec")
+    if ended.disturbances > MAX_DISTURBANCES:
+        text = f"share {worker.index} was disturbed {ended.disturbances} times; the last was {failure.reason}: "
+        return _fail(state, fields, observed, "MaxDisturbances", f"{text}{failure.message}; change the spec to retry")
+    return replace(step, state=state, last_failure=fields)
+
+
+def _await_manifest(step: CacheStep, observed: ObservedBuild) -> CacheStep:
+    """All shares are done, but nothing is committed: the source changed while it was read, or we look too early."""
+    ends = [p.finished_at for w in step.state.workers for p in w.pods if p.finished_at is not None]
+    since_s = (observed.now - max(ends)) / timedelta(seconds=1) if ends else MANIFEST_WAIT_S
+    if observed.store_error or since_s < MANIFEST_WAIT_S:
+        return replace(step, reason="Finishing", requeue_after_s=SOON_S)
+    if step.state.round >= MAX_ROUNDS:
+        text = (
+            f"the source changed while it was read, {step.state.round} times in a row; "
+            "let it come to rest, then change the spec (build.maxRetries, for instance) to build again"
+        )
+        return _fail(step.state, step.last_failure, observed, "SourceChanges", text)
+    return replace(step, state=step.state.begun_anew(), reason="SourceChanged", requeue_after_s=SOON_S)
+
+
+def _start_pods(cache: DatasetCache, observed: ObservedBuild, settings: Settings, step: CacheStep) -> CacheStep:
+    deletes: list[PodToDelete] = []
+    creates: list[dict[str, Any]] = []
+    state, claim, requeue_s = step.state, False, step.requeue_after_s or settings.progress_s
+    for worker in state.workers:
+        if worker.done:
+            continue
+        live = tuple(p for p in worker.pods if not p.terminal and not (worker.active and p is worker.pod))
+        deletes += _retire(live, observed)
+        if not worker.active:
+            left_s = _pause_left_s(worker, observed)
+            if live or left_s > 0 or observed.store_error:
+                requeue_s = min(requeue_s, max(SOON_S, left_s))
+                continue
+            worker = replace(worker, attempt=worker.attempt + 1, ended=worker.attempt, created=False)
+            state, claim = state.with_worker(worker), True
+            deletes += [PodToDelete(p.name, p.uid) for p in worker.pods if p.terminal and p.attempt < worker.ended]
+        if worker.pod is None and not worker.created:
+            profile = settings.storage_profiles[cache.storage_profile]
+            creates.append(
+                build_cache_pod(cache, attempt=worker.attempt, index=worker.index, profile=profile, settings=settings)
+            )
+    reason = OBJECTS_REFUSED if observed.apply_error and creates else step.reason
+    if observed.store_error and not any(w.active for w in state.workers):
+        reason = "StorageUnavailable"
+    return replace(
+        step,
+        state=state,
+        reason=reason,
+        deletes=tuple(deletes),
+        creates=tuple(creates),
+        claim=claim,
+        requeue_after_s=requeue_s,
+    )
+
+
+def _pause_left_s(worker: Worker, observed: ObservedBuild) -> float:
+    ended_s = seconds_since(worker.end_time, observed.now)
+    if ended_s is None:
+        return 0.0
+    return pause_s(worker.errors + worker.disturbances) - ended_s
+
+
+def _retire(pods: tuple[ObservedPod, ...], observed: ObservedBuild) -> tuple[PodToDelete, ...]:
+    deletes = []
+    for pod in pods:
+        if pod.terminal:
+            continue
+        if is_lost(pod, now=observed.now, node_loss_s=NODE_LOSS_S):
+            deletes.append(PodToDelete(pod.name, pod.uid, grace_period_s=0))
+        elif not pod.deleting:
+            deletes.append(PodToDelete(pod.name, pod.uid))
+    return tuple(deletes)
+
+
+def _fail(state: BuildState, failure: dict[str, Any], observed: ObservedBuild, reason: str, message: str) -> CacheStep:
+    step = CacheStep(CachePhase.FAILED, reason, message, state, failure)
+    return replace(step, deletes=_retire(observed.pods, observed))

@@ -1,0 +1,69 @@
+"""Whether the caches that a run references can be trained on. Pure."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from lead_operator.decisions.conditions import Finding
+from lead_operator.decisions.observed import ObservedCache, ObservedRun
+from lead_operator.names import Condition
+from lead_operator.resources.training_run import TrainingRun
+
+
+@dataclass(frozen=True)
+class DatasetCheck:
+    """What a look at the referenced caches came to."""
+
+    finding: Finding
+    digests: dict[str, str]  # complete exactly when the finding holds
+    building: bool = False  # only a build is missing
+    hopeless: bool = False  # the run can never train on them
+
+
+def check_datasets(run: TrainingRun, observed: ObservedRun) -> DatasetCheck:
+    """Returns the digests to train on: those the run was started with, else those the caches hold now."""
+    pinned = _pinned(observed.previous)
+    caches = {c.name: c for c in observed.caches}
+    digests: dict[str, str] = {}
+    for name in run.datasets:
+        if name in pinned:
+            digests[name] = pinned[name]
+            continue
+        cache = caches.get(name) or ObservedCache(name=name, found=False)
+        if problem := _problem(run, cache):
+            return problem
+        digests[name] = cache.digest
+    listed = ", ".join(f"{name} ({digest[:12]})" for name, digest in digests.items())
+    return DatasetCheck(Finding(Condition.DATASET_READY, True, "CacheReady", f"trains on {listed}"), digests)
+
+
+def _problem(run: TrainingRun, cache: ObservedCache) -> DatasetCheck | None:
+    where = f"DatasetCache {run.identity.namespace}/{cache.name}"
+    if not cache.found:
+        text = f"{where} does not exist; create it, or create the run anew with another datasets[].cacheRef"
+        return _not_ready("CacheNotFound", text)
+    if cache.recipe and cache.recipe != run.recipe:
+        text = (
+            f"{where} is built for recipe {cache.recipe}, but spec.recipe is {run.recipe}; "
+            "create a run that references a cache of its own recipe"
+        )
+        return _not_ready("RecipeMismatch", text, hopeless=True)
+    if cache.storage_profile and cache.storage_profile != run.storage_profile:
+        text = (
+            f"{where} lies in storage profile {cache.storage_profile}, but spec.storageProfile is "
+            f"{run.storage_profile}; create a run with the cache's profile"
+        )
+        return _not_ready("ProfileMismatch", text, hopeless=True)
+    if cache.failed:
+        return _not_ready("CacheFailed", f"{where} is Failed: {cache.message}; correct it, the run goes on by itself")
+    if not cache.ready or not cache.digest:
+        return _not_ready("CacheBuilding", f"{where} is being built: {cache.message or 'not Ready yet'}", building=True)
+    return None
+
+
+def _not_ready(reason: str, message: str, *, building: bool = False, hopeless: bool = False) -> DatasetCheck:
+    return DatasetCheck(Finding(Condition.DATASET_READY, False, reason, message), {}, building, hopeless)
+
+
+def _pinned(previous: dict[str, Any]) -> dict[str, str]:
+    entries = previous.get("datasets") or []
+    return {e["name"]: e["digest"] for e in entries if isinstance(e, dict) and e.get("name") and e.get("digest")}

@@ -1,0 +1,91 @@
+"""Events, read off the difference between two statuses, so that a pass that changes nothing says nothing. Pure."""
+
+from typing import Any
+
+from lead_operator.decisions.conditions import find_condition
+from lead_operator.decisions.plan import EventNote
+from lead_operator.names import CachePhase, Condition, RunPhase
+
+MAX_MESSAGE = 1000  # the API takes 1024
+
+
+def run_events(before: dict[str, Any], after: dict[str, Any]) -> tuple[EventNote, ...]:
+    """Returns what a person should hear of a TrainingRun's change."""
+    notes = [
+        *_run_failure(before, after),
+        *_dataset(before, after),
+        *_stages(before, after),
+        *_run_phase(before, after),
+    ]
+    return tuple(EventNote(n.type, n.reason, n.message[:MAX_MESSAGE]) for n in notes)
+
+
+def cache_events(before: dict[str, Any], after: dict[str, Any]) -> tuple[EventNote, ...]:
+    """Returns what a person should hear of a DatasetCache's change."""
+    notes = []
+    failure = after.get("lastFailure") or {}
+    if failure and failure != before.get("lastFailure"):
+        notes.append(EventNote("Warning", str(failure.get("reason")), str(failure.get("message"))))
+    if after.get("phase") != before.get("phase"):
+        message = _condition_message(after, Condition.FAILED) or _condition_message(after, Condition.READY)
+        kind = "Warning" if after.get("phase") == CachePhase.FAILED else "Normal"
+        notes.append(EventNote(kind, str(after.get("phase")), message))
+    return tuple(EventNote(n.type, n.reason, n.message[:MAX_MESSAGE]) for n in notes)
+
+
+def _run_failure(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
+    failure = after.get("lastFailure") or {}
+    if not failure or failure == before.get("lastFailure"):
+        return []
+    text = f"attempt {failure.get('attempt')} of stage {failure.get('stage')}: {failure.get('message')}"
+    return [EventNote("Warning", str(failure.get("reason")), text)]
+
+
+def _dataset(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
+    old, new = find_condition(before, Condition.DATASET_READY) or {}, find_condition(after, Condition.DATASET_READY)
+    if new is None or new.get("reason") == old.get("reason"):
+        return []
+    kind = "Normal" if new["status"] == "True" or new["reason"] == "CacheBuilding" else "Warning"
+    return [EventNote(kind, new["reason"], new["message"])]
+
+
+def _stages(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
+    old = {(e["name"], e["seed"]): e for e in before.get("stages") or []}
+    notes = []
+    for entry in after.get("stages") or []:
+        was = old.get((entry["name"], entry["seed"]), {})
+        attempt = entry.get("attempt", 0)
+        if attempt > was.get("attempt", 0) and (before or attempt == 1):
+            start = "PodsCreated" if attempt == 1 else "Restarting"
+            from_step = f", from {entry['checkpoint']}" if attempt > 1 and entry.get("checkpoint") else ""
+            text = f"attempt {attempt} of stage {entry['name']}, seed {entry['seed']}{from_step}"
+            notes.append(EventNote("Normal", start, text))
+        if entry.get("checkpoint") and not was.get("checkpoint"):
+            notes.append(EventNote("Normal", "CheckpointSaved", f"the first of its stage: {entry['checkpoint']}"))
+        if entry.get("phase") == "Succeeded" and was.get("phase") != "Succeeded" and before:
+            text = (
+                f"stage {entry['name']}, seed {entry['seed']}: {entry.get('checkpoint', 'its checkpoint is committed')}"
+            )
+            notes.append(EventNote("Normal", "StageCompleted", text))
+    return notes
+
+
+def _run_phase(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
+    phase = after.get("phase")
+    if phase == before.get("phase"):
+        return []
+    stage = (after.get("stage") or {}).get("text", "")
+    if phase == RunPhase.RUNNING:
+        return [EventNote("Normal", "Started", f"stage {stage} trains")]
+    if phase == RunPhase.SUSPENDED:
+        return [EventNote("Normal", "Suspended", _condition_message(after, Condition.SUSPENDED))]
+    if phase == RunPhase.SUCCEEDED:
+        return [EventNote("Normal", "Succeeded", _condition_message(after, Condition.SUCCEEDED))]
+    if phase == RunPhase.FAILED:
+        return [EventNote("Warning", "Failed", _condition_message(after, Condition.FAILED))]
+    return []
+
+
+def _condition_message(status: dict[str, Any], kind: Condition) -> str:
+    condition = find_condition(status, kind)
+    return str(condition["message"]) if condition else ""

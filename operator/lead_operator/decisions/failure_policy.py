@@ -1,0 +1,154 @@
+"""Why an attempt ended, and what that asks for: restart the group, wait, or give up. Pure.
+
+Causes that the cluster names (eviction, lost node, out of memory) come first, then the exit code of the rank that
+tells most: when one rank goes, the others end with codes that only say so.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from lead_operator.decisions.figures import shorten
+from lead_operator.decisions.observed import ObservedPod
+from lead_protocol.exit_codes import ExitClass, ExitCode, classify_exit_code
+from lead_protocol.progress_record import parse_build, parse_progress
+
+MAX_MESSAGE = 512
+TELLING_WAIT_S = 10.0  # a rank that lost its peer is often seen before the peer that failed
+MAX_PAUSE_S = 60.0
+
+# Pod reasons that the kubelet and the node controller give; the program had no part in them.
+_CLUSTER_REASONS = frozenset(
+    [
+        "Evicted",
+        "NodeLost",
+        "NodeShutdown",
+        "Shutdown",
+        "Terminated",
+        "Preempting",
+        "UnexpectedAdmissionError",
+        "NodeAffinity",
+        "ContainerStatusUnknown",
+    ]
+)
+
+_REASONS: dict[int, str] = {
+    ExitCode.USAGE: "BadUsage",
+    ExitCode.BAD_CONFIG: "BadConfig",
+    ExitCode.BAD_DATA: "BadData",
+    ExitCode.NO_VALID_CHECKPOINT: "NoValidCheckpoint",
+    ExitCode.NO_SUCH_RECIPE: "NoSuchRecipe",
+    ExitCode.STORE_DENIED: "StoreDenied",
+    ExitCode.STOPPED: "StoppedUnasked",
+    ExitCode.FENCED: "Fenced",
+    ExitCode.STORE_UNAVAILABLE: "StoreUnavailable",
+    ExitCode.LOST_PEER: "LostPeer",
+}
+
+SPEC_REASONS = frozenset({"BadUsage", "BadConfig", "NoSuchRecipe"})  # the spec itself was refused by the pod
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why one attempt ended."""
+
+    exit_class: ExitClass
+    reason: str
+    message: str
+    weight: int  # the heaviest failure of a group tells why the group ended
+    pod: str = ""
+    node: str = ""
+    exit_code: int | None = None
+
+
+_DISRUPTED, _USER, _PROGRAM, _NODE, _GONE, _CODE, _STOPPED, _PEER = range(8, 0, -1)
+
+
+def explain_pod(pod: ObservedPod, *, now: datetime, node_loss_s: float) -> Failure | None:
+    """Returns why a pod failed, or None while it has not."""
+    if pod.phase == "Succeeded":
+        return None
+    if not pod.terminal:
+        if is_lost(pod, now=now, node_loss_s=node_loss_s):
+            return _failure(
+                pod, ExitClass.INFRASTRUCTURE, "NodeLost", _NODE, f"node {pod.node} of pod {pod.name} is not ready"
+            )
+        return None
+    if pod.disruption:
+        return _failure(pod, ExitClass.INFRASTRUCTURE, pod.disruption, _DISRUPTED, _said(pod))
+    if pod.reason in _CLUSTER_REASONS or pod.reason.startswith("OutOf"):
+        return _failure(pod, ExitClass.INFRASTRUCTURE, pod.reason, _DISRUPTED, _said(pod))
+    if pod.reason == "OOMKilled":
+        text = f"pod {pod.name} needed more memory than its limit; raise resources.limits.memory or use smaller batches"
+        return _failure(pod, ExitClass.PROGRAM_ERROR, "OOMKilled", _PROGRAM, text)
+    if pod.exit_code is None or (pod.deleting and pod.exit_code in (137, 143)):
+        return _failure(pod, ExitClass.INFRASTRUCTURE, "PodDeleted", _GONE, f"pod {pod.name} was stopped from outside")
+    return _by_exit_code(pod, pod.exit_code)
+
+
+def explain_missing(name: str) -> Failure:
+    """Returns the failure of a pod that was seen once and does not exist any more."""
+    text = f"pod {name} was deleted by somebody or with its node"
+    return Failure(ExitClass.INFRASTRUCTURE, "PodGone", text, _GONE, pod=name)
+
+
+def explain_hang(pod: str, seconds: int) -> Failure:
+    """Returns the failure of a group that does not advance."""
+    text = f"no new step for {seconds} s (failurePolicy.hangTimeoutSeconds); look for a stuck rank with kubectl logs"
+    return Failure(ExitClass.PROGRAM_ERROR, "Hung", text, _PROGRAM, pod=pod)
+
+
+def explain_lost_result(pod: str) -> Failure:
+    """Returns the failure of a group that ended well without its final checkpoint."""
+    text = "all ranks ended without an error, but the checkpoint of the last epoch is not in the object store"
+    return Failure(ExitClass.PROGRAM_ERROR, "FinalCheckpointMissing", text, _PROGRAM, pod=pod)
+
+
+def heaviest(failures: Iterable[Failure]) -> Failure | None:
+    """Returns the failure that tells most; the first of equals."""
+    return max(failures, key=lambda failure: failure.weight, default=None)
+
+
+def is_telling(failure: Failure) -> bool:
+    """Returns whether a failure is a cause; a stop or a lost peer may only be its echo."""
+    return failure.weight > _STOPPED
+
+
+def is_lost(pod: ObservedPod, *, now: datetime, node_loss_s: float) -> bool:
+    """Returns whether a pod's node has been away for so long that the pod counts as lost."""
+    if pod.node_ready or pod.node_not_ready_since is None:
+        return False
+    return now - pod.node_not_ready_since >= timedelta(seconds=node_loss_s)
+
+
+def pause_s(ends_at_step: int) -> float:
+    """Returns the pause before the next attempt: none at first, then 1, 2, 4 … 60 s without a newer checkpoint."""
+    if ends_at_step <= 1:
+        return 0.0
+    return min(MAX_PAUSE_S, float(2 ** min(ends_at_step - 2, 10)))
+
+
+def _by_exit_code(pod: ObservedPod, code: int) -> Failure:
+    exit_class = classify_exit_code(code)
+    reason = _REASONS.get(code, "UserError" if exit_class is ExitClass.USER_ERROR else "ProgramError")
+    weight = {
+        ExitClass.USER_ERROR: _USER,
+        ExitClass.PROGRAM_ERROR: _PROGRAM,
+        ExitClass.STOPPED: _STOPPED,
+        ExitClass.INFRASTRUCTURE: _PEER if code == ExitCode.LOST_PEER else _CODE,
+        ExitClass.DONE: _PEER,
+    }[exit_class]
+    return _failure(pod, exit_class, reason, weight, _said(pod))
+
+
+def _failure(pod: ObservedPod, exit_class: ExitClass, reason: str, weight: int, message: str) -> Failure:
+    return Failure(
+        exit_class, reason[:64], shorten(message, MAX_MESSAGE), weight, pod.name, pod.node[:253], pod.exit_code
+    )
+
+
+def _said(pod: ObservedPod) -> str:
+    data = pod.message.encode()
+    record = parse_progress(data) or parse_build(data)
+    text = record.message if record is not None else pod.message.strip()
+    return text or f"the pod said nothing; see kubectl logs {pod.name}"

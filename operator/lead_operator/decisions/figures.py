@@ -1,0 +1,64 @@
+"""Numbers and times as people read them in `kubectl get`; times as Kubernetes writes them."""
+
+from datetime import UTC, datetime, timedelta
+
+
+def format_time(moment: datetime) -> str:
+    """Returns RFC 3339 in UTC with whole seconds, as metav1.Time."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_time(text: object) -> datetime | None:
+    """Returns the moment that a status field tells, or None where it tells none."""
+    if not isinstance(text, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def seconds_since(text: object, now: datetime) -> float | None:
+    """Returns how long ago a status field's moment was, or None where it tells none."""
+    moment = parse_time(text)
+    return None if moment is None else (now - moment) / timedelta(seconds=1)
+
+
+def format_number(value: float) -> str:
+    """Returns four significant digits: 0.8312, 1.204e-05."""
+    return f"{value:.4g}"
+
+
+def format_rate(per_second: float) -> str:
+    """Returns samples per second: 412/s, 41.2/s, 4.12/s."""
+    decimals = 0 if per_second >= 100 else 1 if per_second >= 10 else 2
+    return f"{per_second:.{decimals}f}/s"
+
+
+def format_duration(seconds: float) -> str:
+    """Returns two units at most: 45s, 12m30s, 1h12m, 2d3h."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600}h"
+
+
+def format_size(size_bytes: int) -> str:
+    """Returns a binary size: 512, 3.4Mi, 1.2Gi."""
+    value = float(size_bytes)
+    for unit in ("", "Ki", "Mi", "Gi", "Ti"):
+        if value < 1024:
+            return f"{value:.0f}" if not unit else f"{value:.1f}{unit}"
+        value /= 1024
+    return f"{value:.1f}Pi"
+
+
+def shorten(text: str, limit: int) -> str:
+    """Returns `text`, or its end where it is longer: the last lines of a log tell most."""
+    text = text.strip()
+    return text if len(text) <= limit else "…" + text[-(limit - 1) :]

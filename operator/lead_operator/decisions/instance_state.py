@@ -1,0 +1,105 @@
+"""What is known of each stage instance: status, pods and bucket brought together. Pure.
+
+Attempt numbers only grow. The highest of status, pods and fencing objects counts, so that an erased status or a
+restored database can never use one twice.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lead_operator.decisions.figures import format_time
+from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstance, ObservedPod, ObservedRun
+from lead_operator.names import Role
+from lead_operator.resources.training_run import StageInstance, TrainingRun
+
+
+@dataclass(frozen=True)
+class InstanceState:
+    """One stage instance as it stands."""
+
+    instance: StageInstance
+    phase: str  # Pending | Running | Succeeded | Failed
+    attempt: int  # newest claimed
+    ended: int  # newest that is over and accounted for
+    created: bool  # all pods of the newest attempt were seen
+    attempt_time: str | None
+    start_time: str | None
+    completion_time: str | None
+    loss: str
+    best: str
+    checkpoint_uri: str
+    pods: tuple[ObservedPod, ...]
+    bucket: ObservedInstance | None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether its final checkpoint is committed and nothing of it runs."""
+        return self.phase == "Succeeded"
+
+    @property
+    def active(self) -> bool:
+        """Whether an attempt is claimed that has not ended yet."""
+        return self.attempt > self.ended
+
+    @property
+    def attempt_pods(self) -> tuple[ObservedPod, ...]:
+        """Pods of the newest attempt, by rank."""
+        return tuple(sorted((p for p in self.pods if p.attempt == self.attempt), key=lambda p: p.rank))
+
+    @property
+    def checkpoint(self) -> ObservedCheckpoint | None:
+        """The newest committed checkpoint."""
+        return self.bucket.checkpoint if self.bucket else None
+
+    @property
+    def final_committed(self) -> bool:
+        """Whether the checkpoint of the last epoch is committed."""
+        return self.checkpoint is not None and self.checkpoint.epoch >= self.instance.stage.epochs
+
+
+def read_instance_states(run: TrainingRun, observed: ObservedRun) -> tuple[InstanceState, ...]:
+    """Returns the state of every stage instance, in the order in which they are trained."""
+    entries = {(e.get("name"), e.get("seed")): e for e in observed.previous.get("stages") or [] if isinstance(e, dict)}
+    return tuple(_state(run, observed, i, entries.get((i.stage.name, i.seed), {})) for i in run.instances)
+
+
+def _state(run: TrainingRun, observed: ObservedRun, instance: StageInstance, entry: dict[str, Any]) -> InstanceState:
+    key = (instance.stage.name, instance.seed)
+    pods = tuple(p for p in observed.pods if p.role == Role.TRAIN and (p.stage, p.seed) == key)
+    bucket = next((b for b in observed.instances if (b.stage, b.seed) == key), None)
+    claimed, ended = int(entry.get("attempt") or 0), int(entry.get("endedAttempt") or 0)
+    attempt = max([claimed, *(p.attempt for p in pods)])
+    if bucket is not None and bucket.highest_attempt > attempt:
+        # It has written to the bucket, and nothing of it is left here: it is over.
+        attempt = ended = bucket.highest_attempt
+    seen = {p.rank for p in pods if p.attempt == attempt}
+    created = (bool(entry.get("created")) and attempt == claimed) or (attempt > 0 and len(seen) >= run.nodes)
+    state = InstanceState(
+        instance=instance,
+        phase=str(entry.get("phase") or "Pending"),
+        attempt=attempt,
+        ended=ended,
+        created=created,
+        attempt_time=entry.get("attemptTime"),
+        start_time=entry.get("startTime"),
+        completion_time=entry.get("completionTime"),
+        loss=str(entry.get("loss") or ""),
+        best=str(entry.get("best") or ""),
+        checkpoint_uri=str(entry.get("checkpoint") or ""),
+        pods=pods,
+        bucket=bucket,
+    )
+    return _with_phase(state, observed)
+
+
+def _with_phase(state: InstanceState, observed: ObservedRun) -> InstanceState:
+    if state.phase in ("Succeeded", "Failed"):
+        return state
+    if state.final_committed and all(p.terminal for p in state.pods):
+        return replace(
+            state,
+            phase="Succeeded",
+            ended=state.attempt,
+            completion_time=state.completion_time or format_time(observed.now),
+        )
+    return replace(state, phase="Running" if state.attempt > 0 else "Pending")

@@ -1,0 +1,129 @@
+"""What one look at the cluster and the bucket holds; made by `cluster.observe`, read by the pure decisions.
+
+Nothing here is trusted beyond its type: progress records were parsed and bounded by `lead_protocol.progress_record`.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from lead_protocol.progress_record import BuildRecord, ProgressRecord
+
+
+@dataclass(frozen=True)
+class ObservedPod:
+    """One pod that the resource owns (by owner UID, never by name)."""
+
+    name: str
+    uid: str
+    role: str  # "train" | "build"
+    stage: str  # empty for build pods
+    seed: int
+    attempt: int
+    rank: int  # build pods: index
+    phase: str  # Pending | Running | Succeeded | Failed | Unknown
+    ready: bool = False
+    deleting: bool = False
+    node: str = ""
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    exit_code: int | None = None
+    reason: str = ""  # pod or container reason: OOMKilled, Evicted, NodeLost, Error, …
+    disruption: str = ""  # reason of a DisruptionTarget condition that is True
+    waiting_reason: str = ""  # ImagePullBackOff, CreateContainerConfigError, Unschedulable, …
+    waiting_message: str = ""
+    message: str = ""  # termination message, at most 4096 bytes
+    node_ready: bool = True  # False: the node is gone or NotReady
+    node_not_ready_since: datetime | None = None
+
+    @property
+    def terminal(self) -> bool:
+        """True once no process of this pod can write any more."""
+        return self.phase in ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True)
+class ObservedCheckpoint:
+    """One committed checkpoint as its manifest tells it."""
+
+    manifest_key: str
+    prefix: str  # of the data objects
+    step: int
+    epoch: int
+    attempt: int
+    size_bytes: int
+    saved_at: str
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ObservedInstance:
+    """What the bucket holds of one stage instance."""
+
+    stage: str
+    seed: int
+    progress: ProgressRecord | None = None  # of the highest attempt that has one
+    checkpoint: ObservedCheckpoint | None = None  # the newest whose manifest parses
+    highest_attempt: int = 0  # by fencing objects
+    quarantined: tuple[str, ...] = ()  # manifest keys found spoiled
+    manifests: tuple[str, ...] = ()  # keys of all others; empty where the LIST was cut short
+
+
+@dataclass(frozen=True)
+class ObservedCache:
+    """A DatasetCache that a run references."""
+
+    name: str
+    found: bool
+    recipe: str = ""
+    ready: bool = False
+    failed: bool = False
+    digest: str = ""
+    message: str = ""
+    storage_profile: str = ""  # empty: not compared
+
+
+@dataclass(frozen=True)
+class ObservedRun:
+    """Everything `decide_training_run` may know besides the spec."""
+
+    now: datetime
+    pods: tuple[ObservedPod, ...] = ()
+    service_exists: bool = False
+    claims: tuple[str, ...] = ()  # names of the run's session-cache claims
+    caches: tuple[ObservedCache, ...] = ()
+    instances: tuple[ObservedInstance, ...] = ()
+    store_error: str = ""  # why the bucket could not be read this time; empty when it was
+    profile_error: str = ""  # the storage profile does not exist
+    apply_error: str = ""  # why the API server refused our newest objects (quota, admission); empty when it took them
+    previous: dict[str, Any] = field(default_factory=dict)  # .status as last read
+
+
+@dataclass(frozen=True)
+class ObservedBuild:
+    """Everything `decide_dataset_cache` may know besides the spec."""
+
+    now: datetime
+    pods: tuple[ObservedPod, ...] = ()
+    result_digest: str = ""  # builds/<ns>/<uid>/<generation>.json
+    manifest: "ObservedCacheManifest | None" = None  # of result_digest
+    records: tuple[BuildRecord, ...] = ()  # newest of each build pod
+    used_by: tuple[str, ...] = ()  # names of unfinished TrainingRuns that reference it
+    store_error: str = ""
+    profile_error: str = ""
+    apply_error: str = ""
+    previous: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ObservedCacheManifest:
+    """The few facts of a cache manifest that status shows."""
+
+    digest: str
+    routes_total: int
+    routes_kept: int
+    route_reasons: dict[str, int]
+    samples: int
+    shards: int
+    size_bytes: int

@@ -1,0 +1,40 @@
+"""What a decision asks the world to become; carried out in order by `cluster.apply`, idempotently.
+
+Order: a raised attempt is written to status by compare-and-swap first (`claim_attempt`), then deletes, then creates,
+then the final status and the events. A crash anywhere leaves a state from which the next pass decides the same.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class PodToDelete:
+    """A pod to delete, by UID precondition."""
+
+    name: str
+    uid: str
+    grace_period_s: int | None = None  # None: the pod's own; 0: force, for a node that is gone
+
+
+@dataclass(frozen=True)
+class EventNote:
+    """A Kubernetes event on the resource; deduplicated by (uid, reason, message) and rate-limited when sent."""
+
+    type: str  # Normal | Warning
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The next step of one resource."""
+
+    status: dict[str, Any]  # the whole status as it should read; written only if it differs
+    claim_attempt: bool = False  # status holds a raised attempt: write it with the read resourceVersion before acting
+    deletes: tuple[PodToDelete, ...] = ()
+    creates: tuple[dict[str, Any], ...] = ()  # complete Kubernetes objects, in order
+    events: tuple[EventNote, ...] = ()
+    requeue_after_s: float | None = None  # look again at the latest after this long
+    urgent: bool = field(default=False)  # something important changed: write status now
+    delete_self: bool = False  # ttlSecondsAfterFinished is over: delete the resource itself, by UID precondition

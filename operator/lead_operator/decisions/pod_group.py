@@ -1,0 +1,63 @@
+"""The pods of a run as a group: what to make of it, what to stop of it. Pure."""
+
+from typing import Any
+
+from lead_operator.decisions.failure_policy import is_lost
+from lead_operator.decisions.instance_state import InstanceState
+from lead_operator.decisions.observed import ObservedPod, ObservedRun
+from lead_operator.decisions.plan import PodToDelete
+from lead_operator.decisions.run_view import RunView
+from lead_operator.objects.rank_service import build_rank_service
+from lead_operator.objects.session_cache_claim import build_session_cache_claim
+from lead_operator.objects.training_pod import build_training_pod
+from lead_operator.resources.training_run import TrainingRun
+
+
+def retire_pods(pods: tuple[ObservedPod, ...], run: TrainingRun, observed: ObservedRun) -> tuple[PodToDelete, ...]:
+    """Returns the deletions that stop these pods: with their own grace, or by force where the node is lost."""
+    deletes = []
+    for pod in pods:
+        if pod.terminal:
+            continue
+        if is_lost(pod, now=observed.now, node_loss_s=run.failure_policy.node_loss_s):
+            deletes.append(PodToDelete(pod.name, pod.uid, grace_period_s=0))
+        elif not pod.deleting:
+            deletes.append(PodToDelete(pod.name, pod.uid))
+    return tuple(deletes)
+
+
+def clean_pods(run: TrainingRun, observed: ObservedRun) -> tuple[PodToDelete, ...]:
+    """Returns the deletions that cleanPodPolicy asks for when a run has ended."""
+    if run.clean_pod_policy == "None":
+        return ()
+    deletes = retire_pods(observed.pods, run, observed)
+    if run.clean_pod_policy == "All":
+        deletes += tuple(PodToDelete(p.name, p.uid) for p in observed.pods if p.terminal and not p.deleting)
+    return deletes
+
+
+def build_group_objects(view: RunView, state: InstanceState) -> tuple[dict[str, Any], ...]:
+    """The service, the claims and, until all pods were seen once, the pods that are missing."""
+    run, observed = view.run, view.observed
+    objects: list[dict[str, Any]] = []
+    if not observed.service_exists:
+        objects.append(build_rank_service(run))
+    if run.session_cache.medium == "PersistentVolume":
+        missing = [build_session_cache_claim(run, rank) for rank in range(run.nodes)]
+        objects += [claim for claim in missing if claim["metadata"]["name"] not in observed.claims]
+    seen = {p.rank for p in state.attempt_pods}
+    if not state.created and view.profile is not None and view.datasets.digests:
+        objects += [
+            build_training_pod(
+                run,
+                state.instance,
+                attempt=state.attempt,
+                rank=rank,
+                datasets=view.datasets.digests,
+                profile=view.profile,
+                settings=view.settings,
+            )
+            for rank in range(run.nodes)
+            if rank not in seen
+        ]
+    return tuple(objects)

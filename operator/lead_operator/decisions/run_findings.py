@@ -1,0 +1,142 @@
+"""What each condition of a TrainingRun says. Pure."""
+
+from lead_operator.decisions.conditions import Finding
+from lead_operator.decisions.failure_policy import SPEC_REASONS
+from lead_operator.decisions.observed import ObservedPod
+from lead_operator.decisions.refusals import OBJECTS_REFUSED, explain_refusal
+from lead_operator.decisions.run_step import Step
+from lead_operator.decisions.run_view import SUSPEND_REQUESTED, RunView
+from lead_operator.names import Condition, RunPhase
+
+_REMEDIES = {
+    "ImagePullBackOff": "check the trainer image in the chart's values and the pull secrets of the namespace",
+    "ErrImagePull": "check the trainer image in the chart's values and the pull secrets of the namespace",
+    "ErrImageNeverPull": "load the trainer image on the node, or change trainer.pullPolicy in the chart's values",
+    "InvalidImageName": "correct the trainer image in the chart's values",
+    "CreateContainerConfigError": "create the Secret that the message names in the namespace of the run",
+    "FailedMount": "create the Secret or the volume claim that the message names in the namespace of the run",
+    "Unschedulable": "free resources, or create a run with smaller resources or fewer nodes",
+}
+
+
+def run_findings(view: RunView, step: Step) -> list[Finding]:
+    """Returns all findings, in the order in which `kubectl describe` shows them."""
+    findings = [
+        _accepted(view, step),
+        storage_available(view.observed.store_error, view.observed.profile_error),
+        view.datasets.finding,
+        _ready(view, step),
+        _progressing(view, step),
+        _checkpointed(view),
+        _checkpoints_sound(view),
+    ]
+    record = view.progress.record
+    if record is not None and record.cache_degraded:
+        text = "the session cache is full or broken; shards are read from the store each time, which may be slower"
+        findings.append(Finding(Condition.SESSION_CACHE_HEALTHY, False, "Degraded", text))
+    elif record is not None:
+        findings.append(Finding(Condition.SESSION_CACHE_HEALTHY, True, "Healthy", "shards are kept on the nodes"))
+    findings.append(_suspended(step))
+    if step.phase is RunPhase.SUCCEEDED:
+        findings.append(Finding(Condition.SUCCEEDED, True, step.reason, f"all {len(step.states)} stages are trained"))
+    if step.phase is RunPhase.FAILED:
+        findings.append(Finding(Condition.FAILED, True, step.reason, step.message))
+    return findings
+
+
+def storage_available(store_error: str, profile_error: str) -> Finding:
+    """Returns whether the object store answers; the same for both kinds."""
+    if profile_error:
+        return Finding(Condition.STORAGE_AVAILABLE, False, "UnknownStorageProfile", profile_error)
+    if store_error:
+        text = f"{store_error}; what runs goes on, nothing new is started until the store answers"
+        return Finding(Condition.STORAGE_AVAILABLE, False, "StorageUnavailable", text)
+    return Finding(Condition.STORAGE_AVAILABLE, True, "Readable", "the object store answers")
+
+
+def explain_waiting(pod: ObservedPod) -> str:
+    """Returns why a pod does not start, with what to do."""
+    remedy = _REMEDIES.get(pod.waiting_reason, f"see kubectl describe pod {pod.name}")
+    said = f": {pod.waiting_message}" if pod.waiting_message else ""
+    return f"pod {pod.name} waits: {pod.waiting_reason}{said}; {remedy}"
+
+
+def _accepted(view: RunView, step: Step) -> Finding:
+    if step.phase is RunPhase.FAILED and (step.reason in SPEC_REASONS or step.reason == "BadSpec"):
+        return Finding(Condition.ACCEPTED, False, step.reason, step.message)
+    if view.profile is None:
+        known = ", ".join(sorted(view.settings.storage_profiles)) or "none"
+        text = (
+            f"{view.run.identity}: spec.storageProfile {view.run.storage_profile!r} is not defined; known are {known}; "
+            "ask the administrator to add it, or create a run with a known one"
+        )
+        return Finding(Condition.ACCEPTED, False, "UnknownStorageProfile", text)
+    if view.config_hash != view.started_hash:
+        text = "spec.config or a stage's config was changed after the start; set the old values again, or create a run"
+        return Finding(Condition.ACCEPTED, False, "ConfigChanged", text)
+    return Finding(Condition.ACCEPTED, True, "Valid", "the spec is valid; its recipe keys are checked by the pods")
+
+
+def _ready(view: RunView, step: Step) -> Finding:
+    state = step.states[view.position]
+    pods = state.attempt_pods
+    ready = sum(1 for p in pods if p.ready and p.phase == "Running")
+    if ready == view.run.nodes and state.active:
+        return Finding(Condition.READY, True, "AllRanksRun", f"all {ready} pods of attempt {state.attempt} run")
+    if step.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.SUSPENDED):
+        return Finding(Condition.READY, False, step.phase.value, f"the run is {step.phase.value}")
+    if view.observed.apply_error:
+        return Finding(Condition.READY, False, OBJECTS_REFUSED, explain_refusal(view.observed.apply_error))
+    waiting = next((p for p in pods if p.waiting_reason), None)
+    if waiting is not None:
+        return Finding(Condition.READY, False, waiting.waiting_reason[:64], explain_waiting(waiting))
+    if not state.active:
+        return Finding(Condition.READY, False, "NoAttempt", _why_no_attempt(step))
+    return Finding(Condition.READY, False, "PodsStarting", f"{ready} of {view.run.nodes} pods run")
+
+
+def _why_no_attempt(step: Step) -> str:
+    if step.phase is RunPhase.RECOVERING:
+        return f"attempt {step.last_failure.get('attempt')} failed; the next one is about to start"
+    return f"no pods are asked for: {step.reason}"
+
+
+def _progressing(view: RunView, step: Step) -> Finding:
+    if view.progress.refused:
+        text = f"{view.progress.refused}; such reports are ignored"
+        return Finding(Condition.PROGRESSING, False, "ImplausibleReport", text)
+    if step.phase is RunPhase.RUNNING:
+        if view.observed.store_error:
+            return Finding(Condition.PROGRESSING, None, "StorageUnavailable", "reports cannot be read")
+        return Finding(Condition.PROGRESSING, True, "StepsArrive", f"attempt {view.current.attempt} trains")
+    reason = step.reason or step.phase.value
+    failure = step.last_failure
+    if step.phase is RunPhase.RECOVERING and failure:
+        text = f"attempt {failure.get('attempt')} failed: {failure.get('message') or failure.get('reason')}"
+        return Finding(Condition.PROGRESSING, False, reason, text)
+    return Finding(Condition.PROGRESSING, False, reason, f"the run is {step.phase.value}")
+
+
+def _checkpointed(view: RunView) -> Finding:
+    if not view.checkpoint:
+        return Finding(Condition.CHECKPOINTED, False, "NoCheckpoint", "this stage has no checkpoint yet")
+    text = f"epoch {view.checkpoint.get('epoch')}, step {view.checkpoint.get('step')}: {view.checkpoint.get('uri')}"
+    return Finding(Condition.CHECKPOINTED, True, "Committed", text)
+
+
+def _checkpoints_sound(view: RunView) -> Finding:
+    spoiled = [key for state in view.states if state.bucket for key in state.bucket.quarantined]
+    if not spoiled:
+        return Finding(Condition.CHECKPOINTS_SOUND, True, "NoneSpoiled", "no spoiled checkpoint was found")
+    named = ", ".join(spoiled[:5])
+    text = f"{len(spoiled)} spoiled: {named}; older sound ones are used; look for damage in the object store"
+    return Finding(Condition.CHECKPOINTS_SOUND, False, "Quarantined", text)
+
+
+def _suspended(step: Step) -> Finding:
+    if step.phase is RunPhase.SUSPENDED:
+        text = "no pods run; set spec.suspend to false to go on from the newest checkpoint"
+        return Finding(Condition.SUSPENDED, True, "Suspended", text)
+    if step.phase is RunPhase.CHECKPOINTING:
+        return Finding(Condition.SUSPENDED, False, SUSPEND_REQUESTED, "the pods commit a checkpoint and stop")
+    return Finding(Condition.SUSPENDED, False, "NotAsked", "spec.suspend is false")

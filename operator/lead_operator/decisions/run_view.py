@@ -1,0 +1,140 @@
+"""One look at a TrainingRun, put in order: what the plan decides on and what the status is made of. Pure."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from lead_operator.decisions.conditions import find_condition
+from lead_operator.decisions.dataset_check import DatasetCheck, check_datasets
+from lead_operator.decisions.figures import format_time, parse_time
+from lead_operator.decisions.instance_state import InstanceState, read_instance_states
+from lead_operator.decisions.observed import ObservedPod, ObservedRun
+from lead_operator.decisions.restarts import NO_CHECKPOINT, Restarts, read_restarts
+from lead_operator.decisions.run_progress import Progress, read_progress
+from lead_operator.names import Condition
+from lead_operator.objects.training_pod import instance_keys
+from lead_operator.resources.training_run import TrainingRun
+from lead_operator.settings import Settings, StorageProfile
+
+SUSPEND_REQUESTED = "SuspendRequested"
+
+
+@dataclass(frozen=True)
+class RunView:
+    """Everything known before the decision."""
+
+    run: TrainingRun
+    observed: ObservedRun
+    settings: Settings
+    profile: StorageProfile | None
+    states: tuple[InstanceState, ...]
+    position: int  # of the instance to train, or of the last one when all are done
+    progress: Progress
+    checkpoint: dict[str, Any]  # status.checkpoint; empty when there is none
+    restarts: Restarts
+    last_failure: dict[str, Any]
+    datasets: DatasetCheck
+    config_hash: str  # of the spec as it is now
+    start_time: str | None
+
+    @property
+    def current(self) -> InstanceState:
+        """The instance to train, or the last one when all are done."""
+        return self.states[self.position]
+
+    @property
+    def all_done(self) -> bool:
+        """Whether every instance has succeeded."""
+        return all(state.succeeded for state in self.states)
+
+    @property
+    def live_pods(self) -> tuple[ObservedPod, ...]:
+        """Pods of any instance and attempt that may still write."""
+        return tuple(p for state in self.states for p in state.pods if not p.terminal)
+
+    @property
+    def started_hash(self) -> str:
+        """The configuration that the run was started with."""
+        return str(self.observed.previous.get("configHash") or self.config_hash)
+
+    @property
+    def recovering(self) -> bool:
+        """Whether the newest end of the current instance was a failure (not a suspension)."""
+        failure = self.last_failure
+        key = (self.current.instance.stage.name, self.current.instance.seed)
+        return (failure.get("stage"), failure.get("seed")) == key and failure.get("attempt") == self.current.ended
+
+    @property
+    def checkpoint_step(self) -> int:
+        """Step of the newest checkpoint of the current instance."""
+        return int(self.checkpoint.get("step", NO_CHECKPOINT))
+
+
+def look_at_run(run: TrainingRun, observed: ObservedRun, settings: Settings) -> RunView:
+    """Returns the observation in order."""
+    states = read_instance_states(run, observed)
+    position = next((i for i, state in enumerate(states) if not state.succeeded), len(states) - 1)
+    current = states[position]
+    profile = settings.storage_profiles.get(run.storage_profile)
+    previous = observed.previous
+    before = previous.get("stage") or {}
+    same = (before.get("name"), before.get("seed")) == (current.instance.stage.name, current.instance.seed)
+    return RunView(
+        run=run,
+        observed=observed,
+        settings=settings,
+        profile=profile,
+        states=states,
+        position=position,
+        progress=read_progress(current, dict(previous.get("progress") or {}) if same else {}, observed.now),
+        checkpoint=_checkpoint(run, current, profile, dict(previous.get("checkpoint") or {}) if same else {}),
+        restarts=read_restarts(previous),
+        last_failure=dict(previous.get("lastFailure") or {}),
+        datasets=check_datasets(run, observed),
+        config_hash=hash_config(run),
+        start_time=_start_time(run, observed, states),
+    )
+
+
+def hash_config(run: TrainingRun) -> str:
+    """Returns a hash of what a person configured; CEL cannot see into `config`, so the operator compares this.
+
+    The API server's equality of free-form objects misses a key that is renamed (as many keys before as after).
+    """
+    stages = [[s.name, s.epochs, list(s.seeds), s.init_from, s.config] for s in run.stages]
+    text = json.dumps([run.recipe, run.preset, run.config, stages], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _start_time(run: TrainingRun, observed: ObservedRun, states: tuple[InstanceState, ...]) -> str | None:
+    """When the run started, or went on after its last suspension; after an erased status, when its first pod did."""
+    suspended = find_condition(observed.previous, Condition.SUSPENDED) or {}
+    if not run.suspend and (suspended.get("status") == "True" or suspended.get("reason") == SUSPEND_REQUESTED):
+        return format_time(observed.now) if any(s.attempt for s in states) else None
+    if known := observed.previous.get("startTime"):
+        return str(known)
+    created = [p.created_at for p in observed.pods if p.created_at is not None]
+    return format_time(min(created)) if created else None
+
+
+def _checkpoint(
+    run: TrainingRun, state: InstanceState, profile: StorageProfile | None, before: dict[str, Any]
+) -> dict[str, Any]:
+    if state.bucket is None:
+        return before  # the bucket could not be read: what was true stays true
+    found = state.checkpoint
+    if found is None:
+        return {}
+    keys = instance_keys(run, state.instance)
+    # The prefix comes from a manifest that a pod wrote: only one below this instance's own keys is shown.
+    prefix = found.prefix if found.prefix.startswith(keys.prefix) and ".." not in found.prefix else keys.prefix
+    fields: dict[str, Any] = {
+        "uri": profile.uri(prefix) if profile else prefix,
+        "step": found.step,
+        "epoch": min(found.epoch, state.instance.stage.epochs),
+        "sizeBytes": found.size_bytes,
+    }
+    if (saved := parse_time(found.saved_at)) is not None:
+        fields["savedAt"] = format_time(saved)
+    return fields

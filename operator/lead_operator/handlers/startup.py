@@ -1,0 +1,94 @@
+"""Starts kopf around the operator: startup and clean-up activities, login, and the settings that keep kopf thin.
+
+Called by `__main__ run`. kopf posts no events, adds no annotation and no finalizer, scans for nothing and has no
+peers; where its part or ours ends, both end.
+"""
+
+import asyncio
+import contextlib
+import os
+from typing import Any
+
+import kopf
+import structlog
+
+from lead_operator.cluster.client import KubeClient
+from lead_operator.cluster.health import start_health_server
+from lead_operator.cluster.operator import Operator
+from lead_operator.handlers import events
+from lead_operator.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+
+async def run_operator(settings: Settings) -> int:
+    """Runs until a signal or a failure; returns the exit status of the process."""
+    client = await KubeClient.connect()
+    operator = Operator(client, settings)
+    health = await start_health_server(operator, settings.health_port)
+    stop, failures = asyncio.Event(), list[BaseException]()
+    try:
+        await kopf.operator(
+            registry=build_registry(operator, stop, failures),
+            settings=thin_settings(),
+            standalone=True,
+            namespaces=settings.run_namespaces,
+            stop_flag=stop,
+        )
+    finally:
+        await health.cleanup()
+        await client.close()
+    for failure in failures:
+        log.error("operator_ends", error=_told(failure))
+    return 1 if failures else 0
+
+
+def build_registry(operator: Operator, stop: asyncio.Event, failures: list[BaseException]) -> kopf.OperatorRegistry:
+    """Returns kopf's handlers: login, start, stop, and the events of both kinds."""
+    registry = kopf.OperatorRegistry()
+    running: list[asyncio.Task[None]] = []
+
+    @kopf.on.startup(registry=registry)  # type: ignore[untyped-decorator]
+    async def start(**_: Any) -> None:
+        def ended(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                failures.append(error)
+            stop.set()
+
+        task = asyncio.create_task(operator.run(), name="lead operator")
+        task.add_done_callback(ended)
+        running.append(task)
+
+    @kopf.on.cleanup(registry=registry)  # type: ignore[untyped-decorator]
+    async def clean_up(**_: Any) -> None:
+        for task in running:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):  # reported by `ended`
+                await task
+
+    @kopf.on.login(registry=registry)  # type: ignore[untyped-decorator]
+    def login(**arguments: Any) -> kopf.ConnectionInfo | None:
+        if "KUBECONFIG" in os.environ:
+            return kopf.login_with_kubeconfig(**arguments)
+        return kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
+
+    events.register(registry, operator)
+    return registry
+
+
+def thin_settings() -> kopf.OperatorSettings:
+    """Returns kopf's settings with everything off that writes, scans or peers."""
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.scanning.disabled = True
+    settings.peering.standalone = True
+    settings.watching.server_timeout = 300
+    settings.watching.connect_timeout = 10
+    settings.networking.error_backoffs = [1, 2, 3, 5, 10, 15, 30, 60, 60, 60]
+    return settings
+
+
+def _told(failure: BaseException) -> str:
+    if isinstance(failure, BaseExceptionGroup):
+        return "; ".join(_told(part) for part in failure.exceptions)
+    return f"{type(failure).__name__}: {failure}"

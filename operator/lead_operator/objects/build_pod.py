@@ -1,0 +1,72 @@
+"""One pod's share of building a dataset cache: dataclass in, Kubernetes dict out; no client, no clock."""
+
+from typing import Any
+
+from lead_operator import names
+from lead_operator.objects.pod_skeleton import KubernetesObject, PodParts, build_pod
+from lead_operator.resources.dataset_cache import DatasetCache
+from lead_operator.settings import Settings, StorageProfile
+from lead_protocol.job import BuildJob, FolderSource, OwnerIdentity, StoreSource
+
+SOURCE_DIR = "/var/lib/lead/source"  # where source.claimName is mounted
+GRACE_PERIOD_S = 30  # a shard that is not complete is built again; nothing needs more time
+
+
+def build_cache_pod(
+    cache: DatasetCache, *, attempt: int, index: int, profile: StorageProfile, settings: Settings
+) -> KubernetesObject:
+    """Returns the pod that builds shards k with k % parallelism == index."""
+    identity = cache.identity
+    volumes, mounts = _source_volume(cache)
+    return build_pod(
+        PodParts(
+            name=names.build_pod_name(identity.name, identity.generation, attempt, index),
+            owner=identity,
+            job=build_build_job(cache, attempt=attempt, index=index),
+            profile=profile,
+            settings=settings,
+            resources=cache.resources,
+            pod_settings=cache.pod_settings,
+            grace_period_s=GRACE_PERIOD_S,
+            labels={
+                names.Label.COMPONENT: "cache-build",
+                names.Label.ROLE: names.Role.BUILD.value,
+                names.Label.CACHE: names.label_value(identity.name),
+                names.Label.GENERATION: str(identity.generation),
+                names.Label.ATTEMPT: str(attempt),
+                names.Label.INDEX: str(index),
+            },
+            env=({"name": "OMP_NUM_THREADS", "value": str(max(1, int(cache.resources.cpus)))},),
+            volumes=volumes,
+            volume_mounts=mounts,
+        )
+    )
+
+
+def build_build_job(cache: DatasetCache, *, attempt: int, index: int) -> BuildJob:
+    """Returns the document that tells one build pod what to do."""
+    identity, source = cache.identity, cache.source
+    return BuildJob(
+        owner=OwnerIdentity(namespace=identity.namespace, name=identity.name, uid=identity.uid),
+        generation=identity.generation,
+        attempt=attempt,
+        index=index,
+        parallelism=cache.parallelism,
+        recipe=cache.recipe,
+        source=StoreSource(prefix=source.prefix.rstrip("/"))
+        if source.prefix
+        else FolderSource(path=f"{SOURCE_DIR}/{source.path}".rstrip("/")),
+        collections=list(cache.collections),
+        config=cache.config,
+        expect_digest=cache.expect_digest,
+    )
+
+
+def _source_volume(cache: DatasetCache) -> tuple[tuple[dict[str, Any], ...], tuple[dict[str, Any], ...]]:
+    if cache.source.claim_name is None:
+        return (), ()
+    claim = {"claimName": cache.source.claim_name, "readOnly": True}
+    return (
+        ({"name": "source", "persistentVolumeClaim": claim},),
+        ({"name": "source", "mountPath": SOURCE_DIR, "readOnly": True},),
+    )

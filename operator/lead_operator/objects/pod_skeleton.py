@@ -1,0 +1,169 @@
+"""What training and build pods have in common: the security wall, the job file, the store, the writable folders.
+
+Nothing a user typed becomes part of an argv, a shell line or an environment variable: it travels as one JSON
+annotation that the downward API mounts as a file. The pod satisfies the restricted Pod Security Standard.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from lead_operator import names
+from lead_operator.errors import SpecError
+from lead_operator.resources.identity import Identity
+from lead_operator.resources.pod_settings import ComputeResources, PodSettings
+from lead_operator.settings import Settings, StorageProfile
+from lead_protocol import environment
+from lead_protocol.job import BuildJob, TrainJob
+
+USER_ID = 65532  # "nonroot" of distroless images; the trainer image uses it too
+CONTAINER_NAME = "lead"
+ARGUMENTS = ["pod"]  # of the image's entry point: tini as process 1, so that SIGTERM arrives, then `lead`
+MAX_JOB_BYTES = 200 * 1024  # the API server takes 256 KiB of annotations in all
+
+EnvVar = dict[str, Any]
+KubernetesObject = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class PodParts:
+    """What differs between pods."""
+
+    name: str
+    owner: Identity
+    job: TrainJob | BuildJob
+    profile: StorageProfile
+    settings: Settings
+    resources: ComputeResources
+    pod_settings: PodSettings
+    grace_period_s: int
+    labels: dict[str, str]
+    annotations: dict[str, str] = field(default_factory=dict)
+    env: tuple[EnvVar, ...] = ()
+    volumes: tuple[dict[str, Any], ...] = ()
+    volume_mounts: tuple[dict[str, Any], ...] = ()
+    spec: dict[str, Any] = field(default_factory=dict)  # further fields of the pod spec
+
+
+def build_pod(parts: PodParts) -> KubernetesObject:
+    """Returns the complete pod; raises SpecError where the configuration is too large for one pod."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": parts.name,
+            "namespace": parts.owner.namespace,
+            "labels": {**parts.pod_settings.labels, **common_labels(parts.owner), **parts.labels},
+            "annotations": {
+                **parts.pod_settings.annotations,
+                **parts.annotations,
+                environment.JOB_ANNOTATION: _job_text(parts),
+            },
+            "ownerReferences": [owner_reference(parts.owner)],
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "serviceAccountName": parts.settings.run_service_account,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": parts.grace_period_s,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": USER_ID,
+                "runAsGroup": USER_ID,
+                "fsGroup": USER_ID,
+                "fsGroupChangePolicy": "OnRootMismatch",
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            **_optional("nodeSelector", parts.pod_settings.node_selector),
+            **_optional("tolerations", [dict(t) for t in parts.pod_settings.tolerations]),
+            **parts.spec,
+            "containers": [_container(parts)],
+            "volumes": _volumes(parts),
+        },
+    }
+
+
+def owner_reference(owner: Identity) -> dict[str, Any]:
+    """Returns the reference by which the garbage collector removes a child with its owner."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": owner.kind,
+        "name": owner.name,
+        "uid": owner.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def common_labels(owner: Identity) -> dict[str, str]:
+    """Returns the labels that every child of any kind carries."""
+    return {
+        names.Label.APP: names.APP_NAME,
+        names.Label.MANAGED_BY: names.FIELD_MANAGER,
+        names.Label.OWNER_UID: owner.uid,
+    }
+
+
+def _job_text(parts: PodParts) -> str:
+    text = parts.job.model_dump_json()
+    if len(text.encode()) > MAX_JOB_BYTES:
+        raise SpecError(
+            f"{parts.owner}: the configuration is {len(text.encode())} bytes as JSON, expected at most "
+            f"{MAX_JOB_BYTES}; move large values into the recipe's preset or the dataset"
+        )
+    return text
+
+
+def _container(parts: PodParts) -> dict[str, Any]:
+    return {
+        "name": CONTAINER_NAME,
+        "image": parts.settings.trainer_image,
+        "imagePullPolicy": parts.settings.trainer_pull_policy,
+        "args": list(ARGUMENTS),
+        "env": [*_store_env(parts.profile), *parts.env],
+        "resources": {
+            **_optional("requests", dict(parts.resources.requests)),
+            **_optional("limits", dict(parts.resources.limits)),
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "terminationMessagePath": environment.TERMINATION_LOG,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [
+            {"name": "job", "mountPath": environment.JOB_FILE.rsplit("/", 1)[0], "readOnly": True},
+            {"name": "s3", "mountPath": environment.CREDENTIALS_DIR, "readOnly": True},
+            {"name": "scratch", "mountPath": environment.SCRATCH_DIR},
+            {"name": "tmp", "mountPath": "/tmp"},
+            *parts.volume_mounts,
+        ],
+    }
+
+
+def _store_env(profile: StorageProfile) -> list[EnvVar]:
+    return [
+        {"name": environment.STORE_ENDPOINT, "value": profile.endpoint},
+        {"name": environment.STORE_SECURE, "value": "true" if profile.secure else "false"},
+        {"name": environment.STORE_REGION, "value": profile.region},
+        {"name": environment.STORE_URL, "value": profile.url},
+        {"name": "HOME", "value": "/tmp"},
+        {"name": "PYTHONUNBUFFERED", "value": "1"},
+    ]
+
+
+def _volumes(parts: PodParts) -> list[dict[str, Any]]:
+    job_path = environment.JOB_FILE.rsplit("/", 1)[1]
+    job_field = {"fieldPath": f"metadata.annotations['{environment.JOB_ANNOTATION}']"}
+    return [
+        {"name": "job", "downwardAPI": {"items": [{"path": job_path, "fieldRef": job_field}]}},
+        {"name": "s3", "secret": {"secretName": parts.profile.secret_name, "defaultMode": 0o440}},
+        {"name": "scratch", "emptyDir": {}},
+        {"name": "tmp", "emptyDir": {}},
+        *parts.volumes,
+    ]
+
+
+def _optional(key: str, value: Any) -> dict[str, Any]:
+    return {key: value} if value else {}

@@ -1,0 +1,160 @@
+"""One rank of one attempt of one stage instance: dataclass in, Kubernetes dict out; no client, no clock."""
+
+from typing import Any
+
+from lead_operator import names
+from lead_operator.objects.pod_skeleton import EnvVar, KubernetesObject, PodParts, build_pod
+from lead_operator.resources.training_run import StageInstance, TrainingRun
+from lead_operator.settings import Settings, StorageProfile
+from lead_protocol import environment
+from lead_protocol.job import (
+    CheckpointPolicy,
+    DatasetSource,
+    InitFrom,
+    LoggingPolicy,
+    OwnerIdentity,
+    TrainJob,
+)
+from lead_protocol.object_keys import InstanceKeys
+
+# An emptyDir above its sizeLimit gets the pod evicted, so the cache stops filling before that.
+CACHE_FILL_SHARE = 0.95
+
+
+def build_training_pod(
+    run: TrainingRun,
+    instance: StageInstance,
+    *,
+    attempt: int,
+    rank: int,
+    datasets: dict[str, str],
+    profile: StorageProfile,
+    settings: Settings,
+) -> KubernetesObject:
+    """Returns the pod of one rank; `datasets` maps names of DatasetCaches to digests."""
+    stage, seed, identity = instance.stage, instance.seed, run.identity
+    name = names.training_pod_name(identity.name, stage.name, seed, attempt, rank)
+    return build_pod(
+        PodParts(
+            name=name,
+            owner=identity,
+            job=build_train_job(run, instance, attempt=attempt, datasets=datasets),
+            profile=profile,
+            settings=settings,
+            resources=run.resources,
+            pod_settings=run.pod_settings,
+            grace_period_s=run.grace_period_s,
+            labels=_labels(run, instance, attempt, rank),
+            annotations={names.Annotation.POD_GROUP_SIZE: str(run.nodes)} if run.scheduling.queue else {},
+            env=(*_rendezvous_env(run, instance, attempt, rank), *_wandb_env(run)),
+            volumes=_volumes(run, rank),
+            volume_mounts=(
+                {"name": "session-cache", "mountPath": environment.SESSION_CACHE_DIR},
+                {"name": "shm", "mountPath": "/dev/shm"},
+            ),
+            spec=_pod_spec(run, name),
+        )
+    )
+
+
+def build_train_job(run: TrainingRun, instance: StageInstance, *, attempt: int, datasets: dict[str, str]) -> TrainJob:
+    """Returns the document that tells every rank of an attempt what to do."""
+    parent = run.parent_of(instance)
+    return TrainJob(
+        owner=OwnerIdentity(namespace=run.identity.namespace, name=run.identity.name, uid=run.identity.uid),
+        stage=instance.stage.name,
+        seed=instance.seed,
+        attempt=attempt,
+        recipe=run.recipe,
+        preset=run.preset,
+        config={**run.config, **instance.stage.config},
+        epochs=instance.stage.epochs,
+        nodes=run.nodes,
+        procs_per_node=run.procs_per_node,
+        datasets=[DatasetSource(name=n, digest=datasets[n]) for n in run.datasets],
+        checkpoint=CheckpointPolicy(
+            every_epochs=run.checkpoint.every_epochs,
+            every_steps=run.checkpoint.every_steps,
+            keep_last=run.checkpoint.keep_last,
+            keep_best=run.checkpoint.keep_best,
+            resume="Never" if run.checkpoint.resume == "Never" else "Auto",
+        ),
+        init_from=None if parent is None else InitFrom(manifests_prefix=instance_keys(run, parent).manifests_prefix),
+        session_cache_bytes=int(run.session_cache.size_bytes * CACHE_FILL_SHARE),
+        logging=_logging(run),
+        grace_period_s=run.grace_period_s,
+    )
+
+
+def instance_keys(run: TrainingRun, instance: StageInstance) -> InstanceKeys:
+    """Returns the object keys of one stage instance."""
+    return InstanceKeys(run.identity.namespace, run.identity.uid, instance.stage.name, instance.seed)
+
+
+def _labels(run: TrainingRun, instance: StageInstance, attempt: int, rank: int) -> dict[str, str]:
+    stage, seed = instance.stage.name, instance.seed
+    labels = {
+        names.Label.COMPONENT: "training",
+        names.Label.ROLE: names.Role.TRAIN.value,
+        names.Label.RUN: names.label_value(run.identity.name),
+        names.Label.STAGE: stage,
+        names.Label.SEED: str(seed),
+        names.Label.ATTEMPT: str(attempt),
+        names.Label.RANK: str(rank),
+    }
+    if run.scheduling.queue:
+        labels[names.Label.QUEUE_NAME] = run.scheduling.queue
+        labels[names.Label.POD_GROUP] = names.pod_group_name(run.identity.name, stage, seed, attempt)
+    return labels
+
+
+def _rendezvous_env(run: TrainingRun, instance: StageInstance, attempt: int, rank: int) -> tuple[EnvVar, ...]:
+    name, namespace = run.identity.name, run.identity.namespace
+    first = names.training_pod_name(name, instance.stage.name, instance.seed, attempt, 0)
+    threads = max(1, int(run.resources.cpus // run.procs_per_node))
+    return (
+        {"name": environment.NNODES, "value": str(run.nodes)},
+        {"name": environment.NODE_RANK, "value": str(rank)},
+        {"name": environment.NPROC_PER_NODE, "value": str(run.procs_per_node)},
+        {"name": environment.MASTER_ADDR, "value": f"{first}.{names.rank_service_name(name)}.{namespace}.svc"},
+        {"name": environment.MASTER_PORT, "value": str(environment.DEFAULT_MASTER_PORT)},
+        {"name": "OMP_NUM_THREADS", "value": str(threads)},
+    )
+
+
+def _wandb_env(run: TrainingRun) -> tuple[EnvVar, ...]:
+    if run.wandb is None or not run.wandb.secret_name:
+        return ()
+    reference = {"name": run.wandb.secret_name, "key": "api-key"}
+    return ({"name": "WANDB_API_KEY", "valueFrom": {"secretKeyRef": reference}},)
+
+
+def _logging(run: TrainingRun) -> LoggingPolicy:
+    if run.wandb is None:
+        return LoggingPolicy(tensorboard=run.tensorboard)
+    mode = run.wandb.mode
+    return LoggingPolicy(
+        tensorboard=run.tensorboard,
+        wandb_project=run.wandb.project,
+        wandb_mode="offline" if mode == "offline" else "online",
+    )
+
+
+def _volumes(run: TrainingRun, rank: int) -> tuple[dict[str, Any], ...]:
+    shm: dict[str, Any] = {"medium": "Memory"}
+    if "memory" in run.resources.limits:  # its pages count against the container's memory anyway
+        shm["sizeLimit"] = run.resources.limits["memory"]
+    if run.session_cache.medium == "PersistentVolume":
+        claim = {"claimName": names.session_cache_claim_name(run.identity.name, rank)}
+        return ({"name": "session-cache", "persistentVolumeClaim": claim}, {"name": "shm", "emptyDir": shm})
+    cache = {"sizeLimit": run.session_cache.size_limit}
+    return ({"name": "session-cache", "emptyDir": cache}, {"name": "shm", "emptyDir": shm})
+
+
+def _pod_spec(run: TrainingRun, name: str) -> dict[str, Any]:
+    spec: dict[str, Any] = {"hostname": name, "subdomain": names.rank_service_name(run.identity.name)}
+    if run.scheduling.scheduler:
+        spec["schedulerName"] = run.scheduling.scheduler
+    if run.scheduling.priority_class:
+        spec["priorityClassName"] = run.scheduling.priority_class
+    return spec

@@ -1,0 +1,82 @@
+"""Reads typed values out of a resource body; used by the two parsers beside it and nobody else.
+
+A body from the API server always fits, because the CRD's schema has seen it. A body from a file may not: then the
+message names object and field.
+"""
+
+from typing import Any, TypeVar
+
+from lead_operator.errors import SpecError
+
+T = TypeVar("T")
+
+_UNITS = {
+    "": 1,
+    "k": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "P": 10**15,
+    "Ki": 2**10,
+    "Mi": 2**20,
+    "Gi": 2**30,
+    "Ti": 2**40,
+    "Pi": 2**50,
+}
+
+
+class Reader:
+    """One object of a body with its path, for messages."""
+
+    def __init__(self, value: Any, *, owner: str, path: str) -> None:
+        if not isinstance(value, dict):
+            raise SpecError(f"{owner}: {path} is {type(value).__name__}, expected an object; correct the manifest")
+        self.value: dict[str, Any] = value
+        self.owner = owner
+        self.path = path
+
+    def get(self, key: str, kind: type[T]) -> T:
+        """Returns the value of `key`; raises SpecError where it is missing or of another type."""
+        if key not in self.value:
+            raise SpecError(f"{self.owner}: {self.path}.{key} is missing; set it")
+        return self._typed(key, self.value[key], kind)
+
+    def optional(self, key: str, kind: type[T]) -> T | None:
+        """Returns the value of `key`, or None where it is absent."""
+        if self.value.get(key) is None:
+            return None
+        return self._typed(key, self.value[key], kind)
+
+    def child(self, key: str) -> "Reader":
+        """Returns the object at `key`."""
+        return Reader(self.get(key, dict), owner=self.owner, path=f"{self.path}.{key}")
+
+    def children(self, key: str) -> list["Reader"]:
+        """Returns the objects in the list at `key`."""
+        entries = self.get(key, list)
+        return [Reader(e, owner=self.owner, path=f"{self.path}.{key}[{i}]") for i, e in enumerate(entries)]
+
+    def texts(self, key: str) -> dict[str, str]:
+        """Returns the map at `key` with its values as text (quantities may be written as numbers)."""
+        return {str(k): str(v) for k, v in self.get(key, dict).items()}
+
+    def _typed(self, key: str, value: Any, kind: type[T]) -> T:
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            found = f"{value!r:.60}"
+            raise SpecError(
+                f"{self.owner}: {self.path}.{key} is {found}, expected {kind.__name__}; correct the manifest"
+            )
+        return value
+
+
+def parse_size_bytes(quantity: str | int) -> int:
+    """Returns a Kubernetes quantity such as 100Gi in bytes; raises ValueError where it is none."""
+    text = str(quantity)
+    digits = text.rstrip("kMGTPi")
+    return int(float(digits) * _UNITS[text[len(digits) :]])
+
+
+def parse_cpus(quantity: str | int) -> float:
+    """Returns a CPU quantity such as 150m or 2 in cores."""
+    text = str(quantity)
+    return float(text[:-1]) / 1000 if text.endswith("m") else float(text)

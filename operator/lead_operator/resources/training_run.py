@@ -1,0 +1,239 @@
+"""A TrainingRun as the rest of the operator reads it: body in, frozen dataclass out.
+
+It has no defaults of its own: the API server, or `crd_defaults` where there is none, has filled them in.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from lead_operator import names
+from lead_operator.errors import SpecError
+from lead_operator.resources.body import Reader, parse_size_bytes
+from lead_operator.resources.identity import Identity, parse_identity
+from lead_operator.resources.pod_settings import ComputeResources, PodSettings, parse_resources, parse_tolerations
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of the chain."""
+
+    name: str
+    epochs: int
+    seeds: tuple[int, ...]
+    config: dict[str, Any]
+    init_from: str | None  # name of an earlier stage
+
+
+@dataclass(frozen=True)
+class StageInstance:
+    """One stage with one seed: what a group of pods trains."""
+
+    stage: Stage
+    seed: int
+
+    @property
+    def text(self) -> str:
+        """For people; the seed only where the stage has several."""
+        return self.stage.name if len(self.stage.seeds) == 1 else f"{self.stage.name} s{self.seed}"
+
+
+@dataclass(frozen=True)
+class Checkpointing:
+    """When to commit checkpoints and which to keep."""
+
+    every_epochs: int
+    every_steps: int
+    keep_last: int
+    keep_best: int
+    resume: str  # Auto | Never
+
+
+@dataclass(frozen=True)
+class SessionCache:
+    """Where pods keep fetched shards."""
+
+    medium: str  # EmptyDir | PersistentVolume
+    size_limit: str
+    size_bytes: int
+    storage_class: str
+
+
+@dataclass(frozen=True)
+class FailurePolicy:
+    """Budgets and patience."""
+
+    max_restarts: int
+    max_infra_restarts: int
+    no_progress_limit: int
+    hang_timeout_s: int
+    node_loss_s: int
+
+
+@dataclass(frozen=True)
+class Wandb:
+    """Logging to Weights & Biases."""
+
+    project: str
+    mode: str  # online | offline
+    secret_name: str
+
+
+@dataclass(frozen=True)
+class Scheduling:
+    """What is passed through to schedulers and queues; empty means not set."""
+
+    scheduler: str
+    priority_class: str
+    queue: str
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """What one TrainingRun asks for."""
+
+    identity: Identity
+    recipe: str
+    preset: str
+    config: dict[str, Any]
+    datasets: tuple[str, ...]  # names of DatasetCaches in the same namespace
+    storage_profile: str
+    nodes: int
+    procs_per_node: int
+    stages: tuple[Stage, ...]
+    checkpoint: Checkpointing
+    session_cache: SessionCache
+    failure_policy: FailurePolicy
+    suspend: bool
+    active_deadline_s: int | None
+    pending_deadline_s: int | None
+    ttl_after_finished_s: int | None
+    clean_pod_policy: str  # Running | All | None
+    grace_period_s: int
+    tensorboard: bool
+    wandb: Wandb | None
+    scheduling: Scheduling
+    resources: ComputeResources
+    pod_settings: PodSettings
+
+    @property
+    def instances(self) -> tuple[StageInstance, ...]:
+        """All stage instances in the order in which they are trained."""
+        return tuple(StageInstance(stage, seed) for stage in self.stages for seed in stage.seeds)
+
+    def parent_of(self, instance: StageInstance) -> StageInstance | None:
+        """The instance whose weights this one starts from: the same seed where the parent has it, else its first."""
+        if instance.stage.init_from is None:
+            return None
+        for stage in self.stages:
+            if stage.name == instance.stage.init_from:
+                return StageInstance(stage, instance.seed if instance.seed in stage.seeds else stage.seeds[0])
+        raise SpecError(
+            f"{self.identity}: stage {instance.stage.name!r} starts from {instance.stage.init_from!r}, "
+            "which is no stage of this run; correct initFrom.stage"
+        )
+
+
+def parse_training_run(body: dict[str, Any]) -> TrainingRun:
+    """Reads a TrainingRun body; raises SpecError naming the field that is missing or of the wrong type."""
+    identity = parse_identity(body, names.TRAINING_RUN_KIND)
+    spec = Reader(body.get("spec"), owner=str(identity), path="spec")
+    resources = parse_resources(spec.child("resources"))
+    return TrainingRun(
+        identity=identity,
+        recipe=spec.get("recipe", str),
+        preset=spec.get("preset", str),
+        config=spec.get("config", dict),
+        datasets=tuple(d.get("cacheRef", str) for d in spec.children("datasets")),
+        storage_profile=spec.get("storageProfile", str),
+        nodes=spec.get("nodes", int),
+        procs_per_node=_procs_per_node(spec, resources),
+        stages=tuple(_stage(s) for s in spec.children("stages")),
+        checkpoint=_checkpoint(spec.child("checkpoint")),
+        session_cache=_session_cache(spec.child("sessionCache")),
+        failure_policy=_failure_policy(spec.child("failurePolicy")),
+        suspend=spec.get("suspend", bool),
+        active_deadline_s=spec.optional("activeDeadlineSeconds", int),
+        pending_deadline_s=spec.optional("pendingDeadlineSeconds", int),
+        ttl_after_finished_s=spec.optional("ttlSecondsAfterFinished", int),
+        clean_pod_policy=spec.get("cleanPodPolicy", str),
+        grace_period_s=spec.get("gracePeriodSeconds", int),
+        tensorboard=spec.child("logging").get("tensorboard", bool),
+        wandb=_wandb(spec.child("logging")),
+        scheduling=_scheduling(spec.child("scheduling")),
+        resources=resources,
+        pod_settings=_pod_settings(spec.child("podOverrides")),
+    )
+
+
+def _procs_per_node(spec: Reader, resources: ComputeResources) -> int:
+    value = spec.get("procsPerNode", object)
+    if value == "auto":
+        return max(1, resources.gpus)
+    return spec.get("procsPerNode", int)
+
+
+def _stage(reader: Reader) -> Stage:
+    init_from = reader.optional("initFrom", dict)
+    return Stage(
+        name=reader.get("name", str),
+        epochs=reader.get("epochs", int),
+        seeds=tuple(reader.get("seeds", list)),
+        config=reader.get("config", dict),
+        init_from=None if init_from is None else reader.child("initFrom").get("stage", str),
+    )
+
+
+def _checkpoint(reader: Reader) -> Checkpointing:
+    return Checkpointing(
+        every_epochs=reader.get("everyEpochs", int),
+        every_steps=reader.get("everySteps", int),
+        keep_last=reader.get("keepLast", int),
+        keep_best=reader.get("keepBest", int),
+        resume=reader.get("resume", str),
+    )
+
+
+def _session_cache(reader: Reader) -> SessionCache:
+    size = str(reader.get("sizeLimit", object))
+    return SessionCache(
+        medium=reader.get("medium", str),
+        size_limit=size,
+        size_bytes=parse_size_bytes(size),
+        storage_class=reader.get("storageClassName", str),
+    )
+
+
+def _failure_policy(reader: Reader) -> FailurePolicy:
+    return FailurePolicy(
+        max_restarts=reader.get("maxRestarts", int),
+        max_infra_restarts=reader.get("maxInfraRestarts", int),
+        no_progress_limit=reader.get("noProgressLimit", int),
+        hang_timeout_s=reader.get("hangTimeoutSeconds", int),
+        node_loss_s=reader.get("nodeLossSeconds", int),
+    )
+
+
+def _wandb(logging: Reader) -> Wandb | None:
+    if logging.optional("wandb", dict) is None:
+        return None
+    reader = logging.child("wandb")
+    return Wandb(
+        project=reader.get("project", str), mode=reader.get("mode", str), secret_name=reader.get("secretName", str)
+    )
+
+
+def _scheduling(reader: Reader) -> Scheduling:
+    return Scheduling(
+        scheduler=reader.get("schedulerName", str),
+        priority_class=reader.get("priorityClassName", str),
+        queue=reader.get("queueName", str),
+    )
+
+
+def _pod_settings(reader: Reader) -> PodSettings:
+    return PodSettings(
+        node_selector=reader.texts("nodeSelector"),
+        tolerations=parse_tolerations(reader),
+        labels=reader.texts("labels"),
+        annotations=reader.texts("annotations"),
+    )

@@ -1,0 +1,146 @@
+"""The operator's own settings, read once from the environment at start; written by the Helm chart.
+
+Nothing here comes from a custom resource, and nothing here is a secret: credentials stay in files below
+`credentials_dir`, read by the store client alone.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lead_operator.errors import SettingsError
+
+_PROFILE_KEYS = {"endpoint", "secure", "bucket", "prefix", "region", "secretName"}
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_ENDPOINT = re.compile(r"[A-Za-z0-9.-]+(:[0-9]{1,5})?|\[[0-9a-fA-F:]+\](:[0-9]{1,5})?")
+_PREFIX = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*)(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
+
+
+@dataclass(frozen=True)
+class StorageProfile:
+    """An object store that the administrator offers by name."""
+
+    name: str
+    endpoint: str  # host:port
+    bucket: str
+    prefix: str = ""  # without slashes at the ends
+    secure: bool = True
+    region: str = ""
+    secret_name: str = ""  # in each namespace for runs; keys access-key, secret-key, perhaps ca.crt
+
+    @property
+    def url(self) -> str:
+        """The root of everything, as pods get it: s3://bucket or s3://bucket/prefix."""
+        return f"s3://{self.bucket}/{self.prefix}" if self.prefix else f"s3://{self.bucket}"
+
+    def uri(self, key: str) -> str:
+        """The address of one key below the prefix, for people."""
+        return f"{self.url}/{key}"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the operator was told when it started."""
+
+    trainer_image: str
+    trainer_pull_policy: str = "IfNotPresent"
+    storage_profiles: Mapping[str, StorageProfile] = field(default_factory=dict)
+    credentials_dir: Path = Path("/etc/lead/profiles")
+    run_namespaces: tuple[str, ...] = ()
+    run_service_account: str = "lead-run"
+    release_namespace: str = "lead-system"
+    log_level: str = "INFO"
+    health_port: int = 8080
+    resync_s: float = 60.0
+    progress_s: float = 10.0
+
+
+def read_settings(environment: Mapping[str, str]) -> Settings:
+    """Reads the settings from environment variables; raises SettingsError that names the variable."""
+    profiles_file = _required(environment, "LEAD_STORAGE_PROFILES_FILE")
+    return Settings(
+        trainer_image=_required(environment, "LEAD_TRAINER_IMAGE"),
+        trainer_pull_policy=_choice(
+            environment, "LEAD_TRAINER_PULL_POLICY", "IfNotPresent", ("Always", "IfNotPresent", "Never")
+        ),
+        storage_profiles=read_profiles(Path(profiles_file)),
+        credentials_dir=Path(environment.get("LEAD_OPERATOR_CREDENTIALS_DIR", "/etc/lead/profiles")),
+        run_namespaces=tuple(n.strip() for n in _required(environment, "LEAD_RUN_NAMESPACES").split(",") if n.strip()),
+        run_service_account=environment.get("LEAD_RUN_SERVICE_ACCOUNT", "lead-run"),
+        release_namespace=environment.get("LEAD_RELEASE_NAMESPACE", "lead-system"),
+        log_level=_choice(environment, "LEAD_LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR")),
+        health_port=int(_number(environment, "LEAD_HEALTH_PORT", 8080)),
+        resync_s=_number(environment, "LEAD_RESYNC_SECONDS", 60),
+        progress_s=_number(environment, "LEAD_PROGRESS_SECONDS", 10),
+    )
+
+
+def read_profiles(file: Path) -> dict[str, StorageProfile]:
+    """Reads the storage profiles; raises SettingsError that names the file, the profile and the key."""
+    try:
+        document = json.loads(file.read_text())
+    except OSError as error:
+        raise SettingsError(f"LEAD_STORAGE_PROFILES_FILE names {file}, which cannot be read: {error}") from error
+    except ValueError as error:
+        raise SettingsError(f"storage profiles in {file} are not JSON: {error}; correct the chart's values") from error
+    if not isinstance(document, dict) or not document:
+        raise SettingsError(f"storage profiles in {file} must be an object of name to profile with at least one entry")
+    return {name: _profile(name, entry, file) for name, entry in document.items()}
+
+
+def _profile(name: str, entry: Any, file: Path) -> StorageProfile:
+    where = f"storage profile {name!r} in {file}"
+    if not isinstance(entry, dict):
+        raise SettingsError(f"{where} is {type(entry).__name__}, expected an object")
+    if unknown := sorted(set(entry) - _PROFILE_KEYS):
+        raise SettingsError(f"{where} has unknown keys {unknown}; known are {sorted(_PROFILE_KEYS)}")
+    endpoint, bucket = entry.get("endpoint", ""), entry.get("bucket", "")
+    prefix = str(entry.get("prefix", "")).strip("/")
+    if not isinstance(endpoint, str) or not _ENDPOINT.fullmatch(endpoint):
+        raise SettingsError(f"{where}: endpoint is {endpoint!r}, expected host or host:port without a scheme")
+    if not isinstance(bucket, str) or not _BUCKET.fullmatch(bucket):
+        raise SettingsError(f"{where}: bucket is {bucket!r}, expected 3 to 63 of a-z, 0-9, dot and dash")
+    if prefix and not _PREFIX.fullmatch(prefix):
+        raise SettingsError(f"{where}: prefix is {prefix!r}, expected folder names joined by slashes")
+    secure = entry.get("secure", True)
+    if not isinstance(secure, bool):
+        raise SettingsError(f"{where}: secure is {secure!r}, expected true or false")
+    return StorageProfile(
+        name=name,
+        endpoint=endpoint,
+        bucket=bucket,
+        prefix=prefix,
+        secure=secure,
+        region=str(entry.get("region", "")),
+        secret_name=str(entry.get("secretName", "")) or f"lead-s3-{name}",
+    )
+
+
+def _required(environment: Mapping[str, str], name: str) -> str:
+    value = environment.get(name, "")
+    if not value:
+        raise SettingsError(
+            f"environment variable {name} is not set; the Helm chart sets it in the operator Deployment"
+        )
+    return value
+
+
+def _choice(environment: Mapping[str, str], name: str, default: str, choices: tuple[str, ...]) -> str:
+    value = environment.get(name) or default
+    if value not in choices:
+        raise SettingsError(f"environment variable {name} is {value!r}, expected one of {', '.join(choices)}")
+    return value
+
+
+def _number(environment: Mapping[str, str], name: str, default: float) -> float:
+    text = environment.get(name) or str(default)
+    try:
+        value = float(text)
+    except ValueError as error:
+        raise SettingsError(f"environment variable {name} is {text!r}, expected a number") from error
+    if value <= 0:
+        raise SettingsError(f"environment variable {name} is {text!r}, expected a number above 0")
+    return value

@@ -1,0 +1,1 @@
+"""What operator and pods agree on; imported by both, imports neither."""

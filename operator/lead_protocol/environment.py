@@ -1,0 +1,26 @@
+"""Names of the files and environment variables a pod gets; written by `lead_operator.objects`, read by `lead_trainer`.
+
+A pod learns what to do from one mounted JSON file (`lead_protocol.job`), where the store is from the environment, and
+its credentials from mounted files: nothing a user typed is ever part of an argv or of a shell line.
+"""
+
+JOB_FILE = "/etc/lead/job/job.json"  # downward API: annotation JOB_ANNOTATION of the pod, as a file
+JOB_ANNOTATION = "lead.dev/job"
+CREDENTIALS_DIR = "/etc/lead/s3"  # Secret of the storage profile: files `access-key`, `secret-key`
+CA_FILE = "/etc/lead/s3/ca.crt"  # optional key of the same Secret
+SESSION_CACHE_DIR = "/var/cache/lead"  # node-local volume of the session cache
+SCRATCH_DIR = "/var/run/lead"  # emptyDir: event files, checkpoint staging
+TERMINATION_LOG = "/dev/termination-log"
+
+STORE_ENDPOINT = "LEAD_S3_ENDPOINT"  # host:port
+STORE_SECURE = "LEAD_S3_SECURE"  # "true" | "false"
+STORE_REGION = "LEAD_S3_REGION"
+STORE_URL = "LEAD_STORE_URL"  # s3://bucket/prefix, or file:///folder
+
+# Rendezvous: the names torchrun reads, so that `torchrun -m …` in the same pod would find the same group.
+NNODES = "PET_NNODES"
+NODE_RANK = "PET_NODE_RANK"
+NPROC_PER_NODE = "PET_NPROC_PER_NODE"
+MASTER_ADDR = "PET_MASTER_ADDR"
+MASTER_PORT = "PET_MASTER_PORT"
+DEFAULT_MASTER_PORT = 29500

@@ -1,0 +1,47 @@
+"""The one table of exit codes: what a pod's main process says with its last byte, and what the operator makes of it.
+
+Written by `lead_trainer` (each error class ends in one of these), read by `lead_operator.decisions.failure_policy`.
+Numbers follow BSD sysexits where one fits, because 2 and 64-78 are what shells and operators already know.
+"""
+
+from enum import IntEnum, StrEnum
+
+
+class ExitCode(IntEnum):
+    """What the main process of a pod reports; anything not listed is a program error."""
+
+    DONE = 0
+    PROGRAM_ERROR = 1  # an uncaught exception
+    USAGE = 2  # wrong command line
+    BAD_CONFIG = 64  # unknown key, wrong type, contradictory values
+    BAD_DATA = 65  # dataset empty, truncated file, missing cache
+    NO_VALID_CHECKPOINT = 66  # manifests exist but none is sound: never step 0 in silence
+    NO_SUCH_RECIPE = 69
+    STORE_DENIED = 77  # credentials refused: a person must act
+    STOPPED = 75  # stopped on request after a committed checkpoint
+    FENCED = 79  # a higher attempt exists: this process must not write any more
+    STORE_UNAVAILABLE = 80  # the object store did not answer within the total deadline
+    LOST_PEER = 81  # another rank went away; that rank's exit code tells why
+
+
+class ExitClass(StrEnum):
+    """What an exit asks of the operator."""
+
+    DONE = "Done"
+    STOPPED = "Stopped"  # not counted
+    USER_ERROR = "UserError"  # fail now, say why
+    INFRASTRUCTURE = "Infrastructure"  # counts against maxInfraRestarts
+    PROGRAM_ERROR = "ProgramError"  # counts against maxRestarts
+
+
+def classify_exit_code(code: int) -> ExitClass:
+    """Returns what an exit code asks of the operator, which looks at pod-level causes (eviction, OOM) first."""
+    if code == ExitCode.DONE:
+        return ExitClass.DONE
+    if code == ExitCode.STOPPED:
+        return ExitClass.STOPPED
+    if code in (ExitCode.FENCED, ExitCode.STORE_UNAVAILABLE, ExitCode.LOST_PEER):
+        return ExitClass.INFRASTRUCTURE
+    if code == ExitCode.USAGE or 64 <= code <= 78:
+        return ExitClass.USER_ERROR
+    return ExitClass.PROGRAM_ERROR

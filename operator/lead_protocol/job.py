@@ -1,0 +1,125 @@
+"""The document that tells a pod what to do: built by `lead_operator.objects`, parsed by `lead_trainer` at start.
+
+It travels as a pod annotation that the downward API mounts as `environment.JOB_FILE`. The same model drives
+`lead train` without a cluster (the command line builds one), so pods and laptops run one code path.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter
+
+from lead_protocol.object_keys import BuildKeys, InstanceKeys
+from lead_protocol.strict_model import StrictModel
+
+# The user's recipe keys, already JSON; the recipe's own strict config model judges them.
+RecipeConfig = dict[str, Any]
+
+
+class OwnerIdentity(StrictModel):
+    """The custom resource a pod works for."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+class CheckpointPolicy(StrictModel):
+    """When to commit checkpoints and which to keep; mirrors `spec.checkpoint` of TrainingRun."""
+
+    every_epochs: int = 1
+    every_steps: int = 0
+    keep_last: int = 3
+    keep_best: int = 1
+    resume: Literal["Auto", "Never"] = "Auto"
+
+
+class InitFrom(StrictModel):
+    """Whose weights a stage starts from: a prefix of checkpoint manifests, resolved to the newest sound one."""
+
+    manifests_prefix: str
+
+
+class DatasetSource(StrictModel):
+    """A complete cache, by content."""
+
+    name: str
+    digest: str
+
+
+class LoggingPolicy(StrictModel):
+    """What is logged beside progress."""
+
+    tensorboard: bool = True
+    wandb_project: str = ""
+    wandb_mode: Literal["online", "offline", "disabled"] = "disabled"
+
+
+class TrainJob(StrictModel):
+    """One attempt of one stage instance, the same for every rank."""
+
+    kind: Literal["train"] = "train"
+    owner: OwnerIdentity
+    stage: str
+    seed: int
+    attempt: int
+    recipe: str
+    preset: str = ""
+    config: RecipeConfig = Field(default_factory=dict)
+    epochs: int
+    nodes: int
+    procs_per_node: int  # 0: as many as the pod has GPUs, at least 1
+    datasets: list[DatasetSource]
+    checkpoint: CheckpointPolicy = CheckpointPolicy()
+    init_from: InitFrom | None = None
+    session_cache_bytes: int = 0  # 0: no limit but the volume's own
+    logging: LoggingPolicy = LoggingPolicy()
+    grace_period_s: int = 120
+
+    @property
+    def keys(self) -> InstanceKeys:
+        """Object keys of this stage instance."""
+        return InstanceKeys(self.owner.namespace, self.owner.uid, self.stage, self.seed)
+
+
+class StoreSource(StrictModel):
+    """A raw dataset tree below the storage profile's prefix."""
+
+    kind: Literal["store"] = "store"
+    prefix: str
+
+
+class FolderSource(StrictModel):
+    """A raw dataset tree on a mounted volume."""
+
+    kind: Literal["folder"] = "folder"
+    path: str
+
+
+class BuildJob(StrictModel):
+    """One pod's share of building one cache: shards k with k % parallelism == index."""
+
+    kind: Literal["build"] = "build"
+    owner: OwnerIdentity
+    generation: int
+    attempt: int
+    index: int
+    parallelism: int
+    recipe: str
+    source: Annotated[StoreSource | FolderSource, Field(discriminator="kind")]
+    collections: list[str]
+    config: RecipeConfig = Field(default_factory=dict)
+    expect_digest: str = ""
+
+    @property
+    def keys(self) -> BuildKeys:
+        """Object keys of this build."""
+        return BuildKeys(self.owner.namespace, self.owner.uid)
+
+
+Job = Annotated[TrainJob | BuildJob, Field(discriminator="kind")]
+_JOB: TypeAdapter[TrainJob | BuildJob] = TypeAdapter(Job)
+
+
+def parse_job(text: str | bytes) -> TrainJob | BuildJob:
+    """Parses the mounted job file; raises pydantic.ValidationError naming each wrong key."""
+    return _JOB.validate_json(text)

@@ -1,0 +1,94 @@
+"""The two commit records: a checkpoint exists when its manifest does, a cache exists when its MANIFEST.json does.
+
+Both are strict JSON, create-only, at most MAX_MANIFEST_BYTES, and name every object with size and SHA-256.
+"""
+
+import hashlib
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints
+
+from lead_protocol.strict_model import StrictModel
+
+MAX_MANIFEST_BYTES = 16 * 1024 * 1024
+MAX_CHECKPOINT_MANIFEST_BYTES = 1024 * 1024
+
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+class StoredObject(StrictModel):
+    """One object a manifest vouches for."""
+
+    key: str  # below the storage prefix
+    size: Annotated[int, Field(ge=0)]
+    sha256: Sha256
+
+
+class CheckpointManifest(StrictModel):
+    """The commit of one checkpoint of one stage instance."""
+
+    format: Literal["lead-checkpoint/1"] = "lead-checkpoint/1"
+    run_uid: str
+    stage: str
+    seed: int
+    attempt: int
+    nonce: str
+    step: int  # optimizer steps completed
+    epoch: int  # epochs completed
+    step_in_epoch: int  # 0 at an epoch's end
+    parent_sha256: Sha256 | None  # of the manifest this attempt resumed from or committed before
+    recipe: str
+    config_sha256: Sha256
+    dataset_digests: list[str]
+    world_size: int
+    torch_version: str
+    parameters_sha256: Sha256  # over every parameter and buffer in order: ranks compare it
+    files: dict[str, StoredObject]  # by LEAD's file name
+    metrics: dict[str, float] = Field(default_factory=dict)
+    saved_at: str  # RFC 3339, UTC, for people only
+
+
+class RouteCounts(StrictModel):
+    """How many routes were kept, and why the others were not."""
+
+    total: int
+    kept: int
+    reasons: dict[str, int] = Field(default_factory=dict)
+
+
+class CollectionEntry(StrictModel):
+    """One bucket collection of a cache."""
+
+    object: StoredObject
+    samples: int
+    buckets: int
+
+
+class ShardEntry(StrictModel):
+    """One shard of a cache."""
+
+    object: StoredObject
+    records: int
+
+
+class CacheManifest(StrictModel):
+    """The commit of one cache: what readers start from."""
+
+    format: Literal["lead-cache/1"] = "lead-cache/1"
+    digest: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    recipe: str
+    builder: str  # preparation code version
+    config: dict[str, Any]  # every key the preparation read, with its value
+    source_sha256: Sha256  # of the sorted source listing (relative key, size, etag)
+    routes: RouteCounts
+    routes_object: StoredObject
+    collections: dict[str, CollectionEntry]
+    shards: list[ShardEntry]
+    metas: list[StoredObject]
+    samples: int  # records in all shards
+    size_bytes: int
+
+
+def sha256_hex(data: bytes) -> str:
+    """Returns the SHA-256 of `data` as 64 hex digits."""
+    return hashlib.sha256(data).hexdigest()

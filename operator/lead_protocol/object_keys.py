@@ -1,0 +1,142 @@
+"""Every object key below a storage profile's prefix; written here and nowhere else.
+
+    datasets/<name>/…                                         raw trees, brought by the user
+    caches/<digest>/MANIFEST.json                             the commit of a cache: written last, create-only
+    caches/<digest>/buckets/<collection>.parquet
+    caches/<digest>/routes.parquet                            per-route verdicts
+    caches/<digest>/shards/<nnnnn>-<sha256>.lds
+    caches/<digest>/index/<nnnnn>.json                        one shard is complete: skip-existing
+    caches/<digest>/metas/<nnnnn>-<sha256>.parquet            columnar route metas
+    builds/<namespace>/<uid>/<generation>.json                which digest a DatasetCache's generation came to
+    builds/<namespace>/<uid>/progress/<generation>-<index>.json
+    runs/<namespace>/<uid>/<instance>/attempt/<nnnn>.json     fencing: create-only, one an attempt
+    runs/<namespace>/<uid>/<instance>/manifest/<step 12>.<q>.json   the commit of a checkpoint
+    runs/<namespace>/<uid>/<instance>/quarantine/<step 12>.<q>.json
+    runs/<namespace>/<uid>/<instance>/progress/<attempt nnnn>.json
+    runs/<namespace>/<uid>/<instance>/checkpoints/<step 12>/<attempt>-<nonce>/<file>
+    runs/<namespace>/<uid>/<instance>/tensorboard/<file>
+
+`instance` is `<stage>-s<seed>`. Keys hold UIDs, so a re-created resource of the same name
+never reads the old one's state.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CacheKeys:
+    """Keys of one content-addressed cache."""
+
+    digest: str
+
+    @property
+    def prefix(self) -> str:
+        """Prefix of everything of this cache, with the final slash."""
+        return f"caches/{self.digest}/"
+
+    @property
+    def manifest(self) -> str:
+        """Key of the manifest: it exists exactly when the cache is complete."""
+        return f"{self.prefix}MANIFEST.json"
+
+    @property
+    def routes(self) -> str:
+        """Key of the per-route verdict table."""
+        return f"{self.prefix}routes.parquet"
+
+    def bucket(self, collection: str) -> str:
+        """Key of one bucket collection's rows."""
+        return f"{self.prefix}buckets/{collection}.parquet"
+
+    def shard(self, index: int, sha256: str) -> str:
+        """Key of one shard, named by content."""
+        return f"{self.prefix}shards/{index:05d}-{sha256}.lds"
+
+    def shard_record(self, index: int) -> str:
+        """Key of the create-only record that shard `index` is complete."""
+        return f"{self.prefix}index/{index:05d}.json"
+
+    def metas(self, index: int, sha256: str) -> str:
+        """Key of one columnar file of route metas."""
+        return f"{self.prefix}metas/{index:05d}-{sha256}.parquet"
+
+
+@dataclass(frozen=True)
+class BuildKeys:
+    """Keys of one DatasetCache resource's build, by UID."""
+
+    namespace: str
+    uid: str
+
+    @property
+    def prefix(self) -> str:
+        """Prefix of everything of this resource, with the final slash."""
+        return f"builds/{self.namespace}/{self.uid}/"
+
+    def result(self, generation: int) -> str:
+        """Key of the record that says which digest this generation of the spec came to."""
+        return f"{self.prefix}{generation}.json"
+
+    def progress(self, generation: int, index: int) -> str:
+        """Key of one build pod's mailbox."""
+        return f"{self.prefix}progress/{generation}-{index}.json"
+
+
+@dataclass(frozen=True)
+class InstanceKeys:
+    """Keys of one stage instance of one run, by UID."""
+
+    namespace: str
+    uid: str
+    stage: str
+    seed: int
+
+    @property
+    def prefix(self) -> str:
+        """Prefix of everything of this stage instance, with the final slash."""
+        return f"runs/{self.namespace}/{self.uid}/{self.stage}-s{self.seed}/"
+
+    def attempt(self, number: int) -> str:
+        """Key of the create-only fencing object of one attempt."""
+        return f"{self.prefix}attempt/{number:04d}.json"
+
+    @property
+    def attempts_prefix(self) -> str:
+        """Prefix of the fencing objects."""
+        return f"{self.prefix}attempt/"
+
+    def manifest(self, step: int, quarantined: int) -> str:
+        """Key of a checkpoint's manifest; `quarantined` counts earlier manifests of that step found spoiled."""
+        return f"{self.manifests_prefix}{step:012d}.{quarantined}.json"
+
+    @property
+    def manifests_prefix(self) -> str:
+        """Prefix of the manifests; a LIST of it sorted backwards starts with the newest."""
+        return f"{self.prefix}manifest/"
+
+    def quarantine(self, step: int, quarantined: int) -> str:
+        """Key of the create-only record that a manifest was found spoiled."""
+        return f"{self.quarantine_prefix}{step:012d}.{quarantined}.json"
+
+    @property
+    def quarantine_prefix(self) -> str:
+        """Prefix of the quarantine records."""
+        return f"{self.prefix}quarantine/"
+
+    def progress(self, attempt: int) -> str:
+        """Key of the progress mailbox of one attempt; overwritten every few seconds by rank 0."""
+        return f"{self.prefix}progress/{attempt:04d}.json"
+
+    def checkpoint(self, step: int, attempt: int, nonce: str) -> str:
+        """Prefix of a checkpoint's data objects, with the final slash."""
+        return f"{self.checkpoints_prefix}{step:012d}/{attempt:04d}-{nonce}/"
+
+    @property
+    def checkpoints_prefix(self) -> str:
+        """Prefix of the data objects of all checkpoints."""
+        return f"{self.prefix}checkpoints/"
+
+    @property
+    def tensorboard_prefix(self) -> str:
+        """Prefix of the uploaded event files."""
+        return f"{self.prefix}tensorboard/"

@@ -1,0 +1,89 @@
+"""The small records by which pods tell the operator how far they are.
+
+Rank 0 overwrites `InstanceKeys.progress(attempt)` every few seconds and writes the last record to the termination log;
+build pods do the same at `BuildKeys.progress`. The operator pulls them and trusts nothing: size, schema and bounds are
+checked here, and only what grew in (attempt, seq) is applied.
+"""
+
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import Field, StringConstraints, ValidationError
+
+from lead_protocol.strict_model import StrictModel
+
+MAX_RECORD_BYTES = 4096  # the kubelet truncates termination messages at 4096 bytes
+
+_Count = Annotated[int, Field(ge=0, le=10**15)]
+_Text = Annotated[str, StringConstraints(max_length=512)]
+_Record = TypeVar("_Record", bound=StrictModel)
+_Name = Annotated[str, StringConstraints(max_length=64, pattern=r"^[A-Za-z0-9_./-]+$")]
+
+
+class CheckpointRef(StrictModel):
+    """The newest committed checkpoint as rank 0 knows it; the operator composes the URI itself."""
+
+    step: _Count
+    epoch: _Count  # epochs completed
+    manifest_key: Annotated[str, StringConstraints(max_length=512)]
+    saved_at: Annotated[str, StringConstraints(max_length=40)]  # RFC 3339, UTC, for people
+    size_bytes: _Count
+
+
+class ProgressRecord(StrictModel):
+    """How far a stage instance is."""
+
+    kind: Literal["train"] = "train"
+    attempt: Annotated[int, Field(ge=1, le=10**6)]
+    seq: _Count
+    phase: Literal["Starting", "Loading", "Training", "Checkpointing", "Stopped", "Done", "Failed"]
+    epoch: _Count  # epochs completed
+    epochs: _Count
+    step: _Count  # optimizer steps completed in this stage
+    steps: _Count  # optimizer steps of the whole stage
+    loss: float | None = None
+    metrics: Annotated[dict[_Name, float], Field(max_length=16)] = Field(default_factory=dict)
+    samples_per_s: Annotated[float, Field(ge=0, le=1e12)] | None = None
+    eta_s: Annotated[float, Field(ge=0, le=1e12)] | None = None
+    cache_hits: _Count = 0
+    cache_misses: _Count = 0
+    cache_degraded: bool = False
+    resumed_from_step: _Count | None = None
+    checkpoint: CheckpointRef | None = None
+    best_metric: float | None = None
+    message: _Text = ""
+
+
+class BuildRecord(StrictModel):
+    """How far one build pod is."""
+
+    kind: Literal["build"] = "build"
+    attempt: Annotated[int, Field(ge=1, le=10**6)]
+    seq: _Count
+    phase: Literal["Listing", "Building", "Done", "Failed"]
+    digest: Annotated[str, StringConstraints(max_length=64, pattern=r"^[0-9a-f]*$")] = ""
+    routes_total: _Count = 0
+    routes_kept: _Count = 0
+    samples: _Count = 0  # of the whole cache
+    shards_total: _Count = 0  # of the whole cache
+    shards_done: _Count = 0  # by this pod, found complete or built
+    size_bytes: _Count = 0  # of those shards
+    message: _Text = ""
+
+
+def parse_progress(data: bytes) -> ProgressRecord | None:
+    """Returns the record in `data`, or None where it is not a sound ProgressRecord of at most MAX_RECORD_BYTES."""
+    return _parse(ProgressRecord, data)
+
+
+def parse_build(data: bytes) -> BuildRecord | None:
+    """Returns the record in `data`, or None where it is not a sound BuildRecord of at most MAX_RECORD_BYTES."""
+    return _parse(BuildRecord, data)
+
+
+def _parse(model: type[_Record], data: bytes) -> _Record | None:
+    if len(data) > MAX_RECORD_BYTES:
+        return None
+    try:
+        return model.model_validate_json(data)
+    except ValidationError:
+        return None

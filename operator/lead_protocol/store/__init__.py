@@ -1,0 +1,1 @@
+"""The only storage code: one interface, S3 and folder."""

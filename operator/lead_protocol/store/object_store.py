@@ -1,0 +1,94 @@
+"""The seven verbs on objects that operator and trainer share, and what can go wrong with them.
+
+`s3.py` speaks them to MinIO or any plain-S3 server, `folder.py` to a directory; one conformance suite tests both.
+Keys are relative to the store's prefix. Every call ends within its total deadline, with a result or a StoreError.
+
+    StoreError
+    ├── StoreUnavailable   no answer, 5xx, 429 until the deadline: wait and try again
+    ├── StoreFull          507, ENOSPC: a person must make room
+    ├── StoreDenied        403, bad credentials: a person must act
+    ├── StoreSkew          the clocks differ by more than the server allows
+    ├── ObjectNotFound     the key does not exist
+    └── ObjectCorrupt      the bytes are not what was promised (size, checksum, too large)
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+class StoreError(Exception):
+    """A storage call that failed for good; the message names store, key, what was found and what to do."""
+
+
+class StoreUnavailable(StoreError):
+    """The store did not answer within the total deadline."""
+
+
+class StoreFull(StoreError):
+    """The store has no room left."""
+
+
+class StoreDenied(StoreError):
+    """The store refused the credentials or the permission."""
+
+
+class StoreSkew(StoreError):
+    """The store refused the request's time stamp."""
+
+
+class ObjectNotFound(StoreError):
+    """The key does not exist."""
+
+
+class ObjectCorrupt(StoreError):
+    """The object's bytes are not what was promised."""
+
+
+@dataclass(frozen=True)
+class ObjectInfo:
+    """What a LIST or HEAD tells of one object."""
+
+    key: str
+    size: int
+    etag: str
+
+
+class ObjectStore(Protocol):
+    """Objects by key; safe to share between threads of one process."""
+
+    @property
+    def url(self) -> str:
+        """Where the store is, for messages and URIs: `s3://bucket/prefix` or `file:///folder`."""
+
+    def get(self, key: str, *, max_bytes: int) -> bytes:
+        """Returns the whole object; raises ObjectNotFound, or ObjectCorrupt when it is larger than `max_bytes`."""
+
+    def get_range(self, key: str, offset: int, length: int) -> bytes:
+        """Returns exactly `length` bytes from `offset`; raises ObjectCorrupt when the object is shorter."""
+
+    def download(self, key: str, path: Path, *, size: int, sha256: str) -> None:
+        """Streams an object to `path` (`.part`, fsync, rename); raises ObjectCorrupt unless size and SHA-256 match."""
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """Returns size and etag, or None when the key does not exist."""
+
+    def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """Yields every object below `prefix` in key order, after the key `start_after`."""
+
+    def put(self, key: str, data: bytes) -> None:
+        """Writes an object, replacing what was there; only for mailboxes that one writer owns."""
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Writes an object only if the key is free (`If-None-Match: *`).
+
+        Returns True when the stored bytes are `data` (also when an earlier try of this very call landed but its answer
+        was lost: on 412 the object is read back and compared), False when other bytes are there already.
+        """
+
+    def create_file(self, key: str, path: Path, *, sha256: str) -> bool:
+        """Like `create` for a file of any size, in parts; False when an object of another size or SHA-256 is there."""
+
+    def delete(self, key: str) -> None:
+        """Removes an object; a missing key is fine."""

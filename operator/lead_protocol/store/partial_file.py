@@ -1,0 +1,87 @@
+"""Files that appear whole or not at all: written as `.part`, synced, then renamed or linked.
+
+Called by both stores for everything they write to disk. A part file is locked while its writer lives, so a later writer
+can tell one that a killed process left behind, and removes it.
+"""
+
+import contextlib
+import fcntl
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+SUFFIX = ".part"
+STALE_AFTER_S = 600.0  # younger ones may just be between their creation and their lock
+
+
+class PartialFile:
+    """An open `.part` file that becomes visible by `replace` or `link`, or vanishes."""
+
+    def __init__(self, handle: BinaryIO, path: Path) -> None:
+        self.handle = handle
+        self.path = path
+
+    def write(self, data: bytes) -> None:
+        """Appends bytes."""
+        self.handle.write(data)
+
+    def replace(self, target: Path) -> None:
+        """Makes the synced bytes visible under `target`, replacing what was there."""
+        self._sync()
+        self.path.replace(target)
+        sync_folder(target.parent)
+
+    def link(self, target: Path) -> bool:
+        """Makes the synced bytes visible under `target` if that name is free; tells whether it was."""
+        self._sync()
+        try:
+            os.link(self.path, target)
+        except FileExistsError:
+            return False
+        sync_folder(target.parent)
+        return True
+
+    def _sync(self) -> None:
+        self.handle.flush()
+        os.fsync(self.handle.fileno())
+
+
+@contextmanager
+def partial_file(folder: Path, name: str) -> Iterator[PartialFile]:
+    """Yields a new locked part file in `folder`; whatever is not published when the body ends is removed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    remove_stale_parts(folder)
+    short = name.encode()[:100].decode(errors="ignore")  # a file name has at most 255 bytes
+    path = folder / f"{short}.{secrets.token_hex(8)}{SUFFIX}"
+    with path.open("xb") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            yield PartialFile(handle, path)
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def remove_stale_parts(folder: Path) -> None:
+    """Removes part files whose writer is dead: old enough, and nobody holds their lock."""
+    for entry in os.scandir(folder):
+        if not entry.name.endswith(SUFFIX):
+            continue
+        with contextlib.suppress(FileNotFoundError, BlockingIOError):  # published meanwhile, or its writer lives
+            if time.time() - entry.stat().st_mtime < STALE_AFTER_S:
+                continue
+            with Path(entry.path).open("rb") as handle:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                Path(entry.path).unlink()
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes a rename or link in `folder` outlive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

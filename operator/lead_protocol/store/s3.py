@@ -1,0 +1,256 @@
+"""The object store over S3; one instance a process, shared by its threads.
+
+Tested against MinIO, speaks plain S3: signed requests, ListObjectsV2, multipart uploads, `If-None-Match: *`.
+"""
+
+import hashlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+from lead_protocol.store.in_order import map_in_order
+from lead_protocol.store.key_rules import check_key, check_prefix
+from lead_protocol.store.object_store import ObjectCorrupt, ObjectInfo, ObjectNotFound, StoreError
+from lead_protocol.store.partial_file import partial_file
+from lead_protocol.store.s3_answers import (
+    ListPage,
+    TryAgain,
+    UploadGone,
+    check_completion,
+    completion_body,
+    parse_list_page,
+    parse_upload_id,
+)
+from lead_protocol.store.s3_requests import Deadline, Request, SignedRequests
+from lead_protocol.store.s3_target import MIB, S3Limits, S3Target
+
+IF_FREE = {"If-None-Match": "*"}
+TAKEN = 412
+MAX_XML_BYTES = 8 * MIB
+MAX_PARTS = 10_000
+_log = logging.getLogger(__name__)
+
+
+class S3Store:
+    """An ObjectStore below one prefix of one bucket."""
+
+    def __init__(self, target: S3Target, limits: S3Limits | None = None) -> None:
+        self._target = target
+        self._limits = limits or S3Limits()
+        self._requests = SignedRequests(target, self._limits)
+
+    @property
+    def url(self) -> str:
+        """Where the store is, for messages and URIs."""
+        return self._target.url
+
+    def get(self, key: str, *, max_bytes: int) -> bytes:
+        """Returns the whole object; raises ObjectNotFound, or ObjectCorrupt when it is larger than `max_bytes`."""
+        request = Request("GET", self._full(key))
+        return self._requests.call(request, self._deadline(), max_bytes=max_bytes).body
+
+    def get_range(self, key: str, offset: int, length: int) -> bytes:
+        """Returns exactly `length` bytes from `offset`; raises ObjectCorrupt when the object is shorter."""
+        if length == 0:
+            return b""
+        return self._range(self._full(key), offset, length, self._deadline(length))
+
+    def download(self, key: str, path: Path, *, size: int, sha256: str) -> None:
+        """Streams an object to `path` (`.part`, fsync, rename); raises ObjectCorrupt unless size and SHA-256 match."""
+        full, deadline, digest = self._full(key), self._deadline(size), hashlib.sha256()
+        found = self._head(full)
+        if found is None:
+            raise ObjectNotFound(f"{self.url}/{key} does not exist")
+        if found.size != size:
+            raise ObjectCorrupt(f"{self.url}/{key} has {found.size} bytes, expected {size}")
+        step = self._limits.part_bytes
+        ranges = ((offset, min(step, size - offset)) for offset in range(0, size, step))
+        with partial_file(path.parent, path.name) as part:
+            for data in map_in_order(
+                lambda span: self._range(full, span[0], span[1], deadline), ranges, parallel=self._limits.parallel
+            ):
+                digest.update(data)
+                part.write(data)
+            if digest.hexdigest() != sha256:
+                raise ObjectCorrupt(f"{self.url}/{key} has SHA-256 {digest.hexdigest()}, expected {sha256}")
+            part.replace(path)
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """Returns size and etag, or None when the key does not exist."""
+        found = self._head(self._full(key))
+        return ObjectInfo(key, found.size, found.etag) if found else None
+
+    def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """Yields every object below `prefix` in key order, after `start_after`; each page has a deadline of its own."""
+        own = f"{self._target.prefix}/" if self._target.prefix else ""
+        query = {"list-type": "2", "encoding-type": "url", "prefix": own + check_prefix(prefix)}
+        after = own + start_after if start_after else ""
+        while True:
+            page = self._page({**query, "start-after": after} if after else query, f"LIST {self.url}/{prefix}")
+            for found in page.objects:
+                yield ObjectInfo(found.key.removeprefix(own), found.size, found.etag)
+            if not page.truncated:
+                return
+            after = page.objects[-1].key
+
+    def put(self, key: str, data: bytes) -> None:
+        """Writes an object, replacing what was there; only for mailboxes that one writer owns."""
+        request = Request("PUT", self._full(key), body=data)
+        self._requests.call(request, self._deadline(len(data)), max_bytes=MAX_XML_BYTES)
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Writes an object only if the key is free (`If-None-Match: *`); True when the stored bytes are `data`."""
+        full, deadline = self._full(key), self._deadline(len(data))
+        request = Request("PUT", full, headers=IF_FREE, body=data, also_expected=(TAKEN,))
+        return self._settle(request, deadline, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+
+    def create_file(self, key: str, path: Path, *, sha256: str) -> bool:
+        """Like `create` for a file of any size; raises ObjectCorrupt when the file itself is not what was promised."""
+        full, size = self._full(key), path.stat().st_size
+        deadline = self._deadline(size)
+        if size <= self._limits.part_bytes:
+            data = path.read_bytes()
+            _check_file(path, hashlib.sha256(data).hexdigest(), sha256)
+            request = Request("PUT", full, headers=IF_FREE, body=data, also_expected=(TAKEN,))
+            return self._settle(request, deadline, size=size, sha256=sha256)
+
+        def attempt() -> bool:
+            known = self._compare(full, size, sha256, deadline)  # uploading what is there could only end in 412
+            return self._upload(full, path, size, sha256, deadline) if known is None else known
+
+        return self._requests.retrying(attempt, deadline, f"PUT {self.url}/{key} in parts")
+
+    def delete(self, key: str) -> None:
+        """Removes an object; a missing key is fine."""
+        request = Request("DELETE", self._full(key), also_expected=(404,))
+        self._requests.call(request, self._deadline(), max_bytes=MAX_XML_BYTES)
+
+    def _full(self, key: str) -> str:
+        check_key(key)
+        return check_key(f"{self._target.prefix}/{key}" if self._target.prefix else key)
+
+    def _deadline(self, size_bytes: int = 0) -> Deadline:
+        return Deadline(self._limits.total_for(size_bytes))
+
+    def _head(self, full: str) -> ObjectInfo | None:
+        try:
+            answer = self._requests.call(Request("HEAD", full), self._deadline(), max_bytes=0)
+        except ObjectNotFound:
+            return None
+        return ObjectInfo(
+            full, int(answer.headers.get("Content-Length", "0")), answer.headers.get("ETag", "").strip('"')
+        )
+
+    def _page(self, query: dict[str, str], where: str) -> ListPage:
+        deadline = self._deadline()
+
+        def attempt() -> ListPage:
+            answer = self._requests.send(Request("GET", query=query), deadline, max_bytes=MAX_XML_BYTES)
+            return parse_list_page(answer.body, where=where)
+
+        return self._requests.retrying(attempt, deadline, where)
+
+    def _range(self, full: str, offset: int, length: int, deadline: Deadline) -> bytes:
+        last = offset + length - 1
+        request = Request("GET", full, headers={"Range": f"bytes={offset}-{last}"})
+        answer = self._requests.call(request, deadline, max_bytes=length)
+        told = answer.headers.get("Content-Range", "")
+        if len(answer.body) != length or not told.startswith(f"bytes {offset}-{last}/"):
+            raise ObjectCorrupt(
+                f"s3://{self._target.bucket}/{full}: asked for bytes {offset}-{last}, got {len(answer.body)} bytes "
+                f"({told or 'no Content-Range'}); it was truncated or replaced"
+            )
+        return answer.body
+
+    def _settle(self, request: Request, deadline: Deadline, *, size: int, sha256: str) -> bool:
+        """Sends a create-only request until it is certain whose bytes are stored."""
+        doubt = False
+
+        def attempt() -> bool:
+            nonlocal doubt
+            if doubt:  # an earlier try may have landed: look before writing again
+                verdict = self._compare(request.key, size, sha256, deadline)
+                if verdict is not None:
+                    return verdict
+            try:
+                answer = self._requests.send(request, deadline, max_bytes=MAX_XML_BYTES)
+                if answer.status == TAKEN:
+                    return self._verdict_on_taken(request.key, size, sha256, deadline)
+                if request.method == "POST":
+                    check_completion(answer.body, where=self._requests.where(request))
+                return True
+            except TryAgain as failed:
+                doubt = doubt or failed.doubtful
+                raise
+
+        return self._requests.retrying(attempt, deadline, self._requests.where(request))
+
+    def _verdict_on_taken(self, full: str, size: int, sha256: str, deadline: Deadline) -> bool:
+        verdict = self._compare(full, size, sha256, deadline)
+        if verdict is None:
+            raise TryAgain(f"s3://{self._target.bucket}/{full}: taken, then gone", doubtful=False)
+        return verdict
+
+    def _compare(self, full: str, size: int, sha256: str, deadline: Deadline) -> bool | None:
+        """Tells whether the stored object has that size and SHA-256; None when there is none."""
+        digest = hashlib.sha256()
+        try:
+            with self._requests.stream(Request("GET", full), deadline) as (response, chunks):
+                if int(response.headers.get("Content-Length", "-1")) != size:
+                    response.close()
+                    return False
+                for chunk in chunks:
+                    digest.update(chunk)
+        except ObjectNotFound:
+            return None
+        return digest.hexdigest() == sha256
+
+    def _upload(self, full: str, path: Path, size: int, sha256: str, deadline: Deadline) -> bool:
+        """Uploads a file in parts and commits it create-only; leaves no unfinished upload behind."""
+        start = Request("POST", full, query={"uploads": ""})
+        answer = self._requests.call(start, deadline, max_bytes=MAX_XML_BYTES)
+        upload = {"uploadId": parse_upload_id(answer.body, where=self._requests.where(start))}
+        try:
+            etags = self._upload_parts(full, path, size, sha256, upload, deadline)
+            commit = Request(
+                "POST", full, query=upload, headers={**IF_FREE, "Content-Type": "application/xml"},
+                body=completion_body(etags), also_expected=(TAKEN,),
+            )  # fmt: skip
+            return self._settle(commit, deadline, size=size, sha256=sha256)
+        except UploadGone as error:
+            raise TryAgain(str(error), doubtful=True) from error
+        finally:
+            self._abort(full, upload)  # also after a commit: the stored bytes may come from another writer's
+
+    def _upload_parts(
+        self, full: str, path: Path, size: int, sha256: str, upload: dict[str, str], deadline: Deadline
+    ) -> tuple[str, ...]:
+        """Uploads every part; returns their ETags in order; raises ObjectCorrupt when the file is not as promised."""
+        digest, step = hashlib.sha256(), max(self._limits.part_bytes, -(-size // MAX_PARTS))
+
+        def parts() -> Iterator[Request]:
+            with path.open("rb") as file:
+                for number in range(1, -(-size // step) + 1):
+                    data = file.read(step)
+                    digest.update(data)
+                    yield Request("PUT", full, query={**upload, "partNumber": str(number)}, body=data)
+
+        def send(request: Request) -> str:
+            return str(self._requests.call(request, deadline, max_bytes=MAX_XML_BYTES).headers.get("ETag", ""))
+
+        etags = tuple(map_in_order(send, parts(), parallel=self._limits.parallel))
+        _check_file(path, digest.hexdigest(), sha256)
+        return etags
+
+    def _abort(self, full: str, upload: dict[str, str]) -> None:
+        """Drops an upload's parts: one try, because the server also drops unfinished uploads by itself after a day."""
+        request = Request("DELETE", full, query=upload, also_expected=(404,))
+        try:
+            self._requests.send(request, Deadline(self._limits.connect_s), max_bytes=MAX_XML_BYTES)
+        except (TryAgain, StoreError) as error:  # what the caller must see is how the upload itself ended
+            _log.warning("upload not aborted, the store drops it later: %s", error)
+
+
+def _check_file(path: Path, found: str, expected: str) -> None:
+    if found != expected:
+        raise ObjectCorrupt(f"file {path} has SHA-256 {found}, expected {expected}; write it again")

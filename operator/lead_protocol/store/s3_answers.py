@@ -1,0 +1,152 @@
+"""What an S3 server's answers mean: error bodies to StoreError classes, list pages to ObjectInfo; pure.
+
+Only these facts of the protocol are used, so that any plain-S3 server will do: status codes, `<Code>` of error bodies,
+ListObjectsV2 and multipart XML.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote_plus
+from xml.etree import ElementTree
+
+from lead_protocol.store.object_store import (
+    ObjectCorrupt,
+    ObjectInfo,
+    ObjectNotFound,
+    StoreDenied,
+    StoreError,
+    StoreFull,
+    StoreSkew,
+    StoreUnavailable,
+)
+
+_TRY_AGAIN_STATUS = {408, 425, 429, 500, 502, 503, 504}
+_NOTHING_HAPPENED = {429, 503}  # the server says that it did not even try
+# Spoiled or interrupted on the way, or in the way of another writer: the same request may succeed.
+_TRY_AGAIN_CODES = {
+    "RequestTimeout", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch", "InvalidDigest", "SlowDown",
+    "OperationAborted", "ConditionalRequestConflict", "InternalError",
+}  # fmt: skip
+_FULL_CODES = {"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded", "InsufficientStorage"}
+_SKEW_CODES = {"RequestTimeTooSkewed", "RequestExpired"}
+
+
+class TryAgain(Exception):
+    """One try failed in a way that may pass; `doubtful` when the server may have done what was asked."""
+
+    def __init__(self, reason: str, *, doubtful: bool, pause_s: float = 0.0) -> None:
+        super().__init__(reason)
+        self.doubtful = doubtful
+        self.pause_s = pause_s  # the server's Retry-After
+
+
+class UploadGone(Exception):
+    """The server knows this multipart upload no more: it was committed, or dropped; start another."""
+
+
+@dataclass(frozen=True)
+class ListPage:
+    """One page of a LIST; keys include the store's prefix."""
+
+    objects: list[ObjectInfo]
+    truncated: bool
+
+
+def explain_failure(status: int, headers: Mapping[str, str], body: bytes, *, where: str) -> Exception:
+    """Returns the StoreError, TryAgain or UploadGone that a failed answer means; `where` names method and object."""
+    code, detail = _error_code(headers, body)
+    told = f"{where}: the store answered {status} {code}".rstrip() + (f" ({detail})" if detail else "")
+    if 300 <= status < 400:
+        return StoreDenied(f"{told}, a redirect, which is refused; set the profile's final endpoint and region")
+    if code == "NoSuchUpload":
+        return UploadGone(told)
+    if code in _SKEW_CODES:
+        return StoreSkew(f"{told}; set this machine's clock and the store's right")
+    if code in _FULL_CODES or status == 507:
+        return StoreFull(f"{told}; free or add space in the store")
+    if status in _TRY_AGAIN_STATUS or code in _TRY_AGAIN_CODES:
+        return TryAgain(told, doubtful=status not in _NOTHING_HAPPENED, pause_s=_retry_after_s(headers))
+    if code == "NoSuchBucket":
+        return StoreUnavailable(f"{told}; create the bucket, or correct the storage profile")
+    if status == 404:
+        return ObjectNotFound(f"{told}; the object does not exist")
+    if status in (401, 403):
+        return StoreDenied(f"{told}; check the storage profile's credentials and what they allow")
+    if status == 416:
+        return ObjectCorrupt(f"{told}: the object is shorter than expected; it was truncated or replaced")
+    return StoreError(f"{told}; the server does not speak S3 as expected: check the storage profile's endpoint")
+
+
+def parse_list_page(body: bytes, *, where: str) -> ListPage:
+    """Parses a ListObjectsV2 answer with `encoding-type=url`; raises StoreUnavailable where it is something else."""
+    root = _parse(body, where)
+    if _name(root) != "ListBucketResult":
+        raise StoreUnavailable(f"{where}: expected ListBucketResult, found {_name(root)}; check the endpoint")
+    url_encoded = _text(root, "EncodingType") == "url"
+    objects = []
+    for element in root:
+        if _name(element) == "Contents":
+            key = _text(element, "Key")
+            size, etag = int(_text(element, "Size") or 0), _text(element, "ETag").strip('"')
+            objects.append(ObjectInfo(unquote_plus(key) if url_encoded else key, size, etag))
+    truncated = _text(root, "IsTruncated") == "true"
+    if truncated and not objects:
+        raise StoreUnavailable(f"{where}: a truncated page without objects; the listing cannot go on")
+    return ListPage(objects, truncated)
+
+
+def parse_upload_id(body: bytes, *, where: str) -> str:
+    """Returns the UploadId of an InitiateMultipartUpload answer; raises StoreUnavailable where there is none."""
+    found = _text(_parse(body, where), "UploadId")
+    if not found:
+        raise StoreUnavailable(f"{where}: the answer names no UploadId; check the endpoint")
+    return found
+
+
+def check_completion(body: bytes, *, where: str) -> None:
+    """Raises the error that CompleteMultipartUpload may hide in a 200 answer."""
+    if _name(_parse(body, where)) != "CompleteMultipartUploadResult":
+        raise explain_failure(500, {}, body, where=where)
+
+
+def completion_body(etags: Sequence[str]) -> bytes:
+    """Builds the body of CompleteMultipartUpload from the parts' ETags in order."""
+    root = ElementTree.Element("CompleteMultipartUpload", xmlns="http://s3.amazonaws.com/doc/2006-03-01/")
+    for number, etag in enumerate(etags, start=1):
+        part = ElementTree.SubElement(root, "Part")
+        ElementTree.SubElement(part, "PartNumber").text = str(number)
+        ElementTree.SubElement(part, "ETag").text = etag
+    return ElementTree.tostring(root)
+
+
+def _error_code(headers: Mapping[str, str], body: bytes) -> tuple[str, str]:
+    try:
+        root = ElementTree.fromstring(body)
+        return _text(root, "Code")[:80], _text(root, "Message")[:200]
+    except (ElementTree.ParseError, UnicodeDecodeError):
+        return headers.get("x-minio-error-code", "")[:80], ""  # HEAD has no body; a proxy's page is not XML
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float:
+    try:
+        return max(0.0, float(headers.get("Retry-After", "0")))
+    except ValueError:
+        return 1.0  # a date: the clocks may differ, so only its wish to wait is honoured
+
+
+def _parse(body: bytes, where: str) -> ElementTree.Element:
+    try:
+        return ElementTree.fromstring(body)
+    except (ElementTree.ParseError, UnicodeDecodeError) as error:
+        raise TryAgain(f"{where}: the answer is not whole XML ({error})", doubtful=True) from error
+
+
+def _name(element: ElementTree.Element) -> str:
+    return element.tag.rpartition("}")[2]
+
+
+def _text(element: ElementTree.Element, name: str) -> str:
+    for child in element:
+        if _name(child) == name:
+            return child.text or ""
+    return ""

@@ -1,0 +1,192 @@
+"""Signed S3 requests with deadlines, classified errors and bounded jittered retries; called by `s3.py` alone.
+
+Requests are signed by `minio.signer` and sent through one urllib3 pool, because minio-py's own methods have no
+conditional writes and no total deadline. It follows no redirect, reads no proxy variable, and puts no credential in a
+message.
+"""
+
+import hashlib
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+import urllib3
+from minio import time as minio_time
+from minio.credentials.credentials import Credentials
+from minio.signer import sign_v4_s3
+from urllib3.response import BaseHTTPResponse
+
+from lead_protocol.store.object_store import ObjectCorrupt, StoreDenied, StoreUnavailable
+from lead_protocol.store.s3_answers import TryAgain, explain_failure
+from lead_protocol.store.s3_target import S3Limits, S3Target
+
+CHUNK_BYTES = 1024 * 1024
+MAX_ERROR_BYTES = 64 * 1024
+_Result = TypeVar("_Result")
+
+
+class Deadline:
+    """When a call must have ended."""
+
+    def __init__(self, total_s: float) -> None:
+        self.total_s = total_s
+        self._end = time.monotonic() + total_s
+
+    def remaining_s(self) -> float:
+        """Seconds left; negative when it has passed."""
+        return self._end - time.monotonic()
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request on an object (`key` with the store's prefix) or, with an empty key, on the bucket."""
+
+    method: str
+    key: str = ""
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    also_expected: tuple[int, ...] = ()  # statuses beside 2xx that are an answer, not a failure
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A whole answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class SignedRequests:
+    """Sends requests to one target; safe between threads, and in a forked child (which gets a pool of its own)."""
+
+    def __init__(self, target: S3Target, limits: S3Limits) -> None:
+        self._target = target
+        self._limits = limits
+        self._credentials = Credentials(access_key=target.access_key, secret_key=target.secret_key)
+        self._jitter = random.Random()  # own generator: the global one belongs to the training's reproducibility
+        self._pools: dict[int, urllib3.PoolManager] = {}
+        self._lock = threading.Lock()
+
+    def where(self, request: Request) -> str:
+        """Names a request for messages."""
+        return f"{request.method} s3://{self._target.bucket}/{request.key} at {self._target.endpoint}"
+
+    def call(self, request: Request, deadline: Deadline, *, max_bytes: int) -> Answer:
+        """Sends a request that may be repeated, until it has a good answer; raises a StoreError otherwise."""
+        return self.retrying(lambda: self.send(request, deadline, max_bytes=max_bytes), deadline, self.where(request))
+
+    def send(self, request: Request, deadline: Deadline, *, max_bytes: int) -> Answer:
+        """Sends a request once; raises TryAgain, a StoreError, or ObjectCorrupt for an answer over `max_bytes`."""
+        with self.stream(request, deadline) as (response, chunks):
+            promised = int(response.headers.get("Content-Length") or 0) if request.method != "HEAD" else 0
+            pieces, found = [], promised
+            if promised <= max_bytes:
+                found = 0
+                for chunk in chunks:
+                    pieces.append(chunk)
+                    found += len(chunk)
+                    if found > max_bytes:
+                        break
+            if found > max_bytes:
+                response.close()
+                raise ObjectCorrupt(f"{self.where(request)} has {found} bytes or more, expected at most {max_bytes}")
+            return Answer(response.status, response.headers, b"".join(pieces))
+
+    @contextmanager
+    def stream(self, request: Request, deadline: Deadline) -> Iterator[tuple[BaseHTTPResponse, Iterator[bytes]]]:
+        """Sends a request once and yields its good answer with the chunks of its body still to be read."""
+        where = self.where(request)
+        try:
+            response = self._open(request, deadline)
+            try:
+                if not (200 <= response.status < 300 or response.status in request.also_expected):
+                    body = b"" if request.method == "HEAD" else (response.read(MAX_ERROR_BYTES) or b"")
+                    raise explain_failure(response.status, response.headers, body, where=where)
+                yield response, _chunks(response, deadline, where)
+            except BaseException:
+                response.close()  # half-read: the connection cannot be used again
+                raise
+            finally:
+                response.release_conn()
+        except urllib3.exceptions.SSLError as error:
+            raise StoreDenied(f"{where}: TLS failed ({error}); check `ca.crt`, host name and `secure`") from error
+        except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError) as error:
+            raise TryAgain(f"{where}: no connection ({error})", doubtful=False) from error
+        except urllib3.exceptions.HTTPError as error:
+            raise TryAgain(f"{where}: {type(error).__name__} ({error})", doubtful=True) from error
+
+    def retrying(self, attempt: Callable[[], _Result], deadline: Deadline, where: str) -> _Result:
+        """Repeats `attempt` while it raises TryAgain, with growing jittered pauses; then raises StoreUnavailable."""
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                return attempt()
+            except TryAgain as failure:
+                pause_s = max(min(failure.pause_s, self._limits.longest_retry_after_s), self._pause_s(tries))
+                if pause_s >= deadline.remaining_s():
+                    raise StoreUnavailable(
+                        f"{where} had no good answer within {deadline.total_s:.0f} s and {tries} tries; the last: "
+                        f"{failure}; check that the store runs and is reachable"
+                    ) from failure
+                time.sleep(pause_s)
+
+    def _pause_s(self, tries: int) -> float:
+        full = min(self._limits.longest_pause_s, self._limits.first_pause_s * 2.0 ** min(tries - 1, 16))
+        return full * self._jitter.uniform(0.5, 1.0)
+
+    def _open(self, request: Request, deadline: Deadline) -> BaseHTTPResponse:
+        left_s = deadline.remaining_s()
+        if left_s <= 0:
+            raise TryAgain(f"{self.where(request)}: the deadline passed before it was sent", doubtful=False)
+        timeout = urllib3.Timeout(connect=min(self._limits.connect_s, left_s), read=min(self._limits.read_s, left_s))
+        url, headers = self._sign(request)
+        return self._pool().urlopen(
+            request.method, url, body=request.body or None, headers=headers, timeout=timeout,
+            retries=False, redirect=False, preload_content=False,
+        )  # fmt: skip
+
+    def _sign(self, request: Request) -> tuple[str, dict[str, str]]:
+        path = quote(f"/{self._target.bucket}/{request.key}".rstrip("/"), safe="/-_.~")
+        query = urlencode(sorted(request.query.items()), quote_via=quote, safe="-_.~")
+        url = urlsplit(f"{self._target.origin}{path}" + (f"?{query}" if query else ""))
+        now, digest = minio_time.utcnow(), hashlib.sha256(request.body).hexdigest()
+        headers = {
+            **request.headers,
+            "Host": url.netloc,
+            "x-amz-date": minio_time.to_amz_date(now),
+            "x-amz-content-sha256": digest,  # the server checks the body against it, over plain HTTP too
+        }
+        if request.body or request.method in ("PUT", "POST"):
+            headers["Content-Length"] = str(len(request.body))
+        signed = sign_v4_s3(
+            method=request.method, url=url, region=self._target.region, headers=dict(headers),
+            credentials=self._credentials, content_sha256=digest, date=now,
+        )  # fmt: skip
+        return url.geturl(), {name: str(value) for name, value in signed.items()}
+
+    def _pool(self) -> urllib3.PoolManager:
+        with self._lock:
+            pool = self._pools.get(os.getpid())
+            if pool is None:
+                ca_file = self._target.ca_file
+                pool = urllib3.PoolManager(
+                    maxsize=32, retries=False, cert_reqs="CERT_REQUIRED", ca_certs=str(ca_file) if ca_file else None
+                )
+                self._pools = {os.getpid(): pool}
+            return pool
+
+
+def _chunks(response: BaseHTTPResponse, deadline: Deadline, where: str) -> Iterator[bytes]:
+    while chunk := response.read(CHUNK_BYTES):
+        yield chunk
+        if deadline.remaining_s() <= 0:
+            raise TryAgain(f"{where}: the answer was not whole when the deadline passed", doubtful=True)

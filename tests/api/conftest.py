@@ -1,0 +1,60 @@
+"""One etcd, one API server and one MinIO for all API tests; a namespace, a bucket, a node and an operator for each.
+
+There is no kubelet and no controller: `lead_testing.pod_driver` plays the pods' part.
+"""
+
+import json
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lead_protocol.store.s3 import S3Store
+from lead_testing import PROJECT_ROOT
+from lead_testing.api_bench import Bench, set_node_ready
+from lead_testing.local_cluster.control_plane import ControlPlane
+from lead_testing.local_cluster.errors import CannotRun
+from lead_testing.minio_server import MinioServer, minio_program
+from lead_testing.operator_process import OperatorProcess
+from lead_testing.pod_driver import PodDriver
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A real API server with both CRDs."""
+    try:
+        plane = ControlPlane(tmp_path_factory.mktemp("control-plane"))
+    except CannotRun as reason:
+        pytest.skip(f"the API server cannot be started here: {reason}")
+    with plane:
+        crds = [str(PROJECT_ROOT / "crds" / f"{name}.yaml") for name in ("trainingrun", "datasetcache")]
+        plane.kubectl("apply", "--server-side", "-f", crds[0], "-f", crds[1])
+        plane.kubectl("wait", "--for=condition=Established", "crd/trainingruns.lead.dev", "crd/datasetcaches.lead.dev")
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MinioServer]:
+    """A real MinIO."""
+    with MinioServer(minio_program(), tmp_path_factory.mktemp("minio")) as server:
+        yield server
+
+
+@pytest.fixture
+def bench(control_plane: ControlPlane, minio: MinioServer, tmp_path: Path) -> Iterator[Bench]:
+    """A namespace, a bucket, a healthy node, moving pods, and an operator that the test starts."""
+    name = f"t{secrets.token_hex(4)}"
+    control_plane.start_apiserver()
+    kinds = ("Namespace", "Node")
+    made = [{"apiVersion": "v1", "kind": kind, "metadata": {"name": name}} for kind in kinds]
+    control_plane.kubectl("create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": made}))
+    set_node_ready(control_plane, name, ready=True)
+    minio.admin().make_bucket(name)
+    store = S3Store(minio.target(name))
+    kubeconfig = control_plane.kubeconfig
+    with (
+        OperatorProcess(kubeconfig, tmp_path / "operator", name, minio.endpoint, name) as operator,
+        PodDriver(kubeconfig, name, store, name) as driver,
+    ):
+        yield Bench(control_plane, minio, name, store, driver, operator)

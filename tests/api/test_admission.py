@@ -1,0 +1,40 @@
+"""What the API server refuses before the operator ever sees it, and in which words."""
+
+from typing import Any
+
+import pytest
+
+from lead_testing.api_bench import Bench
+from lead_testing.local_cluster.control_plane import ControlPlane
+from lead_testing.local_cluster.errors import StepFailed
+from lead_testing.manifests import a_dataset_cache, a_training_run
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("unknown field", a_training_run("x", "c", hostNetwork=True), 'unknown field "spec.hostNetwork"'),
+    ("misspelt field", a_training_run("x", "c", node=2), 'unknown field "spec.node"'),
+    ("wrong type", a_training_run("x", "c", nodes="two"), "spec.nodes"),
+    ("no node", a_training_run("x", "c", nodes=0), "spec.nodes"),
+    ("too many nodes", a_training_run("x", "c", nodes=257), "spec.nodes"),
+    ("no dataset", a_training_run("x", "c", datasets=[]), "spec.datasets"),
+    ("a stage from nowhere", a_training_run("x", "c", stages=[{"name": "a", "initFrom": {"stage": "b"}}]), "initFrom"),
+    ("two sources", a_dataset_cache("x", "p", source={"prefix": "p", "claimName": "c"}), "spec.source"),
+    ("a prefix that climbs", a_dataset_cache("x", "../secrets"), "spec.source.prefix"),
+]
+
+
+@pytest.mark.parametrize(("manifest", "named"), [pytest.param(m, n, id=i) for i, m, n in REFUSED])
+def test_a_wrong_manifest_is_refused_with_the_fields_name(
+    control_plane: ControlPlane, manifest: dict[str, Any], named: str
+) -> None:
+    import json
+
+    with pytest.raises(StepFailed) as refused:
+        control_plane.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(manifest))
+    assert named in str(refused.value)
+
+
+def test_a_fixed_field_says_that_it_is_fixed(bench: Bench) -> None:
+    bench.apply(a_training_run("drive", "town"))
+    with pytest.raises(StepFailed, match="fixed after creation"):
+        bench.kubectl("patch", "tr", "drive", "--type=merge", "-p", '{"spec":{"nodes":3}}')
+    bench.kubectl("patch", "tr", "drive", "--type=merge", "-p", '{"spec":{"suspend":true}}')

@@ -1,0 +1,94 @@
+"""What becomes of a run when something fails around it."""
+
+import json
+
+from lead_testing.api_bench import Bench, set_node_ready
+from lead_testing.manifests import a_dataset_cache, a_training_run
+from lead_testing.operator_process import wait_for
+from lead_testing.pod_driver import Exit
+
+
+def test_a_failed_rank_restarts_the_whole_group_once(bench: Bench) -> None:
+    bench.driver.script.exits[("pretrain", 1, 1)] = Exit(1, "RuntimeError: the wheel came off")
+    bench.operator.start()
+    bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
+    done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+    assert (done["phase"], done["restarts"]["program"], done["restarts"]["total"]) == ("Succeeded", 1, 1)
+    assert done["stages"][0]["attempt"] == 2
+    assert "the wheel came off" in done["lastFailure"]["message"]
+    names = sorted(p["metadata"]["name"] for p in bench.driver.seen.values() if "drive" in p["metadata"]["name"])
+    assert names == [f"drive-pretrain-s0-a{attempt}-{rank}" for attempt in (1, 2) for rank in (0, 1)]
+
+
+def test_a_mistake_of_the_user_ends_the_run_at_once_and_says_why(bench: Bench) -> None:
+    bench.driver.script.exits[("pretrain", 1, 0)] = Exit(64, "unknown key 'batchsize'; did you mean 'batch_size'?")
+    bench.operator.start()
+    bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
+    failed = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+    assert (failed["phase"], failed["restarts"]["total"]) == ("Failed", 0)
+    messages = " ".join(c["message"] for c in failed["conditions"])
+    assert "did you mean 'batch_size'" in messages
+    assert not any("-a2-" in p["metadata"]["name"] for p in bench.driver.seen.values())
+
+
+def test_a_lost_node_restarts_the_group_and_counts_as_infrastructure(bench: Bench) -> None:
+    bench.driver.script.held.add("pretrain")
+    bench.operator.start()
+    policy = {"nodeLossSeconds": 1}
+    bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", failurePolicy=policy))
+    bench.wait_phase("tr", "drive", "Running")
+    set_node_ready(bench.plane, bench.namespace, ready=False)
+    wait_for("the loss to count", lambda: bench.status("tr", "drive")["restarts"]["infrastructure"] >= 1)
+    set_node_ready(bench.plane, bench.namespace, ready=True)
+    bench.driver.script.held.clear()
+    done = bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=60)
+    assert (done["phase"], done["restarts"]["program"]) == ("Succeeded", 0)
+    assert done["restarts"]["infrastructure"] >= 1
+
+
+def test_a_store_that_is_away_is_a_condition_and_the_run_goes_on_when_it_is_back(bench: Bench) -> None:
+    bench.driver.script.held.add("pretrain")
+    bench.operator.start()
+    bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
+    bench.wait_phase("tr", "drive", "Running")
+    bench.minio.stop()
+    try:
+        wait_for("StorageAvailable=False", lambda: _storage(bench) == "False", within_s=60)
+        assert bench.status("tr", "drive")["phase"] == "Running"
+    finally:
+        bench.minio.start()
+    bench.driver.script.held.clear()
+    done = bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=60)
+    assert (done["phase"], done["restarts"]["total"]) == ("Succeeded", 0)
+
+
+def _storage(bench: Bench) -> str:
+    conditions = bench.status("tr", "drive").get("conditions", [])
+    return next((c["status"] for c in conditions if c["type"] == "StorageAvailable"), "")
+
+
+def test_a_refused_pod_is_an_event_and_not_a_hot_loop(bench: Bench) -> None:
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
+    bench.apply(quota)
+    usage = '{"status":{"hard":{"pods":"0"},"used":{"pods":"0"}}}'
+    bench.kubectl("patch", "resourcequota", "none", "--subresource=status", "--type=merge", "-p", usage)
+    bench.operator.start()
+    bench.apply(a_dataset_cache("town", "datasets/town"))
+    wait_for("the event", lambda: "exceeded quota" in bench.kubectl("get", "events"))
+    pauses = wait_for("four refusals", lambda: len(_pauses(bench)) >= 4 and _pauses(bench))
+    assert sorted(pauses) == pauses, "the pause between tries grows"
+    told = wait_for("the refusal in the status", lambda: _ready_reason(bench) and bench.status("dsc", "town"))
+    assert told["reason"] == "ObjectsRefused"
+    assert "raise the ResourceQuota" in str(told["conditions"])
+    bench.kubectl("delete", "resourcequota", "none")
+    bench.wait_phase("dsc", "town", "Ready", within_s=90)
+
+
+def _ready_reason(bench: Bench) -> bool:
+    conditions = bench.status("dsc", "town").get("conditions", [])
+    return any(c["type"] == "Ready" and c["reason"] == "ObjectsRefused" for c in conditions)
+
+
+def _pauses(bench: Bench) -> list[float]:
+    lines = [json.loads(line) for line in bench.operator.log.read_text().splitlines()]
+    return [line["again_s"] for line in lines if line["event"] == "pass_failed"]

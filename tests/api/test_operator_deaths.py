@@ -1,0 +1,108 @@
+"""The operator dies, freezes, goes deaf or is there twice; the run's end is the same."""
+
+from collections import Counter
+from itertools import cycle
+from pathlib import Path
+
+from lead_testing.api_bench import Bench
+from lead_testing.manifests import a_dataset_cache, a_training_run
+from lead_testing.operator_process import DIE_AFTER_WRITE, KILLED, OperatorProcess, wait_for
+from lead_testing.pod_driver import Exit
+
+STAGES = [{"name": "pretrain", "epochs": 2}, {"name": "posttrain", "epochs": 1, "initFrom": {"stage": "pretrain"}}]
+
+
+def names_made_twice(bench: Bench) -> dict[str, int]:
+    """Pods' names that more than one UID ever had."""
+    counts = Counter(p["metadata"]["name"] for p in bench.driver.seen.values())
+    return {name: count for name, count in counts.items() if count > 1}
+
+
+def test_an_operator_that_keeps_being_killed_brings_the_run_to_the_same_end(bench: Bench) -> None:
+    bench.driver.script.exits[("pretrain", 1, 1)] = Exit(1, "boom")
+    bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", stages=STAGES))
+    deaths = 0
+    for writes in cycle((5, 9, 6, 7)):  # a life ends right after so many writes
+        bench.operator.start(**{DIE_AFTER_WRITE: str(writes)})
+        wait_for("a death or the end", lambda: bench.operator.exit_status() == KILLED or _ended(bench), within_s=60)
+        deaths += bench.operator.exit_status() == KILLED
+        bench.operator.kill()
+        if _ended(bench):
+            break
+    done = bench.status("tr", "drive")
+    assert deaths >= 3
+    assert (done["phase"], done["restarts"]["program"], done["restarts"]["total"]) == ("Succeeded", 1, 1)
+    assert [s["attempt"] for s in done["stages"]] == [2, 1]
+    assert names_made_twice(bench) == {}
+
+
+def _ended(bench: Bench) -> bool:
+    return bench.status("tr", "drive").get("phase") in ("Succeeded", "Failed")
+
+
+def test_a_pod_deleted_while_every_watch_was_broken_is_noticed(bench: Bench) -> None:
+    bench.driver.script.held.add("pretrain")
+    bench.operator.start()
+    bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
+    bench.wait_phase("tr", "drive", "Running")
+    bench.operator.freeze()
+    bench.plane.kill_apiserver()
+    bench.plane.start_apiserver()
+    bench.kubectl("delete", "pod", "drive-pretrain-s0-a1-1", "--grace-period=0", "--force")
+    bench.driver.script.held.clear()
+    bench.operator.thaw()
+    done = bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=60)
+    assert (done["phase"], done["restarts"]["infrastructure"]) == ("Succeeded", 1)
+    assert bench.operator.page("healthz") == (200, "ok")
+
+
+def test_of_two_operators_one_acts_and_the_other_takes_over(bench: Bench, tmp_path: Path) -> None:
+    bench.driver.script.held.add("pretrain")
+    bench.operator.start()
+    wait_for("the first to hold the lease", lambda: bench.operator.metric("lead_leader") == 1)
+    second = OperatorProcess(
+        bench.plane.kubeconfig,
+        tmp_path / "second",
+        bench.namespace,
+        bench.minio.endpoint,
+        bench.namespace,
+        pod="operator-1",
+    )
+    with second:
+        second.start()
+        wait_for("the second to have seen the cluster", lambda: second.page("readyz")[0] == 200)
+        bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
+        bench.wait_phase("tr", "drive", "Running")
+        assert (second.writes(), second.metric("lead_leader")) == (0, 0)
+        bench.driver.script.held.clear()
+        bench.operator.kill()
+        assert bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=60)["phase"] == "Succeeded"
+        assert second.metric("lead_leader") == 1
+    assert names_made_twice(bench) == {}
+
+
+def test_an_operator_asked_to_end_gives_its_lease_back(bench: Bench) -> None:
+    bench.operator.start()
+    wait_for("the lease", lambda: bench.operator.metric("lead_leader") == 1)
+    assert bench.operator.terminate() == 0
+    assert bench.get("lease", "lead-operator")["spec"].get("holderIdentity", "") == ""
+
+
+def test_an_idle_operator_writes_nothing(bench: Bench) -> None:
+    bench.driver.script.held.add("pretrain")
+    bench.operator.start(LEAD_RESYNC_SECONDS="2")
+    bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
+    bench.wait_phase("tr", "drive", "Running")
+    wait_for("the last report", lambda: "412/s" in bench.kubectl("get", "tr", "--no-headers"))
+    passes, writes = _passes(bench), bench.operator.writes()
+    lists = bench.operator.metric("lead_api_calls_total", verb="list", resource="pods")
+    wait_for("ten more passes", lambda: _passes(bench) >= passes + 10)
+    wait_for(
+        "two more lists",
+        lambda: bench.operator.metric("lead_api_calls_total", verb="list", resource="pods") >= lists + 2,
+    )
+    assert bench.operator.writes() == writes
+
+
+def _passes(bench: Bench) -> float:
+    return bench.operator.metric("lead_reconcile_duration_seconds_count", kind="TrainingRun")

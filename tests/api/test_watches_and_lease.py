@@ -1,0 +1,150 @@
+"""The informer, the lease and the watchdog against a real API server, over a wire that can go silent."""
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from lead_operator.cluster import client as client_module
+from lead_operator.cluster import lease as lease_module
+from lead_operator.cluster.client import KubeClient
+from lead_operator.cluster.informer import Informer
+from lead_operator.cluster.kinds import SERVICE, Kind, KubernetesObject
+from lead_operator.cluster.lease import Lease, LeaseLost
+from lead_operator.cluster.watchdog import Watchdog
+from lead_testing.local_cluster.control_plane import ControlPlane
+from lead_testing.wire import Wire
+
+
+@pytest.fixture
+async def wire(control_plane: ControlPlane) -> AsyncIterator[Wire]:
+    control_plane.start_apiserver()
+    async with Wire(urlsplit(control_plane.url).port or 0) as wire:
+        yield wire
+
+
+@pytest.fixture
+async def client(
+    control_plane: ControlPlane, wire: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[KubeClient]:
+    document = yaml.safe_load(control_plane.kubeconfig.read_text())
+    document["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{wire.port}"
+    (tmp_path / "kubeconfig").write_text(json.dumps(document))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    monkeypatch.setattr(client_module, "CALL_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(client_module, "WATCH_GRACE_S", 0.5)
+    client = await KubeClient.connect()
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+def namespace(control_plane: ControlPlane) -> str:
+    name = f"w{secrets.token_hex(4)}"
+    control_plane.kubectl("create", "namespace", name)
+    return name
+
+
+def a_service(namespace: str, name: str) -> KubernetesObject:
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [{"port": 80}]}}
+
+
+async def until(condition: Callable[[], object], within_s: float = 30.0) -> None:
+    async with asyncio.timeout(within_s):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+async def test_a_watch_that_goes_silent_is_given_up_and_nothing_is_missed(
+    control_plane: ControlPlane, wire: Wire, client: KubeClient, namespace: str
+) -> None:
+    informer = Informer(client, SERVICE, namespace, resync_s=2.0)
+    task = asyncio.create_task(informer.run())
+    await client.create(a_service(namespace, "before"))
+    await until(lambda: informer.get(namespace, "before"))
+    wire.silence()
+    control_plane.kubectl("-n", namespace, "delete", "service", "before")
+    control_plane.kubectl("-n", namespace, "create", "-f", "-", stdin=json.dumps(a_service(namespace, "after")))
+    await until(lambda: informer.get(namespace, "after") and not informer.get(namespace, "before"))
+    task.cancel()
+
+
+async def test_a_server_behind_a_dead_wire_is_away_and_no_reason_to_end(
+    wire: Wire, client: KubeClient, namespace: str
+) -> None:
+    informer = Informer(client, SERVICE, namespace, resync_s=1.0)
+    task = asyncio.create_task(informer.run())
+    await until(informer.synced.is_set)
+    wire.cut()
+    await until(lambda: informer.last_unreachable > informer.last_sign_of_life)
+    assert Watchdog([informer], lambda: 0.0).verdict() == ""
+    silent_since = informer.last_sign_of_life
+    wire.mend()
+    await until(lambda: informer.last_sign_of_life > silent_since)
+    task.cancel()
+
+
+async def test_a_watch_from_a_forgotten_version_begins_with_a_new_list(client: KubeClient, namespace: str) -> None:
+    class LongAway(KubeClient):
+        """A client whose first list is as old as the cluster."""
+
+        lists = 0
+
+        async def list(self, kind: Kind, namespace: str, *, selector: str = "") -> tuple[list[KubernetesObject], str]:
+            self.lists += 1
+            items, version = await super().list(kind, namespace, selector=selector)
+            return ([], "1") if self.lists == 1 else (items, version)
+
+    away = LongAway(client._api)
+    await client.create(a_service(namespace, "there"))
+    informer = Informer(away, SERVICE, namespace)
+    task = asyncio.create_task(informer.run())
+    await until(lambda: informer.get(namespace, "there"))
+    assert away.lists == 2  # at once, not after the resync period
+    task.cancel()
+
+
+async def test_of_two_one_holds_the_lease_and_the_other_gets_it_when_it_is_given_back(
+    client: KubeClient, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_module, "RETRY_S", 0.1)
+    first, second = (Lease(client, namespace, "lead", name) for name in ("first", "second"))
+    await first.acquire()
+    waiting = asyncio.create_task(second.acquire())
+    keeping = asyncio.create_task(first.keep())
+    done, _ = await asyncio.wait([waiting, keeping], timeout=1.0)
+    assert not done, "the second waits while the first renews"
+    keeping.cancel()
+    await first.release()
+    await asyncio.wait_for(waiting, 10)
+
+
+async def test_a_lease_whose_holder_died_is_taken_over_and_the_dead_one_loses_it(
+    client: KubeClient, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_module, "RETRY_S", 0.1)
+    first, second = (Lease(client, namespace, "lead", name) for name in ("first", "second"))
+    monkeypatch.setattr(lease_module.Lease._with_spec, "__kwdefaults__", {"duration_s": 1.0})
+    await first.acquire()
+    await asyncio.wait_for(second.acquire(), 20)
+    with pytest.raises(LeaseLost, match="second holds"):
+        await asyncio.wait_for(first.keep(), 10)
+
+
+async def test_a_holder_that_cannot_renew_gives_up_before_another_may_begin(
+    wire: Wire, client: KubeClient, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert lease_module.RENEW_DEADLINE_S < lease_module.DURATION_S
+    monkeypatch.setattr(lease_module, "RETRY_S", 0.1)
+    monkeypatch.setattr(lease_module, "RENEW_DEADLINE_S", 2.0)
+    lease = Lease(client, namespace, "lead", "first")
+    await lease.acquire()
+    wire.cut()
+    with pytest.raises(LeaseLost, match="not renewed"):
+        await asyncio.wait_for(lease.keep(), 20)

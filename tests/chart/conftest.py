@@ -1,0 +1,60 @@
+"""Renders the chart with the real helm, which is found on PATH or built once."""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lead_testing import PROJECT_ROOT
+
+CHART = PROJECT_ROOT / "charts/lead"
+VALUES = Path(__file__).parent / "values"
+KUBERNETES = "1.34.4"  # without a cluster helm does not know its version
+
+Objects = list[dict[str, Any]]
+Helm = Callable[..., subprocess.CompletedProcess[str]]
+Render = Callable[..., Objects]
+
+
+@pytest.fixture(scope="session")
+def helm_program() -> Path:
+    found = shutil.which("helm")
+    if found:
+        return Path(found)
+    from lead_testing.local_cluster.binaries import ensure_programs
+    from lead_testing.local_cluster.errors import CannotRun
+    from lead_testing.local_cluster.home import Home
+
+    try:
+        return ensure_programs(Home.from_environment(), ["helm"])["helm"]
+    except CannotRun as reason:
+        pytest.skip(f"helm is neither on PATH nor can it be built: {reason}")
+
+
+@pytest.fixture(scope="session")
+def helm(helm_program: Path) -> Helm:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [str(helm_program), *arguments]
+        return subprocess.run(command, cwd=PROJECT_ROOT, capture_output=True, text=True, check=False, timeout=120)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def render(helm: Helm) -> Render:
+    def run(values: str = "defaults", *options: str) -> Objects:
+        place = ["--namespace", "lead-system", "--kube-version", KUBERNETES]
+        done = helm("template", "lead", str(CHART), *place, "-f", str(VALUES / f"{values}.yaml"), *options)
+        assert done.returncode == 0, done.stderr
+        return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+    return run
+
+
+@pytest.fixture(params=sorted(path.stem for path in VALUES.glob("*.yaml")))
+def rendered(request: pytest.FixtureRequest, render: Render) -> Objects:
+    return render(request.param)

@@ -1,0 +1,127 @@
+"""The chart on a real API server: it installs, upgrades keep the credentials, pods pass the restricted wall."""
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lead_testing import PROJECT_ROOT
+from lead_testing.local_cluster.api_server import no_proxy_environment
+from lead_testing.local_cluster.control_plane import ControlPlane
+from lead_testing.local_cluster.errors import CannotRunHere, StepFailed
+
+CHART = str(PROJECT_ROOT / "charts/lead")
+OPERATOR = "system:serviceaccount:lead-system:lead-operator"
+Release = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with contextlib.ExitStack() as stack:
+        try:
+            plane = stack.enter_context(ControlPlane(tmp_path_factory.mktemp("control-plane")))
+        except CannotRunHere as reason:
+            pytest.skip(str(reason))
+        plane.kubectl("create", "namespace", "lead-system")
+        plane.kubectl("label", "namespace", "lead-system", "pod-security.kubernetes.io/enforce=restricted")
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def release(server: ControlPlane, helm_program: Path) -> Release:
+    def run(*options: str) -> str:
+        command = [str(helm_program), "upgrade", "--install", "lead", CHART, "--namespace", "lead-system", *options]
+        environment = {**no_proxy_environment(), "KUBECONFIG": str(server.kubeconfig)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=180)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def secrets(server: ControlPlane) -> dict[str, dict[str, str]]:
+    listed = json.loads(server.kubectl("get", "secrets", "-A", "-o", "json"))["items"]
+    ours = [each for each in listed if each["type"] == "Opaque"]
+    return {f"{each['metadata']['namespace']}/{each['metadata']['name']}": each["data"] for each in ours}
+
+
+def may(server: ControlPlane, verb: str, resource: str, namespace: str) -> bool:
+    kind, _, subresource = resource.partition("/")  # kubectl takes what follows a slash for the name of an object
+    words = [verb, kind, *([f"--subresource={subresource}"] if subresource else [])]
+    try:
+        answer = server.kubectl("auth", "can-i", *words, "--as", OPERATOR, "-n", namespace)
+    except StepFailed:  # `no` ends with 1
+        return False
+    return answer.strip() == "yes"
+
+
+def pods_of(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns a bare Pod for each pod template: Pod Security refuses pods, and only warns of Deployments."""
+    pods = []
+    for each in objects:
+        template = each.get("spec", {}).get("template")
+        if template:
+            metadata = {"name": each["metadata"]["name"], "namespace": "lead-system"}
+            spec = template["spec"]
+            for claim in each["spec"].get("volumeClaimTemplates", []):
+                name = claim["metadata"]["name"]
+                spec["volumes"].append({"name": name, "persistentVolumeClaim": {"claimName": name}})
+            pods.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    return pods
+
+
+def test_default_values_install_and_upgrades_keep_the_credentials(server: ControlPlane, release: Release) -> None:
+    notes = release()
+    assert "get datasetcaches,trainingruns --watch" in notes
+    assert "trainingruns.lead.dev" in server.kubectl("get", "crds", "-o", "name")
+    first = secrets(server)
+    assert sorted(first) == [
+        "lead-system/lead-minio-credentials",
+        "lead-system/lead-operator-s3-default",
+        "lead-system/lead-s3-default",
+    ]
+    release("--set", "operator.logLevel=DEBUG")
+    assert secrets(server) == first
+    release("--set", "runs.namespaces={team-a},runs.createNamespaces=true,exampleData.enabled=true")
+    later = secrets(server)
+    assert later["team-a/lead-s3-default"] == first["lead-system/lead-s3-default"]
+    assert later["lead-system/lead-minio-credentials"] == first["lead-system/lead-minio-credentials"]
+
+
+def test_every_pod_is_admitted_where_the_restricted_standard_is_enforced(server: ControlPlane, rendered: Any) -> None:
+    pods = pods_of(rendered)
+    assert pods
+    document = {"apiVersion": "v1", "kind": "List", "items": pods}
+    answer = server.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(document))
+    assert answer.count("created (server dry run)") == len(pods)
+
+
+def test_the_api_server_takes_every_object(server: ControlPlane, rendered: Any) -> None:
+    for namespace in ("team-a", "team-b", "untouched"):
+        text = server.kubectl("create", "namespace", namespace, "--dry-run=client", "-o", "yaml")
+        server.kubectl("apply", "-f", "-", stdin=text)
+    document = {"apiVersion": "v1", "kind": "List", "items": [each for each in rendered if each["kind"] != "Namespace"]}
+    command = ("apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "-f", "-")
+    server.kubectl(*command, stdin=json.dumps(document).replace("lead-system", "untouched"))
+
+
+def test_the_operator_may_what_it_needs_and_no_more(server: ControlPlane, release: Release) -> None:
+    release("--set", "runs.namespaces={team-a},runs.createNamespaces=true")
+    for verb, resource in (
+        ("create", "pods"),
+        ("watch", "trainingruns.lead.dev"),
+        ("patch", "trainingruns.lead.dev/status"),
+    ):
+        assert may(server, verb, resource, "team-a"), f"{verb} {resource}"
+    for verb, resource in (
+        ("get", "secrets"), ("list", "secrets"), ("create", "pods/exec"), ("patch", "trainingruns.lead.dev"),
+        ("create", "roles"), ("get", "nodes/proxy"), ("impersonate", "users"), ("create", "serviceaccounts/token"),
+    ):  # fmt: skip
+        assert not may(server, verb, resource, "team-a"), f"{verb} {resource}"
+        assert not may(server, verb, resource, "lead-system"), f"{verb} {resource}"
+    assert not may(server, "create", "pods", "default")
+    assert not may(server, "list", "trainingruns.lead.dev", "default")

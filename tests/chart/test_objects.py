@@ -1,0 +1,289 @@
+"""What the chart makes of three sets of values."""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Objects = list[dict[str, Any]]
+RUN_ROLE = {
+    ("lead.dev", "trainingruns"): {"get", "list", "watch", "delete"},
+    ("lead.dev", "datasetcaches"): {"get", "list", "watch"},
+    ("lead.dev", "trainingruns/status"): {"get", "patch"},
+    ("lead.dev", "datasetcaches/status"): {"get", "patch"},
+    ("lead.dev", "trainingruns/finalizers"): {"update"},
+    ("lead.dev", "datasetcaches/finalizers"): {"update"},
+    ("", "pods"): {"get", "list", "watch", "create", "patch", "delete"},
+    ("", "services"): {"get", "list", "watch", "create", "patch", "delete"},
+    ("", "persistentvolumeclaims"): {"get", "list", "watch", "create", "patch", "delete"},
+    ("", "events"): {"create", "patch"},
+}
+
+
+def names(objects: Objects, kind: str) -> list[str]:
+    return sorted(
+        f"{found['metadata'].get('namespace', '')}/{found['metadata']['name']}"
+        for found in objects
+        if found["kind"] == kind
+    )
+
+
+def one(objects: Objects, kind: str, name: str, namespace: str = "lead-system") -> dict[str, Any]:
+    found = [
+        each
+        for each in objects
+        if each["kind"] == kind
+        and each["metadata"]["name"] == name
+        and each["metadata"].get("namespace", "") == namespace
+    ]
+    assert len(found) == 1, f"{kind} {namespace}/{name}: {len(found)} found"
+    return found[0]
+
+
+def pod_specs(objects: Objects) -> list[tuple[str, dict[str, Any]]]:
+    return [
+        (f"{each['kind']} {each['metadata']['name']}", each["spec"]["template"]["spec"])
+        for each in objects
+        if "template" in each.get("spec", {})
+    ]
+
+
+def rules(objects: Objects, kind: str, name: str, namespace: str = "") -> dict[tuple[str, str], set[str]]:
+    found: dict[tuple[str, str], set[str]] = {}
+    for rule in one(objects, kind, name, namespace)["rules"]:
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                found.setdefault((group, resource), set()).update(rule["verbs"])
+    return found
+
+
+def test_defaults_make_an_operator_and_a_store_in_the_release_namespace(render: Any) -> None:
+    objects = render()
+    assert {each["metadata"].get("namespace", "lead-system") for each in objects} == {"lead-system"}
+    assert names(objects, "Deployment") == ["lead-system/lead-operator"]
+    assert names(objects, "StatefulSet") == ["lead-system/lead-minio"]
+    assert names(objects, "Service") == ["lead-system/lead-minio"]
+    assert names(objects, "ServiceAccount") == ["lead-system/lead-operator", "lead-system/lead-run"]
+    assert names(objects, "Secret") == [
+        "lead-system/lead-minio-credentials",
+        "lead-system/lead-operator-s3-default",
+        "lead-system/lead-s3-default",
+    ]
+    assert names(objects, "NetworkPolicy") == ["lead-system/lead-runs"]
+    assert names(objects, "Namespace") == []
+    (job,) = names(objects, "Job")
+    assert job.startswith("lead-system/lead-storage-init-")
+
+
+def test_an_external_store_makes_neither_minio_nor_secrets(render: Any) -> None:
+    objects = render("external_store")
+    assert names(objects, "Secret") == names(objects, "StatefulSet") == names(objects, "Job") == []
+    for kind, name in (("Role", "lead-operator"), ("RoleBinding", "lead-operator"), ("ServiceAccount", "lead-run")):
+        for namespace in ("team-a", "team-b"):
+            one(objects, kind, name, namespace)
+
+
+def test_everything_switched_on(render: Any) -> None:
+    objects = render("everything")
+    assert names(objects, "Namespace") == ["/team-a", "/team-b"]
+    enforced = {
+        each["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
+        for each in objects
+        if each["kind"] == "Namespace"
+    }
+    assert enforced == {"restricted"}
+    assert {name for name in names(objects, "Secret") if name.startswith("team-")} == {
+        f"team-{team}/lead-s3-{profile}" for team in "ab" for profile in ("default", "scratch")
+    }
+    assert names(objects, "ServiceAccount") == ["lead-system/lead-operator", "team-a/trainer", "team-b/trainer"]
+    assert [name.rsplit("-", 1)[0] for name in names(objects, "Job")] == [
+        "lead-system/lead-storage-init",
+        "team-b/lead-example-data",
+    ]
+    images = {container["image"] for _, spec in pod_specs(objects) for container in spec["containers"]}
+    assert "127.0.0.1:5000/lead/trainer:1" in images
+    assert f"127.0.0.1:5000/lead/operator:1@sha256:{'0' * 64}" in images
+
+
+def test_every_pod_satisfies_the_restricted_pod_security_standard(rendered: Objects) -> None:
+    assert pod_specs(rendered)
+    for name, spec in pod_specs(rendered):
+        pod = spec["securityContext"]
+        assert pod["runAsNonRoot"] is True and pod["runAsUser"] == pod["runAsGroup"] == 65532, name
+        assert pod["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec), name
+        assert spec["enableServiceLinks"] is False, name
+        allowed = {"configMap", "secret", "emptyDir"}
+        assert all(set(volume) - {"name"} <= allowed for volume in spec["volumes"]), name
+        for container in spec["containers"] + spec.get("initContainers", []):
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }, name
+            assert container["resources"]["requests"] and container["resources"]["limits"]["memory"], name
+
+
+def test_only_the_operator_has_a_token(rendered: Objects) -> None:
+    with_token = {name for name, spec in pod_specs(rendered) if spec.get("automountServiceAccountToken") is not False}
+    assert with_token == {"Deployment lead-operator"}
+    for account in (each for each in rendered if each["kind"] == "ServiceAccount"):
+        if account["metadata"]["name"] != "lead-operator":
+            assert account["automountServiceAccountToken"] is False
+
+
+def test_the_operator_has_exactly_these_rights_and_none_on_secrets(rendered: Objects) -> None:
+    assert rules(rendered, "ClusterRole", "lead-operator-lead-system") == {("", "nodes"): {"get", "list", "watch"}}
+    assert rules(rendered, "Role", "lead-operator-lease", "lead-system") == {
+        ("coordination.k8s.io", "leases"): {"get", "create", "update"}
+    }
+    roles = [each for each in rendered if each["kind"] == "Role" and each["metadata"]["name"] == "lead-operator"]
+    assert roles
+    for role in roles:
+        assert rules(rendered, "Role", "lead-operator", role["metadata"]["namespace"]) == RUN_ROLE
+    for each in rendered:
+        for rule in each.get("rules", []):
+            assert not {"*", "secrets", "pods/exec"} & set(rule["resources"])
+            assert not {"*", "escalate", "bind", "impersonate"} & set(rule["verbs"])
+
+
+def test_every_binding_names_the_operator_and_a_role_that_exists(rendered: Objects) -> None:
+    roles = set(names(rendered, "Role")) | set(names(rendered, "ClusterRole"))
+    for binding in (each for each in rendered if each["kind"].endswith("RoleBinding")):
+        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "lead-operator", "namespace": "lead-system"}]
+        assert f"{binding['metadata'].get('namespace', '')}/{binding['roleRef']['name']}" in roles
+
+
+def test_pods_and_store_agree_on_the_credentials_of_each_profile(render: Any) -> None:
+    objects = render("everything")
+    stored = one(objects, "Secret", "lead-minio-credentials")["data"]
+    for profile in ("default", "scratch"):
+        for namespace in ("team-a", "team-b"):
+            mounted = one(objects, "Secret", f"lead-s3-{profile}", namespace)["data"]
+            assert mounted == {key: stored[f"{profile}.trainer-{key}"] for key in ("access-key", "secret-key")}
+        own = one(objects, "Secret", f"lead-operator-s3-{profile}")["data"]
+        assert own == {key: stored[f"{profile}.operator-{key}"] for key in ("access-key", "secret-key")}
+    secrets = [base64.b64decode(value) for key, value in stored.items() if key.endswith(("secret-key", "password"))]
+    assert len(set(secrets)) == 5 and all(len(secret) == 40 for secret in secrets)
+    assert one(objects, "Secret", "lead-minio-credentials")["metadata"]["annotations"] == {
+        "helm.sh/resource-policy": "keep"
+    }
+
+
+def test_the_operator_reads_the_profiles_as_written(rendered: Objects, tmp_path: Any) -> None:
+    from lead_operator.settings import read_profiles
+
+    text = one(rendered, "ConfigMap", "lead-storage-profiles")["data"]["profiles.json"]
+    (tmp_path / "profiles.json").write_text(text)
+    profiles = read_profiles(tmp_path / "profiles.json")
+    for name, profile in profiles.items():
+        assert set(json.loads(text)[name]) == {"endpoint", "secure", "bucket", "prefix", "region", "secretName"}
+        embedded = profile.endpoint == "lead-minio.lead-system.svc:9000"
+        assert embedded or profile.endpoint.startswith("s3.example.com")
+        assert profile.secret_name.startswith("lead-s3-")
+
+
+def test_the_operator_reads_its_settings_from_the_deployment(rendered: Objects, tmp_path: Any) -> None:
+    from lead_operator.settings import read_settings
+
+    spec = one(rendered, "Deployment", "lead-operator")["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    environment = {entry["name"]: entry.get("value", "lead-system") for entry in container["env"]}
+    profiles = one(rendered, "ConfigMap", "lead-storage-profiles")["data"]["profiles.json"]
+    (tmp_path / "profiles.json").write_text(profiles)
+    settings = read_settings({**environment, "LEAD_STORAGE_PROFILES_FILE": str(tmp_path / "profiles.json")})
+    assert settings.release_namespace == "lead-system"
+    assert list(settings.run_namespaces) == sorted(
+        account["metadata"]["namespace"]
+        for account in rendered
+        if account["kind"] == "ServiceAccount" and account["metadata"]["name"] == settings.run_service_account
+    )
+    mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert {str(settings.credentials_dir / name) for name in settings.storage_profiles} <= mounts
+    known = {name for name in environment if name.startswith("LEAD_")}
+    assert known == {
+        "LEAD_TRAINER_IMAGE", "LEAD_TRAINER_PULL_POLICY", "LEAD_STORAGE_PROFILES_FILE", "LEAD_OPERATOR_CREDENTIALS_DIR",
+        "LEAD_RUN_NAMESPACES", "LEAD_RUN_SERVICE_ACCOUNT", "LEAD_RELEASE_NAMESPACE", "LEAD_LOG_LEVEL",
+        "LEAD_HEALTH_PORT", "LEAD_RESYNC_SECONDS", "LEAD_PROGRESS_SECONDS",
+    }  # fmt: skip
+
+
+def test_storage_init_is_given_what_it_reads(render: Any, tmp_path: Any) -> None:
+    from lead_operator.storage_init import read_request
+
+    objects = render("everything")
+    (job,) = [each for each in objects if each["kind"] == "Job" and "storage-init" in each["metadata"]["name"]]
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    (tmp_path / "profiles.json").write_text(one(objects, "ConfigMap", "lead-storage-profiles")["data"]["profiles.json"])
+    for key, value in one(objects, "Secret", "lead-minio-credentials")["data"].items():
+        (tmp_path / key).write_bytes(base64.b64decode(value))
+    environment = {entry["name"]: entry["value"] for entry in container["env"]}
+    environment["LEAD_STORAGE_PROFILES_FILE"] = str(tmp_path / "profiles.json")
+    environment["LEAD_STORAGE_INIT_CREDENTIALS_DIR"] = str(tmp_path)
+    root, wanted = read_request(environment)
+    assert root.access_key == "lead-root"
+    assert [(entry.profile.name, entry.trainer.access_key) for entry in wanted] == [
+        ("default", "lead-trainer-default"),
+        ("scratch", "lead-trainer-scratch"),
+    ]
+
+
+def test_a_changed_profile_restarts_the_operator_and_makes_another_job(render: Any) -> None:
+    before, after = render(), render("defaults", "--set", "storage.profiles.default.bucket=other")
+    digests = [
+        one(objects, "Deployment", "lead-operator")["spec"]["template"]["metadata"]["annotations"]
+        for objects in (before, after)
+    ]
+    assert digests[0] != digests[1]
+    assert names(before, "Job") != names(after, "Job")
+    assert names(before, "Job") == names(render(), "Job")
+
+
+@pytest.mark.parametrize(
+    "values, reach",
+    [
+        ("defaults", [{"port": 9000}]),
+        ("external_store", [{"port": 8443}]),
+        ("everything", [{"port": 9000}, {"port": 443}, {"port": 443}]),
+    ],
+)
+def test_pods_of_runs_reach_dns_their_peers_and_the_store_alone(
+    render: Any, values: str, reach: list[dict[str, int]]
+) -> None:
+    policies = [each for each in render(values) if each["kind"] == "NetworkPolicy"]
+    assert policies
+    ours = {"matchLabels": {"app.kubernetes.io/managed-by": "lead-operator"}}
+    for policy in policies:
+        spec = policy["spec"]
+        assert spec["podSelector"] == ours and spec["policyTypes"] == ["Ingress", "Egress"]
+        assert spec["ingress"] == [{"from": [{"podSelector": ours}]}]
+        peers, dns, *others = spec["egress"]
+        assert peers == {"to": [{"podSelector": ours}]}
+        assert {port["port"] for port in dns["ports"]} == {53}
+        assert [{"port": rule["ports"][0]["port"]} for rule in others] == reach
+
+
+def test_switched_off_things_are_gone(render: Any) -> None:
+    objects = render("defaults", "--set", "networkPolicy.enabled=false,minio.persistence.enabled=false")
+    assert names(objects, "NetworkPolicy") == []
+    spec = one(objects, "StatefulSet", "lead-minio")["spec"]
+    assert "volumeClaimTemplates" not in spec
+    assert {"name": "data", "emptyDir": {"sizeLimit": "20Gi"}} in spec["template"]["spec"]["volumes"]
+
+
+def test_the_example_data_job_says_what_the_trainers_command_line_understands(render: Any, tmp_path: Path) -> None:
+    objects = render("defaults", "--set", "exampleData.enabled=true,exampleData.routes=1,exampleData.frames=2")
+    (job,) = [each for each in objects if each["kind"] == "Job" and "example-data" in each["metadata"]["name"]]
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    command = [sys.executable, "-m", "lead_trainer", *container["args"]]
+    environment = {**os.environ, "LEAD_STORE_URL": f"file://{tmp_path}"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert list((tmp_path / "datasets/carla_demo/data").rglob("*.jpg"))
+    names_of_env = {entry["name"] for entry in container["env"]}
+    assert names_of_env == {"LEAD_STORE_URL", "LEAD_S3_ENDPOINT", "LEAD_S3_SECURE", "LEAD_S3_REGION", "HOME"}

@@ -1,0 +1,117 @@
+"""The schema of the values: complete, described, and refusing what does not exist; the CRDs are those of crds/."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from lead_testing import PROJECT_ROOT
+
+CHART = PROJECT_ROOT / "charts/lead"
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
+FREE_FORM = {"/global", "/networkPolicy/extraEgress/[]"}  # Helm's own key; rules that the API server checks
+
+
+def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    yield path, schema
+    for name, child in schema.get("properties", {}).items():
+        yield from nodes(child, f"{path}/{name}")
+    if isinstance(schema.get("additionalProperties"), dict):
+        yield from nodes(schema["additionalProperties"], f"{path}/*")
+    if "items" in schema:
+        yield from nodes(schema["items"], f"{path}/[]")
+
+
+def keys(values: Any, path: str = "") -> Iterator[str]:
+    if isinstance(values, dict):
+        for name, child in values.items():
+            yield f"{path}/{name}"
+            yield from keys(child, f"{path}/{name}")
+
+
+def test_every_key_of_the_schema_is_described() -> None:
+    assert [path for path, node in nodes(SCHEMA) if not node.get("description", "").endswith(".")] == []
+
+
+def test_every_object_of_the_schema_refuses_unknown_keys() -> None:
+    open_objects = [
+        path for path, node in nodes(SCHEMA) if node.get("type") == "object" and "additionalProperties" not in node
+    ]
+    assert set(open_objects) == FREE_FORM
+
+
+def test_every_default_is_in_the_schema_and_every_key_of_the_schema_has_a_default() -> None:
+    jsonschema.Draft7Validator.check_schema(SCHEMA)
+    jsonschema.validate(DEFAULTS, SCHEMA)
+    described = {path for path, _ in nodes(SCHEMA) if path and "*" not in path and "[]" not in path} - {"/global"}
+    free = ("/requests", "/limits", "/nodeSelector", "/tolerations")
+    given = {path for path in keys(DEFAULTS) if not any(f"{key}/" in path for key in free)}
+    assert described == given
+
+
+@pytest.mark.parametrize(
+    "setting, named",
+    [
+        ("minoi.enabled=false", "minoi"),
+        ("operator.logLevl=DEBUG", "logLevl"),
+        ("operator.logLevel=debug", "/operator/logLevel"),
+        ("minio.persistence.siz=1Gi", "siz"),
+        ("storage.profiles.default.endpont=x", "endpont"),
+        ("storage.profiles.default.endpoint=http://x", "/storage/profiles/default/endpoint"),
+        ("storage.profiles.default.bucket=UPPER", "/storage/profiles/default/bucket"),
+        ("storage.profiles.default.prefix=../x", "/storage/profiles/default/prefix"),
+        ("storage.profiles.default.existingSecret=kube-root", "/storage/profiles/default/existingSecret"),
+        ("storage.profiles.other.endpoint=x", "/storage/profiles/other"),
+        ("runs.namespaces={Team_A}", "/runs/namespaces/0"),
+        ("operator.replicas=many", "/operator/replicas"),
+        ("images.operator.tag=", "/images/operator/tag"),
+    ],
+)
+def test_a_wrong_key_or_value_is_refused_by_name(helm: Any, setting: str, named: str) -> None:
+    done = helm("template", "lead", str(CHART), "--kube-version", "1.34.4", "--set", setting)
+    assert done.returncode != 0
+    assert named in done.stderr
+
+
+@pytest.mark.parametrize(
+    "settings, said",
+    [
+        ("minio.enabled=false", "set the endpoint"),
+        ("storage.profiles.default.existingSecret=lead-s3-x", "drop existingSecret"),
+        ("storage.profiles.default.secure=true", "set secure to false"),
+        ("storage.profiles.default.endpoint=s3.example.com", "no existingSecret; create a Secret"),
+        ("exampleData.enabled=true,exampleData.profile=other", "the storage profiles are default"),
+        ("exampleData.enabled=true,exampleData.namespace=other", "the namespaces for runs are default"),
+    ],
+)
+def test_a_contradiction_is_refused_with_a_remedy(helm: Any, settings: str, said: str) -> None:
+    done = helm("template", "lead", str(CHART), "--kube-version", "1.34.4", "--set", settings)
+    assert done.returncode != 0
+    assert said in done.stderr
+
+
+def test_helm_lint_finds_nothing(helm: Any) -> None:
+    done = helm("lint", "--strict", str(CHART), "--kube-version", "1.34.4")
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_charts_crds_are_links_to_the_only_copy() -> None:
+    links = sorted((CHART / "crds").iterdir())
+    assert [link.name for link in links] == sorted(path.name for path in (PROJECT_ROOT / "crds").glob("*.yaml"))
+    for link in links:
+        assert link.is_symlink() and link.readlink() == Path("../../../crds") / link.name
+
+
+def test_helm_brings_the_crds(helm: Any) -> None:
+    done = helm("template", "lead", str(CHART), "--kube-version", "1.34.4", "--include-crds")
+    assert done.returncode == 0, done.stderr
+    shown = [found for found in yaml.safe_load_all(done.stdout) if found["kind"] == "CustomResourceDefinition"]
+    written = [yaml.safe_load(path.read_text()) for path in sorted((PROJECT_ROOT / "crds").glob("*.yaml"))]
+    assert sorted(shown, key=lambda crd: str(crd["metadata"]["name"])) == sorted(
+        written, key=lambda crd: str(crd["metadata"]["name"])
+    )

@@ -1,0 +1,160 @@
+"""The main job on a dataset this project did not write, and the same job through kills."""
+
+import json
+from typing import Any
+
+import pyarrow as arrow
+import pytest
+from pyarrow import parquet
+
+from lead_protocol.object_keys import CacheKeys, InstanceKeys
+from lead_protocol.store.object_store import ObjectStore
+from lead_testing import shared_dir
+from lead_testing.installed import Installed, conditions, upload_tree
+from lead_testing.manifests import a_dataset_cache, a_training_run
+
+PREFIX = "datasets/golden"
+PRETRAIN_THEN_POSTTRAIN = [
+    {"name": "pretrain", "epochs": 2},
+    {
+        "name": "posttrain",
+        "epochs": 2,
+        "initFrom": {"stage": "pretrain"},
+        "config": {"use_planning_decoder": True},
+    },
+]
+
+
+@pytest.fixture(scope="module")
+def golden_cache(installed: Installed) -> dict[str, Any]:
+    """A DatasetCache of the reference tree, Ready; returns its status."""
+    tree = shared_dir() / "golden/lead_data/carla_leaderboard2"
+    with installed.store() as store:
+        upload_tree(store, tree, PREFIX)
+    installed.apply(a_dataset_cache("golden", PREFIX))
+    return installed.wait_for_phase("datasetcache", "golden", "Ready")
+
+
+def test_kept_routes_and_samples_equal_leads_own(installed: Installed, golden_cache: dict[str, Any]) -> None:
+    golden = json.loads((shared_dir() / "golden/lead_data/buckets.json").read_text())
+    keys = CacheKeys(golden_cache["digest"])
+    with installed.store() as store:
+        routes = parquet.read_table(arrow.BufferReader(store.get(keys.routes, max_bytes=2**24))).to_pylist()
+        kept = {row["route"].removeprefix("data/") for row in routes if row["kept"]}
+        assert kept == {f"{route['scenario']}/{route['route']}" for route in golden["routes"] if route["kept"]}
+        for name in ("full_pretrain", "full_posttrain"):
+            table = parquet.read_table(arrow.BufferReader(store.get(keys.bucket(name), max_bytes=2**24))).to_pylist()
+            rows = [(row["route"].removeprefix("data/"), row["frame"]) for row in table]
+            assert rows == golden_rows(golden["collections"][name])
+
+
+def test_a_two_stage_run_over_two_pods_succeeds(installed: Installed, golden_cache: dict[str, Any]) -> None:
+    installed.apply(a_training_run("two-stages", "golden", stages=PRETRAIN_THEN_POSTTRAIN))
+    status = installed.wait_for_phase("trainingrun", "two-stages", "Succeeded", deadline_s=600)
+    assert [(s["name"], s["phase"], s["epoch"]) for s in status["stages"]] == [
+        ("pretrain", "Succeeded", 2),
+        ("posttrain", "Succeeded", 2),
+    ]
+    assert status["restarts"]["total"] == 0
+    with installed.store() as store:
+        files = newest_manifest(store, installed, "two-stages", "posttrain")["files"]
+    assert {"config.json", "model_0001.pth", "optimizer_0001.pth", "scheduler_0001.pth", "scaler_0001.pth"} <= set(
+        files
+    )
+    assert "gradient_steps_skipped_0001.txt" in files
+
+
+def test_a_killed_rank_and_a_killed_operator_change_nothing_but_the_restart_count(
+    installed: Installed, golden_cache: dict[str, Any]
+) -> None:
+    stages = [{"name": "pretrain", "epochs": 4}]
+    installed.apply(a_training_run("undisturbed", "golden", stages=stages))
+    installed.wait_for_phase("trainingrun", "undisturbed", "Succeeded", deadline_s=600)
+
+    installed.apply(a_training_run("disturbed", "golden", stages=stages))
+    installed.wait_for("epoch 2 of 4", lambda: epoch_of(installed, "disturbed") >= 1, deadline_s=600)
+    victim = live_pod(installed, "disturbed", rank=1)
+    installed.run("kubectl", "exec", victim, "--", "python3", "-c", KILL_THE_TRAINER)
+    installed.run(
+        "kubectl", "delete", "pod", "-l", "app.kubernetes.io/component=operator", "--grace-period=0", "--force"
+    )
+    status = installed.wait_for_phase("trainingrun", "disturbed", "Succeeded", deadline_s=600)
+
+    assert status["restarts"]["total"] == 1, conditions(status)
+    assert status["stages"][0]["attempt"] == 2
+    with installed.store() as store:
+        expected = newest_manifest(store, installed, "undisturbed", "pretrain")
+        actual = newest_manifest(store, installed, "disturbed", "pretrain")
+    assert actual["parameters_sha256"] == expected["parameters_sha256"]
+    assert actual["files"]["model_0003.pth"]["sha256"] == expected["files"]["model_0003.pth"]["sha256"]
+
+
+def test_a_suspended_run_commits_and_goes_on(installed: Installed, golden_cache: dict[str, Any]) -> None:
+    installed.apply(a_training_run("paused", "golden", stages=[{"name": "pretrain", "epochs": 3}]))
+    installed.wait_for("the first epoch", lambda: epoch_of(installed, "paused") >= 1, deadline_s=600)
+    installed.kubectl("patch", "trainingrun", "paused", "--type=merge", "-p", '{"spec":{"suspend":true}}')
+    suspended = installed.wait_for_phase("trainingrun", "paused", "Suspended")
+    live = [p for p in installed.items("pods", "lead.dev/run=paused") if p["status"]["phase"] in ("Pending", "Running")]
+    assert live == []
+    assert suspended["checkpoint"]["epoch"] >= 1
+    installed.kubectl("patch", "trainingrun", "paused", "--type=merge", "-p", '{"spec":{"suspend":false}}')
+    status = installed.wait_for_phase("trainingrun", "paused", "Succeeded", deadline_s=600)
+    assert status["restarts"]["total"] == 0
+
+
+def test_deleting_a_run_removes_its_pods_and_keeps_its_checkpoints(
+    installed: Installed, golden_cache: dict[str, Any]
+) -> None:
+    installed.apply(a_training_run("short-lived", "golden"))
+    uid = installed.get("trainingrun", "short-lived")["metadata"]["uid"]
+    installed.wait_for("a checkpoint", lambda: epoch_of(installed, "short-lived") >= 1, deadline_s=600)
+    installed.kubectl("delete", "trainingrun", "short-lived", "--wait")
+    installed.wait_for("no pod left", lambda: not installed.items("pods", "lead.dev/run=short-lived"))
+    with installed.store() as store:
+        assert list(store.list(InstanceKeys(installed.namespace, uid, "pretrain", 0).manifests_prefix))
+
+
+def test_training_pods_hold_no_kubernetes_credential(installed: Installed, golden_cache: dict[str, Any]) -> None:
+    installed.apply(a_training_run("no-token", "golden"))
+    pod = installed.wait_for("a pod", lambda: next(iter(installed.items("pods", "lead.dev/run=no-token")), None))
+    mounts = [m["mountPath"] for c in pod["spec"]["containers"] for m in c["volumeMounts"]]
+    assert pod["spec"]["automountServiceAccountToken"] is False
+    assert not [path for path in mounts if "serviceaccount" in path]
+    installed.kubectl("delete", "trainingrun", "no-token", "--wait")
+
+
+# Kills the newest python process of the pod (the training process, a child of the pod's main process) with SIGKILL.
+KILL_THE_TRAINER = (
+    "import os,glob,signal;"
+    "ids=[int(p.split('/')[2]) for p in glob.glob('/proc/[0-9]*/cmdline')"
+    " if b'lead_trainer' in open(p,'rb').read() or b'/lead' in open(p,'rb').read()];"
+    "os.kill(max(i for i in ids if i not in (1, os.getpid())), signal.SIGKILL)"
+)
+
+
+def golden_rows(collection: dict[str, Any]) -> list[tuple[str, int]]:
+    """Returns (scenario/route, frame) of a reference collection in LEAD's order."""
+    rows = []
+    for bucket in collection["buckets"]:
+        routes = ["/".join(route) for route in bucket["route_table"]]
+        rows += [(routes[route], frame) for route, frame, _ in bucket["rows"]]
+    return rows
+
+
+def epoch_of(installed: Installed, run: str) -> int:
+    """Returns the epochs completed by the run's current stage, 0 while unknown."""
+    return int(installed.status("trainingrun", run).get("progress", {}).get("epoch", 0))
+
+
+def live_pod(installed: Installed, run: str, rank: int) -> str:
+    """Returns the name of the run's live pod of that rank."""
+    pods = installed.items("pods", f"lead.dev/run={run},lead.dev/rank={rank}")
+    return next(p["metadata"]["name"] for p in pods if p["status"]["phase"] == "Running")
+
+
+def newest_manifest(store: ObjectStore, installed: Installed, run: str, stage: str) -> dict[str, Any]:
+    """Returns the newest checkpoint manifest of a stage of a run."""
+    uid = installed.get("trainingrun", run)["metadata"]["uid"]
+    keys = InstanceKeys(installed.namespace, uid, stage, 0)
+    newest = max(info.key for info in store.list(keys.manifests_prefix))
+    return dict(json.loads(store.get(newest, max_bytes=2**20)))

@@ -1,0 +1,84 @@
+"""What one API test works with: a namespace, a bucket, pods that move, an operator, and the eyes of a user."""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import urllib3
+
+from lead_protocol.store.s3 import S3Store
+from lead_testing.local_cluster.control_plane import ControlPlane
+from lead_testing.minio_server import MinioServer
+from lead_testing.operator_process import OperatorProcess, wait_for
+from lead_testing.pod_driver import ApiRefused, PodDriver
+
+_PATHS = {
+    "tr": "apis/lead.dev/v1alpha1/namespaces/{namespace}/trainingruns",
+    "dsc": "apis/lead.dev/v1alpha1/namespaces/{namespace}/datasetcaches",
+    "service": "api/v1/namespaces/{namespace}/services",
+    "pvc": "api/v1/namespaces/{namespace}/persistentvolumeclaims",
+    "lease": "apis/coordination.k8s.io/v1/namespaces/{namespace}/leases",
+}
+
+
+@dataclass
+class Bench:
+    """What one test works with."""
+
+    plane: ControlPlane
+    minio: MinioServer
+    namespace: str
+    store: S3Store
+    driver: PodDriver
+    operator: OperatorProcess
+
+    def apply(self, *bodies: dict[str, Any]) -> None:
+        """Applies manifests as a user does."""
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(bodies)})
+        self.plane.kubectl("-n", self.namespace, "apply", "-f", "-", stdin=text)
+
+    def kubectl(self, *words: str) -> str:
+        """Runs kubectl in the test's namespace."""
+        return self.plane.kubectl("-n", self.namespace, *words)
+
+    def get(self, kind: str, name: str) -> dict[str, Any]:
+        """Returns one object, or an empty dict where it or the API server is away; cheap enough for polling."""
+        try:
+            return self.driver.api.call("GET", f"/{_PATHS[kind].format(namespace=self.namespace)}/{name}")
+        except (ApiRefused, urllib3.exceptions.HTTPError):
+            return {}
+
+    def status(self, kind: str, name: str) -> dict[str, Any]:
+        """Returns an object's status, or an empty dict."""
+        found: dict[str, Any] = self.get(kind, name).get("status", {})
+        return found
+
+    def wait_phase(self, kind: str, name: str, *phases: str, within_s: float = 40.0) -> dict[str, Any]:
+        """Waits until the phase is one of `phases`; returns the status."""
+        last: dict[str, Any] = {}
+
+        def reached() -> bool:
+            last.clear()
+            last.update(self.status(kind, name))
+            return last.get("phase") in phases
+
+        try:
+            wait_for(f"{kind} {name} to be {' or '.join(phases)}", reached, within_s=within_s, poll_s=0.2)
+        except AssertionError as late:
+            log = self.operator.log.read_text()[-3000:] if self.operator.log.exists() else ""
+            raise AssertionError(f"{late}; status: {json.dumps(last)[:3000]}\noperator's log ends:\n{log}") from None
+        return last
+
+    def pods(self, role: str = "train") -> list[dict[str, Any]]:
+        """Returns the living pods of a role."""
+        return [p for p in self.driver.pods() if p["metadata"]["labels"].get("lead.dev/role") == role]
+
+
+def set_node_ready(plane: ControlPlane, node: str, *, ready: bool) -> None:
+    """Writes a node's Ready condition, as its kubelet or the node controller would."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    condition = {"type": "Ready", "status": str(ready), "reason": "Test", "message": "", "lastTransitionTime": now,
+                 "lastHeartbeatTime": now}  # fmt: skip
+    patch = json.dumps({"status": {"conditions": [condition]}})
+    plane.kubectl("patch", "node", node, "--subresource=status", "--type=merge", "-p", patch)

@@ -1,0 +1,184 @@
+"""`make demo`: from nothing to a finished two-pod, two-stage training, in front of the user's eyes.
+
+Standard library only: it runs with the machine's own python3. Each step is what a user would type, is printed before it
+runs, and can be repeated; an interrupted demo goes on where it was.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lead_testing.local_cluster import CannotRun, Cluster, build_images, ensure_up
+
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
+MANIFEST = "crds/examples/lead-demo.yaml"
+RUN = "lead-demo"
+CACHE = "carla-demo"
+INSTALL_DEADLINE_S = 900
+TRAIN_DEADLINE_S = 1800
+
+
+class DemoFailed(Exception):
+    """A step did not reach its end; the message says which, and what to look at."""
+
+
+def main() -> int:
+    """Runs the demo; returns the exit status."""
+    started = time.monotonic()
+    try:
+        cluster = ensure_up()
+        images = build_images(cluster)
+        install(cluster, images)
+        train(cluster)
+        show(cluster)
+    except (CannotRun, DemoFailed) as error:
+        print(f"\nmake demo: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nmake demo: interrupted; run it again, it goes on where it was", file=sys.stderr)
+        return 130
+    print(f"\nDone in {(time.monotonic() - started) / 60:.1f} min.")
+    return 0
+
+
+def install(cluster: Cluster, images: dict[str, str]) -> None:
+    """Installs or upgrades the chart with the example data switched on, and waits until it is ready."""
+    step("install the chart: operator, object store, example data")
+    settings = ["exampleData.enabled=true", "operator.progressSeconds=2"]  # a short run, looked at more often
+    for name, reference in images.items():
+        repository, _, tag = reference.rpartition(":")
+        settings += [f"images.{name}.repository={repository}", f"images.{name}.tag={tag}"]
+    call(
+        cluster,
+        [
+            "kubectl",
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "-f",
+            "crds/trainingrun.yaml",
+            "-f",
+            "crds/datasetcache.yaml",
+        ],
+    )
+    forget_interrupted_install(cluster)
+    wait = ["--wait", "--wait-for-jobs", "--timeout", f"{INSTALL_DEADLINE_S}s"]
+    call(cluster, ["helm", "upgrade", "--install", "lead", "charts/lead", "--set", ",".join(settings), *wait])
+
+
+def forget_interrupted_install(cluster: Cluster) -> None:
+    """Removes a release that was cut off in the middle: helm refuses to go on with one; volumes and Secrets stay."""
+    status = ["helm", "status", "lead", "-o", "json"]
+    answer = subprocess.run(
+        command(cluster, status), env=cluster_environment(cluster), capture_output=True, text=True, check=False
+    )
+    if answer.returncode == 0 and json.loads(answer.stdout)["info"]["status"].startswith("pending-"):
+        call(cluster, ["helm", "uninstall", "lead", "--wait"])
+
+
+def train(cluster: Cluster) -> None:
+    """Applies the example manifest and follows it until it has succeeded."""
+    step("apply the manifest: a dataset cache, then two pods training two stages")
+    for kind, name, again in (("datasetcache", CACHE, ("Failed",)), ("trainingrun", RUN, ("Succeeded", "Failed"))):
+        phase = phase_of(cluster, kind, name)
+        if phase in again:
+            print(f"an earlier {kind} {name} is {phase}: deleting it to start again")
+            call(cluster, ["kubectl", "delete", kind, name, "--wait"])
+    call(cluster, ["kubectl", "apply", "-f", MANIFEST])
+    step("follow it")
+    watch = subprocess.Popen(
+        command(cluster, ["kubectl", "get", "trainingruns", RUN, "--watch"]), env=cluster_environment(cluster)
+    )
+    try:
+        follow(cluster)
+    finally:
+        watch.terminate()
+        watch.wait()
+
+
+def follow(cluster: Cluster) -> None:
+    """Waits until the run is Succeeded; raises DemoFailed when it or its cache is Failed, or after a long while."""
+    deadline = time.monotonic() + TRAIN_DEADLINE_S
+    while time.monotonic() < deadline:
+        if phase_of(cluster, "trainingrun", RUN) == "Succeeded":
+            return
+        for kind, name in (("datasetcache", CACHE), ("trainingrun", RUN)):
+            if phase_of(cluster, kind, name) == "Failed":
+                call(cluster, ["kubectl", "describe", kind, name])
+                raise DemoFailed(f"{kind} {name} is Failed; its conditions above say why")
+        time.sleep(2)
+    call(cluster, ["kubectl", "describe", "datasetcache", CACHE])
+    call(cluster, ["kubectl", "describe", "trainingrun", RUN])
+    raise DemoFailed(f"TrainingRun {RUN} did not end within {TRAIN_DEADLINE_S // 60} minutes; see its conditions above")
+
+
+def show(cluster: Cluster) -> None:
+    """Prints the resources, the checkpoint objects with a manifest, and what to try next."""
+    step("what there is now")
+    call(cluster, ["kubectl", "get", "datasetcaches"])
+    call(cluster, ["kubectl", "get", "trainingruns", "-o", "wide"])
+    run = resource(cluster, "trainingrun", RUN)
+    prefix = f"runs/{run['metadata']['namespace']}/{run['metadata']['uid']}/"
+    step("the checkpoints in the object store")
+    call(cluster, ["kubectl", "exec", "deploy/lead-operator", "--", "lead-operator", "objects", prefix])
+    step("try next")
+    kubeconfig = f"export KUBECONFIG={cluster.kubeconfig}"
+    print(f"  {kubeconfig}   # and put {cluster.bin_dir} on your PATH")
+    print("  kubectl get trainingruns                  # the columns")
+    print(f"  kubectl describe trainingrun {RUN}    # the story: conditions and events")
+    print(f"  kubectl get events --field-selector involvedObject.name={RUN}")
+    print(f"  kubectl delete trainingrun {RUN} && kubectl apply -f {MANIFEST}   # the cache is kept")
+    print("  make cluster-down                         # leaves nothing behind")
+
+
+def phase_of(cluster: Cluster, kind: str, name: str) -> str:
+    """Returns a resource's phase, empty when there is none yet."""
+    found = resource(cluster, kind, name)
+    return str(found.get("status", {}).get("phase", "")) if found else ""
+
+
+def resource(cluster: Cluster, kind: str, name: str) -> dict[str, Any]:
+    """Returns a custom resource, or an empty dict when it does not exist."""
+    answer = subprocess.run(
+        command(cluster, ["kubectl", "get", kind, name, "-o", "json", "--ignore-not-found"]),
+        env=cluster_environment(cluster),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return json.loads(answer.stdout) if answer.returncode == 0 and answer.stdout.strip() else {}
+
+
+def step(title: str) -> None:
+    """Prints a heading."""
+    print(f"\n── {title} ──", flush=True)
+
+
+def call(cluster: Cluster, arguments: Sequence[str]) -> None:
+    """Prints and runs one command; raises DemoFailed when it fails."""
+    print(f"$ {' '.join(arguments)}", flush=True)
+    status = subprocess.run(
+        command(cluster, arguments), cwd=PROJECT_ROOT, env=cluster_environment(cluster), check=False
+    ).returncode
+    if status != 0:
+        raise DemoFailed(f"`{' '.join(arguments)}` ended with exit status {status}")
+
+
+def command(cluster: Cluster, arguments: Sequence[str]) -> list[str]:
+    """Returns the command with the cluster's own binary where it has one."""
+    own = cluster.bin_dir / arguments[0]
+    return [str(own) if own.exists() else arguments[0], *arguments[1:]]
+
+
+def cluster_environment(cluster: Cluster) -> dict[str, str]:
+    """Returns the environment in which kubectl and helm speak to this cluster."""
+    return dict(os.environ, KUBECONFIG=str(cluster.kubeconfig))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

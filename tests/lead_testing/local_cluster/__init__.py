@@ -1,0 +1,118 @@
+"""A cluster for the demo and the tests, by the standard library alone: it runs before any venv exists.
+
+What others call: `ensure_up`, `build_images`, `delete`. Which cluster they mean, `which_cluster` decides.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lead_testing.local_cluster import addresses, cluster, current, images, kind
+from lead_testing.local_cluster.errors import CannotRun
+from lead_testing.local_cluster.home import Home
+from lead_testing.local_cluster.progress import say
+from lead_testing.local_cluster.which_cluster import ClusterKind, decide_cluster, docker_answers
+
+__all__ = ["CannotRun", "Cluster", "Home", "build_images", "cluster_for_tests", "delete", "ensure_up", "print_status"]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster that answers: how to reach it, where kubectl and helm lie, and where its images come from."""
+
+    kind: ClusterKind
+    kubeconfig: Path
+    bin_dir: Path
+    registry: str | None  # where images are pushed; None where they are loaded into the node
+
+
+def ensure_up(home: Home | None = None) -> Cluster:
+    """Returns a running cluster, starting the local one or kind where needed; seconds where it runs already."""
+    home = home or Home.from_environment()
+    match _decide():
+        case "current":
+            return Cluster("current", current.find_kubeconfig(home), home.bin, os.environ.get("LEAD_REGISTRY"))
+        case "kind":
+            return Cluster("kind", kind.up(home), home.bin, None)
+        case "local":
+            cluster.up(home, home.cluster)
+            return Cluster("local", home.cluster / "kubeconfig", home.bin, addresses.REGISTRY)
+
+
+def build_images(target: Cluster | None = None, home: Home | None = None) -> dict[str, str]:
+    """Builds what has changed and gives it to the cluster; returns name → reference: operator, trainer, minio."""
+    home = home or Home.from_environment()
+    target = target or ensure_up(home)
+    if target.kind == "kind":
+        built = images.build_by_docker(home, prefix="lead.local")
+        for reference in built.values():
+            kind.load_image(home, reference)
+        return built
+    if target.registry is None:
+        raise CannotRun(
+            "LEAD_CLUSTER=current needs a registry that the cluster pulls from: set LEAD_REGISTRY, as in "
+            "LEAD_REGISTRY=registry.example.org/me, and log in to it with podman or docker."
+        )
+    if docker_answers():
+        return images.build_by_docker(home, prefix=target.registry, push=True)
+    return images.build_by_buildah(home, registry=target.registry, plain_http=target.kind == "local")
+
+
+def delete(home: Home | None = None) -> None:
+    """Takes the cluster down, without a trace but the caches; a cluster of the user's own is left alone."""
+    home = home or Home.from_environment()
+    match _decide():
+        case "current":
+            say("LEAD_CLUSTER=current: nothing was started here, so nothing is stopped")
+        case "kind":
+            kind.down(home)
+        case "local":
+            cluster.down(home, home.cluster)
+            left = cluster.remnants(home.cluster)
+            if left:
+                raise CannotRun(
+                    f"The cluster is stopped, but these are left: {', '.join(left)}; run the command again."
+                )
+            say(f"nothing is left but the caches in {home.root}")
+
+
+@contextmanager
+def cluster_for_tests(home: Home | None = None) -> Iterator[Cluster]:
+    """Yields the cluster that is up, which stays up, or one for the tests alone, which ends with them."""
+    home = home or Home.from_environment()
+    was_up = _is_up(home)
+    try:
+        yield ensure_up(home)
+    finally:
+        if not was_up:
+            delete(home)
+
+
+def print_status(home: Home | None = None) -> bool:
+    """Prints each part's health and log; tells whether all is well."""
+    home = home or Home.from_environment()
+    if (chosen := _decide()) != "local":
+        print(f"The cluster is {chosen}; ask it with kubectl.")
+        return True
+    parts = cluster.status(home, home.cluster)
+    if not parts:
+        print("The local cluster is down; `make cluster-up` starts it.")
+    for part in parts:
+        print(f"{part.name:<24} {part.state:<28} {part.log}")
+    return bool(parts) and all(part.state == "healthy" for part in parts)
+
+
+def _is_up(home: Home) -> bool:
+    match _decide():
+        case "current":
+            return True
+        case "kind":
+            return (home.cluster / "kubeconfig").exists()
+        case "local":
+            return any(part.state == "healthy" for part in cluster.status(home, home.cluster))
+
+
+def _decide() -> ClusterKind:
+    return decide_cluster(os.environ, docker_answers=docker_answers())

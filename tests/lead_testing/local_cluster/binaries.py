@@ -1,0 +1,117 @@
+"""Builds the cluster's programs, once a version, from Go modules that `tools/` pins.
+
+Called by the control plane, the cluster and the images. A program lies under `tools/<module>-<stamp>/`, where the stamp
+digests go.mod, go.sum, sources and flags, so a newer pin is built beside the old one. It is built under another name
+and renamed, so that an interrupted build leaves nothing half.
+"""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lead_testing.local_cluster.commands import run_logged
+from lead_testing.local_cluster.errors import CannotRunHere
+from lead_testing.local_cluster.home import Home
+from lead_testing.local_cluster.locks import exclusive
+from lead_testing.local_cluster.progress import step
+
+SOURCES = Path(__file__).parent / "tools"
+KUBERNETES_VERSION = "v1.34.4"
+STRIP = "-s -w"
+KUBERNETES_FLAGS = f"{STRIP} -X k8s.io/component-base/version.gitVersion={KUBERNETES_VERSION}"
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program: the module folder that pins it, its package, and how long a first build takes on two cores."""
+
+    module: str
+    package: str
+    first_build: str
+    linker_flags: str = STRIP
+
+
+def _kubernetes(name: str, first_build: str) -> Program:
+    return Program("kubernetes", f"k8s.io/kubernetes/cmd/{name}", first_build, KUBERNETES_FLAGS)
+
+
+PROGRAMS = {
+    "kube-apiserver": _kubernetes("kube-apiserver", "3 min"),
+    "kubectl": _kubernetes("kubectl", "20 s"),
+    "kube-controller-manager": _kubernetes("kube-controller-manager", "1 min"),
+    "kube-scheduler": _kubernetes("kube-scheduler", "20 s"),
+    "kubelet": _kubernetes("kubelet", "1 min"),
+    "kube-proxy": _kubernetes("kube-proxy", "20 s"),
+    "coredns": Program("coredns", ".", "1 min"),
+    "helm": Program("helm", "helm.sh/helm/v3/cmd/helm", "1 min"),
+    "minio": Program("minio", "github.com/minio/minio", "2 min"),
+    "pause": Program("pause", ".", "5 s"),
+    "kind": Program("kind", "sigs.k8s.io/kind", "20 s"),
+}
+CONTROL_PLANE_PROGRAMS = ("kube-apiserver", "kubectl")
+CLUSTER_PROGRAMS = tuple(name for name in PROGRAMS if name not in ("kind", "minio"))
+
+
+def go_module_stamp(folder: Path, flags: str) -> str:
+    """Digests everything that decides the bytes of a module's programs, 12 hexadecimal digits."""
+    digest = hashlib.sha256(flags.encode())
+    for source in sorted(path for path in folder.iterdir() if path.suffix in (".mod", ".sum", ".go")):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def program_path(home: Home, name: str) -> Path:
+    """Tells where the pinned version of a program lies, built or not."""
+    program = PROGRAMS[name]
+    stamp = go_module_stamp(SOURCES / program.module, program.linker_flags)
+    return home.tools / f"{program.module}-{stamp}" / name
+
+
+def ensure_programs(home: Home, names: Iterable[str]) -> dict[str, Path]:
+    """Builds the programs that are not built yet and links each into `bin/`; returns name → path."""
+    paths = {name: program_path(home, name) for name in names}
+    if all(path.is_file() and (home.bin / name).is_symlink() for name, path in paths.items()):
+        return paths
+    with exclusive(home.locks / "programs", "building the cluster's programs"):
+        for name, path in paths.items():
+            if not path.is_file():
+                _build(home, name, path)
+            _link(home.bin / name, path)
+    return paths
+
+
+def find_go() -> str:
+    """Finds the Go tool chain on PATH or where its archive unpacks; raises CannotRunHere."""
+    found = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
+    if not found:
+        raise CannotRunHere(
+            "The local cluster is built from Go modules, and there is no `go` (1.24 or newer) on PATH: install Go, "
+            "or point the current kube context at a cluster and set LEAD_CLUSTER=current."
+        )
+    return found
+
+
+def _build(home: Home, name: str, target: Path) -> None:
+    program = PROGRAMS[name]
+    unfinished = target.with_name(f".{name}.building")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # CGO off: the same build with and without a C compiler, and static programs that run FROM scratch.
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": "-mod=readonly"}
+    words = [find_go(), "build", "-trimpath", "-buildvcs=false", "-ldflags", program.linker_flags]
+    with step(f"building {name} ({program.first_build} the first time)"):
+        log = home.root / "logs" / f"build-{name}.log"
+        run_logged(
+            [*words, "-o", unfinished, program.package], log, cwd=SOURCES / program.module, environment=environment
+        )
+        unfinished.replace(target)
+
+
+def _link(link: Path, target: Path) -> None:
+    link.parent.mkdir(parents=True, exist_ok=True)
+    fresh = link.with_name(f".{link.name}.linking")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(target)
+    fresh.replace(link)

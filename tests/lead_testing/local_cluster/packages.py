@@ -1,0 +1,126 @@
+"""What this machine must have, and Debian's packages for what it may still lack; called first by `up` and `images`."""
+
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lead_testing.local_cluster.commands import run_logged
+from lead_testing.local_cluster.home import Home
+from lead_testing.local_cluster.locks import exclusive
+from lead_testing.local_cluster.progress import step
+
+CNI_FOLDER = Path("/usr/lib/cni")
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+# program or file → its Debian package
+CLUSTER_PACKAGES = {
+    "containerd": "containerd",
+    "runc": "runc",
+    str(CNI_FOLDER / "bridge"): "containernetworking-plugins",
+    "ip": "iproute2",
+    "iptables": "iptables",
+    "conntrack": "conntrack",
+    "mount": "mount",
+    "etcd": "etcd-server",
+    "docker-registry": "docker-registry",
+    "openssl": "openssl",
+}
+IMAGE_PACKAGES = {
+    "debootstrap": "debootstrap",
+    "buildah": "buildah",
+    "podman": "podman",
+    "/etc/ssl/certs/ca-certificates.crt": "ca-certificates",
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the decision whether a cluster can run here depends on."""
+
+    system: str
+    is_root: bool
+    has_apt: bool
+    has_cgroups: bool
+    has_go: bool
+    programs_built: bool
+    missing_packages: tuple[str, ...]
+
+
+def what_is_missing(machine: Machine) -> str:
+    """Names the first thing without which the local cluster cannot run, in one sentence; empty where nothing is."""
+    instead = "or point the current kube context at a cluster and set LEAD_CLUSTER=current"
+    if machine.system != "Linux":
+        return f"The local cluster runs on Linux and this is {machine.system}: start Docker, {instead}."
+    if not machine.is_root:
+        return f"The local cluster makes mounts and network links, which takes root: run this as root, {instead}."
+    if not machine.has_cgroups:
+        return f"The local cluster needs cgroups at /sys/fs/cgroup, and there are none: mount them, {instead}."
+    if machine.missing_packages and not machine.has_apt:
+        wanted = ", ".join(machine.missing_packages)
+        return f"There is no apt-get here to install {wanted}: install them by other means, {instead}."
+    if not machine.programs_built and not machine.has_go:
+        return f"The local cluster is built by Go and there is no `go` (1.24 or newer) on PATH: install it, {instead}."
+    return ""
+
+
+def observe_machine(*, programs_built: bool) -> Machine:
+    """Looks at this machine."""
+    hierarchy = Path("/sys/fs/cgroup")
+    return Machine(
+        system=platform.system(),
+        is_root=os.geteuid() == 0,
+        has_apt=shutil.which("apt-get") is not None,
+        has_cgroups=_is_cgroup_v2(hierarchy) or (hierarchy / "memory" / "cgroup.procs").exists(),
+        has_go=bool(shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")),
+        programs_built=programs_built,
+        missing_packages=missing_packages({**CLUSTER_PACKAGES, **IMAGE_PACKAGES}),
+    )
+
+
+def missing_packages(wanted: dict[str, str]) -> tuple[str, ...]:
+    """Names the packages whose program or file is not there."""
+    return tuple(package for program, package in wanted.items() if not _is_there(program))
+
+
+def ensure_packages(home: Home, wanted: dict[str, str]) -> None:
+    """Installs what is missing by one apt-get call; starts none of the services that the packages bring."""
+    if not missing_packages(wanted):
+        return
+    with exclusive(home.locks / "packages", "installing packages"):
+        missing = missing_packages(wanted)
+        if not missing:
+            return
+        log = home.root / "logs" / "apt.log"
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        with step(f"installing {' '.join(missing)}"), _no_services_started():
+            run_logged(["apt-get", "update"], log, environment=environment)
+            run_logged(["apt-get", "install", "-y", "--no-install-recommends", *missing], log, environment=environment)
+
+
+@contextmanager
+def _no_services_started() -> Iterator[None]:
+    """Keeps Debian's packages from starting etcd, containerd and the registry with their own settings and ports."""
+    policy = Path("/usr/sbin/policy-rc.d")
+    if policy.exists():
+        yield
+        return
+    policy.write_text("#!/bin/sh\nexit 101\n")
+    policy.chmod(0o755)
+    try:
+        yield
+    finally:
+        policy.unlink()
+
+
+def _is_there(program: str) -> bool:
+    if program.startswith("/"):
+        return Path(program).exists()
+    return shutil.which(program, path=f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}") is not None
+
+
+def _is_cgroup_v2(hierarchy: Path) -> bool:
+    return (hierarchy / "cgroup.controllers").exists()

@@ -1,0 +1,138 @@
+"""A real MinIO on a loopback port with a folder of its own: for the tests of the store and whoever else needs S3.
+
+with MinioServer(minio_program(), folder) as server:
+    store = S3Store(server.target("bucket"))
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+
+import urllib3
+from minio import Minio
+from minio.error import S3Error
+
+from lead_protocol.store.s3_target import S3Target
+
+ROOT_USER = "lead-test-root"
+ROOT_PASSWORD = "lead-test-root-password"
+START_DEADLINE_S = 60.0
+POLL_S = 0.05
+
+
+def minio_program() -> Path:
+    """Finds MinIO on PATH or builds the pinned version; skips the calling test where neither can be."""
+    found = shutil.which("minio")
+    if found:
+        return Path(found)
+    import pytest  # here, because the server is useful outside tests too
+
+    from lead_testing.local_cluster.binaries import ensure_programs
+    from lead_testing.local_cluster.errors import CannotRun
+    from lead_testing.local_cluster.home import Home
+
+    try:
+        return ensure_programs(Home.from_environment(), ["minio"])["minio"]
+    except CannotRun as reason:
+        pytest.skip(f"MinIO is neither on PATH nor can it be built: {reason}")
+
+
+def free_port() -> int:
+    """Returns a loopback port that nobody listened on a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class MinioServer:
+    """One server process; `stop` and `start` keep its data and its port."""
+
+    def __init__(self, program: Path, folder: Path) -> None:
+        self._program = program
+        self._folder = folder
+        self._port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "MinioServer":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def endpoint(self) -> str:
+        """Host and port."""
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def log(self) -> Path:
+        """What the server printed."""
+        return self._folder / "minio.log"
+
+    def start(self) -> None:
+        """Starts the server and waits until it answers; raises RuntimeError with its log where it does not."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        environment = {
+            "PATH": os.environ.get("PATH", ""),
+            "HOME": str(self._folder),
+            "MINIO_ROOT_USER": ROOT_USER,
+            "MINIO_ROOT_PASSWORD": ROOT_PASSWORD,
+            "MINIO_BROWSER": "off",
+            "MINIO_UPDATE": "off",
+            "MINIO_CALLHOME_ENABLE": "off",
+        }
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [self._program, "server", self._folder / "data", "--address", self.endpoint, "--quiet"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+            )
+        deadline = time.monotonic() + START_DEADLINE_S
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise RuntimeError(f"MinIO did not start at {self.endpoint}:\n{self.log.read_text()[-2000:]}")
+            time.sleep(POLL_S)
+
+    def stop(self) -> None:
+        """Kills the server as a power cut would; its data stay."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def admin(self) -> Minio:
+        """Returns a minio-py client with the root credentials."""
+        return self._client()
+
+    def target(self, bucket: str, prefix: str = "", *, endpoint: str = "") -> S3Target:
+        """Returns a target with root credentials, reached through `endpoint` (a proxy) where one is given."""
+        return S3Target(
+            endpoint=endpoint or self.endpoint,
+            bucket=bucket,
+            prefix=prefix,
+            access_key=ROOT_USER,
+            secret_key=ROOT_PASSWORD,
+            secure=False,
+        )
+
+    def _answers(self) -> bool:
+        # Its health pages turn green before users and objects can be read, so a real call is made.
+        once = urllib3.PoolManager(retries=False, timeout=1.0)
+        try:
+            self._client(once).list_buckets()
+        except (S3Error, urllib3.exceptions.HTTPError):
+            return False
+        return True
+
+    def _client(self, pool: urllib3.PoolManager | None = None) -> Minio:
+        return Minio(self.endpoint, access_key=ROOT_USER, secret_key=ROOT_PASSWORD, secure=False, http_client=pool)

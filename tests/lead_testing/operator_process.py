@@ -1,0 +1,183 @@
+"""The real operator as a child process of a test: started, killed, frozen, counted.
+
+    with OperatorProcess(kubeconfig, folder, namespace, profiles) as operator: …
+
+It is forked from a server that has the operator's libraries loaded: importing them costs seconds of CPU each time.
+With DIE_AFTER_WRITE in its environment it kills itself, as kill -9 would, right after the API server has carried out
+its k-th write and before it has read the answer: a crash point that no signal from outside can hit.
+"""
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from lead_testing.local_cluster.api_server import no_proxy_environment
+from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER, free_port
+
+DIE_AFTER_WRITE = "LEAD_TEST_DIE_AFTER_WRITE"
+KILLED = 137
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["lead_testing.operator_process", "lead_operator.handlers.startup"])
+TRAINER_IMAGE = "registry.invalid/lead-trainer@sha256:" + "0" * 64
+
+
+class OperatorProcess:
+    """One operator at a time against one namespace; `start` again after `kill` is what kubelet would do."""
+
+    def __init__(
+        self, kubeconfig: Path, folder: Path, namespace: str, endpoint: str, bucket: str, *, pod: str = "operator-0"
+    ) -> None:
+        self._folder = folder
+        self._port = free_port()
+        self._process: multiprocessing.context.ForkServerProcess | None = None
+        profiles = {"default": {"endpoint": endpoint, "bucket": bucket, "secure": False, "secretName": "lead-s3"}}
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "profiles.json").write_text(json.dumps(profiles))
+        keys = folder / "credentials" / "default"
+        keys.mkdir(parents=True, exist_ok=True)
+        (keys / "access-key").write_text(ROOT_USER)
+        (keys / "secret-key").write_text(ROOT_PASSWORD)
+        self._environment = {
+            **no_proxy_environment(),
+            "KUBECONFIG": str(kubeconfig),
+            "HOSTNAME": pod,
+            "LEAD_TRAINER_IMAGE": TRAINER_IMAGE,
+            "LEAD_STORAGE_PROFILES_FILE": str(folder / "profiles.json"),
+            "LEAD_OPERATOR_CREDENTIALS_DIR": str(folder / "credentials"),
+            "LEAD_RUN_NAMESPACES": namespace,
+            "LEAD_RELEASE_NAMESPACE": namespace,
+            "LEAD_HEALTH_PORT": str(self._port),
+            "LEAD_PROGRESS_SECONDS": "1",
+            "LEAD_RESYNC_SECONDS": "20",
+            "LEAD_LOG_LEVEL": "INFO",
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    @property
+    def log(self) -> Path:
+        """What all processes of this operator logged."""
+        return self._folder / "operator.log"
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running operator."""
+        assert self._process is not None and self._process.pid is not None
+        return self._process.pid
+
+    def start(self, **environment: str) -> Self:
+        """Starts the operator; does not wait for anything."""
+        assert self.exit_status() is not None or self._process is None, "the operator runs already"
+        self._process = FORKS.Process(target=_run, args=(self.log, {**self._environment, **environment}), daemon=True)
+        self._process.start()
+        return self
+
+    def kill(self) -> None:
+        """Kills the operator as kill -9 does; a no-op where it is dead."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process = None
+
+    def terminate(self) -> int:
+        """Asks the operator to end, as kubelet does; returns its exit status."""
+        assert self._process is not None
+        self._process.terminate()
+        self._process.join(timeout=30)
+        status = self._process.exitcode
+        assert status is not None, "the operator did not end within 30 s"
+        self._process = None
+        return status
+
+    def freeze(self) -> None:
+        """Stops the operator's clock hands: it neither reads nor writes until `thaw`."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Lets a frozen operator go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def exit_status(self) -> int | None:
+        """Returns the exit status, or None while the operator runs."""
+        return None if self._process is None else self._process.exitcode
+
+    def page(self, path: str) -> tuple[int, str]:
+        """Returns status and text of one of the operator's pages; (0, "") while nobody listens."""
+        try:
+            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            with opener.open(f"http://127.0.0.1:{self._port}/{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def metric(self, name: str, **labels: str) -> float:
+        """Returns the sum of a metric's samples whose labels hold all of `labels`."""
+        total = 0.0
+        for line in self.page("metrics")[1].splitlines():
+            if line.startswith((f"{name}{{", f"{name} ")) and all(f'{k}="{v}"' in line for k, v in labels.items()):
+                total += float(line.rsplit(" ", 1)[1])
+        return total
+
+    def writes(self) -> float:
+        """Returns how many writes the operator has sent, leases apart."""
+        verbs = ("post", "patch", "put", "delete")
+        sent = sum(self.metric("lead_api_calls_total", verb=verb) for verb in verbs)
+        return sent - sum(self.metric("lead_api_calls_total", verb=verb, resource="leases") for verb in verbs)
+
+
+def wait_for(what: str, condition: Any, *, within_s: float = 30.0, poll_s: float = 0.1) -> Any:
+    """Calls `condition` until it returns something true, and returns that; fails with `what` at the deadline."""
+    deadline = time.monotonic() + within_s
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {within_s:.0f} s in vain for: {what}; last seen: {found!r}")
+        time.sleep(poll_s)
+
+
+def _run(log: Path, environment: dict[str, str]) -> None:
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.exit(_run_until_the_fatal_write(int(environment.get(DIE_AFTER_WRITE, "0"))))
+
+
+def _run_until_the_fatal_write(fatal: int) -> int:
+    from lead_operator.__main__ import main
+    from lead_operator.cluster.client import KubeClient
+
+    send = KubeClient._send
+    writes = 0
+
+    async def counted(self: KubeClient, method: str, path: str, **arguments: Any) -> Any:
+        nonlocal writes
+        response = await send(self, method, path, **arguments)
+        if method != "GET" and "/leases" not in path:
+            writes += 1
+            if writes == fatal:
+                os._exit(KILLED)
+        return response
+
+    if fatal:
+        KubeClient._send = counted  # type: ignore[method-assign]
+    return main(["run"])

@@ -1,0 +1,284 @@
+"""Plays scheduler, kubelet and trainer for pods of an API server that has none: binds, starts, ends and removes them.
+
+What the pods would write to the bucket (fencing objects, progress, checkpoints, caches) it writes to the real store,
+with the models of `lead_protocol`. A test says beforehand which rank of which attempt ends how; everything else goes
+well at once.
+"""
+
+import base64
+import hashlib
+import json
+import ssl
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import urllib3
+import yaml
+
+from lead_protocol.environment import JOB_ANNOTATION
+from lead_protocol.job import BuildJob, TrainJob, parse_job
+from lead_protocol.manifests import CacheManifest, CheckpointManifest, RouteCounts, StoredObject
+from lead_protocol.object_keys import CacheKeys
+from lead_protocol.progress_record import BuildRecord, CheckpointRef, ProgressRecord
+from lead_protocol.store.object_store import ObjectStore
+
+STEPS_PER_EPOCH = 10
+PASS_S = 0.1
+SHA = "5" * 64
+
+Pod = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a pod ends."""
+
+    code: int
+    message: str = ""
+    reason: str = "Error"
+
+
+@dataclass
+class Script:
+    """What a test wants to go otherwise than well."""
+
+    exits: dict[tuple[str, int, int], Exit] = field(default_factory=dict)  # (stage, attempt, rank); builds: stage ""
+    held: set[str] = field(default_factory=set)  # stages whose groups train on until they are released
+    commit_before_exit: bool = True  # a group that will fail has committed its first epoch
+
+
+class PodDriver:
+    """A thread that moves every pod of one namespace along; leaving the context ends it."""
+
+    def __init__(self, kubeconfig: Path, namespace: str, store: ObjectStore, node: str) -> None:
+        self.script = Script()
+        self.seen: dict[str, Pod] = {}  # every pod there ever was, by UID
+        self.errors: list[Exception] = []
+        self._namespace = namespace
+        self._store = store
+        self._node = node
+        self.api = Api(kubeconfig)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"pods of {namespace}", daemon=True)
+        self._seq = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join(timeout=30)
+        if kind is None and self.errors:
+            raise self.errors[0]
+
+    def pods(self) -> list[Pod]:
+        """Returns the pods of the namespace as the API server holds them now."""
+        found: list[Pod] = self.api.call("GET", self._path())["items"]
+        return found
+
+    def _run(self) -> None:
+        while not self._stop.wait(PASS_S):
+            try:
+                pods = self.pods()
+                for pod in pods:
+                    self.seen[pod["metadata"]["uid"]] = pod
+                    self._move(pod, pods)
+            except (urllib3.exceptions.HTTPError, ApiRefused):
+                continue  # the API server is away, or the pod has changed: the next pass sees
+            except Exception as error:
+                self.errors.append(error)
+                return
+
+    def _move(self, pod: Pod, pods: list[Pod]) -> None:
+        phase = pod["status"].get("phase", "Pending")
+        if "deletionTimestamp" in pod["metadata"]:
+            self._stop_pod(pod, phase)
+        elif not pod["spec"].get("nodeName"):
+            self._bind(pod)
+        elif phase == "Pending":
+            self._write_status(pod, "Running", {"running": {"startedAt": _now()}}, ready=True)
+            self._on_start(pod)
+        elif phase == "Running":
+            self._work(pod, pods)
+
+    def _bind(self, pod: Pod) -> None:
+        name = pod["metadata"]["name"]
+        target = {"kind": "Node", "apiVersion": "v1", "name": self._node}
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+        self.api.call("POST", self._path(name, "binding"), body)
+
+    def _stop_pod(self, pod: Pod, phase: str) -> None:
+        job = _job(pod)
+        if phase == "Running":
+            if isinstance(job, TrainJob) and _rank(pod) == 0:
+                self._commit(job, epoch=1)
+            self._end(pod, Exit(75, "", "Error"))
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
+        self.api.call("DELETE", self._path(pod["metadata"]["name"]), options)
+
+    def _on_start(self, pod: Pod) -> None:
+        job = _job(pod)
+        if isinstance(job, TrainJob) and _rank(pod) == 0:
+            self._store.create(job.keys.attempt(job.attempt), pod["metadata"]["uid"].encode())
+            self._report(job, "Training", epoch=0)
+
+    def _work(self, pod: Pod, pods: list[Pod]) -> None:
+        job, rank = _job(pod), _rank(pod)
+        group = [p for p in pods if _same_group(p, pod)]
+        size = job.nodes if isinstance(job, TrainJob) else 1
+        if sum(p["status"].get("phase") in ("Running", "Succeeded") for p in group) < size:
+            return  # waits for its peers at the rendezvous
+        ending = self._scripted(job, rank)
+        if ending is not None:
+            if isinstance(job, TrainJob) and self.script.commit_before_exit:
+                self._commit(job, epoch=1)
+            self._end(pod, ending)
+        elif isinstance(job, BuildJob):
+            self._build(job)
+            self._end(pod, Exit(0))
+        elif job.stage not in self.script.held and not self._group_will_fail(job):
+            self._commit(job, epoch=job.epochs)
+            record = self._report(job, "Done", epoch=job.epochs)
+            self._end(pod, Exit(0, record if rank == 0 else ""))
+
+    def _scripted(self, job: TrainJob | BuildJob, rank: int) -> Exit | None:
+        stage = job.stage if isinstance(job, TrainJob) else ""
+        return self.script.exits.get((stage, job.attempt, rank))
+
+    def _group_will_fail(self, job: TrainJob) -> bool:
+        return any((job.stage, job.attempt, rank) in self.script.exits for rank in range(job.nodes))
+
+    def _end(self, pod: Pod, ending: Exit) -> None:
+        reason = "Completed" if ending.code == 0 else ending.reason
+        state = {"exitCode": ending.code, "reason": reason, "message": ending.message}
+        times = {"startedAt": _now(), "finishedAt": _now()}
+        self._write_status(
+            pod, "Failed" if ending.code else "Succeeded", {"terminated": {**state, **times}}, ready=False
+        )
+
+    def _write_status(self, pod: Pod, phase: str, state: dict[str, Any], *, ready: bool) -> None:
+        container = {
+            "name": pod["spec"]["containers"][0]["name"], "state": state, "ready": ready, "restartCount": 0,
+            "image": "", "imageID": "",
+        }  # fmt: skip
+        condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": _now()}
+        status = {"phase": phase, "containerStatuses": [container], "conditions": [condition], "startTime": _now()}
+        body = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status}
+        self.api.call("PATCH", self._path(pod["metadata"]["name"], "status"), body)
+
+    def _path(self, *parts: str) -> str:
+        return "/".join(("/api/v1/namespaces", self._namespace, "pods", *parts))
+
+    # --- what the trainer would write to the bucket ------------------------------------------------------------------
+
+    def _report(self, job: TrainJob, phase: str, *, epoch: int) -> str:
+        self._seq += 1
+        step = epoch * STEPS_PER_EPOCH
+        key = job.keys.manifest(step, 0)
+        ref = CheckpointRef(step=step, epoch=epoch, manifest_key=key, saved_at=_now(), size_bytes=4) if epoch else None
+        first_epoch = self._store.head(job.keys.manifest(STEPS_PER_EPOCH, 0)) if job.attempt > 1 else None
+        record = ProgressRecord.model_validate(
+            {
+                "attempt": job.attempt, "seq": self._seq, "phase": phase, "epoch": epoch, "epochs": job.epochs,
+                "step": step, "steps": job.epochs * STEPS_PER_EPOCH, "loss": 0.5 / (1 + epoch),
+                "samples_per_s": 412.0, "eta_s": 60.0, "checkpoint": ref,
+                "cache_hits": 93, "cache_misses": 7, "resumed_from_step": STEPS_PER_EPOCH if first_epoch else None,
+            }
+        )  # fmt: skip
+        text = record.model_dump_json()
+        self._store.put(job.keys.progress(job.attempt), text.encode())
+        return text
+
+    def _commit(self, job: TrainJob, *, epoch: int) -> None:
+        step = epoch * STEPS_PER_EPOCH
+        data_key = f"{job.keys.checkpoint(step, job.attempt, 'nonce')}model_{epoch:04d}.pth"
+        self._store.create(data_key, b"data")
+        file = StoredObject(key=data_key, size=4, sha256=hashlib.sha256(b"data").hexdigest())
+        manifest = CheckpointManifest(
+            run_uid=job.owner.uid, stage=job.stage, seed=job.seed, attempt=job.attempt, nonce="nonce", step=step,
+            epoch=epoch, step_in_epoch=0, parent_sha256=None, recipe=job.recipe, config_sha256=SHA,
+            dataset_digests=[d.digest for d in job.datasets], world_size=job.nodes, torch_version="0",
+            parameters_sha256=SHA, files={"model.pth": file}, saved_at=_now(),
+        )  # fmt: skip
+        self._store.create(job.keys.manifest(step, 0), manifest.model_dump_json().encode())
+
+    def _build(self, job: BuildJob) -> None:
+        digest = hashlib.sha256(f"{job.source} {job.collections} {job.config}".encode()).hexdigest()
+        record = BuildRecord(
+            attempt=job.attempt, seq=2, phase="Done", digest=digest, routes_total=3, routes_kept=2, samples=40,
+            shards_total=job.parallelism, shards_done=1, size_bytes=1024,
+        )  # fmt: skip
+        self._store.put(job.keys.progress(job.generation, job.index), record.model_dump_json().encode())
+        entry = StoredObject(key="x", size=1, sha256=SHA)
+        manifest = CacheManifest(
+            digest=digest, recipe=job.recipe, builder="test", config={}, source_sha256=SHA,
+            routes=RouteCounts(total=3, kept=2, reasons={"crashed": 1}), routes_object=entry, collections={}, shards=[],
+            metas=[], samples=40, size_bytes=2048,
+        )  # fmt: skip
+        self._store.create(CacheKeys(digest).manifest, manifest.model_dump_json().encode())
+        self._store.create(job.keys.result(job.generation), json.dumps({"digest": digest}).encode())
+
+
+class ApiRefused(Exception):
+    """The API server answered with an error."""
+
+
+class Api:
+    """Plain calls with an administrator's certificate."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        document = yaml.safe_load(kubeconfig.read_text())
+        cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
+        self._url = cluster["server"]
+        trust = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+        with tempfile.NamedTemporaryFile() as pair:  # the ssl module takes a client's certificate from a file only
+            pair.write(base64.b64decode(user["client-certificate-data"]) + b"\n")
+            pair.write(base64.b64decode(user["client-key-data"]))
+            pair.flush()
+            trust.load_cert_chain(pair.name)
+        self._pool = urllib3.PoolManager(ssl_context=trust, timeout=10.0, retries=False, maxsize=4)
+
+    def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Makes one call; raises ApiRefused where the server answers with an error."""
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        data = None if body is None else json.dumps(body).encode()
+        answer = self._pool.request(method, self._url + path, body=data, headers={"Content-Type": kind})
+        if answer.status >= 400:
+            raise ApiRefused(f"{method} {path}: {answer.status} {answer.data[:300]!r}")
+        found: dict[str, Any] = json.loads(answer.data)
+        return found
+
+
+def census(pods: list[Pod], wanted: Callable[[Pod], bool] = lambda pod: True) -> dict[str, int]:
+    """Counts pods by name; every count is 1 unless a pod was made twice while the first was there."""
+    counts: dict[str, int] = {}
+    for pod in filter(wanted, pods):
+        counts[pod["metadata"]["name"]] = counts.get(pod["metadata"]["name"], 0) + 1
+    return counts
+
+
+def _job(pod: Pod) -> TrainJob | BuildJob:
+    return parse_job(pod["metadata"]["annotations"][JOB_ANNOTATION])
+
+
+def _rank(pod: Pod) -> int:
+    labels = pod["metadata"]["labels"]
+    return int(labels.get("lead.dev/rank") or labels.get("lead.dev/index") or 0)
+
+
+def _same_group(one: Pod, other: Pod) -> bool:
+    keys = ("lead.dev/owner-uid", "lead.dev/role", "lead.dev/stage", "lead.dev/seed", "lead.dev/attempt")
+    return all(one["metadata"]["labels"].get(key) == other["metadata"]["labels"].get(key) for key in keys)
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

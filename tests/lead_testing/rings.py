@@ -1,0 +1,123 @@
+"""Runs the test rings in order and prints each ring's time: unit, chart, api, cluster.
+
+Called by `make test` with the machine's own python3, before anything is installed: standard library only. It makes
+the virtual environment `.venv` of the checkout, then runs one pytest a ring. A ring that fails does not hide the next.
+"""
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
+VENV = PROJECT_ROOT / ".venv"
+RINGS = {
+    "house": ["tests/unit/house"],
+    "unit": ["tests/unit"],
+    "chart": ["tests/chart"],
+    "api": ["tests/api"],
+    "cluster": ["tests/cluster"],
+}
+DEFAULT_RINGS = ("unit", "chart", "api", "cluster")
+
+
+class CannotRun(Exception):
+    """A prerequisite is missing; the message is the one sentence the user reads."""
+
+
+def main() -> int:
+    """Makes the environment, runs the rings named on the command line (all by default), returns the exit status."""
+    parser = argparse.ArgumentParser(prog="make test", description=__doc__.splitlines()[0])
+    parser.add_argument("rings", nargs="*", help=f"of {', '.join(RINGS)}; default: {' '.join(DEFAULT_RINGS)}")
+    parser.add_argument("--only-venv", action="store_true", help="make the virtual environment and stop")
+    arguments = parser.parse_args()
+    unknown = sorted(set(arguments.rings) - set(RINGS))
+    if unknown:
+        parser.error(f"unknown ring {unknown[0]!r}; expected one of {', '.join(RINGS)}")
+    try:
+        started = time.monotonic()
+        make_venv()
+        if arguments.only_venv:
+            return 0
+        times = [("environment", time.monotonic() - started, 0)]
+        times += [run_ring(name) for name in arguments.rings or DEFAULT_RINGS]
+    except CannotRun as error:
+        print(f"make test: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("make test: interrupted; run it again, finished steps are kept", file=sys.stderr)
+        return 130
+    return report(times)
+
+
+def run_ring(name: str) -> tuple[str, float, int]:
+    """Runs one ring's pytest; returns (name, seconds, exit status)."""
+    print(f"\n=== ring {name} ===", flush=True)
+    started = time.monotonic()
+    command = [str(VENV / "bin/python"), "-m", "pytest", "-q", "--durations=5", *RINGS[name]]
+    environment = dict(os.environ, PYTHONPATH=str(PROJECT_ROOT / "tests"), PYTHONUNBUFFERED="1")
+    environment["PATH"] = f"{VENV / 'bin'}:{environment.get('PATH', '')}"
+    status = subprocess.run(command, cwd=PROJECT_ROOT, env=environment, check=False).returncode
+    return name, time.monotonic() - started, status
+
+
+def report(times: list[tuple[str, float, int]]) -> int:
+    """Prints each ring's time and verdict; returns 0 when all passed."""
+    print("\nring         time      verdict")
+    for name, seconds, status in times:
+        verdict = "passed" if status == 0 else f"FAILED (pytest exit {status})"
+        print(f"{name:<12} {seconds // 60:3.0f} min {seconds % 60:2.0f} s  {verdict}")
+    print(f"{'all':<12} {sum(t for _, t, _ in times) / 60:.1f} min", flush=True)
+    return 1 if any(status for _, _, status in times) else 0
+
+
+def make_venv() -> None:
+    """Makes or refreshes `.venv` so that it holds what pyproject.toml names; seconds when nothing changed."""
+    stamp = VENV / "lead-dependencies.sha256"
+    wanted = hashlib.sha256((PROJECT_ROOT / "pyproject.toml").read_bytes() + sys.version.encode()).hexdigest()
+    if stamp.is_file() and stamp.read_text() == wanted:
+        return
+    print(
+        f"[environment] {VENV}: installing what pyproject.toml names (torch alone is 2.5 GB the first time)", flush=True
+    )
+    if sys.version_info < (3, 11):  # noqa: UP036 - this is the line that an older python3 meets first
+        raise CannotRun(f"python3 is {sys.version.split()[0]}, expected 3.11 or newer; set PYTHON=python3.11")
+    if not (VENV / "bin/python").exists():
+        create_venv()
+    python = str(VENV / "bin/python")
+    checked([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "uv"])
+    checked([str(VENV / "bin/uv"), "pip", "install", "-q", "--python", python, "-e", ".[dev]"])
+    partial = stamp.with_suffix(".part")
+    partial.write_text(wanted)
+    partial.rename(stamp)
+
+
+def create_venv() -> None:
+    """Creates the empty environment; installs Debian's python3-venv where only that is missing."""
+    command = [sys.executable, "-m", "venv", str(VENV)]
+    if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+        return
+    shutil.rmtree(VENV, ignore_errors=True)
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        raise CannotRun("python3 cannot make virtual environments here; install the package python3-venv")
+    checked(["apt-get", "update", "-qq"])
+    checked(["apt-get", "install", "-y", "-qq", "python3-venv"])
+    checked(command)
+
+
+def checked(command: list[str]) -> None:
+    """Runs one installation step; raises CannotRun with its last lines when it fails."""
+    done = subprocess.run(
+        command, cwd=PROJECT_ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    if done.returncode != 0:
+        tail = "\n".join(done.stdout.splitlines()[-15:])
+        raise CannotRun(f"{' '.join(command)} failed with exit status {done.returncode}; its last lines:\n{tail}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""A loopback proxy between an S3 client and its server that spoils chosen calls, as networks and servers do.
+
+MinIO checks a signature against the Host header that it receives, so the proxy passes the client's unchanged.
+
+    with StoreProxy(server.endpoint) as proxy:
+        proxy.plan("drop-answer", method="PUT", times=1)
+"""
+
+import http.client
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Literal
+
+Fault = Literal["drop-before", "drop-answer", "503", "503-retry-after", "cut-body", "flip-byte", "slow", "redirect"]
+SLOW_PIECE_BYTES = 64 * 1024
+SLOW_PAUSE_S = 0.05
+
+
+@dataclass
+class Plan:
+    """Which calls are spoiled, how, and how often."""
+
+    fault: Fault
+    matches: Callable[[str, str], bool]  # method, path with query
+    times: int
+
+
+@dataclass
+class Seen:
+    """What passed: (method, path with query, fault or empty)."""
+
+    calls: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def count(self, method: str, part: str = "", fault: str | None = None) -> int:
+        """Counts calls by method, a part of the path, and the fault they met."""
+        return sum(1 for m, path, met in self.calls if m == method and part in path and (fault is None or met == fault))
+
+
+class StoreProxy:
+    """One proxy; plans may be added while it runs."""
+
+    def __init__(self, upstream: str) -> None:
+        self.seen = Seen()
+        self._plans: list[Plan] = []
+        self._lock = threading.Lock()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self, upstream))
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+
+    def __enter__(self) -> "StoreProxy":
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def endpoint(self) -> str:
+        """Host and port for the client."""
+        return f"127.0.0.1:{self._server.server_address[1]}"
+
+    def plan(self, fault: Fault, *, method: str = "", part: str = "", times: int = 1) -> None:
+        """Spoils the next `times` calls of that method (any, if empty) whose path with query holds `part`."""
+        with self._lock:
+            self._plans.append(Plan(fault, lambda m, path: method in ("", m) and part in path, times))
+
+    def clear(self) -> None:
+        """Forgets every plan."""
+        with self._lock:
+            self._plans.clear()
+
+    def fault_for(self, method: str, path: str) -> str:
+        """Takes the fault that this call meets, empty for none, and records the call."""
+        with self._lock:
+            for plan in self._plans:
+                if plan.times > 0 and plan.matches(method, path):
+                    plan.times -= 1
+                    self.seen.calls.append((method, path, plan.fault))
+                    return plan.fault
+            self.seen.calls.append((method, path, ""))
+            return ""
+
+
+def _handler(proxy: StoreProxy, upstream: str) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Says nothing: the test reads `proxy.seen`."""
+
+        def handle_call(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            fault = proxy.fault_for(self.command, self.path)
+            if fault == "drop-before":
+                self._hang_up()
+            elif fault.startswith("503"):
+                self._refuse(fault == "503-retry-after")
+            elif fault == "redirect":
+                self.send_response(307)
+                self.send_header("Location", "http://169.254.169.254/latest/meta-data/")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+            else:
+                self._forward(body, fault)
+
+        do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = handle_call
+
+        def _forward(self, body: bytes, fault: str) -> None:
+            connection = http.client.HTTPConnection(upstream, timeout=60)
+            try:
+                connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+                for name, value in self.headers.items():
+                    connection.putheader(name, value)
+                connection.endheaders(body)
+                answer = connection.getresponse()
+                payload = answer.read()
+            finally:
+                connection.close()
+            if fault == "drop-answer":
+                self._hang_up()
+                return
+            self.send_response(answer.status)
+            for name, value in answer.getheaders():
+                if name.lower() not in ("transfer-encoding", "connection", "content-length", "date", "server"):
+                    self.send_header(name, value)
+            length = answer.getheader("Content-Length") if self.command == "HEAD" else str(len(payload))
+            self.send_header("Content-Length", length or "0")
+            self.end_headers()
+            if self.command != "HEAD":
+                self._send_body(payload, fault)
+
+        def _send_body(self, payload: bytes, fault: str) -> None:
+            if fault == "cut-body":
+                self.wfile.write(payload[: len(payload) // 2])
+                self._hang_up()
+            elif fault == "flip-byte" and payload:
+                self.wfile.write(payload[:-1] + bytes([payload[-1] ^ 1]))
+            elif fault == "slow":
+                for start in range(0, len(payload), SLOW_PIECE_BYTES):
+                    self.wfile.write(payload[start : start + SLOW_PIECE_BYTES])
+                    self.wfile.flush()
+                    time.sleep(SLOW_PAUSE_S)
+            else:
+                self.wfile.write(payload)
+
+        def _refuse(self, retry_after: bool) -> None:
+            payload = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+            self.send_response(503)
+            if retry_after:
+                self.send_header("Retry-After", "1")
+            self.send_header("Content-Length", "0" if self.command == "HEAD" else str(len(payload)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(payload)
+
+        def _hang_up(self) -> None:
+            self.wfile.flush()
+            self.close_connection = True
+
+    return Handler

@@ -1,0 +1,100 @@
+"""Toy training without the start of a Python: one rank in the test's own process, or a group of forked ranks.
+
+The fork server has torch loaded already, so a group of ranks starts in a fraction of a second.
+"""
+
+import multiprocessing
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lead_protocol.exit_codes import ExitCode
+from lead_protocol.job import TrainJob
+from lead_protocol.store.folder import FolderStore
+from lead_protocol.store.object_store import ObjectStore
+from lead_testing import toy_recipe
+from lead_testing.toy_jobs import a_free_port
+from lead_testing.toy_recipe import install_toy_recipe
+from lead_trainer.engine.ddp import Group
+from lead_trainer.engine.stop import StopFlag
+from lead_trainer.engine.worker import Place, ended, run_attempt
+from lead_trainer.errors import StopRequested
+from lead_trainer.recipes.recipe import StepOutput
+from lead_trainer.world import World
+
+
+@contextmanager
+def toy_recipe_installed(folder: Path) -> Iterator[None]:
+    """Makes the toy recipe an installed one for as long as this is open."""
+    site = str(install_toy_recipe(folder / "site"))
+    sys.path.insert(0, site)
+    try:
+        yield
+    finally:
+        sys.path.remove(site)
+
+
+def train_here(store: ObjectStore, folder: Path, job: TrainJob, *, stop_in_call: int = 0, **place: Any) -> ExitCode:
+    """Trains one attempt and returns DONE or STOPPED; `stop_in_call` raises the stop flag in that step of it."""
+    stop, calls = StopFlag(), 0
+    plain_step = toy_recipe.ToyRecipe.step
+
+    def counting_step(self: Any, *arguments: Any) -> StepOutput:
+        nonlocal calls
+        calls += 1
+        stop.raised = stop.raised or calls == stop_in_call
+        return plain_step(self, *arguments)
+
+    with toy_recipe_installed(folder):
+        toy_recipe.ToyRecipe.step = counting_step  # type: ignore[method-assign, assignment]
+        try:
+            here = Place(store, folder / "scratch", termination_log=folder / "termination-log", **place)
+            run_attempt(job, here, Group(World(), torch.device("cpu")), stop)
+        except StopRequested:
+            return ExitCode.STOPPED
+        finally:
+            toy_recipe.ToyRecipe.step = plain_step  # type: ignore[method-assign]
+    return ExitCode.DONE
+
+
+def train_group(folder: Path, job: TrainJob, ranks: int, *, signal: str = "") -> list[int]:
+    """Trains one attempt by a group of processes with the store in `folder`; returns their exit codes by rank.
+
+    `signal` is what one of them sends itself; a rank that a signal ended has the negative number of it. A group that
+    lost a rank is ended as the launcher would, so that no test waits for a deadline.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["lead_testing.toy_runs", "torch._dynamo", "torch.utils.tensorboard"])
+    port = a_free_port()
+    processes = [
+        context.Process(target=_one_rank, args=(folder, job, rank, ranks, port, signal)) for rank in range(ranks)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    for process in processes:
+        process.kill()
+        process.join()
+    return [int(process.exitcode or 0) for process in processes]
+
+
+def _one_rank(folder: Path, job: TrainJob, rank: int, ranks: int, port: int, signal: str) -> None:
+    torch.set_num_threads(1)
+    os.environ |= {"LEAD_TOY_SIGNAL": signal, "RANK": str(rank)}
+    world = World(rank, rank, ranks, 0, ranks, "127.0.0.1", port)
+    stop, code = StopFlag(), ExitCode.DONE
+    stop.listen()
+    try:
+        with toy_recipe_installed(folder / f"rank-{rank}"):
+            group = Group(world, torch.device("cpu"))
+            run_attempt(job, Place(FolderStore(folder / "store"), folder / "scratch"), group, stop)
+            group.close()
+    except BaseException as error:
+        code = ended(error, world)
+    os._exit(code)

@@ -1,0 +1,72 @@
+"""`lead train` without a cluster: LEAD's files in logdir, the same bits after a kill, exported, checked."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from lead_protocol.exit_codes import ExitCode
+from lead_testing.toy_jobs import toy_environment
+from lead_testing.toy_runs import toy_recipe_installed
+from lead_trainer.cli import main
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working folder in which the toy recipe is installed; signal handlers are put back after."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    monkeypatch.chdir(tmp_path)
+    with toy_recipe_installed(tmp_path):
+        yield tmp_path
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def lead(folder: Path, *words: str, signal: str = "") -> subprocess.CompletedProcess[str]:
+    environ = {**toy_environment(folder, folder / "unused"), "LEAD_TOY_SIGNAL": signal}
+    command = [sys.executable, "-m", "lead_trainer", *words]
+    return subprocess.run(command, env=environ, cwd=folder, capture_output=True, text=True, timeout=120)
+
+
+def test_a_killed_run_resumes_to_the_same_bits_under_leads_names(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch.set_num_threads(1)
+    assert main(["train", "recipe=toy", "logdir=whole", "epochs=2"]) == ExitCode.DONE
+    assert lead(here, "train", "recipe=toy", "logdir=killed", "epochs=2", signal="KILL:9:0").returncode == -9
+    assert (here / "killed/model_0000.pth").is_file()
+    assert main(["train", "recipe=toy", "logdir=killed", "epochs=2", "continue_failed_training=true"]) == ExitCode.DONE
+    names = {path.name for path in (here / "killed").iterdir() if not path.name.startswith(("events.", "."))}
+    assert names == {
+        "config.json",
+        "gradient_steps_skipped_0001.txt",
+        "model_0001.pth",
+        "optimizer_0001.pth",
+        "scaler_0001.pth",
+        "scheduler_0001.pth",
+    }
+    assert len(list((here / "killed").glob("events.out.tfevents.*"))) == 2  # one an attempt
+    for name in ("model_0001.pth", "optimizer_0001.pth"):
+        assert (here / "killed" / name).read_bytes() == (here / "whole" / name).read_bytes()
+
+    assert main(["export", "killed", "bundle"]) == ExitCode.DONE
+    assert sorted(path.name for path in (here / "bundle").iterdir()) == ["config.json", "model_0001_0.pth"]
+
+    fsck = ["fsck", "runs/local/local", "--store", f"file://{here}/killed/.lead"]
+    assert main(fsck) == ExitCode.DONE
+    assert "2 checkpoints checked, 0 findings" in capsys.readouterr().out
+    (here / "killed/model_0001.pth").write_bytes(b"spoiled")  # a link to the object itself
+    assert main(fsck) == ExitCode.BAD_DATA
+    assert "1 findings" in capsys.readouterr().out
+
+
+def test_a_mistake_is_one_sentence_and_its_exit_code(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "recipe=toy", "logdir=x", "learning_rate=1"]) == ExitCode.BAD_CONFIG
+    sentence = capsys.readouterr().err.strip()
+    assert len(sentence.splitlines()) == 1 and "learning_rate" in sentence
+    assert main(["pod", "--job", "missing.json"]) == ExitCode.BAD_CONFIG
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1

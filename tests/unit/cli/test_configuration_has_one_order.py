@@ -1,0 +1,89 @@
+"""Every source of configuration has its rank, and nothing that was said is ignored in silence."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lead_trainer.cli_train import local_run, session_cache_folder
+from lead_trainer.config_sources import inherited, parse_words
+from lead_trainer.errors import BadConfig
+
+
+def test_values_are_yaml_and_dots_make_mappings() -> None:
+    words = ["batch_size=64", "lr=3e-4", "used_cameras=[true, false]", "--logdir=a b", "compat.lagging_lr=true", "x="]
+    assert parse_words(words, "argument") == {
+        "batch_size": 64,
+        "lr": 3e-4,
+        "used_cameras": [True, False],
+        "logdir": "a b",
+        "compat": {"lagging_lr": True},
+        "x": "",
+    }
+
+
+def test_a_word_without_a_value_is_refused() -> None:
+    with pytest.raises(BadConfig, match="expected key=value"):
+        parse_words(["batch_size"], "argument")
+
+
+def test_the_nearer_source_wins(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("lr: 0.1\nbatch_size: 8\nweight_decay: 0.5\nlogdir: out\nepochs: 5\n")
+    environ = {"LEAD_TRAINING_CONFIG": "lr=0.2 batch_size=16"}
+    config = local_run(["lr=0.3", "preset=demo"], [file], environ).config
+    assert (config.lr, config.batch_size, config.weight_decay, config.epochs) == (0.3, 16, 0.5, 5)
+    assert config.image_architecture == "test_resnet"  # of the preset
+
+
+def test_a_stage_takes_over_architecture_but_no_decision(tmp_path: Path) -> None:
+    (tmp_path / "model_0030.pth").write_bytes(b"")
+    before = {"image_architecture": "resnet18", "n_layer": 1, "epochs": 31, "logdir": "old", "seed": 7, "lr": 1.0}
+    (tmp_path / "config.json").write_text(json.dumps({**before, "continue_failed_training": True}))
+    words = [f"load_file={tmp_path}/model_0030.pth", "logdir=new", "use_planning_decoder=true", "n_layer=2"]
+    config = local_run(words, [], {}).config
+    assert (config.image_architecture, config.n_layer) == ("resnet18", 2)
+    assert (config.seed, config.lr, config.logdir, config.continue_failed_training) == (0, 3e-4, "new", False)
+
+
+def test_a_preset_wins_over_what_is_taken_over(tmp_path: Path) -> None:
+    (tmp_path / "model_0030.pth").write_bytes(b"")
+    (tmp_path / "config.json").write_text(json.dumps({"image_architecture": "resnet18", "n_head": 2}))
+    config = local_run([f"load_file={tmp_path}/model_0030.pth", "logdir=new", "preset=demo"], [], {}).config
+    assert (config.image_architecture, config.n_head) == ("test_resnet", 2)
+
+
+def test_shards_are_kept_here_when_they_come_from_afar_or_when_told() -> None:
+    plain, told = local_run(["logdir=out"], [], {}), local_run(["logdir=out", "session_cache=/ssd"], [], {})
+    assert session_cache_folder(plain, {}) is None
+    assert session_cache_folder(plain, {"LEAD_STORE_URL": "file:///store"}) is None
+    assert session_cache_folder(plain, {"LEAD_STORE_URL": "s3://bucket"}) == Path("out/.lead/scratch/session-cache")
+    assert session_cache_folder(told, {}) == Path("/ssd")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["logdir=x", "batchsize=4"], "batchsize: unknown key; did you mean batch_size"),
+        (["logdir=x", "carlaroot=d"], "carlaroot: unknown key; did you mean"),
+        (["logdir=x", "resume=maybe"], "resume: found 'maybe', expected auto or never"),
+        (["logdir=x", "wandb_mode=on"], "wandb_mode: found True, expected online, offline or disabled"),
+        (["logdir=x", "resume=never", "continue_failed_training=true"], "found true beside resume=never"),
+        (["logdir=x", "epoch_checkpoints_keep=[3]"], "keep_last and keep_best say which"),
+        (["logdir=x", "epochs=two"], "epochs: found 'two', expected int"),
+        (["logdir=x", "preset=dmeo"], "did you mean demo"),
+        (["logdir=x", "recipe=led"], "did you mean 'lead'"),
+        (["logdir=x", "load_file=missing.pth"], "load_file: there is no file missing.pth"),
+        (["epochs=2"], "logdir is not set"),
+    ],
+)
+def test_a_mistake_is_named_with_its_remedy(words: list[str], message: str) -> None:
+    with pytest.raises(BadConfig, match=message):
+        local_run(words, [], {})
+
+
+def test_only_listed_keys_are_inherited() -> None:
+    assert inherited({"radar_num_layers": 1, "logdir": "x", "batch_size": 2, "use_depth": False}) == {
+        "radar_num_layers": 1,
+        "use_depth": False,
+    }

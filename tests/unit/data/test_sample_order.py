@@ -1,0 +1,67 @@
+"""The order is a pure function of (seed, epoch): ranks share it without gap or overlap, and epochs differ."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lead_trainer.data.sample_order import (
+    draw_bucket,
+    epoch_order,
+    rank_batch,
+    rank_batch_size,
+    shuffled,
+    steps_in_epoch,
+    unit_float,
+)
+from lead_trainer.errors import BadConfig, BadData
+
+
+@given(st.integers(0, 200), st.integers(0, 2**40), st.integers(0, 100))
+def test_an_order_is_a_permutation_of_the_draw(count: int, seed: int, epoch: int) -> None:
+    draw = np.arange(count) * 3
+    assert sorted(epoch_order(draw, seed, epoch)) == draw.tolist()
+
+
+def test_orders_of_two_epochs_and_of_two_seeds_differ() -> None:
+    orders = [tuple(epoch_order(np.arange(50), seed, epoch)) for seed in (0, 1) for epoch in (0, 1)]
+    assert len(set(orders)) == 4
+
+
+def test_the_order_of_today_is_the_order_of_tomorrow() -> None:
+    assert shuffled(10, 0, 0).tolist() == [7, 5, 9, 3, 8, 1, 4, 2, 6, 0]
+
+
+@given(st.integers(1, 6), st.integers(1, 4), st.integers(0, 100))
+def test_ranks_share_each_global_batch_without_overlap(world: int, share: int, seed: int) -> None:
+    order, batch = epoch_order(np.arange(100), seed, 0), world * share
+    for step in range(steps_in_epoch(100, batch)):
+        parts = [rank_batch(order, step, batch, rank, world).tolist() for rank in range(world)]
+        assert {len(part) for part in parts} == {share}
+        assert sorted(index for part in parts for index in part) == sorted(
+            order[step * batch : (step + 1) * batch].tolist()
+        )
+
+
+def test_a_batch_that_ranks_cannot_share_is_a_config_error() -> None:
+    with pytest.raises(BadConfig, match="batch_size: found 3"):
+        rank_batch_size(3, 2)
+
+
+def test_fewer_samples_than_a_batch_is_a_data_error_that_says_so() -> None:
+    with pytest.raises(BadData, match="5 samples, fewer than one batch of 8"):
+        steps_in_epoch(5, 8)
+
+
+@given(st.integers(1, 60), st.floats(0, 3), st.integers(0, 20))
+def test_a_bucket_is_drawn_factor_times_its_size(count: int, factor: float, epoch: int) -> None:
+    drawn = draw_bucket(count, factor, 0, epoch, 0)
+    assert len(drawn) == int(count * factor)
+    assert all(0 <= index < count for index in drawn)
+    if factor <= 1:
+        assert len(set(drawn.tolist())) == len(drawn)
+
+
+def test_coins_are_fair() -> None:
+    coins = [unit_float(0, 0, sample, 1) for sample in range(4000)]
+    assert 0.47 < np.mean(np.array(coins) < 0.5) < 0.53

@@ -1,0 +1,198 @@
+"""Both backends keep one promise: checked records, one fetch where possible, and never a stop because of the disk."""
+
+import fcntl
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lead_protocol.manifests import StoredObject
+from lead_protocol.store.object_store import StoreFull
+from lead_trainer.data.build import build_share
+from lead_trainer.data.cache_reader import CacheReader
+from lead_trainer.data.packed_backend import RETRY_S, PackedBackend
+from lead_trainer.data.session_cache import SessionCache, open_session_cache
+from lead_trainer.errors import BadConfig, BadData
+
+BACKENDS = ["packed", "diskcache"]
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+def shards(job: Make, store: Any, tree: Any, recipe: Any) -> list[tuple[StoredObject, int]]:
+    """Shards of a built cache, with their record counts."""
+    digest = build_share(job(), store, tree, recipe, lambda record: None, part_bytes=150).digest
+    store.reads.clear()
+    return [(entry.object, entry.records) for entry in CacheReader(store, digest).manifest.shards]
+
+
+def read_all(cache: SessionCache, shards: list[tuple[StoredObject, int]]) -> list[bytes]:
+    return [bytes(cache.record(shard, slot).fields["data"]) for shard, count in shards for slot in range(count)]
+
+
+def lds_reads(store: Any) -> int:
+    return sum(key.endswith(".lds") for key in store.reads)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_second_pass_and_a_restart_read_nothing_from_the_store(
+    backend: str, store: Any, shards: Any, tmp_path: Path
+) -> None:
+    cache = open_session_cache(backend, store, tmp_path / "ssd", 0)
+    first = read_all(cache, shards)
+    fetched = lds_reads(store)
+    assert read_all(cache, shards) == first
+    cache.close()
+    warm = open_session_cache(backend, store, tmp_path / "ssd", 0)
+    assert read_all(warm, shards) == first
+    assert lds_reads(store) == fetched
+    stats = warm.stats()
+    assert (stats.misses, stats.fetched_bytes, stats.hits) == (0, 0, len(first))
+    assert not stats.degraded
+
+
+def damage(folder: Path) -> int:
+    """Flips a byte in every cached file that holds record bytes; returns how many."""
+    count = 0
+    for path in folder.rglob("*"):
+        if (path.is_file() and path.parent.name in ("shards", "diskcache")) or path.suffix == ".val":
+            data = bytearray(path.read_bytes())
+            place = data.find(b"LDR1")
+            while place >= 0:
+                data[place + 6] ^= 0xFF
+                count += 1
+                place = data.find(b"LDR1", place + 1)
+            path.write_bytes(bytes(data))
+    return count
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_damaged_copy_is_fetched_again(backend: str, store: Any, shards: Any, tmp_path: Path) -> None:
+    cache = open_session_cache(backend, store, tmp_path / "ssd", 0)
+    first = read_all(cache, shards)
+    cache.close()
+    assert damage(tmp_path / "ssd") > 0
+    again = open_session_cache(backend, store, tmp_path / "ssd", 0)
+    assert read_all(again, shards) == first
+    assert again.stats().corrupt > 0
+    again.close()
+    assert read_all(open_session_cache(backend, store, tmp_path / "ssd", 0), shards) == first
+
+
+@pytest.mark.parametrize("backend", [*BACKENDS, "none"])
+def test_a_shard_that_stays_damaged_is_named_after_three_tries(
+    backend: str, store: Any, shards: Any, tmp_path: Path
+) -> None:
+    shard = shards[0][0]
+    data = bytearray(store.get(shard.key, max_bytes=shard.size))
+    data[len(data) // 3] ^= 1
+    store.put(shard.key, bytes(data))
+    folder = None if backend == "none" else tmp_path / "ssd"
+    cache = open_session_cache(backend, store, folder, 0)
+    with pytest.raises(BadData, match=shard.sha256):
+        read_all(cache, shards[:1])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_disk_that_cannot_be_used_means_reads_from_the_store(
+    backend: str, store: Any, shards: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    expected = read_all(open_session_cache(backend, store, None, 0), shards)
+    cache = open_session_cache(backend, store, tmp_path / "file", 0)
+    assert read_all(cache, shards) == expected
+    assert cache.stats().degraded
+
+
+def test_a_disk_that_fills_up_on_the_way_means_reads_from_the_store(store: Any, shards: Any, tmp_path: Path) -> None:
+    expected = read_all(open_session_cache("packed", store, None, 0), shards)
+
+    def full(*_: Any, **__: Any) -> None:
+        raise StoreFull("no space left on device")
+
+    cache = PackedBackend(store, tmp_path / "ssd")
+    cache.record(shards[0][0], 0)
+    store.download = full
+    assert read_all(cache, shards) == expected
+    assert cache.stats().degraded
+
+
+def test_a_disk_that_has_room_again_is_used_again(store: Any, shards: Any, tmp_path: Path) -> None:
+    expected = read_all(open_session_cache("packed", store, None, 0), shards)
+    now, download = 0.0, store.download
+
+    def full(*_: Any, **__: Any) -> None:
+        raise StoreFull("no space left on device")
+
+    cache = PackedBackend(store, tmp_path / "ssd", clock=lambda: now)
+    store.download = full
+    assert read_all(cache, shards) == expected and cache.stats().degraded
+    store.download = download
+    now = RETRY_S - 1
+    assert read_all(cache, shards) == expected and cache.stats().degraded
+    now = RETRY_S
+    assert read_all(cache, shards) == expected and not cache.stats().degraded
+    assert len(list((tmp_path / "ssd/shards").iterdir())) == len(shards)
+
+
+def test_many_readers_fetch_each_shard_once(store: Any, shards: Any, tmp_path: Path) -> None:
+    caches = [PackedBackend(store, tmp_path / "ssd") for _ in range(4)]
+    expected = read_all(open_session_cache("packed", store, None, 0), shards)
+    store.reads.clear()
+    results: list[list[bytes]] = []
+    threads = [threading.Thread(target=lambda c=cache: results.append(read_all(c, shards))) for cache in caches * 2]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert results == [expected] * 8
+    assert sorted(k for k in store.reads if k.endswith(".lds")) == sorted(shard.key for shard, _ in shards)
+
+
+def test_a_half_written_download_is_never_read(store: Any, shards: Any, tmp_path: Path) -> None:
+    shard = shards[0][0]
+    folder = tmp_path / "ssd" / "shards"
+    folder.mkdir(parents=True)
+    (folder / shard.sha256).write_bytes(store.get(shard.key, max_bytes=shard.size)[:-9])
+    cache = PackedBackend(store, tmp_path / "ssd")
+    assert cache.record(shard, 0).fields["data"]
+    assert cache.stats().corrupt == 1
+
+
+def test_the_limit_is_kept_by_removing_shards_nobody_reads(store: Any, shards: Any, tmp_path: Path) -> None:
+    limit = 2 * max(shard.size for shard, _ in shards)
+    for shard, _ in shards:
+        cache = PackedBackend(store, tmp_path / "ssd", limit)
+        cache.record(shard, 0)
+        cache.close()
+        kept = list((tmp_path / "ssd" / "shards").iterdir())
+        assert sum(path.stat().st_size for path in kept) <= limit
+    assert not cache.stats().degraded
+
+
+def test_shards_in_use_are_not_removed_and_the_rest_is_streamed(store: Any, shards: Any, tmp_path: Path) -> None:
+    expected = read_all(open_session_cache("packed", store, None, 0), shards)
+    cache = PackedBackend(store, tmp_path / "ssd", shards[0][0].size)
+    assert read_all(cache, shards) == expected
+    assert [path.name for path in (tmp_path / "ssd" / "shards").iterdir()] == [shards[0][0].sha256]
+    assert not cache.stats().degraded
+
+
+def test_a_lock_left_by_a_dead_process_does_not_block(store: Any, shards: Any, tmp_path: Path) -> None:
+    shard = shards[0][0]
+    cache = PackedBackend(store, tmp_path / "ssd")
+    lock = tmp_path / "ssd" / "locks" / shard.sha256
+    child = os.fork()
+    if child == 0:
+        fcntl.flock(os.open(lock, os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX)
+        os._exit(0)  # dies with the lock held
+    os.waitpid(child, 0)
+    assert cache.record(shard, 0).fields["data"]
+
+
+def test_an_unknown_backend_is_a_config_error(store: Any, tmp_path: Path) -> None:
+    with pytest.raises(BadConfig, match="found backend 'redis'"):
+        open_session_cache("redis", store, tmp_path, 0)

@@ -1,0 +1,83 @@
+"""A pod ends in the code of the worker that explains the others; signals reach every worker."""
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from lead_protocol.exit_codes import ExitCode
+from lead_trainer.errors import BadConfig
+from lead_trainer.launcher import Ended, Worker, cpu_share, most_telling, run_workers
+from lead_trainer.world import World, child_environments, visible_gpus, world_of
+
+
+@pytest.mark.parametrize(
+    ("codes", "telling"),
+    [
+        ([0, 0], 0),
+        ([75, 75], 75),
+        ([81, 64], 64),
+        ([1, 66], 66),
+        ([81, 137, 81], 137),
+        ([81, 79], 79),
+        ([81, 80], 80),
+        ([81, 75], 81),
+    ],
+)
+def test_the_cause_wins_over_what_followed_from_it(codes: list[int], telling: int) -> None:
+    assert most_telling([Ended(rank, code) for rank, code in enumerate(codes)]).code == telling
+
+
+def a_worker(folder: Path, rank: int, program: str) -> Worker:
+    return Worker([sys.executable, "-c", program], dict(os.environ), folder / f"word-{rank}")
+
+
+WAITS = "import signal; signal.signal(signal.SIGTERM, lambda *_: exit(75)); print('ready', flush=True); signal.pause()"
+DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause(); signal.pause()"
+
+
+def test_one_failed_worker_ends_the_others_even_deaf_ones(tmp_path: Path) -> None:
+    workers = [a_worker(tmp_path, 0, DEAF), a_worker(tmp_path, 1, "exit(64)"), a_worker(tmp_path, 2, WAITS)]
+    assert run_workers(workers, peer_grace_s=1.0) == Ended(1, ExitCode.BAD_CONFIG)
+
+
+def test_a_stop_reaches_every_worker(tmp_path: Path) -> None:
+    notify = "import os, signal\nsignal.signal(signal.SIGTERM, lambda *_: exit(75))\n"
+    notify += f"os.kill({os.getpid()}, signal.SIGTERM)\nsignal.pause()"
+    waits = "import signal\nsignal.signal(signal.SIGTERM, lambda *_: exit(75))\nsignal.pause()"
+    assert threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGTERM)
+    end = run_workers([a_worker(tmp_path, 0, notify), a_worker(tmp_path, 1, waits)])
+    assert end.code in (ExitCode.STOPPED, ExitCode.LOST_PEER)  # the second may not listen yet
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_ranks_follow_from_node_and_process() -> None:
+    environ = {"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "rank-0.run", "PET_MASTER_PORT": "29501"}
+    worlds = [world_of(child) for child in child_environments(environ, 2)]
+    assert worlds == [World(2 + local, local, 4, 1, 2, "rank-0.run", 29501) for local in range(2)]
+    assert world_of({}) == World()
+    with pytest.raises(BadConfig, match="PET_NNODES is 'two'"):
+        world_of({"PET_NNODES": "two"})
+
+
+def test_gpus_and_cpus_are_counted_without_torch(tmp_path: Path) -> None:
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / name).touch()
+    assert visible_gpus({}, tmp_path) == 2
+    assert visible_gpus({"NVIDIA_VISIBLE_DEVICES": "all"}, tmp_path) == 2
+    assert visible_gpus({"NVIDIA_VISIBLE_DEVICES": "GPU-a,GPU-b,GPU-c"}, tmp_path) == 3
+    assert visible_gpus({"NVIDIA_VISIBLE_DEVICES": "void"}, tmp_path) == 0
+    quota = tmp_path / "cpu.max"
+    quota.write_text("150000 100000\n")
+    assert (cpu_share(1, quota), cpu_share(4, quota)) == (1, 1)
+
+
+def test_the_parent_of_workers_loads_no_torch() -> None:
+    import subprocess
+
+    program = "import sys, lead_trainer.cli, lead_trainer.pod; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0

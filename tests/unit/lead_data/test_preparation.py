@@ -1,0 +1,177 @@
+"""The preparation reads nothing but the keys of the digest, makes small sizes too, and names a file that is missing."""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lead_protocol.job import BuildJob, FolderSource, OwnerIdentity
+from lead_protocol.store.folder import FolderStore
+from lead_testing import shared_dir
+from lead_trainer.data.build import build_share
+from lead_trainer.data.cache_reader import CacheReader
+from lead_trainer.data.loader import Loader
+from lead_trainer.data.source_tree import FolderTree
+from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.recipes.lead.config_values import load_config
+from lead_trainer.recipes.lead.dataset import LeadSamples
+from lead_trainer.recipes.lead.dataset_collate import collate
+from lead_trainer.recipes.lead.preparation import LeadPreparation
+from lead_trainer.recipes.recipe import SampleKey
+
+ROUTE = "data/SignalizedJunctionLeftTurn/999_Rep-1_Town03_301_route0_11_04_01_11_59"
+
+
+class Recipe:
+    preparation = LeadPreparation()
+
+
+@cache
+def golden_tree() -> FolderTree:
+    return FolderTree(shared_dir() / "golden/lead_data/carla_leaderboard2")
+
+
+class NotedReads(Mapping[str, Any]):
+    """A mapping that notes which keys are asked for."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values_, self.read = dict(values), set[str]()
+
+    def __getitem__(self, key: str) -> Any:
+        self.read.add(key)
+        return self.values_[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values_)
+
+    def __len__(self) -> int:
+        return len(self.values_)
+
+
+def build(tree: Any, store: FolderStore, config: Mapping[str, Any]) -> str:
+    job = BuildJob(
+        owner=OwnerIdentity(namespace="ns", name="cache", uid="uid"),
+        generation=1,
+        attempt=1,
+        index=0,
+        parallelism=1,
+        recipe="lead",
+        source=FolderSource(path="tree"),
+        collections=["full_pretrain", "full_posttrain"],
+        config=dict(config),
+    )
+    return build_share(job, store, tree, Recipe(), lambda record: None).digest  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def small_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One route of the golden tree."""
+    root = tmp_path_factory.mktemp("tree")
+    shutil.copytree(shared_dir() / "golden/lead_data/carla_leaderboard2" / ROUTE, root / ROUTE)
+    for path in root.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return root
+
+
+@pytest.fixture(scope="module")
+def demo(small_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> CacheReader:
+    """A cache of that route with the sizes of the preset `demo`."""
+    store = FolderStore(tmp_path_factory.mktemp("store"))
+    return CacheReader(store, build(FolderTree(small_tree), store, {"preset": "demo"}))
+
+
+def test_every_key_read_is_in_the_digest_and_every_key_of_the_digest_is_read() -> None:
+    preparation = LeadPreparation()
+    keys = NotedReads(preparation.config_keys({}))
+    scan = preparation.scan(golden_tree(), keys, ["full_pretrain", "full_posttrain"])
+    preparation.record(golden_tree(), keys, scan.samples[0])  # a key that is not there would raise KeyError
+    preparation.route_metas(golden_tree(), keys, scan.samples[0].route, [scan.samples[0].frame])
+    assert keys.read == set(keys)
+
+
+def test_keys_that_only_training_reads_do_not_change_the_digest_keys() -> None:
+    preparation = LeadPreparation()
+    base = preparation.config_keys({})
+    assert preparation.config_keys({"lr": 0.1, "seed": 5, "logdir": "x", "use_planning_decoder": True}) == base
+    assert preparation.config_keys({"hist_max_per_pixel": 4}) != base
+    assert preparation.config_keys({"preset": "demo"})["image_height"] == 96
+
+
+def test_an_unknown_key_of_a_cache_is_refused() -> None:
+    with pytest.raises(BadConfig, match="hist_max_per_pixel"):
+        LeadPreparation().config_keys({"hist_max_per_pixle": 4})
+
+
+@pytest.mark.parametrize(
+    "folder", ["rgb", "semantics_perturbated", "depth", "hdmap", "lidar", "radar", "bboxes", "metas"]
+)
+@pytest.mark.parametrize("damage", ["missing", "cut"])
+def test_a_bad_raw_file_is_named_with_route_and_frame(folder: str, damage: str) -> None:
+    class Damaged(FolderTree):
+        def read(self, path: str) -> bytes:
+            if path.startswith(f"{ROUTE}/{folder}/0009"):
+                if damage == "missing":
+                    raise BadData(f"file {path}: no such file")
+                return super().read(path)[:40]
+            return super().read(path)
+
+    preparation, tree = LeadPreparation(), Damaged(shared_dir() / "golden/lead_data/carla_leaderboard2")
+    with pytest.raises(BadData, match=rf"301_route0_11_04_01_11_59 frame 0009: file .*/{folder}/0009"):
+        preparation.record(tree, preparation.config_keys({}), SampleKey(ROUTE, 9))
+
+
+def test_the_demo_preset_gets_small_pictures_and_grids(demo: CacheReader) -> None:
+    config = load_config({"use_planning_decoder": True}, "demo")
+    samples = LeadSamples(config, demo)
+    sample = samples.load(0, 0)
+    shapes = {key: value.shape for key, value in sample.items() if isinstance(value, np.ndarray)}
+    assert shapes["rgb"] == (3, 96, 288)
+    assert shapes["semantic"] == shapes["depth"] == (96, 288)
+    assert shapes["rasterized_lidar"] == (1, 160, 192)
+    assert shapes["bev_semantic"] == shapes["hdmap"] == (160, 192)
+    assert shapes["center_net_heatmap"] == (8, config.bev_grid_height, config.bev_grid_width)
+    assert sample["rasterized_lidar"].max() <= 1.0 and set(np.unique(sample["bev_semantic"])) <= set(range(13))
+
+
+def test_batches_do_not_depend_on_threads_and_resume_anywhere(demo: CacheReader) -> None:
+    samples = LeadSamples(load_config({"use_planning_decoder": True, "use_color_aug_prob": 0.9}, "demo"), demo)
+
+    def batches(threads: int, start: int = 0) -> list[dict[str, Any]]:
+        return list(Loader(samples, collate, batch_size=2, seed=0, threads=threads).batches(1, start))
+
+    whole, other, rest = batches(1), batches(3), batches(2, 2)
+    assert len(whole) == 4 and len(rest) == 2
+    for first, second in [*zip(whole, other, strict=True), *zip(whole[2:], rest, strict=True)]:
+        assert first.keys() == second.keys()
+        for key, value in first.items():
+            assert value == second[key] if isinstance(value, list) else bool((value == second[key]).all()), key
+
+
+def test_the_view_and_the_colours_change_from_epoch_to_epoch(demo: CacheReader) -> None:
+    samples = LeadSamples(load_config({"use_color_aug_prob": 1.0}, "demo"), demo)
+    views = [[samples.load(index, epoch)["perturbate_sensor"] for index in range(8)] for epoch in range(3)]
+    assert len({tuple(view) for view in views}) == 3 and len({view for run in views for view in run}) == 2
+    pictures = [samples.load(0, epoch)["rgb"].tobytes() for epoch in (0, 0, 1)]
+    assert pictures[0] == pictures[1] != pictures[2]
+
+
+def test_a_run_with_other_sizes_than_the_cache_is_refused_by_key(demo: CacheReader) -> None:
+    with pytest.raises(BadConfig, match="image_height: found 384, the cache has 96"):
+        LeadSamples(load_config({}), demo)
+
+
+def test_a_collection_the_cache_lacks_is_named(demo: CacheReader) -> None:
+    with pytest.raises(BadConfig, match=r"town13_heldout_pretrain.*full_posttrain, full_pretrain"):
+        LeadSamples(load_config({"hold_out_town13_routes": True}, "demo"), demo)
+
+
+def test_padding_rows_leave_no_peak_unless_compat_asks_for_it(demo: CacheReader) -> None:
+    def corner(compat: str) -> float:
+        sample = LeadSamples(load_config({"compat": compat}, "demo"), demo).load(0, 0)
+        return float(sample["center_net_heatmap"][0, 0, 0])
+
+    assert corner("lead") == 1.0 and corner("fixed") < 1.0

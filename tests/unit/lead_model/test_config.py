@@ -1,0 +1,72 @@
+"""Every key is known, every mistake is named, and LEAD's own config.json comes in."""
+
+import pytest
+
+from lead_testing.golden_model import golden_json
+from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.lead.config import LeadConfig
+from lead_trainer.recipes.lead.config_values import from_config_json, load_config, preset_names, to_config_json
+
+
+@pytest.mark.parametrize("stage", ["pretrain_default", "posttrain_default", "posttrain_overridden"])
+def test_leads_config_json_comes_in_and_goes_out_unchanged(stage: str) -> None:
+    document = golden_json("config_defaults")[stage]["values"]
+    ours = to_config_json(load_config(from_config_json(document)))
+    assert {key: ours[key] for key in ours.keys() & document.keys()} == {
+        key: document[key] for key in ours.keys() & document.keys()
+    }
+    assert len(ours.keys() & document.keys()) > 150
+
+
+def test_defaults_are_leads() -> None:
+    document = golden_json("config_defaults")["pretrain_default"]["values"]
+    ours = to_config_json(LeadConfig())
+    differing = {key for key in ours.keys() & document.keys() if ours[key] != document[key]}
+    assert differing == {"batch_size", "compile", "logdir"}
+
+
+def test_our_config_json_reads_back_the_same() -> None:
+    config = load_config({"compat": "lead", "seed": 3, "used_cameras": [False, True, False]}, "demo")
+    assert load_config(from_config_json(to_config_json(config))) == config
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_every_preset_is_valid(preset: str) -> None:
+    assert isinstance(load_config({}, preset), LeadConfig)
+
+
+BAD = [
+    ({"n_leyer": 2}, "n_leyer: unknown key; did you mean n_layer?"),
+    ({"skip_first": 3}, "skip_first: follows from other keys .*skip_first_pretrain"),
+    ({"grad_quantile": 0.9}, "grad_quantile: has no effect here; remove it"),
+    ({"use_navsim_data": True}, "use_navsim_data: found True, but this recipe supports False only"),
+    ({"lr": "fast"}, "lr: found 'fast'; input should be a valid number"),
+    ({"lr": -1.0}, "lr: found -1.0; input should be greater than 0"),
+    ({"image_height": 100}, "image_height: found 100, expected a multiple of 32"),
+    ({"compat": {"bf16_label": True}}, "compat.bf16_label: unknown key; did you mean bf16_labels?"),
+    ({"use_sensor_perturbation": True, "use_sensor_perburtation": False}, "use_sensor_perburtation is given twice"),
+    ({"epochs": True}, "epochs: found True; input should be a valid integer"),
+    ({"used_cameras": [False, False, False]}, "found 0, expected a multiple of 32"),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), BAD)
+def test_a_mistake_is_named_with_its_remedy(values: dict[str, object], message: str) -> None:
+    with pytest.raises(BadConfig, match=message):
+        load_config(values)
+
+
+def test_correct_spellings_are_accepted() -> None:
+    assert load_config({"use_sensor_perturbation": False}).use_sensor_perburtation is False
+    assert load_config({"bev_features_channels": 32}, "demo").bev_features_chanels == 32
+
+
+def test_an_unknown_preset_is_named_with_near_matches() -> None:
+    with pytest.raises(BadConfig, match=r"preset: found 'tini', expected one of .*did you mean tiny"):
+        load_config({}, "tini")
+
+
+def test_a_posttrain_stage_does_not_inherit_the_pretrain_project() -> None:
+    pretrain = to_config_json(LeadConfig())
+    config = load_config({**from_config_json(pretrain), "use_planning_decoder": True})
+    assert config.wandb_project == "lead_posttrain"

@@ -1,0 +1,252 @@
+"""What the network promises beyond LEAD's numbers: small presets, mixed precision, masks, weights from files."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from lead_testing.sample_batches import random_batch
+from lead_trainer.blocks.fp32_norms import synchronise_norms
+from lead_trainer.blocks.stages import load_backbone_weights
+from lead_trainer.engine.optim import AdamWSettings, make_adamw
+from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.lead.compat import Compat
+from lead_trainer.recipes.lead.config import LeadConfig
+from lead_trainer.recipes.lead.config_values import load_config
+from lead_trainer.recipes.lead.losses import compute_losses, loss_weights
+from lead_trainer.recipes.lead.metrics import compute_metrics
+from lead_trainer.recipes.lead.model import Predictions, build_model
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    yield
+    torch.set_num_threads(threads)
+
+
+def demo(**values: Any) -> LeadConfig:
+    return load_config({"use_planning_decoder": True, **values}, "demo")
+
+
+@pytest.mark.parametrize("planner", [False, True])
+def test_the_demo_preset_learns_a_batch_and_trains_every_parameter(planner: bool) -> None:
+    config = demo(use_planning_decoder=planner)
+    model, batch = build_model(config).train(), random_batch(config)
+    optimizer = make_adamw(model, AdamWSettings(lr=1e-3, weight_decay=0.0, amsgrad=True))
+    totals = []
+    for _ in range(6):
+        report = compute_losses(config, model(batch), batch)
+        optimizer.zero_grad()
+        report.total.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        totals.append(report.total.item())
+    assert totals[-1] < 0.9 * totals[0]
+    assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
+
+
+def test_memory_format_does_not_change_predictions() -> None:
+    outputs = []
+    for channel_last in (False, True):
+        torch.manual_seed(0)
+        config = demo(channel_last=channel_last)
+        with torch.no_grad():
+            outputs.append(build_model(config).eval()(random_batch(config)))
+    torch.testing.assert_close(outputs[0].semantic, outputs[1].semantic, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(outputs[0].plan.route, outputs[1].plan.route, rtol=1e-4, atol=1e-4)
+
+
+def test_norms_and_losses_stay_in_fp32_under_bf16() -> None:
+    config = demo()
+    model, batch = build_model(config).train(), random_batch(config)
+    seen: list[torch.dtype] = []
+    for module in model.modules():
+        if isinstance(module, torch.nn.BatchNorm2d | torch.nn.LayerNorm):
+            module.register_forward_hook(lambda _module, _inputs, output: seen.append(output.dtype))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        predictions = model(batch)
+        report = compute_losses(config, predictions, batch)
+    assert predictions.autocast_dtype == torch.bfloat16
+    assert predictions.semantic.dtype == torch.bfloat16
+    assert set(seen) == {torch.float32}
+    assert {loss.dtype for loss in report.raw.values()} == {torch.float32}
+    report.total.backward()  # type: ignore[no-untyped-call]
+    assert all(torch.isfinite(parameter.grad).all() for parameter in model.parameters() if parameter.grad is not None)
+
+
+@pytest.mark.parametrize(("unmasked", "same"), [(False, True), (True, False)])
+def test_padded_radar_points_are_read_only_in_compat_mode(unmasked: bool, same: bool) -> None:
+    config = demo(compat=Compat(unmasked_radar_padding=unmasked))
+    model, batch = build_model(config).eval(), random_batch(config)
+    batch["radar"][:, 200:, :4] = 0
+    fewer = {**batch, "radar": batch["radar"][:, :200]}
+    with torch.no_grad():
+        first, second = model(batch).radar.predictions, model(fewer).radar.predictions
+    assert torch.allclose(first, second, atol=1e-4) is same
+
+
+def test_without_any_radar_point_predictions_are_finite() -> None:
+    config = demo()
+    batch = random_batch(config)
+    batch["radar"][..., :4] = 0
+    with torch.no_grad():
+        assert torch.isfinite(build_model(config).eval()(batch).radar.predictions).all()
+
+
+def test_ltf_needs_no_lidar() -> None:
+    config = demo(LTF=True)
+    batch = random_batch(config)
+    del batch["rasterized_lidar"]
+    with torch.no_grad():
+        predictions = build_model(config).eval()(batch)
+    assert torch.isfinite(predictions.bev_semantic).all()
+    assert loss_weights(config)["loss_center_net_velocity"] == 0
+
+
+HEADS = ["use_semantic", "use_depth", "use_bev_semantic", "detect_boxes", "use_radar_detection"]
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_head_that_is_off_has_no_loss_and_no_weight(head: str) -> None:
+    config = demo(**{head: False})
+    batch = random_batch(config)
+    report = compute_losses(config, build_model(config)(batch), batch)
+    weights = loss_weights(config)
+    assert set(report.raw) == {key for key, weight in weights.items() if weight > 0}
+    assert sum(weights.values()) == pytest.approx(1)
+
+
+def changed_loss(key: str, change: Callable[[dict[str, torch.Tensor]], None], **compat: bool) -> tuple[float, float]:
+    """Returns the raw loss `key` before and after `change` of the labels."""
+    config = demo(compat=Compat(**compat), used_cameras=[False, True, False])
+    batch = random_batch(config)
+    with torch.no_grad():
+        predictions: Predictions = build_model(config).eval()(batch)
+    before = compute_losses(config, predictions, batch).raw[key].item()
+    change(batch)
+    return before, compute_losses(config, predictions, batch).raw[key].item()
+
+
+def test_depth_labels_keep_their_decimals_unless_lead_is_asked_for() -> None:
+    def floor(batch: dict[str, torch.Tensor]) -> None:
+        batch["depth"] = batch["depth"].floor()
+
+    before, after = changed_loss("loss_depth", floor)
+    assert before != pytest.approx(after, rel=1e-4)
+    before, after = changed_loss("loss_depth", floor, integer_depth_labels=True)
+    assert before == after
+
+
+def test_bev_pixels_out_of_view_do_not_dilute_the_loss() -> None:
+    clean, _ = changed_loss("loss_bev_semantic", lambda batch: None)
+    torch.manual_seed(0)
+    diluted, _ = changed_loss("loss_bev_semantic", lambda batch: None, diluted_bev_semantic=True)
+    assert diluted < 0.5 * clean
+
+
+@pytest.mark.parametrize(("unmasked", "same"), [(False, True), (True, False)])
+def test_samples_without_radar_labels_enter_the_radar_loss_only_in_compat_mode(unmasked: bool, same: bool) -> None:
+    config = demo(compat=Compat(unmasked_radar_loss=unmasked))
+    batch = random_batch(config)
+    batch["source_dataset"] = torch.tensor([1, 2])
+    with torch.no_grad():
+        predictions = build_model(config).eval()(batch)
+    before = compute_losses(config, predictions, batch).raw["radar_loss"].item()
+    batch["radar_detections"][1, :, 3] = 1 - batch["radar_detections"][1, :, 3]
+    after = compute_losses(config, predictions, batch).raw["radar_loss"].item()
+    assert (before == after) is same
+
+
+def test_diverged_predictions_give_a_loss_that_is_not_a_number() -> None:
+    config = demo()
+    model, batch = build_model(config).eval(), random_batch(config)
+    torch.nn.init.constant_(model.backbone.c5_conv.weight, float("nan"))
+    torch.nn.init.constant_(model.get_parameter("radar_detector.q"), float("nan"))
+    with torch.no_grad():
+        predictions = model(batch)
+    assert compute_losses(config, predictions, batch).total.isnan()
+    assert compute_metrics(config, predictions, batch)["metric/radar_distance_error"].isnan()
+
+
+def test_a_batch_without_perception_labels_costs_nothing_and_stays_finite() -> None:
+    config = demo()
+    batch = random_batch(config)
+    batch["source_dataset"] = torch.tensor([2, 2])
+    report = compute_losses(config, build_model(config)(batch), batch)
+    assert report.raw["loss_semantic"].item() == 0
+    assert torch.isfinite(report.total)
+
+
+def test_labels_are_rounded_to_bf16_only_in_compat_mode() -> None:
+    config = demo()
+    batch = random_batch(config)
+    with torch.no_grad():
+        predictions = replace(build_model(config).eval()(batch), autocast_dtype=torch.bfloat16)
+    batch["route"] = batch["route"] + 40.01
+    exact = compute_losses(config, predictions, batch).raw["loss_spatial_route"]
+    rounded = compute_losses(demo(compat=Compat(bf16_labels=True)), predictions, batch).raw["loss_spatial_route"]
+    assert exact.item() != rounded.item()
+
+
+def test_metrics_of_a_perfect_plan_are_zero() -> None:
+    config = demo()
+    batch = random_batch(config)
+    with torch.no_grad():
+        predictions = build_model(config).eval()(batch)
+    plan = replace(predictions.plan, route=batch["route"], future_waypoints=batch["future_waypoints"])
+    metrics = compute_metrics(config, replace(predictions, plan=plan), batch)
+    assert metrics["metric/route_ade"] == 0
+    assert metrics["metric/waypoints_fde"] == 0
+    assert -1.001 <= metrics["metric/target_speed_correlation"] <= 1.001
+
+
+def test_a_frozen_backbone_keeps_its_weights() -> None:
+    model = build_model(demo(freeze_backbone=True))
+    assert not any(parameter.requires_grad for parameter in model.backbone.parameters())
+    assert all(p.requires_grad for name, p in model.named_parameters() if not name.startswith("backbone."))
+
+
+def test_an_unknown_architecture_is_named() -> None:
+    with pytest.raises(BadConfig, match=r"image_architecture.*resnet43"):
+        build_model(demo(image_architecture="resnet43"))
+
+
+@pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
+def test_backbone_weights_come_from_a_classifiers_file_and_must_fit(tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"resnet{suffix}"
+    own = build_model(demo()).backbone.image_encoder.state_dict()
+    state = {name: torch.full_like(value, 2).contiguous() for name, value in own.items()} | {
+        "fc.weight": torch.zeros(10, 96)
+    }
+    save_file(state, file) if suffix == ".safetensors" else torch.save(state, file)
+    loaded = build_model(demo(backbone_weights=str(file))).backbone.image_encoder.state_dict()
+    assert all(torch.equal(value, state[name]) for name, value in loaded.items())
+    del state["layer1.0.conv1.weight"]
+    with pytest.raises(BadConfig, match=r"has no 'layer1\.0\.conv1\.weight'"):
+        load_backbone_weights(build_model(demo()).backbone.image_encoder, state, "resnet.pth")
+
+
+def test_weights_that_are_missing_or_broken_are_named(tmp_path: Path) -> None:
+    with pytest.raises(BadConfig, match=r"no file at .*absent\.pth"):
+        build_model(demo(backbone_weights=str(tmp_path / "absent.pth")))
+    for name in ("broken.pth", "broken.safetensors"):
+        (tmp_path / name).write_bytes(b"not weights")
+        with pytest.raises(BadConfig, match=name):
+            build_model(demo(backbone_weights=str(tmp_path / name)))
+
+
+def test_synchronised_norms_keep_activations_and_predictions() -> None:
+    config = demo(lidar_architecture="test_byobnet")  # its norms hold their activations
+    model, batch = build_model(config).eval(), random_batch(config)
+    with torch.no_grad():
+        before = model(batch).bev_semantic
+        converted = synchronise_norms(model)
+        after = converted(batch).bev_semantic
+    assert any(isinstance(module, torch.nn.SyncBatchNorm) for module in converted.modules())
+    torch.testing.assert_close(before, after)

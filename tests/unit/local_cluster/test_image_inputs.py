@@ -1,0 +1,86 @@
+"""What decides an image's tag, and what a build is told of the machine's package index."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lead_testing import PROJECT_ROOT
+from lead_testing.local_cluster.base_image import debian_mirror
+from lead_testing.local_cluster.images import SOURCES, build_pip_settings, digest_of, lay_out_context
+from lead_testing.local_cluster.pause_image import build_image_archive
+
+
+def test_a_tag_changes_with_every_input_and_with_nothing_else(tmp_path: Path) -> None:
+    context = tmp_path / "context"
+    context.mkdir()
+    (recipe := tmp_path / "Containerfile").write_text("FROM scratch\n")
+    (source := context / "code.py").write_text("pass\n")
+    digests = [digest_of(recipe, context, salt="base")]
+    source.touch()
+    assert digest_of(recipe, context, salt="base") == digests[0]
+    digests.append(digest_of(recipe, context, salt="other base"))
+    source.write_text("return\n")
+    digests.append(digest_of(recipe, context, salt="base"))
+    source.rename(context / "renamed.py")
+    digests.append(digest_of(recipe, context, salt="base"))
+    recipe.write_text("FROM nothing\n")
+    digests.append(digest_of(recipe, context, salt="base"))
+    assert len(set(digests)) == 5
+
+
+def test_bytecode_pages_and_hidden_files_stay_out_of_an_image(tmp_path: Path) -> None:
+    project, context = tmp_path / "project", tmp_path / "context"
+    for name in ("crds/lead.yaml", "operator/run.py", "operator/README.md", "operator/__pycache__/run.pyc",
+                 "operator/.mypy_cache/x", "operator/lead.egg-info/x", "trainer/lead.py"):  # fmt: skip
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("x")
+    lay_out_context(project, ("crds", "operator"), context)
+    files = sorted(str(path.relative_to(context)) for path in context.rglob("*") if path.is_file())
+    assert files == ["crds/lead.yaml", "operator/run.py"]
+
+
+@pytest.mark.parametrize("side", ["operator", "trainer"])
+def test_a_tag_covers_all_that_the_containerfile_copies(side: str) -> None:
+    lines = (PROJECT_ROOT / "images" / side / "Containerfile").read_text().splitlines()
+    copies = [line.split()[1:-1] for line in lines if line.startswith("COPY ") and "--from=" not in line]
+    assert {name for names in copies for name in names} == set(SOURCES[side])
+
+
+def test_the_layer_of_torch_depends_on_the_line_of_torch_alone() -> None:
+    torch, rest = _requirements("trainer", "torch"), _requirements("trainer")
+    assert [line.partition(">")[0] for line in torch] == ["torch"]
+    assert set(torch) < set(rest)
+    assert not any(line.startswith("torch") for line in _requirements("operator"))
+
+
+def test_a_requirement_that_is_not_there_ends_the_build_with_its_name() -> None:
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        _requirements("operator", "torch")
+    assert "'torch' 0 times for the operator, expected once" in caught.value.stderr
+
+
+def _requirements(*words: str) -> list[str]:
+    argv = [sys.executable, str(PROJECT_ROOT / "images/requirements.py"), str(PROJECT_ROOT / "pyproject.toml"), *words]
+    environment = {"PATH": os.environ["PATH"]}
+    return subprocess.run(argv, check=True, capture_output=True, text=True, env=environment).stdout.splitlines()
+
+
+def test_pip_settings_keep_index_and_certificates_and_the_environment_wins(tmp_path: Path) -> None:
+    (file := tmp_path / "pip.conf").write_text("[global]\nindex-url = https://a.example/simple\ncert = /machine.crt\n")
+    settings = build_pip_settings({"PIP_INDEX_URL": "https://b.example/simple"}, [file, tmp_path / "no"], "/run/ca.crt")
+    assert settings == "[global]\ncert = /run/ca.crt\nindex-url = https://b.example/simple\n"
+
+
+def test_debian_comes_from_the_mirror_of_the_machine(tmp_path: Path) -> None:
+    assert debian_mirror(tmp_path) == []
+    (tmp_path / "sources.list.d").mkdir()
+    (tmp_path / "sources.list.d" / "debian.sources").write_text("Types: deb\nURIs: http://near.example/debian\n")
+    assert debian_mirror(tmp_path) == ["http://near.example/debian"]
+
+
+def test_the_pause_image_is_the_same_bytes_each_time(tmp_path: Path) -> None:
+    (program := tmp_path / "pause").write_bytes(b"\x7fELF")
+    assert build_image_archive(program, "lead.local/pause:1") == build_image_archive(program, "lead.local/pause:1")

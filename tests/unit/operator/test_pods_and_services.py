@@ -1,0 +1,304 @@
+"""The objects the operator makes, written out whole: the smallest case first, then what changes it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from lead_operator import names
+from lead_operator.errors import SpecError
+from lead_operator.objects.build_pod import build_cache_pod
+from lead_operator.objects.rank_service import build_rank_service
+from lead_operator.objects.session_cache_claim import build_session_cache_claim
+from lead_operator.objects.training_pod import build_training_pod
+from lead_operator.resources.training_run import TrainingRun
+from lead_protocol import environment
+from lead_protocol.job import BuildJob, TrainJob, parse_job
+from lead_testing.makers import CACHE_UID, DIGEST, PROFILE, RUN_UID, SETTINGS, a_dataset_cache, a_training_run
+
+OWNER = {
+    "apiVersion": "lead.dev/v1alpha1",
+    "kind": "TrainingRun",
+    "name": "night-drive",
+    "uid": RUN_UID,
+    "controller": True,
+    "blockOwnerDeletion": True,
+}
+STORE_ENV = [
+    {"name": "LEAD_S3_ENDPOINT", "value": "minio.lead:9000"},
+    {"name": "LEAD_S3_SECURE", "value": "false"},
+    {"name": "LEAD_S3_REGION", "value": ""},
+    {"name": "LEAD_STORE_URL", "value": "s3://lead"},
+    {"name": "HOME", "value": "/tmp"},
+    {"name": "PYTHONUNBUFFERED", "value": "1"},
+]
+POD_SECURITY = {
+    "runAsNonRoot": True,
+    "runAsUser": 65532,
+    "runAsGroup": 65532,
+    "fsGroup": 65532,
+    "fsGroupChangePolicy": "OnRootMismatch",
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+CONTAINER_SECURITY = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+}
+COMMON_MOUNTS = [
+    {"name": "job", "mountPath": "/etc/lead/job", "readOnly": True},
+    {"name": "s3", "mountPath": "/etc/lead/s3", "readOnly": True},
+    {"name": "scratch", "mountPath": "/var/run/lead"},
+    {"name": "tmp", "mountPath": "/tmp"},
+]
+COMMON_VOLUMES = [
+    {
+        "name": "job",
+        "downwardAPI": {
+            "items": [{"path": "job.json", "fieldRef": {"fieldPath": "metadata.annotations['lead.dev/job']"}}]
+        },
+    },
+    {"name": "s3", "secret": {"secretName": "lead-s3-default", "defaultMode": 0o440}},
+    {"name": "scratch", "emptyDir": {}},
+    {"name": "tmp", "emptyDir": {}},
+]
+
+
+def a_training_pod(run: TrainingRun, *, rank: int = 1, attempt: int = 3) -> dict[str, Any]:
+    return build_training_pod(
+        run,
+        run.instances[-1],
+        attempt=attempt,
+        rank=rank,
+        datasets=dict.fromkeys(run.datasets, DIGEST),
+        profile=PROFILE,
+        settings=SETTINGS,
+    )
+
+
+def test_the_pod_of_rank_1_of_a_small_run() -> None:
+    pod = a_training_pod(a_training_run())
+    job = pod["metadata"]["annotations"].pop("lead.dev/job")
+    assert json.loads(job)["attempt"] == 3
+    assert pod == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "night-drive-train-s0-a3-1",
+            "namespace": "team-a",
+            "labels": {
+                "app.kubernetes.io/name": "lead",
+                "app.kubernetes.io/managed-by": "lead-operator",
+                "app.kubernetes.io/component": "training",
+                "lead.dev/owner-uid": RUN_UID,
+                "lead.dev/role": "train",
+                "lead.dev/run": "night-drive",
+                "lead.dev/stage": "train",
+                "lead.dev/seed": "0",
+                "lead.dev/attempt": "3",
+                "lead.dev/rank": "1",
+            },
+            "annotations": {},
+            "ownerReferences": [OWNER],
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "serviceAccountName": "lead-run",
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": 120,
+            "securityContext": POD_SECURITY,
+            "hostname": "night-drive-train-s0-a3-1",
+            "subdomain": "night-drive-ranks",
+            "containers": [
+                {
+                    "name": "lead",
+                    "image": SETTINGS.trainer_image,
+                    "imagePullPolicy": "IfNotPresent",
+                    "args": ["pod"],
+                    "env": [
+                        *STORE_ENV,
+                        {"name": "PET_NNODES", "value": "2"},
+                        {"name": "PET_NODE_RANK", "value": "1"},
+                        {"name": "PET_NPROC_PER_NODE", "value": "1"},
+                        {
+                            "name": "PET_MASTER_ADDR",
+                            "value": "night-drive-train-s0-a3-0.night-drive-ranks.team-a.svc",
+                        },
+                        {"name": "PET_MASTER_PORT", "value": "29500"},
+                        {"name": "OMP_NUM_THREADS", "value": "1"},
+                    ],
+                    "resources": {"requests": {"cpu": "1", "memory": "4Gi"}, "limits": {"memory": "4Gi"}},
+                    "securityContext": CONTAINER_SECURITY,
+                    "terminationMessagePath": "/dev/termination-log",
+                    "terminationMessagePolicy": "FallbackToLogsOnError",
+                    "volumeMounts": [
+                        *COMMON_MOUNTS,
+                        {"name": "session-cache", "mountPath": "/var/cache/lead"},
+                        {"name": "shm", "mountPath": "/dev/shm"},
+                    ],
+                }
+            ],
+            "volumes": [
+                *COMMON_VOLUMES,
+                {"name": "session-cache", "emptyDir": {"sizeLimit": "100Gi"}},
+                {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "4Gi"}},
+            ],
+        },
+    }
+
+
+def test_the_job_of_a_small_run() -> None:
+    text = a_training_pod(a_training_run(config={"lr": 0.1}))["metadata"]["annotations"]["lead.dev/job"]
+    assert isinstance(parse_job(text), TrainJob)
+    assert json.loads(text) == {
+        "kind": "train",
+        "owner": {"namespace": "team-a", "name": "night-drive", "uid": RUN_UID},
+        "stage": "train",
+        "seed": 0,
+        "attempt": 3,
+        "recipe": "lead",
+        "preset": "",
+        "config": {"lr": 0.1},
+        "epochs": 4,
+        "nodes": 2,
+        "procs_per_node": 1,
+        "datasets": [{"name": "towns", "digest": DIGEST}],
+        "checkpoint": {"every_epochs": 1, "every_steps": 0, "keep_last": 3, "keep_best": 1, "resume": "Auto"},
+        "init_from": None,
+        "session_cache_bytes": int(0.95 * 100 * 2**30),
+        "logging": {"tensorboard": True, "wandb_project": "", "wandb_mode": "disabled"},
+        "grace_period_s": 120,
+    }
+
+
+def test_the_service_by_which_ranks_find_each_other() -> None:
+    assert build_rank_service(a_training_run()) == {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": "night-drive-ranks",
+            "namespace": "team-a",
+            "labels": {
+                "app.kubernetes.io/name": "lead",
+                "app.kubernetes.io/managed-by": "lead-operator",
+                "lead.dev/owner-uid": RUN_UID,
+                "lead.dev/run": "night-drive",
+            },
+            "ownerReferences": [OWNER],
+        },
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {"lead.dev/owner-uid": RUN_UID, "lead.dev/role": "train"},
+            "ports": [{"name": "rendezvous", "protocol": "TCP", "port": 29500, "targetPort": 29500}],
+        },
+    }
+
+
+def test_one_share_of_a_cache_build_from_a_volume() -> None:
+    cache = a_dataset_cache(source={"claimName": "raw", "path": "towns"}, collections=["full"])
+    pod = build_cache_pod(cache, attempt=2, index=1, profile=PROFILE, settings=SETTINGS)
+    job = parse_job(pod["metadata"]["annotations"]["lead.dev/job"])
+    assert isinstance(job, BuildJob)
+    assert (job.index, job.parallelism, job.attempt, job.generation) == (1, 2, 2, 1)
+    assert job.source.model_dump() == {"kind": "folder", "path": "/var/lib/lead/source/towns"}
+    assert job.collections == ["full"]
+    assert pod["metadata"]["name"] == "towns-build-g1-a2-1"
+    assert pod["metadata"]["ownerReferences"][0]["uid"] == CACHE_UID
+    assert pod["metadata"]["labels"]["lead.dev/index"] == "1"
+    assert pod["spec"]["volumes"][-1] == {
+        "name": "source",
+        "persistentVolumeClaim": {"claimName": "raw", "readOnly": True},
+    }
+    assert pod["spec"]["containers"][0]["volumeMounts"][-1] == {
+        "name": "source",
+        "mountPath": "/var/lib/lead/source",
+        "readOnly": True,
+    }
+
+
+def test_a_persistent_session_cache_is_one_claim_a_rank() -> None:
+    run = a_training_run(
+        sessionCache={"medium": "PersistentVolume", "sizeLimit": "10Gi", "storageClassName": "local-ssd"}
+    )
+    claim = build_session_cache_claim(run, 1)
+    assert claim["metadata"]["name"] == "night-drive-cache-1"
+    assert claim["spec"] == {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "10Gi"}},
+        "storageClassName": "local-ssd",
+    }
+    volumes = a_training_pod(run)["spec"]["volumes"]
+    assert {"name": "session-cache", "persistentVolumeClaim": {"claimName": "night-drive-cache-1"}} in volumes
+
+
+def test_gpus_decide_how_many_processes_a_pod_runs() -> None:
+    run = a_training_run(resources={"requests": {"cpu": "32"}, "limits": {"nvidia.com/gpu": 4}})
+    env = {e["name"]: e["value"] for e in a_training_pod(run)["spec"]["containers"][0]["env"]}
+    assert (env["PET_NPROC_PER_NODE"], env["OMP_NUM_THREADS"]) == ("4", "8")
+
+
+def test_queue_and_scheduler_are_passed_through() -> None:
+    names_given = {"schedulerName": "volcano", "priorityClassName": "high", "queueName": "team-a"}
+    pod = a_training_pod(a_training_run(scheduling=names_given))
+    assert (pod["spec"]["schedulerName"], pod["spec"]["priorityClassName"]) == ("volcano", "high")
+    assert pod["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team-a"
+    assert pod["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] == "night-drive-train-s0-a3"
+    assert pod["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-total-count"] == "2"
+
+
+def test_overrides_reach_the_pod_but_never_our_own_labels() -> None:
+    given = {
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+        "labels": {"team": "a", "lead.dev/rank": "7"},
+        "annotations": {"note": "$(SECRET)"},
+    }
+    pod = a_training_pod(a_training_run(podOverrides=given))
+    assert pod["spec"]["nodeSelector"] == {"disk": "ssd"}
+    assert pod["spec"]["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
+    assert (pod["metadata"]["labels"]["team"], pod["metadata"]["labels"]["lead.dev/rank"]) == ("a", "1")
+
+
+def test_a_wandb_key_comes_from_the_named_secret() -> None:
+    run = a_training_run(logging={"wandb": {"project": "night", "secretName": "lead-wandb-team"}})
+    env = a_training_pod(run)["spec"]["containers"][0]["env"]
+    reference = {"name": "lead-wandb-team", "key": "api-key"}
+    assert env[-1] == {"name": "WANDB_API_KEY", "valueFrom": {"secretKeyRef": reference}}
+
+
+@pytest.mark.parametrize("text", ["$(AWS_SECRET_ACCESS_KEY)", "; rm -rf /", "--flag", "a\nb", "../../x"])
+def test_nothing_a_user_typed_becomes_argv_or_environment(text: str) -> None:
+    run = a_training_run(config={"name": text, text: 1})
+    pod = a_training_pod(run)
+    container = pod["spec"]["containers"][0]
+    assert container["args"] == ["pod"] and "command" not in container
+    assert text not in json.dumps(container)
+    assert json.loads(pod["metadata"]["annotations"][environment.JOB_ANNOTATION])["config"]["name"] == text
+
+
+def test_a_config_too_large_for_a_pod_is_the_users_mistake() -> None:
+    with pytest.raises(SpecError, match="move large values"):
+        a_training_pod(a_training_run(config={"table": "x" * 300_000}))
+
+
+@pytest.mark.parametrize("owner", ["a", "x" * 253, "dotted.name." * 12 + "x", "7-towns", "x" * 40])
+def test_every_child_name_is_one_dns_label(owner: str) -> None:
+    made = [
+        names.training_pod_name(owner, "s" * 20, 999999999, 1000, 255),
+        names.build_pod_name(owner, 100, 1000, 63),
+        names.rank_service_name(owner),
+        names.session_cache_claim_name(owner, 255),
+        names.label_value(owner),
+    ]
+    for name in made[:-1]:
+        assert len(name) <= 63 and name[0].isalpha()
+        assert set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-") and "--" not in name
+    assert len(made[-1]) <= 63
+    assert len(set(made)) == len(made)
+
+
+def test_long_owners_with_one_beginning_keep_their_children_apart() -> None:
+    first, second = ("x" * 200 + end for end in "ab")
+    assert names.rank_service_name(first) != names.rank_service_name(second)

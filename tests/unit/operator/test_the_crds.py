@@ -1,0 +1,129 @@
+"""Rules that the two CRD files keep, and what they promise to a reader."""
+
+import copy
+import importlib.util
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from lead_operator.errors import SpecError
+from lead_operator.names import CachePhase, RunPhase
+from lead_operator.render import render, render_body
+from lead_operator.resources.crd_defaults import crd_folder, fill_defaults, read_schema
+from lead_testing.makers import a_run_body
+
+KINDS = ["TrainingRun", "DatasetCache"]
+
+
+def version(kind: str) -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load((crd_folder() / f"{kind.lower()}.yaml").read_text())
+    found: dict[str, Any] = document["spec"]["versions"][0]
+    return found
+
+
+def fields(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    yield path, schema
+    for name, child in schema.get("properties", {}).items():
+        yield from fields(child, f"{path}.{name}")
+    for key, suffix in (("items", "[]"), ("additionalProperties", "{}")):
+        if key in schema:
+            yield from fields(schema[key], path + suffix)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_field_is_explained_and_bounded(kind: str) -> None:
+    for path, schema in fields(read_schema(kind)):
+        named = not path.endswith(("]", "}")) and path not in ("", ".metadata")
+        assert "description" in schema or not named, path
+        if path in (".apiVersion", ".kind", ".metadata", ""):
+            continue
+        if schema.get("type") == "string" and "enum" not in schema and schema.get("format") != "date-time":
+            assert "maxLength" in schema, path
+        if schema.get("type") == "array":
+            assert "maxItems" in schema, path
+        if "additionalProperties" in schema or schema.get("x-kubernetes-preserve-unknown-fields"):
+            assert "maxProperties" in schema, path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_crd_file_is_small_enough_for_client_side_apply(kind: str) -> None:
+    assert (crd_folder() / f"{kind.lower()}.yaml").stat().st_size < 40_000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_column_prints_a_field_that_exists(kind: str) -> None:
+    known = {path for path, _ in fields(read_schema(kind))}
+    for column in version(kind)["additionalPrinterColumns"]:
+        assert column["jsonPath"] in known | {".metadata.creationTimestamp"}, column
+
+
+def test_the_columns_are_those_people_were_promised() -> None:
+    columns = {k: version(k)["additionalPrinterColumns"] for k in KINDS}
+    names = {k: " ".join(c["name"] for c in columns[k] if not c.get("priority")) for k in KINDS}
+    assert names == {
+        "TrainingRun": "PHASE STAGE EPOCH LOSS RATE ETA CKPT RESTARTS AGE",
+        "DatasetCache": "PHASE ROUTES SAMPLES SHARDS SIZE USED-BY DIGEST AGE",
+    }
+    wide = " ".join(c["name"] for c in columns["TrainingRun"] if c.get("priority"))
+    assert wide == "STEP READY CACHE NODES RESUMED-FROM REASON"
+
+
+def test_phases_in_the_schema_are_those_of_the_code() -> None:
+    status = {k: read_schema(k)["properties"]["status"]["properties"]["phase"]["enum"] for k in KINDS}
+    assert status == {"TrainingRun": [*RunPhase], "DatasetCache": [*CachePhase]}
+
+
+def test_every_message_of_a_rule_says_the_remedy() -> None:
+    remedies = ("create", "set", "remove", "give", "correct", "use", "keep", "put", "name")
+    for kind in KINDS:
+        for path, schema in fields(read_schema(kind)):
+            for rule in schema.get("x-kubernetes-validations", ()):
+                assert ";" in rule["message"], path
+                assert rule["message"].split("; ", 1)[1].split()[0] in remedies, rule["message"]
+
+
+@pytest.mark.parametrize("example", sorted(p.name for p in (crd_folder() / "examples").glob("lead-*.yaml")))
+def test_every_example_renders(example: str) -> None:
+    objects = render(crd_folder() / "examples" / example)
+    assert {o["kind"] for o in objects} >= {"Pod", "Service"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"node": 2}, "spec.node is not a field; did you mean nodes?"),
+        ({"nodes": "two"}, "spec.nodes is 'two', expected int"),
+        ({"nodes": 0}, "spec.nodes is 0, expected 1 to 256"),
+        ({"recipe": "Lead!"}, "spec.recipe is 'Lead!', expected text that matches"),
+        ({"cleanPodPolicy": "Some"}, "spec.cleanPodPolicy is 'Some', expected one of Running, All, None"),
+    ],
+)
+def test_a_wrong_manifest_is_refused_with_its_field_and_a_remedy(change: dict[str, Any], message: str) -> None:
+    body = a_run_body()
+    body["spec"] |= change
+    with pytest.raises(SpecError) as error:
+        render_body(body)
+    assert message in str(error.value)
+
+
+def test_filling_defaults_leaves_the_given_body_alone() -> None:
+    body = {"apiVersion": "lead.dev/v1alpha1", "kind": "TrainingRun", "metadata": {"name": "x"}}
+    body["spec"] = {"recipe": "lead", "datasets": [{"cacheRef": "towns"}]}
+    before = copy.deepcopy(body)
+    assert fill_defaults(body)["spec"]["stages"][0]["epochs"] == 31
+    assert body == before
+
+
+def test_no_field_reaches_into_another_namespace_or_the_host() -> None:
+    forbidden = {"namespace", "hostPath", "hostNetwork", "privileged", "runAsUser", "serviceAccountName", "nodeName",
+                 "endpoint", "image", "command", "env", "template"}  # fmt: skip
+    for kind in KINDS:
+        names = {path.rsplit(".", 1)[-1] for path, _ in fields(read_schema(kind)["properties"]["spec"])}
+        assert not names & forbidden
+
+
+def test_operator_is_still_the_standard_library() -> None:
+    found = importlib.util.find_spec("operator")
+    assert found is not None and "lead" not in str(found.origin)

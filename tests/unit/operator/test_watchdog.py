@@ -1,0 +1,46 @@
+"""A process that sees or does nothing any more ends; one whose server is away waits."""
+
+import asyncio
+import time
+from typing import cast
+
+import pytest
+
+from lead_operator.cluster.client import KubeClient
+from lead_operator.cluster.informer import Informer
+from lead_operator.cluster.kinds import POD
+from lead_operator.cluster.watchdog import SILENT_S, STALLED_S, Deaf, Watchdog
+
+NO_CLIENT = cast(KubeClient, None)  # an informer that is not run makes no call
+
+
+def an_informer(*, silent_s: float = 0.0, unreachable_s_ago: float = 1e6) -> Informer:
+    informer = Informer(NO_CLIENT, POD, "team-a")
+    informer.last_sign_of_life = time.monotonic() - silent_s
+    informer.last_unreachable = time.monotonic() - unreachable_s_ago
+    return informer
+
+
+@pytest.mark.parametrize(
+    ("silent_s", "unreachable_s_ago", "pass_s", "verdict"),
+    [
+        (0, 1e6, 0, ""),
+        (SILENT_S - 30, 1e6, STALLED_S - 30, ""),
+        (SILENT_S + 30, 1e6, 0, "watch of pods/team-a has been silent"),
+        (SILENT_S + 900, 10, 0, ""),  # the server is away, and it is asked again and again
+        (SILENT_S + 900, SILENT_S + 30, 0, "watch of pods/team-a has been silent"),
+        (0, 1e6, STALLED_S + 30, "one pass has been going on"),
+    ],
+)
+def test_only_silence_without_a_reason_is_deafness(
+    silent_s: float, unreachable_s_ago: float, pass_s: float, verdict: str
+) -> None:
+    informers = [an_informer(), an_informer(silent_s=silent_s, unreachable_s_ago=unreachable_s_ago)]
+    said = Watchdog(informers, lambda: pass_s).verdict()
+    assert said.startswith(verdict) and bool(said) == bool(verdict)
+
+
+async def test_deafness_ends_the_process() -> None:
+    async with asyncio.timeout(5):
+        with pytest.raises(Deaf, match="pods/team-a"):
+            await Watchdog([an_informer(silent_s=SILENT_S + 1)], lambda: 0.0).run()

@@ -1,0 +1,173 @@
+"""Tables of `decide_dataset_cache`: what is seen, and what follows."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
+from lead_operator.decisions.observed import ObservedBuild, ObservedCacheManifest, ObservedPod
+from lead_operator.decisions.plan import Plan
+from lead_operator.resources.crd_defaults import fill_defaults
+from lead_operator.resources.dataset_cache import DatasetCache
+from lead_protocol.progress_record import BuildRecord
+from lead_testing.makers import DIGEST, NOW, SETTINGS, a_cache_body, a_dataset_cache, a_pod
+
+MANIFEST = ObservedCacheManifest(DIGEST, 17, 9, {"too short": 8}, 1234, 12, 1288490189)
+COMPLETE: dict[str, Any] = {"result_digest": DIGEST, "manifest": MANIFEST}
+
+
+def look(cache: DatasetCache, *, after_s: float = 0, previous: dict[str, Any] | None = None, **fields: Any) -> Plan:
+    plan = decide_dataset_cache(
+        cache, ObservedBuild(now=NOW + timedelta(seconds=after_s), previous=previous or {}, **fields), SETTINGS
+    )
+    fill_defaults({**a_cache_body(), "status": plan.status})  # the CRD knows every field of the status
+    return plan
+
+
+def a_build_pod(index: int, attempt: int = 1, generation: int = 1, **fields: Any) -> ObservedPod:
+    name = f"towns-build-g{generation}-a{attempt}-{index}"
+    return a_pod(index, name=name, role="build", stage="", attempt=attempt, **fields)
+
+
+def made(plan: Plan) -> list[str]:
+    return [o["metadata"]["name"] for o in plan.creates]
+
+
+def condition(plan: Plan, kind: str) -> dict[str, Any]:
+    return next((c for c in plan.status["conditions"] if c["type"] == kind), {})
+
+
+def test_a_new_cache_claims_and_makes_one_pod_a_share() -> None:
+    plan = look(a_dataset_cache())
+    assert plan.claim_attempt
+    assert made(plan) == ["towns-build-g1-a1-0", "towns-build-g1-a1-1"]
+    assert plan.status["phase"] == "Building"
+
+
+def test_the_columns_tell_how_far_the_build_is() -> None:
+    cache = a_dataset_cache()
+    common: dict[str, Any] = {"attempt": 1, "seq": 3, "phase": "Building", "digest": DIGEST, "shards_total": 12}
+    counts: dict[str, Any] = {"routes_total": 17, "routes_kept": 9, "samples": 1234}
+    records = tuple(BuildRecord(**common, **counts, shards_done=n, size_bytes=2**20) for n in (3, 4))
+    plan = look(cache, previous=look(cache).status, records=records, pods=(a_build_pod(0), a_build_pod(1)))
+    status = plan.status
+    assert (status["routes"], status["samples"], status["shards"], status["percent"]) == ("9/17", 1234, "7/12", 58)
+    assert (status["size"], status["digestText"]) == ("2.0Mi", "d1" * 6)
+
+
+def test_a_cache_is_ready_when_its_manifest_exists() -> None:
+    plan = look(a_dataset_cache(), used_by=("a", "b", "c"), **COMPLETE)
+    assert (plan.status["phase"], condition(plan, "Ready")["status"]) == ("Ready", "True")
+    assert (plan.status["shards"], plan.status["size"], plan.status["routes"]) == ("12/12", "1.2Gi", "9/17")
+    assert plan.status["routeReasons"] == {"too short": 8}
+    assert plan.status["usedByText"] == "a +2"
+    assert plan.status["uri"] == f"s3://lead/caches/{DIGEST}/"
+    assert not plan.creates and not plan.claim_attempt
+    assert look(a_dataset_cache(), after_s=99, previous=plan.status, used_by=("a", "b", "c"), **COMPLETE).status == (
+        plan.status
+    )
+
+
+def test_one_failed_share_is_tried_again_on_its_own() -> None:
+    cache = a_dataset_cache()
+    pods = (a_build_pod(0), a_build_pod(1, phase="Failed", exit_code=1))
+    plan = look(cache, after_s=5, previous=look(cache).status, pods=pods)
+    assert plan.claim_attempt
+    assert made(plan) == ["towns-build-g1-a2-1"]
+    assert not plan.deletes
+    assert [w["errors"] for w in plan.status["build"]["workers"]] == [0, 1]
+
+
+def test_a_damaged_file_fails_the_build_and_is_named() -> None:
+    cache = a_dataset_cache()
+    words = "routes/Town03/x/metas/0007.pkl ends after 12 bytes; upload it again"
+    pods = (a_build_pod(0), a_build_pod(1, phase="Failed", exit_code=65, message=words))
+    plan = look(cache, previous=look(cache).status, pods=pods)
+    assert (plan.status["phase"], plan.status["reason"]) == ("Failed", "BadData")
+    assert condition(plan, "Failed")["message"] == words
+    assert [d.name for d in plan.deletes] == ["towns-build-g1-a1-0"]
+    assert look(cache, after_s=99, previous=plan.status).status["phase"] == "Failed"
+
+
+def test_errors_of_one_share_end_the_build_at_max_retries() -> None:
+    cache = a_dataset_cache(build={"parallelism": 1, "maxRetries": 2})
+    status, after_s, failed = look(cache).status, 0, 0
+    for attempt in range(1, 9):
+        after_s += 300
+        pods = (a_build_pod(0, attempt, phase="Failed", exit_code=1),)
+        status = look(cache, after_s=after_s, previous=status, pods=pods).status
+        failed = attempt
+        if status["phase"] == "Failed":
+            break
+    assert (failed, status["reason"]) == (3, "MaxRetries")
+
+
+def test_a_source_that_changed_while_it_was_read_is_read_again() -> None:
+    cache = a_dataset_cache()
+    pods = tuple(a_build_pod(i, phase="Succeeded") for i in (0, 1))
+    early = look(cache, after_s=2, previous=look(cache).status, pods=pods)
+    assert not early.claim_attempt and early.status["reason"] == "Finishing"
+    late = look(cache, after_s=20, previous=early.status, pods=pods)
+    again = look(cache, after_s=21, previous=late.status, pods=pods)
+    assert made(again) == ["towns-build-g1-a2-0", "towns-build-g1-a2-1"]
+    assert again.status["build"]["round"] == 2
+
+
+def test_a_changed_spec_is_built_anew_after_the_old_pods_are_gone() -> None:
+    ready = look(a_dataset_cache(), **COMPLETE).status
+    changed = a_dataset_cache(generation=2, config={"stride": 2})
+    old = a_build_pod(0)
+    waiting = look(changed, previous=ready, pods=(old,))
+    assert [d.name for d in waiting.deletes] == ["towns-build-g1-a1-0"] and not waiting.creates
+    plan = look(changed, previous=waiting.status)
+    assert made(plan) == ["towns-build-g2-a1-0", "towns-build-g2-a1-1"]
+
+
+def test_another_digest_than_the_pinned_one_fails() -> None:
+    plan = look(a_dataset_cache(expectDigest="e" * 64), **COMPLETE)
+    assert (plan.status["phase"], plan.status["reason"]) == ("Failed", "DigestMismatch")
+
+
+def test_an_outage_of_the_store_leaves_a_ready_cache_ready() -> None:
+    cache = a_dataset_cache()
+    ready = look(cache, **COMPLETE).status
+    plan = look(cache, after_s=60, previous=ready, store_error="StoreUnavailable: no answer")
+    assert plan.status["phase"] == "Ready"
+    assert plan.status["samples"] == 1234
+    assert condition(plan, "StorageAvailable")["status"] == "False"
+
+
+def test_a_cache_whose_bucket_was_emptied_is_built_again() -> None:
+    cache = a_dataset_cache()
+    ready = look(cache, **COMPLETE).status
+    plan = look(cache, after_s=60, previous=ready)
+    assert (plan.status["phase"], len(plan.creates)) == ("Building", 2)
+
+
+def test_an_unknown_storage_profile_is_a_condition() -> None:
+    cache = replace(a_dataset_cache(), storage_profile="cold")
+    plan = look(cache, profile_error="storage profile 'cold' is not defined; known are default")
+    assert plan.status["phase"] == "Pending"
+    assert condition(plan, "Accepted")["reason"] == "UnknownStorageProfile"
+
+
+def test_refused_build_pods_are_told_with_a_remedy() -> None:
+    cache = a_dataset_cache()
+    said = 'Pod towns-build-g1-a1-0: pods "x" is forbidden: exceeded quota: none, requested: pods=1'
+    plan = look(cache, previous=look(cache).status, apply_error=said)
+    assert (plan.status["phase"], plan.status["reason"]) == ("Building", "ObjectsRefused")
+    assert "exceeded quota" in condition(plan, "Ready")["message"]
+    assert "raise the ResourceQuota" in condition(plan, "Ready")["message"]
+    assert not plan.claim_attempt and len(made(plan)) == 2
+    taken = look(cache, previous=plan.status, pods=(a_build_pod(0), a_build_pod(1)))
+    assert taken.status["reason"] == "Building"
+
+
+@pytest.mark.parametrize("seen", [(), (0,), (0, 1)])
+def test_after_a_crash_behind_the_claim_only_missing_pods_are_made(seen: tuple[int, ...]) -> None:
+    cache = a_dataset_cache()
+    plan = look(cache, previous=look(cache).status, pods=tuple(a_build_pod(i) for i in seen))
+    assert not plan.claim_attempt
+    assert made(plan) == [f"towns-build-g1-a1-{i}" for i in (0, 1) if i not in seen]

@@ -1,0 +1,95 @@
+"""The queue hands out each key once at a time, loses none, and lets failures wait longer and longer."""
+
+import asyncio
+
+from lead_operator.cluster.work_queue import FIRST_PAUSE_S, LONGEST_PAUSE_S, WorkQueue
+
+
+async def taken(queue: WorkQueue[str]) -> str:
+    async with asyncio.timeout(5):
+        return await queue.get()
+
+
+async def test_a_key_that_was_asked_for_often_is_handed_out_once() -> None:
+    queue = WorkQueue[str]()
+    for _ in range(100):
+        queue.add("a")
+    queue.add("b")
+    assert len(queue) == 2
+    assert [await taken(queue), await taken(queue)] == ["a", "b"]
+    queue.done("a")
+    queue.done("b")
+    assert len(queue) == 0
+
+
+async def test_a_key_in_work_is_never_given_to_a_second_worker_and_comes_back_if_asked_for() -> None:
+    queue = WorkQueue[str]()
+    queue.add("a")
+    assert await taken(queue) == "a"
+    queue.add("a")
+    queue.add("a")
+    assert len(queue) == 0
+    queue.done("a")
+    assert len(queue) == 1
+    assert await taken(queue) == "a"
+    queue.done("a")
+    assert len(queue) == 0
+
+
+async def test_of_several_wishes_for_later_the_earliest_counts() -> None:
+    queue = WorkQueue[str]()
+    queue.add_after("a", 600)
+    queue.add_after("a", 0)
+    queue.add_after("a", 300)
+    assert await taken(queue) == "a"
+    queue.done("a")
+    assert len(queue) == 0
+
+
+async def test_a_wish_that_was_dropped_does_not_come_true() -> None:
+    queue = WorkQueue[str]()
+    queue.add_after("a", 0)
+    queue.drop_timer("a")
+    queue.drop_timer("a")
+    queue.add_after("b", 0)
+    assert await taken(queue) == "b"
+    assert len(queue) == 0
+
+
+async def test_the_pause_grows_with_each_failure_in_a_row_up_to_a_limit() -> None:
+    queue = WorkQueue[str]()
+    pauses = [queue.add_after_failure("a") for _ in range(30)]
+    for number, pause_s in enumerate(pauses):
+        expected_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**number)
+        assert 0.8 * expected_s <= pause_s <= 1.2 * expected_s
+    queue.forget_failures("a")
+    assert queue.add_after_failure("a") <= 1.2 * FIRST_PAUSE_S
+    queue.drop_timer("a")
+
+
+async def test_many_workers_share_the_keys_and_none_is_lost() -> None:
+    queue, seen, at_work = WorkQueue[int](), list[int](), set[int]()
+
+    async def work() -> None:
+        while True:
+            key = await queue.get()
+            assert key not in at_work
+            at_work.add(key)
+            await asyncio.sleep(0)
+            seen.append(key)
+            at_work.discard(key)
+            queue.done(key)
+
+    workers = [asyncio.create_task(work()) for _ in range(8)]
+    for key in range(200):
+        queue.add(key % 50)
+        if key % 7 == 0:
+            await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        while len(queue) or at_work:
+            await asyncio.sleep(0)
+    assert set(seen) == set(range(50))
+    for worker in workers:
+        worker.cancel()
+    ended = await asyncio.gather(*workers, return_exceptions=True)
+    assert all(isinstance(result, asyncio.CancelledError) for result in ended)

@@ -1,0 +1,1 @@
+"""Network parts that more than one recipe can be built from."""

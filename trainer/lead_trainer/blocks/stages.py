@@ -1,0 +1,89 @@
+"""A timm backbone that runs stage by stage, so that two of them can exchange features between stages.
+
+Never downloads weights; they come from a file that is already here.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from pickle import UnpicklingError
+
+import timm
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from lead_trainer.errors import BadConfig
+
+STAGES = 4
+
+
+def make_backbone(architecture: str, in_channels: int, key: str) -> nn.ModuleDict:
+    """Returns timm's feature network with random weights; raises BadConfig naming `key` when timm has no such model."""
+    try:
+        network: nn.ModuleDict = timm.create_model(
+            architecture, pretrained=False, features_only=True, in_chans=in_channels
+        )
+    except (RuntimeError, AttributeError) as error:
+        near = timm.list_models(f"{architecture[:6]}*")[:5]
+        raise BadConfig(f"{key}: timm cannot make features of {architecture!r} ({error}); near: {near}") from error
+    if len(stage_channels(network)) != STAGES:
+        raise BadConfig(f"{key}: {architecture!r} has {len(stage_channels(network))} stages, expected {STAGES}")
+    return network
+
+
+def stage_channels(network: nn.ModuleDict) -> list[int]:
+    """Returns the output channels of the last four stages."""
+    return list(network.feature_info.channels())[-STAGES:]  # type: ignore[operator,union-attr]
+
+
+def stage_modules(network: nn.ModuleDict) -> list[list[nn.Module]]:
+    """Returns the modules of each of the four stages in order; the first stage begins with the stem."""
+    ends = list(network.return_layers)[-STAGES:]  # type: ignore[arg-type]
+    stages: list[list[nn.Module]] = [[]]
+    for name, module in network.items():
+        stages[-1].append(module)
+        if name in ends:
+            stages.append([])
+    return stages[:STAGES]
+
+
+def run_stage(modules: list[nn.Module], features: Tensor) -> Tensor:
+    """Runs one stage."""
+    for module in modules:
+        features = module(features)
+    return features
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Reads a state dict from a `.safetensors` or torch file, running no code in it; raises BadConfig if it cannot."""
+    if not path.is_file():
+        raise BadConfig(f"backbone_weights: no file at {path}; weights are never downloaded, put them there")
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (SafetensorError, UnpicklingError, RuntimeError, EOFError) as error:
+        raise BadConfig(f"backbone_weights: {path} is not a file of weights: {error}") from error
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise BadConfig(f"backbone_weights: {path} holds no state dict")
+    return state
+
+
+def load_backbone_weights(network: nn.Module, state: Mapping[str, Tensor], source: str) -> None:
+    """Loads a classifier's weights into `network`; raises BadConfig naming the first weight that is missing or differs.
+
+    Names may hold timm's nested form (`stages.0`) where the feature network has the flat one (`stages_0`).
+    """
+    own = network.state_dict()
+    chosen: dict[str, torch.Tensor] = {}
+    for name, value in own.items():
+        found = state.get(name, state.get(name.replace("_", ".", 1)))
+        if found is None:
+            raise BadConfig(f"backbone_weights: {source} has no {name!r}; it belongs to another architecture")
+        if found.shape != value.shape:
+            raise BadConfig(
+                f"backbone_weights: {source}: {name!r} is {tuple(found.shape)}, expected {tuple(value.shape)}"
+            )
+        chosen[name] = found
+    network.load_state_dict(chosen)

@@ -1,0 +1,110 @@
+"""Building a cache, in a pod or on a laptop: the tree, the recipe, and where progress is told.
+
+A pod's share is one `BuildJob`; a laptop's is the only one. Both end in `data.build.build_share`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import structlog
+
+from lead_protocol.exit_codes import ExitCode
+from lead_protocol.job import BuildJob
+from lead_protocol.progress_record import BuildRecord
+from lead_protocol.store.object_store import ObjectStore, StoreError
+from lead_trainer.data.build import build_share
+from lead_trainer.data.source_tree import FolderTree, StoreTree
+from lead_trainer.engine.storage import open_store
+from lead_trainer.recipes.recipe import SourceFile, SourceTree, load_recipe
+from lead_trainer.report.console import open_log
+
+# LEAD keeps these beside `data`; they are made from the tree and must not change its digest.
+DERIVED_FOLDERS = ("buckets/", "cache/", "results/")
+_MESSAGE_CHARS = 512
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class RawTree:
+    """A tree without what LEAD or we derived from it."""
+
+    whole: SourceTree
+
+    @cached_property
+    def _files(self) -> tuple[SourceFile, ...]:
+        return tuple(file for file in self.whole.files() if not file.path.startswith(DERIVED_FOLDERS))
+
+    def files(self) -> Sequence[SourceFile]:
+        """Returns every raw file, sorted by path."""
+        return self._files
+
+    def read(self, path: str) -> bytes:
+        """Returns one file's bytes."""
+        return self.whole.read(path)
+
+
+def source_tree(job: BuildJob, store: ObjectStore) -> RawTree:
+    """Returns the raw tree a build reads."""
+    if job.source.kind == "store":
+        return RawTree(StoreTree(store, job.source.prefix))
+    return RawTree(FolderTree(Path(job.source.path)))
+
+
+def build(job: BuildJob, store: ObjectStore, on_progress: Callable[[BuildRecord], None]) -> BuildRecord:
+    """Builds this job's share of a cache; returns the last progress, whose digest names the cache."""
+    return build_share(job, store, source_tree(job, store), load_recipe(job.recipe), on_progress)
+
+
+def run_build_job(job: BuildJob, termination_log: Path, environ: Mapping[str, str]) -> int:
+    """Builds a pod's share, telling progress in its mailbox and its last word in the termination log."""
+    open_log(cache=job.owner.name, worker=job.index, attempt=job.attempt)
+    store = open_store(environ)
+    mailbox = _BuildMailbox(job, store, termination_log)
+    try:
+        build(job, store, mailbox.tell)
+    except BaseException as error:
+        mailbox.fail(error)
+        raise
+    return ExitCode.DONE
+
+
+class _BuildMailbox:
+    """The progress of one build pod; a store that does not take it does not stop the build."""
+
+    def __init__(self, job: BuildJob, store: ObjectStore, termination_log: Path) -> None:
+        self._key = job.keys.progress(job.generation, job.index)
+        self._store, self._termination_log = store, termination_log
+        self._record = BuildRecord(attempt=job.attempt, seq=0, phase="Listing")
+        self._reachable = True
+
+    def tell(self, record: BuildRecord) -> None:
+        """Writes one record."""
+        if record.phase != self._record.phase:
+            log.info(
+                record.phase.lower(), digest=record.digest[:12], routes=record.routes_total, size=record.size_bytes
+            )
+        self._record = record
+        text = record.model_dump_json()
+        if record.phase in ("Done", "Failed"):
+            self._leave_word(text)
+        try:
+            self._store.put(self._key, text.encode())
+            self._reachable = True
+        except StoreError as error:
+            if self._reachable:
+                log.warning("progress is not written for now; the build goes on", error=str(error))
+            self._reachable = False
+
+    def fail(self, error: BaseException) -> None:
+        """Writes the last record of a build that failed."""
+        message = (str(error) or type(error).__name__)[:_MESSAGE_CHARS]
+        self.tell(self._record.model_copy(update={"seq": self._record.seq + 1, "phase": "Failed", "message": message}))
+
+    def _leave_word(self, text: str) -> None:
+        try:
+            self._termination_log.write_text(text)
+        except OSError as error:
+            log.warning("the termination log cannot be written", error=str(error))

@@ -1,0 +1,174 @@
+"""The command `lead`: one parser, one line a command; the work is in `cli_*.py` and in the rooms they call.
+
+Ends in the exit code of the error that ended it; a user reads one sentence, a traceback is for program errors only.
+Commands are imported when they run, because the parent of a pod's workers must not load torch.
+"""
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from lead_protocol import environment
+from lead_protocol.exit_codes import ExitCode
+from lead_protocol.store.object_store import StoreError
+from lead_trainer.errors import TrainerError, exit_code_of
+
+DESCRIPTION = """\
+Trains driving models: on this machine, or in pods that the LEAD operator starts.
+
+train and look:
+  train         train or resume on this machine: lead train preset=demo carla_root=DIR logdir=OUT
+  runs          list the TrainingRuns of a cluster, with their losses
+  export        bundle a finished run's weights for evaluation
+prepare data:
+  example-data  write a small generated dataset
+  buckets       show which routes and frames a dataset's bucket collections hold
+  cache         build the cache that training reads
+look after a store:
+  fsck          check every object of a cache or a run
+for the operator:
+  pod           do the job mounted in this pod
+  render        print what the operator would create for a manifest
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Returns the parser of every command."""
+    root = argparse.ArgumentParser(
+        prog="lead",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="lead COMMAND …",
+    )
+    commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
+
+    train = _command(commands, "train", "Train a run on this machine, or resume it; under torchrun, one process of it.")
+    _add_words(train)
+
+    buckets = _command(commands, "buckets", "Show the buckets of a dataset: lead buckets carla_root=DIR.")
+    _add_words(buckets)
+    cache = _command(commands, "cache", "Build the cache of a dataset: lead cache preset=demo carla_root=DIR.")
+    cache.add_argument("--collection", action="append", default=[], help="a bucket collection; may be repeated")
+    _add_words(cache)
+
+    example = _command(commands, "example-data", "Write a small generated dataset, the same for the same seed.")
+    example.add_argument("target", help="a folder, or a prefix below LEAD_STORE_URL, written store:PREFIX")
+    example.add_argument("--routes", type=int, default=4)
+    example.add_argument("--frames", type=int, default=24, help="a route (default 24)")
+    example.add_argument("--seed", type=int, default=0)
+    example.add_argument("--failed-routes", type=int, default=0, help="how many of the routes end badly")
+
+    fsck = _command(commands, "fsck", "Check every object below caches/<digest> or runs/<namespace>/<uid>.")
+    fsck.add_argument("prefix")
+    fsck.add_argument("--store", help="s3://bucket/prefix or file:///folder (default: LEAD_STORE_URL)")
+
+    runs = _command(commands, "runs", "List TrainingRuns as kubectl does, with the course of the loss.")
+    runs.add_argument("-n", "--namespace", default="", help="default: all namespaces")
+
+    export = _command(
+        commands, "export", "Write config.json and model_<epoch>_<seed>.pth of a finished run to a folder."
+    )
+    export.add_argument("run", help="runs/<namespace>/<uid>, or a logdir of lead train")
+    export.add_argument("folder", type=Path)
+    export.add_argument("--stage", default="", help="default: the only stage, or posttrain")
+    export.add_argument("--store", help="s3://bucket/prefix or file:///folder (default: LEAD_STORE_URL)")
+
+    render = _command(
+        commands, "render", "Print the objects the operator would create for a manifest; needs lead-operator."
+    )
+    render.add_argument("file", type=Path)
+
+    pod = _command(commands, "pod", "Do the job mounted in this pod; started by the operator.")
+    pod.add_argument("--job", type=Path, default=Path(environment.JOB_FILE))
+    pod.add_argument("--scratch", type=Path, default=Path(environment.SCRATCH_DIR))
+    pod.add_argument("--session-cache", type=Path, default=Path(environment.SESSION_CACHE_DIR))
+    pod.add_argument("--termination-log", type=Path, default=Path(environment.TERMINATION_LOG))
+    return root
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """Runs the chosen command and returns the exit code."""
+    match options.command:
+        case "pod":
+            from lead_trainer.pod import PodPaths, run_pod
+
+            paths = PodPaths(options.job, options.scratch, options.session_cache, options.termination_log)
+            return run_pod(paths, os.environ)
+        case "train":
+            from lead_trainer.cli_train import train_locally
+
+            train_locally(options.words, options.config, os.environ)
+        case "buckets" | "cache":
+            from lead_trainer.cli_data import build_local_cache, show_buckets
+
+            if options.command == "cache":
+                build_local_cache(options.words, options.config, options.collection, os.environ)
+            else:
+                show_buckets(options.words, options.config, os.environ)
+        case "example-data":
+            from lead_trainer.cli_example import write_example_data
+
+            write_example_data(options, os.environ)
+        case "fsck":
+            from lead_trainer.cli_store import check_prefix
+
+            return check_prefix(options.prefix, options.store, os.environ)
+        case "export":
+            from lead_trainer.cli_store import export_run
+
+            export_run(options.run, options.folder, options.stage, options.store, os.environ)
+        case "runs":
+            from lead_trainer.cli_cluster import list_runs
+
+            return list_runs(options.namespace, os.environ)
+        case "render":
+            from lead_trainer.cli_cluster import render
+
+            return render(options.file)
+    return ExitCode.DONE
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parses the command line, runs it, and returns the exit code."""
+    options = parser().parse_args(arguments)
+    try:
+        return run_command(options)
+    except KeyboardInterrupt:
+        return 130
+    except (TrainerError, StoreError) as error:
+        code = exit_code_of(error)
+        print(f"{'' if code == ExitCode.STOPPED else 'error: '}{error}", file=sys.stderr)
+        return _end(options, code)
+    except Exception as error:
+        if options.command == "train":
+            return _end(options, _told_by_worker(error))
+        traceback.print_exception(error)
+        return ExitCode.PROGRAM_ERROR
+
+
+def _told_by_worker(error: Exception) -> ExitCode:
+    from lead_trainer.engine.worker import ended
+    from lead_trainer.world import world_of
+
+    return ended(error, world_of(os.environ))
+
+
+def _end(options: argparse.Namespace, code: int) -> int:
+    if options.command == "train" and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        sys.stderr.flush()
+        os._exit(code)  # a group that lost a rank cannot be torn down in order
+    return code
+
+
+def _command(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str
+) -> argparse.ArgumentParser:
+    return commands.add_parser(name, description=text, help=text)
+
+
+def _add_words(command: argparse.ArgumentParser) -> None:
+    command.add_argument("words", nargs="*", metavar="key=value", help="keys of the run and of its recipe")
+    command.add_argument("--config", action="append", default=[], type=Path, metavar="FILE", help="a YAML file of keys")

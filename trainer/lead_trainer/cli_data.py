@@ -1,0 +1,56 @@
+"""`lead buckets`, `lead cache`: a dataset before training."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from lead_trainer.building import RawTree
+from lead_trainer.cli_train import LocalRun, build_cache, cache_store, local_run
+from lead_trainer.data.source_tree import FolderTree
+from lead_trainer.errors import BadConfig
+from lead_trainer.report.console import open_log
+
+
+def build_local_cache(
+    words: Sequence[str], config_files: Sequence[Path], collections: Sequence[str], environ: Mapping[str, str]
+) -> None:
+    """Builds a cache, or what is missing of it, and prints its digest."""
+    open_log()
+    run = _dataset_run(words, config_files, environ)
+    store = cache_store(run, environ)
+    assert store is not None
+    print(build_cache(run, store, collections))
+
+
+def show_buckets(words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> None:
+    """Prints a dataset's routes by verdict and its collection's buckets, without building anything."""
+    run = _dataset_run(words, config_files, environ)
+    preparation = run.recipe.preparation
+    name = run.recipe.shape(run.config).collection
+    keys = preparation.config_keys({**run.values, **({"preset": run.keys.preset} if run.keys.preset else {})})
+    scan = preparation.scan(RawTree(FolderTree(Path(run.config.carla_root))), keys, [name])
+    verdicts = Table("verdict", "routes", "frames", title=f"routes of {run.config.carla_root}", title_justify="left")
+    for reason in sorted({verdict.reason for verdict in scan.verdicts}):
+        of_it = [verdict for verdict in scan.verdicts if verdict.reason == reason]
+        verdicts.add_row(reason, str(len(of_it)), str(sum(verdict.frames for verdict in of_it)))
+    buckets = Table("collection", "bucket", "samples", "drawn an epoch")
+    for collection in scan.collections:
+        for bucket, factor in zip(collection.buckets, collection.mixture, strict=True):
+            count = len(bucket.samples)
+            buckets.add_row(collection.name, bucket.name, str(count), str(int(count * factor)))
+    console = Console()
+    console.print(verdicts)
+    console.print(buckets)
+
+
+def _dataset_run(words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> LocalRun:
+    run = local_run([*words, *([] if _names_logdir(words) else ["logdir=."])], config_files, environ)
+    if run.recipe.preparation is None:
+        raise BadConfig(f"recipe {run.recipe.name} reads no dataset")
+    return run
+
+
+def _names_logdir(words: Sequence[str]) -> bool:
+    return any(word.startswith("logdir=") for word in words)

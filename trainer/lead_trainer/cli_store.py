@@ -1,0 +1,112 @@
+"""`lead fsck` and `lead export`: what lies in a store, checked object by object, and taken out for evaluation."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from lead_protocol import environment
+from lead_protocol.exit_codes import ExitCode
+from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest
+from lead_protocol.object_keys import InstanceKeys
+from lead_protocol.store.folder import FolderStore
+from lead_protocol.store.object_store import ObjectStore
+from lead_trainer.data.fsck import fsck_cache
+from lead_trainer.engine.patience import Patience
+from lead_trainer.engine.quarantine import fetch_fault, find_fault, position_of, quarantined_positions
+from lead_trainer.engine.resume import manifest_keys, model_file_name
+from lead_trainer.engine.storage import open_store
+from lead_trainer.errors import BadConfig, BadData
+
+
+def check_prefix(prefix: str, url: str | None, environ: Mapping[str, str]) -> int:
+    """Checks a cache or a run and prints one line a finding; returns 65 when anything is wrong."""
+    store, parts = store_of(url, environ), prefix.strip("/").split("/")
+    if parts[0] == "caches" and len(parts) == 2:
+        findings = [f"{finding.key}: {finding.fault}" for finding in fsck_cache(store, parts[1])]
+        checked = 1
+    elif parts[0] == "runs" and len(parts) == 3:
+        results = list(_checked_checkpoints(store, parts[1], parts[2]))
+        findings, checked = [fault for fault in results if fault], len(results)
+    else:
+        raise BadConfig(f"fsck: found {prefix!r}, expected caches/<digest> or runs/<namespace>/<uid>")
+    for finding in findings:
+        print(finding)
+    what = "cache" if parts[0] == "caches" else "checkpoints"
+    print(f"{prefix}: {checked} {what} checked, {len(findings)} findings")
+    return ExitCode.BAD_DATA if findings else ExitCode.DONE
+
+
+def _checked_checkpoints(store: ObjectStore, namespace: str, uid: str) -> Iterator[str]:
+    """Yields "" for each sound checkpoint of a run, and what is wrong with each other one."""
+    for keys in instances(store, namespace, uid):
+        bad = quarantined_positions(store, keys.quarantine_prefix)
+        for key in manifest_keys(store, keys.manifests_prefix):
+            if position_of(key) in bad:
+                continue
+            with tempfile.TemporaryDirectory(prefix="lead-fsck-") as folder:
+                fault, _, _ = find_fault(store, keys, key, Path(folder), MAX_CHECKPOINT_MANIFEST_BYTES)
+            yield f"{key}: {fault}" if fault else ""
+
+
+def instances(store: ObjectStore, namespace: str, uid: str) -> list[InstanceKeys]:
+    """Returns the stage instances of a run that hold anything; raises BadData when there is none."""
+    prefix = f"runs/{namespace}/{uid}/"
+    names = {info.key.removeprefix(prefix).split("/")[0] for info in store.list(prefix)}
+    found = []
+    for name in sorted(names):
+        stage, _, seed = name.rpartition("-s")
+        if stage and seed.isdigit():
+            found.append(InstanceKeys(namespace, uid, stage, int(seed)))
+    if not found:
+        raise BadData(f"{store.url}/{prefix} holds no stage of a run; is the namespace or the uid another one?")
+    return found
+
+
+def export_run(run: str, folder: Path, stage: str, url: str | None, environ: Mapping[str, str]) -> None:
+    """Writes the newest sound weights of each seed as LEAD's evaluation reads them: an ensemble beside one config."""
+    if (Path(run) / ".lead").is_dir():
+        store, parts = FolderStore(Path(run) / ".lead"), ["runs", "local", "local"]
+    else:
+        store, parts = store_of(url, environ), run.strip("/").split("/")  # type: ignore[assignment]
+    if len(parts) != 3 or parts[0] != "runs":
+        raise BadConfig(f"export: found {run!r}, expected runs/<namespace>/<uid> or a logdir of lead train")
+    found = instances(store, parts[1], parts[2])
+    stages = sorted({keys.stage for keys in found})
+    wanted = stage or ("posttrain" if "posttrain" in stages else stages[0] if len(stages) == 1 else "")
+    chosen = [keys for keys in found if keys.stage == wanted]
+    if not chosen:
+        raise BadConfig(
+            f"export: stage {wanted!r} is not in the run, which has {', '.join(stages)}; name one by --stage"
+        )
+    if folder.is_dir() and any(folder.glob("model*.pth")):
+        raise BadConfig(f"export: {folder} holds model files, which would join the ensemble; choose an empty folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    for keys in chosen:
+        print(_export_instance(store, keys, folder))
+
+
+def _export_instance(store: ObjectStore, keys: InstanceKeys, folder: Path) -> Path:
+    bad = quarantined_positions(store, keys.quarantine_prefix)
+    for key in manifest_keys(store, keys.manifests_prefix):
+        if position_of(key) in bad:
+            continue
+        manifest = CheckpointManifest.model_validate_json(store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES))
+        if manifest.step_in_epoch:
+            continue
+        name = model_file_name(manifest)
+        wanted = manifest.model_copy(update={"files": {part: manifest.files[part] for part in (name, "config.json")}})
+        with tempfile.TemporaryDirectory(prefix="lead-export-") as scratch:
+            waiting = Patience()
+            waiting.begin()
+            if waiting.call(fetch_fault, store, wanted, Path(scratch)) is None:
+                target = folder / f"{name.removesuffix('.pth')}_{keys.seed}.pth"
+                shutil.copyfile(Path(scratch) / name, target)
+                shutil.copyfile(Path(scratch) / "config.json", folder / "config.json")
+                return target
+    raise BadData(f"{keys.prefix} has no sound checkpoint of an epoch's end")
+
+
+def store_of(url: str | None, environ: Mapping[str, str]) -> ObjectStore:
+    """Returns the store a person named, or the environment's."""
+    return open_store({**environ, environment.STORE_URL: url} if url else environ)

@@ -1,0 +1,241 @@
+"""`lead train`: training without a cluster, by the code that pods run.
+
+The cache is built below `carla_root/cache` (or in LEAD_STORE_URL), the run's objects lie in `logdir/.lead`; after each
+epoch its files appear in `logdir` under LEAD's names, as hard links. Calling it again resumes. Under torchrun every
+process calls it.
+"""
+
+import os
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from lead_protocol import environment
+from lead_protocol.job import (
+    BuildJob,
+    CheckpointPolicy,
+    DatasetSource,
+    FolderSource,
+    LoggingPolicy,
+    OwnerIdentity,
+    TrainJob,
+)
+from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest
+from lead_protocol.object_keys import InstanceKeys
+from lead_protocol.store.folder import FolderStore
+from lead_protocol.store.object_store import ObjectStore
+from lead_trainer.building import build
+from lead_trainer.config_sources import Resolved, RunKeys, inherited, read_config_json, read_sources, resolve
+from lead_trainer.engine.agreement import done_by_first
+from lead_trainer.engine.attempt import newest_attempt
+from lead_trainer.engine.config_document import keys_of_document
+from lead_trainer.engine.ddp import Group
+from lead_trainer.engine.resume import manifest_keys
+from lead_trainer.engine.stop import StopFlag
+from lead_trainer.engine.storage import open_store
+from lead_trainer.engine.worker import Place, device_of, run_attempt
+from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.recipe import Recipe, load_recipe
+from lead_trainer.report.console import open_log
+from lead_trainer.world import world_of
+
+NAMESPACE, UID, STAGE = "local", "local", "train"
+PRIVATE_FOLDER = ".lead"
+IDENTITY_KEY = "identity"
+_EPOCH_FILE = re.compile(r"^(model|optimizer|scheduler|scaler|gradient_steps_skipped)_(\d{4})\.(pth|txt)$")
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class LocalRun:
+    """A run on this machine, as its user described it."""
+
+    keys: RunKeys
+    recipe: Recipe
+    values: Mapping[str, Any]  # the recipe's keys, without the preset's
+    config: Any  # resolved
+
+    @property
+    def logdir(self) -> Path:
+        """Where LEAD's files appear."""
+        return Path(self.keys.logdir)
+
+
+def train_locally(words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> None:
+    """Trains the run that the words describe, or resumes it; raises what `run_attempt` raises."""
+    run = local_run(words, config_files, environ)
+    world = world_of(environ)
+    open_log(rank=world.rank)
+    stop = StopFlag()
+    stop.listen()
+    group = Group(world, device_of(world))
+    store = FolderStore(run.logdir / PRIVATE_FOLDER)
+    caches = cache_store(run, environ)
+    text = done_by_first(group, lambda: _first_prepares(run, store, caches, group.world.world_size).model_dump_json())
+    job = TrainJob.model_validate_json(text)
+    view = LeadView(run.logdir, store)
+    place = Place(
+        store,
+        run.logdir / PRIVATE_FOLDER / "scratch",
+        session_cache_folder(run, environ),
+        initial_weights=Path(run.keys.load_file) if run.keys.load_file else None,
+        dataset_store=caches,
+        events_folder=run.logdir,
+        after_commit=view.show,
+        wandb_identity=_identity(store),
+    )
+    run_attempt(job, place, group, stop)
+    if world.is_first:
+        view.show_newest(job.keys)
+    group.close()
+
+
+def _identity(store: FolderStore) -> str:
+    """Returns a name of this logdir that no other has, made when it is first used."""
+    store.create(IDENTITY_KEY, uuid.uuid4().hex.encode())
+    return store.get(IDENTITY_KEY, max_bytes=64).decode()
+
+
+def local_run(words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> LocalRun:
+    """Resolves every source of configuration; raises BadConfig naming the key and who is wrong."""
+    sources = read_sources(words, config_files, environ)
+    recipe = load_recipe(str(sources.merged().get("recipe", RunKeys.recipe)))
+    resolved = resolve(sources, list(recipe.config_model.model_fields))
+    run = resolved.run
+    if not run.logdir:
+        raise BadConfig("logdir is not set: say where checkpoints go, for example logdir=outputs/training/pretrain")
+    if run.load_file and not Path(run.load_file).is_file():
+        raise BadConfig(f"load_file: there is no file {run.load_file}; name a model_<epoch>.pth")
+    values = recipe_values(recipe, resolved)
+    return LocalRun(run, recipe, values, recipe.config(values, run.preset))
+
+
+def recipe_values(recipe: Recipe, resolved: Resolved) -> dict[str, Any]:
+    """Returns the recipe's keys: what was said, over what is taken over from `load_file`'s stage."""
+    run = resolved.run
+    values: dict[str, Any] = {}
+    if run.load_file:
+        document = read_config_json(Path(run.load_file).parent / "config.json")
+        values = inherited(keys_of_document(recipe, document))
+        if run.preset:
+            named, plain = recipe.config({}, run.preset).model_dump(), recipe.config({}).model_dump()
+            values = {key: value for key, value in values.items() if named.get(key) == plain.get(key)}
+    told = {"seed": run.seed, "logdir": run.logdir, "load_file": run.load_file, "carla_root": run.carla_root,
+            "epochs": run.epochs, "continue_failed_training": run.continue_failed_training}  # fmt: skip
+    for key, value in told.items():
+        if key in recipe.config_model.model_fields and value not in ("", None):
+            values[key] = value
+    return {**values, **resolved.recipe}
+
+
+def cache_store(run: LocalRun, environ: Mapping[str, str]) -> ObjectStore | None:
+    """Returns where the dataset's cache is; None for a recipe that needs no dataset."""
+    if run.recipe.preparation is None:
+        return None
+    if environ.get(environment.STORE_URL):
+        return open_store(environ)
+    return FolderStore(Path(run.config.carla_root) / "cache")
+
+
+def session_cache_folder(run: LocalRun, environ: Mapping[str, str]) -> Path | None:
+    """Returns where shards are kept on this machine; None reads them in place, for a cache that is a folder here."""
+    if run.keys.session_cache:
+        return Path(run.keys.session_cache)
+    remote = environ.get(environment.STORE_URL, "").startswith("s3://")
+    return run.logdir / PRIVATE_FOLDER / "scratch" / "session-cache" if remote else None
+
+
+def _first_prepares(run: LocalRun, store: FolderStore, caches: ObjectStore | None, processes: int) -> TrainJob:
+    run.logdir.mkdir(parents=True, exist_ok=True)
+    datasets = [] if caches is None else [DatasetSource(name="local", digest=build_cache(run, caches))]
+    keys = InstanceKeys(NAMESPACE, UID, STAGE, run.keys.seed)
+    return TrainJob(
+        owner=OwnerIdentity(namespace=NAMESPACE, name=run.logdir.name or "run", uid=UID),
+        stage=STAGE,
+        seed=run.keys.seed,
+        attempt=newest_attempt(store, keys) + 1,
+        recipe=run.recipe.name,
+        preset=run.keys.preset,
+        config=dict(run.values),
+        epochs=run.config.epochs,
+        nodes=1,
+        procs_per_node=processes,
+        datasets=datasets,
+        checkpoint=CheckpointPolicy(
+            every_steps=run.keys.every_steps,
+            keep_last=run.keys.keep_last,
+            keep_best=run.keys.keep_best,
+            resume="Never" if run.keys.resume == "never" else "Auto",
+        ),
+        logging=LoggingPolicy(
+            tensorboard=run.keys.tensorboard, wandb_mode=run.keys.wandb_mode, wandb_project=run.keys.wandb_project
+        ),
+    )
+
+
+def build_cache(run: LocalRun, store: ObjectStore, collections: Sequence[str] = ()) -> str:
+    """Builds what is missing of the run's cache and returns its digest."""
+    config = {**run.values, **({"preset": run.keys.preset} if run.keys.preset else {})}
+    job = BuildJob(
+        owner=OwnerIdentity(namespace=NAMESPACE, name="local", uid=UID),
+        generation=1,
+        attempt=1,
+        index=0,
+        parallelism=1,
+        recipe=run.recipe.name,
+        source=FolderSource(path=str(run.config.carla_root)),
+        collections=list(collections) or [run.recipe.shape(run.config).collection],
+        config=config,
+    )
+    phase = ""
+
+    def tell(record: Any) -> None:
+        nonlocal phase
+        if record.phase != phase:
+            phase = record.phase
+            log.info(f"cache: {phase.lower()}", digest=record.digest[:12], samples=record.samples)
+
+    return build(job, store, tell).digest
+
+
+@dataclass(frozen=True)
+class LeadView:
+    """The newest checkpoint of an epoch's end under LEAD's file names, directly in `logdir`."""
+
+    logdir: Path
+    store: FolderStore
+
+    def show(self, manifest: CheckpointManifest) -> None:
+        """Links the files of a checkpoint, then removes those of older epochs, as LEAD keeps the last only."""
+        if manifest.step_in_epoch:
+            return
+        for name, stored in manifest.files.items():
+            if not name.startswith("loop_"):
+                self._link(self.store_path(stored.key), self.logdir / name)
+        for path in self.logdir.iterdir():
+            if _EPOCH_FILE.match(path.name) and path.name not in manifest.files:
+                path.unlink()
+
+    def show_newest(self, keys: InstanceKeys) -> None:
+        """Links the newest checkpoint, in case the process was killed between its commit and its links."""
+        for key in manifest_keys(self.store, keys.manifests_prefix)[:1]:
+            data = self.store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES)
+            self.show(CheckpointManifest.model_validate_json(data))
+
+    def store_path(self, key: str) -> Path:
+        """Returns the file of an object."""
+        return self.logdir / PRIVATE_FOLDER / key
+
+    @staticmethod
+    def _link(source: Path, target: Path) -> None:
+        part = target.with_name(f".{target.name}.{os.getpid()}")
+        part.unlink(missing_ok=True)
+        os.link(source, part)
+        part.replace(target)
+        part.unlink(missing_ok=True)  # renaming one link over another of the same file leaves both

@@ -1,0 +1,178 @@
+"""Where a run's configuration comes from, and which source wins; the one normaliser of the command line.
+
+    command line  >  LEAD_TRAINING_CONFIG  >  --config file  >  preset  >  config.json beside load_file  >  defaults
+
+Keys are either the run's (where data and results lie, how long, from what) or the recipe's. The recipe judges its own;
+an unknown key is an error with its near match. Reads files, writes none.
+"""
+
+import difflib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from lead_trainer.errors import BadConfig
+
+ENVIRONMENT = "LEAD_TRAINING_CONFIG"
+# What a stage may take over from the stage whose weights it loads: what shapes the model and its input. Names, logdir,
+# seed, batch size, epochs and the like are decisions of each stage, and LEAD's users lost runs by inheriting them.
+INHERITED_PREFIXES = (
+    "image_", "lidar_", "radar_", "bev_", "transfuser_", "deconv_", "gpt_", "bb_", "num_radar", "num_bev", "num_dir",
+    "num_bb", "num_semantic", "num_way", "num_route", "min_", "max_", "discrete_",
+)  # fmt: skip
+INHERITED = frozenset(
+    {
+        "LTF", "block_exp", "compat", "detect_boxes", "hist_max_per_pixel", "n_head", "n_layer",
+        "perspective_downsample_factor", "pixels_per_meter", "target_point_scale", "target_speed_classes",
+        "tp_pop_distance", "training_used_lidar_steps", "used_cameras", "use_bev_semantic", "use_depth",
+        "use_discrete_command", "use_next_tp", "use_previous_tp", "use_radar_detection", "use_radars", "use_semantic",
+        "use_tp", "use_velocity", "waypoints_spacing",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RunKeys:
+    """The keys that are the run's, not the recipe's."""
+
+    recipe: str = "lead"
+    preset: str = ""
+    carla_root: str = ""
+    logdir: str = ""
+    load_file: str = ""
+    resume: str = "auto"  # auto | never
+    continue_failed_training: bool = False  # LEAD's word for what resume=auto does
+    epochs: int | None = None
+    seed: int = 0
+    every_steps: int = 0  # a checkpoint inside an epoch
+    keep_last: int = 3
+    keep_best: int = 1
+    tensorboard: bool = True
+    session_cache: str = ""  # a folder on a fast disk; empty: below logdir for a store of S3, none for one of folders
+    wandb_mode: Literal["online", "offline", "disabled"] = "disabled"
+    wandb_project: str = ""  # empty: the recipe says
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What was said, by whom; a later one wins over an earlier one."""
+
+    file: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    command_line: Mapping[str, Any] = field(default_factory=dict)
+
+    def merged(self) -> dict[str, Any]:
+        """Returns every key that was said, by the one who wins."""
+        return {**self.file, **self.environment, **self.command_line}
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The run's keys and the recipe's, each of what the user said."""
+
+    run: RunKeys
+    recipe: Mapping[str, Any]
+
+
+def read_sources(words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> Sources:
+    """Parses command line words, files and environment; raises BadConfig naming the word or file."""
+    files: dict[str, Any] = {}
+    for path in config_files:
+        files |= read_config_file(path)
+    return Sources(
+        files, parse_words(environ.get(ENVIRONMENT, "").split(), ENVIRONMENT), parse_words(words, "argument")
+    )
+
+
+def parse_words(words: Sequence[str], where: str) -> dict[str, Any]:
+    """Returns the values of `key=value` words; values are YAML, `a.b=1` sets key b of a. Raises BadConfig."""
+    values: dict[str, Any] = {}
+    for word in words:
+        key, equals, text = word.removeprefix("--").partition("=")
+        if not equals or not key:
+            raise BadConfig(f"{where} {word!r}: expected key=value, for example batch_size=64")
+        try:
+            value = yaml.safe_load(text) if text else ""
+        except yaml.YAMLError as error:
+            raise BadConfig(f"{where} {word!r}: the value is no YAML: {str(error).splitlines()[0]}") from error
+        _set(values, key.split("."), value, word)
+    return values
+
+
+def _set(values: dict[str, Any], path: Sequence[str], value: Any, word: str) -> None:
+    for name in path[:-1]:
+        values = values.setdefault(name, {})
+        if not isinstance(values, dict):
+            raise BadConfig(f"argument {word!r}: {name} has a value already, so it cannot have keys")
+    # YAML 1.1 reads 3e-4 as a text, because it lacks the dot.
+    values[path[-1]] = _number(value) if isinstance(value, str) else value
+
+
+def _number(text: str) -> Any:
+    try:
+        return float(text) if "e" in text.lower() and text[:1] in "+-.0123456789" else text
+    except ValueError:
+        return text
+
+
+def read_config_file(path: Path) -> dict[str, Any]:
+    """Reads a YAML or JSON mapping; raises BadConfig naming the file."""
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise BadConfig(f"config file {path} cannot be read: {str(error).splitlines()[0]}") from error
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise BadConfig(f"config file {path} holds no mapping of keys to values")
+    return values
+
+
+def resolve(sources: Sources, recipe_keys: Sequence[str]) -> Resolved:
+    """Parts the run's keys from the recipe's; raises BadConfig for a run key of a wrong type."""
+    said = sources.merged()
+    names = RunKeys.__dataclass_fields__
+    run = {key: _typed(key, value) for key, value in said.items() if key in names}
+    recipe = {key: value for key, value in said.items() if key not in names}
+    for key in recipe:
+        near = difflib.get_close_matches(key, names, n=1)
+        if key.split(".")[0] not in recipe_keys and near and not difflib.get_close_matches(key, recipe_keys, n=1):
+            raise BadConfig(f"{key}: unknown key; did you mean {near[0]!r}?")
+    keys = RunKeys(**run)
+    if keys.continue_failed_training and keys.resume == "never":
+        raise BadConfig("continue_failed_training: found true beside resume=never; keep one of them")
+    return Resolved(keys, recipe)
+
+
+def _typed(key: str, value: Any) -> Any:
+    default = RunKeys.__dataclass_fields__[key].default
+    expected = int if key == "epochs" else type(default)
+    if key == "resume" and value not in ("auto", "never"):
+        raise BadConfig(f"resume: found {value!r}, expected auto or never")
+    if key == "wandb_mode" and value not in ("online", "offline", "disabled"):
+        raise BadConfig(f"wandb_mode: found {value!r}, expected online, offline or disabled")
+    if value is None and expected is str:
+        return ""
+    if type(value) is not expected and not (expected is str and isinstance(value, int | float)):
+        raise BadConfig(f"{key}: found {value!r}, expected {expected.__name__}")
+    return expected(value)
+
+
+def inherited(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the keys of an earlier stage's config that a stage built on its weights takes over."""
+    return {key: value for key, value in document.items() if key in INHERITED or key.startswith(INHERITED_PREFIXES)}
+
+
+def read_config_json(path: Path) -> dict[str, Any]:
+    """Reads the `config.json` of an earlier stage; an absent one sets nothing."""
+    if not path.is_file():
+        return {}
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise BadConfig(f"{path} is no JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise BadConfig(f"{path} holds no mapping of keys to values")
+    return document

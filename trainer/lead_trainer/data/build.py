@@ -1,0 +1,223 @@
+"""One pod's share of building a cache: scan, digest, its parts, and the manifest once every part of every pod is there.
+
+Every write is create-only and named by content, and every step looks first at what is there, so the same call may be
+killed and repeated at any point and by any number of pods: the manifest comes out byte for byte the same.
+"""
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from lead_protocol.job import BuildJob
+from lead_protocol.manifests import CacheManifest, StoredObject, sha256_hex
+from lead_protocol.object_keys import CacheKeys
+from lead_protocol.progress_record import BuildRecord
+from lead_protocol.store.object_store import ObjectStore
+from lead_trainer.data.build_finish import finished_manifest, publish_manifest, stored_manifest
+from lead_trainer.data.build_parts import PartRecord, part_record
+from lead_trainer.data.build_plan import PART_BYTES, BuildPlan, Part, plan_build
+from lead_trainer.data.cache_tables import ROUTE_COLUMN, collection_table, verdict_table, write_table
+from lead_trainer.data.digest import cache_digest, listing_sha256
+from lead_trainer.data.ordered_pool import ordered_map
+from lead_trainer.data.record import encode_record
+from lead_trainer.data.shard import write_shard
+from lead_trainer.errors import BadData
+from lead_trainer.recipes.recipe import Recipe, Scan, SourceTree
+
+OnProgress = Callable[[BuildRecord], None]
+DEFAULT_THREADS = 4
+
+
+@dataclass(frozen=True)
+class _Build:
+    """What every step of one build needs."""
+
+    job: BuildJob
+    store: ObjectStore
+    tree: SourceTree
+    recipe: Recipe
+    config: Mapping[str, Any]
+    source_sha256: str
+    digest: str
+    threads: int
+
+    @property
+    def keys(self) -> CacheKeys:
+        return CacheKeys(self.digest)
+
+
+def build_share(
+    job: BuildJob,
+    store: ObjectStore,
+    tree: SourceTree,
+    recipe: Recipe,
+    on_progress: OnProgress,
+    *,
+    part_bytes: int = PART_BYTES,
+    threads: int = DEFAULT_THREADS,
+) -> BuildRecord:
+    """Builds this pod's parts and, when they were the last ones, commits the cache; returns the last progress.
+
+    Raises BadData for an empty or damaged dataset and for a digest other than `expect_digest`.
+    """
+    job = _with_collections(job, recipe)
+    report = _Reporter(job, on_progress)
+    report.say(phase="Listing")
+    files = tree.files()
+    if not files:
+        raise BadData(f"dataset {_source(job)} holds no file; upload it, or correct the source")
+    config = recipe.preparation.config_keys(job.config)
+    source = listing_sha256(files)
+    digest = cache_digest(
+        source_sha256=source,
+        collections=job.collections,
+        keys=config,
+        recipe=job.recipe,
+        version=recipe.preparation.version,
+    )
+    _check_expected(job, digest)
+    build = _Build(job, store, tree, recipe, config, source, digest, threads)
+    report.say(digest=digest)
+    manifest = stored_manifest(store, digest)
+    if manifest is None:
+        manifest = _build_parts(build, report, part_bytes)
+    if manifest is None:
+        return report.say(phase="Done", message="this share is built; other workers are still at theirs")
+    done = report.say(
+        phase="Done",
+        routes_total=manifest.routes.total,
+        routes_kept=manifest.routes.kept,
+        samples=manifest.samples,
+        shards_total=len(manifest.shards),
+        shards_done=len(manifest.shards),
+        size_bytes=manifest.size_bytes,
+    )
+    store.put(job.keys.result(job.generation), done.model_dump_json().encode())
+    return done
+
+
+def _with_collections(job: BuildJob, recipe: Recipe) -> BuildJob:
+    """Names the recipe's collections where the job names none, before the digest: both spellings are one cache."""
+    return job if job.collections else job.model_copy(update={"collections": [*recipe.preparation.default_collections]})
+
+
+def _build_parts(build: _Build, report: "_Reporter", part_bytes: int) -> CacheManifest | None:
+    """Makes the missing parts of this share; returns the manifest when every part of every worker is there."""
+    scan = build.recipe.preparation.scan(build.tree, build.config, build.job.collections)
+    kept = sum(verdict.kept for verdict in scan.verdicts)
+    if not scan.samples:
+        raise BadData(
+            f"dataset {_source(build.job)}: no frame of {len(scan.verdicts)} routes is usable "
+            f"({kept} routes kept) for {', '.join(build.job.collections)}; see the routes' results.json"
+        )
+    plan = plan_build(scan, build.digest, part_bytes)
+    report.say(phase="Building", routes_total=len(scan.verdicts), routes_kept=kept, samples=len(scan.samples))
+    share = plan.share(build.job.index, build.job.parallelism)
+    size, done = 0, 0
+    report.say(shards_total=len(plan.parts))
+    with tempfile.TemporaryDirectory(prefix="lead-build-") as folder:
+        for part in share:
+            record = part_record(build.store, build.keys, part.number) or _make_part(build, scan, part, Path(folder))
+            done, size = done + 1, size + record.size_bytes
+            report.say(shards_done=done, size_bytes=size)
+    return _finish(build, scan, plan)
+
+
+def _make_part(build: _Build, scan: Scan, part: Part, folder: Path) -> PartRecord:
+    """Uploads one shard and its routes' metas, then the record that they are complete."""
+    preparation = build.recipe.preparation
+
+    def encoded(number: int) -> tuple[int, bytes]:
+        fields = preparation.record(build.tree, build.config, scan.samples[number])
+        return number, encode_record(number, fields)
+
+    path = folder / "shard.part"
+    numbers = [int(number) for number in part.samples]
+    shard = write_shard(path, ordered_map(encoded, numbers, build.threads))
+    key = build.keys.shard(part.number, shard.sha256)
+    if not build.store.create_file(key, path, sha256=shard.sha256):
+        raise BadData(f"{build.store.url}/{key} holds other bytes than its name says; delete it and build again")
+    metas = _upload_metas(build, part) if part.routes else None
+    record = PartRecord(
+        shard=StoredObject(key=key, size=shard.size, sha256=shard.sha256), records=shard.records, metas=metas
+    )
+    build.store.create(build.keys.shard_record(part.number), record.model_dump_json().encode())
+    return part_record(build.store, build.keys, part.number) or record  # another worker's record, if it was first
+
+
+def _upload_metas(build: _Build, part: Part) -> StoredObject:
+    tables = []
+    for route, frames in part.routes:
+        table = build.recipe.preparation.route_metas(build.tree, build.config, route, frames)
+        tables.append(table.append_column(ROUTE_COLUMN, pa.array([route] * len(frames), pa.string())))
+    data = write_table(pa.concat_tables(tables))
+    return _create(build, build.keys.metas(part.number, sha256_hex(data)), data)
+
+
+def _finish(build: _Build, scan: Scan, plan: BuildPlan) -> CacheManifest | None:
+    """Commits the manifest if every part is complete; any worker may, and all of them write the same bytes."""
+    parts = [part_record(build.store, build.keys, part.number) for part in plan.parts]
+    complete = [part for part in parts if part is not None]
+    if len(complete) < len(parts):
+        return None
+    routes = _create(build, build.keys.routes, write_table(verdict_table(scan.verdicts)))
+    tables = {
+        collection.name: _create(
+            build,
+            build.keys.bucket(collection.name),
+            write_table(collection_table(collection, scan.samples, plan.placement)),
+        )
+        for collection in scan.collections
+    }
+    manifest = finished_manifest(
+        digest=build.digest,
+        recipe=build.job.recipe,
+        builder=build.recipe.preparation.version,
+        config=build.config,
+        source_sha256=build.source_sha256,
+        scan=scan,
+        routes=routes,
+        collections=tables,
+        parts=complete,
+    )
+    return publish_manifest(build.store, manifest)
+
+
+def _create(build: _Build, key: str, data: bytes) -> StoredObject:
+    """Writes a small object once; raises BadData where other bytes lie under its key."""
+    if not build.store.create(key, data):
+        raise BadData(
+            f"{build.store.url}/{key} holds other bytes than this build makes; was it built by another version of the "
+            "trainer image? Delete the objects of this unfinished cache and build again"
+        )
+    return StoredObject(key=key, size=len(data), sha256=sha256_hex(data))
+
+
+def _check_expected(job: BuildJob, digest: str) -> None:
+    if job.expect_digest and job.expect_digest != digest:
+        raise BadData(
+            f"expectDigest: found {job.expect_digest}, but the dataset and config give {digest}; the source, the "
+            "config or the trainer image changed. Correct it, or clear expectDigest"
+        )
+
+
+def _source(job: BuildJob) -> str:
+    return job.source.prefix if job.source.kind == "store" else job.source.path
+
+
+class _Reporter:
+    """Fills in and numbers the progress records of one build pod."""
+
+    def __init__(self, job: BuildJob, on_progress: OnProgress) -> None:
+        self._record = BuildRecord(attempt=job.attempt, seq=0, phase="Listing")
+        self._on_progress = on_progress
+
+    def say(self, **changes: Any) -> BuildRecord:
+        """Reports the record with these fields changed."""
+        self._record = self._record.model_copy(update={**changes, "seq": self._record.seq + 1})
+        self._on_progress(self._record)
+        return self._record

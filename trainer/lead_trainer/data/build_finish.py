@@ -1,0 +1,93 @@
+"""The last step of a build: the manifest, whose existence is the commit of the cache. Called by `build` and readers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from lead_protocol.manifests import (
+    MAX_MANIFEST_BYTES,
+    CacheManifest,
+    CollectionEntry,
+    RouteCounts,
+    ShardEntry,
+    StoredObject,
+)
+from lead_protocol.object_keys import CacheKeys
+from lead_protocol.store.object_store import ObjectNotFound, ObjectStore
+from lead_trainer.data.build_parts import PartRecord
+from lead_trainer.errors import BadData
+from lead_trainer.recipes.recipe import Scan
+
+
+def finished_manifest(
+    *,
+    digest: str,
+    recipe: str,
+    builder: str,
+    config: Mapping[str, Any],
+    source_sha256: str,
+    scan: Scan,
+    routes: StoredObject,
+    collections: Mapping[str, StoredObject],
+    parts: Sequence[PartRecord],
+) -> CacheManifest:
+    """Returns the manifest of a cache whose parts are all complete; a pure function, so two finishers agree."""
+    reasons: dict[str, int] = {}
+    for verdict in sorted(scan.verdicts, key=lambda verdict: verdict.reason):
+        if not verdict.kept:
+            reasons[verdict.reason] = reasons.get(verdict.reason, 0) + 1
+    entries = {
+        collection.name: CollectionEntry(
+            object=collections[collection.name],
+            samples=sum(len(bucket.samples) for bucket in collection.buckets),
+            buckets=len(collection.buckets),
+        )
+        for collection in scan.collections
+    }
+    small = [routes, *collections.values()]
+    return CacheManifest(
+        digest=digest,
+        recipe=recipe,
+        builder=builder,
+        config=dict(config),
+        source_sha256=source_sha256,
+        routes=RouteCounts(
+            total=len(scan.verdicts), kept=sum(verdict.kept for verdict in scan.verdicts), reasons=reasons
+        ),
+        routes_object=routes,
+        collections=entries,
+        shards=[ShardEntry(object=part.shard, records=part.records) for part in parts],
+        metas=[part.metas for part in parts if part.metas is not None],
+        samples=sum(part.records for part in parts),
+        size_bytes=sum(part.size_bytes for part in parts) + sum(item.size for item in small),
+    )
+
+
+def publish_manifest(store: ObjectStore, manifest: CacheManifest) -> CacheManifest:
+    """Commits a cache; returns the manifest that is there afterwards, which an equal one of another worker may be."""
+    key = CacheKeys(manifest.digest).manifest
+    if store.create(key, manifest.model_dump_json().encode()):
+        return manifest
+    found = stored_manifest(store, manifest.digest)
+    if found is None or found.samples != manifest.samples:
+        raise BadData(f"{store.url}/{key} is there already and says something else; delete this cache and build again")
+    return found
+
+
+def stored_manifest(store: ObjectStore, digest: str) -> CacheManifest | None:
+    """Returns a committed cache's manifest, None where there is none; raises BadData where it is damaged."""
+    key = CacheKeys(digest).manifest
+    try:
+        data = store.get(key, max_bytes=MAX_MANIFEST_BYTES)
+    except ObjectNotFound:
+        return None
+    try:
+        manifest = CacheManifest.model_validate_json(data)
+    except ValidationError as error:
+        raise BadData(
+            f"{store.url}/{key} is not a cache manifest: {error.error_count()} faults; build again"
+        ) from error
+    if manifest.digest != digest:
+        raise BadData(f"{store.url}/{key} is the manifest of {manifest.digest}; it was copied to the wrong place")
+    return manifest

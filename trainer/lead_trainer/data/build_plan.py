@@ -1,0 +1,67 @@
+"""What a cache build consists of, decided before the first record is made, and the same in every pod.
+
+Samples are put in an order seeded by the digest and cut into parts of about PART_BYTES; part k is one shard and one
+file of route metas, and belongs to worker k % parallelism. Everything follows from (listing, digest): no pod talks to
+another. Called by `build`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lead_trainer.data.cache_tables import Placement
+from lead_trainer.data.sample_order import shuffled
+from lead_trainer.recipes.recipe import SampleKey, Scan
+
+PART_BYTES = 128 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Part:
+    """One unit of work: the samples of one shard in order, and the routes whose metas it carries."""
+
+    number: int
+    samples: npt.NDArray[np.int64]
+    routes: tuple[tuple[str, tuple[int, ...]], ...]  # route, its frames in order
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """Every part, and where each sample ends up."""
+
+    parts: tuple[Part, ...]
+    placement: Placement
+
+    def share(self, worker: int, parallelism: int) -> list[Part]:
+        """Returns the parts of one worker."""
+        return [part for part in self.parts if part.number % parallelism == worker]
+
+
+def plan_build(scan: Scan, digest: str, part_bytes: int = PART_BYTES) -> BuildPlan:
+    """Cuts the samples of a scan into parts; pure, and the same for any number of workers."""
+    count = len(scan.samples)
+    order = shuffled(count, int(digest[:16], 16))
+    ends = np.cumsum(scan.estimated_bytes[order])
+    shard_of = np.zeros(count, np.int64)
+    shard_of[order] = (ends - scan.estimated_bytes[order]) // max(1, part_bytes)
+    _, in_order = np.unique(shard_of[order], return_inverse=True)  # a huge sample may leave a number unused
+    shard_of[order] = in_order
+    parts = int(in_order.max()) + 1 if count else 0
+    groups = _route_groups(scan.samples, parts)
+    members = [order[in_order == number] for number in range(parts)]
+    slot_of = np.zeros(count, np.int64)
+    for samples in members:
+        slot_of[samples] = np.arange(len(samples))
+    built = tuple(Part(number, members[number], groups[number]) for number in range(parts))
+    return BuildPlan(built, Placement(shard_of, slot_of, parts))
+
+
+def _route_groups(samples: Sequence[SampleKey], parts: int) -> list[tuple[tuple[str, tuple[int, ...]], ...]]:
+    """Deals the routes to the parts in turn; `samples` are sorted."""
+    frames: dict[str, list[int]] = {}
+    for key in samples:
+        frames.setdefault(key.route, []).append(key.frame)
+    routes = [(route, tuple(found)) for route, found in frames.items()]
+    return [tuple(routes[number::parts]) for number in range(parts)]

@@ -1,0 +1,104 @@
+"""A committed cache, read: manifest, tables, metas, and the checked record of any sample. Opened by trainer and tools.
+
+It starts from the manifest and verifies every table it reads by SHA-256; it never lists a prefix.
+"""
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from lead_protocol.manifests import CacheManifest, StoredObject, sha256_hex
+from lead_protocol.object_keys import CacheKeys
+from lead_protocol.store.object_store import ObjectStore
+from lead_trainer.data.build_finish import stored_manifest
+from lead_trainer.data.cache_tables import CollectionRows, MetaColumns, collection_rows, read_table
+from lead_trainer.data.ordered_pool import ordered_map
+from lead_trainer.data.session_cache import CacheStats, DirectReads, SessionCache
+from lead_trainer.errors import BadConfig, BadData
+
+TABLE_THREADS = 4
+
+
+class CacheReader:
+    """One cache; safe to share between threads."""
+
+    def __init__(self, store: ObjectStore, digest: str, session_cache: SessionCache | None = None) -> None:
+        """Reads the manifest; raises BadData where the cache does not exist or is not complete."""
+        manifest = stored_manifest(store, digest)
+        if manifest is None:
+            raise BadData(f"cache {store.url}/{CacheKeys(digest).prefix} does not exist or is not complete; build it")
+        self.manifest: CacheManifest = manifest
+        self._store = store
+        self._session = session_cache or DirectReads(store)
+        self._lock = threading.Lock()
+        self._rows: dict[str, CollectionRows] = {}
+        self._places: dict[int, tuple[int, int]] | None = None
+        self._metas: MetaColumns | None = None
+
+    @property
+    def digest(self) -> str:
+        """The cache's name."""
+        return self.manifest.digest
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The config values the cache was built with."""
+        return self.manifest.config
+
+    def rows(self, collection: str) -> CollectionRows:
+        """Returns a collection's rows; raises BadConfig naming the ones the cache has."""
+        entry = self.manifest.collections.get(collection)
+        if entry is None:
+            held = ", ".join(sorted(self.manifest.collections))
+            raise BadConfig(
+                f"collection {collection!r} is not in cache {self.digest[:12]}, which has: {held}; build it"
+            )
+        if collection not in self._rows:
+            self._rows[collection] = collection_rows(collection, self._table(entry.object))
+        return self._rows[collection]
+
+    def verdicts(self) -> pa.Table:
+        """Returns the per-route verdicts."""
+        return read_table(self._table(self.manifest.routes_object), "route verdicts")
+
+    def metas(self) -> MetaColumns:
+        """Returns the metas of every frame; read once a process."""
+        with self._lock:
+            if self._metas is None:
+                blobs = ordered_map(self._table, self.manifest.metas, TABLE_THREADS)
+                self._metas = MetaColumns(pa.concat_tables([read_table(blob, "metas") for blob in blobs]))
+            return self._metas
+
+    def fields(self, sample: int) -> Mapping[str, memoryview]:
+        """Returns one sample's fields, checked; raises BadData naming the shard when it stays damaged."""
+        shard, slot = self._place(sample)
+        record = self._session.record(self.manifest.shards[shard].object, slot)
+        if record.sample_id != sample:
+            raise BadData(f"shard {shard} of cache {self.digest[:12]} holds sample {record.sample_id}, not {sample}")
+        return record.fields
+
+    def stats(self) -> CacheStats:
+        """Returns the session cache's counters."""
+        return self._session.stats()
+
+    def close(self) -> None:
+        """Lets go of the session cache."""
+        self._session.close()
+
+    def _place(self, sample: int) -> tuple[int, int]:
+        if self._places is None:
+            places: dict[int, tuple[int, int]] = {}
+            for name in self.manifest.collections:
+                rows = self.rows(name)
+                pairs = zip(rows.shard.tolist(), rows.slot.tolist(), strict=True)
+                places.update(zip(rows.sample.tolist(), pairs, strict=True))
+            self._places = places
+        return self._places[sample]
+
+    def _table(self, item: StoredObject) -> bytes:
+        data = self._store.get(item.key, max_bytes=item.size)
+        if len(data) != item.size or sha256_hex(data) != item.sha256:
+            raise BadData(f"{self._store.url}/{item.key} is not what the manifest vouches for; build the cache again")
+        return data

@@ -1,0 +1,164 @@
+"""The small tables of a cache as columns in memory: rows of a collection, verdicts, ego metas.
+
+`build` writes them as parquet, `cache_reader` reads them once a process; the recipes' samples index them.
+"""
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lead_trainer.errors import BadData
+from lead_trainer.recipes.recipe import Collection, RouteVerdict, SampleKey
+
+COMPRESSION = "zstd"
+ROUTE_COLUMN = "route_folder"  # of the metas; the recipe owns every other name but `frame`
+_MIXTURE = b"lead.mixture"
+_NAMES = b"lead.buckets"
+_COUNTERS = b"lead.counters"
+
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class CollectionRows:
+    """One collection, bucket after bucket; every array has one entry a row."""
+
+    name: str
+    bucket_names: tuple[str, ...]
+    mixture: tuple[float, ...]
+    counters: Mapping[str, int]
+    bucket: Int64
+    position: Int64  # of the row in its bucket
+    route: npt.NDArray[np.str_]
+    frame: Int64
+    sample: Int64  # number of the sample in the cache
+    shard: Int64
+    slot: Int64  # position in the shard
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where each sample's record lies: shard and position in it."""
+
+    shard: Int64
+    slot: Int64
+    shards: int
+
+
+def collection_table(collection: Collection, samples: Sequence[SampleKey], placement: Placement) -> pa.Table:
+    """Returns the rows of a collection in LEAD's order."""
+    numbers = np.concatenate([bucket.samples for bucket in collection.buckets]).astype(np.int64)
+    sizes = [len(bucket.samples) for bucket in collection.buckets]
+    table = pa.table(
+        {
+            "bucket": np.repeat(np.arange(len(sizes), dtype=np.int64), sizes),
+            "route": pa.array([samples[n].route for n in numbers], pa.string()).dictionary_encode(),
+            "frame": np.array([samples[n].frame for n in numbers], np.int64),
+            "sample": numbers,
+            "shard": placement.shard[numbers],
+            "slot": placement.slot[numbers],
+        }
+    )
+    return table.replace_schema_metadata(
+        {
+            _NAMES: json.dumps([bucket.name for bucket in collection.buckets]),
+            _MIXTURE: json.dumps(list(collection.mixture)),
+            _COUNTERS: json.dumps(dict(collection.counters), sort_keys=True),
+        }
+    )
+
+
+def collection_rows(name: str, data: bytes) -> CollectionRows:
+    """Reads a collection's rows back; raises BadData when the table is not one."""
+    table = read_table(data, f"collection {name}")
+    metadata = table.schema.metadata or {}
+    bucket = _ints(table, "bucket")
+    starts = np.flatnonzero(np.diff(bucket, prepend=-1))
+    return CollectionRows(
+        name=name,
+        bucket_names=tuple(json.loads(metadata[_NAMES])),
+        mixture=tuple(json.loads(metadata[_MIXTURE])),
+        counters=json.loads(metadata[_COUNTERS]),
+        bucket=bucket,
+        position=np.arange(len(bucket)) - np.repeat(starts, np.diff(starts, append=len(bucket))),
+        route=np.array(table.column("route").to_pylist(), dtype=np.str_),
+        frame=_ints(table, "frame"),
+        sample=_ints(table, "sample"),
+        shard=_ints(table, "shard"),
+        slot=_ints(table, "slot"),
+    )
+
+
+def verdict_table(verdicts: Sequence[RouteVerdict]) -> pa.Table:
+    """Returns the per-route verdicts, one row a route."""
+    return pa.table(
+        {
+            "route": pa.array([v.route for v in verdicts], pa.string()),
+            "kept": pa.array([v.kept for v in verdicts], pa.bool_()),
+            "reason": pa.array([v.reason for v in verdicts], pa.string()),
+            "frames": pa.array([v.frames for v in verdicts], pa.int64()),
+        }
+    )
+
+
+def write_table(table: pa.Table) -> bytes:
+    """Returns a table as parquet; equal tables give equal bytes with one pyarrow."""
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression=COMPRESSION)
+    return sink.getvalue()
+
+
+def read_table(data: bytes, what: str) -> pa.Table:
+    """Returns the table in a parquet file; raises BadData naming `what`."""
+    try:
+        return pq.read_table(io.BytesIO(data))
+    except (pa.ArrowException, OSError) as error:
+        raise BadData(f"{what} of the cache cannot be read: {error}") from error
+
+
+class MetaColumns:
+    """Metas of every frame by column; a row is found by route and frame."""
+
+    def __init__(self, table: pa.Table) -> None:
+        """Takes a table with the columns ROUTE_COLUMN, `frame` and the recipe's own."""
+        self._columns = [name for name in table.column_names if name not in (ROUTE_COLUMN, "frame")]
+        self._table = table.combine_chunks()
+        routes, frames = table.column(ROUTE_COLUMN).to_pylist(), table.column("frame").to_pylist()
+        self._row = {key: number for number, key in enumerate(zip(routes, frames, strict=True))}
+        self._arrays = {name: _column(self._table.column(name)) for name in self._columns}
+
+    def row(self, route: str, frame: int) -> dict[str, Any]:
+        """Returns the columns of one frame; lists come as arrays, missing values as None."""
+        try:
+            number = self._row[(route, frame)]
+        except KeyError as error:
+            raise BadData(f"the cache holds no metas of {route} frame {frame}; build it again") from error
+        return {name: array(number) for name, array in self._arrays.items()}
+
+
+def _column(column: pa.ChunkedArray) -> Any:
+    """Returns a function from row number to value, without a copy of list columns."""
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    if pa.types.is_list(array.type):
+        starts, values = array.offsets.to_numpy(), array.values.to_numpy()
+        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        return lambda row: values[starts[row] : starts[row + 1]] if valid[row] else None
+    if pa.types.is_floating(array.type) or pa.types.is_integer(array.type) or pa.types.is_boolean(array.type):
+        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        plain = array.fill_null(False if pa.types.is_boolean(array.type) else 0).to_numpy(zero_copy_only=False)
+        return lambda row: plain[row].item() if valid[row] else None
+    texts = array.to_pylist()
+    return lambda row: texts[row]
+
+
+def _ints(table: pa.Table, name: str) -> Int64:
+    return np.asarray(table.column(name).to_numpy(), np.int64)

@@ -1,0 +1,217 @@
+"""Session cache of whole shards: one file a shard, mapped read-only, fetched once a node.
+
+    <folder>/shards/<sha256>    a complete, verified shard; readers hold a shared flock on it
+    <folder>/locks/<sha256>     flock of the one process that fetches it; freed by the kernel when that process dies
+
+A file under its final name is whole: downloads go to `.part`, are verified, synced and renamed by the store. Shards are
+removed only when nobody holds them, oldest first, and only to make room.
+"""
+
+import fcntl
+import logging
+import mmap
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lead_protocol.manifests import StoredObject
+from lead_protocol.store.object_store import ObjectStore, StoreFull
+from lead_trainer.data.record import CorruptRecord, Record
+from lead_trainer.data.session_cache import CacheStats, Counters, DirectReads, with_tries
+from lead_trainer.data.shard import ShardReader
+
+LOG = logging.getLogger(__name__)
+
+SPARE_BYTES = 64 * 1024 * 1024  # left free on the volume
+RETRY_S = 60.0  # how long a disk that failed, or a shard there was no room for, is left alone
+
+
+@dataclass(frozen=True)
+class _Mapped:
+    reader: ShardReader
+    descriptor: int  # holds the shared lock
+
+
+class PackedBackend:
+    """Whole shards in a folder; see the module."""
+
+    def __init__(
+        self, store: ObjectStore, folder: Path, limit_bytes: int = 0, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`limit_bytes` 0: no limit but the volume's own."""
+        self._clock = clock
+        self._resting_until = clock()  # after a disk error
+        self._store = store
+        self._shards = folder / "shards"
+        self._locks = folder / "locks"
+        self._limit = limit_bytes
+        self._counters = Counters()
+        self._direct = DirectReads(store, self._counters)
+        self._mapped: dict[str, _Mapped] = {}
+        self._streamed: dict[str, float] = {}  # shards there was no room for, and when to look again
+        self._mutex = threading.Lock()
+        self._opening: dict[str, threading.Lock] = {}
+        try:
+            self._make_folders()
+        except OSError as error:
+            self._degrade(error)
+
+    def record(self, shard: StoredObject, slot: int) -> Record:
+        """Returns one record, from the disk where that is possible."""
+
+        def fetch() -> Record:
+            reader = self._reader(shard)
+            if reader is None:
+                return self._direct.record(shard, slot)
+            record = reader.record(slot)
+            self._counters.add(hits=1)
+            return record
+
+        return with_tries(fetch, shard, self._store, self._counters, lambda: self._quarantine(shard))
+
+    def stats(self) -> CacheStats:
+        """Returns the counters."""
+        return self._counters.read()
+
+    def close(self) -> None:
+        """Frees the locks; mapped bytes live on while somebody holds a record."""
+        with self._mutex:
+            held, self._mapped = list(self._mapped.values()), {}
+        for mapped in held:
+            os.close(mapped.descriptor)
+
+    def _reader(self, shard: StoredObject) -> ShardReader | None:
+        """Returns the mapped shard, fetching it first if needed; None where the disk cannot hold it."""
+        mapped = self._mapped.get(shard.sha256)
+        if mapped is not None:
+            return mapped.reader
+        if self._clock() < max(self._resting_until, self._streamed.get(shard.sha256, self._resting_until)):
+            return None
+        with self._mutex:
+            opening = self._opening.setdefault(shard.sha256, threading.Lock())
+        with opening:  # other shards may be fetched meanwhile
+            mapped = self._mapped.get(shard.sha256)
+            return mapped.reader if mapped is not None else self._opened(shard)
+
+    def _opened(self, shard: StoredObject) -> ShardReader | None:
+        try:
+            self._make_folders()
+            mapped = self._map(shard) or self._fetched(shard)
+        except (OSError, StoreFull) as error:
+            self._degrade(error)
+            return None
+        if mapped is None:
+            self._streamed[shard.sha256] = self._clock() + RETRY_S
+            return None
+        if self._counters.read().degraded:
+            LOG.warning("session cache %s can be used again", self._shards.parent)
+            self._counters.degrade(False)
+        self._mapped[shard.sha256] = mapped
+        return mapped.reader
+
+    def _make_folders(self) -> None:
+        for path in (self._shards, self._locks):
+            path.mkdir(parents=True, exist_ok=True)
+
+    def _map(self, shard: StoredObject) -> _Mapped | None:
+        """Maps a shard that is on the disk and takes a shared lock on it."""
+        try:
+            descriptor = os.open(self._shards / shard.sha256, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            status = os.fstat(descriptor)
+            if status.st_nlink == 0:  # removed between open and lock
+                os.close(descriptor)
+                return None
+            if status.st_size != shard.size:
+                raise CorruptRecord(f"cached shard has {status.st_size} bytes, expected {shard.size}")
+            buffer = memoryview(mmap.mmap(descriptor, 0, prot=mmap.PROT_READ))
+            return _Mapped(ShardReader(buffer), descriptor)
+        except BaseException:
+            _close_quietly(descriptor)
+            raise
+
+    def _fetched(self, shard: StoredObject) -> _Mapped | None:
+        """Fetches a shard, once a node: whoever waits for the lock finds the file there."""
+        with _locked(self._locks / shard.sha256):
+            mapped = self._map(shard)
+            if mapped is not None:
+                return mapped
+            if not self._make_room(shard.size):
+                return None
+            self._store.download(shard.key, self._shards / shard.sha256, size=shard.size, sha256=shard.sha256)
+            self._counters.add(misses=1, fetched_bytes=shard.size)
+            return self._map(shard)
+
+    def _make_room(self, size: int) -> bool:
+        """Removes unlocked shards, oldest first, until `size` bytes fit; returns whether they do."""
+        if self._fits(size):
+            return True
+        for path in sorted(self._shards.iterdir(), key=lambda path: path.stat().st_mtime_ns):
+            if _remove_unlocked(path) and self._fits(size):
+                return True
+        return False
+
+    def _fits(self, size: int) -> bool:
+        volume = os.statvfs(self._shards)
+        if volume.f_bavail * volume.f_frsize < size + SPARE_BYTES:
+            return False
+        used = sum(path.stat().st_size for path in self._shards.iterdir())
+        return not self._limit or used + size <= self._limit
+
+    def _quarantine(self, shard: StoredObject) -> None:
+        """Takes a bad copy away, so that the next try fetches it again."""
+        with self._mutex:
+            mapped = self._mapped.pop(shard.sha256, None)
+        if mapped is not None:
+            _close_quietly(mapped.descriptor)
+        LOG.warning("cached shard %s is damaged; fetching it again", shard.sha256)
+        try:
+            (self._shards / shard.sha256).unlink(missing_ok=True)
+        except OSError as error:
+            self._degrade(error)
+
+    def _degrade(self, error: Exception) -> None:
+        self._resting_until = self._clock() + RETRY_S
+        if not self._counters.read().degraded:
+            LOG.warning("session cache %s cannot be used (%s); reading from the store", self._shards.parent, error)
+        self._counters.degrade()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _remove_unlocked(path: Path) -> bool:
+    """Removes a shard that nobody reads; returns whether it did."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink(missing_ok=True)
+        return True
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _close_quietly(descriptor: int) -> None:
+    try:
+        os.close(descriptor)
+    except OSError as error:
+        LOG.debug("descriptor %d was closed already: %s", descriptor, error)

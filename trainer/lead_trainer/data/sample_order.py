@@ -1,0 +1,73 @@
+"""Which sample comes when: pure functions of (seed, epoch), the same for any number of ranks, threads and restarts.
+
+Used by `loader` (the order of an epoch) and by the recipes' samples (the draw of each bucket). Positions are ranked by
+a 64-bit hash, not by a library's generator, so the order does not change with a library's version.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from lead_trainer.errors import BadConfig, BadData
+
+Indices = npt.NDArray[np.int64]
+
+
+def hash64(*values: int | npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Returns a well mixed 64-bit hash of integers and arrays of them (SplitMix64's finaliser over each in turn)."""
+    state = np.zeros((), np.uint64)
+    with np.errstate(over="ignore"):
+        for value in values:
+            part = value if isinstance(value, np.ndarray) else np.uint64(value % (1 << 64))
+            state = _mix(state ^ (part + np.uint64(0x9E3779B97F4A7C15)))
+    return np.asarray(state, np.uint64)
+
+
+def unit_float(*values: int) -> float:
+    """Returns a number in [0, 1) that depends on nothing but `values`."""
+    return int(hash64(*values) >> np.uint64(11)) / float(1 << 53)
+
+
+def shuffled(count: int, *seeds: int) -> Indices:
+    """Returns a permutation of range(count) that depends on nothing but `count` and `seeds`."""
+    return np.argsort(hash64(*seeds, np.arange(count, dtype=np.uint64)), kind="stable").astype(np.int64)
+
+
+def draw_bucket(count: int, factor: float, seed: int, epoch: int, bucket: int) -> Indices:
+    """Returns int(count * factor) positions of a bucket: without repetition up to factor 1, with repetition beyond."""
+    wanted = int(count * factor)
+    if wanted <= count:
+        return np.sort(shuffled(count, seed, epoch, bucket, 1)[:wanted]) if wanted < count else np.arange(count)
+    draws = hash64(seed, epoch, bucket, 2, np.arange(wanted, dtype=np.uint64))
+    return (draws % np.uint64(count)).astype(np.int64)
+
+
+def epoch_order(draw: Indices, seed: int, epoch: int) -> Indices:
+    """Returns the drawn samples of one epoch in training order."""
+    return draw[shuffled(len(draw), seed, epoch, 3)]
+
+
+def steps_in_epoch(samples: int, batch_size: int) -> int:
+    """Returns the number of full batches; raises BadData where there is none."""
+    if samples < batch_size:
+        raise BadData(
+            f"an epoch draws {samples} samples, fewer than one batch of {batch_size}; lower batch_size or add routes"
+        )
+    return samples // batch_size
+
+
+def rank_batch_size(batch_size: int, world: int) -> int:
+    """Returns the share of one rank in a global batch; raises BadConfig unless it divides evenly."""
+    if batch_size % world:
+        raise BadConfig(f"batch_size: found {batch_size}, expected a multiple of the {world} processes")
+    return batch_size // world
+
+
+def rank_batch(order: Indices, step: int, batch_size: int, rank: int, world: int) -> Indices:
+    """Returns the samples of `rank` in global batch `step`: every `world`-th of it."""
+    return order[step * batch_size : (step + 1) * batch_size][rank::world]
+
+
+def _mix(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))

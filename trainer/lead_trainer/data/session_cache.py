@@ -1,0 +1,155 @@
+"""The node-local copy of a cache's shards, behind one small interface with two backends.
+
+`packed` (default) keeps whole shards as files and maps them; `diskcache` keeps single records. Both hand out checked
+records only, fetch a bad one again, and turn a full or read-only disk into reads straight from the store, never into a
+stop; `packed` tries such a disk again after a minute. Shared by the ranks and pods of a node. Opened by
+`cache_reader`'s callers.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from lead_protocol.manifests import StoredObject
+from lead_protocol.store.object_store import ObjectCorrupt, ObjectStore
+from lead_trainer.data.record import CorruptRecord, Record, decode_record
+from lead_trainer.data.shard import TRAILER_BYTES, ShardIndex, footer_range, parse_footer
+from lead_trainer.errors import BadConfig, BadData
+
+TRIES = 3
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class CacheStats:
+    """Counters since the process started; `degraded` says that the disk cannot be used."""
+
+    hits: int = 0  # records served from the disk
+    misses: int = 0  # records that needed the store
+    fetched_bytes: int = 0  # from the store
+    corrupt: int = 0  # copies thrown away
+    degraded: bool = False  # for now: a disk is tried again
+
+
+class Counters:
+    """CacheStats that several threads may add to."""
+
+    def __init__(self) -> None:
+        self._stats = CacheStats()
+        self._lock = threading.Lock()
+
+    def add(self, *, hits: int = 0, misses: int = 0, fetched_bytes: int = 0, corrupt: int = 0) -> None:
+        """Adds to the counters."""
+        with self._lock:
+            old = self._stats
+            self._stats = replace(
+                old,
+                hits=old.hits + hits,
+                misses=old.misses + misses,
+                fetched_bytes=old.fetched_bytes + fetched_bytes,
+                corrupt=old.corrupt + corrupt,
+            )
+
+    def degrade(self, degraded: bool = True) -> None:
+        """Notes whether the disk cannot be used."""
+        with self._lock:
+            self._stats = replace(self._stats, degraded=degraded)
+
+    def read(self) -> CacheStats:
+        """Returns the counters now."""
+        return self._stats
+
+
+class SessionCache(Protocol):
+    """Checked records of shards; safe to share between threads."""
+
+    def record(self, shard: StoredObject, slot: int) -> Record:
+        """Returns one record; raises BadData naming the shard when it stays bad after TRIES fetches."""
+
+    def stats(self) -> CacheStats:
+        """Returns the counters."""
+
+    def close(self) -> None:
+        """Lets go of files and locks; the cache stays on the disk."""
+
+
+class DirectReads:
+    """No disk at all: every record is a range read. What the backends fall back to."""
+
+    def __init__(self, store: ObjectStore, counters: Counters | None = None) -> None:
+        self._store = store
+        self._counters = counters or Counters()
+        self._indices: dict[str, ShardIndex] = {}
+
+    def record(self, shard: StoredObject, slot: int) -> Record:
+        """Returns one record straight from the store."""
+        return decode_record(self.record_bytes(shard, slot))
+
+    def record_bytes(self, shard: StoredObject, slot: int) -> bytes:
+        """Returns one record's bytes, checked; the shard's index is fetched once."""
+
+        def fetch() -> bytes:
+            row = self._index(shard)[slot]
+            data = self._store.get_range(shard.key, int(row["offset"]), int(row["length"]))
+            self._counters.add(misses=1, fetched_bytes=len(data))
+            if decode_record(data).sample_id != int(row["sample_id"]):
+                raise CorruptRecord(f"slot {slot} holds another sample than the footer says")
+            return data
+
+        return with_tries(fetch, shard, self._store, self._counters, lambda: self._indices.pop(shard.sha256, None))
+
+    def stats(self) -> CacheStats:
+        """Returns the counters."""
+        return self._counters.read()
+
+    def close(self) -> None:
+        """Has nothing to let go of."""
+
+    def _index(self, shard: StoredObject) -> ShardIndex:
+        index = self._indices.get(shard.sha256)
+        if index is None:
+            trailer = self._store.get_range(shard.key, shard.size - TRAILER_BYTES, TRAILER_BYTES)
+            offset, length = footer_range(trailer, shard.size)
+            index = parse_footer(self._store.get_range(shard.key, offset, length), trailer)
+            self._indices[shard.sha256] = index
+        return index
+
+
+def with_tries(
+    fetch: Callable[[], Result],
+    shard: StoredObject,
+    store: ObjectStore,
+    counters: Counters,
+    forget: Callable[[], object],
+) -> Result:
+    """Returns the first sound result of `fetch`, calling `forget` after each bad one; raises BadData after TRIES."""
+    last: Exception | None = None
+    for _ in range(TRIES):
+        try:
+            return fetch()
+        except (CorruptRecord, ObjectCorrupt) as error:
+            counters.add(corrupt=1)
+            forget()
+            last = error
+    raise BadData(
+        f"shard {store.url}/{shard.key} is damaged: {last} ({TRIES} tries); run `lead cache fsck`, "
+        "delete the cache and build it again"
+    ) from last
+
+
+def open_session_cache(backend: str, store: ObjectStore, folder: Path | None, limit_bytes: int) -> SessionCache:
+    """Returns the named backend; without a folder, direct reads. Raises BadConfig for an unknown name."""
+    from lead_trainer.data.diskcache_backend import DiskcacheBackend
+    from lead_trainer.data.packed_backend import PackedBackend
+
+    if folder is None:
+        return DirectReads(store)
+    backends: dict[str, Callable[[ObjectStore, Path, int], SessionCache]] = {
+        "packed": PackedBackend,
+        "diskcache": DiskcacheBackend,
+    }
+    if backend not in backends:
+        raise BadConfig(f"session cache: found backend {backend!r}, expected one of {', '.join(backends)}")
+    return backends[backend](store, folder, limit_bytes)

@@ -1,0 +1,208 @@
+"""The commit of a checkpoint: data objects first, then one create-only manifest; the manifest is the commit.
+
+Called on rank 0 by `commit.py` with files that `stage_files` wrote to scratch. Nothing is ever overwritten: a process
+killed on any line leaves either the whole checkpoint or some unreferenced objects. A manifest that is there already is
+ours (an answer got lost), or a higher attempt's (Fenced), or an older attempt's that finished late: then it is adopted
+when its objects verify and quarantined when they do not.
+"""
+
+import hashlib
+import io
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+
+from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest, StoredObject, sha256_hex
+from lead_protocol.object_keys import InstanceKeys
+from lead_protocol.store.object_store import ObjectStore
+from lead_trainer.engine.attempt import refuse_if_fenced
+from lead_trainer.engine.patience import Patience
+from lead_trainer.engine.quarantine import count_quarantined, find_fault, quarantine
+from lead_trainer.engine.state import TrainState
+
+
+@dataclass(frozen=True)
+class CheckpointIdentity:
+    """What every manifest of an attempt has in common."""
+
+    keys: InstanceKeys
+    attempt: int
+    recipe: str
+    config_sha256: str
+    dataset_digests: tuple[str, ...]
+    world_size: int
+
+
+@dataclass(frozen=True)
+class StagedFile:
+    """One file of a checkpoint on local disk."""
+
+    path: Path
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A manifest that now stands, and whether another attempt wrote it."""
+
+    key: str
+    sha256: str
+    manifest: CheckpointManifest
+    adopted: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns what the other ranks need to know."""
+        manifest = self.manifest.model_dump(mode="json")
+        return {"key": self.key, "sha256": self.sha256, "manifest": manifest, "adopted": self.adopted}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Committed":
+        """Returns what rank 0 told."""
+        manifest = CheckpointManifest.model_validate(value["manifest"])
+        return cls(value["key"], value["sha256"], manifest, value["adopted"])
+
+
+class _HashingFile(io.RawIOBase):
+    """A sink that hashes what passes through it; torch writes its archives front to back."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._hash, self.size = file, hashlib.sha256(), 0
+
+    def write(self, data: Any, /) -> int:
+        self._hash.update(data)
+        self.size += len(memoryview(data).cast("B"))
+        return self._file.write(data)
+
+    def sha256(self) -> str:
+        return self._hash.hexdigest()
+
+
+def parameters_sha256(model: torch.nn.Module) -> str:
+    """Returns the SHA-256 over names, shapes and bytes of every parameter and buffer, in order."""
+    digest = hashlib.sha256()
+    for name, tensor in model.state_dict().items():
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        digest.update(memoryview(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()))
+    return digest.hexdigest()
+
+
+def file_index(epoch: int, step_in_epoch: int) -> int:
+    """Returns the number in the file names, as LEAD counts: the epoch just finished or under way, from 0."""
+    return epoch if step_in_epoch else epoch - 1
+
+
+def loop_file_name(index: int) -> str:
+    """Returns the name of the file with the loop's position."""
+    return f"loop_{index:04d}.json"
+
+
+def stage_files(
+    state: TrainState, names: Mapping[str, str], config: Mapping[str, Any], loop: str, folder: Path
+) -> dict[str, StagedFile]:
+    """Writes the files of one checkpoint to `folder`, hashing while writing; returns them by file name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors: dict[str, Any] = {
+        names["model"]: state.model.state_dict(),
+        names["optimizer"]: state.optimizer.state_dict(),
+        names["scheduler"]: state.schedule_state(),
+        names["scaler"]: state.scaler.state_dict(),
+    }
+    staged = {name: _write(folder / name, lambda sink, v=value: torch.save(v, sink)) for name, value in tensors.items()}
+    texts = {
+        names["skipped"]: str(state.skipped_steps),
+        "config.json": json.dumps(config, indent=2, sort_keys=True) + "\n",
+        loop_file_name(file_index(state.epoch, state.step_in_epoch)): loop,
+    }
+    for name, text in texts.items():
+        staged[name] = _write(folder / name, lambda sink, t=text: sink.write(t.encode()))
+    return staged
+
+
+def _write(path: Path, write: Any) -> StagedFile:
+    with path.open("wb") as file:
+        sink = _HashingFile(file)
+        write(sink)
+        file.flush()
+        os.fsync(file.fileno())
+        return StagedFile(path, sink.size, sink.sha256())
+
+
+def commit_checkpoint(
+    store: ObjectStore,
+    identity: CheckpointIdentity,
+    loop: Mapping[str, int],
+    files: Mapping[str, StagedFile],
+    *,
+    parameters: str,
+    parent_sha256: str | None,
+    metrics: Mapping[str, float],
+    patience: Patience,
+    scratch: Path,
+) -> Committed:
+    """Uploads the files and commits them; raises Fenced, or a StoreError once patience is at its end."""
+    keys, attempt, step = identity.keys, identity.attempt, loop["step"]
+    patience.call(lambda: refuse_if_fenced(store, keys, attempt))
+    nonce = uuid.uuid4().hex[:12]
+    manifest = CheckpointManifest(
+        run_uid=keys.uid,
+        stage=keys.stage,
+        seed=keys.seed,
+        attempt=attempt,
+        nonce=nonce,
+        step=step,
+        epoch=loop["epoch"],
+        step_in_epoch=loop["step_in_epoch"],
+        parent_sha256=parent_sha256,
+        recipe=identity.recipe,
+        config_sha256=identity.config_sha256,
+        dataset_digests=list(identity.dataset_digests),
+        world_size=identity.world_size,
+        torch_version=str(torch.__version__),
+        parameters_sha256=parameters,
+        files=_upload(store, keys.checkpoint(step, attempt, nonce), files, patience),
+        metrics=dict(metrics),
+        saved_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    )
+    data = manifest.model_dump_json(indent=1).encode()
+    quarantined = patience.call(lambda: count_quarantined(store, keys, step))
+    while True:
+        key = keys.manifest(step, quarantined)
+        if patience.call(store.create, key, data):
+            return Committed(key, sha256_hex(data), manifest)
+        patience.call(lambda: refuse_if_fenced(store, keys, attempt))
+        adopted = _adopt(store, identity, key, patience, scratch)
+        if adopted is not None:
+            return adopted
+        quarantined += 1
+
+
+def _upload(
+    store: ObjectStore, prefix: str, files: Mapping[str, StagedFile], patience: Patience
+) -> dict[str, StoredObject]:
+    stored = {}
+    for name, file in files.items():
+        key = prefix + name
+        patience.call(store.create_file, key, file.path, sha256=file.sha256)
+        stored[name] = StoredObject(key=key, size=file.size, sha256=file.sha256)
+    return stored
+
+
+def _adopt(
+    store: ObjectStore, identity: CheckpointIdentity, key: str, patience: Patience, scratch: Path
+) -> Committed | None:
+    """Returns the checkpoint that stands under `key` when it is sound; else quarantines it and returns None."""
+    fault, manifest, digest = patience.call(
+        lambda: find_fault(store, identity.keys, key, scratch / "adopt", MAX_CHECKPOINT_MANIFEST_BYTES)
+    )
+    if fault is None and manifest is not None:
+        return Committed(key, digest, manifest, adopted=True)
+    patience.call(lambda: quarantine(store, identity.keys, key, fault or "unreadable", identity.attempt))
+    return None

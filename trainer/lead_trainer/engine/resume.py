@@ -1,0 +1,164 @@
+"""Where an attempt starts: the newest checkpoint whose every object verifies, or the weights of another stage.
+
+Rank 0 chooses, all ranks load the same files. A spoiled checkpoint is quarantined and the next older one is tried;
+manifests without a sound one among them end the run, never step 0 in silence. Files are unpickled only after their
+SHA-256 matched a manifest, and then with `weights_only=True`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+import torch
+
+from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest, sha256_hex
+from lead_protocol.store.object_store import ObjectStore
+from lead_trainer.engine.checkpoint import CheckpointIdentity, file_index, loop_file_name
+from lead_trainer.engine.patience import Patience
+from lead_trainer.engine.quarantine import fetch_fault, find_fault, position_of, quarantine, quarantined_positions
+from lead_trainer.engine.state import LoopState, TrainState, totals_of
+from lead_trainer.errors import BadConfig, BadData, NoValidCheckpoint
+
+# Keys, by LEAD's names, that may differ between a checkpoint and the run that resumes it: where files lie, what is
+# told of the run, and how long it goes on.
+NOT_LEARNED = frozenset(
+    {
+        "bucket_collection_path", "carla_cache_path", "carla_data", "carla_root", "continue_failed_training",
+        "description", "epochs", "id", "load_file", "log_images_frequency", "log_scalars_frequency", "log_wandb",
+        "logdir", "num_threads", "prefetch_factor", "use_training_session_cache", "visualize_training",
+    }
+)  # fmt: skip
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A checkpoint that verified."""
+
+    key: str
+    sha256: str
+    manifest: CheckpointManifest
+
+
+def newest_sound(store: ObjectStore, identity: CheckpointIdentity, folder: Path, patience: Patience) -> Found | None:
+    """Returns the newest sound checkpoint, its files in `folder`; None when none was ever committed.
+
+    Raises NoValidCheckpoint when all that were committed are spoiled.
+    """
+    keys, spoiled = identity.keys, []
+    bad = patience.call(lambda: quarantined_positions(store, keys.quarantine_prefix))
+    candidates = patience.call(lambda: manifest_keys(store, keys.manifests_prefix))
+    for key in candidates:
+        if position_of(key) in bad:
+            spoiled.append(key)
+            continue
+        fault, manifest, digest = patience.call(find_fault, store, keys, key, folder, MAX_CHECKPOINT_MANIFEST_BYTES)
+        if fault is None and manifest is not None:
+            return Found(key, digest, manifest)
+        log.error("checkpoint is spoiled, trying the next older one", manifest=key, reason=fault)
+        patience.call(quarantine, store, keys, key, fault or "unreadable", identity.attempt)
+        spoiled.append(key)
+    if spoiled:
+        raise NoValidCheckpoint(
+            f"{keys.prefix}: {len(spoiled)} checkpoints were committed, none of them is sound; the reasons are below "
+            f"{keys.quarantine_prefix}; to start again from step 0, create a new run or set resume to Never"
+        )
+    return None
+
+
+def supersede_all(store: ObjectStore, identity: CheckpointIdentity, patience: Patience) -> None:
+    """Sets every earlier checkpoint aside, because the user asked never to resume."""
+    keys = identity.keys
+    for key in patience.call(lambda: manifest_keys(store, keys.manifests_prefix)):
+        reason = f"superseded by attempt {identity.attempt}: resume is Never"
+        patience.call(quarantine, store, keys, key, reason, identity.attempt)
+
+
+def newest_sound_weights(store: ObjectStore, manifests_prefix: str, folder: Path, patience: Patience) -> Path:
+    """Downloads the model file of another stage instance's newest sound checkpoint; returns its path."""
+    quarantine_prefix = manifests_prefix.removesuffix("manifest/") + "quarantine/"
+    bad = patience.call(lambda: quarantined_positions(store, quarantine_prefix))
+    keys = [key for key in patience.call(lambda: manifest_keys(store, manifests_prefix)) if position_of(key) not in bad]
+    for key in keys:
+        fault, manifest = patience.call(_fetch_model, store, key, folder)
+        if fault is None and manifest is not None:
+            return folder / model_file_name(manifest)
+        log.error("initial checkpoint is spoiled, trying the next older one", manifest=key, reason=fault)
+    found = f"{len(keys)} checkpoints, none of them sound" if keys else "no checkpoint"
+    raise NoValidCheckpoint(f"initFrom {manifests_prefix}: found {found}; the stage it names must have committed one")
+
+
+def _fetch_model(store: ObjectStore, key: str, folder: Path) -> tuple[str | None, CheckpointManifest | None]:
+    try:
+        manifest = CheckpointManifest.model_validate_json(store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES))
+        name = model_file_name(manifest)
+    except (ValueError, BadData) as error:
+        return str(error).splitlines()[0][:200], None
+    return fetch_fault(store, manifest.model_copy(update={"files": {name: manifest.files[name]}}), folder), manifest
+
+
+def model_file_name(manifest: CheckpointManifest) -> str:
+    """Returns the name of the file that holds the weights; raises BadData when a manifest names none."""
+    for name in sorted(manifest.files):
+        if name.startswith("model_") and name.endswith(".pth"):
+            return name
+    raise BadData(f"checkpoint of step {manifest.step} names no model_*.pth")
+
+
+def manifest_keys(store: ObjectStore, manifests_prefix: str) -> list[str]:
+    """Returns the keys of all manifests, newest first."""
+    named = [(position, info.key) for info in store.list(manifests_prefix) if (position := position_of(info.key))]
+    return [key for _, key in sorted(named, reverse=True)]
+
+
+def refuse_other_run(manifest: CheckpointManifest, identity: CheckpointIdentity, folder: Path, config: Any) -> None:
+    """Raises BadConfig naming what differs, when a checkpoint was written by another recipe, config or dataset."""
+    remedy = "restore the old value, choose another logdir, or start again with resume=never"
+    if manifest.recipe != identity.recipe:
+        raise BadConfig(f"the checkpoint is of recipe {manifest.recipe!r}, this run's is {identity.recipe!r}; {remedy}")
+    if manifest.config_sha256 != identity.config_sha256:
+        before, now = _learned(json.loads((folder / "config.json").read_text())), _learned(config)
+        changed = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
+        told = ", ".join(f"{key} was {before.get(key)!r} and is {now.get(key)!r}" for key in changed[:5])
+        raise BadConfig(f"the checkpoint of step {manifest.step} was written with another config: {told}; {remedy}")
+    if manifest.dataset_digests != list(identity.dataset_digests):
+        raise BadConfig(
+            f"the checkpoint of step {manifest.step} was trained on caches {manifest.dataset_digests}, this run reads "
+            f"{list(identity.dataset_digests)}; {remedy}"
+        )
+    if manifest.world_size != identity.world_size:
+        log.warning(
+            "the number of processes changed: the resume is exact in state, not in bits",
+            before=manifest.world_size,
+            now=identity.world_size,
+        )
+
+
+def restore(state: TrainState, manifest: CheckpointManifest, names: Mapping[str, str], folder: Path) -> None:
+    """Loads a verified checkpoint from `folder` into `state`; the next step is the one that would have followed."""
+    state.model.load_state_dict(load_tensors(folder / names["model"]))
+    state.optimizer.load_state_dict(load_tensors(folder / names["optimizer"]))
+    state.scaler.load_state_dict(load_tensors(folder / names["scaler"]))
+    name = loop_file_name(file_index(manifest.epoch, manifest.step_in_epoch))
+    loop = LoopState.model_validate_json((folder / name).read_text())
+    state.step, state.epoch, state.step_in_epoch = loop.step, loop.epoch, loop.step_in_epoch
+    state.skipped_steps, state.best_metric = loop.skipped_steps, loop.best_metric
+    state.totals = totals_of(loop.epoch_totals)
+
+
+def load_tensors(path: Path) -> Any:
+    """Reads a file of tensors whose digest was checked, to host memory; no code in it is run."""
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def config_digest(config: Mapping[str, Any]) -> str:
+    """Returns the SHA-256 of those keys of a resolved config that decide what is learned."""
+    return sha256_hex(json.dumps(_learned(config), sort_keys=True).encode())
+
+
+def _learned(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if key not in NOT_LEARNED and not key.startswith("wandb_")}

@@ -1,0 +1,61 @@
+"""Which checkpoints go: all but the newest `keepLast` and the best `keepBest`, never below two.
+
+Called on rank 0 after a commit of `lead train`. The manifest goes first, then its data, so a manifest that stands
+always has its objects. Pods have no such object: their credential may not delete, and the operator does it.
+"""
+
+from dataclasses import dataclass, field
+
+import structlog
+
+from lead_protocol.checkpoint_retention import expendable
+from lead_protocol.job import CheckpointPolicy
+from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest
+from lead_protocol.object_keys import InstanceKeys
+from lead_protocol.store.object_store import ObjectStore, StoreDenied, StoreError
+from lead_trainer.engine.quarantine import position_of, quarantined_positions
+from lead_trainer.engine.resume import manifest_keys
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class Retention:
+    """Removes what the policy lets go, remembering the manifests it has read."""
+
+    store: ObjectStore
+    keys: InstanceKeys
+    policy: CheckpointPolicy
+    _read: dict[str, CheckpointManifest] = field(default_factory=dict)
+    _may_delete: bool = True
+
+    def apply(self) -> list[CheckpointManifest]:
+        """Deletes expendable checkpoints and returns them; a store that fails is tried again after the next commit."""
+        if not self._may_delete:
+            return []
+        try:
+            return self._apply()
+        except StoreDenied as error:
+            self._may_delete = False
+            log.info("old checkpoints stay: this credential may not delete", error=str(error))
+        except StoreError as error:
+            log.warning("old checkpoints stay for now", error=str(error))
+        return []
+
+    def _apply(self) -> list[CheckpointManifest]:
+        bad = quarantined_positions(self.store, self.keys.quarantine_prefix)
+        keys = [key for key in manifest_keys(self.store, self.keys.manifests_prefix) if position_of(key) not in bad]
+        for key in keys:
+            if key not in self._read:
+                data = self.store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES)
+                self._read[key] = CheckpointManifest.model_validate_json(data)
+        gone = expendable(
+            [self._read[key] for key in keys], keep_last=self.policy.keep_last, keep_best=self.policy.keep_best
+        )
+        for key in keys:
+            manifest = self._read[key]
+            if manifest in gone:
+                self.store.delete(key)
+                for stored in manifest.files.values():
+                    self.store.delete(stored.key)
+        return gone

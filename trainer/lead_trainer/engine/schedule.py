@@ -1,0 +1,59 @@
+"""Learning-rate schedules as pure functions: from an optimizer step to a factor of the base learning rate.
+
+Called by recipes. A schedule has no state, so resuming at a step needs nothing but the step.
+"""
+
+import math
+from collections.abc import Callable
+
+Schedule = Callable[[int], float]  # optimizer step, from 0 -> factor in [0, 1]
+
+
+def constant(_step: int) -> float:
+    """Always 1."""
+    return 1.0
+
+
+def cosine(total_steps: int) -> Schedule:
+    """Falls from 1 to 0 along half a cosine over `total_steps`; stays at 0 after."""
+    if total_steps < 1:
+        raise ValueError(f"a cosine needs at least one step, found {total_steps}")
+    return lambda step: _half_cosine(min(step, total_steps) / total_steps)
+
+
+def warm_restarts(total_steps: int, steps_per_epoch: int) -> Schedule:
+    """Cosine cycles of doubling length (Loshchilov and Hutter 2017) that end with the run.
+
+    LEAD's cycles are 1, 2, 4, 8 and 16 epochs and so fit 31 epochs alone, or 1, 3, 7, 15. For other numbers of epochs
+    the same doubling is stretched by less than 2 until the last cycle ends with the last step.
+    """
+    if total_steps < 1 or steps_per_epoch < 1:
+        raise ValueError(f"expected at least one step, found {total_steps} and {steps_per_epoch} an epoch")
+    cycles = max(1, math.floor(math.log2(total_steps / steps_per_epoch + 1) + 1e-9))
+    first = total_steps / (2**cycles - 1)
+
+    def factor(step: int) -> float:
+        cycle = min(math.floor(math.log2(step / first + 1) + 1e-9), cycles - 1)
+        begin, length = first * (2**cycle - 1), first * 2**cycle
+        return _half_cosine(min((step - begin) / length, 1.0))
+
+    return factor
+
+
+def warmed_up(schedule: Schedule, warmup_steps: int) -> Schedule:
+    """Rises linearly to `schedule` within the first `warmup_steps`; 0 leaves it as it is."""
+    if warmup_steps < 1:
+        return schedule
+    return lambda step: schedule(step) * min(1.0, (step + 1) / warmup_steps)
+
+
+def lagging(schedule: Schedule) -> Schedule:
+    """Gives each step the factor of the step before, as a loop does that steps its scheduler after its optimizer.
+
+    LEAD trains so: the first two steps use the base rate, and the first step after a restart the old, nearly zero one.
+    """
+    return lambda step: schedule(max(0, step - 1))
+
+
+def _half_cosine(progress: float) -> float:
+    return 0.5 * (1.0 + math.cos(math.pi * progress))

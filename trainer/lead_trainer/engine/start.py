@@ -1,0 +1,128 @@
+"""From a job to a state that can train: model, optimizer, and the checkpoint or weights they start from.
+
+Called by `worker` on every rank. Rank 0 chooses the checkpoint; the first rank of each node downloads it.
+"""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+import torch
+
+from lead_protocol.job import TrainJob
+from lead_protocol.manifests import CheckpointManifest
+from lead_protocol.store.object_store import ObjectCorrupt, ObjectStore
+from lead_trainer.engine.agreement import done_by_first
+from lead_trainer.engine.checkpoint import CheckpointIdentity, file_index, parameters_sha256
+from lead_trainer.engine.ddp import Group
+from lead_trainer.engine.patience import Patience
+from lead_trainer.engine.precision import gradient_scaler
+from lead_trainer.engine.quarantine import fetch_fault
+from lead_trainer.engine.resume import (
+    Found,
+    load_tensors,
+    newest_sound,
+    newest_sound_weights,
+    refuse_other_run,
+    restore,
+    supersede_all,
+)
+from lead_trainer.engine.seeding import seed_process
+from lead_trainer.engine.state import TrainState
+from lead_trainer.recipes.recipe import Recipe, StageShape
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a start needs on every rank."""
+
+    job: TrainJob
+    recipe: Recipe
+    config: Any
+    config_json: Mapping[str, Any]
+    shape: StageShape
+    group: Group
+    store: ObjectStore
+    identity: CheckpointIdentity
+    scratch: Path
+    patience: Patience
+    initial_weights: Path | None = None
+
+
+def choose_checkpoint(start: Start) -> Found | None:
+    """Returns the checkpoint to resume, the same on every rank, its files in the scratch folder of every node."""
+    folder = start.scratch / "resume"
+    chosen = done_by_first(start.group, lambda: _choose(start, folder))
+    if chosen is None:
+        return None
+    found = Found(chosen["key"], chosen["sha256"], CheckpointManifest.model_validate(chosen["manifest"]))
+    world = start.group.world
+    if world.local_rank == 0 and not world.is_first:
+        start.patience.begin()
+        fault = start.patience.call(lambda: fetch_fault(start.store, found.manifest, folder))
+        if fault is not None:
+            raise ObjectCorrupt(f"rank {world.rank} read {found.key} otherwise than rank 0 did: {fault}")
+    start.group.wait()
+    refuse_other_run(found.manifest, start.identity, folder, start.config_json)
+    return found
+
+
+def _choose(start: Start, folder: Path) -> dict[str, Any] | None:
+    start.patience.begin()
+    if start.job.checkpoint.resume == "Never":
+        supersede_all(start.store, start.identity, start.patience)
+        return None
+    found = newest_sound(start.store, start.identity, folder, start.patience)
+    if found is None:
+        return None
+    return {"key": found.key, "sha256": found.sha256, "manifest": found.manifest.model_dump(mode="json")}
+
+
+def build_state(start: Start, found: Found | None, device: torch.device, dtype: torch.dtype) -> TrainState:
+    """Returns model and optimizer at the checkpoint's position, or at step 0 with fresh or initial weights."""
+    seed_process(start.shape.seed)
+    model = start.recipe.model(start.config)
+    if found is None:
+        _load_initial_weights(start, model)
+    model = model.to(device)
+    repeatable = start.shape.deterministic or device.type == "cpu"
+    trained = start.group.wrap(model, sync_batchnorm=start.shape.sync_batchnorm, repeatable=repeatable)
+    optimizer = start.recipe.optimizer(model, start.config)
+    base_lrs = tuple(float(group["lr"]) for group in optimizer.param_groups)
+    if start.shape.compile:
+        trained = torch.compile(trained)  # type: ignore[assignment]
+    scaler = gradient_scaler(dtype, device, start.shape.loss_scale)
+    state = TrainState(model, trained, optimizer, scaler, base_lrs)
+    if found is not None:
+        _restore(start, state, found.manifest)
+    return state
+
+
+def _restore(start: Start, state: TrainState, manifest: CheckpointManifest) -> None:
+    folder = start.scratch / "resume"
+    names = start.recipe.checkpoint_names(file_index(manifest.epoch, manifest.step_in_epoch))
+    restore(state, manifest, names, folder)
+    if not start.group.world.is_first:
+        state.begin_epoch()  # rank 0 carries the sums of all ranks
+    if parameters_sha256(state.model) != manifest.parameters_sha256:
+        raise ObjectCorrupt(f"the weights loaded from step {manifest.step} are not those its manifest names")
+    start.group.wait()
+    if start.group.world.local_rank == 0:
+        shutil.rmtree(folder, ignore_errors=True)
+    log.info("resumed", step=state.step, epoch=state.epoch, step_in_epoch=state.step_in_epoch)
+
+
+def _load_initial_weights(start: Start, model: torch.nn.Module) -> None:
+    path = start.initial_weights
+    if start.job.init_from is not None:
+        prefix, folder = start.job.init_from.manifests_prefix, start.scratch / f"init-{start.group.world.rank}"
+        start.patience.begin()
+        path = newest_sound_weights(start.store, prefix, folder, start.patience)
+    if path is not None:
+        start.recipe.load_initial_weights(model, start.config, load_tensors(path))
+        log.info("initial weights loaded", file=str(path))

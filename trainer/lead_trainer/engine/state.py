@@ -1,0 +1,122 @@
+"""Everything that training changes: weights, optimizer, loss scale and the position in the run.
+
+What is not in here is a pure function of the configuration and the position (order of samples, dropout, learning rate),
+so this is exactly what a checkpoint holds. Changed by `loop` alone; saved by `checkpoint`, restored by `resume`.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from lead_protocol.strict_model import StrictModel
+
+
+class LoopState(StrictModel):
+    """The part of the state that is no tensor, as `loop_<epoch>.json`."""
+
+    step: int
+    epoch: int
+    step_in_epoch: int
+    skipped_steps: int
+    best_metric: float | None
+    epoch_totals: dict[str, tuple[float, int]]
+
+
+@dataclass
+class EpochTotals:
+    """Sums of losses and metrics since the epoch began, on the device until somebody asks."""
+
+    sums: dict[str, torch.Tensor] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, values: Mapping[str, torch.Tensor]) -> None:
+        """Adds one step's scalars."""
+        for name, value in values.items():
+            value = value.detach().double()
+            self.sums[name] = self.sums[name] + value if name in self.sums else value
+            self.counts[name] = self.counts.get(name, 0) + 1
+
+    def as_pairs(self) -> dict[str, tuple[float, int]]:
+        """Returns (sum, count) by name."""
+        return {name: (float(total.item()), self.counts[name]) for name, total in self.sums.items()}
+
+
+def totals_of(pairs: Mapping[str, tuple[float, int]]) -> EpochTotals:
+    """Returns the totals that `as_pairs` told."""
+    sums = {name: torch.tensor(total, dtype=torch.float64) for name, (total, _) in pairs.items()}
+    return EpochTotals(sums, {name: count for name, (_, count) in pairs.items()})
+
+
+def merged(ranks: list[dict[str, tuple[float, int]]]) -> dict[str, tuple[float, int]]:
+    """Adds the pairs of all ranks, in rank order."""
+    result: dict[str, tuple[float, int]] = {}
+    for pairs in ranks:
+        for name, (total, count) in pairs.items():
+            before, seen = result.get(name, (0.0, 0))
+            result[name] = (before + total, seen + count)
+    return result
+
+
+def means(pairs: Mapping[str, tuple[float, int]]) -> dict[str, float]:
+    """Returns the finite means of merged pairs."""
+    values = {name: total / count for name, (total, count) in pairs.items() if count}
+    return {name: value for name, value in values.items() if math.isfinite(value)}
+
+
+@dataclass
+class TrainState:
+    """The weights and where they are in the run."""
+
+    model: torch.nn.Module  # bare: parameter names as LEAD writes them
+    trained: torch.nn.Module  # the same parameters, wrapped for gradient averaging
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
+    base_lrs: tuple[float, ...]
+    step: int = 0  # optimizer steps completed, skipped ones included
+    epoch: int = 0  # epochs completed
+    step_in_epoch: int = 0
+    skipped_steps: int = 0
+    skipped_in_a_row: int = 0
+    best_metric: float | None = None
+    totals: EpochTotals = field(default_factory=EpochTotals)
+
+    def set_learning_rate(self, factor: float) -> None:
+        """Sets each group's rate to its base rate times `factor`."""
+        for group, base in zip(self.optimizer.param_groups, self.base_lrs, strict=True):
+            group["lr"] = base * factor
+
+    def advance(self, *, skipped: bool) -> None:
+        """Counts one completed step."""
+        self.step += 1
+        self.step_in_epoch += 1
+        self.skipped_steps += int(skipped)
+        self.skipped_in_a_row = self.skipped_in_a_row + 1 if skipped else 0
+
+    def finish_epoch(self) -> None:
+        """Counts one completed epoch; its totals stay until `begin_epoch`."""
+        self.epoch += 1
+        self.step_in_epoch = 0
+
+    def begin_epoch(self) -> None:
+        """Forgets the totals of the epoch before."""
+        self.totals = EpochTotals()
+
+    def loop_state(self, pairs: dict[str, tuple[float, int]]) -> LoopState:
+        """Returns what is no tensor; `pairs` are the totals of all ranks."""
+        finite = {name: pair for name, pair in pairs.items() if math.isfinite(pair[0])}
+        return LoopState(
+            step=self.step,
+            epoch=self.epoch,
+            step_in_epoch=self.step_in_epoch,
+            skipped_steps=self.skipped_steps,
+            best_metric=self.best_metric,
+            epoch_totals=finite,
+        )
+
+    def schedule_state(self) -> dict[str, Any]:
+        """Returns the learning-rate schedule under the names of torch's schedulers."""
+        rates = [float(group["lr"]) for group in self.optimizer.param_groups]
+        return {"last_epoch": self.step, "base_lrs": list(self.base_lrs), "_last_lr": rates}

@@ -1,0 +1,75 @@
+"""What can end a trainer process, each class with its one exit code.
+
+    TrainerError
+    ├── BadConfig          the user must change the manifest or the command line
+    │   └── NoSuchRecipe
+    ├── BadData            the dataset, cache or a file of it is not what was promised
+    ├── NoValidCheckpoint  manifests exist but none is sound
+    ├── Fenced             a higher attempt exists; this process must stop writing
+    ├── LostPeer           another rank went away
+    └── StopRequested      SIGTERM came and a checkpoint is committed
+
+Storage errors are `lead_protocol.store.object_store.StoreError` and keep their own classes.
+"""
+
+from lead_protocol.exit_codes import ExitCode
+from lead_protocol.store.object_store import StoreDenied, StoreError
+
+
+class TrainerError(Exception):
+    """An end of this process with a known exit code; the message is a sentence for the user."""
+
+    exit_code = ExitCode.PROGRAM_ERROR
+
+
+class BadConfig(TrainerError):
+    """The configuration cannot be used; the message names the key, what was found and what was expected."""
+
+    exit_code = ExitCode.BAD_CONFIG
+
+
+class NoSuchRecipe(BadConfig):
+    """No installed package offers the recipe."""
+
+    exit_code = ExitCode.NO_SUCH_RECIPE
+
+
+class BadData(TrainerError):
+    """The data is not what was promised; the message names the file or object."""
+
+    exit_code = ExitCode.BAD_DATA
+
+
+class NoValidCheckpoint(TrainerError):
+    """Checkpoints were committed, but none of them is sound."""
+
+    exit_code = ExitCode.NO_VALID_CHECKPOINT
+
+
+class Fenced(TrainerError):
+    """A higher attempt of this stage instance exists."""
+
+    exit_code = ExitCode.FENCED
+
+
+class LostPeer(TrainerError):
+    """Another rank of the group went away."""
+
+    exit_code = ExitCode.LOST_PEER
+
+
+class StopRequested(TrainerError):
+    """The process was asked to stop and has committed its state."""
+
+    exit_code = ExitCode.STOPPED
+
+
+def exit_code_of(error: BaseException) -> ExitCode:
+    """Returns the exit code in which `error` ends the process."""
+    if isinstance(error, TrainerError):
+        return error.exit_code
+    if isinstance(error, StoreDenied):
+        return ExitCode.STORE_DENIED
+    if isinstance(error, StoreError):
+        return ExitCode.STORE_UNAVAILABLE
+    return ExitCode.PROGRAM_ERROR

@@ -1,0 +1,101 @@
+"""A pod's main process, `lead pod`: reads the mounted job, does it, and leaves the last word for the kubelet.
+
+A build job runs in this process; a train job runs in worker processes that `launcher` starts.
+"""
+
+import shutil
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from lead_protocol.exit_codes import ExitCode
+from lead_protocol.job import BuildJob, TrainJob, parse_job
+from lead_protocol.progress_record import MAX_RECORD_BYTES, ProgressRecord
+from lead_trainer.errors import BadConfig
+from lead_trainer.launcher import Ended, Worker, cpu_share, run_workers
+from lead_trainer.world import child_environments, visible_gpus
+
+_MESSAGE_CHARS = 512
+
+
+@dataclass(frozen=True)
+class PodPaths:
+    """Where a pod finds its job and keeps its files."""
+
+    job: Path
+    scratch: Path
+    session_cache: Path
+    termination_log: Path
+
+
+def run_pod(paths: PodPaths, environ: Mapping[str, str]) -> int:
+    """Does the pod's job and returns the exit code; raises BadConfig for a job file that cannot be used."""
+    job = read_job(paths.job)
+    if isinstance(job, BuildJob):
+        from lead_trainer.building import run_build_job  # a train pod's parent must not load the data path
+
+        return run_build_job(job, paths.termination_log, environ)
+    return _run_train_job(job, paths, environ)
+
+
+def read_job(path: Path) -> TrainJob | BuildJob:
+    """Parses the job file; raises BadConfig naming the first wrong key."""
+    try:
+        return parse_job(path.read_bytes())
+    except OSError as error:
+        raise BadConfig(f"job file {path} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise BadConfig(f"job file {path}: {where}: {first['msg']}; are operator and image of two versions?") from error
+
+
+def _run_train_job(job: TrainJob, paths: PodPaths, environ: Mapping[str, str]) -> int:
+    processes = job.procs_per_node or max(1, visible_gpus(environ))
+    threads = environ.get("OMP_NUM_THREADS", str(cpu_share(processes)))
+    words = [paths.scratch / f"last-word-{local}" for local in range(processes)]
+    workers = [
+        Worker(worker_argv(paths, word), {**child, "OMP_NUM_THREADS": threads}, word)
+        for child, word in zip(child_environments(environ, processes), words, strict=True)
+    ]
+    end = run_workers(workers)
+    _leave_word(job, end, words[end.local_rank], paths.termination_log)
+    return end.code
+
+
+def worker_argv(paths: PodPaths, word: Path) -> list[str]:
+    """Returns the command of one worker process."""
+    return [
+        sys.executable, "-m", "lead_trainer.engine.worker",
+        "--job", str(paths.job),
+        "--scratch", str(paths.scratch),
+        "--session-cache", str(paths.session_cache),
+        "--termination-log", str(word),
+    ]  # fmt: skip
+
+
+def _leave_word(job: TrainJob, end: Ended, word: Path, termination_log: Path) -> None:
+    """Passes on what the most telling worker said, or says what is known of one that could not."""
+    try:
+        if word.is_file() and word.stat().st_size <= MAX_RECORD_BYTES:
+            shutil.copyfile(word, termination_log)
+        elif end.code != ExitCode.DONE:
+            termination_log.write_text(_obituary(job, end).model_dump_json())
+    except OSError as error:
+        print(f"the termination log {termination_log} cannot be written: {error}", file=sys.stderr)
+
+
+def _obituary(job: TrainJob, end: Ended) -> ProgressRecord:
+    how = f"ended with code {end.code}"
+    if end.code > 128:
+        name = signal.Signals(end.code - 128).name
+        how = f"was killed by {name}" + ("; too little memory is the usual reason" if name == "SIGKILL" else "")
+    message = f"worker process {end.local_rank} {how}"
+    return ProgressRecord(
+        attempt=job.attempt, seq=0, phase="Failed", epoch=0, epochs=job.epochs, step=0, steps=0,
+        message=message[:_MESSAGE_CHARS],
+    )  # fmt: skip

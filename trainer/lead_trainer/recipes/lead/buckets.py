@@ -1,0 +1,109 @@
+"""LEAD's bucket collections: which frames of which routes, in which order, drawn how often.
+
+Read by the preparation. Rows keep LEAD's order (scenario folders sorted, then routes, then frames). A collection's
+counters follow LEAD's, which count a kept route even when the skips leave none of its frames.
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.lead.ingest.route_tree import RouteTree
+from lead_trainer.recipes.lead.route_filter import (
+    Reason,
+    RouteResult,
+    completed_but_failed,
+    route_result,
+    training_reason,
+)
+from lead_trainer.recipes.recipe import RouteVerdict, SampleKey, SourceTree
+
+
+@dataclass(frozen=True)
+class CollectionRule:
+    """How a collection is filled."""
+
+    posttrain: bool  # whose skips apply
+    failed: bool = False  # the routes that ended badly instead of the clean ones
+    hold_out: str = ""  # routes with this text in their path form bucket 0, which is never drawn
+
+
+RULES: dict[str, CollectionRule] = {
+    "full_pretrain": CollectionRule(posttrain=False),
+    "full_posttrain": CollectionRule(posttrain=True),
+    "town13_heldout_pretrain": CollectionRule(posttrain=False, hold_out="Town13"),
+    "town13_heldout_posttrain": CollectionRule(posttrain=True, hold_out="Town13"),
+    "failed": CollectionRule(posttrain=False, failed=True),
+}
+
+
+@dataclass(frozen=True)
+class Counters:
+    """LEAD's four counters of a collection."""
+
+    total_routes: int
+    trainable_routes: int
+    all_frames: int
+    trainable_frames: int
+
+
+@dataclass(frozen=True)
+class FilledCollection:
+    """One collection: rows by bucket, factors by bucket, counters."""
+
+    name: str
+    bucket_names: tuple[str, ...]
+    buckets: tuple[tuple[SampleKey, ...], ...]
+    mixture: tuple[float, ...]
+    counters: Counters
+
+
+@dataclass(frozen=True)
+class JudgedRoute:
+    """One route with what the two filters say about it."""
+
+    path: str
+    frames: int
+    reason: Reason
+    ended_badly: bool
+
+
+def judge_routes(tree: SourceTree, routes: RouteTree) -> tuple[JudgedRoute, ...]:
+    """Applies the route filters to every route of a tree, reading each results.json once."""
+    judged = []
+    for folder in routes.routes:
+        result: RouteResult | None = route_result(tree, folder.path) if folder.has_results else None
+        reason = training_reason(folder, result)
+        judged.append(JudgedRoute(folder.path, folder.frames, reason, completed_but_failed(folder, result)))
+    return tuple(judged)
+
+
+def verdicts(routes: Sequence[JudgedRoute]) -> tuple[RouteVerdict, ...]:
+    """Returns the per-route verdict table."""
+    return tuple(RouteVerdict(r.path, r.reason is Reason.KEPT, r.reason.value, r.frames) for r in routes)
+
+
+def fill_collection(name: str, routes: Sequence[JudgedRoute], keys: Mapping[str, Any]) -> FilledCollection:
+    """Fills one collection; `keys` holds the skips. Raises BadConfig with the near matches for an unknown name."""
+    if name not in RULES:
+        near = difflib.get_close_matches(name, RULES, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(RULES)}"
+        raise BadConfig(f"collections: found {name!r}; {hint}")
+    rule = RULES[name]
+    stage = "posttrain" if rule.posttrain else "pretrain"
+    first, last = int(keys[f"skip_first_{stage}"]), int(keys[f"skip_last_{stage}"])
+    used = [r for r in routes if (r.ended_badly if rule.failed else r.reason is Reason.KEPT)]
+    rows: list[list[SampleKey]] = [[], []] if rule.hold_out else [[]]
+    for route in used:
+        bucket = 1 if rule.hold_out and rule.hold_out not in route.path else 0
+        rows[bucket] += [SampleKey(route.path, frame) for frame in range(first, route.frames - last)]
+    total, trainable = sum(map(len, rows)), len(rows[-1])
+    return FilledCollection(
+        name=name,
+        bucket_names=(rule.hold_out.lower(), "other_towns") if rule.hold_out else ("all",),
+        buckets=tuple(tuple(bucket) for bucket in rows),
+        mixture=(0.0, total / max(1, trainable)) if rule.hold_out else (1.0,),
+        counters=Counters(len(routes), len(used), total, trainable),
+    )

@@ -1,0 +1,165 @@
+"""How values become a `LeadConfig`: presets, LEAD's `config.json`, and errors that name the key and its near matches.
+
+Called by the recipe object, the command line and checks before a run; it reads neither environment nor command line.
+"""
+
+import difflib
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.lead.config import SPELLINGS, STAGE_PROJECTS, LeadConfig
+
+# Keys of LEAD's config.json that follow from others, with what to set instead.
+DERIVED: dict[str, str] = {
+    "bucket_collection_path": "carla_root",
+    "carla_cache_path": "carla_root",
+    "carla_data": "carla_root",
+    "final_image_height": "image_height",
+    "final_image_width": "image_width and used_cameras",
+    "image_width_before_camera_subselection": "image_width",
+    "img_horz_anchors": "image_width",
+    "img_vert_anchors": "image_height",
+    "is_pretraining": "use_planning_decoder",
+    "lidar_height_meter": "min_y_meter and max_y_meter",
+    "lidar_height_pixel": "pixels_per_meter",
+    "lidar_horz_anchors": "pixels_per_meter",
+    "lidar_vert_anchors": "pixels_per_meter",
+    "lidar_width_meter": "min_x_meter and max_x_meter",
+    "lidar_width_pixel": "pixels_per_meter",
+    "need_grad_scaler": "precision",
+    "num_available_cameras": "used_cameras",
+    "num_used_cameras": "used_cameras",
+    "radar_detection": "use_radars and use_radar_detection",
+    "skip_first": "skip_first_pretrain or skip_first_posttrain",
+    "skip_last": "skip_last_pretrain or skip_last_posttrain",
+    "target_points_normalization_constants": "target_point_scale",
+    "target_speeds": "target_speed_classes",
+    "use_mixed_precision_training": "precision",
+}
+
+# Keys of LEAD's config.json that no training code reads, describe the machine, or belong to other data sets.
+WITHOUT_EFFECT = frozenset(
+    {
+        "assigned_cpu_cores", "carla_crop_height_type", "carla_leaderboard_mode", "crop_height",
+        "force_rebuild_bucket", "force_rebuild_data_cache", "gpu_name", "grad_history_length", "grad_quantile",
+        "local_rank", "max_acceleration", "mixed_data_training", "navsim_data_root", "navsim_num_bb_classes",
+        "navsim_num_bev_semantic_classes", "navsim_num_samples", "rank", "slurm_job_id", "ssd_cache_path",
+        "target_dataset", "visualize_dataset", "visualize_failed_scenarios", "waymo_e2e_num_training_samples",
+        "waymo_e2e_subsample_factor", "waymo_e2e_test_data_root", "waymo_e2e_training_data_root",
+        "waymo_e2e_val_data_root", "workers_per_cpu_cores", "world_size",
+    }
+)  # fmt: skip
+
+
+# Keys of LEAD that stay at their default here, with the reason and what to do instead.
+REFUSED: dict[str, str] = {
+    "carla_fps": "LEAD's data has 20 simulator steps a second; waypoints are cut by it",
+    "data_save_freq": "LEAD's data has a frame every 5 simulator steps; waypoints are cut by it",
+    "epoch_checkpoints_keep": "keep_last and keep_best say which checkpoints stay (spec.checkpoint in a cluster)",
+    "max_distance_future_waypoint": "waypoints are used as recorded, however far they lie",
+    "randomize_route_order": "routes keep one order, so that a cache has one digest; samples are shuffled each epoch",
+    "save_model_checkpoint": "a run without checkpoints could not resume; use keep_last and keep_best to keep few",
+    "training_png_compression_level": "a cache keeps pictures as recorded and label planes in lz4",
+    "use_persistent_cache": "training always reads a built cache; it is made once for all runs with these keys",
+    "use_zero_redundancy": "every rank holds the whole optimizer state; the models of this recipe are small enough",
+}
+
+
+def preset_names() -> list[str]:
+    """Returns the names of the recipe's presets."""
+    return sorted(entry.name.removesuffix(".yaml") for entry in _presets().iterdir() if entry.name.endswith(".yaml"))
+
+
+def preset_values(name: str) -> dict[str, Any]:
+    """Returns the keys a preset sets; raises BadConfig with the near matches if there is none of that name."""
+    names = preset_names()
+    if name not in names:
+        raise BadConfig(f"preset: found {name!r}, expected one of {', '.join(names)}{_near(name, names)}")
+    values = yaml.safe_load((_presets() / f"{name}.yaml").read_text(encoding="utf-8"))
+    return dict(values or {})
+
+
+def load_config(values: Mapping[str, Any], preset: str = "") -> LeadConfig:
+    """Returns defaults < preset < `values`, validated; raises BadConfig naming every bad key."""
+    twice = [key for key in values if SPELLINGS.get(key) in values]
+    if twice:
+        raise BadConfig(f"{SPELLINGS[twice[0]]} is given twice, once spelled {twice[0]}; keep one")
+    merged = preset_values(preset) if preset else {}
+    merged.update({SPELLINGS.get(key, key): value for key, value in values.items()})
+    try:
+        config = LeadConfig.model_validate(merged)
+    except ValidationError as error:
+        raise BadConfig("; ".join(_sentence(detail) for detail in error.errors())) from error
+    _refuse_unsupported(config)
+    return config
+
+
+def _refuse_unsupported(config: LeadConfig) -> None:
+    for key, reason in REFUSED.items():
+        found, expected = getattr(config, key), LeadConfig.model_fields[key].default
+        if found != expected:
+            raise BadConfig(f"{key}: found {found!r}, expected {expected!r}; {reason}. Remove the key")
+
+
+def from_config_json(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the keys a `config.json` (LEAD's or ours) sets; drops those that follow from others or have no effect."""
+    dropped = WITHOUT_EFFECT | DERIVED.keys()
+    values = {key: value for key, value in document.items() if key not in dropped}
+    scale = document.get("target_points_normalization_constants")
+    if scale:
+        values.setdefault("target_point_scale", list(scale[0]))
+    if values.get("wandb_project_name") in STAGE_PROJECTS:
+        del values["wandb_project_name"]  # a posttrain stage must not inherit the pretrain stage's project
+    return values
+
+
+def to_config_json(config: LeadConfig) -> dict[str, Any]:
+    """Returns what `config.json` holds: every key, and the derived keys LEAD's evaluation reads beside them."""
+    document = config.model_dump(mode="json")
+    for key in sorted(DERIVED):
+        if isinstance(getattr(LeadConfig, key, None), property):
+            document[key] = getattr(config, key)
+    document["image_width_before_camera_subselection"] = config.image_width
+    document["target_speeds"] = list(config.target_speed_classes)
+    document["target_points_normalization_constants"] = [list(config.target_point_scale)]
+    document["wandb_project_name"] = config.wandb_project
+    return document
+
+
+def _presets() -> Any:
+    return files("lead_trainer.recipes.lead") / "presets"
+
+
+def _near(key: str, names: list[str]) -> str:
+    near = difflib.get_close_matches(key, names, n=2)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def _sentence(detail: Any) -> str:
+    """Returns one pydantic error as a sentence with key, found, expected and remedy."""
+    path = [str(part) for part in detail["loc"]]
+    key = ".".join(path)
+    if detail["type"] == "extra_forbidden":
+        return _unknown_key(path)
+    expected = str(detail.get("ctx", {}).get("expected", ""))
+    if detail["type"] == "literal_error" and expected in ("True", "False", "0", "1"):
+        return f"{key}: found {detail['input']!r}, but this recipe supports {expected} only; remove the key"
+    if not path:
+        return str(detail["msg"]).removeprefix("Value error, ")
+    return f"{key}: found {detail['input']!r}; {detail['msg'][0].lower()}{detail['msg'][1:]}"
+
+
+def _unknown_key(path: list[str]) -> str:
+    key = ".".join(path)
+    if len(path) > 1:
+        return f"{key}: unknown key{_near(path[-1], list(LeadConfig().compat.model_dump()))}"
+    if key in DERIVED:
+        return f"{key}: follows from other keys and cannot be set; set {DERIVED[key]} instead"
+    if key in WITHOUT_EFFECT:
+        return f"{key}: has no effect here; remove it"
+    return f"{key}: unknown key{_near(key, [*LeadConfig.model_fields, *SPELLINGS])}"

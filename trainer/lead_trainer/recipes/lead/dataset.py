@@ -1,0 +1,191 @@
+"""LEAD's training samples from a cache: the dict of inputs and targets its `__getitem__` returns, key for key.
+
+One sample is a pure function of (index, epoch, config.seed) and the cache; several threads may call `load` at once.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from lead_trainer.data.array_block import unpack_arrays
+from lead_trainer.data.cache_tables import CollectionRows, MetaColumns
+from lead_trainer.data.sample_order import draw_bucket, hash64, unit_float
+from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.recipes.lead.augment import augmented
+from lead_trainer.recipes.lead.config import LeadConfig
+from lead_trainer.recipes.lead.dataset_metas import meta_entries, planner_entries
+from lead_trainer.recipes.lead.prepare_keys import PreparationKeys
+from lead_trainer.recipes.lead.prepare_metas import FUTURE_STEPS
+from lead_trainer.recipes.lead.targets.bev_planes import lidar_raster, painted_map
+from lead_trainer.recipes.lead.targets.center_net import center_net_targets
+from lead_trainer.recipes.lead.targets.planner import waypoint_indices
+from lead_trainer.recipes.lead.targets.radar import radar_inputs
+from lead_trainer.recipes.lead.targets.view import NORMAL, View
+from lead_trainer.recipes.recipe import Sample
+
+LOG = logging.getLogger(__name__)
+
+SOURCE_CARLA = 1
+METRES_8_BIT = 50.0  # depth of the largest 8-bit code
+METRES_16_BIT = 96.0
+COIN, COLOUR = 1, 2  # independent random streams of one sample
+
+
+class SampleCache(Protocol):
+    """What the samples need of `data.cache_reader.CacheReader`."""
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The config values the cache was built with."""
+
+    def rows(self, collection: str) -> CollectionRows:
+        """Rows of one collection."""
+
+    def metas(self) -> MetaColumns:
+        """Ego metas of every frame."""
+
+    def fields(self, sample: int) -> Mapping[str, memoryview]:
+        """Checked record of one sample."""
+
+
+def collection_of(config: LeadConfig) -> str:
+    """Returns the bucket collection a stage trains on."""
+    stage = "pretrain" if config.is_pretraining else "posttrain"
+    return f"town13_heldout_{stage}" if config.hold_out_town13_routes else f"full_{stage}"
+
+
+class LeadSamples:
+    """The samples of the stage's collection; index is the position among the collection's rows, bucket after bucket."""
+
+    def __init__(self, config: LeadConfig, cache: SampleCache) -> None:
+        refuse_other_preparation(config, cache.config)
+        cv2.setNumThreads(1)  # the loader's threads share the cores already
+        self._config = config
+        self._cache = cache
+        self._rows = cache.rows(collection_of(config))
+        self._metas = cache.metas()
+        self._waypoints = waypoint_indices(config.num_way_points_prediction, config.waypoints_spacing)
+        if self._waypoints[-1] >= FUTURE_STEPS:
+            raise BadConfig(
+                f"num_way_points_prediction, waypoints_spacing: the last waypoint is {self._waypoints[-1]} steps "
+                f"ahead, caches hold {FUTURE_STEPS - 1}; lower one of them"
+            )
+
+    def __len__(self) -> int:
+        """Number of rows of the collection."""
+        return len(self._rows.sample)
+
+    def epoch_draw(self, epoch: int) -> npt.NDArray[np.int64]:
+        """Returns the drawn rows of one epoch, bucket after bucket."""
+        drawn, seed = [], self._config.seed
+        for bucket, factor in enumerate(self._rows.mixture):
+            members = np.flatnonzero(self._rows.bucket == bucket)
+            drawn.append(members[draw_bucket(len(members), factor, seed, epoch, bucket)])
+        indices = np.concatenate(drawn).astype(np.int64)
+        wanted = self._config.carla_num_samples
+        return np.resize(indices, wanted) if wanted > 0 and len(indices) else indices
+
+    def order_epoch(self, epoch: int) -> int:
+        """Returns the epoch whose order is used: LEAD's workers replay the first one for ever."""
+        return 0 if self._config.compat.fixed_epoch_order else epoch
+
+    def name(self, index: int) -> str:
+        """Returns route and frame of a sample, for messages."""
+        return f"{self._rows.route[index]} frame {self._rows.frame[index]:04d}"
+
+    def load(self, index: int, epoch: int) -> Sample:
+        """Returns one sample, of the perturbated view where the coin of (seed, epoch, sample) says so."""
+        config = self._config
+        coin = unit_float(config.seed, epoch, int(self._rows.sample[index]), COIN)
+        perturbed = config.use_sensor_perburtation and coin < config.use_sensor_perburtation_prob
+        sample = self.sample(index, perturbed=perturbed)
+        if config.use_color_aug:
+            stream = int(hash64(config.seed, epoch, int(self._rows.sample[index]), COLOUR))
+            sample["rgb"] = augmented(sample["rgb"], stream, config.use_color_aug_prob)
+        sample["rgb"] = np.ascontiguousarray(sample["rgb"].transpose(2, 0, 1))
+        return sample
+
+    def sample(self, index: int, *, perturbed: bool) -> Sample:
+        """Returns one sample of the named view without colour augmentation; `rgb` is still (H, W, 3)."""
+        config, rows = self._config, self._rows
+        meta = self._metas.row(str(rows.route[index]), int(rows.frame[index]))
+        view = View(meta["perturbation_translation"], meta["perturbation_rotation"]) if perturbed else NORMAL
+        sample: Sample = {
+            "source_dataset": SOURCE_CARLA,
+            "perturbate_sensor": perturbed,
+            "index": index,
+            "global_index": int(rows.position[index]),
+            "bucket_identity": int(rows.bucket[index]),
+            "route_number": str(rows.route[index]).rsplit("/", 1)[-1],
+            "frame_number": f"{int(rows.frame[index]):04d}",
+        }
+        sample |= meta_entries(meta)
+        try:
+            sample |= planner_entries(meta, view, config, self._waypoints)
+        except BadData as error:
+            raise BadData(f"{self.name(index)}: {error}") from error
+        fields = self._cache.fields(int(rows.sample[index]))
+        name = "perturbated" if perturbed else "normal"
+        sample |= sensor_entries({part: fields[f"{name}/{part}"] for part in ("image", "planes", "arrays")}, config)
+        return sample
+
+
+def refuse_other_preparation(config: LeadConfig, prepared: Mapping[str, Any]) -> None:
+    """Raises BadConfig naming each key whose value differs from the one the cache was built with."""
+    wanted = PreparationKeys.of(config).as_mapping()
+    unlike = {key: value for key, value in wanted.items() if prepared.get(key) != value}
+    if unlike:
+        listed = "; ".join(
+            f"{key}: found {value!r}, the cache has {prepared.get(key)!r}" for key, value in unlike.items()
+        )
+        raise BadConfig(f"{listed}: build a cache with the run's values, or give the run the cache's")
+
+
+def sensor_entries(record: Mapping[str, memoryview], config: LeadConfig) -> Sample:
+    """Returns the entries that come from one view's record; `rgb` is (H, W, 3)."""
+    planes = unpack_arrays(record["planes"], compressed=True)
+    arrays = unpack_arrays(record["arrays"], compressed=False)
+    used = np.flatnonzero(config.used_cameras)
+    picture = cv2.imdecode(np.frombuffer(record["image"], np.uint8), cv2.IMREAD_COLOR)
+    if picture is None:
+        raise BadData("the camera picture of a checked record cannot be decoded; build the cache again")
+    entries: Sample = {"rgb": _cameras(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), used, config)}
+    if not config.LTF:
+        entries["rasterized_lidar"] = lidar_raster(planes["lidar"], config.hist_max_per_pixel)
+    if config.use_radars:
+        sensors = radar_inputs([arrays[f"radar{n + 1}"] for n in range(config.num_radar_sensors)], config)
+        entries |= {f"radar{number + 1}": points for number, points in enumerate(sensors)}
+        entries |= {"radar": np.concatenate(sensors), "radar_detections": arrays["radar_detections"]}
+    if config.use_semantic:
+        entries["semantic"] = _cameras(planes["semantic"], used, config)
+    if config.use_depth:
+        entries["depth"] = _cameras(depth_metres(planes["depth"], config), used, config)
+    if config.use_bev_semantic:
+        entries["bev_semantic"] = painted_map(planes["map"], planes["occupancy"])
+        entries["hdmap"] = entries["bev_semantic"] if config.compat.painted_hdmap else planes["map"]
+    if config.detect_boxes:
+        entries |= center_net_targets(arrays["boxes"], config)
+    return entries
+
+
+def depth_metres(codes: npt.NDArray[Any], config: LeadConfig) -> npt.NDArray[np.float32]:
+    """Returns the depth label in metres at picture size from stored 8- or 16-bit codes."""
+    scaled = codes.astype(np.float32)
+    eight_bit = codes.dtype == np.uint8
+    metres = scaled / np.float32(255) * np.float32(METRES_8_BIT) if eight_bit else scaled / 65535 * METRES_16_BIT
+    size = (config.image_width, config.image_height)
+    if metres.shape != size[::-1]:
+        metres = cv2.resize(metres, size, interpolation=cv2.INTER_LINEAR)
+    return np.asarray(metres, np.float32)
+
+
+def _cameras(picture: npt.NDArray[Any], used: npt.NDArray[np.int64], config: LeadConfig) -> npt.NDArray[Any]:
+    """Returns the columns of the used cameras side by side."""
+    if len(used) == config.num_available_cameras:
+        return picture
+    width = config.image_width // config.num_available_cameras
+    return np.concatenate([picture[:, camera * width : (camera + 1) * width] for camera in used], axis=1)

@@ -1,0 +1,70 @@
+"""LEAD's folder layout: which routes a tree has, how many frames each, and where a frame's files are.
+
+Built once from the tree's listing; used by the route filter, the buckets and the preparation. It opens no file.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lead_trainer.recipes.recipe import SourceFile
+
+FRAME_FILES = {
+    "rgb": "jpg",
+    "rgb_perturbated": "jpg",
+    "semantics": "png",
+    "semantics_perturbated": "png",
+    "depth": "png",
+    "depth_perturbated": "png",
+    "hdmap": "png",
+    "hdmap_perturbated": "png",
+    "lidar": "laz",
+    "radar": "npz",
+    "radar_perturbated": "npz",
+    "bboxes": "pkl",
+}
+
+
+@dataclass(frozen=True)
+class RouteFolder:
+    """One entry of a scenario folder: a route, or a stray file (LEAD counts both as routes)."""
+
+    path: str  # data/<Scenario>/<route>
+    frames: int  # files in bboxes/
+    has_results: bool
+    has_first_meta: bool
+
+
+@dataclass(frozen=True)
+class RouteTree:
+    """Routes in LEAD's order (scenario, then name), and the size of every file."""
+
+    routes: tuple[RouteFolder, ...]
+    sizes: dict[str, int] = field(repr=False)
+
+    def frame_bytes(self, route: str, frame: int) -> int:
+        """Returns the raw bytes of one frame's files; missing ones count nothing."""
+        return sum(self.sizes.get(frame_path(route, folder, frame), 0) for folder in FRAME_FILES)
+
+
+def frame_path(route: str, folder: str, frame: int) -> str:
+    """Returns the path of one file of one frame."""
+    suffix = "pkl" if folder == "metas" else FRAME_FILES[folder]
+    return f"{route}/{folder}/{frame:04d}.{suffix}"
+
+
+def route_tree(files: Sequence[SourceFile]) -> RouteTree:
+    """Groups a listing into routes; the tree's root is the folder that holds `data/`."""
+    frames: dict[tuple[str, str], int] = defaultdict(int)
+    paths = {file.path: file.size for file in files}
+    for path in paths:
+        parts = path.split("/")
+        if parts[0] == "data" and len(parts) > 2:
+            frames[(parts[1], parts[2])] += len(parts) == 5 and parts[3] == "bboxes"
+    routes = []
+    for (scenario, name), count in sorted(frames.items()):
+        route = f"data/{scenario}/{name}"
+        routes.append(
+            RouteFolder(route, count, f"{route}/results.json" in paths, frame_path(route, "metas", 0) in paths)
+        )
+    return RouteTree(tuple(routes), paths)

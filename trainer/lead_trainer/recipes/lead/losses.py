@@ -1,0 +1,96 @@
+"""The training loss of the recipe: raw terms under LEAD's keys, weights that sum to 1, their weighted total.
+
+Called by the recipe's step. Everything here runs in fp32, whatever the forward pass ran in.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lead_trainer.recipes.lead.config import LeadConfig
+from lead_trainer.recipes.lead.loss_terms.detection import center_net_losses
+from lead_trainer.recipes.lead.loss_terms.pixels import bev_semantic_loss, depth_loss, semantic_loss
+from lead_trainer.recipes.lead.loss_terms.planning import planning_losses
+from lead_trainer.recipes.lead.loss_terms.radar import radar_loss
+from lead_trainer.recipes.lead.model import Predictions
+
+DEPTH_WEIGHT = 1e-5
+
+
+@dataclass(frozen=True)
+class LossReport:
+    """The loss of one batch and what it is made of."""
+
+    total: Tensor
+    raw: dict[str, Tensor]  # by LEAD's key
+    weights: dict[str, float]  # by LEAD's key, summing to 1
+
+    @property
+    def scaled(self) -> dict[str, Tensor]:
+        """The terms that `total` sums."""
+        return {key: self.weights[key] * loss for key, loss in self.raw.items()}
+
+
+def raw_weights(config: LeadConfig) -> dict[str, float]:
+    """Returns every term's weight before normalising; 0 where the config has no such head."""
+    boxes, planner = float(config.detect_boxes), float(config.use_planning_decoder)
+    return {
+        "loss_semantic": float(config.use_semantic),
+        "loss_depth": DEPTH_WEIGHT * config.use_depth,
+        "loss_bev_semantic": float(config.use_bev_semantic),
+        "loss_center_net_heatmap": boxes,
+        "loss_center_net_wh": boxes,
+        "loss_center_net_offset": boxes,
+        "loss_center_net_yaw_class": boxes,
+        "loss_center_net_yaw_res": boxes,
+        "loss_center_net_velocity": boxes * (config.predicts_box_velocity and not config.LTF),
+        "radar_loss": float(config.radar_detection),
+        "loss_spatio_temporal_waypoints": planner * config.predict_temporal_spatial_waypoints,
+        "loss_target_speed": planner,
+        "loss_spatial_route": planner,
+    }
+
+
+def loss_weights(config: LeadConfig) -> dict[str, float]:
+    """Returns every term's weight, divided by their sum."""
+    weights = raw_weights(config)
+    total = sum(weights.values())
+    return {key: weight / total for key, weight in weights.items()}
+
+
+def compute_losses(config: LeadConfig, predictions: Predictions, batch: Mapping[str, Tensor]) -> LossReport:
+    """Returns the loss of `predictions` against the labels in `batch`."""
+    with torch.autocast(batch["source_dataset"].device.type, enabled=False):
+        raw = _raw_losses(config, predictions, batch)
+        weights = loss_weights(config)
+        total = torch.stack([weights[key] * loss for key, loss in raw.items()]).sum()
+    return LossReport(total, raw, weights)
+
+
+def _raw_losses(config: LeadConfig, predictions: Predictions, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    raw: dict[str, Tensor] = {}
+    if predictions.semantic is not None:
+        raw["loss_semantic"] = semantic_loss(predictions.semantic, batch)
+    if predictions.depth is not None:
+        raw["loss_depth"] = depth_loss(config, predictions.depth, batch)
+    if predictions.bev_semantic is not None:
+        raw["loss_bev_semantic"] = bev_semantic_loss(config, predictions.bev_semantic, batch)
+    if predictions.center_net is not None:
+        raw.update(center_net_losses(predictions.center_net, batch))
+    if predictions.radar is not None:
+        labels = _label(config, predictions, batch["radar_detections"])
+        raw["radar_loss"] = radar_loss(config, predictions.radar.predictions, batch, labels)
+    if predictions.plan is not None:
+        route = _label(config, predictions, batch["route"])
+        waypoints = _label(config, predictions, batch["future_waypoints"])
+        raw.update(planning_losses(config, predictions.plan, batch, route, waypoints))
+    return raw
+
+
+def _label(config: LeadConfig, predictions: Predictions, label: Tensor) -> Tensor:
+    """Returns a label in metres in fp32, rounded to bf16 before where LEAD does so."""
+    if config.compat.bf16_labels and predictions.autocast_dtype == torch.bfloat16:
+        label = label.to(torch.bfloat16)
+    return label.float()

@@ -1,0 +1,98 @@
+"""TFv6, the network of the recipe: fused backbone, perception heads, radar detector and, in posttraining, the planner.
+
+`build_model(config)` is the way in. Parameter names, order and shapes are LEAD's, so weights pass in both directions.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from lead_trainer.blocks.fp32_norms import keep_norms_in_fp32
+from lead_trainer.blocks.stages import load_backbone_weights, read_weights
+from lead_trainer.recipes.lead.config import LeadConfig
+from lead_trainer.recipes.lead.network.fusion_backbone import BackboneFeatures, FusionBackbone
+from lead_trainer.recipes.lead.network.perception_heads import (
+    BevSemanticDecoder,
+    CenterNetDecoder,
+    CenterNetMaps,
+    PerspectiveDecoder,
+)
+from lead_trainer.recipes.lead.network.planner import Plan, PlanningDecoder
+from lead_trainer.recipes.lead.network.radar_detector import RadarDetections, RadarDetector
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Outputs of one forward pass; None where the config has no such head."""
+
+    features: BackboneFeatures
+    semantic: Tensor | None  # (B, classes, h, w) logits
+    depth: Tensor | None  # (B, h, w) metres
+    bev_semantic: Tensor | None  # (B, classes, H, W) logits
+    center_net: CenterNetMaps | None
+    radar: RadarDetections | None
+    plan: Plan | None
+    autocast_dtype: torch.dtype  # fp32 without mixed precision
+
+
+class TFv6(nn.Module):
+    """Perceives and plans from cameras, LiDAR and radar."""
+
+    def __init__(self, config: LeadConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.backbone = FusionBackbone(config)
+        image, bev = self.backbone.image_channels, self.backbone.bev_channels
+        classes = config.num_semantic_classes
+        self.semantic_decoder = PerspectiveDecoder(config, image, classes) if config.use_semantic else None
+        self.depth_decoder = PerspectiveDecoder(config, image, 1) if config.use_depth else None
+        self.bev_semantic_decoder = BevSemanticDecoder(config) if config.use_bev_semantic else None
+        self.center_net_decoder = CenterNetDecoder(config) if config.detect_boxes else None
+        self.radar_detector = RadarDetector(config, bev) if config.radar_detection else None
+        self.planning_decoder = PlanningDecoder(config, bev) if config.use_planning_decoder else None
+
+    def forward(self, batch: Mapping[str, Tensor]) -> Predictions:
+        """Reads rgb, rasterized_lidar, radar, speed and, with the planner, command and target points."""
+        features = self.backbone(batch["rgb"], None if self.config.LTF else batch["rasterized_lidar"])
+        radar = None
+        if self.radar_detector is not None:
+            radar = self.radar_detector(features.bev, batch["radar"], batch["speed"])
+        plan = None
+        if self.planning_decoder is not None:
+            plan = self.planning_decoder(features.bev, radar, batch)
+        return Predictions(
+            features=features,
+            semantic=self.semantic_decoder(features.image) if self.semantic_decoder is not None else None,
+            depth=self.depth_decoder(features.image)[:, 0] if self.depth_decoder is not None else None,
+            bev_semantic=self.bev_semantic_decoder(features.bev_grid)
+            if self.bev_semantic_decoder is not None
+            else None,
+            center_net=self.center_net_decoder(features.bev_grid) if self.center_net_decoder is not None else None,
+            radar=radar,
+            plan=plan,
+            autocast_dtype=_autocast_dtype(features.bev.device.type),
+        )
+
+
+def build_model(config: LeadConfig) -> TFv6:
+    """Returns the network with fresh weights from the global torch generator.
+
+    The image backbone starts from the file `backbone_weights` if one is named; nothing is downloaded.
+    """
+    model = TFv6(config)
+    if config.backbone_weights:
+        state = read_weights(Path(config.backbone_weights))
+        load_backbone_weights(model.backbone.image_encoder, state, config.backbone_weights)
+    if config.freeze_backbone:
+        model.backbone.requires_grad_(False)
+    if config.channel_last:
+        model = model.to(memory_format=torch.channels_last)
+    keep_norms_in_fp32(model)
+    return model
+
+
+def _autocast_dtype(device: str) -> torch.dtype:
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else torch.float32

@@ -1,0 +1,1 @@
+"""The parts of TFv6; parameter names, order and shapes are LEAD's."""

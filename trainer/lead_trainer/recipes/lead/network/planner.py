@@ -1,0 +1,117 @@
+"""The planning decoder: queries over BEV, status and radar tokens become a route, waypoints and a target speed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from lead_trainer.blocks.sine_position import embed_grid, embed_points
+from lead_trainer.recipes.lead.config import LeadConfig
+from lead_trainer.recipes.lead.network.bev_points import unit_points
+from lead_trainer.recipes.lead.network.radar_detector import RadarDetections
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the car is to do; ego frame, metres."""
+
+    context: Tensor  # (B, tokens, transfuser_token_dim)
+    route: Tensor  # (B, num_route_points_prediction, 2)
+    future_waypoints: Tensor | None  # (B, num_way_points_prediction, 2)
+    target_speed_logits: Tensor  # (B, classes)
+    target_speed: Tensor  # (B,) m/s
+
+
+class PlanningContextEncoder(nn.Module):
+    """Builds the memory: BEV tokens, then status tokens, then radar tokens."""
+
+    def __init__(self, config: LeadConfig, bev_channels: int) -> None:
+        super().__init__()
+        self.config = config
+        dim = config.transfuser_token_dim
+        radar_tokens = config.num_radar_queries if config.radar_detection else 0
+        points = len(target_point_keys(config))
+        status_tokens = config.use_velocity + config.use_discrete_command + points + radar_tokens
+        self.status_pos_embedding = nn.Parameter(torch.rand(1, status_tokens, dim))
+        commands = config.discrete_command_dim
+        self.velocity_encoder = nn.Sequential(nn.Linear(1, dim)) if config.use_velocity else None
+        self.command_encoder = nn.Sequential(nn.Linear(commands, dim)) if config.use_discrete_command else None
+        self.tp_encoder = nn.Linear(2, dim) if points else None
+        self.radar_encoder = nn.Linear(config.radar_token_dim, dim) if radar_tokens else None
+        self.dimension_adapter = nn.Conv2d(bev_channels, dim, 1)
+
+    def forward(self, bev: Tensor, radar: RadarDetections | None, batch: Mapping[str, Tensor]) -> Tensor:
+        """Maps BEV features (B, C, H, W), radar detections and the status in `batch` to (B, tokens, dim)."""
+        bev = self.dimension_adapter(bev)
+        grid = embed_grid(bev.shape[2], bev.shape[3], bev.shape[1] // 2, bev.device).to(bev.dtype)
+        status = torch.cat(self._status_tokens(bev.dtype, radar, batch), dim=1)
+        return torch.cat(((bev + grid).flatten(2).transpose(1, 2), status + self.status_pos_embedding), dim=1)
+
+    def _status_tokens(
+        self, dtype: torch.dtype, radar: RadarDetections | None, batch: Mapping[str, Tensor]
+    ) -> list[Tensor]:
+        tokens = []
+        if self.velocity_encoder is not None:
+            tokens.append(self.velocity_encoder(batch["speed"].to(dtype)[:, None, None] / self.config.max_speed))
+        if self.command_encoder is not None:
+            tokens.append(self.command_encoder(batch["command"].to(dtype)[:, None]))
+        if self.tp_encoder is not None:
+            points = torch.stack([batch[key] for key in target_point_keys(self.config)], dim=1)
+            tokens.append(self.tp_encoder((points / points.new_tensor(self.config.target_point_scale)).to(dtype)))
+        if self.radar_encoder is not None and radar is not None:
+            position = embed_points(
+                unit_points(self.config, radar.predictions[..., :2]), self.radar_encoder.out_features
+            )
+            tokens.append(self.radar_encoder(radar.features.to(dtype)) + position.to(dtype))
+        return tokens
+
+
+class PlanningDecoder(nn.Module):
+    """Route, waypoint and speed queries, in this order, against the planning context."""
+
+    def __init__(self, config: LeadConfig, bev_channels: int) -> None:
+        super().__init__()
+        self.config = config
+        dim = config.transfuser_token_dim
+        waypoints = config.num_way_points_prediction if config.predict_temporal_spatial_waypoints else 0
+        self.counts = [config.num_route_points_prediction, waypoints, 1]
+        self.query = nn.Parameter(torch.rand(1, sum(self.counts), dim))
+        self.planning_context_encoder = PlanningContextEncoder(config, bev_channels)
+        layer = nn.TransformerDecoderLayer(dim, config.transfuser_num_bev_cross_attention_heads, batch_first=True)
+        layers = config.transfuser_num_bev_cross_attention_layers
+        self.transformer_decoder = nn.TransformerDecoder(layer, layers, norm=nn.LayerNorm(dim))
+        self.route_decoder = nn.Linear(dim, 2)
+        self.wp_decoder = nn.Linear(dim, 2) if waypoints else None
+        classes = len(config.target_speed_classes)
+        self.target_speed_decoder = nn.Sequential(nn.Linear(dim, dim), nn.ReLU(inplace=True), nn.Linear(dim, classes))
+
+    def forward(self, bev: Tensor, radar: RadarDetections | None, batch: Mapping[str, Tensor]) -> Plan:
+        """Plans from BEV features (B, C, H, W), radar detections and the status in `batch`."""
+        context = self.planning_context_encoder(bev, radar, batch)
+        answers = self.transformer_decoder(self.query.expand(bev.shape[0], -1, -1), context)
+        route, waypoints, speed = answers.split(self.counts, dim=1)
+        logits = self.target_speed_decoder(speed[:, 0])
+        return Plan(
+            context=context,
+            route=self.route_decoder(route).cumsum(dim=1),
+            future_waypoints=self.wp_decoder(waypoints).cumsum(dim=1) if self.wp_decoder is not None else None,
+            target_speed_logits=logits,
+            target_speed=expected_speed(self.config, logits),
+        )
+
+
+def target_point_keys(config: LeadConfig) -> list[str]:
+    """Returns the batch keys of the target points the planner sees, in token order."""
+    wanted = {
+        "target_point": config.use_tp,
+        "target_point_previous": config.use_previous_tp,
+        "target_point_next": config.use_next_tp,
+    }
+    return [key for key, use in wanted.items() if use]
+
+
+def expected_speed(config: LeadConfig, logits: Tensor) -> Tensor:
+    """Returns the mean (...,) in m/s of the speed classes under softmax of `logits` (..., classes)."""
+    probabilities = logits.float().softmax(dim=-1) if logits.itemsize < 4 else logits.softmax(dim=-1)
+    return (probabilities * probabilities.new_tensor(config.target_speed_classes)).sum(dim=-1)

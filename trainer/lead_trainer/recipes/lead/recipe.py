@@ -1,0 +1,159 @@
+"""The recipe `lead` as one object: LEAD's TransFuser v6, assembled from this folder's parts."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from lead_trainer.engine.optim import AdamWSettings, make_adamw
+from lead_trainer.engine.schedule import Schedule, cosine, lagging, warm_restarts, warmed_up
+from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.recipes.lead.config import LeadConfig
+from lead_trainer.recipes.lead.config_values import from_config_json, load_config, preset_names, to_config_json
+from lead_trainer.recipes.lead.dataset import LeadSamples, collection_of
+from lead_trainer.recipes.lead.dataset_collate import collate
+from lead_trainer.recipes.lead.losses import compute_losses
+from lead_trainer.recipes.lead.metrics import compute_metrics
+from lead_trainer.recipes.lead.model import build_model
+from lead_trainer.recipes.lead.preparation import LeadPreparation
+from lead_trainer.recipes.lead.visualize import draw_training_picture
+from lead_trainer.recipes.recipe import Batch, LossScale, Sample, StageShape, StepOutput
+from lead_trainer.report.wandb import WandbKeys
+
+PLANNER_PREFIX = "planning_decoder."  # what a posttrain stage has and its pretrain stage had not
+_MOST_THREADS = 16
+
+
+class LeadRecipe:
+    """LEAD's training: perception first (pretrain), then with the planner (posttrain)."""
+
+    name = "lead"
+    config_model = LeadConfig
+    preparation = LeadPreparation()
+
+    def presets(self) -> Sequence[str]:
+        """Returns the names of the presets."""
+        return preset_names()
+
+    def config(self, values: Mapping[str, Any], preset: str = "") -> LeadConfig:
+        """Returns the validated config: defaults < preset < values."""
+        return load_config(values, preset)
+
+    def config_json(self, config: LeadConfig) -> Mapping[str, Any]:
+        """Returns what `config.json` holds, with the derived keys that LEAD's evaluation reads."""
+        return to_config_json(config)
+
+    def from_config_json(self, document: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns the keys that a `config.json`, LEAD's or ours, sets."""
+        return from_config_json(document)
+
+    def wandb_keys(self, config: LeadConfig) -> WandbKeys:
+        """Returns what LEAD's keys say about W&B."""
+        return WandbKeys(
+            on=config.log_wandb,
+            project=config.wandb_project,
+            id=config.wandb_id or "",
+            resume=config.wandb_resume,
+            name=config.id if config.id != LeadConfig.model_fields["id"].default else "",
+            notes=config.description,
+        )
+
+    def shape(self, config: LeadConfig) -> StageShape:
+        """Returns what the loop needs to know of `config`."""
+        return StageShape(
+            seed=config.seed,
+            batch_size=config.batch_size,
+            collection=collection_of(config),
+            precision=config.precision,
+            deterministic=config.deterministic,
+            sync_batchnorm=config.sync_batchnorm,
+            compile=config.compile,
+            grad_clip_norm=config.grad_clip_norm,
+            scalars_every_steps=config.log_scalars_frequency,
+            pictures_every_steps=config.log_images_frequency if config.visualize_training else 0,
+            loader_threads=config.num_threads or min(_MOST_THREADS, len(os.sched_getaffinity(0))),
+            batches_ahead=config.prefetch_factor,
+            session_cache=config.use_training_session_cache,
+            loss_scale=LossScale(
+                initial=config.grad_scaler_init_scale,
+                growth=config.grad_scaler_growth_factor,
+                backoff=config.grad_scaler_backoff_factor,
+                growth_interval=config.grad_scaler_growth_interval,
+                largest=config.grad_scaler_max_grad_scale,
+            ),
+        )
+
+    def samples(self, config: LeadConfig, cache: Any) -> LeadSamples:
+        """Returns the stage's samples from a cache; raises BadConfig where there is none."""
+        if cache is None:
+            raise BadConfig("recipe lead trains on a dataset cache; name one in datasets, or set carla_root")
+        return LeadSamples(config, cache)
+
+    def collate(self, samples: Sequence[Sample]) -> Batch:
+        """Stacks samples."""
+        return collate(samples)
+
+    def model(self, config: LeadConfig) -> torch.nn.Module:
+        """Returns TFv6 with fresh weights, its image backbone with those of `backbone_weights` where that is set."""
+        return build_model(config)
+
+    def load_initial_weights(self, model: torch.nn.Module, config: LeadConfig, state: Mapping[str, Any]) -> None:
+        """Loads an earlier stage's weights; only the planner may be missing from them, and nothing may be left over."""
+        try:
+            missing, unexpected = model.load_state_dict(state, strict=False)
+        except RuntimeError as error:
+            raise BadConfig(
+                f"load_file: its weights are of another shape: {str(error).splitlines()[1].strip()}"
+            ) from error
+        lacking = [name for name in missing if not name.startswith(PLANNER_PREFIX)]
+        for what, names in (("lack", lacking), ("also hold", unexpected)):
+            if names:
+                raise BadConfig(
+                    f"load_file: its weights {what} {len(names)} parameters, such as {names[0]}; "
+                    "give this stage the architecture keys of the stage it starts from"
+                )
+
+    def optimizer(self, model: torch.nn.Module, config: LeadConfig) -> torch.optim.Optimizer:
+        """Returns LEAD's AdamW: amsgrad, everything decayed."""
+        return make_adamw(model, AdamWSettings(lr=config.lr, weight_decay=config.weight_decay, amsgrad=True))
+
+    def lr_factor(self, config: LeadConfig, step: int, steps_per_epoch: int, epochs: int) -> float:
+        """Returns the factor of LEAD's schedule at a step."""
+        return lead_schedule(config, steps_per_epoch, epochs)(step)
+
+    def step(self, model: torch.nn.Module, batch: Batch, config: LeadConfig) -> StepOutput:
+        """Runs forward, losses and metrics of one batch."""
+        predictions = model(batch)
+        report = compute_losses(config, predictions, batch)
+        metrics = compute_metrics(config, predictions, batch)
+        return StepOutput(
+            loss=report.total,
+            parts={name: value.detach() for name, value in report.raw.items()},
+            metrics={name.removeprefix("metric/"): value for name, value in metrics.items()},
+            outputs=predictions,
+        )
+
+    def picture(self, config: LeadConfig, batch: Batch, outputs: Any) -> npt.NDArray[np.uint8] | None:
+        """Returns cameras, labels and predictions of the first sample side by side."""
+        return draw_training_picture(config, batch, outputs)
+
+    def checkpoint_names(self, epoch: int) -> Mapping[str, str]:
+        """Returns LEAD's file names."""
+        names = {part: f"{part}_{epoch:04d}.pth" for part in ("model", "optimizer", "scheduler", "scaler")}
+        return {**names, "skipped": f"gradient_steps_skipped_{epoch:04d}.txt"}
+
+
+def lead_schedule(config: LeadConfig, steps_per_epoch: int, epochs: int) -> Schedule:
+    """Returns the learning-rate schedule of a stage."""
+    total = steps_per_epoch * epochs
+    if total < 1:
+        raise BadData(f"a stage of {epochs} epochs of {steps_per_epoch} steps has nothing to train")
+    plain = warm_restarts(total, steps_per_epoch) if config.use_cosine_annealing_with_restarts else cosine(total)
+    schedule = warmed_up(plain, config.lr_warmup_steps)
+    return lagging(schedule) if config.compat.lagging_lr else schedule
+
+
+RECIPE = LeadRecipe()

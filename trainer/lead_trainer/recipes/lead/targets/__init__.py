@@ -1,0 +1,1 @@
+"""Raw annotations as training targets: pure functions on arrays, with LEAD's rules and numbers."""

@@ -1,0 +1,224 @@
+"""What a training system must say about itself; everything else is written once, in `engine`, `data` and `loop`.
+
+A recipe is config + preparation + dataset + model + step + checkpoint names. It is one object behind an entry point of
+the group `lead.recipes`, so a package of somebody else's adds a recipe without a change here.
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pydantic import BaseModel
+
+from lead_trainer.errors import NoSuchRecipe
+
+ConfigT = TypeVar("ConfigT", bound=BaseModel)
+Sample = dict[str, Any]  # numpy arrays and scalars by key
+Batch = dict[str, Any]  # torch tensors by key, first axis the batch; lists for strings
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One file of a raw dataset tree; `path` is relative to the tree's root, with forward slashes."""
+
+    path: str
+    size: int
+    etag: str
+
+
+class SourceTree(Protocol):
+    """A raw dataset tree, in a bucket or in a folder."""
+
+    def files(self) -> Sequence[SourceFile]:
+        """Returns every file, sorted by path; the listing is taken once and kept."""
+
+    def read(self, path: str) -> bytes:
+        """Returns one file's bytes; raises BadData naming the file when it is missing or cannot be read whole."""
+
+
+@dataclass(frozen=True)
+class SampleKey:
+    """One frame of one route; `route` is the route folder relative to the tree's root."""
+
+    route: str
+    frame: int
+
+
+@dataclass(frozen=True)
+class RouteVerdict:
+    """Whether a route is used for training, and why not."""
+
+    route: str
+    kept: bool
+    reason: str  # a code, `kept` for a kept one
+    frames: int
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Samples that are drawn together; `samples` are positions in Scan.samples."""
+
+    name: str
+    samples: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Buckets and how many times each is drawn in an epoch (LEAD's mixture factors)."""
+
+    name: str
+    buckets: tuple[Bucket, ...]
+    mixture: tuple[float, ...]  # a factor a bucket; 1.0 draws each sample once
+    counters: Mapping[str, int] = field(default_factory=dict)  # kept beside the rows, for people
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What a raw tree holds: the verdicts, every sample of any collection, the collections."""
+
+    verdicts: tuple[RouteVerdict, ...]
+    samples: tuple[SampleKey, ...]  # sorted, unique
+    collections: tuple[Collection, ...]
+    estimated_bytes: npt.NDArray[np.int64]  # a sample, from the listing alone: decides how shards are cut
+
+
+class Preparation(Protocol):
+    """How raw files become cache records; pure in (tree, config), with a version that enters the cache's digest.
+
+    `config` in `scan`, `record` and `route_metas` is what `config_keys` returned and nothing else, so that no value can
+    be read that did not enter the digest.
+    """
+
+    version: str
+    default_collections: tuple[str, ...]  # what a cache holds that names none: everything a usual run trains on
+
+    def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
+        """Reads verdicts and listings, applies the route filter, fills the named collections."""
+
+    def record(self, tree: SourceTree, config: Mapping[str, Any], sample: SampleKey) -> Mapping[str, bytes]:
+        """Returns the cache record of one sample (every view), as named fields."""
+
+    def route_metas(self, tree: SourceTree, config: Mapping[str, Any], route: str, frames: Sequence[int]) -> Any:
+        """Returns the columnar metas of one route as a pyarrow.Table, one row a frame."""
+
+    def config_keys(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns every config value the preparation reads, defaults filled in: they enter the digest."""
+
+
+class SampleSource(Protocol):
+    """The samples of one collection of one cache, decoded and augmented."""
+
+    def __len__(self) -> int:
+        """Number of samples an epoch may draw from."""
+
+    def epoch_draw(self, epoch: int) -> npt.NDArray[np.int64]:
+        """Returns the unshuffled sample indices of one epoch, with the buckets' mixture factors applied."""
+
+    def load(self, index: int, epoch: int) -> Sample:
+        """Returns one sample; a pure function of (index, epoch, config.seed) and the cache. Thread-safe."""
+
+
+@dataclass(frozen=True)
+class StepOutput:
+    """What a recipe's step gives the loop; every tensor is a scalar."""
+
+    loss: torch.Tensor
+    parts: Mapping[str, torch.Tensor] = field(default_factory=dict)  # unscaled losses by their tag
+    metrics: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    outputs: Any = None  # kept only for pictures
+
+
+@dataclass(frozen=True)
+class LossScale:
+    """How fp16's loss scale begins and moves; the defaults are LEAD's (lead/training/train.py)."""
+
+    initial: float = 1024.0
+    growth: float = 2.0
+    backoff: float = 0.5
+    growth_interval: int = 256  # steps
+    largest: float = 65536.0
+
+
+@dataclass(frozen=True)
+class StageShape:
+    """What the loop must know of a config, whatever the recipe calls it."""
+
+    seed: int
+    batch_size: int  # global: of all ranks together
+    collection: str  # the bucket collection this stage trains on
+    precision: str  # auto | fp32 | bf16 | fp16
+    deterministic: bool
+    sync_batchnorm: bool
+    compile: bool
+    grad_clip_norm: float  # 0: off
+    scalars_every_steps: int
+    pictures_every_steps: int  # 0: off
+    loader_threads: int
+    batches_ahead: int = 2  # made while a step runs
+    session_cache: bool = True  # keep shards on the local disk
+    loss_scale: LossScale = LossScale()
+
+
+class Recipe(Protocol):
+    """One training system."""
+
+    name: str
+    config_model: type[BaseModel]
+    preparation: Preparation
+
+    def presets(self) -> Sequence[str]:
+        """Returns the names of the presets."""
+
+    def config(self, values: Mapping[str, Any], preset: str = "") -> BaseModel:
+        """Returns the validated config: defaults < preset < values; raises BadConfig naming key and near matches."""
+
+    def shape(self, config: Any) -> StageShape:
+        """Returns what the loop needs to know of `config`."""
+
+    def samples(self, config: Any, cache: Any) -> SampleSource:
+        """Returns the stage's samples from a `data.cache_reader.CacheReader`."""
+
+    def collate(self, samples: Sequence[Sample]) -> Batch:
+        """Stacks samples; raises BadData naming the key that cannot be stacked."""
+
+    def model(self, config: Any) -> torch.nn.Module:
+        """Returns the model, initialised from the global torch generator."""
+
+    def load_initial_weights(self, model: torch.nn.Module, config: Any, state: Mapping[str, torch.Tensor]) -> None:
+        """Loads an earlier stage's weights into a fresh model; raises BadConfig unless they fit."""
+
+    def optimizer(self, model: torch.nn.Module, config: Any) -> torch.optim.Optimizer:
+        """Returns the optimizer with its parameter groups."""
+
+    def lr_factor(self, config: Any, step: int, steps_per_epoch: int, epochs: int) -> float:
+        """Returns the learning-rate factor of optimizer step `step` (from 0); a pure function."""
+
+    def step(self, model: torch.nn.Module, batch: Batch, config: Any) -> StepOutput:
+        """Runs forward and losses of one batch; `model` may be wrapped by DDP."""
+
+    def picture(self, config: Any, batch: Batch, outputs: Any) -> npt.NDArray[np.uint8] | None:
+        """Returns an (H, W, 3) RGB picture of the batch's first sample beside its truth, or None."""
+
+    def checkpoint_names(self, epoch: int) -> Mapping[str, str]:
+        """Returns file names by part: model, optimizer, scheduler, scaler, skipped; `epoch` counts from 0."""
+
+
+def recipe_names() -> list[str]:
+    """Returns the names of every installed recipe."""
+    return sorted({entry.name for entry in entry_points(group="lead.recipes")})
+
+
+def load_recipe(name: str) -> Recipe:
+    """Imports and returns the recipe `name`; raises NoSuchRecipe with the near matches."""
+    for entry in entry_points(group="lead.recipes"):
+        if entry.name == name:
+            recipe: Recipe = entry.load()
+            return recipe
+    near = difflib.get_close_matches(name, recipe_names(), n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"installed recipes: {', '.join(recipe_names()) or 'none'}"
+    raise NoSuchRecipe(f"recipe {name!r} is not installed in this image; {hint}")

@@ -1,0 +1,1 @@
+"""What a run says: the log, the event files, the pictures."""

@@ -1,0 +1,54 @@
+"""Where rank 0 says how training goes; one call reaches every place that is on.
+
+Called by `engine.hooks`; `tensorboard.EventFile` and `wandb.WandbRun` are the places.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+
+class Sink(Protocol):
+    """A place for scalars and pictures; none of its methods may stop training."""
+
+    def scalars(self, values: Mapping[str, float], step: int) -> None:
+        """Adds one value a tag."""
+
+    def picture(self, tag: str, picture_HWC: npt.NDArray[np.uint8], step: int) -> None:
+        """Adds an RGB picture."""
+
+    def upload(self) -> None:
+        """Copies what was said so far to the store."""
+
+    def close(self) -> None:
+        """Writes what is left, for the last time."""
+
+
+@dataclass(frozen=True)
+class Sinks:
+    """Several places as one."""
+
+    each: tuple[Sink, ...]
+
+    def scalars(self, values: Mapping[str, float], step: int) -> None:
+        """Adds one value a tag."""
+        for sink in self.each:
+            sink.scalars(values, step)
+
+    def picture(self, tag: str, picture_HWC: npt.NDArray[np.uint8], step: int) -> None:
+        """Adds an RGB picture."""
+        for sink in self.each:
+            sink.picture(tag, picture_HWC, step)
+
+    def upload(self) -> None:
+        """Copies what was said so far to the store."""
+        for sink in self.each:
+            sink.upload()
+
+    def close(self) -> None:
+        """Writes what is left, for the last time."""
+        for sink in self.each:
+            sink.close()
