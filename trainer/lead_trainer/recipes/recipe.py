@@ -1,14 +1,16 @@
 """What a training system must say about itself; everything else is written once, in `engine`, `data` and `loop`.
 
 A recipe is config + preparation + dataset + model + step + checkpoint names. It is one object behind an entry point of
-the group `lead.recipes`, so a package of somebody else's adds a recipe without a change here.
+the group `lead.recipes`, so a package of somebody else's adds a recipe without a change here. What every recipe must
+have is in `Recipe`; what some have more is in the small protocols after it (Validates, MixesCaches, NamesFiles,
+Advises): the engine asks for each and does without.
 """
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -134,6 +136,17 @@ class StepOutput:
 
 
 @dataclass(frozen=True)
+class Evaluation:
+    """What one validation batch adds to each metric: its sum over items, and the number of these items.
+
+    The engine adds both over batches and ranks and divides once, so a mean is exact for any number of processes and any
+    size of the last batch. Ratios fit too: intersections and unions of a class, for example.
+    """
+
+    totals: Mapping[str, tuple[torch.Tensor, torch.Tensor | int]]  # (scalar sum, count) by tag; has `loss`
+
+
+@dataclass(frozen=True)
 class LossScale:
     """How fp16's loss scale begins and moves; the defaults are LEAD's (lead/training/train.py)."""
 
@@ -162,6 +175,39 @@ class StageShape:
     batches_ahead: int = 2  # made while a step runs
     session_cache: bool = True  # keep shards on the local disk
     loss_scale: LossScale = LossScale()
+
+    # --- the step
+    accumulate_steps: int = 1  # batches an optimizer step; what is left at an epoch's end makes a smaller step
+    grad_clip_quantile: float = 0.0  # clips to this quantile of the last gradient norms, for example 0.99; 0: off
+    grad_clip_history: int = 1000  # norms that quantile is taken of
+    ema_decay: float = 0.0  # of an exponential moving average of the weights; 0: none
+    freeze_batchnorm: bool = False  # batch norms keep and use their statistics
+    gradient_checkpointing: bool = False  # the model must have `enable_gradient_checkpointing()`
+    split_when_out_of_memory: bool = False  # the same batch in smaller parts instead of an end
+
+    # --- validation, by a recipe that `Validates`
+    validate_every_epochs: int = 1  # 0: never by epochs
+    validate_every_steps: int = 0  # 0: never by steps
+    best_metric: str = ""  # a mean of the epoch, or `val/<tag>`; empty: val/loss, or loss where nothing validates
+    best_is_greatest: bool = False
+    patience_epochs: int = 0  # epochs without a better best_metric after which the stage ends; 0: never
+
+    # --- small runs
+    overfit_samples: int = 0  # trains and validates on these first samples alone; 0: off
+    max_samples: int = 0  # of an epoch's draw; 0: all
+    max_validation_samples: int = 0  # 0: all
+
+    # --- telling
+    console_every_steps: int = 0  # 0: at epochs' ends only
+    histograms_every_steps: int = 0  # of weights and gradients, in the event file; 0: off
+
+
+@dataclass(frozen=True)
+class WatchRule:
+    """One thing worth telling a person who watches a run."""
+
+    name: str  # lower-case words joined by dashes
+    check: Callable[[Sequence[Mapping[str, float]]], str | None]  # means by tag of each epoch -> the advice, or None
 
 
 class Recipe(Protocol):
@@ -206,6 +252,50 @@ class Recipe(Protocol):
 
     def checkpoint_names(self, epoch: int) -> Mapping[str, str]:
         """Returns file names by part: model, optimizer, scheduler, scaler, skipped; `epoch` counts from 0."""
+
+
+@runtime_checkable
+class Validates(Protocol):
+    """A recipe with a validation split."""
+
+    def validation_samples(self, config: Any, cache: Any) -> SampleSource | None:
+        """Returns the samples of the split, None where this config has none; `epoch_draw(0)` is the whole of it."""
+
+    def evaluate(self, model: torch.nn.Module, batch: Batch, config: Any) -> Evaluation:
+        """Runs one batch without gradients; `model` is bare, in eval mode, and holds the averaged weights if any."""
+
+    def validation_metrics(self, config: Any, means: Mapping[str, float]) -> Mapping[str, float]:
+        """Returns what is told as `val/<tag>`: the means, and what follows from them (a mean over classes)."""
+
+
+@runtime_checkable
+class MixesCaches(Protocol):
+    """A recipe that trains on several caches at once.
+
+    Where `cache` is asked for, it gets a mapping from dataset name to `data.cache_reader.CacheReader`, in the order of
+    the run's `datasets`, even for one; other recipes get one reader, or None where the run names no dataset.
+    """
+
+    mixes_caches: bool
+
+
+@runtime_checkable
+class NamesFiles(Protocol):
+    """A recipe whose file names depend on the config, or that shows its newest and best weights under extra names."""
+
+    def file_names(self, config: Any, epoch: int) -> Mapping[str, str]:
+        """Returns `checkpoint_names` for a config; `ema` and `clipper` may be named too."""
+
+    def shown_names(self, config: Any, epoch: int, *, newest: bool, best: bool) -> Sequence[str]:
+        """Returns the names under which a local run's folder shows the weights of an epoch, besides their own."""
+
+
+@runtime_checkable
+class Advises(Protocol):
+    """A recipe with watch rules of its own, besides the engine's."""
+
+    def watch_rules(self, config: Any) -> Sequence[WatchRule]:
+        """Returns the rules; they are asked after every epoch."""
 
 
 def recipe_names() -> list[str]:
