@@ -1,0 +1,170 @@
+"""Every key of the recipe `distill`, under the names and with the defaults of its training guide's flags.
+
+Read by the preparation, the samples, the model and the losses; it holds values, never behaviour. Flags whose word
+differs from a key here (`--max-epochs`, `--output-dir`) are spelled in `config_values`. Values come in through
+`config_values.load_config`, which knows presets and near matches.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Count = Annotated[int, Field(ge=1)]
+CountOrZero = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0.0)]
+PositiveOrZero = Annotated[float, Field(ge=0.0)]
+Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
+Path = Annotated[str, Field(min_length=1)]
+
+CAMERAS = ("cross_left", "front_wide", "cross_right", "front_tele")
+FRAMES_PER_CAMERA = 4  # t0 - 0.3 s … t0, 10 Hz
+EMBEDDING_WIDTH = 384  # of the teacher's reasoning text
+MAX_ACCELERATION = 9.8  # m/s², of a student's action
+MAX_CURVATURE = 0.3  # 1/m
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """How far a mode looks back and ahead, and how densely; steps of `dt_s` seconds."""
+
+    past: int  # poses, the present one included
+    future: int
+    dt_s: float
+
+
+@dataclass(frozen=True)
+class ModelSize:
+    """The shape of one student; `checkpointing` trades a second forward pass of each layer for its activations."""
+
+    backbone: str  # a timm name
+    width: int
+    heads: int
+    encoder_layers: int
+    decoder_layers: int
+    checkpointing: bool
+
+
+HORIZONS = {
+    "none": Horizon(past=16, future=64, dt_s=0.1),
+    "argoverse2": Horizon(past=50, future=60, dt_s=0.1),
+    "nuscenes": Horizon(past=5, future=12, dt_s=0.5),
+}
+INPUT_TYPES = {"none": "camera", "argoverse2": "vector", "nuscenes": "raster"}
+SIZES = {
+    "110m": ModelSize("resnet50", 768, 12, 6, 4, checkpointing=False),
+    "500m": ModelSize("resnet101", 1024, 16, 16, 14, checkpointing=True),
+    "tiny": ModelSize("test_resnet", 64, 4, 1, 1, checkpointing=False),  # for one CPU core
+}
+
+
+class DistillConfig(BaseModel):
+    """The resolved configuration of one stage of the recipe `distill`."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=()
+    )
+
+    # --- run: names, files, logging
+    seed: int = 42
+    logdir: str = "checkpoints"
+    load_file: str = ""
+    save_every: Count = 5  # epochs between the checkpoints that stay
+    save_final_only: bool = False  # of all checkpoints only the best stays
+    log_scalars_frequency: Count = 1  # optimizer steps
+    log_action_stats: bool = False  # accelerations and curvatures of the validation
+
+    # --- student
+    model: Literal["baseline", "reasoning"]
+    model_size: Literal["110m", "500m", "tiny"] = "500m"
+    no_unicycle: bool = False  # the student gives x, y, sin and cos of yaw, not accelerations and curvatures
+    discrete_actions: bool = False  # the student gives a distribution over bins of each action
+    num_action_bins: Annotated[int, Field(ge=2)] = 256
+    label_smoothing: Fraction = 0.1  # of the bins' cross-entropy
+    freeze_bn: bool = False  # the backbone keeps its running statistics
+
+    # --- compute
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    deterministic: bool = False
+    sync_batchnorm: bool = False
+    compile: bool = False
+    num_workers: CountOrZero = 4  # loader threads a process; 0: one a core this process may use
+    prefetch_factor: Count = 4  # batches ready ahead of the step
+
+    # --- optimisation
+    epochs: Count = 150
+    patience: CountOrZero = 15  # epochs without a lower validation loss; 0: never stop early
+    batch_size: Count = 48  # global: of all processes together
+    accumulation_steps: Count = 1
+    lr: Positive = 1e-4
+    weight_decay: PositiveOrZero = 0.02
+    warmup_epochs: CountOrZero = 5
+    lr_schedule: Literal["cosine", "constant"] = "cosine"
+    ema: bool = False
+    ema_decay: Fraction = 0.999
+    grad_clip: PositiveOrZero = 0.0  # largest gradient norm; 0: off
+
+    # --- losses
+    yaw_weight: PositiveOrZero = 0.3
+    reasoning_weight: PositiveOrZero = 0.25
+    reasoning_warmup_epochs: CountOrZero = 20
+    temperature: Positive = 0.07
+    gather_negatives: bool = False  # every process contrasts with the embeddings of all
+    action_weight: PositiveOrZero = 0.0
+
+    # --- data: where the raw tree lies on this machine, and files below its root
+    data_root: Path = "."
+    train_labels: Path = "teacher_labels/train_labels.npz"
+    val_labels: Path = "teacher_labels/val_labels.npz"
+    frames_dir: Path = "extracted_frames"
+    ego_history_dir: Path = "teacher_labels"
+    offline: bool = False  # dummy pictures; without a dataset dummy labels too
+    frame_source: Literal["extracted", "stream"] = "extracted"
+    teacher: Literal["files", "scripted", "alpamayo_r1"] = "files"
+    resolution: Annotated[int, Field(ge=32, le=2048)] = 224  # pixels, height and width
+    overfit_tiny: CountOrZero = 0  # train and validate on the same N samples; 0: off
+    max_train_samples: CountOrZero = 0  # 0: all
+    max_val_samples: CountOrZero = 0
+
+    # --- benchmarks: another input, other targets
+    benchmark: Literal["none", "nuscenes", "argoverse2"] = "none"
+    input_type: Literal["camera", "raster", "vector"] = "camera"
+    num_modes: Literal[1, 6] = 1
+    multimodal_loss: Literal["wta", "nll"] = "wta"
+    nuscenes_root: str = ""
+    argoverse2_root: str = ""
+    nuscenes_version: Path = "v1.0-trainval"
+    max_agents: Count = 48  # vector: the nearest ones, the focal one first
+    max_polylines: Count = 192  # vector: the nearest map lines
+    polyline_points: Annotated[int, Field(ge=2)] = 20
+    vector_radius_m: Positive = 100.0
+    raster_pixels: Annotated[int, Field(ge=32, le=1024)] = 224  # height and width
+    raster_metres_per_pixel: Positive = 0.25
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        expected = INPUT_TYPES[self.benchmark]
+        if self.input_type != expected:
+            raise ValueError(
+                f"input_type: found {self.input_type!r} beside benchmark {self.benchmark!r}, expected {expected!r}"
+            )
+        if self.discrete_actions and (self.no_unicycle or self.num_modes > 1):
+            raise ValueError("discrete_actions: needs unicycle mode and one mode; remove no_unicycle and num_modes")
+        if self.benchmark != "none" and self.model == "reasoning":
+            raise ValueError("model: benchmarks hold no reasoning of a teacher; set model=baseline")
+        return self
+
+    @property
+    def size(self) -> ModelSize:
+        """The shape of the student."""
+        return SIZES[self.model_size]
+
+    @property
+    def horizon(self) -> Horizon:
+        """Steps back and ahead."""
+        return HORIZONS[self.benchmark]
+
+    @property
+    def unicycle(self) -> bool:
+        """Whether actions are integrated to a trajectory."""
+        return not self.no_unicycle

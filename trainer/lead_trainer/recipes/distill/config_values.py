@@ -1,0 +1,65 @@
+"""How values become a `DistillConfig`: presets, the guide's spellings, and errors that name the key and near matches.
+
+Called by the recipe object and the preparation; it reads neither environment nor command line.
+"""
+
+import difflib
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.distill.config import DistillConfig
+
+# As the guide's flags are called on the left, as the trainer calls the same thing for every recipe on the right.
+SPELLINGS: dict[str, str] = {"max_epochs": "epochs", "output_dir": "logdir"}
+
+
+def preset_names() -> list[str]:
+    """Returns the names of the recipe's presets."""
+    return sorted(entry.name.removesuffix(".yaml") for entry in _presets().iterdir() if entry.name.endswith(".yaml"))
+
+
+def preset_values(name: str) -> dict[str, Any]:
+    """Returns the keys a preset sets; raises BadConfig with the near matches if there is none of that name."""
+    names = preset_names()
+    if name not in names:
+        raise BadConfig(f"preset: found {name!r}, expected one of {', '.join(names)}{_near(name, names)}")
+    return dict(yaml.safe_load((_presets() / f"{name}.yaml").read_text(encoding="utf-8")))
+
+
+def load_config(values: Mapping[str, Any], preset: str = "") -> DistillConfig:
+    """Returns defaults < preset < `values`, validated; raises BadConfig naming every bad key."""
+    twice = [key for key in values if SPELLINGS.get(key) in values]
+    if twice:
+        raise BadConfig(f"{SPELLINGS[twice[0]]} is given twice, once spelled {twice[0]}; keep one")
+    merged = preset_values(preset) if preset else {}
+    merged.update({SPELLINGS.get(key, key): value for key, value in values.items()})
+    try:
+        return DistillConfig.model_validate(merged)
+    except ValidationError as error:
+        raise BadConfig("; ".join(_sentence(detail) for detail in error.errors())) from error
+
+
+def _presets() -> Any:
+    return files("lead_trainer.recipes.distill") / "presets"
+
+
+def _near(key: str, names: list[str]) -> str:
+    near = difflib.get_close_matches(key, names, n=2)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def _sentence(detail: Any) -> str:
+    """Returns one pydantic error as a sentence with key, found, expected and remedy."""
+    key = ".".join(str(part) for part in detail["loc"])
+    if detail["type"] == "extra_forbidden":
+        return f"{key}: unknown key{_near(key, [*DistillConfig.model_fields, *SPELLINGS])}"
+    if detail["type"] == "missing":
+        return f"{key}: is not set; name one, for example model=baseline or model=reasoning"
+    if not key:
+        return str(detail["msg"]).removeprefix("Value error, ")
+    return f"{key}: found {detail['input']!r}; {detail['msg'][0].lower()}{detail['msg'][1:]}"
