@@ -1,5 +1,6 @@
-"""The samples of a job: from its cache, or from the recipe alone when the job names no dataset."""
+"""The samples of a job: from its caches, or from the recipe alone when the job names no dataset."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,40 +9,47 @@ from typing import Any
 from lead_protocol.job import TrainJob
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.data.cache_reader import CacheReader
-from lead_trainer.data.session_cache import open_session_cache
+from lead_trainer.data.session_cache import SessionCache, open_session_cache
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.recipe import Recipe, SampleSource
+from lead_trainer.recipes.recipe import MixesCaches, Recipe, SampleSource
 
 SESSION_CACHE_BACKEND = "packed"
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Samples, and the cache they come from if there is one."""
+    """Samples, and the node's copy of the shards they come from, which all caches of the job share."""
 
     samples: SampleSource
-    cache: CacheReader | None
+    session: SessionCache | None = None
 
     def counters(self) -> Mapping[str, Any]:
         """Returns the session cache's counters under the names of the progress record."""
-        if self.cache is None:
+        if self.session is None:
             return {}
-        stats = self.cache.stats()
+        stats = self.session.stats()
         return {"cache_hits": stats.hits, "cache_misses": stats.misses, "cache_degraded": stats.degraded}
 
     def close(self) -> None:
-        """Lets go of the cache's files."""
-        if self.cache is not None:
-            self.cache.close()
+        """Lets go of the caches' files."""
+        if self.session is not None:
+            self.session.close()
 
 
 def open_dataset(job: TrainJob, recipe: Recipe, config: Any, store: ObjectStore, session_cache: Path | None) -> Dataset:
-    """Returns the stage's samples; raises BadConfig for several datasets, BadData for a cache that is not complete."""
-    if not job.datasets:
-        return Dataset(recipe.samples(config, None), None)
-    if len(job.datasets) > 1:
-        names = ", ".join(dataset.name for dataset in job.datasets)
-        raise BadConfig(f"datasets are {names}, but recipe {recipe.name!r} trains on one; name one cache")
-    local = open_session_cache(SESSION_CACHE_BACKEND, store, session_cache, job.session_cache_bytes)
-    cache = CacheReader(store, job.datasets[0].digest, local)
-    return Dataset(recipe.samples(config, cache), cache)
+    """Returns the stage's samples.
+
+    Raises BadConfig for several datasets with a recipe that trains on one, BadData for a cache that is not complete.
+    """
+    mixes = isinstance(recipe, MixesCaches) and recipe.mixes_caches
+    names = [dataset.name for dataset in job.datasets]
+    if len(names) > 1 and not mixes:
+        raise BadConfig(f"datasets are {', '.join(names)}, but recipe {recipe.name!r} trains on one; name one cache")
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise BadConfig(f"datasets: {twice[0]} is named twice; name each cache once")
+    if not names:
+        return Dataset(recipe.samples(config, {} if mixes else None))
+    session = open_session_cache(SESSION_CACHE_BACKEND, store, session_cache, job.session_cache_bytes)
+    caches = {dataset.name: CacheReader(store, dataset.digest, session) for dataset in job.datasets}
+    return Dataset(recipe.samples(config, caches if mixes else caches[names[0]]), session)
