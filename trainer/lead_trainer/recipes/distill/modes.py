@@ -1,0 +1,54 @@
+"""What the recipe trains on, by `config.benchmark`: the teacher's clips, Argoverse 2 or nuScenes.
+
+A mode is preparation + samples + input encoder + the metrics only it has; student, losses and everything else are the
+same. Called by `recipe`, `preparation` and `model`. Every mode's batch holds, beside what its encoder reads:
+
+    target_xy     (B, T, 2) float32, metres, in the frame of the present pose: x ahead, y left
+    target_yaw    (B, T) float32, radians
+    target_valid  (B, T) bool
+    speed         (B,) float32, m/s at the present pose: where the unicycle starts
+    actions       (B, T, 2) float32, m/s² and 1/m: what drives the target (zeros where a mode knows none)
+    action_stats  (B, 2, 2) float32, rows mean and spread of the training split's actions, the same in every sample
+    epoch         (B,) int64, from 0
+
+and the predictions that `metrics` gets hold
+
+    xy            (B, K, T, 2), yaw (B, K, T), logits (B, K): softmax gives the modes' probabilities
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import torch
+
+from lead_trainer.recipes.distill.config import DistillConfig
+from lead_trainer.recipes.recipe import Batch, Preparation, SampleSource
+
+Totals = Mapping[str, tuple[torch.Tensor, torch.Tensor | int]]  # (sum over items, items) by tag, as in `Evaluation`
+
+
+@dataclass(frozen=True)
+class Mode:
+    """One kind of input and target."""
+
+    preparation: Preparation
+    samples: Callable[[DistillConfig, Any, str], SampleSource]  # config, cache reader, split: train | val
+    encoder: Callable[[DistillConfig], torch.nn.Module]  # a module: batch -> (B, tokens, config.size.width)
+    source_root: Callable[[DistillConfig], str]  # the raw tree on this machine; raises BadConfig where it is not set
+    metrics: Callable[[DistillConfig, Mapping[str, torch.Tensor], Batch], Totals]  # besides ADE, FDE and yaw errors
+
+
+MODES = {
+    "none": "lead_trainer.recipes.distill.clips:MODE",
+    "argoverse2": "lead_trainer.recipes.distill.benchmarks.argoverse2:MODE",
+    "nuscenes": "lead_trainer.recipes.distill.benchmarks.nuscenes:MODE",
+}
+
+
+def mode_of(benchmark: str) -> Mode:
+    """Imports and returns the mode of `config.benchmark`; only the one that runs is imported."""
+    module, _, name = MODES[benchmark].partition(":")
+    mode: Mode = getattr(import_module(module), name)
+    return mode
