@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from lead_protocol.exit_codes import ExitClass, ExitCode, classify_exit_code
 
@@ -44,8 +45,8 @@ def run_workers(workers: Sequence[Worker], *, peer_grace_s: float = PEER_GRACE_S
         worker.word.parent.mkdir(parents=True, exist_ok=True)
         worker.word.unlink(missing_ok=True)
     children = [subprocess.Popen(list(worker.argv), env=dict(worker.environ)) for worker in workers]
-    with _signals_passed_to(children):
-        return most_telling(_wait_for_all(children, peer_grace_s))
+    with _signals_passed_to(children) as passed:
+        return most_telling(_wait_for_all(children, peer_grace_s, lambda: passed.stop_asked))
 
 
 def most_telling(ends: Sequence[Ended]) -> Ended:
@@ -60,7 +61,9 @@ def _telling(code: int) -> int:
     return 2 + order.index(ExitCode(code)) if code in order else 1
 
 
-def _wait_for_all(children: Sequence[subprocess.Popen[bytes]], peer_grace_s: float) -> list[Ended]:
+def _wait_for_all(
+    children: Sequence[subprocess.Popen[bytes]], peer_grace_s: float, stop_asked: Callable[[], bool]
+) -> list[Ended]:
     ended: queue.Queue[Ended] = queue.Queue()
     for rank, child in enumerate(children):
         threading.Thread(target=lambda r=rank, c=child: ended.put(Ended(r, _code(c.wait()))), daemon=True).start()
@@ -73,6 +76,8 @@ def _wait_for_all(children: Sequence[subprocess.Popen[bytes]], peer_grace_s: flo
             _signal_all(children, signal.SIGKILL)
             deadline = None
             continue
+        if end.code == 128 + signal.SIGTERM and stop_asked():
+            end = Ended(end.local_rank, ExitCode.STOPPED)  # it did not listen yet, so it has nothing to commit
         by_our_hand = deadline is not None or any(earlier.code for earlier in ends)
         if by_our_hand and end.code in (128 + signal.SIGTERM, 128 + signal.SIGKILL):
             end = Ended(end.local_rank, ExitCode.LOST_PEER)
@@ -99,10 +104,16 @@ class _signals_passed_to:
     def __init__(self, children: Sequence[subprocess.Popen[bytes]]) -> None:
         self._children = children
         self._before: dict[int, Callable[..., object] | int | None] = {}
+        self.stop_asked = False
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         for number in (signal.SIGTERM, signal.SIGINT):
-            self._before[number] = signal.signal(number, lambda got, frame: _signal_all(self._children, got))
+            self._before[number] = signal.signal(number, lambda got, frame: self._pass(got))
+        return self
+
+    def _pass(self, number: int) -> None:
+        self.stop_asked = True
+        _signal_all(self._children, number)
 
     def __exit__(self, *exception: object) -> None:
         for number, handler in self._before.items():

@@ -44,15 +44,30 @@ def test_one_failed_worker_ends_the_others_even_deaf_ones(tmp_path: Path) -> Non
     assert run_workers(workers, peer_grace_s=1.0) == Ended(1, ExitCode.BAD_CONFIG)
 
 
+def a_worker_that_asks_for_the_stop(folder: Path, rank: int, *, once: Path) -> Worker:
+    """Ends in 75 at SIGTERM, which it asks the launcher for when `once` exists."""
+    program = "import os, pathlib, signal, time\nsignal.signal(signal.SIGTERM, lambda *_: exit(75))\n"
+    program += f"while not pathlib.Path({str(once)!r}).exists(): time.sleep(0.01)\n"
+    program += f"os.kill({os.getpid()}, signal.SIGTERM)\nsignal.pause()"
+    return a_worker(folder, rank, program)
+
+
 def test_a_stop_reaches_every_worker(tmp_path: Path) -> None:
-    notify = "import os, signal\nsignal.signal(signal.SIGTERM, lambda *_: exit(75))\n"
-    notify += f"os.kill({os.getpid()}, signal.SIGTERM)\nsignal.pause()"
-    waits = "import signal\nsignal.signal(signal.SIGTERM, lambda *_: exit(75))\nsignal.pause()"
+    listens = tmp_path / "listens"
+    waits = "import pathlib, signal\nsignal.signal(signal.SIGTERM, lambda *_: exit(75))\n"
+    waits += f"pathlib.Path({str(listens)!r}).touch()\nsignal.pause()"
     assert threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGTERM)
-    end = run_workers([a_worker(tmp_path, 0, notify), a_worker(tmp_path, 1, waits)])
-    assert end.code in (ExitCode.STOPPED, ExitCode.LOST_PEER)  # the second may not listen yet
+    end = run_workers([a_worker_that_asks_for_the_stop(tmp_path, 0, once=listens), a_worker(tmp_path, 1, waits)])
+    assert end.code == ExitCode.STOPPED
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_worker_that_did_not_listen_yet_is_stopped_and_no_error(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    deaf_yet = f"import pathlib, signal; pathlib.Path({str(started)!r}).touch(); signal.pause()"
+    workers = [a_worker_that_asks_for_the_stop(tmp_path, 0, once=started), a_worker(tmp_path, 1, deaf_yet)]
+    assert run_workers(workers).code == ExitCode.STOPPED
 
 
 def test_ranks_follow_from_node_and_process() -> None:
