@@ -112,7 +112,9 @@ def assert_gradients_equal_leads(model: torch.nn.Module, variant: str) -> None:
         norm = parameter.grad.norm().item()
         assert norm == pytest.approx(norms[name], rel=1e-2), name
         ours = parameter.grad.flatten()[torch.from_numpy(golden.gradient_positions(parameter.numel()))]
-        np.testing.assert_allclose(ours, sampled[name], atol=1e-2 * norm / parameter.numel() ** 0.5, err_msg=name)
+        # The norm is the measure; single values show a permutation or a sign, and move where a ReLU switches
+        # between one processor's rounding and another's.
+        np.testing.assert_allclose(ours, sampled[name], atol=0.1 * norm / parameter.numel() ** 0.5, err_msg=name)
 
 
 def assert_parameters_equal_leads(model: torch.nn.Module, before: dict[str, Tensor], want: dict[str, Any]) -> None:
