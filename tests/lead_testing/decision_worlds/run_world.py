@@ -1,0 +1,253 @@
+"""A model test of `decide_training_run`: pods, nodes, store, user and operator fail or act in any order."""
+
+import copy
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstance, ObservedRun
+from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_operator.resources.crd_defaults import fill_defaults
+from lead_operator.resources.training_run import parse_training_run
+from lead_protocol.job import TrainJob, parse_job
+from lead_protocol.progress_record import ProgressRecord
+from lead_testing.decision_worlds.pods_world import PodsWorld, difference
+from lead_testing.makers import SETTINGS, a_ready_cache, a_run_body
+
+STEPS_PER_EPOCH = 10
+STAGES = [
+    {"name": "pretrain", "epochs": 2},
+    {"name": "posttrain", "epochs": 2, "initFrom": {"stage": "pretrain"}, "seeds": [0, 1]},
+]
+EXIT_CODES = [1, 75, 79, 80, 81, 137]
+
+
+@dataclass
+class Instance:
+    """What the bucket holds of one stage instance, and how far its live group is."""
+
+    epochs: int
+    step: int = 0
+    committed: int = 0  # step of the newest checkpoint
+    fences: set[int] = field(default_factory=set)
+    records: dict[int, ProgressRecord] = field(default_factory=dict)
+
+
+class RunWorld(PodsWorld):
+    """The world of one run: two stages, one of two seeds, two pods a group."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spec: dict[str, Any] = {"stages": STAGES, "nodes": 2, "failurePolicy": {"maxRestarts": 6}}
+        self.run = parse_training_run(a_run_body(**self.spec))
+        self.service = False
+        self.instances = {(i.stage.name, i.seed): Instance(i.stage.epochs) for i in self.run.instances}
+
+    def suspend(self, value: bool) -> None:
+        self.run = replace(self.run, suspend=value)
+
+    def observe(self) -> ObservedRun:
+        return ObservedRun(
+            now=self.now,
+            pods=self.observed_pods(),
+            service_exists=self.service,
+            caches=(a_ready_cache(),),
+            instances=tuple(self._instance(*key) for key in self.instances) if self.store_up else (),
+            store_error="" if self.store_up else "StoreUnavailable: no answer",
+            previous=copy.deepcopy(self.status),
+        )
+
+    def _instance(self, stage: str, seed: int) -> ObservedInstance:
+        held = self.instances[(stage, seed)]
+        checkpoint = None
+        if held.committed:
+            prefix = f"runs/team-a/{self.run.identity.uid}/{stage}-s{seed}/checkpoints/{held.committed:012d}/"
+            checkpoint = ObservedCheckpoint(
+                f"m{held.committed}", prefix, held.committed, held.committed // STEPS_PER_EPOCH, 1, 10, ""
+            )
+        newest = max(held.records, default=0)
+        return ObservedInstance(stage, seed, held.records.get(newest), checkpoint, max(held.fences, default=0))
+
+    def _create(self, body: dict[str, Any]) -> None:
+        if body["kind"] == "Service":
+            self.service = True
+            return
+        name = body["metadata"]["name"]
+        if name in self.pods:
+            return
+        job = parse_job(body["metadata"]["annotations"]["lead.dev/job"])
+        assert isinstance(job, TrainJob)
+        others = [p for p in self.pods.values() if not p.terminal]
+        assert all((p.stage, p.seed, p.attempt) == (job.stage, job.seed, job.attempt) for p in others), (
+            f"{name} was made while {[p.name for p in others]} may still write"
+        )
+        rank = int(body["metadata"]["labels"]["lead.dev/rank"])
+        self._add_pod(name, rank, role="train", stage=job.stage, seed=job.seed, attempt=job.attempt)
+
+    # what kubelets and trainers do
+
+    def start(self, name: str) -> None:
+        pod = self.pods[name]
+        self.pods[name] = replace(pod, phase="Running", ready=True, started_at=self.now)
+        held = self.instances[(pod.stage, pod.seed)]
+        if pod.rank == 0 and self.store_up:
+            if pod.attempt in held.fences:
+                self.end(name, 79)
+                return
+            held.fences.add(pod.attempt)
+            held.step = held.committed
+
+    def train(self, steps: int) -> None:
+        for pod in [p for p in self.pods.values() if p.rank == 0 and p.phase == "Running" and not p.deleting]:
+            group = [
+                p for p in self.pods.values() if (p.stage, p.seed, p.attempt) == (pod.stage, pod.seed, pod.attempt)
+            ]
+            if len(group) < self.run.nodes or any(p.phase != "Running" for p in group) or not self.store_up:
+                continue
+            held = self.instances[(pod.stage, pod.seed)]
+            total = held.epochs * STEPS_PER_EPOCH
+            held.step = min(total, held.step + steps)
+            held.committed = max(held.committed, held.step // STEPS_PER_EPOCH * STEPS_PER_EPOCH)
+            before = held.records.get(pod.attempt)
+            held.records[pod.attempt] = ProgressRecord(
+                attempt=pod.attempt, seq=before.seq + 1 if before else 0, phase="Training",
+                epoch=held.step // STEPS_PER_EPOCH, epochs=held.epochs, step=held.step, steps=total, loss=0.5,
+                samples_per_s=100.0, eta_s=60.0, resumed_from_step=held.committed,
+            )  # fmt: skip
+            if held.step == total:
+                for member in group:
+                    self.end(member.name, 0)
+
+
+class RunMachine(RuleBasedStateMachine):
+    @initialize()
+    def begin(self) -> None:
+        self.world = RunWorld()
+        self.epochs: dict[tuple[str, int], tuple[int, int]] = {}  # instance -> attempt and epoch last told
+        self.ended = ""
+
+    def live(self) -> list[str]:
+        return sorted(name for name, pod in self.world.pods.items() if not pod.terminal)
+
+    @rule()
+    def reconcile(self) -> None:
+        self.look(None)
+
+    @rule(actions=st.integers(0, 4))
+    def reconcile_and_die(self, actions: int) -> None:
+        self.look(actions)
+
+    def look(self, stop_after: int | None) -> None:
+        observed = self.world.observe()
+        plan = decide_training_run(self.world.run, observed, SETTINGS)
+        again = decide_training_run(self.world.run, replace(observed, previous=plan.status), SETTINGS)
+        if not plan.claim_attempt and not plan.deletes:
+            assert again.status == plan.status, difference(again.status, plan.status)
+            assert not again.events and not again.claim_attempt
+        self.world.apply(plan, stop_after)
+        self.check(plan.status)
+
+    def check(self, status: dict[str, Any]) -> None:
+        fill_defaults({**a_run_body(**self.world.spec), "status": status})
+        self.check_progress(status)
+        policy, restarts = self.world.run.failure_policy, status["restarts"]
+        assert restarts["program"] <= policy.max_restarts
+        assert restarts["infrastructure"] <= policy.max_infra_restarts
+
+    def check_progress(self, status: dict[str, Any]) -> None:
+        stage, progress = status["stage"], status.get("progress", {})
+        instance, attempt, epoch = (stage["name"], stage["seed"]), progress.get("attempt", 0), progress.get("epoch", 0)
+        last_attempt, last_epoch = self.epochs.get(instance, (0, 0))
+        if epoch < last_epoch:
+            assert attempt > last_attempt, "an epoch was taken back within one attempt"
+            entry = next(e for e in status["stages"] if (e["name"], e["seed"]) == instance)
+            assert entry["endedAttempt"] >= last_attempt, "an epoch was taken back and no end of an attempt is recorded"
+        assert epoch >= status.get("checkpoint", {}).get("epoch", 0), "progress is behind the newest checkpoint"
+        self.epochs[instance] = (attempt, epoch)
+
+    @rule(data=st.data())
+    def a_pod_starts(self, data: st.DataObject) -> None:
+        waiting = [n for n in self.live() if self.world.pods[n].phase == "Pending"]
+        if waiting:
+            self.world.start(data.draw(st.sampled_from(waiting)))
+
+    @rule()
+    def all_pods_start(self) -> None:
+        for name in self.live():
+            if self.world.pods[name].phase == "Pending":
+                self.world.start(name)
+
+    @rule(steps=st.integers(1, 15))
+    def training_goes_on(self, steps: int) -> None:
+        self.world.train(steps)
+
+    @precondition(lambda self: self.live())
+    @rule(data=st.data(), code=st.sampled_from(EXIT_CODES))
+    def a_rank_fails(self, data: st.DataObject, code: int) -> None:
+        name = data.draw(st.sampled_from(self.live()))
+        if self.world.pods[name].phase == "Running":
+            self.world.end(name, code)
+
+    @precondition(lambda self: self.live())
+    @rule(data=st.data())
+    def somebody_deletes_a_pod(self, data: st.DataObject) -> None:
+        pod = self.world.pods[data.draw(st.sampled_from(self.live()))]
+        self.world.delete(pod.name, pod.uid, None)
+
+    @rule()
+    def deleted_pods_are_gone(self) -> None:
+        self.world.finish_deletions()
+
+    @rule(node=st.sampled_from(["node-0", "node-1"]))
+    def a_node_goes_or_comes_back(self, node: str) -> None:
+        self.world.lose_or_return(node)
+
+    @rule()
+    def the_store_goes_or_comes_back(self) -> None:
+        self.world.store_up = not self.world.store_up
+
+    @rule()
+    def suspend_or_resume(self) -> None:
+        self.world.suspend(not self.world.run.suspend)
+
+    @precondition(lambda self: self.world.status.get("phase") not in ("Succeeded", "Failed"))
+    @rule()
+    def the_status_is_erased(self) -> None:
+        self.world.status = {}
+        self.epochs.clear()
+
+    @rule(seconds=st.integers(1, 90))
+    def time_goes_on(self, seconds: int) -> None:
+        self.world.now += timedelta(seconds=seconds)
+
+    @invariant()
+    def an_end_is_an_end(self) -> None:
+        phase = self.world.status.get("phase", "") if hasattr(self, "world") else ""
+        if getattr(self, "ended", ""):
+            assert phase == self.ended
+        elif phase in ("Succeeded", "Failed"):
+            self.ended = phase
+
+    def teardown(self) -> None:
+        """When the world is kind again, every run comes to an end and then to rest."""
+        if not hasattr(self, "world"):
+            return
+        world = self.world
+        world.store_up, world.lost_nodes = True, {}
+        world.suspend(False)
+        for _ in range(120):
+            self.look(None)
+            world.finish_deletions()
+            self.all_pods_start()
+            world.train(10)
+            world.now += timedelta(seconds=30)
+            if world.status.get("phase") in ("Succeeded", "Failed"):
+                break
+        assert world.status["phase"] in ("Succeeded", "Failed"), world.status
+        world.finish_deletions()
+        plan = decide_training_run(world.run, world.observe(), SETTINGS)
+        assert plan.status == world.status
+        assert not plan.creates and not plan.deletes and not plan.events
