@@ -9,6 +9,7 @@ from typing import Any
 
 from lead_operator.decisions.figures import format_time
 from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstance, ObservedPod, ObservedRun
+from lead_operator.decisions.restarts import Streak, read_streak
 from lead_operator.names import Role
 from lead_operator.resources.training_run import StageInstance, TrainingRun
 
@@ -23,6 +24,7 @@ class InstanceState:
     ended: int  # newest that is over and accounted for
     created: bool  # all pods of the newest attempt were seen
     attempt_time: str | None
+    streak: Streak  # its newest ends in a row
     start_time: str | None
     completion_time: str | None
     loss: str
@@ -42,6 +44,11 @@ class InstanceState:
         return self.attempt > self.ended
 
     @property
+    def recovering(self) -> bool:
+        """Whether its newest end was a failure (not a suspension)."""
+        return self.ended > 0 and self.streak.failed_attempt == self.ended
+
+    @property
     def attempt_pods(self) -> tuple[ObservedPod, ...]:
         """Pods of the newest attempt, by rank."""
         return tuple(sorted((p for p in self.pods if p.attempt == self.attempt), key=lambda p: p.rank))
@@ -57,6 +64,23 @@ class InstanceState:
         return self.checkpoint is not None and self.checkpoint.epoch >= self.instance.stage.epochs
 
 
+def choose_positions(run: TrainingRun, states: tuple[InstanceState, ...]) -> tuple[int, ...]:
+    """Returns which instances to train now, at most `run.parallelism`: those begun, then the next whose parent is done.
+
+    All done: the last one, so that there is always one to tell of.
+    """
+    done = {(s.instance.stage.name, s.instance.seed) for s in states if s.succeeded}
+    open_ = [i for i, state in enumerate(states) if not state.succeeded]
+    begun = [i for i in open_ if states[i].attempt > 0]
+    free = [i for i in open_ if states[i].attempt == 0 and _parent_done(run, states[i], done)]
+    return tuple(sorted([*begun, *free][: max(1, run.parallelism)])) or (len(states) - 1,)
+
+
+def _parent_done(run: TrainingRun, state: InstanceState, done: set[tuple[str, int]]) -> bool:
+    parent = run.parent_of(state.instance)
+    return parent is None or (parent.stage.name, parent.seed) in done
+
+
 def read_instance_states(run: TrainingRun, observed: ObservedRun) -> tuple[InstanceState, ...]:
     """Returns the state of every stage instance, in the order in which they are trained."""
     entries = {(e.get("name"), e.get("seed")): e for e in observed.previous.get("stages") or [] if isinstance(e, dict)}
@@ -67,20 +91,22 @@ def _state(run: TrainingRun, observed: ObservedRun, instance: StageInstance, ent
     key = (instance.stage.name, instance.seed)
     pods = tuple(p for p in observed.pods if p.role == Role.TRAIN and (p.stage, p.seed) == key)
     bucket = next((b for b in observed.instances if (b.stage, b.seed) == key), None)
-    claimed, ended = int(entry.get("attempt") or 0), int(entry.get("endedAttempt") or 0)
+    book = dict(entry.get("book") or {})
+    claimed, ended = int(entry.get("attempt") or 0), int(book.get("endedAttempt") or 0)
     attempt = max([claimed, *(p.attempt for p in pods)])
     if bucket is not None and bucket.highest_attempt > attempt:
         # It has written to the bucket, and nothing of it is left here: it is over.
         attempt = ended = bucket.highest_attempt
     seen = {p.rank for p in pods if p.attempt == attempt}
-    created = (bool(entry.get("created")) and attempt == claimed) or (attempt > 0 and len(seen) >= run.nodes)
+    created = (bool(book.get("created")) and attempt == claimed) or (attempt > 0 and len(seen) >= run.nodes)
     state = InstanceState(
         instance=instance,
         phase=str(entry.get("phase") or "Pending"),
         attempt=attempt,
         ended=ended,
         created=created,
-        attempt_time=entry.get("attemptTime"),
+        attempt_time=book.get("attemptTime"),
+        streak=read_streak(book),
         start_time=entry.get("startTime"),
         completion_time=entry.get("completionTime"),
         loss=str(entry.get("loss") or ""),

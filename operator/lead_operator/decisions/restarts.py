@@ -1,4 +1,4 @@
-"""The two restart budgets and the count of ends without progress. Pure."""
+"""The two restart budgets of a run, and the ends without progress of each of its stage instances. Pure."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,24 +12,16 @@ NO_CHECKPOINT = -1
 
 @dataclass(frozen=True)
 class Restarts:
-    """How often the group was replaced, and why."""
+    """How often the groups of a run were replaced, and why."""
 
     program: int = 0
     infrastructure: int = 0
     uncounted: int = 0
-    at_step: int = NO_CHECKPOINT  # step of the checkpoint that the newest ends left off at
-    errors_at_step: int = 0
-    ends_at_step: int = 0
 
     @property
     def total(self) -> int:
         """All replacements together."""
         return self.program + self.infrastructure + self.uncounted
-
-    @property
-    def pause_s(self) -> float:
-        """The pause before the next attempt."""
-        return pause_s(self.ends_at_step)
 
     def to_status(self) -> dict[str, Any]:
         """Returns status.restarts."""
@@ -38,9 +30,36 @@ class Restarts:
             "program": self.program,
             "infrastructure": self.infrastructure,
             "uncounted": self.uncounted,
+        }
+
+
+@dataclass(frozen=True)
+class Streak:
+    """The newest ends of one stage instance in a row: what its pause and failurePolicy.noProgressLimit rest on."""
+
+    at_step: int = NO_CHECKPOINT  # step of the checkpoint that the newest ends left off at
+    errors: int = 0
+    ends: int = 0
+    failed_attempt: int = 0  # newest that ended by a failure
+    failed_at: str | None = None
+    reason: str = ""
+
+    @property
+    def pause_s(self) -> float:
+        """The pause before the next attempt."""
+        return pause_s(self.ends)
+
+    def to_book(self) -> dict[str, Any]:
+        """Returns its part of status.stages[].book; nothing where nothing has failed yet."""
+        if not self.failed_attempt:
+            return {}
+        return {
             "atStep": self.at_step,
-            "errorsAtStep": self.errors_at_step,
-            "endsAtStep": self.ends_at_step,
+            "errorsAtStep": self.errors,
+            "endsAtStep": self.ends,
+            "failedAttempt": self.failed_attempt,
+            "failedAt": self.failed_at,
+            "failedReason": self.reason,
         }
 
 
@@ -49,6 +68,7 @@ class Verdict:
     """What one failure comes to."""
 
     restarts: Restarts
+    streak: Streak
     give_up: str = ""  # reason to end the run as Failed; empty: restart
     message: str = ""
 
@@ -60,44 +80,55 @@ def read_restarts(status: dict[str, Any]) -> Restarts:
         program=int(entry.get("program") or 0),
         infrastructure=int(entry.get("infrastructure") or 0),
         uncounted=int(entry.get("uncounted") or 0),
-        at_step=int(entry.get("atStep", NO_CHECKPOINT)),
-        errors_at_step=int(entry.get("errorsAtStep") or 0),
-        ends_at_step=int(entry.get("endsAtStep") or 0),
     )
 
 
-def judge_failure(restarts: Restarts, failure: Failure, policy: FailurePolicy, checkpoint_step: int) -> Verdict:
-    """Returns the accounts after a failure, and whether the run gives up."""
+def read_streak(book: dict[str, Any]) -> Streak:
+    """Returns the newest ends in a row that an instance's book holds."""
+    return Streak(
+        at_step=int(book.get("atStep", NO_CHECKPOINT)),
+        errors=int(book.get("errorsAtStep") or 0),
+        ends=int(book.get("endsAtStep") or 0),
+        failed_attempt=int(book.get("failedAttempt") or 0),
+        failed_at=book.get("failedAt"),
+        reason=str(book.get("failedReason") or ""),
+    )
+
+
+def judge_failure(
+    restarts: Restarts, streak: Streak, failure: Failure, policy: FailurePolicy, checkpoint_step: int
+) -> Verdict:
+    """Returns the accounts after a failure of one instance, and whether the run gives up."""
     if failure.exit_class is ExitClass.USER_ERROR:
-        return Verdict(restarts, failure.reason, failure.message)
-    counted = _at_checkpoint(restarts, failure, checkpoint_step)
+        return Verdict(restarts, streak, failure.reason, failure.message)
+    grown = _grown(streak, failure, checkpoint_step)
     if failure.exit_class is ExitClass.INFRASTRUCTURE:
         if restarts.infrastructure >= policy.max_infra_restarts:
             text = f"restarted {restarts.infrastructure} times after disturbances (failurePolicy.maxInfraRestarts)"
-            return Verdict(counted, "MaxInfraRestarts", _last(text, failure))
-        return Verdict(replace(counted, infrastructure=restarts.infrastructure + 1))
+            return Verdict(restarts, grown, "MaxInfraRestarts", _last(text, failure))
+        return Verdict(replace(restarts, infrastructure=restarts.infrastructure + 1), grown)
     if failure.exit_class is not ExitClass.PROGRAM_ERROR:
-        return Verdict(replace(counted, uncounted=restarts.uncounted + 1))
+        return Verdict(replace(restarts, uncounted=restarts.uncounted + 1), grown)
     if restarts.program >= policy.max_restarts:
         text = f"restarted {restarts.program} times after program errors (failurePolicy.maxRestarts)"
-        return Verdict(counted, "MaxRestarts", _last(text, failure))
-    if checkpoint_step != NO_CHECKPOINT and counted.errors_at_step >= policy.no_progress_limit:
+        return Verdict(restarts, grown, "MaxRestarts", _last(text, failure))
+    if checkpoint_step != NO_CHECKPOINT and grown.errors >= policy.no_progress_limit:
         text = (
-            f"failed {counted.errors_at_step} times in a row at the checkpoint of step {checkpoint_step} "
+            f"failed {grown.errors} times in a row at the checkpoint of step {checkpoint_step} "
             "(failurePolicy.noProgressLimit)"
         )
-        return Verdict(counted, "NoProgress", _last(text, failure))
-    return Verdict(replace(counted, program=restarts.program + 1))
+        return Verdict(restarts, grown, "NoProgress", _last(text, failure))
+    return Verdict(replace(restarts, program=restarts.program + 1), grown)
 
 
-def _at_checkpoint(restarts: Restarts, failure: Failure, checkpoint_step: int) -> Restarts:
-    same = restarts.at_step == checkpoint_step
+def _grown(streak: Streak, failure: Failure, checkpoint_step: int) -> Streak:
+    same = streak.at_step == checkpoint_step
     error = 1 if failure.exit_class is ExitClass.PROGRAM_ERROR else 0
     return replace(
-        restarts,
+        streak,
         at_step=checkpoint_step,
-        errors_at_step=(restarts.errors_at_step if same else 0) + error,
-        ends_at_step=(restarts.ends_at_step if same else 0) + 1,
+        errors=(streak.errors if same else 0) + error,
+        ends=(streak.ends if same else 0) + 1,
     )
 
 

@@ -2,6 +2,7 @@
 
 from lead_operator.decisions.conditions import Finding
 from lead_operator.decisions.failure_policy import SPEC_REASONS
+from lead_operator.decisions.instance_state import InstanceState
 from lead_operator.decisions.observed import ObservedPod
 from lead_operator.decisions.refusals import OBJECTS_REFUSED, explain_refusal
 from lead_operator.decisions.run_step import Step
@@ -78,11 +79,13 @@ def _accepted(view: RunView, step: Step) -> Finding:
 
 
 def _ready(view: RunView, step: Step) -> Finding:
-    state = step.states[view.position]
-    pods = state.attempt_pods
+    states = [step.states[i] for i in view.positions]
+    pods = [pod for state in states for pod in state.attempt_pods]
+    wanted = view.run.nodes * len(states)
     ready = sum(1 for p in pods if p.ready and p.phase == "Running")
-    if ready == view.run.nodes and state.active:
-        return Finding(Condition.READY, True, "AllRanksRun", f"all {ready} pods of attempt {state.attempt} run")
+    if ready == wanted and all(state.active for state in states):
+        attempts = ", ".join(f"attempt {state.attempt}{_of(state, states)}" for state in states)
+        return Finding(Condition.READY, True, "AllRanksRun", f"all {ready} pods of {attempts} run")
     if step.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.SUSPENDED):
         return Finding(Condition.READY, False, step.phase.value, f"the run is {step.phase.value}")
     if view.observed.apply_error:
@@ -90,9 +93,13 @@ def _ready(view: RunView, step: Step) -> Finding:
     waiting = next((p for p in pods if p.waiting_reason), None)
     if waiting is not None:
         return Finding(Condition.READY, False, waiting.waiting_reason[:64], explain_waiting(waiting))
-    if not state.active:
+    if not any(state.active for state in states):
         return Finding(Condition.READY, False, "NoAttempt", _why_no_attempt(step))
-    return Finding(Condition.READY, False, "PodsStarting", f"{ready} of {view.run.nodes} pods run")
+    return Finding(Condition.READY, False, "PodsStarting", f"{ready} of {wanted} pods run")
+
+
+def _of(state: InstanceState, states: list[InstanceState]) -> str:
+    return f" of {state.instance.text}" if len(states) > 1 else ""
 
 
 def _why_no_attempt(step: Step) -> str:

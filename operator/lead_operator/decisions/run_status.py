@@ -14,7 +14,7 @@ from lead_operator.decisions.observed import ObservedPod
 from lead_operator.decisions.run_findings import run_findings
 from lead_operator.decisions.run_progress import without_live_fields
 from lead_operator.decisions.run_step import Step
-from lead_operator.decisions.run_view import RunView
+from lead_operator.decisions.run_view import InstanceView, RunView
 from lead_operator.names import RunPhase
 from lead_operator.objects.training_pod import instance_keys
 
@@ -24,7 +24,7 @@ MAX_NODES = 64
 def build_run_status(view: RunView, step: Step) -> dict[str, Any]:
     """Returns the status as it should read; empty fields are left out."""
     state = step.states[view.position]
-    pods = state.attempt_pods
+    pods = tuple(pod for i in view.positions for pod in step.states[i].attempt_pods)
     nodes = list(dict.fromkeys(p.node for p in pods if p.node))[:MAX_NODES]
     finished = step.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED)
     running = step.phase is RunPhase.RUNNING
@@ -35,7 +35,7 @@ def build_run_status(view: RunView, step: Step) -> dict[str, Any]:
         "reason": step.reason,
         "configHash": view.started_hash,
         "stage": _stage(view, state),
-        "stages": [_instance_entry(view, s, i == view.position) for i, s in enumerate(step.states)],
+        "stages": [_instance_entry(view, i, s) for i, s in enumerate(step.states)],
         "seedStatistics": _seed_statistics(view, step.states),
         "datasets": _datasets(view, step),
         "progress": progress,
@@ -65,7 +65,7 @@ def is_urgent(previous: dict[str, Any], status: dict[str, Any]) -> bool:
     def told(s: dict[str, Any]) -> list[Any]:
         progress, checkpoint = s.get("progress") or {}, s.get("checkpoint") or {}
         conditions = [(c.get("type"), c.get("status"), c.get("reason")) for c in s.get("conditions") or []]
-        stages = [(e.get("attempt"), e.get("endedAttempt"), e.get("created")) for e in s.get("stages") or []]
+        stages = [(e.get("attempt"), e.get("book"), e.get("epoch")) for e in s.get("stages") or []]
         return [s.get("phase"), s.get("stage"), progress.get("epoch"), checkpoint.get("step"), conditions, stages]
 
     return told(previous) != told(status)
@@ -81,39 +81,52 @@ def _stage(view: RunView, state: InstanceState) -> dict[str, Any]:
     }
 
 
-def _instance_entry(view: RunView, state: InstanceState, is_current: bool) -> dict[str, Any]:
-    record = view.progress.record if is_current else (state.bucket.progress if state.bucket else None)
+def _instance_entry(view: RunView, position: int, state: InstanceState) -> dict[str, Any]:
+    told = view.told.get(position)
+    record = told.progress.record if told else (state.bucket.progress if state.bucket else None)
     best, loss, epoch = state.best, state.loss, 0
     if record is not None and record.best_metric is not None:
         best = format_number(record.best_metric)
     if record is not None and record.loss is not None:
         loss = format_number(record.loss)
-    if is_current:
-        epoch = int(view.progress.fields.get("epoch") or 0)
+    if told:
+        epoch = int(told.progress.fields.get("epoch") or 0)
     if state.succeeded:
         epoch = state.instance.stage.epochs
+    beside = told is not None and position != view.position and state.attempt > 0
     entry: dict[str, Any] = {
         "name": state.instance.stage.name,
         "seed": state.instance.seed,
         "phase": state.phase,
         "attempt": state.attempt,
-        "endedAttempt": state.ended,
-        "created": state.created,
-        "attemptTime": state.attempt_time,
         "epoch": epoch,
         "epochs": state.instance.stage.epochs,
         "loss": loss,
         "best": best,
-        "checkpoint": _checkpoint_uri(view, state, is_current),
+        "checkpoint": _checkpoint_uri(view, position, state),
+        "progress": _told_beside(told, state) if told and beside else None,
         "startTime": state.start_time,
         "completionTime": state.completion_time,
+        "book": {
+            "endedAttempt": state.ended,
+            "created": state.created,
+            **({"attemptTime": state.attempt_time} if state.attempt_time else {}),
+            **state.streak.to_book(),
+        }
+        if state.attempt > 0
+        else None,
     }
     return {key: value for key, value in entry.items() if value not in (None, "")}
 
 
-def _checkpoint_uri(view: RunView, state: InstanceState, is_current: bool) -> str:
-    if is_current:
-        return str(view.checkpoint.get("uri") or "")
+def _told_beside(told: InstanceView, state: InstanceState) -> dict[str, Any]:
+    return told.progress.fields if state.active else without_live_fields(told.progress.fields)
+
+
+def _checkpoint_uri(view: RunView, position: int, state: InstanceState) -> str:
+    if position in view.told:
+        unread = state.checkpoint_uri if state.bucket is None else ""
+        return str(view.told[position].checkpoint.get("uri") or unread)
     found = state.checkpoint
     keys = instance_keys(view.run, state.instance)
     if found is None or view.profile is None or not found.prefix.startswith(keys.prefix) or ".." in found.prefix:
@@ -127,7 +140,7 @@ def _seed_statistics(view: RunView, states: tuple[InstanceState, ...]) -> list[d
         if len(stage.seeds) < 2:
             continue
         entries = [
-            _instance_entry(view, s, i == view.position)
+            _instance_entry(view, i, s)
             for i, s in enumerate(states)
             if s.instance.stage.name == stage.name and s.succeeded
         ]
@@ -161,7 +174,7 @@ def _resumed_from(view: RunView, state: InstanceState) -> str | None:
 
 
 def _pods(view: RunView, pods: tuple[ObservedPod, ...]) -> dict[str, Any]:
-    desired = view.run.nodes
+    desired = view.run.nodes * len(view.positions)
     ready = sum(1 for p in pods if p.ready and p.phase == "Running")
     return {"desired": desired, "ready": ready, "text": f"{ready}/{desired}"}
 

@@ -1,6 +1,6 @@
 """What one decision about a TrainingRun changes; made by `training_run_plan`, told by `run_status`."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lead_operator.decisions.instance_state import InstanceState
@@ -24,3 +24,25 @@ class Step:
     creates: tuple[dict[str, Any], ...] = field(default=())
     claim: bool = False
     requeue_after_s: float | None = None
+
+
+# Of several instances that are trained at once, the run shows the phase of the one that is furthest.
+_FURTHEST = tuple(
+    RunPhase(phase) for phase in ("Running", "Starting", "Recovering", "Checkpointing", "Caching", "Pending")
+)
+
+
+def join_steps(first: Step, second: Step) -> Step:
+    """Returns both steps in one; `second` was decided on what `first` had changed."""
+    told = first if _FURTHEST.index(first.phase) <= _FURTHEST.index(second.phase) else second
+    waits = [s for s in (first.requeue_after_s, second.requeue_after_s) if s is not None]
+    return replace(
+        second,
+        phase=told.phase,
+        reason=told.reason,
+        message=told.message,
+        deletes=tuple({d.uid: d for d in (*first.deletes, *second.deletes)}.values()),
+        creates=tuple({(c["kind"], c["metadata"]["name"]): c for c in (*first.creates, *second.creates)}.values()),
+        claim=first.claim or second.claim,
+        requeue_after_s=min(waits, default=None),
+    )

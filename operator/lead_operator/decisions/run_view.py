@@ -2,16 +2,17 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lead_operator.decisions.conditions import find_condition
 from lead_operator.decisions.dataset_check import DatasetCheck, check_datasets
 from lead_operator.decisions.figures import format_time, parse_time
-from lead_operator.decisions.instance_state import InstanceState, read_instance_states
+from lead_operator.decisions.instance_state import InstanceState, choose_positions, read_instance_states
 from lead_operator.decisions.observed import ObservedPod, ObservedRun
 from lead_operator.decisions.restarts import NO_CHECKPOINT, Restarts, read_restarts
 from lead_operator.decisions.run_progress import Progress, read_progress
+from lead_operator.decisions.run_step import Step
 from lead_operator.names import Condition
 from lead_operator.objects.training_pod import instance_keys
 from lead_operator.resources.training_run import TrainingRun
@@ -21,17 +22,25 @@ SUSPEND_REQUESTED = "SuspendRequested"
 
 
 @dataclass(frozen=True)
+class InstanceView:
+    """What is told of one stage instance that is trained now."""
+
+    progress: Progress
+    checkpoint: dict[str, Any]  # as status.checkpoint; empty when there is none
+
+
+@dataclass(frozen=True)
 class RunView:
-    """Everything known before the decision."""
+    """Everything known before the decision, seen from one of the stage instances that are trained now."""
 
     run: TrainingRun
     observed: ObservedRun
     settings: Settings
     profile: StorageProfile | None
     states: tuple[InstanceState, ...]
-    position: int  # of the instance to train, or of the last one when all are done
-    progress: Progress
-    checkpoint: dict[str, Any]  # status.checkpoint; empty when there is none
+    positions: tuple[int, ...]  # of the instances to train now; the last one when all are done
+    position: int  # of the instance that this view is about
+    told: dict[int, InstanceView]  # of each of `positions`
     restarts: Restarts
     last_failure: dict[str, Any]
     datasets: DatasetCheck
@@ -40,8 +49,29 @@ class RunView:
 
     @property
     def current(self) -> InstanceState:
-        """The instance to train, or the last one when all are done."""
+        """The instance that this view is about."""
         return self.states[self.position]
+
+    @property
+    def progress(self) -> Progress:
+        """How far the current instance is."""
+        return self.told[self.position].progress
+
+    @property
+    def checkpoint(self) -> dict[str, Any]:
+        """The newest checkpoint of the current instance; empty when there is none."""
+        return self.told[self.position].checkpoint
+
+    def after(self, step: Step, position: int) -> "RunView":
+        """Returns the view from another instance, with what a step has changed."""
+        return replace(
+            self,
+            position=position,
+            states=step.states,
+            restarts=step.restarts,
+            last_failure=step.last_failure,
+            start_time=step.start_time,
+        )
 
     @property
     def all_done(self) -> bool:
@@ -54,46 +84,59 @@ class RunView:
         return tuple(p for state in self.states for p in state.pods if not p.terminal)
 
     @property
+    def pods_in_the_way(self) -> tuple[ObservedPod, ...]:
+        """Live pods but those of the other instances that are trained now."""
+        others = {p.uid for i in self.positions if i != self.position for p in self.states[i].pods}
+        return tuple(p for p in self.live_pods if p.uid not in others)
+
+    @property
     def started_hash(self) -> str:
         """The configuration that the run was started with."""
         return str(self.observed.previous.get("configHash") or self.config_hash)
 
     @property
-    def recovering(self) -> bool:
-        """Whether the newest end of the current instance was a failure (not a suspension)."""
-        failure = self.last_failure
-        key = (self.current.instance.stage.name, self.current.instance.seed)
-        return (failure.get("stage"), failure.get("seed")) == key and failure.get("attempt") == self.current.ended
-
-    @property
     def checkpoint_step(self) -> int:
         """Step of the newest checkpoint of the current instance."""
-        return int(self.checkpoint.get("step", NO_CHECKPOINT))
+        unread = self.current.streak.at_step if self.current.bucket is None else NO_CHECKPOINT
+        return int(self.checkpoint.get("step", unread))
 
 
 def look_at_run(run: TrainingRun, observed: ObservedRun, settings: Settings) -> RunView:
     """Returns the observation in order."""
     states = read_instance_states(run, observed)
-    position = next((i for i, state in enumerate(states) if not state.succeeded), len(states) - 1)
-    current = states[position]
+    positions = choose_positions(run, states)
     profile = settings.storage_profiles.get(run.storage_profile)
-    previous = observed.previous
-    before = previous.get("stage") or {}
-    same = (before.get("name"), before.get("seed")) == (current.instance.stage.name, current.instance.seed)
     return RunView(
         run=run,
         observed=observed,
         settings=settings,
         profile=profile,
         states=states,
-        position=position,
-        progress=read_progress(current, dict(previous.get("progress") or {}) if same else {}, observed.now),
-        checkpoint=_checkpoint(run, current, profile, dict(previous.get("checkpoint") or {}) if same else {}),
-        restarts=read_restarts(previous),
-        last_failure=dict(previous.get("lastFailure") or {}),
+        positions=positions,
+        position=positions[0],
+        told={i: _look_at_instance(run, states[i], profile, observed) for i in positions},
+        restarts=read_restarts(observed.previous),
+        last_failure=dict(observed.previous.get("lastFailure") or {}),
         datasets=check_datasets(run, observed),
         config_hash=hash_config(run),
         start_time=_start_time(run, observed, states),
+    )
+
+
+def _look_at_instance(
+    run: TrainingRun, state: InstanceState, profile: StorageProfile | None, observed: ObservedRun
+) -> InstanceView:
+    name, seed = state.instance.stage.name, state.instance.seed
+    shown = observed.previous.get("stage") or {}
+    if (shown.get("name"), shown.get("seed")) == (name, seed):
+        before = observed.previous
+    else:
+        entries = observed.previous.get("stages") or []
+        before = next((e for e in entries if (e.get("name"), e.get("seed")) == (name, seed)), {})
+    checkpoint = before.get("checkpoint")
+    return InstanceView(
+        read_progress(state, dict(before.get("progress") or {}), observed.now),
+        _checkpoint(run, state, profile, dict(checkpoint) if isinstance(checkpoint, dict) else {}),
     )
 
 

@@ -4,8 +4,9 @@
                                                         ^                │
                                                         └── pause <── failed: all pods of the attempt gone or lost
 
-An attempt is claimed in status first (compare-and-swap), then its pods are made; an attempt that ended is accounted
-for once (`endedAttempt`). A crash between any two actions leaves a state from which the same decision follows.
+Stage instances whose parents are done go this way one after another, or side by side up to `parallelism`. An attempt
+is claimed in status first (compare-and-swap), then its pods are made; an attempt that ended is accounted for once
+(`endedAttempt`). A crash between any two actions leaves a state from which the same decision follows.
 """
 
 from dataclasses import replace
@@ -33,7 +34,7 @@ from lead_operator.decisions.pod_group import build_group_objects, clean_pods, r
 from lead_operator.decisions.refusals import OBJECTS_REFUSED, explain_refusal
 from lead_operator.decisions.restarts import judge_failure
 from lead_operator.decisions.run_status import build_run_status, is_urgent
-from lead_operator.decisions.run_step import Step
+from lead_operator.decisions.run_step import Step, join_steps
 from lead_operator.decisions.run_view import SUSPEND_REQUESTED, RunView, look_at_run
 from lead_operator.errors import SpecError
 from lead_operator.names import Condition, RunPhase
@@ -95,9 +96,22 @@ def next_step(view: RunView) -> Step:
     if run.active_deadline_s is not None and active_s is not None and active_s >= run.active_deadline_s:
         text = f"active for {run.active_deadline_s} s (activeDeadlineSeconds); its checkpoints stay"
         return _fail(view, "DeadlineExceeded", text)
-    step = _watch(view) if view.current.active else _begin(view)
+    step = _step_all(view)
     if run.active_deadline_s is not None and active_s is not None:
         return _wake(step, run.active_deadline_s - active_s)
+    return step
+
+
+def _step_all(view: RunView) -> Step:
+    """One step of each instance that is trained now; each sees what the one before it has changed."""
+    step: Step | None = None
+    for position in view.positions:
+        seen = view if step is None else view.after(step, position)
+        following = _watch(seen) if seen.current.active else _begin(seen)
+        if following.phase is RunPhase.FAILED:
+            return following
+        step = following if step is None else join_steps(step, following)
+    assert step is not None
     return step
 
 
@@ -190,14 +204,14 @@ def _idle_s(view: RunView, pods: tuple[ObservedPod, ...]) -> float | None:
 def _going_on(view: RunView) -> Step:
     """The attempt lives: make what is missing, stop what is not its own, wait."""
     state, run = view.current, view.run
-    strays = tuple(p for p in view.live_pods if p not in state.attempt_pods)
+    strays = tuple(p for p in view.pods_in_the_way if p not in state.attempt_pods)
     fields = view.progress.fields
     up = len(state.attempt_pods) == run.nodes and all(p.ready or p.phase == "Succeeded" for p in state.attempt_pods)
     training = fields.get("attempt") == state.attempt and fields.get("phase") not in (None, "Starting", "Loading")
     if up and training:
         phase, reason = RunPhase.RUNNING, str(fields["phase"])
     else:
-        phase = RunPhase.RECOVERING if view.recovering else RunPhase.STARTING
+        phase = RunPhase.RECOVERING if state.recovering else RunPhase.STARTING
         waiting = next((p.waiting_reason for p in state.attempt_pods if p.waiting_reason), "")
         refused = OBJECTS_REFUSED if view.observed.apply_error else ""
         reason = refused or waiting[:64] or ("Loading" if up else "PodsStarting")
@@ -218,16 +232,17 @@ def _going_on(view: RunView) -> Step:
 
 def _begin(view: RunView) -> Step:
     """Stops what is left of earlier attempts, waits for what is missing, then claims the next attempt."""
-    if view.live_pods:
+    if view.pods_in_the_way:
         waiting = _unchanged(view, _restart_phase(view), _restart_reason(view, "WaitingForOldPods"))
-        deletes = retire_pods(view.live_pods, view.run, view.observed)
+        deletes = retire_pods(view.pods_in_the_way, view.run, view.observed)
         return replace(waiting, deletes=deletes, requeue_after_s=_next_loss_s(view))
     if (blocked := _blocked(view)) is not None:
         return blocked
-    if view.recovering:
-        left_s = view.restarts.pause_s - (seconds_since(view.last_failure.get("time"), view.observed.now) or 0.0)
+    streak = view.current.streak
+    if view.current.recovering:
+        left_s = streak.pause_s - (seconds_since(streak.failed_at, view.observed.now) or 0.0)
         if left_s > 0:
-            waiting = _unchanged(view, RunPhase.RECOVERING, str(view.last_failure.get("reason")))
+            waiting = _unchanged(view, RunPhase.RECOVERING, streak.reason)
             return replace(waiting, requeue_after_s=left_s)
     return _claim(view)
 
@@ -275,11 +290,11 @@ def _blocked(view: RunView) -> Step | None:
 
 
 def _restart_phase(view: RunView) -> RunPhase:
-    return RunPhase.RECOVERING if view.recovering else RunPhase.STARTING
+    return RunPhase.RECOVERING if view.current.recovering else RunPhase.STARTING
 
 
 def _restart_reason(view: RunView, otherwise: str) -> str:
-    return str(view.last_failure.get("reason") or otherwise) if view.recovering else otherwise
+    return view.current.streak.reason or otherwise if view.current.recovering else otherwise
 
 
 def _next_loss_s(view: RunView) -> float:
@@ -295,21 +310,17 @@ def _next_loss_s(view: RunView) -> float:
 
 def _account(view: RunView, failure: Failure) -> Step:
     """Books a failure once; the next attempt follows in the same step where nothing is left to wait for."""
-    state = view.current
-    before = view.last_failure
-    same_instance = (before.get("stage"), before.get("seed")) == (state.instance.stage.name, state.instance.seed)
-    restarts = view.restarts if same_instance else replace(view.restarts, errors_at_step=0, ends_at_step=0)
-    verdict = judge_failure(restarts, failure, view.run.failure_policy, view.checkpoint_step)
+    state, now = view.current, format_time(view.observed.now)
+    verdict = judge_failure(view.restarts, state.streak, failure, view.run.failure_policy, view.checkpoint_step)
+    streak = replace(verdict.streak, failed_attempt=state.attempt, failed_at=now, reason=failure.reason)
     booked = replace(
         view,
-        states=_replaced(view, replace(state, ended=state.attempt)),
+        states=_replaced(view, replace(state, ended=state.attempt, streak=streak)),
         restarts=verdict.restarts,
         last_failure=_failure_fields(view, failure),
     )
     if verdict.give_up:
         return _fail(booked, verdict.give_up, verdict.message)
-    if booked.run.suspend:
-        return _suspend(booked)
     return _begin(booked)
 
 
@@ -332,8 +343,7 @@ def _failure_fields(view: RunView, failure: Failure) -> dict[str, Any]:
 
 
 def _suspend(view: RunView) -> Step:
-    state = view.current
-    ended = _replaced(view, replace(state, ended=state.attempt))
+    ended = _ended(view)
     if view.live_pods:
         step = _unchanged(view, RunPhase.CHECKPOINTING, SUSPEND_REQUESTED)
         deletes = retire_pods(view.live_pods, view.run, view.observed)
@@ -347,10 +357,13 @@ def _succeed(view: RunView) -> Step:
 
 
 def _fail(view: RunView, reason: str, message: str) -> Step:
-    failed = replace(view.current, phase="Failed", ended=view.current.attempt)
+    states = tuple(
+        replace(s, phase="Failed") if i in view.positions and (s.attempt > 0 or i == view.position) else s
+        for i, s in enumerate(_ended(view))
+    )
     return replace(
         _unchanged(view, RunPhase.FAILED, reason),
-        states=_replaced(view, failed),
+        states=states,
         message=message,
         deletes=clean_pods(view.run, view.observed),
     )
@@ -369,6 +382,11 @@ def _unchanged(view: RunView, phase: RunPhase, reason: str) -> Step:
 
 def _replaced(view: RunView, state: InstanceState) -> tuple[InstanceState, ...]:
     return tuple(state if i == view.position else s for i, s in enumerate(view.states))
+
+
+def _ended(view: RunView) -> tuple[InstanceState, ...]:
+    """The states with every attempt that lives now ended."""
+    return tuple(replace(s, ended=s.attempt) if i in view.positions else s for i, s in enumerate(view.states))
 
 
 def _wake(step: Step, after_s: float) -> Step:

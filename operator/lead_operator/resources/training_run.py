@@ -100,6 +100,7 @@ class TrainingRun:
     nodes: int
     procs_per_node: int
     stages: tuple[Stage, ...]
+    parallelism: int  # stage instances at once
     checkpoint: Checkpointing
     session_cache: SessionCache
     failure_policy: FailurePolicy
@@ -148,6 +149,7 @@ def parse_training_run(body: dict[str, Any]) -> TrainingRun:
         nodes=spec.get("nodes", int),
         procs_per_node=_procs_per_node(spec, resources),
         stages=tuple(_stage(s) for s in spec.children("stages")),
+        parallelism=spec.get("parallelism", int),
         checkpoint=_checkpoint(spec.child("checkpoint")),
         session_cache=_session_cache(spec.child("sessionCache")),
         failure_policy=_failure_policy(spec.child("failurePolicy")),

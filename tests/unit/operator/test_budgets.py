@@ -9,7 +9,7 @@ import pytest
 from lead_operator.decisions.dataset_cache_plan import MAX_DISTURBANCES, MAX_ROUNDS, decide_dataset_cache
 from lead_operator.decisions.failure_policy import Failure, pause_s
 from lead_operator.decisions.observed import ObservedBuild, ObservedPod, ObservedRun
-from lead_operator.decisions.restarts import NO_CHECKPOINT, Restarts, judge_failure
+from lead_operator.decisions.restarts import NO_CHECKPOINT, Restarts, Streak, judge_failure
 from lead_operator.decisions.training_run_plan import decide_training_run
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_protocol.exit_codes import ExitClass
@@ -19,15 +19,15 @@ POLICY = replace(a_training_run().failure_policy, max_restarts=3, max_infra_rest
 PROGRAM, INFRA, STOPPED = ExitClass.PROGRAM_ERROR, ExitClass.INFRASTRUCTURE, ExitClass.STOPPED
 
 
-def ends(*failures: tuple[ExitClass, int]) -> tuple[int, str, Restarts]:
+def ends(*failures: tuple[ExitClass, int]) -> tuple[int, str, Restarts, Streak]:
     """Returns after how many failures (class, step of the newest checkpoint) a run gave up, why, and its accounts."""
-    restarts = Restarts()
+    restarts, streak = Restarts(), Streak()
     for number, (exit_class, step) in enumerate(failures, 1):
-        verdict = judge_failure(restarts, Failure(exit_class, "Boom", "it broke", 1), POLICY, step)
+        verdict = judge_failure(restarts, streak, Failure(exit_class, "Boom", "it broke", 1), POLICY, step)
         if verdict.give_up:
-            return number, verdict.give_up, verdict.restarts
-        restarts = verdict.restarts
-    return 0, "", restarts
+            return number, verdict.give_up, verdict.restarts, verdict.streak
+        restarts, streak = verdict.restarts, verdict.streak
+    return 0, "", restarts, streak
 
 
 @pytest.mark.parametrize(
@@ -49,9 +49,9 @@ def test_a_run_gives_up_at_the_right_failure(failures: list[tuple[ExitClass, int
 
 
 def test_each_failure_is_booked_where_it_belongs() -> None:
-    _, _, restarts = ends((PROGRAM, 10), (INFRA, 20), (STOPPED, 20), (INFRA, 20))
+    _, _, restarts, streak = ends((PROGRAM, 10), (INFRA, 20), (STOPPED, 20), (INFRA, 20))
     assert (restarts.program, restarts.infrastructure, restarts.uncounted, restarts.total) == (1, 2, 1, 4)
-    assert (restarts.at_step, restarts.errors_at_step, restarts.ends_at_step) == (20, 0, 3)
+    assert (streak.at_step, streak.errors, streak.ends) == (20, 0, 3)
 
 
 def test_the_pause_doubles_without_a_newer_checkpoint_and_never_passes_a_minute() -> None:
@@ -104,15 +104,17 @@ def test_a_share_waits_its_pause_and_its_old_pod_before_the_next_attempt() -> No
 
 def test_a_new_stage_does_not_inherit_the_last_ones_failures_in_a_row() -> None:
     run = a_training_run(stages=[{"name": "train", "epochs": 1}, {"name": "tune", "epochs": 1}])
+    book = {"endedAttempt": 2, "failedAttempt": 2, "atStep": NO_CHECKPOINT, "errorsAtStep": 2, "endsAtStep": 2}
     before = {
         "stages": [
-            {"name": "train", "seed": 0, "phase": "Succeeded", "attempt": 3, "endedAttempt": 3},
-            {"name": "tune", "seed": 0, "phase": "Running", "attempt": 1, "created": True},
+            {"name": "train", "seed": 0, "phase": "Succeeded", "attempt": 3, "book": book | {"endedAttempt": 3}},
+            {"name": "tune", "seed": 0, "phase": "Running", "attempt": 1, "book": {"created": True}},
         ],
-        "restarts": {"program": 2, "atStep": NO_CHECKPOINT, "errorsAtStep": 2, "endsAtStep": 2},
+        "restarts": {"program": 2},
         "lastFailure": {"stage": "train", "seed": 0, "attempt": 2},
     }
     pods = tuple(a_failed_pod(rank, stage="tune") for rank in (0, 1))
     observed = ObservedRun(now=NOW, pods=pods, caches=(a_ready_cache(),), service_exists=True, previous=before)
-    after = decide_training_run(run, observed, SETTINGS).status["restarts"]
-    assert (after["program"], after["errorsAtStep"], after["endsAtStep"]) == (3, 1, 1)
+    after = decide_training_run(run, observed, SETTINGS).status
+    tuned = after["stages"][1]["book"]
+    assert (after["restarts"]["program"], tuned["errorsAtStep"], tuned["endsAtStep"]) == (3, 1, 1)
