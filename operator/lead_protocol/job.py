@@ -34,9 +34,10 @@ class CheckpointPolicy(StrictModel):
 
 
 class InitFrom(StrictModel):
-    """Whose weights a stage starts from: a prefix of checkpoint manifests, resolved to the newest sound one."""
+    """A beginning: a prefix of checkpoint manifests, resolved to the newest sound one, or to the one that is named."""
 
     manifests_prefix: str
+    checkpoint_prefix: str = ""  # of the data of one checkpoint, as status.checkpoint.uri shows it; empty: the newest
 
 
 class DatasetSource(StrictModel):
@@ -70,7 +71,8 @@ class TrainJob(StrictModel):
     procs_per_node: int  # 0: as many as the pod has GPUs, at least 1
     datasets: list[DatasetSource]
     checkpoint: CheckpointPolicy = CheckpointPolicy()
-    init_from: InitFrom | None = None
+    init_from: InitFrom | None = None  # weights alone
+    resume_from: InitFrom | None = None  # with optimizer and position, while this instance has no checkpoint of its own
     session_cache_bytes: int = 0  # 0: no limit but the volume's own
     logging: LoggingPolicy = LoggingPolicy()
     grace_period_s: int = 120

@@ -78,26 +78,40 @@ def supersede_all(store: ObjectStore, identity: CheckpointIdentity, patience: Pa
         patience.call(quarantine, store, keys, key, reason, identity.attempt)
 
 
-def newest_sound_weights(store: ObjectStore, manifests_prefix: str, folder: Path, patience: Patience) -> Path:
-    """Downloads the model file of another stage instance's newest sound checkpoint; returns its path."""
+def newest_sound_weights(
+    store: ObjectStore, manifests_prefix: str, folder: Path, patience: Patience, checkpoint_prefix: str = ""
+) -> Path:
+    """Downloads the model file of another stage instance's newest sound checkpoint, or of the one named, and returns it."""
     quarantine_prefix = manifests_prefix.removesuffix("manifest/") + "quarantine/"
     bad = patience.call(lambda: quarantined_positions(store, quarantine_prefix))
-    keys = [key for key in patience.call(lambda: manifest_keys(store, manifests_prefix)) if position_of(key) not in bad]
+    listed = patience.call(lambda: manifest_keys(store, manifests_prefix))
+    keys = [key for key in listed if position_of(key) not in bad and of_checkpoint(key, checkpoint_prefix)]
     for key in keys:
-        fault, manifest = patience.call(_fetch_model, store, key, folder)
+        fault, manifest = patience.call(_fetch_model, store, key, folder, checkpoint_prefix)
         if fault is None and manifest is not None:
             return folder / model_file_name(manifest)
         log.error("initial checkpoint is spoiled, trying the next older one", manifest=key, reason=fault)
     found = f"{len(keys)} checkpoints, none of them sound" if keys else "no checkpoint"
-    raise NoValidCheckpoint(f"initFrom {manifests_prefix}: found {found}; the stage it names must have committed one")
+    wanted = checkpoint_prefix or manifests_prefix
+    raise NoValidCheckpoint(f"initFrom {wanted}: found {found}; the stage it names must have committed one")
 
 
-def _fetch_model(store: ObjectStore, key: str, folder: Path) -> tuple[str | None, CheckpointManifest | None]:
+def of_checkpoint(key: str, checkpoint_prefix: str) -> bool:
+    """Returns whether a manifest's key has the step of a checkpoint's data prefix; an empty prefix fits every key."""
+    position = position_of(key)
+    return not checkpoint_prefix or (position is not None and f"/{position[0]:012d}/" in checkpoint_prefix)
+
+
+def _fetch_model(
+    store: ObjectStore, key: str, folder: Path, checkpoint_prefix: str
+) -> tuple[str | None, CheckpointManifest | None]:
     try:
         manifest = CheckpointManifest.model_validate_json(store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES))
         name = model_file_name(manifest)
     except (ValueError, BadData) as error:
         return str(error).splitlines()[0][:200], None
+    if not manifest.files[name].key.startswith(checkpoint_prefix):
+        return f"it names {manifest.files[name].key}, which is of another checkpoint of that step", None
     return fetch_fault(store, manifest.model_copy(update={"files": {name: manifest.files[name]}}), folder), manifest
 
 

@@ -18,6 +18,7 @@ from lead_protocol.store.object_store import ObjectCorrupt, ObjectStore
 from lead_trainer.engine.agreement import done_by_first
 from lead_trainer.engine.checkpoint import CheckpointIdentity, file_index, parameters_sha256
 from lead_trainer.engine.ddp import Group
+from lead_trainer.engine.origin import sound_origin
 from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.precision import gradient_scaler
 from lead_trainer.engine.quarantine import fetch_fault
@@ -76,10 +77,17 @@ def _choose(start: Start, folder: Path) -> dict[str, Any] | None:
     start.patience.begin()
     if start.job.checkpoint.resume == "Never":
         supersede_all(start.store, start.identity, start.patience)
-        return None
+        return _origin(start, folder)
     found = newest_sound(start.store, start.identity, folder, start.patience)
     if found is None:
+        return _origin(start, folder)
+    return {"key": found.key, "sha256": found.sha256, "manifest": found.manifest.model_dump(mode="json")}
+
+
+def _origin(start: Start, folder: Path) -> dict[str, Any] | None:
+    if start.job.resume_from is None:
         return None
+    found = sound_origin(start.store, start.job.resume_from, start.job.epochs, folder, start.patience)
     return {"key": found.key, "sha256": found.sha256, "manifest": found.manifest.model_dump(mode="json")}
 
 
@@ -120,9 +128,11 @@ def _restore(start: Start, state: TrainState, manifest: CheckpointManifest) -> N
 def _load_initial_weights(start: Start, model: torch.nn.Module) -> None:
     path = start.initial_weights
     if start.job.init_from is not None:
-        prefix, folder = start.job.init_from.manifests_prefix, start.scratch / f"init-{start.group.world.rank}"
+        parent, folder = start.job.init_from, start.scratch / f"init-{start.group.world.rank}"
         start.patience.begin()
-        path = newest_sound_weights(start.store, prefix, folder, start.patience)
+        path = newest_sound_weights(
+            start.store, parent.manifests_prefix, folder, start.patience, parent.checkpoint_prefix
+        )
     if path is not None:
         start.recipe.load_initial_weights(model, start.config, load_tensors(path))
         log.info("initial weights loaded", file=str(path))

@@ -1,0 +1,60 @@
+"""A checkpoint of another run as a beginning: found by its name, checked like one's own, never quarantined from here.
+
+Called by `start` when an instance has no checkpoint of its own and its job names where to go on from; and by `resume`
+for the weights of a named checkpoint.
+"""
+
+from pathlib import Path
+
+import structlog
+
+from lead_protocol.job import InitFrom
+from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest
+from lead_protocol.object_keys import InstanceKeys
+from lead_protocol.store.object_store import ObjectStore
+from lead_trainer.engine.patience import Patience
+from lead_trainer.engine.quarantine import find_fault, position_of, quarantined_positions
+from lead_trainer.engine.resume import Found, manifest_keys, of_checkpoint
+from lead_trainer.errors import BadConfig, NoValidCheckpoint
+
+log = structlog.get_logger(__name__)
+
+
+def sound_origin(store: ObjectStore, origin: InitFrom, epochs: int, folder: Path, patience: Patience) -> Found:
+    """Returns the checkpoint that `origin` names, or the newest sound one of the instance it names; its files in `folder`.
+
+    Raises NoValidCheckpoint when there is none, BadConfig when it has nothing left to train.
+    """
+    keys = _instance(origin)
+    bad = patience.call(lambda: quarantined_positions(store, keys.quarantine_prefix))
+    seen = []
+    for key in patience.call(lambda: manifest_keys(store, keys.manifests_prefix)):
+        if position_of(key) in bad or not of_checkpoint(key, origin.checkpoint_prefix):
+            continue
+        seen.append(key)
+        fault, manifest, digest = patience.call(find_fault, store, keys, key, folder, MAX_CHECKPOINT_MANIFEST_BYTES)
+        if fault is None and manifest is not None and _lies_below(manifest, origin.checkpoint_prefix):
+            if manifest.epoch >= epochs:
+                raise BadConfig(
+                    f"checkpoint.from {key} has trained {manifest.epoch} epochs, and the stage asks for {epochs}; "
+                    "name an earlier checkpoint or raise the stage's epochs"
+                )
+            return Found(key, digest, manifest)
+        log.error(
+            "checkpoint.from names a spoiled checkpoint", manifest=key, reason=fault or "its objects lie elsewhere"
+        )
+    found = f"{len(seen)} checkpoints, none of them sound" if seen else "no checkpoint"
+    wanted = origin.checkpoint_prefix or keys.prefix
+    raise NoValidCheckpoint(f"checkpoint.from {wanted}: found {found}; name one that stands in a run's status")
+
+
+def _lies_below(manifest: CheckpointManifest, checkpoint_prefix: str) -> bool:
+    return all(stored.key.startswith(checkpoint_prefix) for stored in manifest.files.values())
+
+
+def _instance(origin: InitFrom) -> InstanceKeys:
+    parts = origin.manifests_prefix.split("/")
+    if len(parts) != 6 or parts[0] != "runs" or "-s" not in parts[3]:
+        raise BadConfig(f"the job names {origin.manifests_prefix!r}, which is no prefix of a run's manifests")
+    stage, seed = parts[3].rsplit("-s", 1)
+    return InstanceKeys(parts[1], parts[2], stage, int(seed))
