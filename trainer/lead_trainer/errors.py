@@ -7,6 +7,7 @@
     ├── NoValidCheckpoint  manifests exist but none is sound
     ├── Fenced             a higher attempt exists; this process must stop writing
     ├── LostPeer           another rank went away
+    ├── StuckLoader        a sample does not come: its thread is blocked, or its worker process died
     └── StopRequested      SIGTERM came and a checkpoint is committed
 
 Storage errors are `lead_protocol.store.object_store.StoreError` and keep their own classes.
@@ -56,6 +57,10 @@ class LostPeer(TrainerError):
     """Another rank of the group went away."""
 
     exit_code = ExitCode.LOST_PEER
+
+
+class StuckLoader(TrainerError):
+    """A sample makes no progress; the message names it and the place where its thread is."""
 
 
 class StopRequested(TrainerError):

@@ -1,16 +1,19 @@
 """The same batches for any thread count and restart; errors come out with the sample's name, and never hang."""
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
 
 from lead_protocol.store.object_store import StoreUnavailable
-from lead_trainer.data.loader import Loader
-from lead_trainer.errors import BadData
-from lead_trainer.recipes.recipe import Sample
+from lead_trainer.data.loader import Loader, LoaderLimits
+from lead_trainer.errors import BadData, StuckLoader
+from lead_trainer.recipes.lead.dataset_collate import collate
+from lead_trainer.recipes.recipe import Batch, Sample
 
 
 class Numbers:
@@ -75,9 +78,133 @@ def test_a_failing_sample_is_named_at_its_place() -> None:
         next(batches)
 
 
-def test_a_store_that_went_away_keeps_its_class() -> None:
+def test_a_store_that_stays_away_keeps_its_class() -> None:
+    source = Numbers(8, 2, StoreUnavailable("no answer"))
     with pytest.raises(StoreUnavailable):
-        list(loader(Numbers(8, 2, StoreUnavailable("no answer"))).batches(0))
+        list(loader(source, limits=LoaderLimits(store_outage_s=0.0)).batches(0))
+
+
+def test_a_store_that_comes_back_costs_time_and_nothing_else() -> None:
+    source = Numbers(8, 2, StoreUnavailable("no answer"))
+    whole = indices(loader(Numbers(8)).batches(0))
+    recovering = loader(source)
+    batches = recovering.batches(0)
+    threading.Timer(0.1, lambda: setattr(source, "broken", -1)).start()
+    assert indices(batches) == whole and recovering.stats().outage_s > 0
+
+
+def test_a_blocked_sample_is_reported_with_name_and_place_and_never_hangs() -> None:
+    release = threading.Event()
+
+    class Blocking(Numbers):
+        def load(self, index: int, epoch: int) -> Sample:
+            if index == 5:
+                release.wait()
+            return super().load(index, epoch)
+
+    with pytest.raises(StuckLoader, match=r"sample 5 \(route 5\) has been loading .* .at wait, .*threading.py"):
+        list(loader(Blocking(8), limits=LoaderLimits(stuck_after_s=0.2)).batches(0))
+    release.set()
+
+
+def test_a_thread_that_is_told_to_exit_ends_the_epoch_with_that() -> None:
+    class Leaving(Numbers):
+        def load(self, index: int, epoch: int) -> Sample:
+            raise SystemExit(3)
+
+    with pytest.raises(SystemExit):
+        list(loader(Leaving(8)).batches(0))
+
+
+class Pictures(Numbers):
+    """Arrays, numbers, a text, and now and then a key or a shape that the others lack."""
+
+    def load(self, index: int, epoch: int) -> Sample:
+        sample: Sample = {
+            "picture": np.full((4, 3), index % 256, np.uint8).T,
+            "index": index,
+            "speed": np.float32(index / 7),
+            "flag": index % 2 == 0,
+            "place": f"town {index}",
+            "points": np.arange(2.0) if index % 5 else np.arange(2),  # another type now and then
+        }
+        return sample | ({"rare": np.ones(2, np.float32)} if index % 3 == 0 else {})
+
+
+def stacked(samples: Sequence[Sample]) -> Batch:
+    return collate(samples)
+
+
+def same(first: Batch, second: Batch) -> bool:
+    assert list(first) == list(second)
+    return all(
+        a == b if isinstance(a, list) else (a.dtype == b.dtype and torch.equal(a, b))
+        for a, b in zip(first.values(), second.values(), strict=True)
+    )
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_slots_hold_what_collate_would_have_made(threads: int) -> None:
+    source = Pictures(60)
+    ring = Loader(source, stacked, batch_size=4, seed=3, threads=threads)
+    for indices_of, batch in zip(ring.sample_indices(0), ring.batches(0), strict=True):
+        assert same(batch, collate([source.load(int(index), 0) for index in indices_of]))
+
+
+def test_what_collate_changes_stays_its_own() -> None:
+    def changing(samples: Sequence[Sample]) -> Batch:
+        batch = collate(samples)
+        return {**batch, "speed": batch["speed"] * 2, "count": len(samples)}
+
+    def halving(samples: Sequence[Sample]) -> Batch:
+        batch = collate(samples)
+        return {**batch, "speed": batch["speed"] / 2}
+
+    source = Pictures(24)
+    for own in (changing, halving):
+        ring = Loader(source, own, batch_size=4, seed=3, threads=2)
+        for of, batch in zip(ring.sample_indices(0), ring.batches(0), strict=True):
+            expected = own([source.load(int(index), 0) for index in of])
+            assert batch.pop("count", 4) == expected.pop("count", 4) and same(batch, expected)
+
+
+def test_memory_is_used_again_and_a_batch_somebody_keeps_is_not_overwritten() -> None:
+    source = Pictures(400)
+    dropping = Loader(source, stacked, batch_size=4, seed=3, batches_ahead=2)
+    addresses = {batch["picture"].data_ptr() for batch in dropping.batches(0)}
+    assert len(addresses) <= 4 + 1  # the ring, and the first batch that collate made
+    keeping = Loader(source, stacked, batch_size=4, seed=3, batches_ahead=2)
+    kept = [batch["picture"][0] for batch in keeping.batches(0)]  # a view holds the whole slot
+    firsts = [int(of[0]) for of in keeping.sample_indices(0)]
+    assert [int(picture[0, 0]) for picture in kept] == [index % 256 for index in firsts]
+
+
+def test_the_recipes_hook_finishes_each_batch() -> None:
+    ring = Loader(Pictures(8), stacked, batch_size=4, seed=3, on_device=lambda batch: {"twice": batch["index"] * 2})
+    for of, batch in zip(ring.sample_indices(0), ring.batches(0), strict=True):
+        assert batch["twice"].tolist() == [2 * int(index) for index in of]
+
+
+def test_batches_of_like_length_hold_each_sample_once_and_resume_anywhere() -> None:
+    class Sequences(Numbers):
+        def group_lengths(self) -> npt.NDArray[np.int64]:
+            return np.arange(self.count) % 10
+
+    source = Sequences(200)
+    whole = indices(loader(source).batches(0))
+    assert sorted(index for batch in whole for index in batch) == list(range(200))
+    assert all(len({index % 10 for index in batch}) <= 2 for batch in whole)
+    assert whole != indices(loader(source).batches(1))
+    assert indices(loader(source).batches(0, 17)) == whole[17:]
+    halves = [indices(loader(source, rank=rank, world_size=2).batches(0)) for rank in (0, 1)]
+    assert [sorted(a + b) for a, b in zip(*halves, strict=True)] == [sorted(batch) for batch in whole]
+
+
+def test_waits_are_counted_by_stage() -> None:
+    ring = Loader(Pictures(40), stacked, batch_size=4, seed=3)
+    list(ring.batches(0))
+    stats = ring.stats()
+    assert stats.batches == 10 and stats.load_s > 0 and stats.copy_s > 0 and 0 < stats.longest_wait_s <= stats.wait_s
 
 
 def test_closing_the_iterator_ends_the_threads() -> None:

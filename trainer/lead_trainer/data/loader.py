@@ -1,18 +1,42 @@
 """Batches in training order, made ahead by threads: same seed, same batches, for any thread count and any restart.
 
-The loop asks for an epoch from a step on; nothing before that step is loaded. One loader a rank.
+    order (pure) → threads load samples into the rows of a slot → last row: batch, on the device → the loop
+
+The loop asks for an epoch from a step on; nothing before that step is loaded. One loader a rank. `process_loader`
+makes the same batches with torch's DataLoader.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from lead_protocol.store.object_store import StoreError
-from lead_trainer.data.ordered_pool import ordered_map
-from lead_trainer.data.sample_order import Indices, epoch_order, rank_batch, rank_batch_size, steps_in_epoch
-from lead_trainer.errors import BadData, TrainerError
+import torch
+
+from lead_protocol.store.object_store import StoreError, StoreFull, StoreUnavailable
+from lead_trainer.data.batch_slots import Collate, RowKeys, Slot, SlotRing, compared_keys
+from lead_trainer.data.loader_stats import LoaderClock, LoaderStats
+from lead_trainer.data.loader_threads import LoaderThreads
+from lead_trainer.data.sample_order import (
+    Indices,
+    epoch_order,
+    grouped_by_length,
+    rank_batch,
+    rank_batch_size,
+    steps_in_epoch,
+)
+from lead_trainer.errors import BadData, StuckLoader, TrainerError
 from lead_trainer.recipes.recipe import Batch, Sample, SampleSource
 
 BATCHES_AHEAD = 2
+STUCK_AFTER_S = 540.0  # before the other ranks give up on this one (engine.ddp.GRADIENT_TIMEOUT_S)
+STORE_OUTAGE_S = 480.0  # how long one sample waits for a store that is away
+_LONGEST_PAUSE_S = 10.0
+_STOP_WAIT_S = 60.0
 
 
 @runtime_checkable
@@ -31,7 +55,31 @@ class ReplaysOrder(Protocol):
         """Returns the epoch whose order `epoch` has."""
 
 
-Collate = Callable[[Sequence[Sample]], Batch]
+@runtime_checkable
+class ComposesBatches(Protocol):
+    """A source that says what each batch consists of: a fixed share of every data set, for example."""
+
+    def composed_order(self, epoch: int, batch_size: int) -> Indices:
+        """Returns the epoch's samples in training order, as many as `epoch_draw` has; each slice is a global batch."""
+
+
+@runtime_checkable
+class GroupsByLength(Protocol):
+    """A source whose batches should hold samples of like length."""
+
+    def group_lengths(self) -> Indices | None:
+        """Returns the length of every sample, None for batches of any mixture."""
+
+
+OnDevice = Callable[[Batch], Batch]
+
+
+@dataclass(frozen=True)
+class LoaderLimits:
+    """How long things may take before they are an error, in seconds."""
+
+    stuck_after_s: float = STUCK_AFTER_S
+    store_outage_s: float = STORE_OUTAGE_S
 
 
 class Loader:
@@ -48,8 +96,14 @@ class Loader:
         world_size: int = 1,
         threads: int = 1,
         batches_ahead: int = BATCHES_AHEAD,
+        device: torch.device | None = None,
+        on_device: OnDevice | None = None,
+        limits: LoaderLimits | None = None,
     ) -> None:
-        """`batch_size` is global; raises BadConfig unless the ranks share it evenly."""
+        """`batch_size` is global; raises BadConfig unless the ranks share it evenly.
+
+        Batches come on `device` (default: CPU), where `on_device` turns them into what the model reads.
+        """
         self._source = source
         self._collate = collate
         self._batch_size = batch_size
@@ -58,7 +112,16 @@ class Loader:
         self._rank = rank
         self._world = world_size
         self._threads = max(1, threads)
-        self._window = max(1, batches_ahead) * self._rank_size
+        self._ahead = max(1, batches_ahead)
+        self._device = device or torch.device("cpu")
+        self._on_device = on_device
+        self._limits = limits or LoaderLimits()
+        on_gpu = self._device.type == "cuda"
+        self._ring = SlotRing(self._rank_size, self._ahead + 2, pinned=on_gpu)
+        self._stream = torch.cuda.Stream(self._device) if on_gpu else None  # type: ignore[no-untyped-call]
+        self._keys = RowKeys()
+        self._keys_lock = threading.Lock()
+        self._clock = LoaderClock()
 
     def steps_per_epoch(self, epoch: int) -> int:
         """Returns the number of batches of an epoch, the same on every rank; raises BadData where there is none."""
@@ -68,32 +131,189 @@ class Loader:
         """Yields this rank's sample indices of each batch."""
         ordered_as = self._source.order_epoch(epoch) if isinstance(self._source, ReplaysOrder) else epoch
         order = epoch_order(self._source.epoch_draw(ordered_as), self._seed, ordered_as)
+        if isinstance(self._source, ComposesBatches):
+            order = self._source.composed_order(ordered_as, self._batch_size)
+        lengths = self._source.group_lengths() if isinstance(self._source, GroupsByLength) else None
+        if lengths is not None:
+            order = grouped_by_length(order, lengths, self._batch_size, self._seed, ordered_as)
         for step in range(start_step, steps_in_epoch(len(order), self._batch_size)):
             yield rank_batch(order, step, self._batch_size, self._rank, self._world)
 
     def batches(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
-        """Yields this rank's batches from `start_step` on; a failing sample is raised with its name, at its place."""
-        numbers = (int(index) for batch in self.sample_indices(epoch, start_step) for index in batch)
-        samples = ordered_map(lambda index: self._load(index, epoch), numbers, self._threads, self._window)
-        try:
-            ready: list[Sample] = []
-            for sample in samples:
-                ready.append(sample)
-                if len(ready) == self._rank_size:
-                    yield self._collate(ready)
-                    ready = []
-        finally:
-            samples.close()  # type: ignore[attr-defined]  # a generator: stops the threads
+        """Yields this rank's batches from `start_step` on; a failing sample is raised with its name, at its place.
 
-    def _load(self, index: int, epoch: int) -> Sample:
+        Raises StuckLoader when a sample makes no progress for too long. Memory of a batch is used again once nothing
+        refers to it.
+        """
+        wanted = self.sample_indices(epoch, start_step)
+        threads = LoaderThreads(self._threads)
+        pending: deque[_Pending] = deque()
+        stop_wait_s = _STOP_WAIT_S
         try:
-            return self._source.load(index, epoch)
-        except TrainerError as error:
-            raise type(error)(f"sample {self._name(index)}: {error}") from error
-        except StoreError:
-            raise  # names the object, and its class decides the exit code
-        except Exception as error:
-            raise BadData(f"sample {self._name(index)}: {type(error).__name__}: {error}") from error
+            self._begin_more(threads, pending, wanted, epoch, self._ahead)
+            while pending:
+                batch = self._finished(pending[0])
+                self._ring.give_back(pending.popleft().slot)
+                self._begin_more(threads, pending, wanted, epoch, self._ahead)
+                self._clock.handed_over()
+                yield batch
+                del batch  # or the slot would count as held while the next batch is awaited
+                self._clock.asked()
+        except StuckLoader:
+            stop_wait_s = 0.0
+            raise
+        finally:
+            for item in pending:
+                item.abandoned = True
+            threads.stop(stop_wait_s)
+
+    def stats(self) -> LoaderStats:
+        """Returns where the time went since the loader was made."""
+        return self._clock.read()
+
+    def _begin_more(
+        self, threads: LoaderThreads, pending: "deque[_Pending]", wanted: Iterator[Indices], epoch: int, ahead: int
+    ) -> None:
+        while len(pending) < ahead and (indices := next(wanted, None)) is not None:
+            item = _Pending([int(index) for index in indices], epoch, self._ring.take())
+            pending.append(item)
+            for row in range(len(item.indices)):
+                threads.submit(lambda item=item, row=row: self._fill(item, row))  # type: ignore[misc]
+
+    def _fill(self, item: "_Pending", row: int) -> None:
+        """Loads one sample into its row, in a thread; whoever fills the last row makes the batch."""
+        if not item.abandoned:
+            item.begin(row)
+            try:
+                sample = self._load(item.indices[row], item.epoch, item)
+                with self._clock.stage("copy"):
+                    item.slot.put(row, sample, self._keys)
+            except BaseException as error:
+                item.errors[row] = error
+        if item.end(row):
+            try:
+                if not item.errors and not item.abandoned:
+                    item.batch = self._made(item.slot)
+            except BaseException as error:
+                item.errors[len(item.indices)] = error
+            item.done.set()
+
+    def _made(self, slot: Slot) -> Batch:
+        with self._clock.stage("copy"):
+            keys = self._keys
+            batch = slot.batch(self._collate, keys)
+            if keys.keys is None and not keys.whole:
+                with self._keys_lock:
+                    if self._keys == RowKeys():
+                        self._keys = compared_keys(self._collate, slot.samples(), batch)
+                if self._keys.whole or any(not self._keys.allows(key) for key in batch):
+                    batch = self._collate(slot.samples())
+        if self._stream is None:
+            return self._on_device(batch) if self._on_device else batch
+        with torch.cuda.stream(self._stream):
+            moved = {k: v.to(self._device, non_blocking=True) if isinstance(v, torch.Tensor) else v
+                     for k, v in batch.items()}  # fmt: skip
+            slot.copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            slot.copied.record(self._stream)
+        return moved
+
+    def _finished(self, item: "_Pending") -> Batch:
+        """Waits for a batch; raises its first error by row, or StuckLoader."""
+        with self._clock.stage("wait"):
+            while not item.done.wait(min(1.0, self._limits.stuck_after_s / 4)):
+                self._refuse_stuck(item)
+        if item.errors:
+            raise item.errors[min(item.errors)]
+        batch = item.batch
+        item.batch = {}
+        if self._stream is None:
+            return batch
+        assert item.slot.copied is not None
+        now = torch.cuda.current_stream(self._device)
+        now.wait_event(item.slot.copied)
+        for value in batch.values():
+            if isinstance(value, torch.Tensor):
+                value.record_stream(now)
+        return self._on_device(batch) if self._on_device else batch
+
+    def _refuse_stuck(self, item: "_Pending") -> None:
+        now = time.monotonic()
+        for row, (since, thread) in sorted(item.running().items()):
+            if now - since > self._limits.stuck_after_s:
+                raise StuckLoader(
+                    f"sample {self._name(item.indices[row])} has been loading for {now - since:.0f} s "
+                    f"({_place(thread)}); its thread is blocked: check the disk of the session cache and the store"
+                )
+
+    def _load(self, index: int, epoch: int, item: "_Pending") -> Sample:
+        deadline, pause_s = time.monotonic() + self._limits.store_outage_s, 0.5
+        while True:
+            try:
+                with self._clock.stage("load"):
+                    return self._source.load(index, epoch)
+            except (StoreUnavailable, StoreFull):
+                if item.abandoned or time.monotonic() + pause_s > deadline:
+                    raise  # names the object, and its class decides the exit code
+                with self._clock.stage("outage"):
+                    time.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            except Exception as error:
+                raise named(error, self._name(index)) from error
 
     def _name(self, index: int) -> str:
-        return f"{index} ({self._source.name(index)})" if isinstance(self._source, NamesSamples) else str(index)
+        return sample_name(self._source, index)
+
+
+@dataclass
+class _Pending:
+    """One batch that threads are at."""
+
+    indices: list[int]
+    epoch: int
+    slot: Slot
+    batch: Batch = field(default_factory=dict)
+    errors: dict[int, BaseException] = field(default_factory=dict)
+    done: threading.Event = field(default_factory=threading.Event)
+    abandoned: bool = False
+    _running: dict[int, tuple[float, int]] = field(default_factory=dict)
+    _left: int = -1
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def begin(self, row: int) -> None:
+        """Notes which thread is at a row, and since when."""
+        with self._lock:
+            self._running[row] = (time.monotonic(), threading.get_ident())
+
+    def end(self, row: int) -> bool:
+        """Notes the end of a row; returns whether it was the last."""
+        with self._lock:
+            self._running.pop(row, None)
+            self._left = (len(self.indices) if self._left < 0 else self._left) - 1
+            return self._left == 0
+
+    def running(self) -> dict[int, tuple[float, int]]:
+        """Returns since when, and by which thread, rows are being loaded."""
+        with self._lock:
+            return dict(self._running)
+
+
+def named(error: Exception, name: str) -> Exception:
+    """Returns the error of a sample with the sample's name; errors of the store name their object already."""
+    if isinstance(error, StoreError):
+        return error
+    if isinstance(error, TrainerError):
+        return type(error)(f"sample {name}: {error}")
+    return BadData(f"sample {name}: {type(error).__name__}: {error}")
+
+
+def sample_name(source: SampleSource, index: int) -> str:
+    """Returns what a sample is called in messages."""
+    return f"{index} ({source.name(index)})" if isinstance(source, NamesSamples) else str(index)
+
+
+def _place(thread: int) -> str:
+    frame = sys._current_frames().get(thread)
+    if frame is None:
+        return "its thread has ended"
+    last = traceback.extract_stack(frame)[-1]
+    return f"at {last.name}, {last.filename}:{last.lineno}"

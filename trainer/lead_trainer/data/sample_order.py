@@ -10,6 +10,7 @@ import numpy.typing as npt
 from lead_trainer.errors import BadConfig, BadData
 
 Indices = npt.NDArray[np.int64]
+LENGTH_WINDOW = 50  # batches among which samples of like length are brought together
 
 
 def hash64(*values: int | npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -44,6 +45,20 @@ def draw_bucket(count: int, factor: float, seed: int, epoch: int, bucket: int) -
 def epoch_order(draw: Indices, seed: int, epoch: int) -> Indices:
     """Returns the drawn samples of one epoch in training order."""
     return draw[shuffled(len(draw), seed, epoch, 3)]
+
+
+def grouped_by_length(order: Indices, lengths: Indices, batch_size: int, seed: int, epoch: int) -> Indices:
+    """Returns the same samples in full batches of like length, the batches in random order; a tail is left out.
+
+    Only within windows of LENGTH_WINDOW batches of the epoch's order, so epochs still differ in who meets whom.
+    """
+    batches = len(order) // batch_size
+    full = order[: batches * batch_size]
+    windows = [full[at : at + LENGTH_WINDOW * batch_size] for at in range(0, len(full), LENGTH_WINDOW * batch_size)]
+    by_length = [window[np.argsort(lengths[window], kind="stable")] for window in windows]
+    if not by_length:
+        return full
+    return np.concatenate(by_length).reshape(batches, batch_size)[shuffled(batches, seed, epoch, 4)].reshape(-1)
 
 
 def steps_in_epoch(samples: int, batch_size: int) -> int:

@@ -1,0 +1,63 @@
+"""Where a loader's time goes, by stage: what `lead bench data` and the event files show.
+
+Times of threads add up, so with n threads a stage may count n seconds a second.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class LoaderStats:
+    """Seconds since the loader was made."""
+
+    load_s: float = 0.0  # threads: fetch, read, check and decode samples
+    copy_s: float = 0.0  # threads: into the slot, and collate
+    outage_s: float = 0.0  # threads: waiting for a store that is away
+    wait_s: float = 0.0  # the loop: waiting for a batch
+    step_s: float = 0.0  # the loop: between a batch and the wish for the next
+    batches: int = 0
+    longest_wait_s: float = 0.0
+
+
+class LoaderClock:
+    """LoaderStats that several threads add to."""
+
+    def __init__(self) -> None:
+        self._stats = LoaderStats()
+        self._lock = threading.Lock()
+        self._handed_over = time.perf_counter()
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Adds the body's time to `<name>_s`."""
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._add(name, time.perf_counter() - begin)
+
+    def handed_over(self) -> None:
+        """Notes that the loop has got a batch."""
+        self._handed_over = time.perf_counter()
+        with self._lock:
+            self._stats = replace(self._stats, batches=self._stats.batches + 1)
+
+    def asked(self) -> None:
+        """Notes that the loop asks for the next batch."""
+        self._add("step", time.perf_counter() - self._handed_over)
+
+    def read(self) -> LoaderStats:
+        """Returns the times now."""
+        return self._stats
+
+    def _add(self, name: str, seconds: float) -> None:
+        with self._lock:
+            old = self._stats
+            changes = {f"{name}_s": getattr(old, f"{name}_s") + seconds}
+            if name == "wait":
+                changes["longest_wait_s"] = max(old.longest_wait_s, seconds)
+            self._stats = replace(old, **changes)
