@@ -133,6 +133,7 @@ class DistillConfig(BaseModel):
     multimodal_loss: Literal["wta", "nll"] = "wta"
     nuscenes_root: str = ""
     argoverse2_root: str = ""
+    all_agents: bool = False  # argoverse2: trains on every track's windows over time, not on the focal track alone
     nuscenes_version: Path = "v1.0-trainval"
     max_agents: Count = 48  # vector: the nearest ones, the focal one first
     max_polylines: Count = 192  # vector: the nearest map lines
