@@ -1,6 +1,7 @@
 """Which checkpoints a policy lets go: one rule for `lead train` on a folder and for the operator on a bucket. Pure.
 
-It knows neither keys nor stores: who deletes, and in what order, is decided by its two callers.
+It knows neither keys nor stores: who deletes, and in what order, is decided by its two callers. The newest manifest
+says by which metric its instance ranks epochs.
 """
 
 from collections.abc import Sequence
@@ -8,18 +9,31 @@ from collections.abc import Sequence
 from lead_protocol.manifests import CheckpointManifest
 
 FEWEST_CHECKPOINTS = 2  # a spoiled newest checkpoint must have one to fall back to
-BEST_BY = "loss"
+VALIDATION = "val/"  # begins the tag of every validation metric
 
 
 def expendable(
-    newest_first: Sequence[CheckpointManifest], *, keep_last: int, keep_best: int
+    newest_first: Sequence[CheckpointManifest], *, keep_last: int, keep_best: int, keep_every_epochs: int = 0
 ) -> list[CheckpointManifest]:
-    """Returns all but the newest `keep_last`, never fewer than two, and the `keep_best` of least mean loss.
+    """Returns what no rule keeps: newest `keep_last`, never fewer than two; `keep_best`; each `keep_every_epochs`-th.
 
-    A mean loss is comparable only at an epoch's end; of two equal ones the newer counts as the better.
+    `keep_every_epochs` counts completed epochs; 0 keeps none for that reason.
     """
     kept = {manifest.step for manifest in newest_first[: max(keep_last, FEWEST_CHECKPOINTS)]}
-    ranked = [manifest for manifest in newest_first if manifest.step_in_epoch == 0 and BEST_BY in manifest.metrics]
-    ranked.sort(key=lambda manifest: manifest.metrics[BEST_BY])
-    kept |= {manifest.step for manifest in ranked[:keep_best]}
+    kept |= {manifest.step for manifest in ranked(newest_first)[:keep_best]}
+    if keep_every_epochs:
+        kept |= {m.step for m in newest_first if m.step_in_epoch == 0 and m.epoch % keep_every_epochs == 0}
     return [manifest for manifest in newest_first if manifest.step not in kept]
+
+
+def ranked(newest_first: Sequence[CheckpointManifest]) -> list[CheckpointManifest]:
+    """Returns the checkpoints that can be compared, best first; of two equal ones the newer counts as the better.
+
+    A mean of training is comparable only at an epoch's end, a validation metric wherever it was measured.
+    """
+    if not newest_first:
+        return []
+    metric, sign = newest_first[0].best_by, -1.0 if newest_first[0].best_is_greatest else 1.0
+    anywhere = metric.startswith(VALIDATION)
+    able = [m for m in newest_first if metric in m.metrics and (anywhere or m.step_in_epoch == 0)]
+    return sorted(able, key=lambda manifest: sign * manifest.metrics[metric])

@@ -26,10 +26,12 @@ class OwnerIdentity(StrictModel):
 class CheckpointPolicy(StrictModel):
     """When to commit checkpoints and which to keep; mirrors `spec.checkpoint` of TrainingRun."""
 
-    every_epochs: int = 1
+    every_epochs: int = 1  # 0: after the last epoch alone
     every_steps: int = 0
     keep_last: int = 3
     keep_best: int = 1
+    keep_every_epochs: int = 0  # 0: none is kept for its epoch alone
+    on_best: bool = False  # also after an epoch that is better than all before
     resume: Literal["Auto", "Never"] = "Auto"
 
 

@@ -42,6 +42,11 @@ class CheckpointManifest(StrictModel):
     dataset_digests: list[str]
     world_size: int
     torch_version: str
+    git_revision: str = ""  # of the trainer's code, empty where it is not known
+    micro_batches: int = 1  # in which each batch was cut to fit into memory
+    best_by: str = "loss"  # the metric that ranks the checkpoints of this instance
+    best_is_greatest: bool = False
+    parts: dict[str, str] = Field(default_factory=dict)  # file name by part: model, optimizer, ema, clipper …
     parameters_sha256: Sha256  # over every parameter and buffer in order: ranks compare it
     files: dict[str, StoredObject]  # by LEAD's file name
     metrics: dict[str, float] = Field(default_factory=dict)

@@ -15,6 +15,8 @@
     runs/<namespace>/<uid>/<instance>/progress/<attempt nnnn>.json
     runs/<namespace>/<uid>/<instance>/checkpoints/<step 12>/<attempt>-<nonce>/<file>
     runs/<namespace>/<uid>/<instance>/tensorboard/<file>
+    runs/<namespace>/<uid>/<instance>/memory/<parts 4>-<0|1>.json   how a step is made to fit into memory: create-only
+    runs/<namespace>/<uid>/<instance>/perf/<attempt nnnn>.json      how fast an attempt trained
 
 `instance` is `<stage>-s<seed>`. Keys hold UIDs, so a re-created resource of the same name
 never reads the old one's state.
@@ -140,3 +142,21 @@ class InstanceKeys:
     def tensorboard_prefix(self) -> str:
         """Prefix of the uploaded event files."""
         return f"{self.prefix}tensorboard/"
+
+    @property
+    def memory_prefix(self) -> str:
+        """Prefix of the create-only records of how a step is made to fit into memory."""
+        return f"{self.prefix}memory/"
+
+    def memory(self, parts: int, gradient_checkpointing: bool) -> str:
+        """Key of the record that batches are cut into `parts`, with or without recomputed activations."""
+        return f"{self.memory_prefix}{parts:04d}-{int(gradient_checkpointing)}.json"
+
+    @property
+    def perf_prefix(self) -> str:
+        """Prefix of the records of how fast attempts trained."""
+        return f"{self.prefix}perf/"
+
+    def perf(self, attempt: int) -> str:
+        """Key of the record of how fast one attempt trained."""
+        return f"{self.perf_prefix}{attempt:04d}.json"

@@ -5,13 +5,14 @@ build pods do the same at `BuildKeys.progress`. The operator pulls them and trus
 checked here, and only what grew in (attempt, seq) is applied.
 """
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, StringConstraints, ValidationError
 
 from lead_protocol.strict_model import StrictModel
 
 MAX_RECORD_BYTES = 4096  # the kubelet truncates termination messages at 4096 bytes
+MAX_ADVISORIES = 4
 
 _Count = Annotated[int, Field(ge=0, le=10**15)]
 _Text = Annotated[str, StringConstraints(max_length=512)]
@@ -27,6 +28,14 @@ class CheckpointRef(StrictModel):
     manifest_key: Annotated[str, StringConstraints(max_length=512)]
     saved_at: Annotated[str, StringConstraints(max_length=40)]  # RFC 3339, UTC, for people
     size_bytes: _Count
+
+
+class Advisory(StrictModel):
+    """Something a watch rule wants a person to know; it changes nothing by itself."""
+
+    rule: Annotated[str, StringConstraints(max_length=40, pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+    epoch: _Count  # epochs completed when it was raised
+    message: Annotated[str, StringConstraints(max_length=240, pattern=r"^[^\x00-\x1f\x7f]*$")]  # one line
 
 
 class ProgressRecord(StrictModel):
@@ -50,6 +59,10 @@ class ProgressRecord(StrictModel):
     resumed_from_step: _Count | None = None
     checkpoint: CheckpointRef | None = None
     best_metric: float | None = None
+    best_by: Annotated[str, StringConstraints(max_length=64, pattern=r"^[A-Za-z0-9_./-]*$")] = (
+        ""  # which metric that is
+    )
+    advisories: Annotated[list[Advisory], Field(max_length=MAX_ADVISORIES)] = Field(default_factory=list)
     message: _Text = ""
 
 
@@ -68,6 +81,17 @@ class BuildRecord(StrictModel):
     shards_done: _Count = 0  # by this pod, found complete or built
     size_bytes: _Count = 0  # of those shards
     message: _Text = ""
+
+
+def to_bytes(record: ProgressRecord) -> bytes:
+    """Returns the record as JSON of at most MAX_RECORD_BYTES; what is only told goes first where it is too long."""
+    updates: tuple[dict[str, Any], ...] = ({}, {"metrics": {}}, {"metrics": {}, "advisories": []})
+    for update in updates:
+        data = record.model_copy(update=update).model_dump_json().encode()
+        if len(data) <= MAX_RECORD_BYTES:
+            return data
+    short = {**updates[-1], "message": record.message[:64]}
+    return record.model_copy(update=short).model_dump_json().encode()
 
 
 def parse_progress(data: bytes) -> ProgressRecord | None:

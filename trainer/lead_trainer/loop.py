@@ -5,17 +5,21 @@ in `TrainState`; everything else is a pure function of config and position, so s
 again leads to the same weights.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any
 
 import torch
 
 from lead_trainer.data.loader import Loader
-from lead_trainer.engine.hooks import Hooks
+from lead_trainer.engine.epoch_plan import EpochPlan
+from lead_trainer.engine.hooks import Hooks, Step
 from lead_trainer.engine.precision import autocast, update_scale
 from lead_trainer.engine.seeding import seed_step
 from lead_trainer.engine.state import TrainState
-from lead_trainer.recipes.recipe import Batch, Recipe, StageShape, StepOutput
+from lead_trainer.recipes.recipe import Batch, Recipe, StageShape
 
 
 @dataclass(frozen=True)
@@ -30,48 +34,70 @@ class Stage:
     device: torch.device
     dtype: torch.dtype
     loader: Loader
-    steps_per_epoch: int
+    plan: EpochPlan
 
 
 def train(stage: Stage, state: TrainState, hooks: Hooks) -> None:
     """Trains from the state's position to the last epoch; raises StopRequested after a commit if asked to stop."""
     hooks.after_start(state)
-    while state.epoch < stage.epochs:
-        for batch in stage.loader.batches(state.epoch, state.step_in_epoch):
-            seed_step(stage.shape.seed, state.epoch, state.step_in_epoch, stage.rank)
-            batch = to_device(batch, stage.device)
-            output = train_step(stage, state, batch)
-            hooks.after_step(state, batch, output)
+    while state.epoch < stage.epochs and not state.ranking.patience_is_over:
+        with hooks.opened(stage.loader.batches(state.epoch, stage.plan.first_batch(state.step_in_epoch))) as batches:
+            while state.step_in_epoch < stage.plan.steps:
+                hooks.after_step(state, train_step(stage, state, batches))
         state.finish_epoch()
         hooks.after_epoch(state)
         state.begin_epoch()
 
 
-def train_step(stage: Stage, state: TrainState, batch: Batch) -> StepOutput:
-    """Runs forward, backward and update on one batch; skips the update when a gradient is not finite."""
+def train_step(stage: Stage, state: TrainState, batches: Iterator[Batch]) -> Step:
+    """Runs forward, backward and one update on the next batches; skips it when a gradient is not finite."""
+    begin_step(stage, state)
+    first, count = stage.plan.first_micro_batch(state.step_in_epoch), stage.plan.micro_batches_in(state.step_in_epoch)
+    outputs = []
+    for number, batch in enumerate(stage.plan.micro_batches(batches, state.step_in_epoch)):
+        seed_step(stage.shape.seed, state.epoch, first + number, stage.rank)
+        batch, last = to_device(batch, stage.device), number + 1 == count
+        with gradients_kept(state.trained, last=last):
+            with autocast(stage.dtype, stage.device):
+                output = stage.recipe.step(state.trained, batch, stage.config)
+            state.scaler.scale(output.loss / count).backward()  # type: ignore[no-untyped-call]
+        outputs.append(output if last else replace(output, outputs=None))
+    norm = update(stage, state)
+    if isfinite(norm):
+        for output in outputs:
+            state.totals.add({"loss": output.loss, **output.parts, **output.metrics})
+    state.advance(skipped=not isfinite(norm))
+    return Step(outputs, batch, norm)
+
+
+def begin_step(stage: Stage, state: TrainState) -> None:
+    """Puts the model, the learning rate and the gradients at the beginning of a step."""
     state.trained.train()
-    state.set_learning_rate(stage.recipe.lr_factor(stage.config, state.step, stage.steps_per_epoch, stage.epochs))
-    with autocast(stage.dtype, stage.device):
-        output = stage.recipe.step(state.trained, batch, stage.config)
+    if stage.shape.freeze_batchnorm:
+        state.norms.freeze()
+    state.norms.remember()
+    state.set_learning_rate(stage.recipe.lr_factor(stage.config, state.step, stage.plan.steps, stage.epochs))
     state.optimizer.zero_grad(set_to_none=True)
-    state.scaler.scale(output.loss).backward()  # type: ignore[no-untyped-call]
+
+
+def update(stage: Stage, state: TrainState) -> float:
+    """Changes the weights by the gradients if these are finite, else nothing; returns the gradients' norm."""
     state.scaler.unscale_(state.optimizer)
-    finite = bool(torch.isfinite(clip(state.model, stage.shape.grad_clip_norm)))
-    if finite:
+    norm = state.clipper.clip(state.model)
+    if isfinite(norm):
         state.scaler.step(state.optimizer)
-        state.totals.add({"loss": output.loss, **output.parts, **output.metrics})
+        if state.average is not None:
+            state.average.update(state.model)
+    else:
+        state.norms.undo()
     update_scale(state.scaler, stage.shape.loss_scale)
-    state.advance(skipped=not finite)
-    return output
-
-
-def clip(model: torch.nn.Module, max_norm: float) -> torch.Tensor:
-    """Scales gradients down to `max_norm` in total (0: leaves them) and returns their norm before."""
-    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    norm = torch.nn.utils.get_total_norm(gradients)
-    if max_norm > 0:
-        torch.nn.utils.clip_grads_with_norm_(model.parameters(), max_norm, norm)
     return norm
+
+
+def gradients_kept(model: torch.nn.Module, *, last: bool) -> AbstractContextManager[Any]:
+    """Keeps DDP from averaging gradients over ranks before a step's last micro-batch."""
+    distributed = hasattr(model, "no_sync") and not last
+    return model.no_sync() if distributed else nullcontext()  # type: ignore[operator]
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:

@@ -11,7 +11,7 @@ from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import StoreDenied, StoreUnavailable
 from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
 from lead_testing.toy_runs import train_here
-from lead_trainer.engine import worker
+from lead_trainer.engine import attempt_run
 from lead_trainer.engine.attempt import claim_attempt
 from lead_trainer.engine.patience import Patience
 from lead_trainer.errors import Fenced
@@ -103,14 +103,14 @@ class OutageStore(FolderStore):
 
 def test_an_outage_of_the_store_is_waited_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(worker, "Patience", _without_pauses(pauses))
+    monkeypatch.setattr(attempt_run, "Patience", _without_pauses(pauses))
     store = OutageStore(tmp_path / "store", calls=5)
     assert train_here(store, tmp_path, a_toy_job(epochs=1)) == ExitCode.DONE
     assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0]
 
 
 def test_an_outage_without_end_gives_up_after_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "Patience", _without_pauses([], total_s=0.0))
+    monkeypatch.setattr(attempt_run, "Patience", _without_pauses([], total_s=0.0))
     with pytest.raises(StoreUnavailable):
         train_here(OutageStore(tmp_path / "store", calls=10**6), tmp_path, a_toy_job(epochs=1))
     assert '"phase":"Failed"' in (tmp_path / "termination-log").read_text()

@@ -25,7 +25,10 @@ from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.engine.attempt import refuse_if_fenced
 from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.quarantine import count_quarantined, find_fault, quarantine
+from lead_trainer.engine.revision import git_revision
 from lead_trainer.engine.state import TrainState
+from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.recipe import NamesFiles, Recipe
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,9 @@ class CheckpointIdentity:
     config_sha256: str
     dataset_digests: tuple[str, ...]
     world_size: int
+    parts: int = 1  # in which each batch is cut to fit into memory
+    best_by: str = "loss"
+    best_is_greatest: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,18 +110,34 @@ def loop_file_name(index: int) -> str:
     return f"loop_{index:04d}.json"
 
 
+def file_names(recipe: Recipe, config: Any, index: int) -> dict[str, str]:
+    """Returns the file names of a checkpoint by part; raises BadConfig where two parts have one name."""
+    named = recipe.file_names(config, index) if isinstance(recipe, NamesFiles) else recipe.checkpoint_names(index)
+    names = {"ema": f"ema_{index:04d}.pth", "clipper": f"clipper_{index:04d}.pth", **named}
+    if len({*names.values()}) < len(names):
+        raise BadConfig(f"recipe {recipe.name!r} gives two parts of a checkpoint the same file name: {names}")
+    return names
+
+
 def stage_files(
     state: TrainState, names: Mapping[str, str], config: Mapping[str, Any], loop: str, folder: Path
 ) -> dict[str, StagedFile]:
     """Writes the files of one checkpoint to `folder`, hashing while writing; returns them by file name."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors: dict[str, Any] = {
-        names["model"]: state.model.state_dict(),
-        names["optimizer"]: state.optimizer.state_dict(),
-        names["scheduler"]: state.schedule_state(),
-        names["scaler"]: state.scaler.state_dict(),
+        "model": state.model.state_dict(),
+        "optimizer": state.optimizer.state_dict(),
+        "scheduler": state.schedule_state(),
+        "scaler": state.scaler.state_dict(),
     }
-    staged = {name: _write(folder / name, lambda sink, v=value: torch.save(v, sink)) for name, value in tensors.items()}
+    if state.average is not None:
+        tensors["ema"] = state.average.model.state_dict()
+    if state.clipper.has_history:
+        tensors["clipper"] = state.clipper.state_dict()
+    staged = {
+        names[part]: _write(folder / names[part], lambda sink, v=value: torch.save(v, sink))
+        for part, value in tensors.items()
+    }
     texts = {
         names["skipped"]: str(state.skipped_steps),
         "config.json": json.dumps(config, indent=2, sort_keys=True) + "\n",
@@ -140,6 +162,7 @@ def commit_checkpoint(
     identity: CheckpointIdentity,
     loop: Mapping[str, int],
     files: Mapping[str, StagedFile],
+    names: Mapping[str, str],
     *,
     parameters: str,
     parent_sha256: str | None,
@@ -166,6 +189,11 @@ def commit_checkpoint(
         dataset_digests=list(identity.dataset_digests),
         world_size=identity.world_size,
         torch_version=str(torch.__version__),
+        git_revision=git_revision(),
+        micro_batches=identity.parts,
+        best_by=identity.best_by,
+        best_is_greatest=identity.best_is_greatest,
+        parts={part: name for part, name in names.items() if name in files},
         parameters_sha256=parameters,
         files=_upload(store, keys.checkpoint(step, attempt, nonce), files, patience),
         metrics=dict(metrics),

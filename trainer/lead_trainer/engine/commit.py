@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lead_protocol.checkpoint_retention import BEST_BY
 from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectStore
 from lead_trainer.engine.agreement import done_by_first
@@ -26,7 +25,7 @@ from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.quarantine import fetch_fault
 from lead_trainer.engine.resume import Found, restore
-from lead_trainer.engine.state import TrainState, means, merged
+from lead_trainer.engine.state import Pairs, TrainState, means, merged
 from lead_trainer.errors import TrainerError
 
 
@@ -41,7 +40,7 @@ class Checkpointer:
     group: Group
     store: ObjectStore
     identity: CheckpointIdentity
-    names: Callable[[int], Mapping[str, str]]
+    names: Callable[[int], Mapping[str, str]]  # file names by part, of an epoch
     config: Mapping[str, Any]
     scratch: Path
     patience: Patience
@@ -69,10 +68,7 @@ class Checkpointer:
                 + ", ".join(f"rank {rank} {value[:8]}" for rank, value in enumerate(hashes))
             )
         pairs = merged(self.group.gather(state.totals.as_pairs()))
-        metrics = means(pairs)
-        if state.step_in_epoch == 0 and BEST_BY in metrics:
-            best = metrics[BEST_BY] if state.best_metric is None else state.best_metric
-            state.best_metric = min(metrics[BEST_BY], best)
+        metrics = means(pairs) | state.fresh_validation()
         committed = Committed.from_json(
             done_by_first(self.group, lambda: self._commit(state, parameters, pairs, metrics).as_json())
         )
@@ -81,9 +77,7 @@ class Checkpointer:
             self._reload(state, committed.manifest)
         return committed.manifest
 
-    def _commit(
-        self, state: TrainState, parameters: str, pairs: dict[str, tuple[float, int]], metrics: Mapping[str, float]
-    ) -> Committed:
+    def _commit(self, state: TrainState, parameters: str, pairs: Pairs, metrics: Mapping[str, float]) -> Committed:
         self.patience.begin()
         folder = self.scratch / "staging"
         loop = state.loop_state(pairs if state.step_in_epoch else {})
@@ -95,6 +89,7 @@ class Checkpointer:
                 self.identity,
                 {"step": state.step, "epoch": state.epoch, "step_in_epoch": state.step_in_epoch},
                 files,
+                names,
                 parameters=parameters,
                 parent_sha256=self.parent_sha256,
                 metrics=metrics,

@@ -22,6 +22,7 @@ class Dataset:
 
     samples: SampleSource
     session: SessionCache | None = None
+    cache: Any = None  # what the recipe was given
 
     def counters(self) -> Mapping[str, Any]:
         """Returns the session cache's counters under the names of the progress record."""
@@ -49,7 +50,9 @@ def open_dataset(job: TrainJob, recipe: Recipe, config: Any, store: ObjectStore,
     if twice:
         raise BadConfig(f"datasets: {twice[0]} is named twice; name each cache once")
     if not names:
-        return Dataset(recipe.samples(config, {} if mixes else None))
+        none: Any = {} if mixes else None
+        return Dataset(recipe.samples(config, none), None, none)
     session = open_session_cache(SESSION_CACHE_BACKEND, store, session_cache, job.session_cache_bytes)
     caches = {dataset.name: CacheReader(store, dataset.digest, session) for dataset in job.datasets}
-    return Dataset(recipe.samples(config, caches if mixes else caches[names[0]]), session)
+    cache = caches if mixes else caches[names[0]]
+    return Dataset(recipe.samples(config, cache), session, cache)

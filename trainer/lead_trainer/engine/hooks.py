@@ -1,32 +1,38 @@
-"""What happens between two steps: counting, telling, saving, stopping.
+"""What happens between two steps: counting, validating, judging, saving, stopping; rank 0 also tells.
 
 `loop` calls one method after every step and one after every epoch; each rank calls them in the same order, because some
 of them are collectives.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import structlog
 import torch
 
 from lead_protocol.job import CheckpointPolicy
-from lead_protocol.manifests import CheckpointManifest
-from lead_protocol.progress_record import CheckpointRef
+from lead_protocol.progress_record import Advisory
+from lead_trainer.data.loader import Loader, NamesSamples
 from lead_trainer.engine.commit import Checkpointer
 from lead_trainer.engine.ddp import Group
-from lead_trainer.engine.progress import Mailbox, Pace
-from lead_trainer.engine.retention import Retention
+from lead_trainer.engine.epoch_plan import EpochPlan
+from lead_trainer.engine.first_rank import FirstRank
+from lead_trainer.engine.perf import StepClock
+from lead_trainer.engine.progress import Pace
 from lead_trainer.engine.state import TrainState, means, merged
 from lead_trainer.engine.stop import StopFlag
+from lead_trainer.engine.validation import Validator
+from lead_trainer.engine.watch import ENGINE_RULES, WAITING, advise, one_line
 from lead_trainer.errors import StopRequested, TrainerError
-from lead_trainer.recipes.recipe import Batch, Recipe, StageShape, StepOutput
-from lead_trainer.report.sinks import Sink
+from lead_trainer.recipes.recipe import Batch, Recipe, SampleSource, StageShape, StepOutput, WatchRule
+from lead_trainer.report.progress_block import progress_block
 
 MOST_SKIPPED_IN_A_ROW = 50
-_PROGRESS_METRICS = 16
+_NAMED_SAMPLES = 16
 _STOP_MARGIN = 0.8  # of the grace period may be spent waiting for the store
 
 log = structlog.get_logger(__name__)
@@ -36,15 +42,18 @@ class Diverged(TrainerError):
     """The loss has not been finite for many steps in a row."""
 
 
-@dataclass
-class FirstRank:
-    """What only rank 0 does: the mailbox, event file and W&B, retention, and a view of a commit for people."""
+@dataclass(frozen=True)
+class Step:
+    """What one optimizer step was, on one rank."""
 
-    mailbox: Mailbox
-    events: Sink
-    retention: Retention | None  # None in a pod
-    after_commit: Callable[[CheckpointManifest], None] = lambda manifest: None
-    cache_counters: Callable[[], Mapping[str, Any]] = dict
+    outputs: Sequence[StepOutput]  # of each micro-batch; the last one with its predictions
+    batch: Batch  # the last micro-batch
+    gradient_norm: float  # before clipping
+
+    @property
+    def loss(self) -> float:
+        """The mean loss."""
+        return sum(float(output.loss.detach()) for output in self.outputs) / len(self.outputs)
 
 
 @dataclass
@@ -56,50 +65,113 @@ class Hooks:
     config: Any
     shape: StageShape
     policy: CheckpointPolicy
-    steps_per_epoch: int
+    plan: EpochPlan
     epochs: int
+    loader: Loader
+    samples: SampleSource
     checkpointer: Checkpointer
     stop: StopFlag
     grace_period_s: float
+    clock: StepClock
+    validator: Validator | None = None
+    rules: Sequence[WatchRule] = ENGINE_RULES
     first: FirstRank | None = None  # None on every other rank
     pace: Pace = field(default_factory=Pace)
+
+    @contextmanager
+    def opened(self, batches: Iterator[Batch]) -> Iterator[Iterator[Batch]]:
+        """Counts the time that the loop waits for batches, and lets go of the loader's threads at the end."""
+        try:
+            yield self.clock.waiting_for(batches)
+        finally:
+            batches.close()  # type: ignore[attr-defined]  # a generator
 
     def after_start(self, state: TrainState) -> None:
         """Tells that training begins, unless a stop was asked for while loading."""
         self.pace.mark(state.step)
-        self._tell(state, urgent=True, phase="Training", message="")
+        if self.first is not None:
+            self.first.tell(state, urgent=True, phase="Training", message="")
         self._stop_if_asked(state)
 
-    def after_step(self, state: TrainState, batch: Batch, output: StepOutput) -> None:
-        """Counts, tells, and, inside an epoch, saves or stops where that is due."""
+    def after_step(self, state: TrainState, step: Step) -> None:
+        """Counts, tells, and, inside an epoch, validates, saves or stops where that is due."""
+        self.clock.step_done()
+        if not math.isfinite(step.gradient_norm):
+            self._name_bad_samples(state, step)
+        rate = self.pace.mark(state.step)
+        if self.first is not None:
+            self._tell_step(self.first, state, step, rate)
+        if state.step_in_epoch < self.plan.steps:
+            if self._due(self.shape.validate_every_steps, state.step):
+                self._validate(state)
+            if self._due(self.policy.every_steps, state.step):
+                self._save(state)
+            self._stop_if_asked(state)
+
+    def after_epoch(self, state: TrainState) -> None:
+        """Sums the epoch up, validates and saves where that is due, and stops if asked."""
+        values = means(merged(self.group.gather(state.totals.as_pairs())))
+        due = self._due(self.shape.validate_every_epochs, state.epoch) or state.epoch == self.epochs
+        if due or self._due(self.shape.validate_every_steps, state.step):
+            values |= self._validate(state)
+        better = state.ranking.judge(values, state.epoch, state.step)
+        state.history.append({**values, WAITING: self.clock.epoch_done()})
+        if self.first is not None:
+            self.first.epoch_done(state, values, self.epochs)
+            self.first.advise(state, advise(self.rules, state.history, state.epoch))
+        last = state.epoch == self.epochs or state.ranking.patience_is_over
+        by_steps = self._due(self.policy.every_steps, state.step)
+        if last or by_steps or self._due(self.policy.every_epochs, state.epoch) or (better and self.policy.on_best):
+            self._save(state)
+        if not last:
+            self._stop_if_asked(state)
+        elif state.epoch < self.epochs and self.first is not None:
+            log.info("stopped early", epoch=state.epoch, epochs_since_best=state.ranking.best.epochs_since)
+
+    def _validate(self, state: TrainState) -> dict[str, float]:
+        if self.validator is None:
+            return {}
+        values = self.validator.run(state)
+        self.pace.restart()
+        if self.first is not None and state.step_in_epoch:
+            self.first.events.scalars(values, state.step)
+            log.info("validated", step=state.step, **values)
+        return values
+
+    def _name_bad_samples(self, state: TrainState, step: Step) -> None:
+        """Says which samples a skipped step had; an overflow of fp16 with a finite loss is the loss scale's matter."""
+        finite = [bool(torch.isfinite(output.loss.detach())) for output in step.outputs]
+        ours = self._samples_of(state, [not one for one in finite]) if not all(finite) else []
+        gathered = [name for names in self.group.gather(ours) for name in names]
+        if not gathered and state.scaler.is_enabled():
+            named, whose = [], "the loss scale was too large"
+        elif gathered:
+            named, whose = gathered, "their loss is not finite"
+        else:
+            everyone = self.group.gather(self._samples_of(state, [True] * len(finite)))
+            named, whose = [name for names in everyone for name in names], "their gradients are not finite"
+        if self.first is not None and named:
+            log.warning("step skipped", step=state.step, reason=whose, samples=named[:_NAMED_SAMPLES],
+                        of_samples=len(named), skipped=state.skipped_steps)  # fmt: skip
+            text = f"step {state.step} was skipped, {whose}: {', '.join(named[:4])}" + (" …" if named[4:] else "")
+            advisory = Advisory(rule="not-finite", epoch=state.epoch, message=one_line(text))
+            self.first.advise(state, [advisory])
         if state.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
             raise Diverged(
                 f"gradients were not finite for {MOST_SKIPPED_IN_A_ROW} steps in a row, up to step {state.step}; "
                 "lower lr, set grad_clip_norm, or start from an earlier checkpoint"
             )
-        rate = self.pace.mark(state.step)
-        if self.first is not None:
-            self._scalars(state, output)
-            self._picture(state, batch, output)
-            self._tell(state, rate=rate)
-        if state.step_in_epoch < self.steps_per_epoch:
-            if self.policy.every_steps and state.step % self.policy.every_steps == 0:
-                self._save(state)
-            self._stop_if_asked(state)
 
-    def after_epoch(self, state: TrainState) -> None:
-        """Sums the epoch up, saves where that is due, and stops if asked."""
-        epoch_means = means(merged(self.group.gather(state.totals.as_pairs())))
-        if self.first is not None:
-            self.first.events.scalars({f"epoch/{name}": value for name, value in epoch_means.items()}, state.step)
-            log.info("epoch done", epoch=state.epoch, of=self.epochs, step=state.step, loss=epoch_means.get("loss"))
-        every = self.policy.every_epochs
-        by_steps = self.policy.every_steps and state.step % self.policy.every_steps == 0
-        if state.epoch == self.epochs or by_steps or (every and state.epoch % every == 0):
-            self._save(state)
-        self._tell(state, urgent=True, loss=epoch_means.get("loss"), metrics=_few(epoch_means))
-        if state.epoch < self.epochs:
-            self._stop_if_asked(state)
+    def _samples_of(self, state: TrainState, chosen: Sequence[bool]) -> list[str]:
+        """Returns the names of this rank's samples in the chosen micro-batches of the step just done."""
+        begin = self.plan.first_batch(state.step_in_epoch - 1)
+        rows = islice(self.loader.sample_indices(state.epoch, begin), len(chosen) // self.plan.parts)
+        indices = [int(index) for row in rows for index in row]
+        size = len(indices) // len(chosen)
+        return [self._name(index) for place, index in enumerate(indices) if chosen[place // size]]
+
+    def _name(self, index: int) -> str:
+        return self.samples.name(index) if isinstance(self.samples, NamesSamples) else str(index)
 
     def _stop_if_asked(self, state: TrainState) -> None:
         if not self.group.any(self.stop.raised):
@@ -110,77 +182,32 @@ class Hooks:
         raise StopRequested(f"stopped on request after step {state.step}; a checkpoint of it is committed")
 
     def _save(self, state: TrainState) -> None:
-        self._tell(state, urgent=True, phase="Checkpointing")
+        if self.first is not None:
+            self.first.tell(state, urgent=True, phase="Checkpointing")
         manifest = self.checkpointer.commit(state)
         if self.first is not None:
-            self.first.after_commit(manifest)
-            if self.first.retention is not None:
-                self.first.retention.apply()
-            self.first.events.upload()
-            reference = checkpoint_reference(manifest, self.checkpointer.manifest_key)
-            self._tell(state, urgent=True, phase="Training", message="", checkpoint=reference.model_dump())
-            log.info("checkpoint committed", step=manifest.step, epoch=manifest.epoch, size_bytes=reference.size_bytes)
+            self.first.committed(state, manifest, self.checkpointer.manifest_key)
         self.pace.restart()
 
-    def _scalars(self, state: TrainState, output: StepOutput) -> None:
-        assert self.first is not None
-        if state.step % max(self.shape.scalars_every_steps, 1):
-            return
-        rates = {f"debug/lr_{index}": group["lr"] for index, group in enumerate(state.optimizer.param_groups)}
-        self.first.events.scalars(
-            {
-                **{f"unscaled_loss/{name}": value for name, value in floats(output.parts).items()},
-                **{f"metric/{name}": value for name, value in floats(output.metrics).items()},
-                **rates,
-                "debug/loss": float(output.loss.detach()),
-                "debug/epoch": state.epoch,
-                "debug/num_gradient_steps": state.step,
-                "debug/gradient_steps_skipped": state.skipped_steps,
-                "debug/grad_scale": state.scaler.get_scale() if state.scaler.is_enabled() else 1.0,
-                "debug/finished_percentage": 100.0 * state.step / (self.epochs * self.steps_per_epoch),
-            },
-            state.step,
-        )
-
-    def _picture(self, state: TrainState, batch: Batch, output: StepOutput) -> None:
-        every = self.shape.pictures_every_steps
-        if not every or (state.step % every and state.step_in_epoch > 1):
-            return
-        picture = self.recipe.picture(self.config, batch, output.outputs)
-        if picture is not None and self.first is not None:
-            self.first.events.picture("prediction", picture, state.step)
-
-    def _tell(self, state: TrainState, *, urgent: bool = False, rate: float | None = None, **fields: Any) -> None:
-        if self.first is None:
-            return
-        steps = self.epochs * self.steps_per_epoch
-        fields |= {"epoch": state.epoch, "step": state.step, **self.first.cache_counters()}
+    def _tell_step(self, first: FirstRank, state: TrainState, step: Step, rate: float | None) -> None:
+        steps = self.epochs * self.plan.steps
+        due = state.step % max(self.shape.scalars_every_steps, 1) == 0
+        if due:
+            first.scalars(state, step.outputs[-1], step.gradient_norm, state.step / steps)
+        if self._due(self.shape.histograms_every_steps, state.step):
+            first.histograms(state)
+        first.picture(self.recipe, self.config, self.shape, state, step.batch, step.outputs[-1])
+        if self._due(self.shape.console_every_steps, state.step):
+            log.info(progress_block(state, step.outputs[-1], self.clock.last_step_s, self.epochs, self.plan.steps))
+        fields: dict[str, Any] = {}
         if rate is not None:
-            fields |= {"samples_per_s": rate * self.shape.batch_size, "eta_s": (steps - state.step) / rate}
-            totals = means(state.totals.as_pairs()) if urgent or self._is_scalar_step(state) else {}
-            fields |= {"loss": totals["loss"]} if "loss" in totals else {}
-        self.first.mailbox.update(urgent=urgent, best_metric=state.best_metric, **fields)
+            batch_size = self.shape.batch_size * self.plan.accumulate
+            fields = {"samples_per_s": rate * batch_size, "eta_s": (steps - state.step) / rate}
+            if due or state.step_in_epoch == 1:
+                loss = means(state.totals.as_pairs()).get("loss")
+                fields |= {} if loss is None else {"loss": loss}
+        first.tell(state, **fields)
 
-    def _is_scalar_step(self, state: TrainState) -> bool:
-        return state.step_in_epoch == 1 or state.step % max(self.shape.scalars_every_steps, 1) == 0
-
-
-def checkpoint_reference(manifest: CheckpointManifest, manifest_key: str) -> CheckpointRef:
-    """Returns what the progress record tells of a committed checkpoint."""
-    return CheckpointRef(
-        step=manifest.step,
-        epoch=manifest.epoch,
-        manifest_key=manifest_key,
-        saved_at=manifest.saved_at,
-        size_bytes=sum(stored.size for stored in manifest.files.values()),
-    )
-
-
-def floats(values: Mapping[str, torch.Tensor]) -> dict[str, float]:
-    """Returns scalars as Python numbers, without those that are not finite."""
-    numbers = {name: float(value.detach()) for name, value in values.items()}
-    return {name: number for name, number in numbers.items() if math.isfinite(number)}
-
-
-def _few(values: Mapping[str, float]) -> dict[str, float]:
-    return {name: values[name] for name in sorted(values)[:_PROGRESS_METRICS] if name != "loss"}
+    @staticmethod
+    def _due(every: int, count: int) -> bool:
+        return every > 0 and count % every == 0

@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from lead_protocol.progress_record import ProgressRecord
+from lead_protocol.progress_record import ProgressRecord, to_bytes
 from lead_protocol.store.object_store import ObjectStore, StoreError
 
 INTERVAL_S = 5.0
@@ -73,7 +73,7 @@ class Mailbox:
 
     def _write(self, record: ProgressRecord) -> None:
         try:
-            self._store.put(self._key, record.model_dump_json().encode())
+            self._store.put(self._key, to_bytes(record))
             self._written_seq = record.seq
             self._reachable = True
         except StoreError as error:
@@ -87,7 +87,7 @@ def write_termination_log(path: Path | None, record: ProgressRecord) -> None:
     if path is None:
         return
     with contextlib.suppress(OSError):  # outside a pod there is no such file, and the exit code still tells
-        path.write_text(record.model_dump_json())
+        path.write_bytes(to_bytes(record))
 
 
 class Pace:

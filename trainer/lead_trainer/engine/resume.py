@@ -19,7 +19,7 @@ from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.engine.checkpoint import CheckpointIdentity, file_index, loop_file_name
 from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.quarantine import fetch_fault, find_fault, position_of, quarantine, quarantined_positions
-from lead_trainer.engine.state import LoopState, TrainState, totals_of
+from lead_trainer.engine.state import LoopState, TrainState
 from lead_trainer.errors import BadConfig, BadData, NoValidCheckpoint
 
 # Keys, by LEAD's names, that may differ between a checkpoint and the run that resumes it: where files lie, what is
@@ -81,7 +81,7 @@ def supersede_all(store: ObjectStore, identity: CheckpointIdentity, patience: Pa
 def newest_sound_weights(
     store: ObjectStore, manifests_prefix: str, folder: Path, patience: Patience, checkpoint_prefix: str = ""
 ) -> Path:
-    """Downloads the model file of another stage instance's newest sound checkpoint, or of the one named, and returns it."""
+    """Downloads the model file of another instance's newest sound checkpoint, or of the one named; returns its path."""
     quarantine_prefix = manifests_prefix.removesuffix("manifest/") + "quarantine/"
     bad = patience.call(lambda: quarantined_positions(store, quarantine_prefix))
     listed = patience.call(lambda: manifest_keys(store, manifests_prefix))
@@ -116,8 +116,11 @@ def _fetch_model(
 
 
 def model_file_name(manifest: CheckpointManifest) -> str:
-    """Returns the name of the file that holds the weights; raises BadData when a manifest names none."""
-    for name in sorted(manifest.files):
+    """Returns the name of the file with the weights that validation judged; raises BadData when a manifest has none."""
+    for part in ("ema", "model"):
+        if manifest.parts.get(part) in manifest.files:
+            return manifest.parts[part]
+    for name in sorted(manifest.files):  # of a version that did not write `parts`
         if name.startswith("model_") and name.endswith(".pth"):
             return name
     raise BadData(f"checkpoint of step {manifest.step} names no model_*.pth")
@@ -159,9 +162,11 @@ def restore(state: TrainState, manifest: CheckpointManifest, names: Mapping[str,
     state.scaler.load_state_dict(load_tensors(folder / names["scaler"]))
     name = loop_file_name(file_index(manifest.epoch, manifest.step_in_epoch))
     loop = LoopState.model_validate_json((folder / name).read_text())
-    state.step, state.epoch, state.step_in_epoch = loop.step, loop.epoch, loop.step_in_epoch
-    state.skipped_steps, state.best_metric = loop.skipped_steps, loop.best_metric
-    state.totals = totals_of(loop.epoch_totals)
+    state.take_loop_state(loop)
+    if state.clipper.has_history:
+        state.clipper.load_state_dict(load_tensors(folder / names["clipper"]))
+    if state.average is not None:
+        state.average.load(load_tensors(folder / names["ema"]), loop.average_updates)
 
 
 def load_tensors(path: Path) -> Any:

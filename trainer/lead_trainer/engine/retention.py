@@ -50,7 +50,10 @@ class Retention:
                 data = self.store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES)
                 self._read[key] = CheckpointManifest.model_validate_json(data)
         gone = expendable(
-            [self._read[key] for key in keys], keep_last=self.policy.keep_last, keep_best=self.policy.keep_best
+            [self._read[key] for key in keys],
+            keep_last=self.policy.keep_last,
+            keep_best=self.policy.keep_best,
+            keep_every_epochs=self.policy.keep_every_epochs,
         )
         for key in keys:
             manifest = self._read[key]

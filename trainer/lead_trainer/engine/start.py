@@ -16,12 +16,18 @@ from lead_protocol.job import TrainJob
 from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectStore
 from lead_trainer.engine.agreement import done_by_first
-from lead_trainer.engine.checkpoint import CheckpointIdentity, file_index, parameters_sha256
+from lead_trainer.engine.batch_norms import BatchNorms
+from lead_trainer.engine.checkpoint import CheckpointIdentity, file_index, file_names, parameters_sha256
+from lead_trainer.engine.clip import Clipper
+from lead_trainer.engine.compilation import compiled
 from lead_trainer.engine.ddp import Group
+from lead_trainer.engine.ema import WeightAverage
+from lead_trainer.engine.memory import save_memory
 from lead_trainer.engine.origin import sound_origin
 from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.precision import gradient_scaler
 from lead_trainer.engine.quarantine import fetch_fault
+from lead_trainer.engine.ranking import Ranking
 from lead_trainer.engine.resume import (
     Found,
     load_tensors,
@@ -52,6 +58,7 @@ class Start:
     identity: CheckpointIdentity
     scratch: Path
     patience: Patience
+    ranking: Ranking
     initial_weights: Path | None = None
 
 
@@ -97,15 +104,28 @@ def build_state(start: Start, found: Found | None, device: torch.device, dtype: 
     model = start.recipe.model(start.config)
     if found is None:
         _load_initial_weights(start, model)
+    if start.shape.gradient_checkpointing:
+        save_memory(model)
     model = model.to(device)
     repeatable = start.shape.deterministic or device.type == "cpu"
     trained = start.group.wrap(model, sync_batchnorm=start.shape.sync_batchnorm, repeatable=repeatable)
     optimizer = start.recipe.optimizer(model, start.config)
     base_lrs = tuple(float(group["lr"]) for group in optimizer.param_groups)
     if start.shape.compile:
-        trained = torch.compile(trained)  # type: ignore[assignment]
+        trained = compiled(trained, device)
     scaler = gradient_scaler(dtype, device, start.shape.loss_scale)
-    state = TrainState(model, trained, optimizer, scaler, base_lrs)
+    shape = start.shape
+    state = TrainState(
+        model,
+        trained,
+        optimizer,
+        scaler,
+        base_lrs,
+        Clipper(shape.grad_clip_norm, shape.grad_clip_quantile, shape.grad_clip_history),
+        BatchNorms(model),
+        start.ranking,
+        WeightAverage(model, shape.ema_decay) if shape.ema_decay else None,
+    )
     if found is not None:
         _restore(start, state, found.manifest)
     return state
@@ -113,7 +133,7 @@ def build_state(start: Start, found: Found | None, device: torch.device, dtype: 
 
 def _restore(start: Start, state: TrainState, manifest: CheckpointManifest) -> None:
     folder = start.scratch / "resume"
-    names = start.recipe.checkpoint_names(file_index(manifest.epoch, manifest.step_in_epoch))
+    names = file_names(start.recipe, start.config, file_index(manifest.epoch, manifest.step_in_epoch))
     restore(state, manifest, names, folder)
     if not start.group.world.is_first:
         state.begin_epoch()  # rank 0 carries the sums of all ranks

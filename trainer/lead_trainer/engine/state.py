@@ -1,4 +1,4 @@
-"""Everything that training changes: weights, optimizer, loss scale and the position in the run.
+"""Everything that training changes: weights and their average, optimizer, loss scale, clipper, position in the run.
 
 What is not in here is a pure function of the configuration and the position (order of samples, dropout, learning rate),
 so this is exactly what a checkpoint holds. Changed by `loop` alone; saved by `checkpoint`, restored by `resume`.
@@ -10,8 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from pydantic import Field
 
 from lead_protocol.strict_model import StrictModel
+from lead_trainer.engine.batch_norms import BatchNorms
+from lead_trainer.engine.clip import Clipper
+from lead_trainer.engine.ema import WeightAverage
+from lead_trainer.engine.ranking import Best, Ranking
+
+Pairs = dict[str, tuple[float, float]]  # (sum, count) by tag
 
 
 class LoopState(StrictModel):
@@ -22,7 +29,10 @@ class LoopState(StrictModel):
     step_in_epoch: int
     skipped_steps: int
     best_metric: float | None
-    epoch_totals: dict[str, tuple[float, int]]
+    epoch_totals: Pairs
+    best: Best = Best()
+    average_updates: int = 0
+    history: list[dict[str, float]] = Field(default_factory=list)
 
 
 @dataclass
@@ -30,37 +40,37 @@ class EpochTotals:
     """Sums of losses and metrics since the epoch began, on the device until somebody asks."""
 
     sums: dict[str, torch.Tensor] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, float] = field(default_factory=dict)
 
     def add(self, values: Mapping[str, torch.Tensor]) -> None:
         """Adds one step's scalars."""
         for name, value in values.items():
             value = value.detach().double()
             self.sums[name] = self.sums[name] + value if name in self.sums else value
-            self.counts[name] = self.counts.get(name, 0) + 1
+            self.counts[name] = self.counts.get(name, 0.0) + 1.0
 
-    def as_pairs(self) -> dict[str, tuple[float, int]]:
+    def as_pairs(self) -> Pairs:
         """Returns (sum, count) by name."""
         return {name: (float(total.item()), self.counts[name]) for name, total in self.sums.items()}
 
 
-def totals_of(pairs: Mapping[str, tuple[float, int]]) -> EpochTotals:
+def totals_of(pairs: Mapping[str, tuple[float, float]]) -> EpochTotals:
     """Returns the totals that `as_pairs` told."""
     sums = {name: torch.tensor(total, dtype=torch.float64) for name, (total, _) in pairs.items()}
     return EpochTotals(sums, {name: count for name, (_, count) in pairs.items()})
 
 
-def merged(ranks: list[dict[str, tuple[float, int]]]) -> dict[str, tuple[float, int]]:
+def merged(ranks: list[Pairs]) -> Pairs:
     """Adds the pairs of all ranks, in rank order."""
-    result: dict[str, tuple[float, int]] = {}
+    result: Pairs = {}
     for pairs in ranks:
         for name, (total, count) in pairs.items():
-            before, seen = result.get(name, (0.0, 0))
+            before, seen = result.get(name, (0.0, 0.0))
             result[name] = (before + total, seen + count)
     return result
 
 
-def means(pairs: Mapping[str, tuple[float, int]]) -> dict[str, float]:
+def means(pairs: Mapping[str, tuple[float, float]]) -> dict[str, float]:
     """Returns the finite means of merged pairs."""
     values = {name: total / count for name, (total, count) in pairs.items() if count}
     return {name: value for name, value in values.items() if math.isfinite(value)}
@@ -75,13 +85,33 @@ class TrainState:
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
     base_lrs: tuple[float, ...]
+    clipper: Clipper
+    norms: BatchNorms
+    ranking: Ranking
+    average: WeightAverage | None = None
     step: int = 0  # optimizer steps completed, skipped ones included
     epoch: int = 0  # epochs completed
     step_in_epoch: int = 0
     skipped_steps: int = 0
     skipped_in_a_row: int = 0
-    best_metric: float | None = None
     totals: EpochTotals = field(default_factory=EpochTotals)
+    history: list[dict[str, float]] = field(default_factory=list)  # means of each epoch, for the watch rules
+    validation: dict[str, float] = field(default_factory=dict)  # of `validated_step`
+    validated_step: int = -1
+
+    @property
+    def judged(self) -> torch.nn.Module:
+        """The weights that validation and export use: the average where there is one."""
+        return self.model if self.average is None else self.average.model
+
+    @property
+    def best_metric(self) -> float | None:
+        """The best value so far of the metric that ranks epochs."""
+        return self.ranking.best.value
+
+    def fresh_validation(self) -> dict[str, float]:
+        """Returns the validation metrics of exactly these weights, empty where they were not validated."""
+        return self.validation if self.validated_step == self.step else {}
 
     def set_learning_rate(self, factor: float) -> None:
         """Sets each group's rate to its base rate times `factor`."""
@@ -104,7 +134,7 @@ class TrainState:
         """Forgets the totals of the epoch before."""
         self.totals = EpochTotals()
 
-    def loop_state(self, pairs: dict[str, tuple[float, int]]) -> LoopState:
+    def loop_state(self, pairs: Pairs) -> LoopState:
         """Returns what is no tensor; `pairs` are the totals of all ranks."""
         finite = {name: pair for name, pair in pairs.items() if math.isfinite(pair[0])}
         return LoopState(
@@ -114,7 +144,16 @@ class TrainState:
             skipped_steps=self.skipped_steps,
             best_metric=self.best_metric,
             epoch_totals=finite,
+            best=self.ranking.best,
+            average_updates=self.average.updates if self.average is not None else 0,
+            history=self.history,
         )
+
+    def take_loop_state(self, loop: LoopState) -> None:
+        """Continues at a saved position."""
+        self.step, self.epoch, self.step_in_epoch = loop.step, loop.epoch, loop.step_in_epoch
+        self.skipped_steps, self.ranking.best = loop.skipped_steps, loop.best
+        self.totals, self.history = totals_of(loop.epoch_totals), list(loop.history)
 
     def schedule_state(self) -> dict[str, Any]:
         """Returns the learning-rate schedule under the names of torch's schedulers."""

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 
 class Sink(Protocol):
@@ -19,6 +20,9 @@ class Sink(Protocol):
 
     def picture(self, tag: str, picture_HWC: npt.NDArray[np.uint8], step: int) -> None:
         """Adds an RGB picture."""
+
+    def histogram(self, tag: str, values: torch.Tensor, step: int) -> None:
+        """Adds how the numbers of a tensor are spread."""
 
     def upload(self) -> None:
         """Copies what was said so far to the store."""
@@ -42,6 +46,11 @@ class Sinks:
         """Adds an RGB picture."""
         for sink in self.each:
             sink.picture(tag, picture_HWC, step)
+
+    def histogram(self, tag: str, values: torch.Tensor, step: int) -> None:
+        """Adds how the numbers of a tensor are spread."""
+        for sink in self.each:
+            sink.histogram(tag, values, step)
 
     def upload(self) -> None:
         """Copies what was said so far to the store."""

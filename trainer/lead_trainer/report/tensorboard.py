@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import structlog
+import torch
 from torch.utils.tensorboard import SummaryWriter
 
 from lead_protocol.store.object_store import ObjectStore, StoreError
@@ -42,6 +43,14 @@ class EventFile:
         """Adds an RGB picture."""
         if self._writer is not None:
             self._writer.add_image(tag, picture_HWC, step, dataformats="HWC")
+
+    def histogram(self, tag: str, values: torch.Tensor, step: int) -> None:
+        """Adds how the finite numbers of a tensor are spread."""
+        if self._writer is not None:
+            finite = values.detach().float().cpu().flatten()
+            finite = finite[torch.isfinite(finite)]
+            if len(finite):
+                self._writer.add_histogram(tag, finite, step)
 
     def upload(self) -> None:
         """Copies the file to the store; one that does not answer now gets it with the next checkpoint."""

@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 import structlog
+import torch
 
 from lead_protocol.job import TrainJob
 from lead_protocol.store.object_store import ObjectStore, StoreError
@@ -113,6 +114,15 @@ class WandbRun:
             import wandb
 
             self._say({tag: wandb.Image(picture_HWC)}, step)
+
+    def histogram(self, tag: str, values: torch.Tensor, step: int) -> None:
+        """Adds how the finite numbers of a tensor are spread."""
+        finite = values.detach().float().cpu().flatten()
+        finite = finite[torch.isfinite(finite)]
+        if self._run is not None and len(finite):
+            import wandb
+
+            self._say({tag: wandb.Histogram(finite.tolist())}, step)
 
     def upload(self) -> None:
         """Copies offline files to the store; one that does not answer now gets them with the next checkpoint."""

@@ -1,0 +1,329 @@
+"""One rank of one attempt, from a job to its last commit: everything is opened here, and handed to the loop.
+
+Called by `worker` in a pod and by `lead train` on a laptop. A step that does not fit into memory starts the training
+once more, one rung further down (`memory`).
+"""
+
+import os
+import socket
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import structlog
+import torch
+
+from lead_protocol.job import TrainJob
+from lead_protocol.manifests import CheckpointManifest
+from lead_protocol.progress_record import Advisory, ProgressRecord
+from lead_protocol.store.object_store import ObjectStore, StoreError
+from lead_trainer.data.loader import Loader
+from lead_trainer.engine.agreement import done_by_first
+from lead_trainer.engine.attempt import claim_attempt
+from lead_trainer.engine.checkpoint import CheckpointIdentity, file_names
+from lead_trainer.engine.commit import Checkpointer
+from lead_trainer.engine.config_document import config_document
+from lead_trainer.engine.dataset import Dataset, open_dataset
+from lead_trainer.engine.ddp import Group, lost_peer_behind
+from lead_trainer.engine.epoch_plan import EpochPlan
+from lead_trainer.engine.first_rank import FirstRank, checkpoint_reference
+from lead_trainer.engine.hooks import Hooks
+from lead_trainer.engine.limited_samples import LimitedSamples
+from lead_trainer.engine.memory import (
+    OutOfMemory,
+    Rung,
+    SavesMemory,
+    memory_errors_named,
+    next_rung,
+    record_rung,
+    recorded_rung,
+)
+from lead_trainer.engine.patience import Patience
+from lead_trainer.engine.perf import StepClock
+from lead_trainer.engine.precision import chosen_dtype
+from lead_trainer.engine.progress import Mailbox
+from lead_trainer.engine.ranking import Ranking, ranking_of
+from lead_trainer.engine.resume import config_digest
+from lead_trainer.engine.retention import Retention
+from lead_trainer.engine.seeding import fix_algorithms
+from lead_trainer.engine.start import Start, build_state, choose_checkpoint
+from lead_trainer.engine.state import TrainState
+from lead_trainer.engine.stop import StopFlag
+from lead_trainer.engine.validation import Validator
+from lead_trainer.engine.watch import ENGINE_RULES
+from lead_trainer.errors import StopRequested, TrainerError
+from lead_trainer.loop import Stage, train
+from lead_trainer.recipes.recipe import Advises, Recipe, SampleSource, StageShape, Validates, load_recipe
+from lead_trainer.report.sinks import Sink, Sinks
+from lead_trainer.report.tensorboard import EventFile
+from lead_trainer.report.wandb import HasWandbKeys, WandbKeys, WandbRun, wandb_settings
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an attempt keeps things, and what a laptop adds to a pod."""
+
+    store: ObjectStore
+    scratch: Path  # shared by the ranks of a node
+    session_cache: Path | None = None
+    termination_log: Path | None = None
+    initial_weights: Path | None = None
+    dataset_store: ObjectStore | None = None  # where caches are, if elsewhere
+    events_folder: Path | None = None  # where event files are written, if not to scratch
+    wandb_identity: str = ""  # what W&B knows the run by, where its UID is not unique
+    after_commit: Callable[[CheckpointManifest], None] = lambda manifest: None
+    removes_old_checkpoints: bool = True  # False in a pod, which may not delete: the operator does it
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What a stage trains and validates on."""
+
+    training: SampleSource
+    validation: SampleSource | None
+
+
+def resolve_config(recipe: Recipe, job: TrainJob) -> Any:
+    """Returns the recipe's config of a job; seed and epochs are the stage's, whatever the recipe keys say."""
+    stage = {"seed": job.seed, "epochs": job.epochs}
+    return recipe.config(
+        {**job.config, **{key: value for key, value in stage.items() if key in recipe.config_model.model_fields}},
+        job.preset,
+    )
+
+
+def run_attempt(job: TrainJob, place: Place, group: Group, stop: StopFlag) -> None:
+    """Trains one attempt to its end; raises StopRequested, a TrainerError or a StoreError, each told in progress."""
+    recipe = load_recipe(job.recipe)
+    config = resolve_config(recipe, job)
+    done_by_first(group, lambda: claim_attempt(place.store, job.keys, job.attempt, _owner()))
+    mailbox = _open_mailbox(job, place) if group.world.is_first else None
+    try:
+        Attempt(job, place, group, stop, recipe, config, recipe.shape(config), mailbox).run()
+    except BaseException as error:
+        if mailbox is not None:
+            phase = "Stopped" if isinstance(error, StopRequested) else "Failed"
+            mailbox.close(phase, sentence(lost_peer_behind(error, group.world) or error))
+        raise
+    if mailbox is not None:
+        mailbox.close("Done")
+
+
+def sentence(error: BaseException) -> str:
+    """Returns what the user reads of an error."""
+    text = str(error) or type(error).__name__
+    return text if isinstance(error, TrainerError) else f"{type(error).__name__}: {text}"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Everything that one rank of an attempt was given."""
+
+    job: TrainJob
+    place: Place
+    group: Group
+    stop: StopFlag
+    recipe: Recipe
+    config: Any
+    shape: StageShape
+    mailbox: Mailbox | None  # None on every rank but the first
+
+    def run(self) -> None:
+        """Trains, in smaller parts where memory asks for it and the shape allows it."""
+        fix_algorithms(self.shape.deterministic)
+        first = Rung(self.shape.gradient_checkpointing)
+        if not self.shape.split_when_out_of_memory:
+            with memory_errors_named():
+                return self._train(first)
+        recorded = done_by_first(self.group, lambda: vars(recorded_rung(self.place.store, self.job.keys, first)))
+        rung = Rung(**recorded)
+        while True:
+            try:
+                with memory_errors_named():
+                    return self._train(rung)
+            except OutOfMemory as error:
+                rung = self._after_out_of_memory(rung, error)
+            torch.cuda.empty_cache()
+
+    def _after_out_of_memory(self, rung: Rung, error: OutOfMemory) -> Rung:
+        rank_batch = self.shape.batch_size // self.group.world.world_size
+        can_checkpoint = isinstance(self.recipe.model(self.config), SavesMemory)
+        following = next_rung(rung, rank_batch, can_checkpoint=can_checkpoint)
+        if following is None:
+            raise error
+        record_rung(self.place.store, self.job.keys, following)
+        log.warning("a step did not fit into memory", next_parts=following.parts,
+                    gradient_checkpointing=following.gradient_checkpointing, error=str(error))  # fmt: skip
+        if self.group.world.world_size > 1:
+            raise OutOfMemory(
+                f"{error}; the next attempt cuts each batch into {following.parts} parts"
+                + (" and recomputes activations" if following.gradient_checkpointing else "")
+            ) from error
+        return following
+
+    def _train(self, rung: Rung) -> None:
+        shape = replace(self.shape, gradient_checkpointing=rung.gradient_checkpointing)
+        folder = self.place.session_cache if shape.session_cache else None
+        caches = self.place.dataset_store or self.place.store
+        if self.mailbox is not None:
+            self.mailbox.update(urgent=True, phase="Loading")
+        dataset = open_dataset(self.job, self.recipe, self.config, caches, folder)
+        try:
+            self._train_on(dataset, shape, rung)
+        finally:
+            dataset.close()
+
+    def _train_on(self, dataset: Dataset, shape: StageShape, rung: Rung) -> None:
+        samples = limited(self.recipe, self.config, shape, dataset)
+        ranking = ranking_of(shape, validates=samples.validation is not None)
+        config_json = config_document(self.recipe, self.config)
+        identity = self._identity(config_json, rung, ranking)
+        patience = Patience(on_wait=self._tell_wait)
+        start = Start(
+            self.job, self.recipe, self.config, config_json, shape, self.group, self.place.store, identity,
+            self.place.scratch, patience, ranking, self.place.initial_weights,
+        )  # fmt: skip
+        found = choose_checkpoint(start)
+        world, dtype = self.group.world, chosen_dtype(shape.precision, self.group.device)
+        loader = Loader(
+            samples.training,
+            self.recipe.collate,
+            batch_size=shape.batch_size,
+            seed=shape.seed,
+            rank=world.rank,
+            world_size=world.world_size,
+            threads=shape.loader_threads,
+            batches_ahead=shape.batches_ahead,
+        )
+        batches = min((loader.steps_per_epoch(epoch) for epoch in range(self.job.epochs)), default=0)
+        plan = EpochPlan(batches, shape.batch_size // world.world_size, shape.accumulate_steps, rung.parts)
+        state = build_state(start, found, self.group.device, dtype)
+        checkpointer = Checkpointer(
+            self.group, self.place.store, identity, lambda index: file_names(self.recipe, self.config, index),
+            config_json, self.place.scratch, patience,
+        )  # fmt: skip
+        if found is not None:
+            checkpointer.resumed_from(found)
+        clock = StepClock(self.group.device)
+        own_rules = self.recipe.watch_rules(self.config) if isinstance(self.recipe, Advises) else ()
+        hooks = Hooks(
+            self.group, self.recipe, self.config, shape, self.job.checkpoint, plan, self.job.epochs, loader,
+            samples.training, checkpointer, self.stop, self.job.grace_period_s, clock,
+            self._validator(shape, samples.validation, plan, dtype), (*ENGINE_RULES, *own_rules),
+            self._first_rank(state, checkpointer, plan, dataset, rung),
+        )  # fmt: skip
+        stage = Stage(
+            self.recipe, self.config, shape, self.job.epochs, world.rank, self.group.device, dtype, loader, plan
+        )
+        log.info("training", recipe=self.job.recipe, ranks=world.world_size, device=str(self.group.device),
+                 precision=str(dtype).removeprefix("torch."), epochs=self.job.epochs, steps_per_epoch=plan.steps,
+                 batch=shape.batch_size * plan.accumulate, parts=plan.parts, first_step=state.step)  # fmt: skip
+        try:
+            train(stage, state, hooks)
+        finally:
+            if hooks.first is not None:
+                hooks.first.events.close()
+                self._record_speed(clock, plan, dtype)
+
+    def _identity(self, config_json: Mapping[str, Any], rung: Rung, ranking: Ranking) -> CheckpointIdentity:
+        return CheckpointIdentity(
+            keys=self.job.keys,
+            attempt=self.job.attempt,
+            recipe=self.job.recipe,
+            config_sha256=config_digest(config_json),
+            dataset_digests=tuple(dataset.digest for dataset in self.job.datasets),
+            world_size=self.group.world.world_size,
+            parts=rung.parts,
+            best_by=ranking.metric,
+            best_is_greatest=ranking.greatest,
+        )
+
+    def _validator(
+        self, shape: StageShape, samples: SampleSource | None, plan: EpochPlan, dtype: torch.dtype
+    ) -> Validator | None:
+        if samples is None:
+            return None
+        rows = max(1, plan.rank_batch // plan.parts)
+        return Validator(self.recipe, self.config, shape.seed, samples, rows, shape.loader_threads, self.group, dtype)
+
+    def _first_rank(
+        self, state: TrainState, checkpointer: Checkpointer, plan: EpochPlan, dataset: Dataset, rung: Rung
+    ) -> FirstRank | None:
+        if self.mailbox is None:
+            return None
+        resumed = checkpointer.manifest
+        self.mailbox.update(
+            steps=plan.steps * self.job.epochs,
+            step=state.step,
+            epoch=state.epoch,
+            best_metric=state.best_metric,
+            resumed_from_step=state.step if resumed else None,
+            checkpoint=checkpoint_reference(resumed, checkpointer.manifest_key).model_dump() if resumed else None,
+        )
+        keeps = Retention(self.place.store, self.job.keys, self.job.checkpoint)
+        first = FirstRank(
+            self.mailbox, self._sinks(state.step, checkpointer.config),
+            keeps if self.place.removes_old_checkpoints else None, self.place.after_commit, dataset.counters,
+        )  # fmt: skip
+        if rung.parts > 1:
+            text = f"each batch is cut into {rung.parts} parts to fit into memory; batch norms see smaller batches"
+            first.advise(state, [Advisory(rule="memory", epoch=state.epoch, message=text)])
+        return first
+
+    def _sinks(self, first_step: int, config_json: Mapping[str, Any]) -> Sink:
+        prefix = self.job.keys.tensorboard_prefix
+        events = EventFile(
+            self.place.events_folder or self.place.scratch / "tensorboard",
+            self.place.store,
+            prefix,
+            attempt=self.job.attempt,
+            first_step=first_step,
+            on=self.job.logging.tensorboard,
+        )
+        keys = self.recipe.wandb_keys(self.config) if isinstance(self.recipe, HasWandbKeys) else WandbKeys()
+        settings = wandb_settings(self.job, keys, os.environ, identity=self.place.wandb_identity)
+        if settings is None:
+            return events
+        return Sinks((events, WandbRun(settings, config_json, self.place.scratch, self.place.store, f"{prefix}wandb/")))
+
+    def _record_speed(self, clock: StepClock, plan: EpochPlan, dtype: torch.dtype) -> None:
+        batch_size = plan.rank_batch * self.group.world.world_size * plan.accumulate
+        record = clock.record(
+            batch_size=batch_size, ranks=self.group.world.world_size, precision=str(dtype).removeprefix("torch.")
+        )
+        if record is None:
+            return
+        try:
+            self.place.store.put(self.job.keys.perf(self.job.attempt), record.model_dump_json(indent=1).encode())
+        except StoreError as error:
+            log.warning("the speed of this attempt is not recorded", error=str(error))
+
+    def _tell_wait(self, message: str) -> None:
+        if self.mailbox is not None:
+            self.mailbox.update(urgent=True, message=message)
+
+
+def limited(recipe: Recipe, config: Any, shape: StageShape, dataset: Dataset) -> Samples:
+    """Returns what a stage trains and validates on, as few samples as the shape asks for."""
+    validation = recipe.validation_samples(config, dataset.cache) if isinstance(recipe, Validates) else None
+    if shape.overfit_samples:
+        few = LimitedSamples(dataset.samples, shape.overfit_samples, same_epoch=True)
+        tested = few if isinstance(recipe, Validates) else None
+        return Samples(replace(few, repeated=shape.batch_size), tested)
+    training = LimitedSamples(dataset.samples, shape.max_samples) if shape.max_samples else dataset.samples
+    if validation is not None and shape.max_validation_samples:
+        validation = LimitedSamples(validation, shape.max_validation_samples)
+    return Samples(training, validation)
+
+
+def _open_mailbox(job: TrainJob, place: Place) -> Mailbox:
+    record = ProgressRecord(attempt=job.attempt, seq=0, phase="Starting", epoch=0, epochs=job.epochs, step=0, steps=0)
+    return Mailbox(place.store, job.keys.progress(job.attempt), record, place.termination_log)
+
+
+def _owner() -> str:
+    return f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex}"

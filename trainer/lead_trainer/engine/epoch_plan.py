@@ -1,0 +1,81 @@
+"""How an epoch's batches become optimizer steps: accumulation, and the parts a batch is cut into to fit into memory.
+
+    loader batch (shape.batch_size of all ranks) = `parts` micro-batches of equal size
+    optimizer step = `accumulate` loader batches; the last step of an epoch takes what is left
+
+Both numbers leave the samples of a step, and so the number of steps, as they are; only `accumulate` is the user's.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import torch
+
+from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.recipes.recipe import Batch
+
+
+@dataclass(frozen=True)
+class EpochPlan:
+    """The steps of every epoch of a stage, on one rank."""
+
+    batches: int  # of the loader, an epoch
+    rank_batch: int  # samples of a batch on this rank
+    accumulate: int = 1
+    parts: int = 1  # divides rank_batch
+
+    def __post_init__(self) -> None:
+        if self.accumulate < 1:
+            raise BadConfig(f"accumulate_steps: found {self.accumulate}, expected at least 1")
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps an epoch."""
+        return -(-self.batches // self.accumulate)
+
+    def first_batch(self, step: int) -> int:
+        """Returns the loader batch with which a step of the epoch begins."""
+        return step * self.accumulate
+
+    def first_micro_batch(self, step: int) -> int:
+        """Returns the number, within the epoch, of a step's first micro-batch: what its randomness depends on."""
+        return step * self.accumulate * self.parts
+
+    def batches_in(self, step: int) -> int:
+        """Returns how many loader batches a step of the epoch takes."""
+        return min(self.accumulate, self.batches - step * self.accumulate)
+
+    def micro_batches_in(self, step: int) -> int:
+        """Returns how many micro-batches a step of the epoch takes."""
+        return self.batches_in(step) * self.parts
+
+    def micro_batches(self, batches: Iterator[Batch], step: int) -> Iterator[Batch]:
+        """Yields a step's micro-batches as its batches come; raises BadData when the epoch ends too early."""
+        taken = 0
+        for batch in islice(batches, self.batches_in(step)):
+            taken += 1
+            yield from cut(batch, self.parts, self.rank_batch)
+        if taken < self.batches_in(step):
+            raise BadData(f"an epoch of {self.batches} batches ended in step {step + 1} of {self.steps}")
+
+
+def cut(batch: Batch, parts: int, rows: int) -> Iterator[Batch]:
+    """Yields a batch of `rows` samples in equal parts; what has no row a sample goes to each part."""
+    if parts == 1:
+        yield batch
+        return
+    size = rows // parts
+    for begin in range(0, rows, size):
+        yield {key: value[begin : begin + size] if _has_rows(value, rows) else value for key, value in batch.items()}
+
+
+def next_parts(parts: int, rank_batch: int) -> int | None:
+    """Returns the next larger number of equal parts of a rank's batch, None when each part is one sample already."""
+    return next((number for number in range(parts + 1, rank_batch + 1) if rank_batch % number == 0), None)
+
+
+def _has_rows(value: object, rows: int) -> bool:
+    if isinstance(value, torch.Tensor):
+        return value.ndim > 0 and len(value) == rows
+    return isinstance(value, list | tuple) and len(value) == rows

@@ -1,0 +1,133 @@
+"""What only rank 0 does between two steps: it tells. The mailbox, the event file and W&B, the console, retention.
+
+Called by `hooks`; nothing in here is a collective, and nothing in here may stop training.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+import torch
+
+from lead_protocol.manifests import CheckpointManifest
+from lead_protocol.progress_record import MAX_ADVISORIES, Advisory, CheckpointRef
+from lead_trainer.engine.progress import Mailbox
+from lead_trainer.engine.retention import Retention
+from lead_trainer.engine.state import TrainState
+from lead_trainer.recipes.recipe import Batch, Recipe, StageShape, StepOutput
+from lead_trainer.report.sinks import Sink
+
+_PROGRESS_METRICS = 16
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class FirstRank:
+    """Everything that rank 0 tells of a stage."""
+
+    mailbox: Mailbox
+    events: Sink
+    retention: Retention | None  # None in a pod
+    after_commit: Callable[[CheckpointManifest], None] = lambda manifest: None
+    cache_counters: Callable[[], Mapping[str, Any]] = dict
+    advisories: dict[str, Advisory] = field(default_factory=dict)  # the newest of each rule
+
+    def tell(self, state: TrainState, *, urgent: bool = False, **fields: Any) -> None:
+        """Puts the position and `fields` into the progress record."""
+        fields |= {"epoch": state.epoch, "step": state.step, **self.cache_counters()}
+        best = {"best_metric": state.best_metric, "best_by": state.ranking.metric}
+        self.mailbox.update(urgent=urgent, **best, **fields)
+
+    def advise(self, state: TrainState, advisories: Sequence[Advisory]) -> None:
+        """Tells what watch rules say, the newest last."""
+        for advisory in advisories:
+            log.warning(f"advice: {advisory.rule}", epoch=advisory.epoch, message=advisory.message)
+            self.advisories.pop(advisory.rule, None)
+            self.advisories[advisory.rule] = advisory
+        if advisories:
+            newest = [advisory.model_dump() for advisory in self.advisories.values()][-MAX_ADVISORIES:]
+            self.tell(state, urgent=True, advisories=newest)
+
+    def scalars(self, state: TrainState, output: StepOutput, norm: float, finished: float) -> None:
+        """Writes the scalars of one step, under LEAD's tags; `finished` is the share of the stage behind it."""
+        rates = {f"debug/lr_{index}": group["lr"] for index, group in enumerate(state.optimizer.param_groups)}
+        clipped = {"debug/gradient_norm": norm} if math.isfinite(norm) else {}
+        self.events.scalars(
+            {
+                **{f"unscaled_loss/{name}": value for name, value in floats(output.parts).items()},
+                **{f"metric/{name}": value for name, value in floats(output.metrics).items()},
+                **rates,
+                **clipped,
+                "debug/loss": float(output.loss.detach()),
+                "debug/epoch": state.epoch,
+                "debug/num_gradient_steps": state.step,
+                "debug/gradient_steps_skipped": state.skipped_steps,
+                "debug/grad_scale": state.scaler.get_scale() if state.scaler.is_enabled() else 1.0,
+                "debug/finished_percentage": 100.0 * finished,
+            },
+            state.step,
+        )
+
+    def picture(
+        self, recipe: Recipe, config: Any, shape: StageShape, state: TrainState, batch: Batch, output: StepOutput
+    ) -> None:
+        """Draws the first sample of a step where one is due."""
+        every = shape.pictures_every_steps
+        if not every or (state.step % every and state.step_in_epoch > 1):
+            return
+        picture = recipe.picture(config, batch, output.outputs)
+        if picture is not None:
+            self.events.picture("prediction", picture, state.step)
+
+    def histograms(self, state: TrainState) -> None:
+        """Writes how weights and gradients are spread, by parameter."""
+        for name, parameter in state.model.named_parameters():
+            self.events.histogram(f"weights/{name}", parameter.detach(), state.step)
+            if parameter.grad is not None:
+                self.events.histogram(f"gradients/{name}", parameter.grad, state.step)
+
+    def committed(self, state: TrainState, manifest: CheckpointManifest, manifest_key: str) -> None:
+        """Shows a checkpoint, removes what is expendable, and tells."""
+        self.after_commit(manifest)
+        if self.retention is not None:
+            self.retention.apply()
+        self.events.upload()
+        reference = checkpoint_reference(manifest, manifest_key)
+        self.tell(state, urgent=True, phase="Training", message="", checkpoint=reference.model_dump())
+        log.info("checkpoint committed", step=manifest.step, epoch=manifest.epoch, size_bytes=reference.size_bytes)
+
+    def epoch_done(self, state: TrainState, values: Mapping[str, float], epochs: int) -> None:
+        """Tells the means of an epoch, and its validation."""
+        self.events.scalars(
+            {name if name.startswith("val/") else f"epoch/{name}": value for name, value in values.items()}, state.step
+        )
+        told = {name: round(value, 6) for name, value in values.items()}
+        log.info("epoch done", epoch=state.epoch, of=epochs, step=state.step, skipped=state.skipped_steps,
+                 best=state.best_metric, best_epoch=state.ranking.best.epoch or None,
+                 epochs_since_best=state.ranking.best.epochs_since, **told)  # fmt: skip
+        self.tell(state, urgent=True, loss=values.get("loss"), metrics=_few(values))
+
+
+def checkpoint_reference(manifest: CheckpointManifest, manifest_key: str) -> CheckpointRef:
+    """Returns what the progress record tells of a committed checkpoint."""
+    return CheckpointRef(
+        step=manifest.step,
+        epoch=manifest.epoch,
+        manifest_key=manifest_key,
+        saved_at=manifest.saved_at,
+        size_bytes=sum(stored.size for stored in manifest.files.values()),
+    )
+
+
+def floats(values: Mapping[str, torch.Tensor]) -> dict[str, float]:
+    """Returns scalars as Python numbers, without those that are not finite."""
+    numbers = {name: float(value.detach()) for name, value in values.items()}
+    return {name: number for name, number in numbers.items() if math.isfinite(number)}
+
+
+def _few(values: Mapping[str, float]) -> dict[str, float]:
+    validation_first = sorted(values, key=lambda name: (not name.startswith("val/"), name))
+    return {name: values[name] for name in [name for name in validation_first if name != "loss"][:_PROGRESS_METRICS]}

@@ -1,0 +1,40 @@
+"""A few samples of a source, for trying out: the first n, or the first n again and again."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lead_trainer.data.loader import NamesSamples, ReplaysOrder
+from lead_trainer.recipes.recipe import Sample, SampleSource
+
+
+@dataclass(frozen=True)
+class LimitedSamples:
+    """The first `count` samples of each epoch's draw of `source`; `repeated` draws them until a batch is full."""
+
+    source: SampleSource
+    count: int
+    repeated: int = 0  # fewest samples of a draw
+    same_epoch: bool = False  # every epoch draws and loads as epoch 0 does
+
+    def __len__(self) -> int:
+        """Number of samples of a draw."""
+        return len(self.epoch_draw(0))
+
+    def epoch_draw(self, epoch: int) -> npt.NDArray[np.int64]:
+        """Returns the limited draw of an epoch."""
+        draw = self.source.epoch_draw(0 if self.same_epoch else epoch)[: self.count]
+        return np.tile(draw, -(-self.repeated // max(len(draw), 1))) if len(draw) < self.repeated else draw
+
+    def load(self, index: int, epoch: int) -> Sample:
+        """Returns one sample of the source."""
+        return self.source.load(index, 0 if self.same_epoch else epoch)
+
+    def name(self, index: int) -> str:
+        """Returns the source's name of a sample."""
+        return self.source.name(index) if isinstance(self.source, NamesSamples) else str(index)
+
+    def order_epoch(self, epoch: int) -> int:
+        """Returns the epoch whose order `epoch` has."""
+        return self.source.order_epoch(epoch) if isinstance(self.source, ReplaysOrder) else epoch

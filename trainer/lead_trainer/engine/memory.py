@@ -1,0 +1,89 @@
+"""What is done for a step that does not fit into memory, one rung after the other; the global batch never changes.
+
+    1. gradient checkpointing, where the model has it
+    2. each rank's batch in 2, 3, 4 … equal parts, one after the other
+
+A rung is recorded beside the run before it is taken: create-only, so that every later attempt starts with it. One
+process tries again at once, from its newest checkpoint; in a group the other ranks wait for the one that failed, so the
+attempt ends and the next one takes the rung. Batch norms then see smaller batches, which changes the numbers: the rung
+stands in the log, in an advisory and in every manifest.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+
+from lead_protocol.object_keys import InstanceKeys
+from lead_protocol.store.object_store import ObjectStore
+from lead_trainer.engine.epoch_plan import next_parts
+from lead_trainer.errors import BadConfig, BadData, TrainerError
+
+
+@runtime_checkable
+class SavesMemory(Protocol):
+    """A model that can recompute activations in the backward pass instead of keeping them."""
+
+    def enable_gradient_checkpointing(self) -> None:
+        """Switches recomputation on."""
+
+
+class OutOfMemory(TrainerError):
+    """A step does not fit into the device's memory."""
+
+
+@dataclass(frozen=True)
+class Rung:
+    """How a step is made to fit."""
+
+    gradient_checkpointing: bool
+    parts: int = 1
+
+
+def save_memory(model: torch.nn.Module) -> None:
+    """Switches gradient checkpointing on; raises BadConfig for a model without it."""
+    if not isinstance(model, SavesMemory):
+        raise BadConfig(
+            f"gradient_checkpointing: found true, but {type(model).__name__} has no enable_gradient_checkpointing()"
+        )
+    model.enable_gradient_checkpointing()
+
+
+def next_rung(rung: Rung, rank_batch: int, *, can_checkpoint: bool) -> Rung | None:
+    """Returns the rung after `rung`, None when there is nothing left to try."""
+    if can_checkpoint and not rung.gradient_checkpointing:
+        return Rung(True, rung.parts)
+    parts = next_parts(rung.parts, rank_batch)
+    return None if parts is None else Rung(rung.gradient_checkpointing, parts)
+
+
+def record_rung(store: ObjectStore, keys: InstanceKeys, rung: Rung) -> None:
+    """Lets every later attempt of this instance start with `rung`."""
+    store.create(keys.memory(rung.parts, rung.gradient_checkpointing), json.dumps(asdict(rung)).encode())
+
+
+def recorded_rung(store: ObjectStore, keys: InstanceKeys, first: Rung) -> Rung:
+    """Returns the last recorded rung, `first` where there is none; raises BadData for a record that is none."""
+    rungs = [first]
+    for info in store.list(keys.memory_prefix):
+        try:
+            value = json.loads(store.get(info.key, max_bytes=200))
+            rungs.append(Rung(bool(value["gradient_checkpointing"]), int(value["parts"])))
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadData(f"{info.key} is no record of a memory rung: {error}") from error
+    return max(rungs, key=lambda rung: (rung.parts, rung.gradient_checkpointing))
+
+
+@contextmanager
+def memory_errors_named() -> Iterator[None]:
+    """Turns what a device says of its memory into OutOfMemory with what to do."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise OutOfMemory(
+            f"a step does not fit into memory: {str(error).splitlines()[0][:200]}; make batch_size smaller with more "
+            "accumulate_steps, switch gradient_checkpointing on, or train in bf16"
+        ) from error

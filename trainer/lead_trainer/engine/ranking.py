@@ -1,0 +1,67 @@
+"""Which epoch is the best so far, and whether it is time to stop waiting for a better one. Pure but for its own fields.
+
+Every rank feeds it the same exact means, so every rank comes to the same answer.
+"""
+
+import math
+from collections.abc import Mapping
+
+from lead_protocol.strict_model import StrictModel
+from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.recipe import StageShape
+
+VALIDATION = "val/"  # begins the tag of every validation metric
+
+
+class Best(StrictModel):
+    """The best value so far; part of a checkpoint."""
+
+    value: float | None = None
+    epoch: int = 0  # epochs completed when it was reached
+    step: int = 0
+    epochs_since: int = 0  # epochs judged since then
+
+
+class Ranking:
+    """The best value of one metric over the epochs of a stage."""
+
+    def __init__(self, metric: str, *, greatest: bool = False, patience_epochs: int = 0) -> None:
+        """`patience_epochs` 0 waits for ever."""
+        self.metric, self.greatest, self.patience_epochs = metric, greatest, patience_epochs
+        self.best = Best()
+
+    def judge(self, values: Mapping[str, float], epoch: int, step: int) -> bool:
+        """Notes the metric's value after an epoch and returns whether it is the best; no value counts as no better."""
+        value = values.get(self.metric, math.nan)
+        if self._better(value):
+            self.best = Best(value=value, epoch=epoch, step=step)
+            return True
+        self.best = self.best.model_copy(update={"epochs_since": self.best.epochs_since + 1})
+        return False
+
+    @property
+    def patience_is_over(self) -> bool:
+        """Whether early stopping ends the stage now."""
+        return 0 < self.patience_epochs <= self.best.epochs_since
+
+    def _better(self, value: float) -> bool:
+        if not math.isfinite(value):
+            return False
+        if self.best.value is None:
+            return True
+        return value > self.best.value if self.greatest else value < self.best.value
+
+
+def ranking_of(shape: StageShape, *, validates: bool) -> Ranking:
+    """Returns the ranking a stage asks for; raises BadConfig for a validation metric where nothing validates."""
+    metric = shape.best_metric or (f"{VALIDATION}loss" if validates else "loss")
+    if metric.startswith(VALIDATION) and not validates:
+        raise BadConfig(
+            f"best_metric: found {metric!r}, but this run validates on nothing; add a validation split or rank by loss"
+        )
+    if metric.startswith(VALIDATION) and shape.validate_every_epochs != 1 and shape.patience_epochs:
+        raise BadConfig(
+            f"patience_epochs: found {shape.patience_epochs} with validate_every_epochs {shape.validate_every_epochs}; "
+            "patience counts epochs, so every epoch must be validated"
+        )
+    return Ranking(metric, greatest=shape.best_is_greatest, patience_epochs=shape.patience_epochs)
