@@ -3,6 +3,7 @@
 from typing import Any
 
 from lead_operator import names
+from lead_operator.objects.checkpoint_uri import parse_checkpoint_uri
 from lead_operator.objects.pod_skeleton import EnvVar, KubernetesObject, PodParts, build_pod
 from lead_operator.resources.training_run import StageInstance, TrainingRun
 from lead_operator.settings import Settings, StorageProfile
@@ -38,7 +39,7 @@ def build_training_pod(
         PodParts(
             name=name,
             owner=identity,
-            job=build_train_job(run, instance, attempt=attempt, datasets=datasets),
+            job=build_train_job(run, instance, attempt=attempt, datasets=datasets, profile=profile),
             profile=profile,
             settings=settings,
             resources=run.resources,
@@ -57,9 +58,10 @@ def build_training_pod(
     )
 
 
-def build_train_job(run: TrainingRun, instance: StageInstance, *, attempt: int, datasets: dict[str, str]) -> TrainJob:
+def build_train_job(
+    run: TrainingRun, instance: StageInstance, *, attempt: int, datasets: dict[str, str], profile: StorageProfile
+) -> TrainJob:
     """Returns the document that tells every rank of an attempt what to do."""
-    parent = run.parent_of(instance)
     return TrainJob(
         owner=OwnerIdentity(namespace=run.identity.namespace, name=run.identity.name, uid=run.identity.uid),
         stage=instance.stage.name,
@@ -79,11 +81,31 @@ def build_train_job(run: TrainingRun, instance: StageInstance, *, attempt: int, 
             keep_best=run.checkpoint.keep_best,
             resume="Never" if run.checkpoint.resume == "Never" else "Auto",
         ),
-        init_from=None if parent is None else InitFrom(manifests_prefix=instance_keys(run, parent).manifests_prefix),
+        init_from=_init_from(run, instance, profile),
+        resume_from=_resume_from(run, instance, profile),
         session_cache_bytes=int(run.session_cache.size_bytes * CACHE_FILL_SHARE),
         logging=_logging(run),
         grace_period_s=run.grace_period_s,
     )
+
+
+def _init_from(run: TrainingRun, instance: StageInstance, profile: StorageProfile) -> InitFrom | None:
+    if instance.stage.init_uri:
+        field = f"initFrom.uri of stage {instance.stage.name!r}"
+        return _named(run, instance.stage.init_uri, field, profile)
+    parent = run.parent_of(instance)
+    return None if parent is None else InitFrom(manifests_prefix=instance_keys(run, parent).manifests_prefix)
+
+
+def _resume_from(run: TrainingRun, instance: StageInstance, profile: StorageProfile) -> InitFrom | None:
+    if not run.checkpoint.origin or instance.stage.name != run.stages[0].name:
+        return None
+    return _named(run, run.checkpoint.origin, "checkpoint.from", profile)
+
+
+def _named(run: TrainingRun, uri: str, field: str, profile: StorageProfile) -> InitFrom:
+    owner, namespace = str(run.identity), run.identity.namespace
+    return parse_checkpoint_uri(uri, field=field, owner=owner, namespace=namespace, profile=profile)
 
 
 def instance_keys(run: TrainingRun, instance: StageInstance) -> InstanceKeys:

@@ -15,13 +15,14 @@ from lead_operator.resources.pod_settings import ComputeResources, PodSettings, 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of the chain."""
+    """One stage of the chain or tree."""
 
     name: str
     epochs: int
     seeds: tuple[int, ...]
     config: dict[str, Any]
     init_from: str | None  # name of an earlier stage
+    init_uri: str = ""  # of a checkpoint; at most one of the two is set
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Checkpointing:
     keep_last: int
     keep_best: int
     resume: str  # Auto | Never
+    origin: str  # URI of a checkpoint that the first stage goes on from; empty: none
 
 
 @dataclass(frozen=True)
@@ -175,13 +177,14 @@ def _procs_per_node(spec: Reader, resources: ComputeResources) -> int:
 
 
 def _stage(reader: Reader) -> Stage:
-    init_from = reader.optional("initFrom", dict)
+    init_from = reader.child("initFrom") if reader.optional("initFrom", dict) is not None else None
     return Stage(
         name=reader.get("name", str),
         epochs=reader.get("epochs", int),
         seeds=tuple(reader.get("seeds", list)),
         config=reader.get("config", dict),
-        init_from=None if init_from is None else reader.child("initFrom").get("stage", str),
+        init_from=init_from.optional("stage", str) if init_from else None,
+        init_uri=(init_from.optional("uri", str) or "") if init_from else "",
     )
 
 
@@ -192,6 +195,7 @@ def _checkpoint(reader: Reader) -> Checkpointing:
         keep_last=reader.get("keepLast", int),
         keep_best=reader.get("keepBest", int),
         resume=reader.get("resume", str),
+        origin=reader.get("from", str),
     )
 
 

@@ -1,4 +1,4 @@
-"""`checkpoint.from` continues another run with everything it knew; `initFrom.uri` takes the weights of one checkpoint."""
+"""`checkpoint.from` continues another run with everything it knew; `initFrom.uri` takes one checkpoint's weights."""
 
 from pathlib import Path
 from typing import Any

@@ -13,7 +13,7 @@ from lead_operator.objects.session_cache_claim import build_session_cache_claim
 from lead_operator.objects.training_pod import build_training_pod
 from lead_operator.resources.training_run import TrainingRun
 from lead_protocol import environment
-from lead_protocol.job import BuildJob, TrainJob, parse_job
+from lead_protocol.job import CheckpointPolicy, BuildJob, TrainJob, parse_job
 from lead_testing.makers import CACHE_UID, DIGEST, PROFILE, RUN_UID, SETTINGS, a_dataset_cache, a_training_run
 
 OWNER = {
@@ -164,8 +164,11 @@ def test_the_job_of_a_small_run() -> None:
         "nodes": 2,
         "procs_per_node": 1,
         "datasets": [{"name": "towns", "digest": DIGEST}],
-        "checkpoint": {"every_epochs": 1, "every_steps": 0, "keep_last": 3, "keep_best": 1, "resume": "Auto"},
+        "checkpoint": CheckpointPolicy(
+            every_epochs=1, every_steps=0, keep_last=3, keep_best=1, resume="Auto"
+        ).model_dump(),
         "init_from": None,
+        "resume_from": None,
         "session_cache_bytes": int(0.95 * 100 * 2**30),
         "logging": {"tensorboard": True, "wandb_project": "", "wandb_mode": "disabled"},
         "grace_period_s": 120,

@@ -307,7 +307,7 @@ def test_the_second_stage_starts_from_the_first_and_knows_its_own_config() -> No
     plan = look(run, instances=instances)
     job = json.loads(plan.creates[0]["metadata"]["annotations"]["lead.dev/job"])
     assert made(plan)[0] == "night-drive-tune-s0-a1-0"
-    assert job["init_from"] == {"manifests_prefix": f"{PREFIX}manifest/"}
+    assert job["init_from"] == {"manifests_prefix": f"{PREFIX}manifest/", "checkpoint_prefix": ""}
     assert job["config"] == {"batch_size": 4, "planner": True}
     assert [s["phase"] for s in plan.status["stages"]] == ["Succeeded", "Running"]
 

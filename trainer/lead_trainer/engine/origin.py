@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 def sound_origin(store: ObjectStore, origin: InitFrom, epochs: int, folder: Path, patience: Patience) -> Found:
-    """Returns the checkpoint that `origin` names, or the newest sound one of the instance it names; its files in `folder`.
+    """Returns the checkpoint that `origin` names, or the newest sound one of its instance; its files in `folder`.
 
     Raises NoValidCheckpoint when there is none, BadConfig when it has nothing left to train.
     """
