@@ -38,6 +38,7 @@ class Mode:
     encoder: Callable[[DistillConfig], torch.nn.Module]  # a module: batch -> (B, tokens, config.size.width)
     source_root: Callable[[DistillConfig], str]  # the raw tree on this machine; raises BadConfig where it is not set
     metrics: Callable[[DistillConfig, Mapping[str, torch.Tensor], Batch], Totals]  # besides ADE, FDE and yaw errors
+    collections: Callable[[DistillConfig], tuple[str, str]] = lambda config: ("train", "val")  # of the two splits
 
 
 MODES = {

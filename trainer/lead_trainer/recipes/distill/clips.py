@@ -1,0 +1,52 @@
+"""The mode without a benchmark: the teacher's clips, four cameras and the ego's own history."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.distill.config import DistillConfig
+from lead_trainer.recipes.distill.dataset import ClipSamples
+from lead_trainer.recipes.distill.dataset_dummy import DummySamples
+from lead_trainer.recipes.distill.modes import Mode, Totals
+from lead_trainer.recipes.distill.network.camera_encoder import CameraEncoder
+from lead_trainer.recipes.distill.prepare_clips import ClipPreparation
+from lead_trainer.recipes.recipe import Batch, SampleSource
+
+
+def _samples(config: DistillConfig, cache: Any, split: str) -> SampleSource:
+    if cache is not None:
+        return ClipSamples(config, cache, split)
+    if config.offline:
+        return DummySamples(config, split)
+    raise BadConfig(
+        "recipe distill trains on a dataset cache; name one in datasets, set data_root, or set offline=true"
+    )
+
+
+def _source_root(config: DistillConfig) -> str:
+    if config.teacher == "files":
+        _require(
+            config, f"{config.ego_history_dir.strip('/')}/train_ego_history.npz", "generate_ego_history --split all"
+        )
+    return config.data_root
+
+
+def _require(config: DistillConfig, path: str, stage: str) -> None:
+    if not (Path(config.data_root) / path).is_file():
+        raise BadConfig(f"data_root: there is no file {Path(config.data_root) / path}; make it with the stage {stage}")
+
+
+def _metrics(config: DistillConfig, predictions: Mapping[str, torch.Tensor], batch: Batch) -> Totals:
+    return {}
+
+
+MODE = Mode(
+    preparation=ClipPreparation(),
+    samples=_samples,
+    encoder=CameraEncoder,
+    source_root=_source_root,
+    metrics=_metrics,
+)

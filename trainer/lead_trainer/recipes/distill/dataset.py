@@ -1,0 +1,128 @@
+"""The student's samples: from a cache's records, or dummies for a first look without any data.
+
+One sample is a pure function of (index, config.seed) and the cache; several threads may call `load` at once.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from lead_trainer.data.array_block import unpack_arrays
+from lead_trainer.data.cache_tables import CollectionRows
+from lead_trainer.data.sample_order import hash64
+from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.recipes.distill.config import CAMERAS, FRAMES_PER_CAMERA, DistillConfig
+from lead_trainer.recipes.distill.ingest.label_files import FUTURE, yaw_of
+from lead_trainer.recipes.distill.prepare_clips import frame_field
+from lead_trainer.recipes.distill.prepare_keys import ClipKeys
+from lead_trainer.recipes.recipe import Sample
+
+STATS_SAMPLES = 512  # records whose actions say mean and spread
+SMALLEST_SPREAD = (0.05, 0.001)  # m/s², 1/m: labels that all drive straight on must not divide by zero
+_DUMMY = 5  # random stream of dummy pictures
+
+Array = npt.NDArray[Any]
+
+
+class SampleCache(Protocol):
+    """What the samples need of `data.cache_reader.CacheReader`."""
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The config values the cache was built with."""
+
+    def rows(self, collection: str) -> CollectionRows:
+        """Rows of one collection."""
+
+    def fields(self, sample: int) -> Mapping[str, memoryview]:
+        """Checked record of one sample."""
+
+
+class ClipSamples:
+    """The clips of one split of a cache."""
+
+    def __init__(self, config: DistillConfig, cache: SampleCache, split: str) -> None:
+        refuse_other_preparation(config, cache.config)
+        cv2.setNumThreads(1)  # the loader's threads share the cores already
+        self._config, self._cache = config, cache
+        self._rows = cache.rows(split)
+        self._stats = action_stats(cache, cache.rows("train"))
+
+    def __len__(self) -> int:
+        """Number of clips."""
+        return len(self._rows.sample)
+
+    def epoch_draw(self, epoch: int) -> npt.NDArray[np.int64]:
+        """Returns every clip once."""
+        return np.arange(len(self), dtype=np.int64)
+
+    def name(self, index: int) -> str:
+        """Returns split, clip and moment of a sample, for messages."""
+        return str(self._rows.route[index])
+
+    def load(self, index: int, epoch: int) -> Sample:
+        """Returns one clip with its pictures, or with dummy ones where `offline` is set."""
+        number = int(self._rows.sample[index])
+        record = self._cache.fields(number)
+        arrays = unpack_arrays(record["arrays"], compressed=False)
+        side = self._config.resolution
+        pictures = dummy_pictures(self._config.seed, number, side) if self._config.offline else _pictures(record, side)
+        return {"frames": pictures, **label_entries(arrays), "action_stats": self._stats, "epoch": np.int64(epoch)}
+
+
+def label_entries(arrays: Mapping[str, Array]) -> Sample:
+    """Returns what a sample holds beside its pictures: history (16, 4), targets, speed, actions and embedding."""
+    past = yaw_of(arrays["history_rot"])
+    history = np.stack([arrays["history_xyz"][:, 0], arrays["history_xyz"][:, 1], np.sin(past), np.cos(past)], -1)
+    return {
+        "history": history.astype(np.float32),
+        "target_xy": np.ascontiguousarray(arrays["trajectory_xyz"][:, :2]),
+        "target_yaw": yaw_of(arrays["trajectory_rot"]).astype(np.float32),
+        "target_valid": np.ones(FUTURE, np.bool_),
+        "speed": np.float32(arrays["speed"][0]),
+        "actions": np.array(arrays["actions"]),
+        "embedding": np.array(arrays["embedding"]),
+    }
+
+
+def action_stats(cache: SampleCache, rows: CollectionRows) -> npt.NDArray[np.float32]:
+    """Returns mean and spread of the training labels' actions, (2, 2), from the first records of the first shards.
+
+    Records lie in shards in a seeded random order, so these are a random sample, the same for every process.
+    """
+    first = np.lexsort((rows.slot, rows.shard))[:STATS_SAMPLES]
+    blocks = [unpack_arrays(cache.fields(int(n))["arrays"], compressed=False)["actions"] for n in rows.sample[first]]
+    actions = np.concatenate(blocks).astype(np.float64)
+    return np.stack([actions.mean(0), np.maximum(actions.std(0), SMALLEST_SPREAD)]).astype(np.float32)
+
+
+def refuse_other_preparation(config: DistillConfig, prepared: Mapping[str, Any]) -> None:
+    """Raises BadConfig naming each key whose value differs from the one the cache was built with."""
+    unlike = {key: value for key, value in ClipKeys.of(config).as_mapping().items() if prepared.get(key) != value}
+    if unlike:
+        listed = "; ".join(
+            f"{key}: found {value!r}, the cache has {prepared.get(key)!r}" for key, value in unlike.items()
+        )
+        raise BadConfig(f"{listed}: build a cache with the run's values, or give the run the cache's")
+
+
+def _pictures(record: Mapping[str, memoryview], side: int) -> npt.NDArray[np.uint8]:
+    """Returns the pictures (4, 4, 3, H, W) RGB."""
+    pictures = np.empty((len(CAMERAS), FRAMES_PER_CAMERA, 3, side, side), np.uint8)
+    for camera in range(len(CAMERAS)):
+        for time in range(FRAMES_PER_CAMERA):
+            data = np.frombuffer(record[frame_field(camera, time)], np.uint8)
+            picture = cv2.imdecode(data, cv2.IMREAD_COLOR_RGB)
+            if picture is None or picture.shape != (side, side, 3):
+                raise BadData("a picture of a checked record cannot be decoded; build the cache again")
+            pictures[camera, time] = picture.transpose(2, 0, 1)
+    return pictures
+
+
+def dummy_pictures(seed: int, number: int, side: int) -> npt.NDArray[np.uint8]:
+    """Returns noise in the shape of a sample's pictures, the same for the same sample."""
+    stream = np.random.default_rng(int(hash64(seed, number, _DUMMY)))
+    return stream.integers(0, 256, (len(CAMERAS), FRAMES_PER_CAMERA, 3, side, side), np.uint8)

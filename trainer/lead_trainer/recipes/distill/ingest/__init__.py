@@ -1,0 +1,1 @@
+"""Readers and writers of the raw tree: frames, teacher labels, ego history."""

@@ -1,0 +1,1 @@
+"""Single terms of the loss."""

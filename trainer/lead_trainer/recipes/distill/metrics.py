@@ -1,0 +1,65 @@
+"""How far a student's likeliest trajectory is from the truth. Shapes: B batch, K modes, T steps."""
+
+import math
+from collections.abc import Mapping
+
+import torch
+
+from lead_trainer.recipes.distill.config import DistillConfig
+from lead_trainer.recipes.distill.modes import Totals
+from lead_trainer.recipes.recipe import Batch
+
+
+def trajectory_totals(predictions: Mapping[str, torch.Tensor], batch: Batch) -> Totals:
+    """Returns sums of `ade`, `fde` (m), `yaw_error` and `final_yaw_error` (degrees) over the samples with a truth.
+
+    ADE is the mean distance over the valid steps, FDE that of the last valid one; the likeliest mode counts.
+    """
+    rows = torch.arange(len(batch["target_xy"]), device=batch["target_xy"].device)
+    likeliest = predictions["logits"].argmax(1)
+    distance = (predictions["xy"][rows, likeliest] - batch["target_xy"]).norm(dim=-1)
+    yaw = yaw_distance_deg(predictions["yaw"][rows, likeliest], batch["target_yaw"])
+    valid = batch["target_valid"]
+    steps = valid.sum(1)
+    last = (valid * torch.arange(1, valid.shape[1] + 1, device=valid.device)).argmax(1)
+    counted = steps > 0
+
+    def mean(values: torch.Tensor) -> torch.Tensor:
+        return ((values * valid).sum(1) / steps.clamp(min=1)).sum()
+
+    return {
+        "ade": (mean(distance), counted.sum()),
+        "fde": ((distance[rows, last] * counted).sum(), counted.sum()),
+        "yaw_error": (mean(yaw), counted.sum()),
+        "final_yaw_error": ((yaw[rows, last] * counted).sum(), counted.sum()),
+    }
+
+
+def yaw_distance_deg(yaw: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Returns the angle between two headings in degrees, 0 to 180, whatever turns their radians hold."""
+    difference = yaw - other
+    return torch.atan2(torch.sin(difference), torch.cos(difference)).abs() * (180.0 / math.pi)
+
+
+def action_totals(config: DistillConfig, predictions: Mapping[str, torch.Tensor]) -> Totals:
+    """Returns sums and sums of squares of the likeliest mode's actions, for `action_means` to finish."""
+    if not (config.log_action_stats and config.unicycle):
+        return {}
+    actions = predictions["actions"][:, 0].flatten(0, 1).float()
+    count = len(actions)
+    totals: dict[str, tuple[torch.Tensor, torch.Tensor | int]] = {}
+    for index, name in enumerate(("accel", "curvature")):
+        values = actions[:, index]
+        totals[f"{name}_mean"] = (values.sum(), count)
+        totals[f"{name}_square"] = (values.square().sum(), count)
+    return totals
+
+
+def with_spreads(means: Mapping[str, float]) -> dict[str, float]:
+    """Returns the means with `<name>_std` in place of `<name>_square`."""
+    told = {tag: value for tag, value in means.items() if not tag.endswith("_square")}
+    for tag in means:
+        if tag.endswith("_square"):
+            name = tag.removesuffix("_square")
+            told[f"{name}_std"] = math.sqrt(max(means[tag] - means[f"{name}_mean"] ** 2, 0.0))
+    return told

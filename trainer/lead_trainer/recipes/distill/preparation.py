@@ -1,0 +1,40 @@
+"""The preparation of the recipe, whatever it trains on: asks the mode that `benchmark` names."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from lead_trainer.recipes.distill.config_values import load_config
+from lead_trainer.recipes.distill.modes import mode_of
+from lead_trainer.recipes.recipe import Preparation, SampleKey, Scan, SourceTree
+
+
+class DistillPreparation:
+    """Clips, Argoverse 2 or nuScenes to records; the mode and its version are part of the digest."""
+
+    version = "distill-prepare/1"
+    default_collections = ("train", "val")
+
+    def config_keys(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns the mode's values beside its name; `config` holds the recipe's keys and optionally `preset`."""
+        values = {"model": "baseline", **{key: value for key, value in config.items() if key != "preset"}}
+        benchmark = load_config(values, str(config.get("preset", ""))).benchmark
+        chosen = mode_of(benchmark).preparation
+        return {**chosen.config_keys(config), "benchmark": benchmark, "benchmark_version": chosen.version}
+
+    def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
+        """Reads listings and verdicts, fills the named collections."""
+        return _of(config).scan(tree, config, collections)
+
+    def record(self, tree: SourceTree, config: Mapping[str, Any], sample: SampleKey) -> Mapping[str, bytes]:
+        """Returns the record of one sample."""
+        return _of(config).record(tree, config, sample)
+
+    def route_metas(self, tree: SourceTree, config: Mapping[str, Any], route: str, frames: Sequence[int]) -> pa.Table:
+        """Returns the metas of one route."""
+        return _of(config).route_metas(tree, config, route, frames)
+
+
+def _of(config: Mapping[str, Any]) -> Preparation:
+    return mode_of(str(config["benchmark"])).preparation

@@ -1,0 +1,145 @@
+"""How the teacher's clips become cache records: pictures, ego history, and what the teacher says, one record a sample.
+
+Stages, as the training guide has them, each of which may be done beforehand or here: extract frames ∥ label (a GPU for
+the real teacher; shards) → ego history → merge. A record holds `frame_<camera>_<time>` (JPEG), `arrays` (poses, the
+label, what drives it) and `reasoning` (UTF-8). A pod of a cache's build does all stages of its share of the samples.
+"""
+
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lead_trainer.data.array_block import pack_arrays
+from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.recipes.distill.config import CAMERAS, FRAMES_PER_CAMERA
+from lead_trainer.recipes.distill.config_values import load_config
+from lead_trainer.recipes.distill.ingest.actions import fitted_actions, initial_speed
+from lead_trainer.recipes.distill.ingest.clip_tree import ClipTree
+from lead_trainer.recipes.distill.ingest.frame_files import Frames
+from lead_trainer.recipes.distill.ingest.label_files import DT_S, History, Label, label_faults, yaw_of
+from lead_trainer.recipes.distill.prepare_keys import ClipKeys
+from lead_trainer.recipes.recipe import Bucket, Collection, RouteVerdict, SampleKey, Scan, SourceTree
+
+SPLITS = ("train", "val")
+JPEG_QUALITY = 95
+_BYTES_A_PIXEL = 0.4  # of such a JPEG, for cutting shards
+
+
+class ClipPreparation:
+    """The preparation of the teacher's clips; pure in (tree, keys), but for the sampling of a real teacher."""
+
+    version = "distill-clips/1"
+    default_collections = SPLITS
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._trees: weakref.WeakKeyDictionary[SourceTree, dict[ClipKeys, ClipTree]] = weakref.WeakKeyDictionary()
+
+    def config_keys(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns the read values; `config` holds the recipe's keys and optionally `preset`."""
+        values = {"model": "baseline", **{key: value for key, value in config.items() if key != "preset"}}
+        return ClipKeys.of(load_config(values, str(config.get("preset", "")))).as_mapping()
+
+    def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
+        """Judges every sample of the named splits by its history and, where the teacher's files say it, its label."""
+        unknown = sorted(set(collections) - set(SPLITS))
+        if unknown:
+            raise BadConfig(f"collection {unknown[0]!r}: expected {' or '.join(SPLITS)}")
+        keys, clips = ClipKeys.parse(config), self._tree(tree, config)
+        verdicts: list[RouteVerdict] = []
+        rows: dict[str, list[SampleKey]] = {}
+        for split in sorted(set(collections)):
+            for number, clip in sorted(clips.clips(split).items()):
+                route = f"{split}/{clip.clip_id}@{clip.t0_us}"
+                reason = clips.fault(split, number, clip)
+                verdicts.append(RouteVerdict(route, not reason, reason or "kept", 1))
+                if not reason:
+                    rows.setdefault(split, []).append(SampleKey(route, number))
+        samples = tuple(
+            sorted((key for found in rows.values() for key in found), key=lambda key: (key.route, key.frame))
+        )
+        position = {key: index for index, key in enumerate(samples)}
+        size = int(len(CAMERAS) * FRAMES_PER_CAMERA * keys.resolution**2 * _BYTES_A_PIXEL)
+        return Scan(
+            verdicts=tuple(sorted(verdicts, key=lambda verdict: verdict.route)),
+            samples=samples,
+            collections=tuple(
+                Collection(split, (Bucket("all", np.array([position[key] for key in found], np.int64)),), (1.0,))
+                for split, found in sorted(rows.items())
+            ),
+            estimated_bytes=np.full(len(samples), size, np.int64),
+        )
+
+    def record(self, tree: SourceTree, config: Mapping[str, Any], sample: SampleKey) -> Mapping[str, bytes]:
+        """Returns one sample's fields; raises BadData naming the clip, and what its label lacks."""
+        split = sample.route.partition("/")[0]
+        frames, history, label = self._tree(tree, config).sample(split, sample.frame, ClipKeys.parse(config).resolution)
+        faults = list(label_faults(label))
+        if faults:
+            raise BadData(
+                f"{sample.route}: the teacher's label is of no use ({', '.join(faults)}); write sample {sample.frame} "
+                f"into {split}_failed.txt beside the frames, or label it again"
+            )
+        arrays = pack_arrays(label_arrays(history, label), compress=False)
+        return {**jpegs(frames), "arrays": arrays, "reasoning": label.text.encode()}
+
+    def route_metas(self, tree: SourceTree, config: Mapping[str, Any], route: str, frames: Sequence[int]) -> pa.Table:
+        """Returns which clip each sample shows."""
+        clip_id, _, t0_us = route.partition("/")[2].rpartition("@")
+        return pa.table(
+            {
+                "frame": pa.array(frames, pa.int64()),
+                "clip_id": pa.array([clip_id] * len(frames), pa.string()),
+                "t0_us": pa.array([int(t0_us)] * len(frames), pa.int64()),
+            }
+        )
+
+    def _tree(self, tree: SourceTree, config: Mapping[str, Any]) -> ClipTree:
+        """Returns the opened tree; labels and a teacher's weights are read once a process."""
+        keys = ClipKeys.parse(config)
+        with self._lock:
+            opened = self._trees.setdefault(tree, {})
+            if keys not in opened:
+                opened[keys] = ClipTree(tree, keys)
+            return opened[keys]
+
+
+def jpegs(frames: Frames) -> dict[str, bytes]:
+    """Returns every picture as JPEG, by field name."""
+    fields = {}
+    for camera in range(len(CAMERAS)):
+        for time in range(FRAMES_PER_CAMERA):
+            picture = np.ascontiguousarray(frames.pictures[camera, time, :, :, ::-1])
+            good, encoded = cv2.imencode(".jpg", picture, [int(cv2.IMWRITE_JPEG_QUALITY), JPEG_QUALITY])
+            if not good:
+                raise BadData(f"clip {frames.clip.clip_id}: a picture of shape {picture.shape} cannot become a JPEG")
+            fields[frame_field(camera, time)] = encoded.tobytes()
+    return fields
+
+
+def frame_field(camera: int, time: int) -> str:
+    """Returns the field of one picture."""
+    return f"frame_{CAMERAS[camera]}_{time}"
+
+
+def label_arrays(history: History, label: Label) -> dict[str, npt.NDArray[Any]]:
+    """Returns poses and label of a sample, the speed at t0, and the actions that drive the label from there."""
+    yaw = yaw_of(label.rotations.astype(np.float64))
+    past = history.xyz[:, :2].astype(np.float64), np.unwrap(yaw_of(history.rotations.astype(np.float64)))
+    speed = initial_speed(*past, DT_S)
+    actions = fitted_actions(label.xyz[:, :2].astype(np.float64), yaw, speed, DT_S)
+    return {
+        "history_xyz": history.xyz,
+        "history_rot": history.rotations,
+        "trajectory_xyz": label.xyz,
+        "trajectory_rot": label.rotations,
+        "embedding": label.embedding,
+        "speed": np.array([speed], np.float32),
+        "actions": actions.astype(np.float32),
+    }

@@ -1,0 +1,171 @@
+"""The recipe `distill` as one object: a student of Alpamayo-R1, assembled from this folder's parts."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from lead_trainer.data.cache_reader import CacheReader
+from lead_trainer.engine.optim import AdamWSettings, make_adamw
+from lead_trainer.engine.schedule import constant, cosine, warmed_up
+from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.recipes.distill.config import DistillConfig
+from lead_trainer.recipes.distill.config_values import load_config, preset_names
+from lead_trainer.recipes.distill.losses import compute_losses, reasoning_scale
+from lead_trainer.recipes.distill.metrics import action_totals, trajectory_totals, with_spreads
+from lead_trainer.recipes.distill.model import build_model
+from lead_trainer.recipes.distill.modes import mode_of
+from lead_trainer.recipes.distill.preparation import DistillPreparation
+from lead_trainer.recipes.recipe import Batch, Evaluation, Sample, SampleSource, StageShape, StepOutput
+
+_MOST_THREADS = 16
+
+
+class DistillRecipe:
+    """Trajectory distillation from a vision-language-action teacher, and its two benchmark modes."""
+
+    name = "distill"
+    config_model = DistillConfig
+    preparation = DistillPreparation()
+
+    def presets(self) -> Sequence[str]:
+        """Returns the names of the presets."""
+        return preset_names()
+
+    def config(self, values: Mapping[str, Any], preset: str = "") -> DistillConfig:
+        """Returns the validated config: defaults < preset < values."""
+        return load_config(values, preset)
+
+    def source_root(self, config: DistillConfig) -> str | None:
+        """Returns the raw tree of a run on this machine, None where the config needs none."""
+        if config.offline and config.benchmark == "none":
+            return None
+        return mode_of(config.benchmark).source_root(config)
+
+    def collections(self, config: DistillConfig) -> Sequence[str]:
+        """Returns the collections a run reads: training, then validation."""
+        return mode_of(config.benchmark).collections(config)
+
+    def shape(self, config: DistillConfig) -> StageShape:
+        """Returns what the loop needs to know of `config`."""
+        return StageShape(
+            seed=config.seed,
+            batch_size=config.batch_size,
+            collection=self.collections(config)[0],
+            precision=config.precision,
+            deterministic=config.deterministic,
+            sync_batchnorm=config.sync_batchnorm,
+            compile=config.compile,
+            grad_clip_norm=config.grad_clip,
+            scalars_every_steps=config.log_scalars_frequency,
+            pictures_every_steps=0,
+            loader_threads=config.num_workers or min(_MOST_THREADS, len(os.sched_getaffinity(0))),
+            batches_ahead=config.prefetch_factor,
+            accumulate_steps=config.accumulation_steps,
+            ema_decay=config.ema_decay if config.ema else 0.0,
+            freeze_batchnorm=config.freeze_bn,
+            gradient_checkpointing=config.size.checkpointing,
+            patience_epochs=config.patience,
+            overfit_samples=config.overfit_tiny,
+            max_samples=config.max_train_samples,
+            max_validation_samples=config.max_val_samples,
+        )
+
+    def samples(self, config: DistillConfig, cache: CacheReader | None) -> SampleSource:
+        """Returns the training samples; raises BadConfig where there is no cache and the config needs one."""
+        return mode_of(config.benchmark).samples(config, cache, "train")
+
+    def validation_samples(self, config: DistillConfig, cache: CacheReader | None) -> SampleSource:
+        """Returns the validation samples."""
+        return mode_of(config.benchmark).samples(config, cache, "val")
+
+    def collate(self, samples: Sequence[Sample]) -> Batch:
+        """Stacks samples, texts to lists; raises BadData naming the key whose values have different shapes."""
+        return {key: _stacked(key, [sample[key] for sample in samples]) for key in samples[0]}
+
+    def model(self, config: DistillConfig) -> torch.nn.Module:
+        """Returns a student with fresh weights."""
+        return build_model(config)
+
+    def load_initial_weights(
+        self, model: torch.nn.Module, config: DistillConfig, state: Mapping[str, torch.Tensor]
+    ) -> None:
+        """Loads another run's weights; raises BadConfig unless they are of the same student."""
+        try:
+            model.load_state_dict(state)
+        except RuntimeError as error:
+            what = str(error).splitlines()[1].strip()
+            raise BadConfig(f"load_file: its weights are of another student: {what}; give the keys it had") from error
+
+    def optimizer(self, model: torch.nn.Module, config: DistillConfig) -> torch.optim.Optimizer:
+        """Returns AdamW, norms and biases not decayed."""
+        settings = AdamWSettings(lr=config.lr, weight_decay=config.weight_decay, decay_norms_and_biases=False)
+        return make_adamw(model, settings)
+
+    def lr_factor(self, config: DistillConfig, step: int, steps_per_epoch: int, epochs: int) -> float:
+        """Returns the factor of a step: a linear warm-up of whole epochs, then a cosine over the rest, or 1."""
+        warmup = config.warmup_epochs * steps_per_epoch
+        rest = max(steps_per_epoch * epochs - warmup, 1)
+        if step < warmup or config.lr_schedule == "constant":
+            return warmed_up(constant, warmup)(step)
+        return cosine(rest)(step - warmup)
+
+    def step(self, model: torch.nn.Module, batch: Batch, config: DistillConfig) -> StepOutput:
+        """Runs forward and losses of one batch."""
+        scale = reasoning_scale(config, int(batch["epoch"][0])) if config.model == "reasoning" else 1.0
+        report = compute_losses(config, model(batch), batch, scale)
+        return StepOutput(loss=report.total, parts={tag: value.detach() for tag, value in report.parts.items()})
+
+    def evaluate(self, model: torch.nn.Module, batch: Batch, config: DistillConfig) -> Evaluation:
+        """Runs losses, with the reasoning's whole weight, and metrics of one batch."""
+        predictions = model(batch)
+        report, count = compute_losses(config, predictions, batch), len(batch["speed"])
+        losses = {"loss": report.total, **{f"{tag}_loss": value for tag, value in report.parts.items()}}
+        return Evaluation(
+            {
+                **{tag: (value * count, count) for tag, value in losses.items()},
+                **trajectory_totals(predictions, batch),
+                **action_totals(config, predictions),
+                **mode_of(config.benchmark).metrics(config, predictions, batch),
+            }
+        )
+
+    def validation_metrics(self, config: DistillConfig, means: Mapping[str, float]) -> Mapping[str, float]:
+        """Returns the means, and spreads in place of mean squares."""
+        return with_spreads(means)
+
+    def picture(self, config: DistillConfig, batch: Batch, outputs: Any) -> npt.NDArray[np.uint8] | None:
+        """Draws nothing."""
+        return None
+
+    def checkpoint_names(self, epoch: int) -> Mapping[str, str]:
+        """Returns the names of a checkpoint's files where the config is not known."""
+        names = {part: f"{part}_epoch{epoch + 1}.pt" for part in ("model", "optimizer", "scheduler", "scaler")}
+        return {**names, "skipped": f"gradient_steps_skipped_epoch{epoch + 1}.txt"}
+
+    def file_names(self, config: DistillConfig, epoch: int) -> Mapping[str, str]:
+        """Returns `{model}_seed{seed}_epoch{N}.pt` for the weights, and beside it what resuming needs."""
+        stem = f"{config.model}_seed{config.seed}_epoch{epoch + 1}"
+        parts = {part: f"{stem}_{part}.pt" for part in ("optimizer", "scheduler", "scaler", "ema", "clipper")}
+        return {"model": f"{stem}.pt", **parts, "skipped": f"{stem}_skipped.txt"}
+
+    def shown_names(self, config: DistillConfig, epoch: int, *, newest: bool, best: bool) -> Sequence[str]:
+        """Returns `{model}_seed{seed}_latest.pt` and `…_best.pt`."""
+        stem = f"{config.model}_seed{config.seed}"
+        return [f"{stem}_{word}.pt" for word, holds in (("latest", newest), ("best", best)) if holds]
+
+
+def _stacked(key: str, values: Sequence[Any]) -> Any:
+    if isinstance(values[0], str):
+        return list(values)
+    arrays = [np.asarray(value) for value in values]
+    shapes = sorted({str(array.shape) for array in arrays})
+    if len(shapes) > 1:
+        raise BadData(f"key {key} has shapes {', '.join(shapes)} in one batch; every sample must have the same")
+    return torch.from_numpy(np.stack(arrays))
+
+
+RECIPE = DistillRecipe()
