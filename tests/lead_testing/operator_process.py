@@ -57,6 +57,7 @@ class OperatorProcess:
             "LEAD_HEALTH_PORT": str(self._port),
             "LEAD_PROGRESS_SECONDS": "1",
             "LEAD_RESYNC_SECONDS": "20",
+            "LEAD_RELIST_SECONDS": "20",
             "LEAD_LOG_LEVEL": "INFO",
         }
 
