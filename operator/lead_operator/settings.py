@@ -54,7 +54,8 @@ class Settings:
     release_namespace: str = "lead-system"
     log_level: str = "INFO"
     health_port: int = 8080
-    resync_s: float = 60.0
+    resync_s: float = 60.0  # every resource is looked at so often, and every watch lasts so long: a frozen one ends
+    relist_s: float = 600.0  # the copies are compared with the API server so often
     progress_s: float = 10.0
 
 
@@ -74,6 +75,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         log_level=_choice(environment, "LEAD_LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR")),
         health_port=int(_number(environment, "LEAD_HEALTH_PORT", 8080)),
         resync_s=_number(environment, "LEAD_RESYNC_SECONDS", 60),
+        relist_s=_number(environment, "LEAD_RELIST_SECONDS", 600),
         progress_s=_number(environment, "LEAD_PROGRESS_SECONDS", 10),
     )
 

@@ -88,20 +88,21 @@ def test_an_operator_asked_to_end_gives_its_lease_back(bench: Bench) -> None:
     assert bench.get("lease", "lead-operator")["spec"].get("holderIdentity", "") == ""
 
 
-def test_an_idle_operator_writes_nothing(bench: Bench) -> None:
+def test_an_idle_operator_writes_nothing_and_lists_nothing(bench: Bench) -> None:
     bench.driver.script.held.add("pretrain")
-    bench.operator.start(LEAD_RESYNC_SECONDS="2")
+    bench.operator.start(LEAD_RESYNC_SECONDS="2", LEAD_RELIST_SECONDS="600")
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
     bench.wait_phase("tr", "drive", "Running")
     wait_for("the last report", lambda: "412/s" in bench.kubectl("get", "tr", "--no-headers"))
     passes, writes = _passes(bench), bench.operator.writes()
-    lists = bench.operator.metric("lead_api_calls_total", verb="list", resource="pods")
+    lists, watches = _calls(bench, "list"), _calls(bench, "watch")
     wait_for("ten more passes", lambda: _passes(bench) >= passes + 10)
-    wait_for(
-        "two more lists",
-        lambda: bench.operator.metric("lead_api_calls_total", verb="list", resource="pods") >= lists + 2,
-    )
-    assert bench.operator.writes() == writes
+    wait_for("three more watches", lambda: _calls(bench, "watch") >= watches + 3)
+    assert (bench.operator.writes(), _calls(bench, "list")) == (writes, lists)
+
+
+def _calls(bench: Bench, verb: str) -> float:
+    return bench.operator.metric("lead_api_calls_total", verb=verb, resource="pods")
 
 
 def _passes(bench: Bench) -> float:

@@ -3,8 +3,10 @@
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -64,7 +66,7 @@ async def until(condition: Callable[[], object], within_s: float = 30.0) -> None
 async def test_a_watch_that_goes_silent_is_given_up_and_nothing_is_missed(
     control_plane: ControlPlane, wire: Wire, client: KubeClient, namespace: str
 ) -> None:
-    informer = Informer(client, SERVICE, namespace, resync_s=2.0)
+    informer = Informer(client, SERVICE, namespace, watch_s=2.0)
     task = asyncio.create_task(informer.run())
     await client.create(a_service(namespace, "before"))
     await until(lambda: informer.get(namespace, "before"))
@@ -78,7 +80,7 @@ async def test_a_watch_that_goes_silent_is_given_up_and_nothing_is_missed(
 async def test_a_server_behind_a_dead_wire_is_away_and_no_reason_to_end(
     wire: Wire, client: KubeClient, namespace: str
 ) -> None:
-    informer = Informer(client, SERVICE, namespace, resync_s=1.0)
+    informer = Informer(client, SERVICE, namespace, watch_s=1.0)
     task = asyncio.create_task(informer.run())
     await until(informer.synced.is_set)
     wire.cut()
@@ -106,8 +108,63 @@ async def test_a_watch_from_a_forgotten_version_begins_with_a_new_list(client: K
     informer = Informer(away, SERVICE, namespace)
     task = asyncio.create_task(informer.run())
     await until(lambda: informer.get(namespace, "there"))
-    assert away.lists == 2  # at once, not after the resync period
+    assert away.lists == 2  # at once, not after the time between two lists
     task.cancel()
+
+
+class Counting(KubeClient):
+    """A client that counts its lists and its watches, and can keep events to itself."""
+
+    lists = watches = 0
+    hidden = ""  # no event of this object is passed on
+
+    async def list(self, kind: Kind, namespace: str, *, selector: str = "") -> tuple[list[KubernetesObject], str]:
+        self.lists += 1
+        return await super().list(kind, namespace, selector=selector)
+
+    async def watch(self, *arguments: Any, **asked: Any) -> AsyncGenerator[tuple[str, KubernetesObject], None]:
+        self.watches += 1
+        async with aclosing(super().watch(*arguments, **asked)) as changes:
+            async for change, body in changes:
+                if change == "BOOKMARK" or body["metadata"]["name"] != self.hidden:
+                    yield change, body
+
+
+async def test_many_watches_follow_one_list_and_miss_nothing(
+    control_plane: ControlPlane, client: KubeClient, namespace: str
+) -> None:
+    counting = Counting(client._api)
+    informer = Informer(counting, SERVICE, namespace, watch_s=1.0)
+    task = asyncio.create_task(informer.run())
+    for number in range(4):
+        before = counting.watches
+        await client.create(a_service(namespace, f"s{number}"))
+        if number:
+            control_plane.kubectl("-n", namespace, "delete", "service", f"s{number - 1}")
+        await until(lambda before=before: counting.watches > before + 1)  # type: ignore[misc]
+    await until(lambda: [s["metadata"]["name"] for s in informer.all()] == ["s3"])
+    assert (counting.lists, counting.watches >= 8) == (1, True)
+    task.cancel()
+
+
+async def test_a_delete_that_no_watch_told_heals_at_the_next_comparison_and_at_a_broken_connection(
+    control_plane: ControlPlane, wire: Wire, client: KubeClient, namespace: str
+) -> None:
+    counting = Counting(client._api)
+    counting.hidden = "ghost"
+    await client.create(a_service(namespace, "ghost"))
+    compared = Informer(counting, SERVICE, namespace, watch_s=1.0, relist_s=5.0)
+    broken = Informer(counting, SERVICE, namespace, watch_s=60.0)
+    tasks = [asyncio.create_task(informer.run()) for informer in (compared, broken)]
+    await until(lambda: compared.get(namespace, "ghost") and broken.get(namespace, "ghost"))
+    control_plane.kubectl("-n", namespace, "delete", "service", "ghost")
+    await until(lambda: not compared.get(namespace, "ghost"))
+    assert broken.get(namespace, "ghost")
+    wire.cut()
+    wire.mend()
+    await until(lambda: not broken.get(namespace, "ghost"))
+    for task in tasks:
+        task.cancel()
 
 
 async def test_of_two_one_holds_the_lease_and_the_other_gets_it_when_it_is_given_back(

@@ -1,8 +1,9 @@
-"""Keeps a copy of every object of one kind: LIST, then WATCH for at most a minute, then LIST again, for ever.
+"""Keeps a copy of every object of one kind: LIST once, then WATCH after WATCH, each from where the last one ended.
 
-Made and run by `cluster.operator`, read by `cluster.observe`. The copy is replaced whole by each list, so a delete
-that a watch never told heals within a minute; nothing the operator does rests on an event having arrived. It never
-writes to the server.
+Made and run by `cluster.operator`, read by `cluster.observe`. It lists again where a watch did not end as agreed: the
+version is too old, the connection broke, or nothing came past the agreed end. The copy is replaced whole then, so a
+delete that no watch told heals; and so it is at long intervals besides, because watches are no proof of anything. In
+a quiet cluster it makes no LIST. It never writes to the server.
 """
 
 import asyncio
@@ -38,7 +39,8 @@ class Informer:
         namespace: str,
         *,
         selector: str = "",
-        resync_s: float = 60.0,
+        watch_s: float = 60.0,
+        relist_s: float = 600.0,
         trim: Trim | None = None,
         on_change: Change | None = None,
     ) -> None:
@@ -49,7 +51,8 @@ class Informer:
         self.last_unreachable = 0.0  # the server was asked and was not there: waiting is right
         self._client = client
         self._selector = selector
-        self._resync_s = resync_s
+        self._watch_s = watch_s
+        self._relist_s = relist_s
         self._trim = trim or drop_managed_fields
         self._on_change = on_change or (lambda before, after: None)
         self._objects: dict[ObjectKey, KubernetesObject] = {}
@@ -105,10 +108,10 @@ class Informer:
         self._replace(items, version)
         self._live()
         self.synced.set()
-        # Watches of one process must not all end in the same second, nor those of two kinds meet for ever.
-        until = time.monotonic() + self._resync_s * random.uniform(0.8, 1.0)
+        # What one process asks for must not all come in the same second, nor for two kinds meet for ever.
+        until = time.monotonic() + self._relist_s * random.uniform(0.8, 1.0)
         while (left_s := until - time.monotonic()) > 0.5:
-            version = await self._watch(version, left_s)
+            version = await self._watch(version, min(left_s, self._watch_s * random.uniform(0.8, 1.0)))
 
     async def _watch(self, version: str, timeout_s: float) -> str:
         started = time.monotonic()

@@ -32,6 +32,7 @@ from lead_operator.cluster.observe import (
     trim_node,
     trim_pod,
 )
+from lead_operator.settings import Settings
 
 Enqueue = Callable[[ResourceKey], None]
 Body = KubernetesObject | None
@@ -40,10 +41,10 @@ Body = KubernetesObject | None
 class Informers:
     """The informers of every kind in every namespace where runs may live."""
 
-    def __init__(self, client: KubeClient, namespaces: tuple[str, ...], resync_s: float, enqueue: Enqueue) -> None:
+    def __init__(self, client: KubeClient, namespaces: tuple[str, ...], settings: Settings, enqueue: Enqueue) -> None:
         self._client = client
         self._namespaces = namespaces
-        self._resync_s = resync_s
+        self._settings = settings
         self._enqueue = enqueue
         self._by_kind = {
             TRAINING_RUN.kind: self._informers(TRAINING_RUN, self._on_run),
@@ -52,7 +53,7 @@ class Informers:
             SERVICE.kind: self._informers(SERVICE, self._on_child, names.MANAGED_SELECTOR, trim_child),
             CLAIM.kind: self._informers(CLAIM, self._on_child, names.MANAGED_SELECTOR, trim_child),
         }
-        self.nodes = Informer(client, NODE, "", resync_s=resync_s, trim=trim_node, on_change=self._on_node)
+        self.nodes = self._informer(NODE, "", self._on_node, "", trim_node)
 
     @property
     def vital(self) -> list[Informer]:
@@ -87,13 +88,21 @@ class Informers:
     def _informers(
         self, kind: Kind, on_change: Callable[[Body, Body], None], selector: str = "", trim: Trim = drop_managed_fields
     ) -> dict[str, Informer]:
-        return {
-            namespace: Informer(
-                self._client, kind, namespace, selector=selector, resync_s=self._resync_s, trim=trim,
-                on_change=on_change,
-            )
-            for namespace in self._namespaces
-        }  # fmt: skip
+        return {namespace: self._informer(kind, namespace, on_change, selector, trim) for namespace in self._namespaces}
+
+    def _informer(
+        self, kind: Kind, namespace: str, on_change: Callable[[Body, Body], None], selector: str, trim: Trim
+    ) -> Informer:
+        return Informer(
+            self._client,
+            kind,
+            namespace,
+            selector=selector,
+            watch_s=self._settings.resync_s,
+            relist_s=self._settings.relist_s,
+            trim=trim,
+            on_change=on_change,
+        )
 
     def _on_run(self, before: Body, after: Body) -> None:
         body = after or before

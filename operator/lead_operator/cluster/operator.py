@@ -43,7 +43,7 @@ class Operator:
         self._settings = settings
         self._client = client
         self._started_at: dict[ResourceKey, float] = {}  # passes that are going on
-        self.informers = Informers(client, settings.run_namespaces, settings.resync_s, self.queue.add)
+        self.informers = Informers(client, settings.run_namespaces, settings, self.queue.add)
         recorder = EventRecorder(client)
         self._bucket = BucketView(settings, open_profile)
         self._sweep = CheckpointSweep(self._bucket.store)

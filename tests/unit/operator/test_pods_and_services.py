@@ -13,7 +13,7 @@ from lead_operator.objects.session_cache_claim import build_session_cache_claim
 from lead_operator.objects.training_pod import build_training_pod
 from lead_operator.resources.training_run import TrainingRun
 from lead_protocol import environment
-from lead_protocol.job import CheckpointPolicy, BuildJob, TrainJob, parse_job
+from lead_protocol.job import BuildJob, CheckpointPolicy, TrainJob, parse_job
 from lead_testing.makers import CACHE_UID, DIGEST, PROFILE, RUN_UID, SETTINGS, a_dataset_cache, a_training_run
 
 OWNER = {

@@ -25,7 +25,7 @@ def environment(tmp_path: Path, profile: dict[str, Any], **extra: str) -> dict[s
 def test_settings_are_read_once_from_the_environment(tmp_path: Path) -> None:
     settings = read_settings(environment(tmp_path, PROFILE, LEAD_PROGRESS_SECONDS="2.5"))
     assert settings.run_namespaces == ("team-a", "team-b")
-    assert (settings.health_port, settings.resync_s, settings.progress_s) == (8080, 60.0, 2.5)
+    assert (settings.health_port, settings.resync_s, settings.relist_s, settings.progress_s) == (8080, 60.0, 600.0, 2.5)
     profile = settings.storage_profiles["default"]
     assert (profile.url, profile.secret_name) == ("s3://lead/team", "lead-s3-default")
     assert profile.uri("runs/x") == "s3://lead/team/runs/x"
