@@ -1,0 +1,117 @@
+"""The validation split: whole routes that are never trained on, and what is measured on them.
+
+LEAD has none. A route belongs to it by its town or by a hash of its name, so every seed, stage and restart has the same
+split, and a route that is added later moves no other. Called by the recipe object.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from lead_trainer.data.cache_tables import CollectionRows, MetaColumns
+from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.lead.config import LeadConfig
+from lead_trainer.recipes.lead.dataset import SampleCache
+from lead_trainer.recipes.lead.losses import compute_losses
+from lead_trainer.recipes.lead.metrics import compute_metrics
+from lead_trainer.recipes.lead.model import Predictions
+from lead_trainer.recipes.recipe import Batch, Evaluation
+
+_PER_ROW = ("bucket", "position", "route", "frame", "sample", "shard", "slot")
+# What a validation sample has none of: chance.
+AS_RECORDED = {
+    "use_sensor_perburtation": False,
+    "use_color_aug": False,
+    "carla_num_samples": -1,
+    "navsim_num_samples": -1,
+    "waymo_e2e_num_training_samples": -1,
+    "waymo_e2e_subsample_factor": 1,
+}
+
+
+def is_validation_route(route: str, config: LeadConfig) -> bool:
+    """Returns whether a route, named by its folder, is held out."""
+    if any(town in route for town in config.validation_towns):
+        return True
+    number = int.from_bytes(hashlib.sha256(route.encode()).digest()[:8], "big")
+    return number / 2**64 < config.validation_fraction
+
+
+@dataclass(frozen=True)
+class CachePart:
+    """One side of the split, as a cache that holds no other rows."""
+
+    cache: SampleCache
+    split: LeadConfig
+    held_out: bool
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The config values the cache was built with."""
+        return self.cache.config
+
+    def rows(self, collection: str) -> CollectionRows:
+        """Returns this side's rows, the held-out ones once each; raises BadConfig where a side is empty."""
+        rows = self.cache.rows(collection)
+        held: npt.NDArray[np.bool_] = np.isin(
+            rows.route, [route for route in np.unique(rows.route) if is_validation_route(str(route), self.split)]
+        )
+        if held.all() or not held.any():
+            side = "training" if held.all() else "validation"
+            raise BadConfig(
+                f"validation_fraction, validation_towns: they leave no route of {collection} for {side}; "
+                f"it has {len(np.unique(rows.route))} routes"
+            )
+        chosen = held if self.held_out else ~held
+        kept: dict[str, Any] = {name: getattr(rows, name)[chosen] for name in _PER_ROW}
+        if self.held_out:
+            kept["mixture"] = (1.0,) * len(rows.mixture)
+        return replace(rows, **kept)
+
+    def metas(self) -> MetaColumns:
+        """Ego metas of every frame."""
+        return self.cache.metas()
+
+    def fields(self, sample: int) -> Mapping[str, memoryview]:
+        """Checked record of one sample."""
+        return self.cache.fields(sample)
+
+
+@torch.no_grad()
+def evaluate(config: LeadConfig, predictions: Predictions, batch: Batch) -> Evaluation:
+    """Returns losses, LEAD's metrics, and per class the pixels that agree and that are in either."""
+    report = compute_losses(config, predictions, batch)
+    metrics = compute_metrics(config, predictions, batch)
+    values = {"loss": report.total, **report.raw}
+    values |= {name.removeprefix("metric/"): value for name, value in metrics.items()}
+    samples = len(batch["source_dataset"])
+    totals: dict[str, tuple[Tensor, Tensor | int]] = {
+        name: (value.double() * samples, samples) for name, value in values.items()
+    }
+    for head, classes in (("semantic", config.num_semantic_classes), ("bev_semantic", config.num_bev_semantic_classes)):
+        logits: Tensor | None = getattr(predictions, head)
+        if logits is not None:
+            totals |= _overlaps(head, logits.argmax(dim=1), batch[head].long(), classes)
+    return Evaluation(totals)
+
+
+def _overlaps(head: str, guess: Tensor, truth: Tensor, classes: int) -> dict[str, tuple[Tensor, Tensor | int]]:
+    pairs = torch.bincount((truth * classes + guess).flatten(), minlength=classes**2).view(classes, classes)
+    hits, union = pairs.diagonal(), pairs.sum(dim=0) + pairs.sum(dim=1) - pairs.diagonal()
+    return {f"{head}_iou_{index}": (hits[index].double(), union[index]) for index in range(classes)}
+
+
+def with_means_over_classes(means: Mapping[str, float]) -> dict[str, float]:
+    """Returns the means and, for each head, `<head>_miou` over the classes that occur in truth or prediction."""
+    told = {name: value for name, value in means.items() if np.isfinite(value)}
+    for head in ("semantic", "bev_semantic"):
+        of_head = [value for name, value in told.items() if name.startswith(f"{head}_iou_")]
+        if of_head:
+            told[f"{head}_miou"] = float(np.mean(of_head))
+    return told
