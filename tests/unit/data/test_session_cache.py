@@ -13,8 +13,8 @@ from lead_protocol.manifests import StoredObject
 from lead_protocol.store.object_store import StoreFull
 from lead_trainer.data.build import build_share
 from lead_trainer.data.cache_reader import CacheReader
-from lead_trainer.data.packed_backend import RETRY_S, PackedBackend
-from lead_trainer.data.session_cache import SessionCache, open_session_cache
+from lead_trainer.data.packed_backend import PackedBackend
+from lead_trainer.data.session_cache import RETRY_S, SessionCache, open_session_cache
 from lead_trainer.errors import BadConfig, BadData
 
 BACKENDS = ["packed", "diskcache"]

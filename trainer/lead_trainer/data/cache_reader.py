@@ -13,9 +13,10 @@ from lead_protocol.manifests import CacheManifest, StoredObject, sha256_hex
 from lead_protocol.object_keys import CacheKeys
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.data.build_finish import stored_manifest
-from lead_trainer.data.cache_tables import CollectionRows, MetaColumns, collection_rows, read_table
+from lead_trainer.data.cache_tables import CollectionRows, MetaColumns, collection_rows, joined_metas, read_table
 from lead_trainer.data.ordered_pool import ordered_map
 from lead_trainer.data.session_cache import CacheStats, DirectReads, SessionCache
+from lead_trainer.data.shared_table import shared_table
 from lead_trainer.errors import BadConfig, BadData
 
 TABLE_THREADS = 4
@@ -64,11 +65,10 @@ class CacheReader:
         return read_table(self._table(self.manifest.routes_object), "route verdicts")
 
     def metas(self) -> MetaColumns:
-        """Returns the metas of every frame; read once a process."""
+        """Returns the metas of every frame; fetched once a node where there is a session cache, and mapped."""
         with self._lock:
             if self._metas is None:
-                blobs = ordered_map(self._table, self.manifest.metas, TABLE_THREADS)
-                self._metas = MetaColumns(pa.concat_tables([read_table(blob, "metas") for blob in blobs]))
+                self._metas = MetaColumns(shared_table(self._session.tables, self.digest, self._fetched_metas))
             return self._metas
 
     def fields(self, sample: int) -> Mapping[str, memoryview]:
@@ -96,6 +96,10 @@ class CacheReader:
                 places.update(zip(rows.sample.tolist(), pairs, strict=True))
             self._places = places
         return self._places[sample]
+
+    def _fetched_metas(self) -> pa.Table:
+        blobs = ordered_map(self._table, self.manifest.metas, TABLE_THREADS)
+        return joined_metas([read_table(blob, "metas") for blob in blobs])
 
     def _table(self, item: StoredObject) -> bytes:
         data = self._store.get(item.key, max_bytes=item.size)

@@ -124,40 +124,54 @@ def read_table(data: bytes, what: str) -> pa.Table:
 
 
 class MetaColumns:
-    """Metas of every frame by column; a row is found by route and frame."""
+    """Metas of every frame by column, read where the table lies; a row is found by route and frame."""
 
     def __init__(self, table: pa.Table) -> None:
-        """Takes a table with the columns ROUTE_COLUMN, `frame` and the recipe's own."""
-        self._columns = [name for name in table.column_names if name not in (ROUTE_COLUMN, "frame")]
-        self._table = table.combine_chunks()
-        routes, frames = table.column(ROUTE_COLUMN).to_pylist(), table.column("frame").to_pylist()
-        self._row = {key: number for number, key in enumerate(zip(routes, frames, strict=True))}
-        self._arrays = {name: _column(self._table.column(name)) for name in self._columns}
+        """Takes a table with ROUTE_COLUMN, `frame` and the recipe's columns; a route's rows lie together, in order."""
+        routes = _one_chunk(table.column(ROUTE_COLUMN))
+        names = routes if pa.types.is_dictionary(routes.type) else routes.dictionary_encode()
+        code = names.indices.to_numpy()
+        starts = np.flatnonzero(np.diff(code, prepend=-1))
+        ends = np.append(starts[1:], len(code))
+        texts = names.dictionary.to_pylist()
+        self._span = {texts[code[at]]: (int(at), int(end)) for at, end in zip(starts, ends, strict=True)}
+        self._frame = _one_chunk(table.column("frame")).to_numpy()
+        columns = [name for name in table.column_names if name not in (ROUTE_COLUMN, "frame")]
+        self._arrays = {name: _column(_one_chunk(table.column(name))) for name in columns}
 
     def row(self, route: str, frame: int) -> dict[str, Any]:
         """Returns the columns of one frame; lists come as arrays, missing values as None."""
-        try:
-            number = self._row[(route, frame)]
-        except KeyError as error:
-            raise BadData(f"the cache holds no metas of {route} frame {frame}; build it again") from error
+        start, end = self._span.get(route, (0, 0))
+        number = start + int(np.searchsorted(self._frame[start:end], frame))
+        if number >= end or self._frame[number] != frame:
+            raise BadData(f"the cache holds no metas of {route} frame {frame}; build it again")
         return {name: array(number) for name, array in self._arrays.items()}
 
 
-def _column(column: pa.ChunkedArray) -> Any:
-    """Returns a function from row number to value, without a copy of list columns."""
+def joined_metas(tables: Sequence[pa.Table]) -> pa.Table:
+    """Returns the metas of all parts as one table of one chunk a column, route after route, frames in order."""
+    table = pa.concat_tables(tables).sort_by([(ROUTE_COLUMN, "ascending"), ("frame", "ascending")])
+    return pa.table({name: _one_chunk(table.column(name)) for name in table.column_names})
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
     array = column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+        return pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    return array
+
+
+def _column(array: pa.Array) -> Any:
+    """Returns a function from row number to value, without a copy where the layout allows it."""
+    valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
     if pa.types.is_list(array.type):
         starts, values = array.offsets.to_numpy(), array.values.to_numpy()
-        valid = array.is_valid().to_numpy(zero_copy_only=False)
-        return lambda row: values[starts[row] : starts[row + 1]] if valid[row] else None
+        return lambda row: values[starts[row] : starts[row + 1]] if valid is None or valid[row] else None
     if pa.types.is_floating(array.type) or pa.types.is_integer(array.type) or pa.types.is_boolean(array.type):
-        valid = array.is_valid().to_numpy(zero_copy_only=False)
-        plain = array.fill_null(False if pa.types.is_boolean(array.type) else 0).to_numpy(zero_copy_only=False)
-        return lambda row: plain[row].item() if valid[row] else None
-    texts = array.to_pylist()
-    return lambda row: texts[row]
+        filled = array.fill_null(False if pa.types.is_boolean(array.type) else 0) if array.null_count else array
+        plain = filled.to_numpy(zero_copy_only=False)
+        return lambda row: plain[row].item() if valid is None or valid[row] else None
+    return lambda row: array[row].as_py()
 
 
 def _ints(table: pa.Table, name: str) -> Int64:

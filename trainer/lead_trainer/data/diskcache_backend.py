@@ -5,6 +5,9 @@ A value is the record itself, whose header and checksum are verified on every re
 
 import logging
 import sqlite3
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import diskcache
@@ -12,7 +15,7 @@ import diskcache
 from lead_protocol.manifests import StoredObject
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.data.record import CorruptRecord, Record, decode_record
-from lead_trainer.data.session_cache import CacheStats, Counters, DirectReads
+from lead_trainer.data.session_cache import RETRY_S, CacheStats, Counters, DirectReads
 
 LOG = logging.getLogger(__name__)
 
@@ -23,17 +26,18 @@ _DISK_ERRORS = (OSError, sqlite3.Error, diskcache.Timeout)
 class DiskcacheBackend:
     """Records in a diskcache; see the module."""
 
-    def __init__(self, store: ObjectStore, folder: Path, limit_bytes: int = 0) -> None:
+    def __init__(
+        self, store: ObjectStore, folder: Path, limit_bytes: int = 0, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """`limit_bytes` 0: no limit but the volume's own."""
+        self._clock = clock
+        self._retry_at = clock()
+        self._folder, self._limit = folder, limit_bytes or NO_LIMIT
         self._counters = Counters()
         self._direct = DirectReads(store, self._counters)
         self._cache: diskcache.Cache | None = None
-        try:
-            self._cache = diskcache.Cache(
-                str(folder / "diskcache"), size_limit=limit_bytes or NO_LIMIT, eviction_policy="least-recently-stored"
-            )
-        except _DISK_ERRORS as error:
-            self._degrade(error)
+        self._mutex = threading.Lock()  # of opening
+        self._opened()
 
     def record(self, shard: StoredObject, slot: int) -> Record:
         """Returns one record, from the disk where it is there and sound."""
@@ -60,25 +64,53 @@ class DiskcacheBackend:
         if self._cache is not None:
             self._cache.close()
 
+    @property
+    def tables(self) -> Path | None:
+        """Folder of the shared tables."""
+        return self._folder / "tables"
+
+    def _opened(self) -> diskcache.Cache | None:
+        """Returns the cache; opens it, again after a rest when the disk failed; None while it cannot be used."""
+        if self._cache is None and self._clock() >= self._retry_at:
+            with self._mutex:
+                if self._cache is None and self._clock() >= self._retry_at:
+                    try:
+                        self._cache = diskcache.Cache(
+                            str(self._folder / "diskcache"),
+                            size_limit=self._limit,
+                            eviction_policy="least-recently-stored",
+                        )
+                    except _DISK_ERRORS as error:
+                        self._degrade(error)
+        return self._cache
+
     def _get(self, key: str) -> bytes | None:
-        if self._cache is None:
+        cache = self._opened()
+        if cache is None:
             return None
         try:
-            value = self._cache.get(key)
+            value = cache.get(key, retry=True)
         except _DISK_ERRORS as error:
             self._degrade(error)
             return None
         return value if isinstance(value, bytes) else None
 
     def _set(self, key: str, data: bytes) -> None:
-        if self._cache is None:
+        cache = self._opened()
+        if cache is None:
             return
         try:
-            self._cache.set(key, data)
+            cache.set(key, data, retry=True)
         except _DISK_ERRORS as error:
             self._degrade(error)
+            return
+        if self._counters.read().degraded:
+            LOG.warning("session cache can be used again")
+            self._counters.degrade(False)
 
     def _degrade(self, error: Exception) -> None:
-        LOG.warning("session cache cannot be used (%s); reading from the store", error)
+        if not self._counters.read().degraded:
+            LOG.warning("session cache cannot be used (%s); reading from the store", error)
         self._counters.degrade()
+        self._retry_at = self._clock() + RETRY_S
         self._cache = None

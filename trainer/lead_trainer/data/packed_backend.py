@@ -14,20 +14,20 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from lead_protocol.manifests import StoredObject
 from lead_protocol.store.object_store import ObjectStore, StoreFull
 from lead_trainer.data.record import CorruptRecord, Record
-from lead_trainer.data.session_cache import CacheStats, Counters, DirectReads, with_tries
+from lead_trainer.data.session_cache import RETRY_S, CacheStats, Counters, DirectReads, with_tries
 from lead_trainer.data.shard import ShardReader
+from lead_trainer.data.shared_table import locked
 
 LOG = logging.getLogger(__name__)
 
 SPARE_BYTES = 64 * 1024 * 1024  # left free on the volume
-RETRY_S = 60.0  # how long a disk that failed, or a shard there was no room for, is left alone
+LOOK_EVERY_S = 5.0  # for shards that were removed while they are mapped
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ class PackedBackend:
         """`limit_bytes` 0: no limit but the volume's own."""
         self._clock = clock
         self._resting_until = clock()  # after a disk error
+        self._look_at = clock() + LOOK_EVERY_S
         self._store = store
         self._shards = folder / "shards"
         self._locks = folder / "locks"
@@ -73,8 +74,16 @@ class PackedBackend:
 
         return with_tries(fetch, shard, self._store, self._counters, lambda: self._quarantine(shard))
 
+    @property
+    def tables(self) -> Path | None:
+        """Folder of the shared tables: among the shards, so that their room is counted and can be had back."""
+        return self._shards
+
     def stats(self) -> CacheStats:
-        """Returns the counters."""
+        """Returns the counters; looks now and then whether the mapped shards are still on the disk."""
+        if self._clock() >= self._look_at:
+            self._look_at = self._clock() + LOOK_EVERY_S
+            self._notice_removed()
         return self._counters.read()
 
     def close(self) -> None:
@@ -113,6 +122,22 @@ class PackedBackend:
         self._mapped[shard.sha256] = mapped
         return mapped.reader
 
+    def _notice_removed(self) -> None:
+        """Degrades when mapped shards were removed by somebody else; they serve on, and are fetched again after a rest.
+
+        Without this a wiped volume would stay empty, and the next run or pod would find it cold.
+        """
+        with self._mutex:
+            gone = [name for name, mapped in self._mapped.items() if os.fstat(mapped.descriptor).st_nlink == 0]
+            if not gone:
+                return
+            if self._counters.read().degraded and self._clock() >= self._resting_until:
+                for name in gone:
+                    os.close(self._mapped.pop(name).descriptor)
+                return
+        if not self._counters.read().degraded:
+            self._degrade(FileNotFoundError(f"{len(gone)} shards in use were removed from it"))
+
     def _make_folders(self) -> None:
         for path in (self._shards, self._locks):
             path.mkdir(parents=True, exist_ok=True)
@@ -139,21 +164,22 @@ class PackedBackend:
 
     def _fetched(self, shard: StoredObject) -> _Mapped | None:
         """Fetches a shard, once a node: whoever waits for the lock finds the file there."""
-        with _locked(self._locks / shard.sha256):
+        with locked(self._locks / shard.sha256):
             mapped = self._map(shard)
             if mapped is not None:
                 return mapped
             if not self._make_room(shard.size):
                 return None
-            self._store.download(shard.key, self._shards / shard.sha256, size=shard.size, sha256=shard.sha256)
+            with self._counters.fetching():
+                self._store.download(shard.key, self._shards / shard.sha256, size=shard.size, sha256=shard.sha256)
             self._counters.add(misses=1, fetched_bytes=shard.size)
             return self._map(shard)
 
     def _make_room(self, size: int) -> bool:
-        """Removes unlocked shards, oldest first, until `size` bytes fit; returns whether they do."""
+        """Removes unlocked files, oldest first, until `size` bytes fit; returns whether they do."""
         if self._fits(size):
             return True
-        for path in sorted(self._shards.iterdir(), key=lambda path: path.stat().st_mtime_ns):
+        for _, path in sorted((status.st_mtime_ns, path) for path, status in self._files()):
             if _remove_unlocked(path) and self._fits(size):
                 return True
         return False
@@ -162,8 +188,16 @@ class PackedBackend:
         volume = os.statvfs(self._shards)
         if volume.f_bavail * volume.f_frsize < size + SPARE_BYTES:
             return False
-        used = sum(path.stat().st_size for path in self._shards.iterdir())
+        used = sum(status.st_size for _, status in self._files())
         return not self._limit or used + size <= self._limit
+
+    def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
+        """Yields what lies in the folder, parts being written included; other processes add and remove meanwhile."""
+        for path in self._shards.iterdir():
+            try:
+                yield path, path.stat()
+            except FileNotFoundError:
+                continue
 
     def _quarantine(self, shard: StoredObject) -> None:
         """Takes a bad copy away, so that the next try fetches it again."""
@@ -182,16 +216,6 @@ class PackedBackend:
         if not self._counters.read().degraded:
             LOG.warning("session cache %s cannot be used (%s); reading from the store", self._shards.parent, error)
         self._counters.degrade()
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _remove_unlocked(path: Path) -> bool:

@@ -2,12 +2,14 @@
 
 `packed` (default) keeps whole shards as files and maps them; `diskcache` keeps single records. Both hand out checked
 records only, fetch a bad one again, and turn a full or read-only disk into reads straight from the store, never into a
-stop; `packed` tries such a disk again after a minute. Shared by the ranks and pods of a node. Opened by
+stop; such a disk is tried again after RETRY_S. Shared by the ranks and pods of a node. Opened by
 `cache_reader`'s callers.
 """
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -19,6 +21,7 @@ from lead_trainer.data.shard import TRAILER_BYTES, ShardIndex, footer_range, par
 from lead_trainer.errors import BadConfig, BadData
 
 TRIES = 3
+RETRY_S = 60.0  # how long a disk that failed is left alone
 Result = TypeVar("Result")
 
 
@@ -30,6 +33,7 @@ class CacheStats:
     misses: int = 0  # records that needed the store
     fetched_bytes: int = 0  # from the store
     corrupt: int = 0  # copies thrown away
+    fetch_s: float = 0.0  # seconds that threads waited for the store
     degraded: bool = False  # for now: a disk is tried again
 
 
@@ -40,7 +44,18 @@ class Counters:
         self._stats = CacheStats()
         self._lock = threading.Lock()
 
-    def add(self, *, hits: int = 0, misses: int = 0, fetched_bytes: int = 0, corrupt: int = 0) -> None:
+    @contextmanager
+    def fetching(self) -> Iterator[None]:
+        """Counts the body's time as waiting for the store."""
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.add(fetch_s=time.perf_counter() - begin)
+
+    def add(
+        self, *, hits: int = 0, misses: int = 0, fetched_bytes: int = 0, corrupt: int = 0, fetch_s: float = 0.0
+    ) -> None:
         """Adds to the counters."""
         with self._lock:
             old = self._stats
@@ -50,6 +65,7 @@ class Counters:
                 misses=old.misses + misses,
                 fetched_bytes=old.fetched_bytes + fetched_bytes,
                 corrupt=old.corrupt + corrupt,
+                fetch_s=old.fetch_s + fetch_s,
             )
 
     def degrade(self, degraded: bool = True) -> None:
@@ -65,6 +81,10 @@ class Counters:
 class SessionCache(Protocol):
     """Checked records of shards; safe to share between threads."""
 
+    @property
+    def tables(self) -> Path | None:
+        """Folder of the tables that processes of the node share; None without a disk."""
+
     def record(self, shard: StoredObject, slot: int) -> Record:
         """Returns one record; raises BadData naming the shard when it stays bad after TRIES fetches."""
 
@@ -77,6 +97,8 @@ class SessionCache(Protocol):
 
 class DirectReads:
     """No disk at all: every record is a range read. What the backends fall back to."""
+
+    tables: Path | None = None
 
     def __init__(self, store: ObjectStore, counters: Counters | None = None) -> None:
         self._store = store
@@ -92,7 +114,8 @@ class DirectReads:
 
         def fetch() -> bytes:
             row = self._index(shard)[slot]
-            data = self._store.get_range(shard.key, int(row["offset"]), int(row["length"]))
+            with self._counters.fetching():
+                data = self._store.get_range(shard.key, int(row["offset"]), int(row["length"]))
             self._counters.add(misses=1, fetched_bytes=len(data))
             if decode_record(data).sample_id != int(row["sample_id"]):
                 raise CorruptRecord(f"slot {slot} holds another sample than the footer says")
