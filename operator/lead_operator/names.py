@@ -62,6 +62,7 @@ class Condition(StrEnum):
     ACCEPTED = "Accepted"
     STORAGE_AVAILABLE = "StorageAvailable"
     DATASET_READY = "DatasetReady"
+    SOURCE_DRIFT = "SourceDrift"
     READY = "Ready"
     PROGRESSING = "Progressing"
     CHECKPOINTED = "Checkpointed"

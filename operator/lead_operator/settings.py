@@ -57,6 +57,7 @@ class Settings:
     resync_s: float = 60.0  # every resource is looked at so often, and every watch lasts so long: a frozen one ends
     relist_s: float = 600.0  # the copies are compared with the API server so often
     progress_s: float = 10.0
+    source_check_s: float = 3600.0  # the raw data of a complete cache is listed so often
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
@@ -77,6 +78,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         resync_s=_number(environment, "LEAD_RESYNC_SECONDS", 60),
         relist_s=_number(environment, "LEAD_RELIST_SECONDS", 600),
         progress_s=_number(environment, "LEAD_PROGRESS_SECONDS", 10),
+        source_check_s=_number(environment, "LEAD_SOURCE_CHECK_SECONDS", 3600),
     )
 
 

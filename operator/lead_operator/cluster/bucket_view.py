@@ -189,6 +189,7 @@ def _facts(manifest: CacheManifest) -> ObservedCacheManifest:
         samples=manifest.samples,
         shards=len(manifest.shards),
         size_bytes=manifest.size_bytes,
+        source_sha256=manifest.source_sha256,
     )
 
 

@@ -25,6 +25,7 @@ from lead_operator.cluster.kinds import DATASET_CACHE, TRAINING_RUN, ResourceKey
 from lead_operator.cluster.lease import Lease
 from lead_operator.cluster.observe import NodeWatch, is_finished, parse_time
 from lead_operator.cluster.reconcile import Reconciler
+from lead_operator.cluster.source_watch import SourceWatch
 from lead_operator.cluster.watchdog import Watchdog
 from lead_operator.cluster.work_queue import WorkQueue
 from lead_operator.settings import Settings
@@ -47,10 +48,18 @@ class Operator:
         recorder = EventRecorder(client)
         self._bucket = BucketView(settings, open_profile)
         self._sweep = CheckpointSweep(self._bucket.store)
+        self._sources = SourceWatch(self._bucket.store, settings.source_check_s)
         self._reconciler = Reconciler(
-            client=client, informers=self.informers, nodes=NodeWatch(self.informers.nodes), bucket=self._bucket,
-            sweep=self._sweep, applier=Applier(client, recorder, self.informers), recorder=recorder, settings=settings,
-        )  # fmt: skip
+            client=client,
+            informers=self.informers,
+            nodes=NodeWatch(self.informers.nodes),
+            bucket=self._bucket,
+            sweep=self._sweep,
+            sources=self._sources,
+            applier=Applier(client, recorder, self.informers),
+            recorder=recorder,
+            settings=settings,
+        )
         self.watchdog = Watchdog(self.informers.vital, self._oldest_pass_s)
         self._lease = Lease(client, settings.release_namespace, LEASE_NAME, _identity())
 
@@ -69,6 +78,7 @@ class Operator:
                     tasks.create_task(self._work(), name=f"worker {number}")
         finally:
             self._sweep.close()
+            self._sources.close()
             self._bucket.close()
             await asyncio.shield(self._lease.release())
 

@@ -26,6 +26,7 @@ from lead_operator.cluster.kinds import (
     ResourceKey,
 )
 from lead_operator.cluster.observe import NodeWatch, caches_of, is_finished, observe_cache, observe_pods
+from lead_operator.cluster.source_watch import SourceWatch
 from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
 from lead_operator.decisions.observed import ObservedBuild, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import EventNote, Plan
@@ -52,6 +53,7 @@ class Reconciler:
     nodes: NodeWatch
     bucket: BucketView
     sweep: CheckpointSweep
+    sources: SourceWatch
     applier: Applier
     recorder: EventRecorder
     settings: Settings
@@ -159,6 +161,9 @@ class Reconciler:
                 pods=_fingerprint(pods), max_age_s=self._look_age_s(pods),
             )  # fmt: skip
         runs = self.informers.of(TRAINING_RUN, namespace).all()
+        source = None
+        if profile is not None and cache.source.prefix and look.manifest is not None and not look.error:
+            source = self.sources.look(profile, uid, cache.source.prefix)
         users = (r["metadata"]["name"] for r in runs if cache.identity.name in caches_of(r) and not is_finished(r))
         return ObservedBuild(
             now=now,
@@ -167,6 +172,7 @@ class Reconciler:
             manifest=look.manifest,
             records=look.records,
             used_by=tuple(sorted(users)),
+            source=source,
             store_error=look.error,
             profile_error="" if profile else self._no_profile(cache.storage_profile),
             apply_error=self.refusals.get(uid, ""),
@@ -190,6 +196,7 @@ class Reconciler:
         if uid is not None:
             self.bucket.forget(uid)
             self.sweep.forget(uid)
+            self.sources.forget(uid)
             self.applier.forget(uid)
             self.refusals.pop(uid, None)
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from lead_operator.decisions.build_speed import build_speed
 from lead_operator.decisions.build_state import BuildState
 from lead_operator.decisions.conditions import Finding, update_conditions
 from lead_operator.decisions.failure_policy import SPEC_REASONS
@@ -38,6 +39,7 @@ def build_cache_status(
     done = sum(1 for w in state.workers if w.done)
     begun = any(w.attempt for w in state.workers)
     ended = phase in (CachePhase.READY, CachePhase.FAILED)
+    speed = {} if ended else build_speed(observed, (previous.get("build") or {}).get("speed") or {})
     status: dict[str, Any] = {
         "observedGeneration": generation,
         "phase": phase.value,
@@ -53,13 +55,14 @@ def build_cache_status(
             "round": state.round,
             "pods": f"{done}/{len(state.workers)}",
             "workers": [w.to_status() for w in state.workers],
+            **({"speed": speed} if speed else {}),
         },
         "lastFailure": last_failure,
         "startTime": previous.get("startTime") or (now if begun else None),
         "completionTime": (previous.get("completionTime") or now) if ended else None,
         "conditions": update_conditions(
             observed.previous.get("conditions"),
-            _findings(cache, observed, profile, state, phase, reason, message),
+            _findings(cache, observed, profile, state, phase, reason, message, _how_far(observed, state, speed)),
             generation=generation,
             now=observed.now,
         ),
@@ -72,7 +75,8 @@ def is_urgent(previous: dict[str, Any], status: dict[str, Any]) -> bool:
 
     def told(s: dict[str, Any]) -> list[Any]:
         conditions = [(c.get("type"), c.get("status"), c.get("reason")) for c in s.get("conditions") or []]
-        return [s.get("phase"), s.get("observedGeneration"), s.get("usedBy"), s.get("build"), conditions]
+        build = {key: value for key, value in (s.get("build") or {}).items() if key != "speed"}
+        return [s.get("phase"), s.get("observedGeneration"), s.get("usedBy"), build, conditions]
 
     return told(previous) != told(status)
 
@@ -127,6 +131,7 @@ def _findings(
     phase: CachePhase,
     reason: str,
     message: str,
+    how_far: str,
 ) -> list[Finding]:
     refused = phase is CachePhase.FAILED and (reason in SPEC_REASONS or reason == "BadSpec")
     if profile is None:
@@ -140,19 +145,44 @@ def _findings(
     findings = [accepted, storage_available(observed.store_error, observed.profile_error)]
     if phase is CachePhase.READY:
         findings.append(Finding(Condition.READY, True, "Complete", message))
+        findings += _source_drift(observed)
     else:
-        text = message or _why_not_ready(observed, state)
+        text = message or _why_not_ready(observed, state, how_far)
         findings.append(Finding(Condition.READY, False, reason[:64], text))
     if phase is CachePhase.FAILED:
         findings.append(Finding(Condition.FAILED, True, reason[:64], message))
     return findings
 
 
-def _why_not_ready(observed: ObservedBuild, state: BuildState) -> str:
+def _source_drift(observed: ObservedBuild) -> list[Finding]:
+    manifest, source = observed.manifest, observed.source
+    if manifest is None or source is None:
+        return []
+    if source.sha256 == manifest.source_sha256:
+        text = f"the source is the one the cache was built from: {source.files} files"
+        return [Finding(Condition.SOURCE_DRIFT, False, "Unchanged", text)]
+    text = (
+        f"files were added to the source, removed from it or replaced since the cache was built; it has {source.files} "
+        "now; runs go on with the cache as it is; to build with the new data, change the spec (build.maxRetries, for "
+        "instance) or create another DatasetCache"
+    )
+    return [Finding(Condition.SOURCE_DRIFT, True, "SourceChanged", text)]
+
+
+def _how_far(observed: ObservedBuild, state: BuildState, speed: dict[str, Any]) -> str:
+    done = sum(1 for w in state.workers if w.done)
+    told = [f"{done} of {len(state.workers)} build pods are done"]
+    if total := max((r.shards_total for r in observed.records), default=0):
+        told.append(f"{min(total, sum(r.shards_done for r in observed.records))} of {total} shards are complete")
+    if speed.get("eta"):
+        told.append(f"about {speed['eta']} are left at {speed['rate']}")
+    return ", ".join(told)
+
+
+def _why_not_ready(observed: ObservedBuild, state: BuildState, how_far: str) -> str:
     if observed.apply_error:
         return explain_refusal(observed.apply_error)
     for worker in state.workers:
         if worker.active and worker.pod is not None and worker.pod.waiting_reason:
             return explain_waiting(worker.pod)
-    done = sum(1 for w in state.workers if w.done)
-    return f"{done} of {len(state.workers)} build pods are done"
+    return how_far

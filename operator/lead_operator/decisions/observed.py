@@ -110,6 +110,7 @@ class ObservedBuild:
     manifest: "ObservedCacheManifest | None" = None  # of result_digest
     records: tuple[BuildRecord, ...] = ()  # newest of each build pod
     used_by: tuple[str, ...] = ()  # names of unfinished TrainingRuns that reference it
+    source: "ObservedSource | None" = None  # the newest listing of the raw data, where the operator can see it
     store_error: str = ""
     profile_error: str = ""
     apply_error: str = ""
@@ -127,3 +128,12 @@ class ObservedCacheManifest:
     samples: int
     shards: int
     size_bytes: int
+    source_sha256: str = ""  # of the listing it was built from
+
+
+@dataclass(frozen=True)
+class ObservedSource:
+    """What one listing of the raw data came to."""
+
+    sha256: str
+    files: int

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
-from lead_operator.decisions.observed import ObservedBuild, ObservedCacheManifest, ObservedPod
+from lead_operator.decisions.observed import ObservedBuild, ObservedCacheManifest, ObservedPod, ObservedSource
 from lead_operator.decisions.plan import Plan
 from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.dataset_cache import DatasetCache
@@ -55,6 +55,42 @@ def test_the_columns_tell_how_far_the_build_is() -> None:
     status = plan.status
     assert (status["routes"], status["samples"], status["shards"], status["percent"]) == ("9/17", 1234, "7/12", 58)
     assert (status["size"], status["digestText"]) == ("2.0Mi", "d1" * 6)
+
+
+def test_rate_and_time_left_move_with_news_and_not_with_the_clock() -> None:
+    cache, pods = a_dataset_cache(), (a_build_pod(0), a_build_pod(1))
+
+    def shards(done: int) -> tuple[BuildRecord, ...]:
+        common: dict[str, Any] = {"attempt": 1, "phase": "Building", "digest": DIGEST, "shards_total": 12}
+        return (BuildRecord(**common, seq=done, shards_done=done, size_bytes=done * 60 * 2**20),)
+
+    status = look(cache).status
+    told = []
+    for after_s, done in [(0, 2), (20, 3), (40, 4), (60, 4), (90, 4), (100, 6)]:
+        status = look(cache, after_s=after_s, previous=status, records=shards(done), pods=pods).status
+        speed = status["build"]["speed"]
+        told.append((speed["shards"], speed.get("rate"), speed.get("eta")))
+    first, second = (4, "3.0Mi/s", "2m40s"), (6, "2.0Mi/s", "3m0s")
+    assert told == [(2, None, None), (2, None, None), first, first, first, second]
+    message = next(c["message"] for c in status["conditions"] if c["type"] == "Ready")
+    assert message == "0 of 2 build pods are done, 6 of 12 shards are complete, about 3m0s are left at 2.0Mi/s"
+    assert "speed" not in look(cache, previous=status, **COMPLETE).status["build"]
+
+
+def test_a_source_that_changed_is_told_and_nothing_is_built_until_the_spec_changes() -> None:
+    cache = a_dataset_cache()
+    manifest = replace(MANIFEST, source_sha256="a" * 64)
+    complete: dict[str, Any] = {"result_digest": DIGEST, "manifest": manifest}
+    ready = look(cache, source=ObservedSource("a" * 64, 170), **complete)
+    assert (condition(ready, "SourceDrift")["status"], condition(ready, "Ready")["status"]) == ("False", "True")
+    drifted = look(cache, previous=ready.status, source=ObservedSource("b" * 64, 171), **complete)
+    assert (condition(drifted, "SourceDrift")["status"], drifted.status["phase"]) == ("True", "Ready")
+    assert "it has 171 now" in condition(drifted, "SourceDrift")["message"]
+    assert not drifted.creates and drifted.urgent
+    unseen = look(cache, **complete)
+    assert not condition(unseen, "SourceDrift")
+    rebuilt = look(a_dataset_cache(generation=2), previous=drifted.status)
+    assert made(rebuilt) == ["towns-build-g2-a1-0", "towns-build-g2-a1-1"]
 
 
 def test_a_cache_is_ready_when_its_manifest_exists() -> None:

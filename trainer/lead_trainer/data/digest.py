@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lead_protocol.source_listing import ListingHash
 from lead_trainer.recipes.recipe import SourceFile
 
 CACHE_FORMAT = "lead-cache/1"  # layout of records, shards and tables
@@ -21,10 +22,10 @@ def canonical_json(value: Any) -> bytes:
 
 def listing_sha256(files: Sequence[SourceFile]) -> str:
     """Returns the SHA-256 of a source listing: path, size and etag of every file in path order."""
-    digest = hashlib.sha256()
+    listing = ListingHash()
     for file in sorted(files, key=lambda file: file.path):
-        digest.update(canonical_json([file.path, file.size, file.etag]) + b"\n")
-    return digest.hexdigest()
+        listing.add(file.path, file.size, file.etag)
+    return listing.hexdigest()
 
 
 def cache_digest(

@@ -1,0 +1,68 @@
+"""The operator's listing of a source comes to the hash that build pods gave the cache, until a file is another one."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from lead_operator.cluster.source_watch import SourceWatch, list_source
+from lead_operator.decisions.observed import ObservedSource
+from lead_operator.settings import StorageProfile
+from lead_protocol.store.folder import FolderStore
+from lead_protocol.store.object_store import ObjectStore, StoreUnavailable
+from lead_testing.makers import PROFILE
+from lead_trainer.data.digest import listing_sha256
+from lead_trainer.data.source_tree import StoreTree
+
+FILES = ["b/r1/0001.jpg", "b/r1.json", "b/r1-x/0001.jpg", "a/Ü/0001.jpg", "a/z.json"]
+
+
+def a_source(folder: Path) -> FolderStore:
+    store = FolderStore(folder)
+    for name in FILES:
+        store.put(f"datasets/towns/{name}", name.encode())
+    store.put("datasets/towns2/other", b"not of this source")
+    return store
+
+
+def test_operator_and_build_pods_come_to_the_same_hash(tmp_path: Path) -> None:
+    store = a_source(tmp_path)
+    built_from = listing_sha256(StoreTree(store, "datasets/towns").files())
+    assert list_source(store, "datasets/towns/") == ObservedSource(built_from, len(FILES))
+
+
+@pytest.mark.parametrize("change", ["add", "remove", "replace"])
+def test_a_file_added_removed_or_replaced_changes_the_hash(tmp_path: Path, change: str) -> None:
+    store = a_source(tmp_path)
+    before = list_source(store, "datasets/towns")
+    if change == "remove":
+        store.delete("datasets/towns/a/z.json")
+    else:
+        store.put("datasets/towns/a/z.json" if change == "replace" else "datasets/towns/new", b"other bytes")
+    assert list_source(store, "datasets/towns") != before
+
+
+async def test_a_source_is_listed_rarely_and_never_in_the_way(tmp_path: Path) -> None:
+    store, opened = a_source(tmp_path), 0
+
+    def open_store(profile: StorageProfile) -> ObjectStore:
+        nonlocal opened
+        opened += 1
+        if opened == 1:
+            raise StoreUnavailable("no answer")
+        return store
+
+    watch = SourceWatch(open_store, every_s=3600)
+    assert watch.look(PROFILE, "uid", "datasets/towns") is None
+    async with asyncio.timeout(10):
+        while opened < 1 or asyncio.all_tasks() != {asyncio.current_task()}:
+            await asyncio.sleep(0)
+    assert watch.look(PROFILE, "uid", "datasets/towns") is None  # it failed, and its time has not come again
+    watch.forget("uid")
+    async with asyncio.timeout(10):
+        while watch.look(PROFILE, "uid", "datasets/towns") is None:
+            await asyncio.sleep(0.01)
+    for _ in range(10):
+        found = watch.look(PROFILE, "uid", "datasets/towns")
+    assert (found and found.files, opened) == (len(FILES), 2)
+    watch.close()
