@@ -4,18 +4,34 @@ MinIO checks a signature against the Host header that it receives, so the proxy 
 
     with StoreProxy(server.endpoint) as proxy:
         proxy.plan("drop-answer", method="PUT", times=1)
+
+    StoreProxy(server.endpoint, latency_s=0.01, bytes_per_s=100e6)    a far store, for benchmarks
 """
 
 import http.client
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Literal
 
-Fault = Literal["drop-before", "drop-answer", "503", "503-retry-after", "cut-body", "flip-byte", "slow", "redirect"]
+Fault = Literal[
+    "drop-before", "drop-answer", "503", "503-retry-after", "429", "403-expired", "507", "cut-body", "short-body",
+    "wrong-length", "flip-byte", "slow", "trickle", "stall", "redirect",
+]  # fmt: skip
+ERRORS = {
+    "503": (503, "SlowDown", "Please reduce your request rate."),
+    "503-retry-after": (503, "SlowDown", "Please reduce your request rate."),
+    "429": (429, "TooManyRequests", "Please reduce your request rate."),
+    "403-expired": (403, "ExpiredToken", "The provided token has expired."),
+    "507": (507, "XMinioStorageFull", "Storage backend has reached its minimum free drive threshold."),
+}
+TRICKLE_BYTES_PER_S = 1024
+LONGEST_STALL_S = 60.0
+LINK_PIECE_BYTES = 256 * 1024
 SLOW_PIECE_BYTES = 64 * 1024
 SLOW_PAUSE_S = 0.05
 
@@ -43,8 +59,13 @@ class Seen:
 class StoreProxy:
     """One proxy; plans may be added while it runs."""
 
-    def __init__(self, upstream: str) -> None:
+    def __init__(self, upstream: str, *, latency_s: float = 0.0, bytes_per_s: float = 0.0) -> None:
+        """Delays every answer by `latency_s`, and lets all answers together have `bytes_per_s` (0: no limit)."""
         self.seen = Seen()
+        self.release = threading.Event()  # ends stalls
+        self.latency_s = latency_s
+        self._bytes_per_s, self._link_free_at = bytes_per_s, 0.0
+        self.sent_bytes = 0
         self._plans: list[Plan] = []
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self, upstream))
@@ -70,6 +91,25 @@ class StoreProxy:
         """Spoils the next `times` calls of that method (any, if empty) whose path with query holds `part`."""
         with self._lock:
             self._plans.append(Plan(fault, lambda m, path: method in ("", m) and part in path, times))
+
+    @contextmanager
+    def stalled(self) -> Iterator[threading.Event]:
+        """Lets calls with the fault `stall` wait until the body of the `with` ends."""
+        self.release.clear()
+        try:
+            yield self.release
+        finally:
+            self.release.set()
+
+    def pass_bytes(self, count: int) -> None:
+        """Waits until the link has carried `count` bytes more."""
+        with self._lock:
+            self.sent_bytes += count
+            if not self._bytes_per_s:
+                return
+            self._link_free_at = max(self._link_free_at, time.monotonic()) + count / self._bytes_per_s
+            pause_s = self._link_free_at - time.monotonic()
+        time.sleep(max(0.0, pause_s))
 
     def clear(self) -> None:
         """Forgets every plan."""
@@ -98,10 +138,11 @@ def _handler(proxy: StoreProxy, upstream: str) -> type[BaseHTTPRequestHandler]:
         def handle_call(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             fault = proxy.fault_for(self.command, self.path)
+            time.sleep(proxy.latency_s)
             if fault == "drop-before":
                 self._hang_up()
-            elif fault.startswith("503"):
-                self._refuse(fault == "503-retry-after")
+            elif fault in ERRORS:
+                self._refuse(*ERRORS[fault], retry_after=fault == "503-retry-after")
             elif fault == "redirect":
                 self.send_response(307)
                 self.send_header("Location", "http://169.254.169.254/latest/meta-data/")
@@ -130,7 +171,11 @@ def _handler(proxy: StoreProxy, upstream: str) -> type[BaseHTTPRequestHandler]:
             for name, value in answer.getheaders():
                 if name.lower() not in ("transfer-encoding", "connection", "content-length", "date", "server"):
                     self.send_header(name, value)
-            length = answer.getheader("Content-Length") if self.command == "HEAD" else str(len(payload))
+            if fault == "stall":
+                proxy.release.wait(LONGEST_STALL_S)
+            payload = payload[: len(payload) // 2] if fault == "short-body" else payload
+            said = len(payload) + (100 if fault == "wrong-length" else 0)
+            length = answer.getheader("Content-Length") if self.command == "HEAD" else str(said)
             self.send_header("Content-Length", length or "0")
             self.end_headers()
             if self.command != "HEAD":
@@ -140,6 +185,14 @@ def _handler(proxy: StoreProxy, upstream: str) -> type[BaseHTTPRequestHandler]:
             if fault == "cut-body":
                 self.wfile.write(payload[: len(payload) // 2])
                 self._hang_up()
+            elif fault == "wrong-length":
+                self.wfile.write(payload)
+                self._hang_up()
+            elif fault == "trickle":
+                for start in range(0, len(payload), TRICKLE_BYTES_PER_S // 10):
+                    self.wfile.write(payload[start : start + TRICKLE_BYTES_PER_S // 10])
+                    self.wfile.flush()
+                    time.sleep(0.1)
             elif fault == "flip-byte" and payload:
                 self.wfile.write(payload[:-1] + bytes([payload[-1] ^ 1]))
             elif fault == "slow":
@@ -148,11 +201,14 @@ def _handler(proxy: StoreProxy, upstream: str) -> type[BaseHTTPRequestHandler]:
                     self.wfile.flush()
                     time.sleep(SLOW_PAUSE_S)
             else:
-                self.wfile.write(payload)
+                for start in range(0, len(payload), LINK_PIECE_BYTES):
+                    piece = payload[start : start + LINK_PIECE_BYTES]
+                    proxy.pass_bytes(len(piece))
+                    self.wfile.write(piece)
 
-        def _refuse(self, retry_after: bool) -> None:
-            payload = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
-            self.send_response(503)
+        def _refuse(self, status: int, code: str, message: str, *, retry_after: bool) -> None:
+            payload = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
+            self.send_response(status)
             if retry_after:
                 self.send_header("Retry-After", "1")
             self.send_header("Content-Length", "0" if self.command == "HEAD" else str(len(payload)))

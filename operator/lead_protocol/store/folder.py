@@ -63,6 +63,7 @@ class FolderStore:
         """Copies an object to `path` (`.part`, fsync, rename); raises ObjectCorrupt unless size and SHA-256 match."""
         digest, found = hashlib.sha256(), 0
         with self._reading(key) as file, self._writing(path.parent, path.name, key) as part:
+            part.reserve(size)
             while chunk := file.read(CHUNK_BYTES):
                 digest.update(chunk)
                 found += len(chunk)

@@ -25,6 +25,11 @@ class PartialFile:
         self.handle = handle
         self.path = path
 
+    def reserve(self, size: int) -> None:
+        """Takes the room for `size` bytes now, so that a full disk shows before the transfer, not at its end."""
+        if size:
+            os.posix_fallocate(self.handle.fileno(), 0, size)
+
     def write(self, data: bytes) -> None:
         """Appends bytes."""
         self.handle.write(data)

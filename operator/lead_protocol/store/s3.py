@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
+from lead_protocol.store.hedge import Hedge
 from lead_protocol.store.in_order import map_in_order
 from lead_protocol.store.key_rules import check_key, check_prefix
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectInfo, ObjectNotFound, StoreError
@@ -21,7 +22,7 @@ from lead_protocol.store.s3_answers import (
     parse_list_page,
     parse_upload_id,
 )
-from lead_protocol.store.s3_requests import Deadline, Request, SignedRequests
+from lead_protocol.store.s3_requests import Answer, Deadline, Request, SignedRequests
 from lead_protocol.store.s3_target import MIB, S3Limits, S3Target
 
 IF_FREE = {"If-None-Match": "*"}
@@ -38,6 +39,7 @@ class S3Store:
         self._target = target
         self._limits = limits or S3Limits()
         self._requests = SignedRequests(target, self._limits)
+        self._hedge = Hedge()
 
     @property
     def url(self) -> str:
@@ -66,6 +68,7 @@ class S3Store:
         step = self._limits.part_bytes
         ranges = ((offset, min(step, size - offset)) for offset in range(0, size, step))
         with partial_file(path.parent, path.name) as part:
+            part.reserve(size)
             for data in map_in_order(
                 lambda span: self._range(full, span[0], span[1], deadline), ranges, parallel=self._limits.parallel
             ):
@@ -153,7 +156,11 @@ class S3Store:
     def _range(self, full: str, offset: int, length: int, deadline: Deadline) -> bytes:
         last = offset + length - 1
         request = Request("GET", full, headers={"Range": f"bytes={offset}-{last}"})
-        answer = self._requests.call(request, deadline, max_bytes=length)
+
+        def attempt() -> Answer:
+            return self._hedge.call(lambda: self._requests.send(request, deadline, max_bytes=length), length)
+
+        answer = self._requests.retrying(attempt, deadline, self._requests.where(request))
         told = answer.headers.get("Content-Range", "")
         if len(answer.body) != length or not told.startswith(f"bytes {offset}-{last}/"):
             raise ObjectCorrupt(
