@@ -39,7 +39,7 @@ BAD = [
     ({"n_leyer": 2}, "n_leyer: unknown key; did you mean n_layer?"),
     ({"skip_first": 3}, "skip_first: follows from other keys .*skip_first_pretrain"),
     ({"grad_quantile": 0.9}, "grad_quantile: has no effect here; remove it"),
-    ({"use_navsim_data": True}, "use_navsim_data: found True, but this recipe supports False only"),
+    ({"use_navsim_data": True}, "LTF: found false, but use_navsim_data is true and its data has no LiDAR"),
     ({"lr": "fast"}, "lr: found 'fast'; input should be a valid number"),
     ({"lr": -1.0}, "lr: found -1.0; input should be greater than 0"),
     ({"image_height": 100}, "image_height: found 100, expected a multiple of 32"),

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from lead_trainer.recipes.lead.compat import Compat
+from lead_trainer.recipes.lead.data_sources import CARLA, SOURCES, WAYMO, DataSource, source_defaults
 
 Bools = Annotated[tuple[bool, ...], Field(strict=False)]  # lists of YAML and JSON are welcome
 Floats = Annotated[tuple[float, ...], Field(strict=False)]
@@ -31,6 +32,7 @@ SPELLINGS: dict[str, str] = {
     "bev_features_channels": "bev_features_chanels",
     "iou_threshold_nms": "iou_treshold_nms",
 }
+ALIASES: dict[str, str] = {**SPELLINGS, "assigned_cpu_cores": "num_threads"}  # LEAD's loader has a process a core
 
 
 class LeadConfig(BaseModel):
@@ -45,7 +47,7 @@ class LeadConfig(BaseModel):
     logdir: str | None = None
     load_file: str | None = None
     continue_failed_training: bool = False
-    epoch_checkpoints_keep: Ints = ()
+    epoch_checkpoints_keep: Ints = ()  # epochs, from 0, whose model file stays in logdir
     save_model_checkpoint: bool = True
     log_scalars_frequency: Count = 1  # optimizer steps
     log_images_frequency: CountOrZero = 100  # optimizer steps; 0: no pictures
@@ -56,7 +58,8 @@ class LeadConfig(BaseModel):
     wandb_project_name: str = ""  # empty: lead_pretrain or lead_posttrain
 
     # --- compute
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    precision: Literal["auto", "fp32", "bf16", "fp16", "lead"] = "auto"  # lead: by LEAD's table of GPU names
+    gpu_name: str = ""  # for that table; empty: the name the driver gives
     deterministic: bool = False
     sync_batchnorm: bool = False
     compile: bool = False
@@ -73,6 +76,12 @@ class LeadConfig(BaseModel):
     use_cosine_annealing_with_restarts: bool = True  # false: one cosine over all epochs
     lr_warmup_steps: CountOrZero = 0
     grad_clip_norm: PositiveOrZero = 0.0  # 0: off
+    use_grad_clipper: bool = False  # clips to a quantile of the last gradient norms; writes clipper_<epoch>.pth
+    grad_quantile: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.99
+    grad_history_length: Count = 1000  # norms
+    gradient_accumulation_steps: Count = 1
+    ema_decay: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # of an average of the weights; 0: none
+    freeze_batchnorm: bool = False
     grad_scaler_init_scale: Positive = 1024.0
     grad_scaler_growth_factor: Positive = 2.0
     grad_scaler_backoff_factor: Positive = 0.5
@@ -81,11 +90,19 @@ class LeadConfig(BaseModel):
 
     # --- data: tree, collections, caches
     carla_root: str = "data/carla_leaderboard2"
-    use_carla_data: Literal[True] = True
-    use_navsim_data: Literal[False] = False
-    use_waymo_e2e_data: Literal[False] = False
-    schedule_carla_num_samples: Literal[False] = False
-    carla_num_samples: int = -1  # -1: all
+    use_carla_data: bool = True
+    carla_num_samples: int = -1  # of an epoch; -1: all
+    use_navsim_data: bool = False
+    navsim_data_root: str = "data/navsim_training_cache/trainval"
+    navsim_num_samples: int = -1
+    navsim_num_bev_semantic_classes: Count = 7
+    navsim_num_bb_classes: Count = 1
+    use_waymo_e2e_data: bool = False
+    waymo_e2e_training_data_root: str = "data/waymo_open_dataset_end_to_end_camera_v_1_0_0_training"
+    waymo_e2e_num_training_samples: int = -1
+    waymo_e2e_subsample_factor: Count = 5  # an epoch draws one frame of so many, where the number of samples is not set
+    schedule_carla_num_samples: bool = False  # CARLA's share of a batch falls from 5/8 to 0 over the epochs
+    source_dataset: Literal["", "carla", "navsim", "waymo_e2e"] = ""  # of a cache, where a config uses several
     hold_out_town13_routes: bool = False
     randomize_route_order: bool = False
     use_persistent_cache: bool = True
@@ -94,6 +111,15 @@ class LeadConfig(BaseModel):
     load_bev_3rd_person_images: Literal[False] = False
     data_save_freq: Count = 5  # simulator steps between saved frames
     carla_fps: Count = 20
+
+    # --- validation; LEAD has none
+    validation_fraction: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # of the routes, chosen by their names
+    validation_towns: Strings = ()  # all routes with one of these in their path, for example Town13
+    validate_every_epochs: Count = 1
+    max_validation_samples: CountOrZero = 0  # 0: all
+    best_metric: str = ""  # a mean of the epoch, or val/<metric>; empty: val/loss, without validation loss
+    best_is_greatest: bool = False
+    patience_epochs: CountOrZero = 0  # epochs without a better one after which the stage ends; 0: never
 
     # --- sensors and the BEV window (ego frame: x forward, y right, metres)
     used_cameras: Bools = (True, True, True)
@@ -111,9 +137,9 @@ class LeadConfig(BaseModel):
     use_radars: bool = True
     num_radar_sensors: Count = 4
     num_radar_points_per_sensor: Count = 75
-    use_past_positions: Literal[False] = False
-    use_past_speeds: Literal[False] = False
-    num_past_samples_used: Literal[0] = 0
+    use_past_positions: bool = False
+    use_past_speeds: bool = False
+    num_past_samples_used: CountOrZero = 0
 
     # --- augmentation
     use_sensor_perburtation: bool = True
@@ -208,14 +234,15 @@ class LeadConfig(BaseModel):
 
     # --- model: planner
     use_planning_decoder: bool = False  # false: the pretrain stage
-    predict_target_speed: Literal[True] = True
-    predict_spatial_path: Literal[True] = True
+    predict_target_speed: bool = True
+    predict_spatial_path: bool = True
     predict_temporal_spatial_waypoints: bool = True
     transfuser_token_dim: Count = 256
     transfuser_num_bev_cross_attention_layers: Count = 6
     transfuser_num_bev_cross_attention_heads: Count = 8
     use_velocity: bool = True
-    use_acceleration: Literal[False] = False
+    use_acceleration: bool = False
+    max_acceleration: Positive = 10.0  # m/s^2, divides accelerations
     use_discrete_command: bool = True
     use_tp: bool = True
     use_previous_tp: bool = True
@@ -235,13 +262,13 @@ class LeadConfig(BaseModel):
             return values
         renamed: dict[str, Any] = {}
         for key, value in values.items():
-            name = SPELLINGS.get(str(key), str(key))
+            name = ALIASES.get(str(key), str(key))
             if name in renamed:
                 raise ValueError(f"{name} is given twice, once spelled {key}; keep one")
             renamed[name] = value
         if renamed.get("compat") in ("lead", "fixed"):
             renamed["compat"] = Compat.lead() if renamed["compat"] == "lead" else Compat()
-        return renamed
+        return {**source_defaults(renamed), **renamed}
 
     @model_validator(mode="after")
     def _check_sizes(self) -> Self:
@@ -252,7 +279,8 @@ class LeadConfig(BaseModel):
             "pixels of the BEV window along y": self.lidar_height_pixel,
         }
         for name, size in sizes.items():
-            if size <= 0 or size % STRIDE:
+            any_size = name.startswith("image") and not self.carla_leaderboard_mode  # real cameras are 270 or 360 high
+            if size < STRIDE or (size % STRIDE and not any_size):
                 raise ValueError(f"{name}: found {size}, expected a multiple of {STRIDE}, the backbone's stride")
         cameras = self.num_available_cameras
         if self.image_width % cameras:
@@ -264,7 +292,80 @@ class LeadConfig(BaseModel):
             raise ValueError("target_speed_classes: expected at least two speeds in rising order")
         return self
 
+    @model_validator(mode="after")
+    def _check_couplings(self) -> Self:
+        """Refuses sizes that fit alone, but not together."""
+        upsampling = (STRIDE // self.deconv_scale_factor_0) * (STRIDE // self.deconv_scale_factor_1)
+        heads, dim = self.transfuser_num_bev_cross_attention_heads, self.transfuser_token_dim
+        for keys, fits, expected in (
+            ("deconv_scale_factor_0, deconv_scale_factor_1", upsampling == STRIDE, f"a product of {STRIDE}"),
+            ("bb_input_channel", self.bb_input_channel == self.bev_features_chanels, "bev_features_chanels"),
+            ("radar_sine_features", 2 * self.radar_sine_features == self.radar_token_dim, "half of radar_token_dim"),
+            ("radar_token_dim", self.radar_token_dim % self.radar_num_heads == 0, "a multiple of radar_num_heads"),
+            ("radar_token_dim, transfuser_token_dim", (self.radar_token_dim | dim) % 4 == 0, "multiples of 4"),
+            ("transfuser_token_dim", dim % heads == 0, "a multiple of transfuser_num_bev_cross_attention_heads"),
+            ("center_net_max_pooling_kernel", self.center_net_max_pooling_kernel % 2 == 1, "an odd number of cells"),
+        ):
+            if not fits:
+                found = ", ".join(str(getattr(self, key)) for key in keys.split(", "))
+                raise ValueError(f"{keys}: found {found}, expected {expected}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_switches(self) -> Self:
+        """Refuses a value that a switch keeps from having an effect."""
+        for switch, on, keys in (
+            ("use_grad_clipper=true", self.use_grad_clipper, ("grad_quantile", "grad_history_length")),
+            ("precision=lead", self.precision == "lead", ("gpu_name",)),
+            ("validation_fraction or validation_towns", self.validates, ("validate_every_epochs",)),
+            ("validation_fraction or validation_towns", self.validates, ("max_validation_samples",)),
+            ("best_metric", bool(self.best_metric), ("best_is_greatest",)),
+        ):
+            for key in keys:
+                if not on and getattr(self, key) != type(self).model_fields[key].default:
+                    raise ValueError(f"{key}: found {getattr(self, key)!r}, which has an effect only with {switch}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_sources(self) -> Self:
+        if not self.sources:
+            raise ValueError(
+                "use_carla_data, use_navsim_data, use_waymo_e2e_data: all are false, expected at least one"
+            )
+        real = [source.use_key for source in self.sources if source is not CARLA]
+        if real and not self.LTF and not self.source_dataset:
+            raise ValueError(f"LTF: found false, but {real[0]} is true and its data has no LiDAR; set LTF to true")
+        if real and self.radar_detection:
+            raise ValueError(f"use_radar_detection: found true, but {real[0]} is true and its data has no radar")
+        if self.schedule_carla_num_samples and (len(self.sources) != 2 or not self.use_carla_data):
+            raise ValueError("schedule_carla_num_samples: needs use_carla_data and exactly one real data set beside it")
+        if (self.use_past_positions or self.use_past_speeds) and set(self.sources) != {WAYMO}:
+            raise ValueError("use_past_positions, use_past_speeds: only Waymo-E2E records them; train on it alone")
+        points = self.use_tp or self.use_previous_tp or self.use_next_tp
+        if real and (points or self.predict_spatial_path or self.predict_target_speed):
+            raise ValueError(
+                f"use_tp, predict_spatial_path, predict_target_speed: {real[0]} is true and has none of them"
+            )
+        return self
+
     # --- derived: stage and data
+    @property
+    def validates(self) -> bool:
+        return bool(self.validation_fraction or self.validation_towns)
+
+    @property
+    def sources(self) -> tuple[DataSource, ...]:
+        """The data sets a stage trains on, in the order of a batch."""
+        return tuple(source for source in SOURCES if getattr(self, source.use_key))
+
+    @property
+    def mixed_data_training(self) -> bool:
+        return len(self.sources) > 1
+
+    @property
+    def carla_leaderboard_mode(self) -> bool:
+        return self.sources == (CARLA,)
+
     @property
     def is_pretraining(self) -> bool:
         return not self.use_planning_decoder

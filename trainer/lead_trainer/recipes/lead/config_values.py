@@ -12,13 +12,14 @@ import yaml
 from pydantic import ValidationError
 
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.lead.config import SPELLINGS, STAGE_PROJECTS, LeadConfig
+from lead_trainer.recipes.lead.config import ALIASES, STAGE_PROJECTS, LeadConfig
 
 # Keys of LEAD's config.json that follow from others, with what to set instead.
 DERIVED: dict[str, str] = {
     "bucket_collection_path": "carla_root",
     "carla_cache_path": "carla_root",
     "carla_data": "carla_root",
+    "carla_leaderboard_mode": "use_carla_data, use_navsim_data and use_waymo_e2e_data",
     "final_image_height": "image_height",
     "final_image_width": "image_width and used_cameras",
     "image_width_before_camera_subselection": "image_width",
@@ -31,6 +32,7 @@ DERIVED: dict[str, str] = {
     "lidar_vert_anchors": "pixels_per_meter",
     "lidar_width_meter": "min_x_meter and max_x_meter",
     "lidar_width_pixel": "pixels_per_meter",
+    "mixed_data_training": "use_carla_data, use_navsim_data and use_waymo_e2e_data",
     "need_grad_scaler": "precision",
     "num_available_cameras": "used_cameras",
     "num_used_cameras": "used_cameras",
@@ -42,28 +44,35 @@ DERIVED: dict[str, str] = {
     "use_mixed_precision_training": "precision",
 }
 
-# Keys of LEAD's config.json that no training code reads, describe the machine, or belong to other data sets.
-WITHOUT_EFFECT = frozenset(
-    {
-        "assigned_cpu_cores", "carla_crop_height_type", "carla_leaderboard_mode", "crop_height",
-        "force_rebuild_bucket", "force_rebuild_data_cache", "gpu_name", "grad_history_length", "grad_quantile",
-        "local_rank", "max_acceleration", "mixed_data_training", "navsim_data_root", "navsim_num_bb_classes",
-        "navsim_num_bev_semantic_classes", "navsim_num_samples", "rank", "slurm_job_id", "ssd_cache_path",
-        "target_dataset", "visualize_dataset", "visualize_failed_scenarios", "waymo_e2e_num_training_samples",
-        "waymo_e2e_subsample_factor", "waymo_e2e_test_data_root", "waymo_e2e_training_data_root",
-        "waymo_e2e_val_data_root", "workers_per_cpu_cores", "world_size",
-    }
-)  # fmt: skip
+# Keys of LEAD's config.json that describe the machine or the moment, or that LEAD itself does not read in training.
+WITHOUT_EFFECT: dict[str, str] = {
+    "carla_crop_height_type": "pictures are cropped when they are recorded",
+    "crop_height": "pictures are cropped when they are recorded",
+    "force_rebuild_bucket": "buckets are part of the cache, which is made again whenever files or keys change",
+    "force_rebuild_data_cache": "a cache is made again whenever files or keys change; remove its folder to force it",
+    "local_rank": "torchrun or the operator sets it",
+    "rank": "torchrun or the operator sets it",
+    "slurm_job_id": "there is no SLURM here",
+    "ssd_cache_path": "session_cache names the folder on a fast disk; in a cluster spec.sessionCache",
+    "target_dataset": "the sensor rig follows from carla_root's data; see used_cameras, image_width, image_height",
+    "visualize_dataset": "lead buckets shows what a dataset holds, visualize_training what the model sees",
+    "visualize_failed_scenarios": "lead cache --collection failed prepares the routes that ended badly",
+    "waymo_e2e_test_data_root": "training reads no test split",
+    "waymo_e2e_val_data_root": "the rated validation split is scored by Waymo's own tools",
+    "workers_per_cpu_cores": "the loader has threads; num_threads says how many",
+    "world_size": "torchrun or the operator sets it",
+}
 
+# Of those keys, the ones that a user may set but that a config.json tells about another machine or run.
+OF_ANOTHER_MACHINE = frozenset({"assigned_cpu_cores", "gpu_name"})
 
 # Keys of LEAD that stay at their default here, with the reason and what to do instead.
 REFUSED: dict[str, str] = {
     "carla_fps": "LEAD's data has 20 simulator steps a second; waypoints are cut by it",
     "data_save_freq": "LEAD's data has a frame every 5 simulator steps; waypoints are cut by it",
-    "epoch_checkpoints_keep": "keep_last and keep_best say which checkpoints stay (spec.checkpoint in a cluster)",
-    "max_distance_future_waypoint": "waypoints are used as recorded, however far they lie",
+    "max_distance_future_waypoint": "it bounds the futures of other cars, which LEAD stores and trains nothing on",
     "randomize_route_order": "routes keep one order, so that a cache has one digest; samples are shuffled each epoch",
-    "save_model_checkpoint": "a run without checkpoints could not resume; use keep_last and keep_best to keep few",
+    "save_model_checkpoint": "a run without checkpoints could not resume or be evaluated; keep_last=1 keeps the fewest",
     "training_png_compression_level": "a cache keeps pictures as recorded and label planes in lz4",
     "use_persistent_cache": "training always reads a built cache; it is made once for all runs with these keys",
     "use_zero_redundancy": "every rank holds the whole optimizer state; the models of this recipe are small enough",
@@ -86,11 +95,11 @@ def preset_values(name: str) -> dict[str, Any]:
 
 def load_config(values: Mapping[str, Any], preset: str = "") -> LeadConfig:
     """Returns defaults < preset < `values`, validated; raises BadConfig naming every bad key."""
-    twice = [key for key in values if SPELLINGS.get(key) in values]
+    twice = [key for key in values if ALIASES.get(key) in values]
     if twice:
-        raise BadConfig(f"{SPELLINGS[twice[0]]} is given twice, once spelled {twice[0]}; keep one")
+        raise BadConfig(f"{ALIASES[twice[0]]} is given twice, once spelled {twice[0]}; keep one")
     merged = preset_values(preset) if preset else {}
-    merged.update({SPELLINGS.get(key, key): value for key, value in values.items()})
+    merged.update({ALIASES.get(key, key): value for key, value in values.items()})
     try:
         config = LeadConfig.model_validate(merged)
     except ValidationError as error:
@@ -108,7 +117,7 @@ def _refuse_unsupported(config: LeadConfig) -> None:
 
 def from_config_json(document: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the keys a `config.json` (LEAD's or ours) sets; drops those that follow from others or have no effect."""
-    dropped = WITHOUT_EFFECT | DERIVED.keys()
+    dropped = WITHOUT_EFFECT.keys() | DERIVED.keys() | OF_ANOTHER_MACHINE
     values = {key: value for key, value in document.items() if key not in dropped}
     scale = document.get("target_points_normalization_constants")
     if scale:
@@ -161,5 +170,5 @@ def _unknown_key(path: list[str]) -> str:
     if key in DERIVED:
         return f"{key}: follows from other keys and cannot be set; set {DERIVED[key]} instead"
     if key in WITHOUT_EFFECT:
-        return f"{key}: has no effect here; remove it"
-    return f"{key}: unknown key{_near(key, [*LeadConfig.model_fields, *SPELLINGS])}"
+        return f"{key}: has no effect here: {WITHOUT_EFFECT[key]}; remove it"
+    return f"{key}: unknown key{_near(key, [*LeadConfig.model_fields, *ALIASES])}"

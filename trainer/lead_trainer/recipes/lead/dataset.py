@@ -4,6 +4,7 @@ One sample is a pure function of (index, epoch, config.seed) and the cache; seve
 """
 
 import logging
+import math
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -17,19 +18,26 @@ from lead_trainer.data.sample_order import draw_bucket, hash64, unit_float
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.lead.augment import augmented
 from lead_trainer.recipes.lead.config import LeadConfig
+from lead_trainer.recipes.lead.data_sources import CARLA, DataSource
 from lead_trainer.recipes.lead.dataset_metas import meta_entries, planner_entries
+from lead_trainer.recipes.lead.preparation import SOURCE_KEY
 from lead_trainer.recipes.lead.prepare_keys import PreparationKeys
 from lead_trainer.recipes.lead.prepare_metas import FUTURE_STEPS
 from lead_trainer.recipes.lead.targets.bev_planes import lidar_raster, painted_map
 from lead_trainer.recipes.lead.targets.center_net import center_net_targets
 from lead_trainer.recipes.lead.targets.planner import waypoint_indices
 from lead_trainer.recipes.lead.targets.radar import radar_inputs
+from lead_trainer.recipes.lead.targets.sim2real import (
+    SIM2REAL_BEV,
+    SIM2REAL_OCCUPANCY,
+    SIM2REAL_SEMANTIC,
+    sim2real_boxes,
+)
 from lead_trainer.recipes.lead.targets.view import NORMAL, View
 from lead_trainer.recipes.recipe import Sample
 
 LOG = logging.getLogger(__name__)
 
-SOURCE_CARLA = 1
 METRES_8_BIT = 50.0  # depth of the largest 8-bit code
 METRES_16_BIT = 96.0
 COIN, COLOUR = 1, 2  # independent random streams of one sample
@@ -52,10 +60,11 @@ class SampleCache(Protocol):
         """Checked record of one sample."""
 
 
-def collection_of(config: LeadConfig) -> str:
-    """Returns the bucket collection a stage trains on."""
+def collection_of(config: LeadConfig, source: DataSource = CARLA) -> str:
+    """Returns the bucket collection of a data set that a stage trains on."""
     stage = "pretrain" if config.is_pretraining else "posttrain"
-    return f"town13_heldout_{stage}" if config.hold_out_town13_routes else f"full_{stage}"
+    held_out = source is CARLA and config.hold_out_town13_routes
+    return f"town13_heldout_{stage}" if held_out else f"full_{stage}"
 
 
 class LeadSamples:
@@ -85,9 +94,7 @@ class LeadSamples:
         for bucket, factor in enumerate(self._rows.mixture):
             members = np.flatnonzero(self._rows.bucket == bucket)
             drawn.append(members[draw_bucket(len(members), factor, seed, epoch, bucket)])
-        indices = np.concatenate(drawn).astype(np.int64)
-        wanted = self._config.carla_num_samples
-        return np.resize(indices, wanted) if wanted > 0 and len(indices) else indices
+        return np.concatenate(drawn).astype(np.int64)
 
     def order_epoch(self, epoch: int) -> int:
         """Returns the epoch whose order is used: LEAD's workers replay the first one for ever."""
@@ -115,7 +122,7 @@ class LeadSamples:
         meta = self._metas.row(str(rows.route[index]), int(rows.frame[index]))
         view = View(meta["perturbation_translation"], meta["perturbation_rotation"]) if perturbed else NORMAL
         sample: Sample = {
-            "source_dataset": SOURCE_CARLA,
+            "source_dataset": CARLA.number,
             "perturbate_sensor": perturbed,
             "index": index,
             "global_index": int(rows.position[index]),
@@ -124,6 +131,8 @@ class LeadSamples:
             "frame_number": f"{int(rows.frame[index]):04d}",
         }
         sample |= meta_entries(meta)
+        if config.use_acceleration:
+            sample["acceleration"] = math.hypot(meta["accel_x"] or 0.0, meta["accel_y"] or 0.0)
         try:
             sample |= planner_entries(meta, view, config, self._waypoints)
         except BadData as error:
@@ -136,6 +145,8 @@ class LeadSamples:
 
 def refuse_other_preparation(config: LeadConfig, prepared: Mapping[str, Any]) -> None:
     """Raises BadConfig naming each key whose value differs from the one the cache was built with."""
+    if prepared.get(SOURCE_KEY) != CARLA.name:
+        raise BadConfig(f"this cache holds {prepared.get(SOURCE_KEY)} data; set {SOURCE_KEY}: carla when it is built")
     wanted = PreparationKeys.of(config).as_mapping()
     unlike = {key: value for key, value in wanted.items() if prepared.get(key) != value}
     if unlike:
@@ -149,11 +160,14 @@ def sensor_entries(record: Mapping[str, memoryview], config: LeadConfig) -> Samp
     """Returns the entries that come from one view's record; `rgb` is (H, W, 3)."""
     planes = unpack_arrays(record["planes"], compressed=True)
     arrays = unpack_arrays(record["arrays"], compressed=False)
+    semantic, occupancy = planes["semantic"], planes["occupancy"]
+    if not config.carla_leaderboard_mode:
+        semantic, occupancy = SIM2REAL_SEMANTIC[semantic], SIM2REAL_OCCUPANCY[occupancy]
     used = np.flatnonzero(config.used_cameras)
     picture = cv2.imdecode(np.frombuffer(record["image"], np.uint8), cv2.IMREAD_COLOR)
     if picture is None:
         raise BadData("the camera picture of a checked record cannot be decoded; build the cache again")
-    entries: Sample = {"rgb": _cameras(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), used, config)}
+    entries: Sample = {"rgb": used_columns(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), used, config)}
     if not config.LTF:
         entries["rasterized_lidar"] = lidar_raster(planes["lidar"], config.hist_max_per_pixel)
     if config.use_radars:
@@ -161,14 +175,16 @@ def sensor_entries(record: Mapping[str, memoryview], config: LeadConfig) -> Samp
         entries |= {f"radar{number + 1}": points for number, points in enumerate(sensors)}
         entries |= {"radar": np.concatenate(sensors), "radar_detections": arrays["radar_detections"]}
     if config.use_semantic:
-        entries["semantic"] = _cameras(planes["semantic"], used, config)
+        entries["semantic"] = used_columns(semantic, used, config)
     if config.use_depth:
-        entries["depth"] = _cameras(depth_metres(planes["depth"], config), used, config)
+        entries["depth"] = used_columns(depth_metres(planes["depth"], config), used, config)
     if config.use_bev_semantic:
-        entries["bev_semantic"] = painted_map(planes["map"], planes["occupancy"])
-        entries["hdmap"] = entries["bev_semantic"] if config.compat.painted_hdmap else planes["map"]
+        painted = painted_map(planes["map"], occupancy)
+        entries["bev_semantic"] = painted if config.carla_leaderboard_mode else SIM2REAL_BEV[painted]
+        entries["hdmap"] = painted if config.compat.painted_hdmap else planes["map"]
     if config.detect_boxes:
-        entries |= center_net_targets(arrays["boxes"], config)
+        boxes = arrays["boxes"] if config.carla_leaderboard_mode else sim2real_boxes(arrays["boxes"])
+        entries |= center_net_targets(boxes, config)
     return entries
 
 
@@ -183,7 +199,7 @@ def depth_metres(codes: npt.NDArray[Any], config: LeadConfig) -> npt.NDArray[np.
     return np.asarray(metres, np.float32)
 
 
-def _cameras(picture: npt.NDArray[Any], used: npt.NDArray[np.int64], config: LeadConfig) -> npt.NDArray[Any]:
+def used_columns(picture: npt.NDArray[Any], used: npt.NDArray[np.int64], config: LeadConfig) -> npt.NDArray[Any]:
     """Returns the columns of the used cameras side by side."""
     if len(used) == config.num_available_cameras:
         return picture

@@ -62,9 +62,9 @@ def planner_entries(meta: Mapping[str, Any], view: View, config: LeadConfig, way
     targets = target_points(merged, passed, position, meta["theta"], view)
     entries: Sample = {**targets, **lane_change_flags(targets)}
     if config.use_discrete_command:
-        command = one_hot_command(merged_commands[0])
+        command = one_hot_command(merged_commands[0], config.discrete_command_dim)
         entries |= {"command": command, "previous_command": command.copy()}
-        entries["next_command"] = one_hot_command(merged_commands[1])
+        entries["next_command"] = one_hot_command(merged_commands[1], config.discrete_command_dim)
     return entries if config.is_pretraining else entries | _paths(meta, view, config, waypoints)
 
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.lead.config import LeadConfig
+from lead_trainer.recipes.lead.data_sources import CARLA, NAVSIM, DataSource
 from lead_trainer.recipes.lead.loss_terms.detection import center_net_losses
 from lead_trainer.recipes.lead.loss_terms.pixels import bev_semantic_loss, depth_loss, semantic_loss
 from lead_trainer.recipes.lead.loss_terms.planning import planning_losses
@@ -34,22 +36,34 @@ class LossReport:
 
 
 def raw_weights(config: LeadConfig) -> dict[str, float]:
-    """Returns every term's weight before normalising; 0 where the config has no such head."""
-    boxes, planner = float(config.detect_boxes), float(config.use_planning_decoder)
+    """Returns every term's weight before normalising; 0 where the config has no such head or the data no such label.
+
+    As in LEAD, every data set in use adds its terms to the sum, also ones that it cannot label.
+    """
+    planner = float(config.use_planning_decoder)
+    weights: dict[str, float] = {}
+    for source in config.sources:
+        weights |= {f"{source.prefix}{key}": value for key, value in _perception_weights(config, source).items()}
+    return weights | {
+        "loss_spatio_temporal_waypoints": planner * config.predict_temporal_spatial_waypoints,
+        "loss_target_speed": planner,
+        "loss_spatial_route": planner,
+    }
+
+
+def _perception_weights(config: LeadConfig, source: DataSource) -> dict[str, float]:
+    boxes, carla = float(config.detect_boxes), source is CARLA
     return {
-        "loss_semantic": float(config.use_semantic),
-        "loss_depth": DEPTH_WEIGHT * config.use_depth,
+        "loss_semantic": float(config.use_semantic and carla),
+        "loss_depth": DEPTH_WEIGHT * (config.use_depth and carla),
         "loss_bev_semantic": float(config.use_bev_semantic),
         "loss_center_net_heatmap": boxes,
         "loss_center_net_wh": boxes,
         "loss_center_net_offset": boxes,
         "loss_center_net_yaw_class": boxes,
         "loss_center_net_yaw_res": boxes,
-        "loss_center_net_velocity": boxes * (config.predicts_box_velocity and not config.LTF),
-        "radar_loss": float(config.radar_detection),
-        "loss_spatio_temporal_waypoints": planner * config.predict_temporal_spatial_waypoints,
-        "loss_target_speed": planner,
-        "loss_spatial_route": planner,
+        "loss_center_net_velocity": boxes * (config.predicts_box_velocity and not config.LTF and carla),
+        "radar_loss": float(config.radar_detection and carla),
     }
 
 
@@ -64,6 +78,10 @@ def compute_losses(config: LeadConfig, predictions: Predictions, batch: Mapping[
     """Returns the loss of `predictions` against the labels in `batch`."""
     with torch.autocast(batch["source_dataset"].device.type, enabled=False):
         raw = _raw_losses(config, predictions, batch)
+        if not raw:
+            raise BadConfig(
+                "use_planning_decoder: found false, but the data in use labels nothing but waypoints; set it"
+            )
         weights = loss_weights(config)
         total = torch.stack([weights[key] * loss for key, loss in raw.items()]).sum()
     return LossReport(total, raw, weights)
@@ -77,13 +95,18 @@ def _raw_losses(config: LeadConfig, predictions: Predictions, batch: Mapping[str
         raw["loss_depth"] = depth_loss(config, predictions.depth, batch)
     if predictions.bev_semantic is not None:
         raw["loss_bev_semantic"] = bev_semantic_loss(config, predictions.bev_semantic, batch)
+    if predictions.bev_semantic_navsim is not None:
+        logits = predictions.bev_semantic_navsim
+        raw["navsim_loss_bev_semantic"] = bev_semantic_loss(config, logits, batch, NAVSIM)
     if predictions.center_net is not None:
         raw.update(center_net_losses(predictions.center_net, batch))
+    if predictions.center_net_navsim is not None:
+        raw.update(center_net_losses(predictions.center_net_navsim, batch, NAVSIM))
     if predictions.radar is not None:
         labels = _label(config, predictions, batch["radar_detections"])
         raw["radar_loss"] = radar_loss(config, predictions.radar.predictions, batch, labels)
     if predictions.plan is not None:
-        route = _label(config, predictions, batch["route"])
+        route = _label(config, predictions, batch["route"]) if "route" in batch else None
         waypoints = _label(config, predictions, batch["future_waypoints"])
         raw.update(planning_losses(config, predictions.plan, batch, route, waypoints))
     return raw

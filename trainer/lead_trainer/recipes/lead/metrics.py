@@ -55,17 +55,20 @@ def _radar(config: LeadConfig, predictions: Tensor, labels: Tensor) -> dict[str,
 
 
 def _plan(config: LeadConfig, plan: Plan, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    route, route_label = plan.route.float(), batch["route"].float()
-    speed, wanted = plan.target_speed.float(), batch["target_speed"].float()
-    wanted = wanted.clamp(max=config.target_speed_classes[-1]).where(~batch["brake"].bool(), wanted.new_zeros(()))
-    metrics = {
-        "metric/route_ade": average_displacement(route, route_label),
-        "metric/route_fde": final_displacement(route, route_label),
-        "metric/target_speed_error": (speed - wanted).abs().mean(),
-        "metric/target_speed_correlation": correlation(speed, wanted),
-    }
+    metrics: dict[str, Tensor] = {}
+    if plan.route is not None:
+        route, label = plan.route.float(), batch["route"].float()
+        metrics["metric/route_ade"] = average_displacement(route, label)
+        metrics["metric/route_fde"] = final_displacement(route, label)
+    if plan.target_speed is not None:
+        speed, wanted = plan.target_speed.float(), batch["target_speed"].float()
+        wanted = wanted.clamp(max=config.target_speed_classes[-1]).where(~batch["brake"].bool(), wanted.new_zeros(()))
+        metrics["metric/target_speed_error"] = (speed - wanted).abs().mean()
+        metrics["metric/target_speed_correlation"] = correlation(speed, wanted)
     if plan.future_waypoints is not None:
         waypoints, label = plan.future_waypoints.float(), batch["future_waypoints"].float()
         metrics["metric/waypoints_ade"] = average_displacement(waypoints, label)
         metrics["metric/waypoints_fde"] = final_displacement(waypoints, label)
+    if plan.headings is not None:
+        metrics["metric/heading_ade"] = (plan.headings.float() - batch["future_yaws"].float()).abs().mean()
     return metrics

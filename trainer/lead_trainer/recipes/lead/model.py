@@ -3,9 +3,10 @@
 `build_model(config)` is the way in. Parameter names, order and shapes are LEAD's, so weights pass in both directions.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +24,8 @@ from lead_trainer.recipes.lead.network.perception_heads import (
 from lead_trainer.recipes.lead.network.planner import Plan, PlanningDecoder
 from lead_trainer.recipes.lead.network.radar_detector import RadarDetections, RadarDetector
 
+Head = TypeVar("Head", bound=nn.Module)
+
 
 @dataclass(frozen=True)
 class Predictions:
@@ -36,6 +39,8 @@ class Predictions:
     radar: RadarDetections | None
     plan: Plan | None
     autocast_dtype: torch.dtype  # fp32 without mixed precision
+    bev_semantic_navsim: Tensor | None = None  # (B, classes of NavSim, H, W) logits
+    center_net_navsim: CenterNetMaps | None = None
 
 
 class TFv6(nn.Module):
@@ -46,12 +51,19 @@ class TFv6(nn.Module):
         self.config = config
         self.backbone = FusionBackbone(config)
         image, bev = self.backbone.image_channels, self.backbone.bev_channels
+        carla, navsim = config.use_carla_data, config.use_navsim_data
         classes = config.num_semantic_classes
-        self.semantic_decoder = PerspectiveDecoder(config, image, classes) if config.use_semantic else None
-        self.depth_decoder = PerspectiveDecoder(config, image, 1) if config.use_depth else None
-        self.bev_semantic_decoder = BevSemanticDecoder(config) if config.use_bev_semantic else None
-        self.center_net_decoder = CenterNetDecoder(config) if config.detect_boxes else None
-        self.radar_detector = RadarDetector(config, bev) if config.radar_detection else None
+        self.semantic_decoder = PerspectiveDecoder(config, image, classes) if config.use_semantic and carla else None
+        self.depth_decoder = PerspectiveDecoder(config, image, 1) if config.use_depth and carla else None
+        maps, navsim_maps = config.num_bev_semantic_classes, config.navsim_num_bev_semantic_classes
+        self.bev_semantic_decoder = _made(BevSemanticDecoder, config, maps, config.use_bev_semantic and carla)
+        self.bev_semantic_decoder_navsim = _made(
+            BevSemanticDecoder, config, navsim_maps, config.use_bev_semantic and navsim
+        )
+        boxes, navsim_boxes = config.num_bb_classes, config.navsim_num_bb_classes
+        self.center_net_decoder = _made(CenterNetDecoder, config, boxes, config.detect_boxes and carla)
+        self.center_net_decoder_navsim = _made(CenterNetDecoder, config, navsim_boxes, config.detect_boxes and navsim)
+        self.radar_detector = RadarDetector(config, bev) if config.radar_detection and carla else None
         self.planning_decoder = PlanningDecoder(config, bev) if config.use_planning_decoder else None
 
     def forward(self, batch: Mapping[str, Tensor]) -> Predictions:
@@ -67,14 +79,22 @@ class TFv6(nn.Module):
             features=features,
             semantic=self.semantic_decoder(features.image) if self.semantic_decoder is not None else None,
             depth=self.depth_decoder(features.image)[:, 0] if self.depth_decoder is not None else None,
-            bev_semantic=self.bev_semantic_decoder(features.bev_grid)
-            if self.bev_semantic_decoder is not None
-            else None,
-            center_net=self.center_net_decoder(features.bev_grid) if self.center_net_decoder is not None else None,
+            bev_semantic=_run(self.bev_semantic_decoder, features.bev_grid),
+            bev_semantic_navsim=_run(self.bev_semantic_decoder_navsim, features.bev_grid),
+            center_net=_run(self.center_net_decoder, features.bev_grid),
+            center_net_navsim=_run(self.center_net_decoder_navsim, features.bev_grid),
             radar=radar,
             plan=plan,
             autocast_dtype=_autocast_dtype(features.bev.device.type),
         )
+
+
+def _made(head: Callable[[LeadConfig, int], Head], config: LeadConfig, classes: int, wanted: bool) -> Head | None:
+    return head(config, classes) if wanted else None
+
+
+def _run(head: nn.Module | None, features: Tensor) -> Any:
+    return head(features) if head is not None else None
 
 
 def build_model(config: LeadConfig) -> TFv6:

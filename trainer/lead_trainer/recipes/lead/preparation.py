@@ -1,181 +1,82 @@
-"""How a raw LEAD tree becomes cache records: LEAD's filter and labels, each view of each frame prepared once.
+"""How a raw tree becomes a cache, whichever data set it is: CARLA routes, a NavSim feature cache, or Waymo-E2E frames.
 
-A record holds for `normal` and `perturbated` each: `image` (the camera JPEG as recorded), `planes` (semantic, depth,
-map, occupancy, LiDAR counts in one lz4 block) and `arrays` (box rows, radar detections, radar points, raw).
-Called by `data.build`; it reads nothing of the config but `PreparationKeys`.
+A cache holds one data set, named by its key `source_dataset` (default: the only one the config uses).
+Called by `data.build`.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-import cv2
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from lead_trainer.data.array_block import pack_arrays
-from lead_trainer.errors import BadConfig, BadData
-from lead_trainer.recipes.lead.buckets import fill_collection, judge_routes, verdicts
+from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.config_values import load_config
-from lead_trainer.recipes.lead.ingest.frame_files import decode_lidar, decode_picture, decode_plane, decode_radar
-from lead_trainer.recipes.lead.ingest.plain_pickle import read_plain
-from lead_trainer.recipes.lead.ingest.route_tree import frame_path, route_tree
-from lead_trainer.recipes.lead.prepare_keys import PreparationKeys
-from lead_trainer.recipes.lead.prepare_metas import meta_row, meta_table, scenario_type
-from lead_trainer.recipes.lead.targets.bev_planes import lidar_counts, map_plane
-from lead_trainer.recipes.lead.targets.boxes import SceneFacts, box_rows
-from lead_trainer.recipes.lead.targets.occupancy import occupancy_plane
-from lead_trainer.recipes.lead.targets.radar import radar_detections
-from lead_trainer.recipes.lead.targets.view import NORMAL, View
-from lead_trainer.recipes.recipe import Bucket, Collection, SampleKey, Scan, SourceTree
+from lead_trainer.recipes.lead.data_sources import CARLA, NAVSIM, WAYMO
+from lead_trainer.recipes.lead.prepare_carla import CarlaPreparation
+from lead_trainer.recipes.lead.prepare_navsim import NavsimPreparation
+from lead_trainer.recipes.lead.prepare_waymo import WaymoPreparation
+from lead_trainer.recipes.recipe import SampleKey, Scan, SourceTree
 
-VIEWS = {"normal": "", "perturbated": "_perturbated"}  # view -> suffix of its folders
-RESIZED_JPEG_QUALITY = 90
-MAP_CLASS_COUNT = 9
+SOURCE_KEY = "source_dataset"
 
-Plane = npt.NDArray[Any]
+
+class SourcePreparation(Protocol):
+    """The preparation of one kind of data set; see `recipe.Preparation` for the methods both have."""
+
+    def keys(self, config: LeadConfig) -> Mapping[str, Any]:
+        """Returns the values of `config` that the preparation reads."""
+
+    def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
+        """Reads verdicts and listings, and fills the named collections."""
+
+    def record(self, tree: SourceTree, config: Mapping[str, Any], sample: SampleKey) -> Mapping[str, bytes]:
+        """Returns the cache record of one sample."""
+
+    def route_metas(self, tree: SourceTree, config: Mapping[str, Any], route: str, frames: Sequence[int]) -> pa.Table:
+        """Returns the columnar metas of one route."""
+
+
+PREPARATIONS: dict[str, SourcePreparation] = {
+    CARLA.name: CarlaPreparation(),
+    NAVSIM.name: NavsimPreparation(),
+    WAYMO.name: WaymoPreparation(),
+}
 
 
 class LeadPreparation:
-    """LEAD's preparation; pure in (tree, keys)."""
+    """The preparation of the recipe; each call goes to that of the cache's data set."""
 
-    version = "lead-prepare/1"
+    version = "lead-prepare/2"
     default_collections = ("full_pretrain", "full_posttrain")
 
     def config_keys(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the read values; `config` holds LEAD's keys and optionally `preset`. Raises BadConfig."""
         values = {key: value for key, value in config.items() if key != "preset"}
-        return PreparationKeys.of(load_config(values, str(config.get("preset", "")))).as_mapping()
+        resolved = load_config(values, str(config.get("preset", "")))
+        name = cache_source(resolved)
+        return {SOURCE_KEY: name, **PREPARATIONS[name].keys(resolved)}
 
     def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
-        """Judges every route and fills the named collections."""
-        routes = route_tree(tree.files())
-        judged = judge_routes(tree, routes)
-        filled = [fill_collection(name, judged, config) for name in sorted(set(collections))]
-        keys = {key for collection in filled for bucket in collection.buckets for key in bucket}
-        samples = tuple(sorted(keys, key=lambda key: (key.route, key.frame)))
-        position = {key: index for index, key in enumerate(samples)}
-        return Scan(
-            verdicts=verdicts(judged),
-            samples=samples,
-            collections=tuple(
-                Collection(
-                    name=collection.name,
-                    buckets=tuple(
-                        Bucket(name, np.array([position[key] for key in rows], np.int64))
-                        for name, rows in zip(collection.bucket_names, collection.buckets, strict=True)
-                    ),
-                    mixture=collection.mixture,
-                    counters=vars(collection.counters),
-                )
-                for collection in filled
-            ),
-            estimated_bytes=np.array([routes.frame_bytes(key.route, key.frame) for key in samples], np.int64),
-        )
+        """Judges what the tree holds and fills the named collections."""
+        return PREPARATIONS[config[SOURCE_KEY]].scan(tree, config, collections)
 
     def record(self, tree: SourceTree, config: Mapping[str, Any], sample: SampleKey) -> Mapping[str, bytes]:
-        """Returns the fields of both views; raises BadData naming file, route and frame."""
-        try:
-            return _fields(tree, PreparationKeys.parse(config), sample)
-        except BadData as error:
-            raise BadData(
-                f"{sample.route} frame {sample.frame:04d}: {error}; restore the file, or remove the whole route"
-            ) from error
+        """Returns one sample's fields; raises BadData naming file, route and frame."""
+        return PREPARATIONS[config[SOURCE_KEY]].record(tree, config, sample)
 
     def route_metas(self, tree: SourceTree, config: Mapping[str, Any], route: str, frames: Sequence[int]) -> pa.Table:
-        """Returns one row a frame of the ego metas."""
-        distance = PreparationKeys.parse(config).tp_pop_distance
-        rows = [
-            meta_row(read_meta(tree, route, frame), frame, distance, frame_path(route, "metas", frame))
-            for frame in frames
-        ]
-        return meta_table(rows)
+        """Returns one row a frame."""
+        return PREPARATIONS[config[SOURCE_KEY]].route_metas(tree, config, route, frames)
 
 
-def _fields(tree: SourceTree, keys: PreparationKeys, sample: SampleKey) -> dict[str, bytes]:
-    meta = read_meta(tree, sample.route, sample.frame)
-    boxes_path, lidar_path = (frame_path(sample.route, folder, sample.frame) for folder in ("bboxes", "lidar"))
-    boxes = read_plain(tree.read(boxes_path), boxes_path)
-    lidar = decode_lidar(tree.read(lidar_path), lidar_path)
-    fields: dict[str, bytes] = {}
-    for name, suffix in VIEWS.items():
-        try:
-            view = View(meta["perturbation_translation"], meta["perturbation_rotation"]) if suffix else NORMAL
-            scene = scene_facts(meta)
-            rows = box_rows(boxes, scene, view, keys)
-            occupancy = occupancy_plane(boxes, scene, view, keys)
-        except (KeyError, TypeError, IndexError) as error:
-            raise BadData(f"file {boxes_path}, or the frame's meta, lacks or spoils a field: {error!r}") from error
-        planes = _sensor_planes(tree, sample, suffix, keys)
-        planes |= {"occupancy": occupancy, "lidar": lidar_counts(lidar, view, keys)}
-        arrays: dict[str, Plane] = {"boxes": rows, "radar_detections": radar_detections(rows, keys)}
-        radar_path = frame_path(sample.route, f"radar{suffix}", sample.frame)
-        clouds = decode_radar(tree.read(radar_path), radar_path, keys.num_radar_sensors)
-        arrays |= {f"radar{number + 1}": cloud for number, cloud in enumerate(clouds)}
-        fields[f"{name}/image"] = _image(tree, sample, suffix, keys)
-        fields[f"{name}/planes"] = pack_arrays(planes, compress=True)
-        fields[f"{name}/arrays"] = pack_arrays(arrays, compress=False)
-    return fields
-
-
-def read_meta(tree: SourceTree, route: str, frame: int) -> Mapping[str, Any]:
-    """Returns the ego meta of one frame."""
-    path = frame_path(route, "metas", frame)
-    meta = read_plain(tree.read(path), path)
-    if not isinstance(meta, dict):
-        raise BadData(f"file {path} holds a {type(meta).__name__}, expected a dict of ego fields")
-    return meta
-
-
-def scene_facts(meta: Mapping[str, Any]) -> SceneFacts:
-    """Returns what the box labels need of a meta."""
-    side = meta["vehicle_door_side"]
-    return SceneFacts(
-        scenario_type=scenario_type(meta["current_active_scenario_type"], meta["previous_active_scenario_type"]),
-        obstacle_ids=frozenset(meta["scenario_obstacles_ids"] or ()),
-        door_open=bool(meta["vehicle_opened_door"]),
-        door_left=side == "left",
-        overhead_light=bool(meta["over_head_traffic_light"]),
-        europe_light=bool(meta["europe_traffic_light"]),
-    )
-
-
-def _sensor_planes(tree: SourceTree, sample: SampleKey, suffix: str, keys: PreparationKeys) -> dict[str, Plane]:
-    """Returns semantic, depth and map planes of one view at the configured sizes; depth keeps its stored codes."""
-    planes: dict[str, Plane] = {}
-    for folder in ("semantics", "depth", "hdmap"):
-        path = frame_path(sample.route, f"{folder}{suffix}", sample.frame)
-        planes[folder] = decode_plane(tree.read(path), path)
-        if folder != "depth" and planes[folder].dtype != np.uint8:
-            raise BadData(f"file {path} holds {planes[folder].dtype}, expected 8 bit")
-    hdmap, size = planes.pop("hdmap"), (keys.image_width, keys.image_height)
-    if hdmap.shape[0] != hdmap.shape[1] or int(hdmap.max()) >= MAP_CLASS_COUNT:
-        path = frame_path(sample.route, f"hdmap{suffix}", sample.frame)
-        raise BadData(f"file {path}: shape {hdmap.shape}, largest class {int(hdmap.max())}; expected square and < 9")
-    semantic = planes.pop("semantics")
-    if semantic.shape != size[::-1]:
-        semantic = cv2.resize(semantic, size, interpolation=cv2.INTER_NEAREST)
-    depth = planes.pop("depth")
-    if depth.shape[0] > keys.image_height:
-        depth = cv2.resize(depth, size, interpolation=cv2.INTER_AREA)
-    return {"semantic": semantic, "depth": depth, "map": map_plane(hdmap, keys)}
-
-
-def _image(tree: SourceTree, sample: SampleKey, suffix: str, keys: PreparationKeys) -> bytes:
-    """Returns the JPEG as recorded where it has the configured size, else one made smaller."""
-    path = frame_path(sample.route, f"rgb{suffix}", sample.frame)
-    data = tree.read(path)
-    picture = decode_picture(data, path)
-    height, width = picture.shape[:2]
-    if (height, width) == (keys.image_height, keys.image_width):
-        return data
-    if height < keys.image_height or width < keys.image_width:
+def cache_source(config: LeadConfig) -> str:
+    """Returns which data set a cache with this config is built from; raises BadConfig where that is not said."""
+    if config.source_dataset:
+        return config.source_dataset
+    names = [source.name for source in config.sources]
+    if len(names) > 1:
         raise BadConfig(
-            f"image_height, image_width: found {keys.image_height} x {keys.image_width}, but {path} was recorded with "
-            f"{height} x {width}; pictures are never made larger"
+            f"source_dataset: not set, but the config uses {', '.join(names)}; a cache holds one data set: name it"
         )
-    small = cv2.resize(picture, (keys.image_width, keys.image_height), interpolation=cv2.INTER_AREA)
-    good, encoded = cv2.imencode(".jpg", small[:, :, ::-1], [int(cv2.IMWRITE_JPEG_QUALITY), RESIZED_JPEG_QUALITY])
-    if not good:
-        raise BadData(f"file {path} could not be encoded again at {width} x {height}")
-    return bytes(encoded.tobytes())
+    return names[0]

@@ -14,7 +14,7 @@ import pyarrow as pa
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.lead.targets.label_classes import NO_SCENARIO
 
-FUTURE_STEPS = 81  # simulator steps kept of the futures, now included: 4 s at 20 Hz
+FUTURE_STEPS = 101  # simulator steps kept of the futures, now included: 5 s at 20 Hz
 
 TEXTS = (
     "town", "current_active_scenario_type", "previous_active_scenario_type", "lane_type_str", "vehicle_door_side",

@@ -13,14 +13,17 @@ from lead_trainer.engine.schedule import Schedule, cosine, lagging, warm_restart
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.config_values import from_config_json, load_config, preset_names, to_config_json
-from lead_trainer.recipes.lead.dataset import LeadSamples, collection_of
+from lead_trainer.recipes.lead.dataset import SampleCache, collection_of
 from lead_trainer.recipes.lead.dataset_collate import collate
+from lead_trainer.recipes.lead.dataset_mix import MixedSamples, open_samples
+from lead_trainer.recipes.lead.gpu_names import lead_precision, own_gpu_name
 from lead_trainer.recipes.lead.losses import compute_losses
 from lead_trainer.recipes.lead.metrics import compute_metrics
 from lead_trainer.recipes.lead.model import build_model
 from lead_trainer.recipes.lead.preparation import LeadPreparation
+from lead_trainer.recipes.lead.validation import AS_RECORDED, CachePart, evaluate, with_means_over_classes
 from lead_trainer.recipes.lead.visualize import draw_training_picture
-from lead_trainer.recipes.recipe import Batch, LossScale, Sample, StageShape, StepOutput
+from lead_trainer.recipes.recipe import Batch, Evaluation, LossScale, Sample, StageShape, StepOutput
 from lead_trainer.report.wandb import WandbKeys
 
 PLANNER_PREFIX = "planning_decoder."  # what a posttrain stage has and its pretrain stage had not
@@ -33,6 +36,7 @@ class LeadRecipe:
     name = "lead"
     config_model = LeadConfig
     preparation = LeadPreparation()
+    mixes_caches = True
 
     def presets(self) -> Sequence[str]:
         """Returns the names of the presets."""
@@ -67,7 +71,7 @@ class LeadRecipe:
             seed=config.seed,
             batch_size=config.batch_size,
             collection=collection_of(config),
-            precision=config.precision,
+            precision=precision_of(config),
             deterministic=config.deterministic,
             sync_batchnorm=config.sync_batchnorm,
             compile=config.compile,
@@ -84,13 +88,40 @@ class LeadRecipe:
                 growth_interval=config.grad_scaler_growth_interval,
                 largest=config.grad_scaler_max_grad_scale,
             ),
+            accumulate_steps=config.gradient_accumulation_steps,
+            grad_clip_quantile=config.grad_quantile if config.use_grad_clipper else 0.0,
+            grad_clip_history=config.grad_history_length,
+            ema_decay=config.ema_decay,
+            freeze_batchnorm=config.freeze_batchnorm,
+            validate_every_epochs=config.validate_every_epochs,
+            best_metric=config.best_metric,
+            best_is_greatest=config.best_is_greatest,
+            patience_epochs=config.patience_epochs,
+            max_validation_samples=config.max_validation_samples,
         )
 
-    def samples(self, config: LeadConfig, cache: Any) -> LeadSamples:
-        """Returns the stage's samples from a cache; raises BadConfig where there is none."""
-        if cache is None:
+    def samples(self, config: LeadConfig, cache: Mapping[str, SampleCache]) -> MixedSamples:
+        """Returns the stage's samples from its caches by name; raises BadConfig where there is none."""
+        if not cache:
             raise BadConfig("recipe lead trains on a dataset cache; name one in datasets, or set carla_root")
-        return LeadSamples(config, cache)
+        if not config.validates:
+            return open_samples(config, cache)
+        return open_samples(config, {name: CachePart(one, config, held_out=False) for name, one in cache.items()})
+
+    def validation_samples(self, config: LeadConfig, cache: Mapping[str, SampleCache]) -> MixedSamples | None:
+        """Returns the held-out routes as they were recorded, None where the config holds none out."""
+        if not config.validates:
+            return None
+        held_out = {name: CachePart(one, config, held_out=True) for name, one in cache.items()}
+        return open_samples(config.model_copy(update=AS_RECORDED), held_out, mixed=False)
+
+    def evaluate(self, model: torch.nn.Module, batch: Batch, config: LeadConfig) -> Evaluation:
+        """Returns what one validation batch adds to losses, LEAD's metrics and IoUs."""
+        return evaluate(config, model(batch), batch)
+
+    def validation_metrics(self, config: LeadConfig, means: Mapping[str, float]) -> Mapping[str, float]:
+        """Returns the means and the mIoU of each head with classes."""
+        return with_means_over_classes(means)
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
         """Stacks samples."""
@@ -144,6 +175,11 @@ class LeadRecipe:
         """Returns LEAD's file names."""
         names = {part: f"{part}_{epoch:04d}.pth" for part in ("model", "optimizer", "scheduler", "scaler")}
         return {**names, "skipped": f"gradient_steps_skipped_{epoch:04d}.txt"}
+
+
+def precision_of(config: LeadConfig) -> str:
+    """Returns the number format, by LEAD's table of GPU names where `precision` is `lead`."""
+    return lead_precision(config.gpu_name or own_gpu_name()) if config.precision == "lead" else config.precision
 
 
 def lead_schedule(config: LeadConfig, steps_per_epoch: int, epochs: int) -> Schedule:

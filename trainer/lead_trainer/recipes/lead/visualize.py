@@ -151,7 +151,7 @@ def _guess(config: LeadConfig, predictions: Predictions, index: int) -> BevOverl
     waypoints = None if plan is None or plan.future_waypoints is None else _array(plan.future_waypoints[index])
     return BevOverlay(
         boxes=_predicted_boxes(config, predictions, index),
-        route=None if plan is None else _array(plan.route[index]),
+        route=None if plan is None or plan.route is None else _array(plan.route[index]),
         waypoints=waypoints,
         radar=radar,
     )
@@ -202,7 +202,7 @@ def _facts(config: LeadConfig, sample: Mapping[str, Array], predictions: Predict
     if "target_speed" in sample:
         braking = " (brake)" if "brake" in sample and bool(sample["brake"]) else ""
         lines.append(f"target {float(sample['target_speed']):.1f} m/s{braking}")
-    if predictions is not None and predictions.plan is not None:
+    if predictions is not None and predictions.plan is not None and predictions.plan.target_speed is not None:
         lines.append(f"predicted {float(predictions.plan.target_speed[index]):.1f} m/s")
     if "command" in sample and len(sample["command"]) == len(COMMANDS):
         lines.append(COMMANDS[int(np.argmax(sample["command"]))])

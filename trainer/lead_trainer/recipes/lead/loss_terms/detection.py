@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from torch import Tensor
 from torch.nn import functional as F
 
-from lead_trainer.recipes.lead.loss_terms.per_sample import full_precision, mean_over, perception_samples
+from lead_trainer.recipes.lead.data_sources import CARLA, DataSource
+from lead_trainer.recipes.lead.loss_terms.per_sample import full_precision, mean_over, samples_of, unlabelled
 from lead_trainer.recipes.lead.network.perception_heads import CenterNetMaps
 
 FOCAL_EPSILON = 1e-12
@@ -21,9 +22,19 @@ def gaussian_focal(scores: Tensor, target: Tensor) -> Tensor:
     return centre + elsewhere
 
 
-def center_net_losses(maps: CenterNetMaps, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Returns the raw losses of the heatmap and of every box property at the cells of centres."""
-    label = {key.removeprefix("center_net_"): value for key, value in batch.items() if key.startswith("center_net_")}
+def center_net_losses(
+    maps: CenterNetMaps, batch: Mapping[str, Tensor], source: DataSource = CARLA
+) -> dict[str, Tensor]:
+    """Returns the raw losses of the heatmap and of every box property at the cells of centres, of one data set."""
+    head = f"{source.prefix}center_net_"
+    label = {key.removeprefix(head): value for key, value in batch.items() if key.startswith(head)}
+    if not label:
+        parts = {name: getattr(maps, name) for name in ("heatmap", "wh", "offset", "yaw_class", "yaw_res", "velocity")}
+        return {
+            f"{source.prefix}loss_center_net_{name}": unlabelled(part)
+            for name, part in parts.items()
+            if part is not None
+        }
     weight = label["pixel_weight"]
     first = weight[:, :1]
     terms = {
@@ -35,9 +46,11 @@ def center_net_losses(maps: CenterNetMaps, batch: Mapping[str, Tensor]) -> dict[
     }
     if maps.velocity is not None:
         terms["velocity"] = (full_precision(maps.velocity) - label["velocity"]).abs() * first
-    samples, centres = perception_samples(batch), label["avg_factor"]
+    samples = samples_of(batch, source)
+    centres = label["avg_factor"].clamp(min=1)  # 0 where the sample is of another data set
     return {
-        f"loss_center_net_{name}": mean_over(samples, term.sum(dim=(1, 2, 3)) / centres) for name, term in terms.items()
+        f"{source.prefix}loss_center_net_{name}": mean_over(samples, term.sum(dim=(1, 2, 3)) / centres)
+        for name, term in terms.items()
     }
 
 

@@ -5,12 +5,22 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-CARLA = 1  # source_dataset of samples with perception labels
+from lead_trainer.recipes.lead.data_sources import CARLA, DataSource
+
+
+def samples_of(batch: Mapping[str, Tensor], source: DataSource) -> Tensor:
+    """Returns the (B,) mask of the samples of one data set."""
+    return batch["source_dataset"] == source.number
 
 
 def perception_samples(batch: Mapping[str, Tensor]) -> Tensor:
-    """Returns the (B,) mask of samples with perception labels."""
-    return batch["source_dataset"] == CARLA
+    """Returns the (B,) mask of samples with CARLA's labels."""
+    return samples_of(batch, CARLA)
+
+
+def unlabelled(*predictions: Tensor | None) -> Tensor:
+    """Returns a loss of 0 for a batch without any label of these heads, so that every process has their gradients."""
+    return torch.stack([prediction.float().sum() * 0 for prediction in predictions if prediction is not None]).sum()
 
 
 def mean_over(samples: Tensor, per_sample: Tensor) -> Tensor:

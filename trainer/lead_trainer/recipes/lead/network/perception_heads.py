@@ -18,22 +18,25 @@ class PerspectiveDecoder(nn.Module):
         self.deconv2 = nn.Sequential(_conv3(second, third), _relu(), _conv3(third, third), _relu())
         self.deconv3 = nn.Sequential(_conv3(third, third), _relu(), _conv3(third, out_channels))
         self.factors = (STRIDE // config.deconv_scale_factor_0, STRIDE // config.deconv_scale_factor_1)
+        self.size = (config.final_image_height, config.final_image_width)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Maps (B, C, h, w) to (B, out_channels, h * 32, w * 32)."""
+        """Maps (B, C, h, w) to (B, out_channels, h * 32, w * 32), resized where the picture is no multiple of 32."""
         features = _upsample(self.deconv1(features), self.factors[0])
         out: Tensor = self.deconv3(_upsample(self.deconv2(features), self.factors[1]))
-        return out
+        if out.shape[2:] == self.size:
+            return out
+        return F.interpolate(out, size=self.size, mode="bilinear", align_corners=False)
 
 
 class BevSemanticDecoder(nn.Module):
     """Classes of every BEV pixel."""
 
-    def __init__(self, config: LeadConfig) -> None:
+    def __init__(self, config: LeadConfig, classes: int) -> None:
         super().__init__()
         channels = config.bev_features_chanels
-        classes = nn.Conv2d(channels, config.num_bev_semantic_classes, 1, bias=False)
-        self.net = nn.Sequential(_conv3(channels, channels), _relu(), classes)
+        logits = nn.Conv2d(channels, classes, 1, bias=False)
+        self.net = nn.Sequential(_conv3(channels, channels), _relu(), logits)
         self.size = (config.lidar_height_pixel, config.lidar_width_pixel)
 
     def forward(self, bev_grid: Tensor) -> Tensor:
@@ -61,10 +64,10 @@ class CenterNetMaps:
 class CenterNetDecoder(nn.Module):
     """One small head a box property (Zhou et al. 2019)."""
 
-    def __init__(self, config: LeadConfig) -> None:
+    def __init__(self, config: LeadConfig, classes: int) -> None:
         super().__init__()
         channels = config.bb_input_channel
-        self.heatmap_head = _head(channels, config.num_bb_classes)
+        self.heatmap_head = _head(channels, classes)
         self.wh_head = _head(channels, 2)
         self.offset_head = _head(channels, 2)
         self.yaw_class_head = _head(channels, config.num_dir_bins)

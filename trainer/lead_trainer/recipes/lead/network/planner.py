@@ -17,10 +17,11 @@ class Plan:
     """What the car is to do; ego frame, metres."""
 
     context: Tensor  # (B, tokens, transfuser_token_dim)
-    route: Tensor  # (B, num_route_points_prediction, 2)
+    route: Tensor | None  # (B, num_route_points_prediction, 2)
     future_waypoints: Tensor | None  # (B, num_way_points_prediction, 2)
-    target_speed_logits: Tensor  # (B, classes)
-    target_speed: Tensor  # (B,) m/s
+    target_speed_logits: Tensor | None  # (B, classes)
+    target_speed: Tensor | None  # (B,) m/s
+    headings: Tensor | None = None  # (B, num_way_points_prediction) radians, with NavSim
 
 
 class PlanningContextEncoder(nn.Module):
@@ -32,12 +33,17 @@ class PlanningContextEncoder(nn.Module):
         dim = config.transfuser_token_dim
         radar_tokens = config.num_radar_queries if config.radar_detection else 0
         points = len(target_point_keys(config))
-        status_tokens = config.use_velocity + config.use_discrete_command + points + radar_tokens
+        numbers = config.use_velocity + config.use_acceleration + config.use_discrete_command
+        past = config.num_past_samples_used * (config.use_past_positions + config.use_past_speeds)
+        status_tokens = numbers + points + past + radar_tokens
         self.status_pos_embedding = nn.Parameter(torch.rand(1, status_tokens, dim))
         commands = config.discrete_command_dim
         self.velocity_encoder = nn.Sequential(nn.Linear(1, dim)) if config.use_velocity else None
+        self.acceleration_encoder = nn.Sequential(nn.Linear(1, dim)) if config.use_acceleration else None
         self.command_encoder = nn.Sequential(nn.Linear(commands, dim)) if config.use_discrete_command else None
         self.tp_encoder = nn.Linear(2, dim) if points else None
+        self.past_positions_encoder = nn.Linear(2, dim) if config.use_past_positions else None
+        self.past_speeds_encoder = nn.Linear(1, dim) if config.use_past_speeds else None
         self.radar_encoder = nn.Linear(config.radar_token_dim, dim) if radar_tokens else None
         self.dimension_adapter = nn.Conv2d(bev_channels, dim, 1)
 
@@ -54,11 +60,21 @@ class PlanningContextEncoder(nn.Module):
         tokens = []
         if self.velocity_encoder is not None:
             tokens.append(self.velocity_encoder(batch["speed"].to(dtype)[:, None, None] / self.config.max_speed))
+        if self.acceleration_encoder is not None:
+            acceleration = batch["acceleration"].to(dtype)[:, None, None]
+            tokens.append(self.acceleration_encoder(acceleration / self.config.max_acceleration))
         if self.command_encoder is not None:
             tokens.append(self.command_encoder(batch["command"].to(dtype)[:, None]))
         if self.tp_encoder is not None:
             points = torch.stack([batch[key] for key in target_point_keys(self.config)], dim=1)
             tokens.append(self.tp_encoder((points / points.new_tensor(self.config.target_point_scale)).to(dtype)))
+        if self.past_positions_encoder is not None:
+            past = batch["past_positions"]
+            tokens.append(
+                self.past_positions_encoder((past / past.new_tensor(self.config.target_point_scale)).to(dtype))
+            )
+        if self.past_speeds_encoder is not None:
+            tokens.append(self.past_speeds_encoder(batch["past_speeds"].to(dtype) / self.config.max_speed))
         if self.radar_encoder is not None and radar is not None:
             position = embed_points(
                 unit_points(self.config, radar.predictions[..., :2]), self.radar_encoder.out_features
@@ -75,30 +91,39 @@ class PlanningDecoder(nn.Module):
         self.config = config
         dim = config.transfuser_token_dim
         waypoints = config.num_way_points_prediction if config.predict_temporal_spatial_waypoints else 0
-        self.counts = [config.num_route_points_prediction, waypoints, 1]
+        route = config.num_route_points_prediction if config.predict_spatial_path else 0
+        self.counts = [route, waypoints, int(config.predict_target_speed)]
         self.query = nn.Parameter(torch.rand(1, sum(self.counts), dim))
         self.planning_context_encoder = PlanningContextEncoder(config, bev_channels)
         layer = nn.TransformerDecoderLayer(dim, config.transfuser_num_bev_cross_attention_heads, batch_first=True)
         layers = config.transfuser_num_bev_cross_attention_layers
         self.transformer_decoder = nn.TransformerDecoder(layer, layers, norm=nn.LayerNorm(dim))
-        self.route_decoder = nn.Linear(dim, 2)
+        self.route_decoder = nn.Linear(dim, 2) if route else None
         self.wp_decoder = nn.Linear(dim, 2) if waypoints else None
-        classes = len(config.target_speed_classes)
-        self.target_speed_decoder = nn.Sequential(nn.Linear(dim, dim), nn.ReLU(inplace=True), nn.Linear(dim, classes))
+        self.heading_decoder = nn.Linear(dim, 1) if waypoints and config.use_navsim_data else None
+        self.target_speed_decoder = _speed_head(config, dim) if config.predict_target_speed else None
 
     def forward(self, bev: Tensor, radar: RadarDetections | None, batch: Mapping[str, Tensor]) -> Plan:
         """Plans from BEV features (B, C, H, W), radar detections and the status in `batch`."""
         context = self.planning_context_encoder(bev, radar, batch)
         answers = self.transformer_decoder(self.query.expand(bev.shape[0], -1, -1), context)
         route, waypoints, speed = answers.split(self.counts, dim=1)
-        logits = self.target_speed_decoder(speed[:, 0])
+        logits = self.target_speed_decoder(speed[:, 0]) if self.target_speed_decoder is not None else None
         return Plan(
             context=context,
-            route=self.route_decoder(route).cumsum(dim=1),
+            route=self.route_decoder(route).cumsum(dim=1) if self.route_decoder is not None else None,
             future_waypoints=self.wp_decoder(waypoints).cumsum(dim=1) if self.wp_decoder is not None else None,
             target_speed_logits=logits,
-            target_speed=expected_speed(self.config, logits),
+            target_speed=expected_speed(self.config, logits) if logits is not None else None,
+            headings=self.heading_decoder(waypoints).cumsum(dim=1)[..., 0]
+            if self.heading_decoder is not None
+            else None,
         )
+
+
+def _speed_head(config: LeadConfig, dim: int) -> nn.Sequential:
+    classes = len(config.target_speed_classes)
+    return nn.Sequential(nn.Linear(dim, dim), nn.ReLU(inplace=True), nn.Linear(dim, classes))
 
 
 def target_point_keys(config: LeadConfig) -> list[str]:

@@ -17,10 +17,13 @@ MIN_RADIUS = 2
 Float32 = npt.NDArray[np.float32]
 
 
-def center_net_targets(rows: Float32, config: LeadConfig) -> dict[str, Any]:
-    """Returns the ten `center_net_*` entries of a sample; grids are (channels, bev_grid_height, bev_grid_width)."""
+def center_net_targets(rows: Float32, config: LeadConfig, classes: int | None = None) -> dict[str, Any]:
+    """Returns the ten `center_net_*` entries of a sample; grids are (channels, bev_grid_height, bev_grid_width).
+
+    `classes` is the number of heatmaps, `num_bb_classes` unless given.
+    """
     height, width = config.bev_grid_height, config.bev_grid_width
-    heatmap = np.zeros((config.num_bb_classes, height, width), np.float32)
+    heatmap = np.zeros((classes or config.num_bb_classes, height, width), np.float32)
     grids = {name: np.zeros((2, height, width), np.float32) for name in ("wh", "offset", "pixel_weight")}
     single = {name: np.zeros((1, height, width), np.float32) for name in ("yaw_res", "velocity")}
     whole = {name: np.zeros((height, width), np.int32) for name in ("yaw_class", "brake")}

@@ -16,6 +16,7 @@ Float64 = npt.NDArray[np.float64]
 FIRST_ROUTE_POINT_M = 2.5
 ROUTE_SPACING_M = 1.0
 COMMANDS = 6
+NAVSIM_COMMANDS = (0, 2, 1, 1, 0, 2)  # left, right, straight, follow, change left, change right -> left/straight/right
 FOLLOW_LANE = 4  # CARLA's command for "nothing special"
 
 
@@ -103,11 +104,12 @@ def target_points(points: Float64, passed: Float64, position: Float64, yaw: floa
     }
 
 
-def one_hot_command(command: int) -> Float64:
-    """Returns a CARLA command (1..6, others mean lane following) as a vector of six."""
+def one_hot_command(command: int, size: int = COMMANDS) -> Float64:
+    """Returns a CARLA command (1..6, others mean lane following) as a vector of six, or of NavSim's four."""
     index = (FOLLOW_LANE if command < 0 else command) - 1
-    vector = np.zeros(COMMANDS)
-    vector[index if 0 <= index < COMMANDS else FOLLOW_LANE - 1] = 1.0
+    index = index if 0 <= index < COMMANDS else FOLLOW_LANE - 1
+    vector = np.zeros(size)
+    vector[index if size == COMMANDS else NAVSIM_COMMANDS[index]] = 1.0
     return vector
 
 

@@ -1,0 +1,96 @@
+"""CARLA, NavSim and Waymo-E2E: which of them a stage trains on, and the defaults LEAD ties to that choice.
+
+LEAD computes these values from `target_dataset`; here they are defaults that an explicit key overrides. Read by
+`config` before its keys are validated.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """One kind of data set."""
+
+    name: str
+    number: int  # LEAD's `source_dataset`
+    use_key: str
+    root_key: str
+    count_key: str
+    prefix: str  # of its labels' and losses' keys
+
+
+CARLA = DataSource("carla", 1, "use_carla_data", "carla_root", "carla_num_samples", "")
+NAVSIM = DataSource("navsim", 2, "use_navsim_data", "navsim_data_root", "navsim_num_samples", "navsim_")
+WAYMO = DataSource(
+    "waymo_e2e",
+    3,
+    "use_waymo_e2e_data",
+    "waymo_e2e_training_data_root",
+    "waymo_e2e_num_training_samples",
+    "waymo_e2e_2025_",
+)
+SOURCES = (CARLA, NAVSIM, WAYMO)  # in the order LEAD puts them in a batch
+
+# Everything but CARLA alone: labels, inputs and augmentation that real data share.
+_SIM2REAL: dict[str, Any] = {
+    "min_x_meter": -32,
+    "max_x_meter": 32,
+    "min_y_meter": -32,
+    "max_y_meter": 32,
+    "use_depth": False,
+    "use_radar_detection": False,
+    "predict_target_speed": False,
+    "predict_spatial_path": False,
+    "use_tp": False,
+    "use_previous_tp": False,
+    "use_next_tp": False,
+    "use_color_aug_prob": 0.1,
+    "use_sensor_perburtation_prob": 0.8,
+    "discrete_command_dim": 4,
+    "waypoints_spacing": 10,
+}
+_NAVSIM = _SIM2REAL | {
+    "used_cameras": (True,) * 4,
+    "image_height": 270,
+    "image_width": 1920,
+    "num_way_points_prediction": 8,
+    "skip_last_posttrain": 16,
+    "max_speed": 15.0,
+    "use_acceleration": True,
+    "max_acceleration": 4.0,
+    "epochs": 61,
+}
+_WAYMO = _SIM2REAL | {
+    "image_height": 360,
+    "image_width": 972,
+    "min_x_meter": 0,
+    "max_x_meter": 64,
+    "num_way_points_prediction": 10,
+    "skip_last_posttrain": 20,
+    "max_speed": 33.33,
+    "use_discrete_command": False,
+    "use_past_positions": True,
+    "use_past_speeds": True,
+    "num_past_samples_used": 6,
+    "use_cosine_annealing_with_restarts": False,
+    "epochs": 20,
+}
+
+
+def used_sources(values: Mapping[str, Any]) -> tuple[DataSource, ...]:
+    """Returns the sources that keys switch on, CARLA being on unless it is switched off."""
+    return tuple(source for source in SOURCES if values.get(source.use_key, source is CARLA) is True)
+
+
+def source_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the defaults that follow from the sources; empty for CARLA alone (leaderboard mode)."""
+    used = used_sources(values)
+    if used in ((CARLA,), ()):
+        return {}
+    defaults = dict(_WAYMO if WAYMO in used else _NAVSIM)
+    if len(used) > 1:
+        points = values.get("num_way_points_prediction", defaults["num_way_points_prediction"])
+        defaults["skip_first_pretrain"] = points
+    return defaults

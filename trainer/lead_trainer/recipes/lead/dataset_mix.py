@@ -1,0 +1,145 @@
+"""The samples of a stage from one or several caches: those of one data set joined, data sets mixed batch by batch.
+
+In a batch every data set has a fixed share: equal ones, or, under `schedule_carla_num_samples`, ones that move from
+CARLA to real data over the epochs. LEAD's MixedSampler ends an epoch with the first set that is exhausted; here every
+epoch has the same number of steps, because the learning rate follows them, and a set that is short starts over.
+"""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from lead_trainer.data.sample_order import epoch_order, shuffled
+from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.lead.config import LeadConfig
+from lead_trainer.recipes.lead.data_sources import CARLA, SOURCES, WAYMO, DataSource
+from lead_trainer.recipes.lead.dataset import LeadSamples, SampleCache
+from lead_trainer.recipes.lead.dataset_real import RealSamples
+from lead_trainer.recipes.lead.preparation import SOURCE_KEY
+from lead_trainer.recipes.recipe import Sample
+
+Indices = npt.NDArray[np.int64]
+Part = LeadSamples | RealSamples
+
+# CARLA's share of a batch from an epoch on (LEAD's Sim2RealSampleScheduler: 40, 32, 24, 16, 8, 0 of 64).
+SIM2REAL_SHARES = ((31, Fraction(0)), (15, Fraction(1, 8)), (7, Fraction(1, 4)), (3, Fraction(3, 8)),
+                   (1, Fraction(1, 2)), (0, Fraction(5, 8)))  # fmt: skip
+COUNT_STREAM, SUBSAMPLE_STREAM, ROUND_STREAM = 11, 12, 13
+
+
+class MixedSamples:
+    """Every sample of every cache; index runs over the caches one after the other."""
+
+    def __init__(self, config: LeadConfig, parts: Mapping[DataSource, Sequence[Part]], *, mixed: bool = True) -> None:
+        """`mixed`: batches hold every data set's share; otherwise the sets simply follow each other."""
+        self._config = config
+        self._mixed = mixed and len(parts) > 1
+        self._parts = [part for source in parts for part in parts[source]]
+        self._starts = np.concatenate([[0], np.cumsum([len(part) for part in self._parts])]).astype(np.int64)
+        numbers = iter(range(len(self._parts)))
+        self._groups = {source: [next(numbers) for _ in parts[source]] for source in parts}
+
+    def __len__(self) -> int:
+        """Number of samples of all caches."""
+        return int(self._starts[-1])
+
+    def epoch_draw(self, epoch: int) -> Indices:
+        """Returns the drawn samples of every data set; raises BadConfig where mixed sets are of unequal size."""
+        draws = {source: self.source_draw(source, epoch) for source in self._groups}
+        sizes = {source.name: len(draw) for source, draw in draws.items()}
+        if self._mixed and len(set(sizes.values())) > 1:
+            found = ", ".join(f"{name} {size}" for name, size in sizes.items())
+            keys = ", ".join(source.count_key for source in self._groups)
+            raise BadConfig(
+                f"{keys}: an epoch would draw {found} samples; mixed data sets need equal numbers: set them"
+            )
+        return np.concatenate(list(draws.values()))
+
+    def composed_order(self, epoch: int, batch_size: int) -> Indices:
+        """Returns the epoch's samples in training order; each slice of `batch_size` holds every data set's share."""
+        draws = [self.source_draw(source, epoch) for source in self._groups]
+        seed = self._config.seed
+        if not self._mixed:
+            return epoch_order(np.concatenate(draws), seed, epoch)
+        shares = batch_shares(self._config, len(draws), batch_size, epoch)
+        steps = sum(map(len, draws)) // batch_size
+        rounds = [_in_rounds(draw, steps * share, seed, epoch) for draw, share in zip(draws, shares, strict=True)]
+        columns = [taken.reshape(steps, share) for taken, share in zip(rounds, shares, strict=True)]
+        return np.concatenate(columns, axis=1).reshape(-1)
+
+    def source_draw(self, source: DataSource, epoch: int) -> Indices:
+        """Returns what an epoch draws of one data set: its caches' draws, brought to the number the config asks for."""
+        draw = np.concatenate([self._parts[n].epoch_draw(epoch) + self._starts[n] for n in self._groups[source]])
+        wanted, seed = getattr(self._config, source.count_key), self._config.seed
+        if wanted > 0 and len(draw):
+            return np.resize(draw[shuffled(len(draw), seed, epoch, COUNT_STREAM)], wanted)
+        if source is WAYMO and self._config.waymo_e2e_subsample_factor > 1:
+            order = shuffled(len(draw), seed, epoch, SUBSAMPLE_STREAM)
+            return np.sort(draw[order[:: self._config.waymo_e2e_subsample_factor]])
+        return draw
+
+    def order_epoch(self, epoch: int) -> int:
+        """Returns the epoch whose order is used: LEAD's workers replay the first one for ever."""
+        return 0 if self._config.compat.fixed_epoch_order else epoch
+
+    def name(self, index: int) -> str:
+        """Returns route and frame of a sample, for messages."""
+        part, place = self._place(index)
+        return part.name(place)
+
+    def load(self, index: int, epoch: int) -> Sample:
+        """Returns one sample of the cache it is in."""
+        part, place = self._place(index)
+        return part.load(place, epoch)
+
+    def _place(self, index: int) -> tuple[Part, int]:
+        number = int(np.searchsorted(self._starts, index, side="right")) - 1
+        return self._parts[number], index - int(self._starts[number])
+
+
+def open_samples(config: LeadConfig, caches: Mapping[str, SampleCache], *, mixed: bool = True) -> MixedSamples:
+    """Returns the samples of caches by name.
+
+    Raises BadConfig naming a cache of a data set that the config does not use, or a used data set without a cache.
+    """
+    parts: dict[DataSource, list[Part]] = {source: [] for source in config.sources}
+    by_name = {source.name: source for source in SOURCES}
+    for name, cache in caches.items():
+        source = by_name.get(str(cache.config.get(SOURCE_KEY)))
+        if source is None:
+            raise BadConfig(
+                f"dataset {name} holds {cache.config.get(SOURCE_KEY)!r}, which the recipe lead does not read"
+            )
+        if source not in parts:
+            raise BadConfig(f"dataset {name} holds {source.name} data; set {source.use_key}: true, or leave it out")
+        parts[source].append(LeadSamples(config, cache) if source is CARLA else RealSamples(config, cache, source))
+    for source, found in parts.items():
+        if not found:
+            raise BadConfig(
+                f"{source.use_key} is true, but no dataset of the run holds {source.name} data; add its cache"
+            )
+    return MixedSamples(config, parts, mixed=mixed)
+
+
+def batch_shares(config: LeadConfig, sets: int, batch_size: int, epoch: int) -> list[int]:
+    """Returns how many samples of each data set a global batch has; raises BadConfig where that is no whole number."""
+    shares = [Fraction(1, sets)] * sets
+    if config.schedule_carla_num_samples:
+        carla = next(share for start, share in SIM2REAL_SHARES if epoch >= start)
+        shares = [carla, 1 - carla]
+    counts = [batch_size * share for share in shares]
+    if any(count.denominator > 1 for count in counts):
+        parts = 8 if config.schedule_carla_num_samples else sets
+        raise BadConfig(f"batch_size: found {batch_size}, expected a multiple of {parts}, the parts it is mixed of")
+    return [int(count) for count in counts]
+
+
+def _in_rounds(draw: Indices, count: int, seed: int, epoch: int) -> Indices:
+    """Returns `count` samples: the draw in random order, and again in another one as often as needed."""
+    if not count:
+        return draw[:0]
+    rounds = -(-count // len(draw))
+    orders = [draw[shuffled(len(draw), seed, epoch, ROUND_STREAM, number)] for number in range(rounds)]
+    return np.concatenate(orders)[:count]
