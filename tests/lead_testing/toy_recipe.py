@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
+from torch.utils.checkpoint import checkpoint
 
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.recipe import Batch, Sample, StageShape, StepOutput
+from lead_trainer.recipes.recipe import Batch, Evaluation, Sample, StageShape, StepOutput
 
 FEATURES = 6
 
@@ -37,6 +38,21 @@ class ToyConfig(BaseModel):
     precision: str = "fp32"
     sync_batchnorm: bool = False
     poisoned_sample: int = -1  # its loss is not a number
+    spoiled_input: bool = False  # the poisoned sample is so in its input, not in its label
+    accumulate_steps: int = 1
+    clip_quantile: float = 0.0
+    ema_decay: float = 0.0
+    freeze_batchnorm: bool = False
+    gradient_checkpointing: bool = False
+    split_when_out_of_memory: bool = False
+    rows_in_memory: int = 0  # a larger micro-batch does not fit; 0: everything fits
+    validation_samples: int = 0
+    validate_every_steps: int = 0
+    best_metric: str = ""
+    best_is_greatest: bool = False
+    patience_epochs: int = 0
+    overfit_samples: int = 0
+    max_samples: int = 0
 
 
 @dataclass(frozen=True)
@@ -44,17 +60,24 @@ class ToySamples:
     """Points of a noisy plane; each a pure function of (seed, index, epoch)."""
 
     config: ToyConfig
+    first: int = 0
+    count: int = 0
 
     def __len__(self) -> int:
-        return self.config.samples
+        return self.count or self.config.samples
+
+    def name(self, index: int) -> str:
+        return f"point-{index}"
 
     def epoch_draw(self, epoch: int) -> npt.NDArray[np.int64]:
-        return np.arange(self.config.samples, dtype=np.int64)
+        return np.arange(self.first, self.first + len(self), dtype=np.int64)
 
     def load(self, index: int, epoch: int) -> Sample:
         x = np.random.default_rng([index, 7]).normal(size=FEATURES).astype(np.float32)
         noise = np.random.default_rng([self.config.seed, index, epoch]).normal(scale=0.01)
-        y = np.float32(x.sum() + noise) if index != self.config.poisoned_sample else np.float32("nan")
+        y = np.float32(x.sum() + noise)
+        if index == self.config.poisoned_sample:
+            x, y = (x * np.float32("nan"), y) if self.config.spoiled_input else (x, np.float32("nan"))
         return {"x": x, "y": y}
 
 
@@ -67,8 +90,15 @@ class ToyModel(torch.nn.Module):
             torch.nn.Linear(FEATURES, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(dropout), torch.nn.Linear(8, 1)
         )
 
+        self.checkpoints = False
+
+    def enable_gradient_checkpointing(self) -> None:
+        self.checkpoints = True
+
     def forward(self, x_BF: torch.Tensor) -> torch.Tensor:
-        y_B1: torch.Tensor = self.layers(x_BF)
+        y_B1: torch.Tensor = (
+            checkpoint(self.layers, x_BF, use_reentrant=False) if self.checkpoints else self.layers(x_BF)
+        )
         return y_B1.squeeze(1)
 
 
@@ -103,10 +133,34 @@ class ToyRecipe:
             scalars_every_steps=1,
             pictures_every_steps=0,
             loader_threads=2,
+            accumulate_steps=config.accumulate_steps,
+            grad_clip_quantile=config.clip_quantile,
+            grad_clip_history=20,
+            ema_decay=config.ema_decay,
+            freeze_batchnorm=config.freeze_batchnorm,
+            gradient_checkpointing=config.gradient_checkpointing,
+            split_when_out_of_memory=config.split_when_out_of_memory,
+            validate_every_steps=config.validate_every_steps,
+            best_metric=config.best_metric,
+            best_is_greatest=config.best_is_greatest,
+            patience_epochs=config.patience_epochs,
+            overfit_samples=config.overfit_samples,
+            max_samples=config.max_samples,
         )
 
     def samples(self, config: ToyConfig, cache: Any) -> ToySamples:
         return ToySamples(config)
+
+    def validation_samples(self, config: ToyConfig, cache: Any) -> ToySamples | None:
+        count = config.validation_samples
+        return ToySamples(config, first=10_000, count=count) if count else None
+
+    def evaluate(self, model: torch.nn.Module, batch: Batch, config: ToyConfig) -> Evaluation:
+        errors_B = (model(batch["x"]) - batch["y"]).double()
+        return Evaluation({"loss": (errors_B.square().sum(), len(errors_B)), "bias": (errors_B.sum(), len(errors_B))})
+
+    def validation_metrics(self, config: ToyConfig, means: Mapping[str, float]) -> Mapping[str, float]:
+        return {**means, "rmse": math.sqrt(means["loss"])}
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
         return {key: torch.from_numpy(np.stack([sample[key] for sample in samples])) for key in samples[0]}
@@ -126,6 +180,8 @@ class ToyRecipe:
     def step(self, model: torch.nn.Module, batch: Batch, config: ToyConfig) -> StepOutput:
         self._calls += 1
         signal_myself(self._calls)
+        if 0 < config.rows_in_memory < len(batch["x"]):
+            raise torch.OutOfMemoryError(f"CUDA out of memory: {len(batch['x'])} rows")
         loss = torch.nn.functional.mse_loss(model(batch["x"]), batch["y"])
         return StepOutput(loss=loss, parts={"loss_plane": loss.detach()})
 

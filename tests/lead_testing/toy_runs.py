@@ -20,9 +20,10 @@ from lead_protocol.store.object_store import ObjectStore
 from lead_testing import toy_recipe
 from lead_testing.toy_jobs import a_free_port
 from lead_testing.toy_recipe import install_toy_recipe
+from lead_trainer.engine.attempt_run import Place, run_attempt
 from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.stop import StopFlag
-from lead_trainer.engine.worker import Place, ended, run_attempt
+from lead_trainer.engine.worker import ended
 from lead_trainer.errors import StopRequested
 from lead_trainer.recipes.recipe import StepOutput
 from lead_trainer.world import World

@@ -23,6 +23,8 @@ train and look:
   train         train or resume on this machine: lead train preset=demo carla_root=DIR logdir=OUT
   runs          list the TrainingRuns of a cluster, with their losses
   export        bundle a finished run's weights for evaluation
+  lr-find       sweep the learning rate and show the loss over it
+  compare-perf  compare how fast two runs trained
 prepare data:
   example-data  write a small generated dataset
   buckets       show which routes and frames a dataset's bucket collections hold
@@ -75,6 +77,18 @@ def parser() -> argparse.ArgumentParser:
     export.add_argument("folder", type=Path)
     export.add_argument("--stage", default="", help="default: the only stage, or posttrain")
     export.add_argument("--store", help="s3://bucket/prefix or file:///folder (default: LEAD_STORE_URL)")
+    export.add_argument("--best", action="store_true", help="the best weights instead of the newest")
+
+    finder = _command(commands, "lr-find", "Sweep the learning rate of a run: lead lr-find preset=demo carla_root=DIR "
+                      "logdir=OUT. Writes OUT/lr_curve.csv and trains nothing that stays.")  # fmt: skip
+    finder.add_argument("--min-lr", type=float, default=1e-6)
+    finder.add_argument("--max-lr", type=float, default=1e-1)
+    finder.add_argument("--steps", type=int, default=100)
+    _add_words(finder)
+    perf = _command(commands, "compare-perf", "Compare how fast two runs trained; ends in 1 when B is too slow.")
+    perf.add_argument("before", type=Path, metavar="A", help="a logdir of lead train, or a perf record of it")
+    perf.add_argument("after", type=Path, metavar="B")
+    perf.add_argument("--max-drop", type=float, default=0.1, help="share of A's samples a second that B may lose")
 
     render = _command(
         commands, "render", "Print the objects the operator would create for a manifest; needs lead-operator."
@@ -119,7 +133,15 @@ def run_command(options: argparse.Namespace) -> int:
         case "export":
             from lead_trainer.cli_store import export_run
 
-            export_run(options.run, options.folder, options.stage, options.store, os.environ)
+            export_run(options.run, options.folder, options.stage, options.store, os.environ, best=options.best)
+        case "lr-find":
+            from lead_trainer.cli_tune import find_learning_rate
+
+            find_learning_rate(options.words, options.config, os.environ, options.min_lr, options.max_lr, options.steps)
+        case "compare-perf":
+            from lead_trainer.cli_tune import compare_perf
+
+            return compare_perf(options.before, options.after, options.max_drop)
         case "runs":
             from lead_trainer.cli_cluster import list_runs
 

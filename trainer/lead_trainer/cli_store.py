@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from lead_protocol import environment
+from lead_protocol.checkpoint_retention import ranked
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest
 from lead_protocol.object_keys import InstanceKeys
@@ -63,8 +64,13 @@ def instances(store: ObjectStore, namespace: str, uid: str) -> list[InstanceKeys
     return found
 
 
-def export_run(run: str, folder: Path, stage: str, url: str | None, environ: Mapping[str, str]) -> None:
-    """Writes the newest sound weights of each seed as LEAD's evaluation reads them: an ensemble beside one config."""
+def export_run(
+    run: str, folder: Path, stage: str, url: str | None, environ: Mapping[str, str], *, best: bool = False
+) -> None:
+    """Writes the newest (or best) sound weights of each seed as LEAD's evaluation reads them: an ensemble, one config.
+
+    Weights that were averaged while training are the ones that were validated, and so the ones that are written.
+    """
     if (Path(run) / ".lead").is_dir():
         store, parts = FolderStore(Path(run) / ".lead"), ["runs", "local", "local"]
     else:
@@ -83,15 +89,21 @@ def export_run(run: str, folder: Path, stage: str, url: str | None, environ: Map
         raise BadConfig(f"export: {folder} holds model files, which would join the ensemble; choose an empty folder")
     folder.mkdir(parents=True, exist_ok=True)
     for keys in chosen:
-        print(_export_instance(store, keys, folder))
+        print(_export_instance(store, keys, folder, best=best))
 
 
-def _export_instance(store: ObjectStore, keys: InstanceKeys, folder: Path) -> Path:
+def instance_manifests(store: ObjectStore, keys: InstanceKeys) -> list[CheckpointManifest]:
+    """Returns the manifests of an instance that nobody found spoiled, newest first."""
     bad = quarantined_positions(store, keys.quarantine_prefix)
-    for key in manifest_keys(store, keys.manifests_prefix):
-        if position_of(key) in bad:
-            continue
-        manifest = CheckpointManifest.model_validate_json(store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES))
+    named = [key for key in manifest_keys(store, keys.manifests_prefix) if position_of(key) not in bad]
+    return [
+        CheckpointManifest.model_validate_json(store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES)) for key in named
+    ]
+
+
+def _export_instance(store: ObjectStore, keys: InstanceKeys, folder: Path, *, best: bool) -> Path:
+    manifests = instance_manifests(store, keys)
+    for manifest in ranked(manifests) if best else manifests:
         if manifest.step_in_epoch:
             continue
         name = model_file_name(manifest)
@@ -100,7 +112,8 @@ def _export_instance(store: ObjectStore, keys: InstanceKeys, folder: Path) -> Pa
             waiting = Patience()
             waiting.begin()
             if waiting.call(fetch_fault, store, wanted, Path(scratch)) is None:
-                target = folder / f"{name.removesuffix('.pth')}_{keys.seed}.pth"
+                plain = manifest.parts.get("model", name)  # also of averaged weights
+                target = folder / f"{plain.removesuffix('.pth')}_{keys.seed}.pth"
                 shutil.copyfile(Path(scratch) / name, target)
                 shutil.copyfile(Path(scratch) / "config.json", folder / "config.json")
                 return target

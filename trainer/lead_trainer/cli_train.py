@@ -7,6 +7,7 @@ process calls it.
 
 import os
 import re
+import statistics
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,15 +31,17 @@ from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.building import build
+from lead_trainer.cli_store import instance_manifests, instances
 from lead_trainer.config_sources import Resolved, RunKeys, inherited, read_config_json, read_sources, resolve
 from lead_trainer.engine.agreement import done_by_first
 from lead_trainer.engine.attempt import newest_attempt
+from lead_trainer.engine.attempt_run import Place, run_attempt
 from lead_trainer.engine.config_document import keys_of_document
 from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.resume import manifest_keys
 from lead_trainer.engine.stop import StopFlag
 from lead_trainer.engine.storage import open_store
-from lead_trainer.engine.worker import Place, device_of, run_attempt
+from lead_trainer.engine.worker import device_of
 from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.recipe import Recipe, load_recipe
 from lead_trainer.report.console import open_log
@@ -47,7 +50,7 @@ from lead_trainer.world import world_of
 NAMESPACE, UID, STAGE = "local", "local", "train"
 PRIVATE_FOLDER = ".lead"
 IDENTITY_KEY = "identity"
-_EPOCH_FILE = re.compile(r"^(model|optimizer|scheduler|scaler|gradient_steps_skipped)_(\d{4})\.(pth|txt)$")
+_EPOCH_FILE = re.compile(r"^(model|ema|optimizer|scheduler|scaler|clipper|gradient_steps_skipped)_(\d{4})\.(pth|txt)$")
 
 log = structlog.get_logger(__name__)
 
@@ -68,18 +71,36 @@ class LocalRun:
 
 
 def train_locally(words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> None:
-    """Trains the run that the words describe, or resumes it; raises what `run_attempt` raises."""
+    """Trains the run that the words describe, or resumes it, once a seed; raises what `run_attempt` raises."""
     run = local_run(words, config_files, environ)
     world = world_of(environ)
     open_log(rank=world.rank)
     stop = StopFlag()
     stop.listen()
     group = Group(world, device_of(world))
+    each = [local_run([*words, *seed_words(run, seed)], config_files, environ) for seed in run.keys.seeds] or [run]
+    for one in each:
+        train_one(one, group, stop, environ)
+    if run.keys.seeds and world.is_first:
+        print(seeds_table([one.logdir for one in each]))
+    group.close()
+
+
+def seed_words(run: LocalRun, seed: int) -> list[str]:
+    """Returns what the command line says more for one seed of several."""
+    return [f"seed={seed}", f"logdir={run.logdir / f'seed_{seed}'}"]
+
+
+def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str, str]) -> None:
+    """Trains or resumes one run, every process of the group together."""
+    world = group.world
     store = FolderStore(run.logdir / PRIVATE_FOLDER)
     caches = cache_store(run, environ)
-    text = done_by_first(group, lambda: _first_prepares(run, store, caches, group.world.world_size).model_dump_json())
+    text = done_by_first(
+        group, lambda: local_job(run, store, caches, processes=group.world.world_size).model_dump_json()
+    )
     job = TrainJob.model_validate_json(text)
-    view = LeadView(run.logdir, store)
+    view = LeadView(run.logdir, store, getattr(run.config, "epoch_checkpoints_keep", ()))
     place = Place(
         store,
         run.logdir / PRIVATE_FOLDER / "scratch",
@@ -93,7 +114,6 @@ def train_locally(words: Sequence[str], config_files: Sequence[Path], environ: M
     run_attempt(job, place, group, stop)
     if world.is_first:
         view.show_newest(job.keys)
-    group.close()
 
 
 def _identity(store: FolderStore) -> str:
@@ -151,7 +171,8 @@ def session_cache_folder(run: LocalRun, environ: Mapping[str, str]) -> Path | No
     return run.logdir / PRIVATE_FOLDER / "scratch" / "session-cache" if remote else None
 
 
-def _first_prepares(run: LocalRun, store: FolderStore, caches: ObjectStore | None, processes: int) -> TrainJob:
+def local_job(run: LocalRun, store: FolderStore, caches: ObjectStore | None, *, processes: int) -> TrainJob:
+    """Returns the job of the next attempt, with the cache it reads built; for the first process alone."""
     run.logdir.mkdir(parents=True, exist_ok=True)
     datasets = [] if caches is None else [DatasetSource(name="local", digest=build_cache(run, caches))]
     keys = InstanceKeys(NAMESPACE, UID, STAGE, run.keys.seed)
@@ -204,12 +225,27 @@ def build_cache(run: LocalRun, store: ObjectStore, collections: Sequence[str] = 
     return build(job, store, tell).digest
 
 
+def seeds_table(logdirs: Sequence[Path]) -> str:
+    """Returns mean and standard deviation over finished runs of every metric of their last checkpoints."""
+    last = []
+    for logdir in logdirs:
+        store = FolderStore(logdir / PRIVATE_FOLDER)
+        last += [instance_manifests(store, keys)[0].metrics for keys in instances(store, NAMESPACE, UID)]
+    rows = [f"{len(last)} seeds: mean ± standard deviation"]
+    for name in sorted(set.intersection(*(set(metrics) for metrics in last))):
+        values = [metrics[name] for metrics in last]
+        spread = statistics.stdev(values) if len(values) > 1 else 0.0
+        rows.append(f"  {name:<32} {statistics.fmean(values):.6g} ± {spread:.3g}")
+    return "\n".join(rows)
+
+
 @dataclass(frozen=True)
 class LeadView:
-    """The newest checkpoint of an epoch's end under LEAD's file names, directly in `logdir`."""
+    """The newest checkpoint of an epoch's end under LEAD's file names, directly in `logdir`, and the models to keep."""
 
     logdir: Path
     store: FolderStore
+    kept_epochs: Sequence[int] = ()  # whose model file stays when its checkpoint has gone
 
     def show(self, manifest: CheckpointManifest) -> None:
         """Links the files of a checkpoint, then removes those of older epochs, as LEAD keeps the last only."""
@@ -219,8 +255,12 @@ class LeadView:
             if not name.startswith("loop_"):
                 self._link(self.store_path(stored.key), self.logdir / name)
         for path in self.logdir.iterdir():
-            if _EPOCH_FILE.match(path.name) and path.name not in manifest.files:
+            if _EPOCH_FILE.match(path.name) and path.name not in manifest.files and not self._keeps(path.name):
                 path.unlink()
+
+    def _keeps(self, name: str) -> bool:
+        part, epoch = name.split(".")[0].rsplit("_", 1)
+        return part == "model" and int(epoch) in self.kept_epochs
 
     def show_newest(self, keys: InstanceKeys) -> None:
         """Links the newest checkpoint, in case the process was killed between its commit and its links."""

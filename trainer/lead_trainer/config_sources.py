@@ -48,6 +48,7 @@ class RunKeys:
     continue_failed_training: bool = False  # LEAD's word for what resume=auto does
     epochs: int | None = None
     seed: int = 0
+    seeds: tuple[int, ...] = ()  # trains once a seed, each in `logdir/seed_<n>`
     every_steps: int = 0  # a checkpoint inside an epoch
     keep_last: int = 3
     keep_best: int = 1
@@ -151,6 +152,10 @@ def _typed(key: str, value: Any) -> Any:
     expected = int if key == "epochs" else type(default)
     if key == "resume" and value not in ("auto", "never"):
         raise BadConfig(f"resume: found {value!r}, expected auto or never")
+    if key == "seeds":
+        if not isinstance(value, list) or any(type(seed) is not int or seed < 0 for seed in value) or not value:
+            raise BadConfig(f"seeds: found {value!r}, expected a list of numbers, for example seeds=[0,1,2]")
+        return tuple(dict.fromkeys(value))
     if key == "wandb_mode" and value not in ("online", "offline", "disabled"):
         raise BadConfig(f"wandb_mode: found {value!r}, expected online, offline or disabled")
     if value is None and expected is str:

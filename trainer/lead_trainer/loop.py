@@ -5,7 +5,7 @@ in `TrainState`; everything else is a pure function of config and position, so s
 again leads to the same weights.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -35,6 +35,7 @@ class Stage:
     dtype: torch.dtype
     loader: Loader
     plan: EpochPlan
+    lr_factor: Callable[[int], float]  # of an optimizer step, counted from 0
 
 
 def train(stage: Stage, state: TrainState, hooks: Hooks) -> None:
@@ -76,7 +77,7 @@ def begin_step(stage: Stage, state: TrainState) -> None:
     if stage.shape.freeze_batchnorm:
         state.norms.freeze()
     state.norms.remember()
-    state.set_learning_rate(stage.recipe.lr_factor(stage.config, state.step, stage.plan.steps, stage.epochs))
+    state.set_learning_rate(stage.lr_factor(state.step))
     state.optimizer.zero_grad(set_to_none=True)
 
 

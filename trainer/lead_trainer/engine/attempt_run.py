@@ -7,7 +7,8 @@ once more, one rung further down (`memory`).
 import os
 import socket
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from lead_trainer.engine.epoch_plan import EpochPlan
 from lead_trainer.engine.first_rank import FirstRank, checkpoint_reference
 from lead_trainer.engine.hooks import Hooks
 from lead_trainer.engine.limited_samples import LimitedSamples
+from lead_trainer.engine.lr_finder import Curve, sweep_stage
 from lead_trainer.engine.memory import (
     OutOfMemory,
     Rung,
@@ -165,30 +167,41 @@ class Attempt:
             ) from error
         return following
 
+    def lr_curve(self, least: float, most: float, steps: int) -> Curve:
+        """Sweeps the learning rate on fresh weights, which are then thrown away; nothing is committed."""
+        with self._dataset() as dataset:
+            rung = Rung(self.shape.gradient_checkpointing)
+            samples = limited(self.recipe, self.config, self.shape, dataset)
+            start = self._start(self.shape, rung, ranking_of(self.shape, validates=samples.validation is not None))
+            stage = self._stage(self.shape, samples, rung)
+            return sweep_stage(stage, build_state(start, None, stage.device, stage.dtype), least, most, steps)
+
     def _train(self, rung: Rung) -> None:
-        shape = replace(self.shape, gradient_checkpointing=rung.gradient_checkpointing)
-        folder = self.place.session_cache if shape.session_cache else None
-        caches = self.place.dataset_store or self.place.store
         if self.mailbox is not None:
             self.mailbox.update(urgent=True, phase="Loading")
-        dataset = open_dataset(self.job, self.recipe, self.config, caches, folder)
+        with self._dataset() as dataset:
+            self._train_on(dataset, replace(self.shape, gradient_checkpointing=rung.gradient_checkpointing), rung)
+
+    @contextmanager
+    def _dataset(self) -> Iterator[Dataset]:
+        folder = self.place.session_cache if self.shape.session_cache else None
+        store = self.place.dataset_store or self.place.store
+        dataset = open_dataset(self.job, self.recipe, self.config, store, folder)
         try:
-            self._train_on(dataset, shape, rung)
+            yield dataset
         finally:
             dataset.close()
 
-    def _train_on(self, dataset: Dataset, shape: StageShape, rung: Rung) -> None:
-        samples = limited(self.recipe, self.config, shape, dataset)
-        ranking = ranking_of(shape, validates=samples.validation is not None)
+    def _start(self, shape: StageShape, rung: Rung, ranking: Ranking) -> Start:
         config_json = config_document(self.recipe, self.config)
-        identity = self._identity(config_json, rung, ranking)
-        patience = Patience(on_wait=self._tell_wait)
-        start = Start(
-            self.job, self.recipe, self.config, config_json, shape, self.group, self.place.store, identity,
-            self.place.scratch, patience, ranking, self.place.initial_weights,
+        return Start(
+            self.job, self.recipe, self.config, config_json, shape, self.group, self.place.store,
+            self._identity(config_json, rung, ranking), self.place.scratch, Patience(on_wait=self._tell_wait), ranking,
+            self.place.initial_weights,
         )  # fmt: skip
-        found = choose_checkpoint(start)
-        world, dtype = self.group.world, chosen_dtype(shape.precision, self.group.device)
+
+    def _stage(self, shape: StageShape, samples: Samples, rung: Rung) -> Stage:
+        world, epochs = self.group.world, self.job.epochs
         loader = Loader(
             samples.training,
             self.recipe.collate,
@@ -199,27 +212,36 @@ class Attempt:
             threads=shape.loader_threads,
             batches_ahead=shape.batches_ahead,
         )
-        batches = min((loader.steps_per_epoch(epoch) for epoch in range(self.job.epochs)), default=0)
+        batches = min((loader.steps_per_epoch(epoch) for epoch in range(epochs)), default=0)
         plan = EpochPlan(batches, shape.batch_size // world.world_size, shape.accumulate_steps, rung.parts)
+        return Stage(
+            self.recipe, self.config, shape, epochs, world.rank, self.group.device,
+            chosen_dtype(shape.precision, self.group.device), loader, plan,
+            lambda step: self.recipe.lr_factor(self.config, step, plan.steps, epochs),
+        )  # fmt: skip
+
+    def _train_on(self, dataset: Dataset, shape: StageShape, rung: Rung) -> None:
+        samples = limited(self.recipe, self.config, shape, dataset)
+        start = self._start(shape, rung, ranking_of(shape, validates=samples.validation is not None))
+        found = choose_checkpoint(start)
+        stage = self._stage(shape, samples, rung)
+        plan, dtype = stage.plan, stage.dtype
         state = build_state(start, found, self.group.device, dtype)
         checkpointer = Checkpointer(
-            self.group, self.place.store, identity, lambda index: file_names(self.recipe, self.config, index),
-            config_json, self.place.scratch, patience,
+            self.group, self.place.store, start.identity, lambda index: file_names(self.recipe, self.config, index),
+            start.config_json, self.place.scratch, start.patience,
         )  # fmt: skip
         if found is not None:
             checkpointer.resumed_from(found)
         clock = StepClock(self.group.device)
         own_rules = self.recipe.watch_rules(self.config) if isinstance(self.recipe, Advises) else ()
         hooks = Hooks(
-            self.group, self.recipe, self.config, shape, self.job.checkpoint, plan, self.job.epochs, loader,
+            self.group, self.recipe, self.config, shape, self.job.checkpoint, plan, self.job.epochs, stage.loader,
             samples.training, checkpointer, self.stop, self.job.grace_period_s, clock,
             self._validator(shape, samples.validation, plan, dtype), (*ENGINE_RULES, *own_rules),
             self._first_rank(state, checkpointer, plan, dataset, rung),
         )  # fmt: skip
-        stage = Stage(
-            self.recipe, self.config, shape, self.job.epochs, world.rank, self.group.device, dtype, loader, plan
-        )
-        log.info("training", recipe=self.job.recipe, ranks=world.world_size, device=str(self.group.device),
+        log.info("training", recipe=self.job.recipe, ranks=self.group.world.world_size, device=str(self.group.device),
                  precision=str(dtype).removeprefix("torch."), epochs=self.job.epochs, steps_per_epoch=plan.steps,
                  batch=shape.batch_size * plan.accumulate, parts=plan.parts, first_step=state.step)  # fmt: skip
         try:

@@ -3,10 +3,14 @@
 Called by recipes. The learning rate of each step comes from `schedule`; nothing here knows the step.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import nn
+
+from lead_trainer.errors import BadConfig
 
 
 @dataclass(frozen=True)
@@ -19,23 +23,27 @@ class AdamWSettings:
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
     decay_norms_and_biases: bool = True
+    group_lrs: Mapping[str, float] = field(default_factory=dict)  # by the first part of a parameter's name: `encoder`
 
 
 def make_adamw(model: nn.Module, settings: AdamWSettings) -> torch.optim.AdamW:
     """Returns AdamW over the trainable parameters of `model`, fused where the device has it.
 
-    One group in the model's order, so that a saved state fits LEAD's; two (decayed, then not) when norms and biases
-    are left out of the decay.
+    One group in the model's order, so that a saved state fits LEAD's. More where norms and biases are left out of the
+    decay (decayed, then not) or parts of the model have a rate of their own (these first, in the order they are given).
+    Raises BadConfig for a rate that belongs to no parameter.
     """
-    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if not trainable:
+    named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    if not named:
         raise ValueError("the model has no trainable parameter")
-    groups = [{"params": trainable, "weight_decay": settings.weight_decay}]
-    if not settings.decay_norms_and_biases:
-        groups = [
-            {"params": [p for p in trainable if p.ndim > 1], "weight_decay": settings.weight_decay},
-            {"params": [p for p in trainable if p.ndim <= 1], "weight_decay": 0.0},
-        ]
+    trainable = list(named.values())
+    groups: list[dict[str, Any]] = []
+    for lr, parameters in _by_rate(named, settings):
+        decayed = [p for p in parameters if p.ndim > 1 or settings.decay_norms_and_biases]
+        plain = [p for p in parameters if p.ndim <= 1 and not settings.decay_norms_and_biases]
+        for params, weight_decay in ((decayed, settings.weight_decay), (plain, 0.0)):
+            if params:
+                groups.append({"params": params, "lr": lr, "weight_decay": weight_decay})
     fused = all(parameter.is_cuda for parameter in trainable)
     return torch.optim.AdamW(
         groups,
@@ -45,3 +53,14 @@ def make_adamw(model: nn.Module, settings: AdamWSettings) -> torch.optim.AdamW:
         amsgrad=settings.amsgrad,
         fused=fused or None,
     )
+
+
+def _by_rate(named: Mapping[str, nn.Parameter], settings: AdamWSettings) -> list[tuple[float, list[nn.Parameter]]]:
+    """Returns every parameter once, with its rate: the named parts of the model first, then the rest."""
+    left, groups = dict(named), []
+    for part, lr in settings.group_lrs.items():
+        names = [name for name in left if name == part or name.startswith(f"{part}.")]
+        if not names:
+            raise BadConfig(f"{part}: it has a learning rate of its own, but no trainable parameter has that name")
+        groups.append((lr, [left.pop(name) for name in names]))
+    return [*groups, (settings.lr, list(left.values()))] if left else groups

@@ -15,6 +15,7 @@ from lead_protocol.strict_model import StrictModel
 from lead_trainer.engine.revision import git_revision
 
 Item = TypeVar("Item")
+_SHORTEST_EPOCH_S = 10.0
 _WARM_UP_STEPS = 3  # of an attempt: they compile, allocate and fill caches
 
 
@@ -68,7 +69,7 @@ class StepClock:
         return sum(self._steps[-1]) if self._steps else 0.0
 
     def epoch_done(self) -> float:
-        """Returns the share of the epoch's time that was spent waiting; steps that warm up do not count."""
+        """Returns the share of the epoch's time that was spent waiting, 0 for an epoch too short to tell."""
         steps = self._steps[max(self._epoch_begin, _WARM_UP_STEPS) :]
         self._epoch_begin = len(self._steps)
         if self._device.type == "cuda":
@@ -76,7 +77,7 @@ class StepClock:
             with suppress(ModuleNotFoundError, RuntimeError):
                 self._utilisation.append(float(torch.cuda.utilization(self._device)))
         total = sum(waited + computed for waited, computed in steps)
-        return sum(waited for waited, _ in steps) / total if total else 0.0
+        return sum(waited for waited, _ in steps) / total if total > _SHORTEST_EPOCH_S else 0.0
 
     def record(self, *, batch_size: int, ranks: int, precision: str) -> PerfRecord | None:
         """Returns the record of everything so far, None while there is too little to tell."""

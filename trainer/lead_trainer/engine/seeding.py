@@ -5,6 +5,7 @@ no generator state has to be part of a checkpoint. Called by `worker` once and b
 """
 
 import hashlib
+import os
 import random
 
 import numpy as np
@@ -34,6 +35,8 @@ def seed_step(seed: int, epoch: int, step_in_epoch: int, rank: int) -> None:
 
 def fix_algorithms(deterministic: bool) -> None:
     """Chooses between repeatable and fastest kernels; on CPU they are repeatable either way."""
+    if deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts; without it GEMMs vary
     torch.use_deterministic_algorithms(deterministic, warn_only=True)
     torch.backends.cudnn.deterministic = deterministic
     torch.backends.cudnn.benchmark = not deterministic
