@@ -89,8 +89,12 @@ class StoreProxy:
 
     def plan(self, fault: Fault, *, method: str = "", part: str = "", times: int = 1) -> None:
         """Spoils the next `times` calls of that method (any, if empty) whose path with query holds `part`."""
+        self.plan_where(fault, lambda m, path: method in ("", m) and part in path, times=times)
+
+    def plan_where(self, fault: Fault, matches: Callable[[str, str], bool], *, times: int = 10**9) -> None:
+        """Spoils the next `times` calls whose method and path `matches` accepts."""
         with self._lock:
-            self._plans.append(Plan(fault, lambda m, path: method in ("", m) and part in path, times))
+            self._plans.append(Plan(fault, matches, times))
 
     @contextmanager
     def stalled(self) -> Iterator[threading.Event]:

@@ -5,17 +5,18 @@ It starts from the manifest and verifies every table it reads by SHA-256; it nev
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 
 from lead_protocol.manifests import CacheManifest, StoredObject, sha256_hex
 from lead_protocol.object_keys import CacheKeys
-from lead_protocol.store.object_store import ObjectStore
+from lead_protocol.store.object_store import ObjectCorrupt, ObjectStore
 from lead_trainer.data.build_finish import stored_manifest
 from lead_trainer.data.cache_tables import CollectionRows, MetaColumns, collection_rows, joined_metas, read_table
 from lead_trainer.data.ordered_pool import ordered_map
-from lead_trainer.data.session_cache import CacheStats, DirectReads, SessionCache
+from lead_trainer.data.session_cache import TRIES, CacheStats, DirectReads, SessionCache
 from lead_trainer.data.shared_table import shared_table
 from lead_trainer.errors import BadConfig, BadData
 
@@ -74,10 +75,7 @@ class CacheReader:
     def fields(self, sample: int) -> Mapping[str, memoryview]:
         """Returns one sample's fields, checked; raises BadData naming the shard when it stays damaged."""
         shard, slot = self._place(sample)
-        record = self._session.record(self.manifest.shards[shard].object, slot)
-        if record.sample_id != sample:
-            raise BadData(f"shard {shard} of cache {self.digest[:12]} holds sample {record.sample_id}, not {sample}")
-        return record.fields
+        return self._session.record(self.manifest.shards[shard].object, slot, sample).fields
 
     def stats(self) -> CacheStats:
         """Returns the session cache's counters."""
@@ -102,7 +100,9 @@ class CacheReader:
         return joined_metas([read_table(blob, "metas") for blob in blobs])
 
     def _table(self, item: StoredObject) -> bytes:
-        data = self._store.get(item.key, max_bytes=item.size)
-        if len(data) != item.size or sha256_hex(data) != item.sha256:
-            raise BadData(f"{self._store.url}/{item.key} is not what the manifest vouches for; build the cache again")
-        return data
+        for _ in range(TRIES):  # it may have been spoiled on the way
+            with suppress(ObjectCorrupt):
+                data = self._store.get(item.key, max_bytes=item.size)
+                if len(data) == item.size and sha256_hex(data) == item.sha256:
+                    return data
+        raise BadData(f"{self._store.url}/{item.key} is not what the manifest vouches for; build the cache again")

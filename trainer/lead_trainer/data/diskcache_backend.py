@@ -15,7 +15,7 @@ import diskcache
 from lead_protocol.manifests import StoredObject
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.data.record import CorruptRecord, Record, decode_record
-from lead_trainer.data.session_cache import RETRY_S, CacheStats, Counters, DirectReads
+from lead_trainer.data.session_cache import RETRY_S, CacheStats, Counters, DirectReads, refuse_other_sample
 
 LOG = logging.getLogger(__name__)
 
@@ -39,19 +39,19 @@ class DiskcacheBackend:
         self._mutex = threading.Lock()  # of opening
         self._opened()
 
-    def record(self, shard: StoredObject, slot: int) -> Record:
+    def record(self, shard: StoredObject, slot: int, sample: int | None = None) -> Record:
         """Returns one record, from the disk where it is there and sound."""
         key = f"{shard.sha256}/{slot}"
         value = self._get(key)
         if value is not None:
             try:
-                record = decode_record(value)
+                record = refuse_other_sample(decode_record(value), sample)
                 self._counters.add(hits=1)
                 return record
             except CorruptRecord as error:
                 LOG.warning("cached record %s is damaged (%s); fetching it again", key, error)
                 self._counters.add(corrupt=1)
-        data = self._direct.record_bytes(shard, slot)
+        data = self._direct.record_bytes(shard, slot, sample)
         self._set(key, data)
         return decode_record(data)
 

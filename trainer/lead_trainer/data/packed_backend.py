@@ -20,7 +20,7 @@ from pathlib import Path
 from lead_protocol.manifests import StoredObject
 from lead_protocol.store.object_store import ObjectStore, StoreFull
 from lead_trainer.data.record import CorruptRecord, Record
-from lead_trainer.data.session_cache import RETRY_S, CacheStats, Counters, DirectReads, with_tries
+from lead_trainer.data.session_cache import RETRY_S, CacheStats, Counters, DirectReads, refuse_other_sample, with_tries
 from lead_trainer.data.shard import ShardReader
 from lead_trainer.data.shared_table import locked
 
@@ -61,14 +61,14 @@ class PackedBackend:
         except OSError as error:
             self._degrade(error)
 
-    def record(self, shard: StoredObject, slot: int) -> Record:
+    def record(self, shard: StoredObject, slot: int, sample: int | None = None) -> Record:
         """Returns one record, from the disk where that is possible."""
 
         def fetch() -> Record:
             reader = self._reader(shard)
             if reader is None:
-                return self._direct.record(shard, slot)
-            record = reader.record(slot)
+                return self._direct.record(shard, slot, sample)
+            record = refuse_other_sample(reader.record(slot), sample)
             self._counters.add(hits=1)
             return record
 

@@ -85,8 +85,11 @@ class SessionCache(Protocol):
     def tables(self) -> Path | None:
         """Folder of the tables that processes of the node share; None without a disk."""
 
-    def record(self, shard: StoredObject, slot: int) -> Record:
-        """Returns one record; raises BadData naming the shard when it stays bad after TRIES fetches."""
+    def record(self, shard: StoredObject, slot: int, sample: int | None = None) -> Record:
+        """Returns one record, which must be of `sample` if that is given: files may be swapped.
+
+        Raises BadData naming the shard when it stays bad after TRIES fetches.
+        """
 
     def stats(self) -> CacheStats:
         """Returns the counters."""
@@ -105,11 +108,11 @@ class DirectReads:
         self._counters = counters or Counters()
         self._indices: dict[str, ShardIndex] = {}
 
-    def record(self, shard: StoredObject, slot: int) -> Record:
+    def record(self, shard: StoredObject, slot: int, sample: int | None = None) -> Record:
         """Returns one record straight from the store."""
-        return decode_record(self.record_bytes(shard, slot))
+        return decode_record(self.record_bytes(shard, slot, sample))
 
-    def record_bytes(self, shard: StoredObject, slot: int) -> bytes:
+    def record_bytes(self, shard: StoredObject, slot: int, sample: int | None = None) -> bytes:
         """Returns one record's bytes, checked; the shard's index is fetched once."""
 
         def fetch() -> bytes:
@@ -117,8 +120,7 @@ class DirectReads:
             with self._counters.fetching():
                 data = self._store.get_range(shard.key, int(row["offset"]), int(row["length"]))
             self._counters.add(misses=1, fetched_bytes=len(data))
-            if decode_record(data).sample_id != int(row["sample_id"]):
-                raise CorruptRecord(f"slot {slot} holds another sample than the footer says")
+            refuse_other_sample(decode_record(data), int(row["sample_id"]) if sample is None else sample)
             return data
 
         return with_tries(fetch, shard, self._store, self._counters, lambda: self._indices.pop(shard.sha256, None))
@@ -138,6 +140,13 @@ class DirectReads:
             index = parse_footer(self._store.get_range(shard.key, offset, length), trailer)
             self._indices[shard.sha256] = index
         return index
+
+
+def refuse_other_sample(record: Record, sample: int | None) -> Record:
+    """Returns the record; raises CorruptRecord unless it is of `sample` (None: any)."""
+    if sample is not None and record.sample_id != sample:
+        raise CorruptRecord(f"the record is of sample {record.sample_id}, expected {sample}")
+    return record
 
 
 def with_tries(

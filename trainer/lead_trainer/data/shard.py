@@ -95,6 +95,8 @@ class ShardReader:
 
     def record(self, slot: int) -> Record:
         """Returns the checked record at position `slot`; raises CorruptRecord."""
+        if slot >= len(self.index):
+            raise CorruptRecord(f"the shard has {len(self.index)} records, none at slot {slot}: it is another shard")
         row = self.index[slot]
         start = int(row["offset"])
         record = decode_record(self._view[start : start + int(row["length"])])

@@ -1,0 +1,131 @@
+"""Whatever happens to disk, network or process, an epoch is the clean run's, byte for byte."""
+
+import random
+import resource
+import secrets
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lead_protocol.store.folder import FolderStore
+from lead_protocol.store.object_store import ObjectStore
+from lead_protocol.store.s3 import S3Store
+from lead_protocol.store.s3_target import MIB, S3Limits
+from lead_testing.data_faults import (
+    DAMAGES,
+    READ_FAULTS,
+    build_test_cache,
+    damage_shards,
+    deliver,
+    kill_while_filling,
+    spoil_reads,
+)
+from lead_testing.minio_server import MinioServer, minio_program
+from lead_testing.store_proxy import Fault, StoreProxy
+from lead_trainer.errors import BadData
+
+QUICK = S3Limits(read_s=2, total_s=20, part_bytes=5 * MIB, first_pause_s=0.01, longest_pause_s=0.1,
+                 longest_retry_after_s=0.05)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def in_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[ObjectStore, str, str]:
+    """A store with a cache, its digest, and the digest of a clean epoch."""
+    store = FolderStore(tmp_path_factory.mktemp("store"))
+    digest = build_test_cache(store)
+    return store, digest, deliver(store, digest, None).digest
+
+
+@pytest.fixture(scope="module")
+def behind_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[S3Store, str, str, StoreProxy]]:
+    """The same in MinIO, read through a proxy."""
+    bucket = f"faults-{secrets.token_hex(4)}"
+    with (
+        MinioServer(minio_program(), tmp_path_factory.mktemp("minio")) as server,
+        StoreProxy(server.endpoint) as proxy,
+    ):
+        server.admin().make_bucket(bucket)
+        store = S3Store(server.target(bucket, endpoint=proxy.endpoint), QUICK)
+        digest = build_test_cache(store)
+        yield store, digest, deliver(store, digest, None).digest, proxy
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_damage_on_the_disk_is_found_and_fetched_again(
+    in_folder: tuple[ObjectStore, str, str], tmp_path: Path, kind: str
+) -> None:
+    store, digest, clean = in_folder
+    for seed in range(4):
+        assert deliver(store, digest, tmp_path / "ssd").digest == clean
+        damage_shards(tmp_path / "ssd", kind, random.Random(seed))
+        found = deliver(store, digest, tmp_path / "ssd")
+        assert found.digest == clean and found.stats.corrupt >= 1
+
+
+@pytest.mark.parametrize("fault", READ_FAULTS)
+def test_faults_of_the_store_change_no_sample(
+    behind_proxy: tuple[S3Store, str, str, StoreProxy], tmp_path: Path, fault: Fault
+) -> None:
+    store, digest, clean, proxy = behind_proxy
+    spoil_reads(proxy, fault, random.Random(fault), every=3)
+    try:
+        assert deliver(store, digest, tmp_path / "ssd").digest == clean
+        assert proxy.seen.count("GET", fault=fault) > 0
+    finally:
+        proxy.clear()
+
+
+def test_a_fill_that_is_killed_anywhere_leaves_only_whole_shards(
+    in_folder: tuple[ObjectStore, str, str], tmp_path: Path
+) -> None:
+    store, digest, clean = in_folder
+    noise = random.Random(1)
+    for number in range(6):
+        folder = tmp_path / f"ssd{number}"
+        kill_while_filling(lambda: store, digest, folder, noise.randrange(1, 200_000))
+        found = deliver(store, digest, folder)
+        assert found.digest == clean and found.stats.corrupt == 0
+
+
+@pytest.mark.parametrize("backend", ["packed", "diskcache"])
+def test_a_disk_that_takes_no_more_bytes_means_streaming(
+    in_folder: tuple[ObjectStore, str, str], tmp_path: Path, backend: str
+) -> None:
+    store, digest, clean = in_folder
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))  # Python ignores SIGXFSZ: writes end in EFBIG
+    try:
+        found = deliver(store, digest, tmp_path / "ssd", backend=backend)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert found.digest == clean and found.stats.degraded
+    again = deliver(store, digest, tmp_path / "ssd", backend=backend)
+    assert again.digest == clean and not again.stats.degraded
+
+
+def test_runs_that_evict_each_others_shards_all_get_every_sample(
+    in_folder: tuple[ObjectStore, str, str], tmp_path: Path
+) -> None:
+    store, digest, clean = in_folder
+    results: list[str] = []
+
+    def run() -> None:
+        results.append(deliver(store, digest, tmp_path / "ssd", limit_bytes=40_000).digest)
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert results == [clean] * 3
+
+
+def test_a_shard_gone_from_the_store_is_named(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "store")
+    digest = build_test_cache(store)
+    key = next(info.key for info in store.list("caches/") if "/shards/00002" in info.key)
+    store.put(key, b"LDSHARD1 nothing else")
+    with pytest.raises(BadData, match=key.rsplit("/", 1)[-1]):
+        deliver(store, digest, tmp_path / "ssd")
