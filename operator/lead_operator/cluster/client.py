@@ -22,6 +22,7 @@ from lead_operator import names
 from lead_operator.cluster import metrics
 from lead_operator.cluster.api_errors import ApiError, NotFound, Refused, Unreachable, error_for
 from lead_operator.cluster.kinds import Kind, KubernetesObject, kind_of
+from lead_operator.cluster.server_clock import ServerClock
 
 IN_FLIGHT = 32  # calls at a time; watches do not count
 CALL_TIMEOUT_S = 30.0
@@ -42,6 +43,7 @@ class KubeClient:
         self._api = api
         self._api.user_agent = names.FIELD_MANAGER
         self._slots = asyncio.Semaphore(IN_FLIGHT)
+        self.clock = ServerClock()
 
     @classmethod
     async def connect(cls) -> "KubeClient":
@@ -205,6 +207,7 @@ class KubeClient:
         )  # fmt: skip
         answer = await self._api.rest_client.request(method, url, headers=headers, body=body, _request_timeout=timeout)
         response: aiohttp.ClientResponse = answer.response
+        self.clock.note(response.headers.get("Date"))
         return response
 
 

@@ -4,7 +4,6 @@ A pass rests on nothing but what it sees: it may run twice, late, or after a cra
 """
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 import structlog
 
@@ -127,7 +126,7 @@ class Reconciler:
             )
 
     async def _observe_run(self, run: TrainingRun, body: KubernetesObject) -> ObservedRun:
-        now, namespace, uid = datetime.now(UTC), run.identity.namespace, run.identity.uid
+        now, namespace, uid = self.client.clock.now(), run.identity.namespace, run.identity.uid
         pods = observe_pods(self.informers.of(POD, namespace).owned_by(uid), self.nodes, now)
         profile = self.settings.storage_profiles.get(run.storage_profile)
         look = BucketLook()
@@ -151,7 +150,7 @@ class Reconciler:
         )
 
     async def _observe_build(self, cache: DatasetCache, body: KubernetesObject) -> ObservedBuild:
-        now, namespace, uid = datetime.now(UTC), cache.identity.namespace, cache.identity.uid
+        now, namespace, uid = self.client.clock.now(), cache.identity.namespace, cache.identity.uid
         pods = observe_pods(self.informers.of(POD, namespace).owned_by(uid), self.nodes, now)
         profile = self.settings.storage_profiles.get(cache.storage_profile)
         look = BucketLook()
@@ -160,11 +159,10 @@ class Reconciler:
                 profile, namespace, uid, cache.identity.generation,
                 pods=_fingerprint(pods), max_age_s=self._look_age_s(pods),
             )  # fmt: skip
-        runs = self.informers.of(TRAINING_RUN, namespace).all()
         source = None
         if profile is not None and cache.source.prefix and look.manifest is not None and not look.error:
             source = self.sources.look(profile, uid, cache.source.prefix)
-        users = (r["metadata"]["name"] for r in runs if cache.identity.name in caches_of(r) and not is_finished(r))
+        users = (run["metadata"]["name"] for run in self.informers.users_of(namespace, cache.identity.name))
         return ObservedBuild(
             now=now,
             pods=pods,
