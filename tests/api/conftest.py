@@ -3,21 +3,16 @@
 There is no kubelet and no controller: `lead_testing.pod_driver` plays the pods' part.
 """
 
-import json
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from lead_protocol.store.s3 import S3Store
 from lead_testing import PROJECT_ROOT
-from lead_testing.api_bench import Bench, set_node_ready
+from lead_testing.api_bench import Bench, open_bench
 from lead_testing.local_cluster.control_plane import ControlPlane
 from lead_testing.local_cluster.errors import CannotRun
 from lead_testing.minio_server import MinioServer, minio_program
-from lead_testing.operator_process import OperatorProcess
-from lead_testing.pod_driver import PodDriver
 
 
 @pytest.fixture(scope="session")
@@ -44,17 +39,5 @@ def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MinioServer]:
 @pytest.fixture
 def bench(control_plane: ControlPlane, minio: MinioServer, tmp_path: Path) -> Iterator[Bench]:
     """A namespace, a bucket, a healthy node, moving pods, and an operator that the test starts."""
-    name = f"t{secrets.token_hex(4)}"
-    control_plane.start_apiserver()
-    kinds = ("Namespace", "Node")
-    made = [{"apiVersion": "v1", "kind": kind, "metadata": {"name": name}} for kind in kinds]
-    control_plane.kubectl("create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": made}))
-    set_node_ready(control_plane, name, ready=True)
-    minio.admin().make_bucket(name)
-    store = S3Store(minio.target(name))
-    kubeconfig = control_plane.kubeconfig
-    with (
-        OperatorProcess(kubeconfig, tmp_path / "operator", name, minio.endpoint, name) as operator,
-        PodDriver(kubeconfig, name, store, name) as driver,
-    ):
-        yield Bench(control_plane, minio, name, store, driver, operator)
+    with open_bench(control_plane, minio, tmp_path) as bench:
+        yield bench

@@ -1,13 +1,19 @@
 """What one API test works with: a namespace, a bucket, pods that move, an operator, and the eyes of a user."""
 
+import contextlib
 import json
+import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import urllib3
 
 from lead_protocol.store.s3 import S3Store
+from lead_testing.kube_faults.plan import Plan
+from lead_testing.kube_faults.proxy import FaultProxy
 from lead_testing.local_cluster.control_plane import ControlPlane
 from lead_testing.minio_server import MinioServer
 from lead_testing.operator_process import OperatorProcess, wait_for
@@ -32,6 +38,7 @@ class Bench:
     store: S3Store
     driver: PodDriver
     operator: OperatorProcess
+    proxy: FaultProxy | None = None
 
     def apply(self, *bodies: dict[str, Any]) -> None:
         """Applies manifests as a user does."""
@@ -73,6 +80,28 @@ class Bench:
     def pods(self, role: str = "train") -> list[dict[str, Any]]:
         """Returns the living pods of a role."""
         return [p for p in self.driver.pods() if p["metadata"]["labels"].get("lead.dev/role") == role]
+
+
+@contextlib.contextmanager
+def open_bench(plane: ControlPlane, minio: MinioServer, folder: Path, plan: Plan | None = None) -> Iterator[Bench]:
+    """Makes a namespace, a bucket, a healthy node, moving pods, and an operator that the test starts.
+
+    With a plan (perhaps one without faults) the operator speaks through a fault proxy.
+    """
+    name = f"t{secrets.token_hex(4)}"
+    plane.start_apiserver()
+    made = [{"apiVersion": "v1", "kind": kind, "metadata": {"name": name}} for kind in ("Namespace", "Node")]
+    plane.kubectl("create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": made}))
+    set_node_ready(plane, name, ready=True)
+    minio.admin().make_bucket(name)
+    store = S3Store(minio.target(name))
+    with contextlib.ExitStack() as stack:
+        proxy = stack.enter_context(FaultProxy(plane.kubeconfig, folder, plan)) if plan is not None else None
+        kubeconfig = proxy.kubeconfig if proxy else plane.kubeconfig
+        operator = OperatorProcess(kubeconfig, folder / "operator", name, minio.endpoint, name)
+        stack.enter_context(operator)
+        driver = stack.enter_context(PodDriver(plane.kubeconfig, name, store, name))
+        yield Bench(plane, minio, name, store, driver, operator, proxy)
 
 
 def set_node_ready(plane: ControlPlane, node: str, *, ready: bool) -> None:

@@ -5,8 +5,11 @@
 It is forked from a server that has the operator's libraries loaded: importing them costs seconds of CPU each time.
 With DIE_AFTER_WRITE in its environment it kills itself, as kill -9 would, right after the API server has carried out
 its k-th write and before it has read the answer: a crash point that no signal from outside can hit.
+CONSTANTS sets module constants (JSON: {"package.module.NAME": value}), so that a test need not wait out deadlines made
+for production. CLOCK names a file that holds how many seconds the operator's wall clock is ahead of the true one.
 """
 
+import importlib
 import json
 import multiprocessing
 import os
@@ -15,6 +18,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,6 +27,8 @@ from lead_testing.local_cluster.api_server import no_proxy_environment
 from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER, free_port
 
 DIE_AFTER_WRITE = "LEAD_TEST_DIE_AFTER_WRITE"
+CONSTANTS = "LEAD_TEST_CONSTANTS"
+CLOCK = "LEAD_TEST_CLOCK"
 KILLED = 137
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["lead_testing.operator_process", "lead_operator.handlers.startup"])
@@ -160,7 +166,26 @@ def _run(log: Path, environment: dict[str, str]) -> None:
     os.dup2(file, 2)
     os.environ.clear()
     os.environ.update(environment)
+    for name, value in json.loads(environment.get(CONSTANTS, "{}")).items():
+        module, _, constant = name.rpartition(".")
+        vars(importlib.import_module(module))[constant]  # a KeyError here names a constant that is no more
+        setattr(importlib.import_module(module), constant, value)
+    if CLOCK in environment:
+        _shift_the_clock(Path(environment[CLOCK]))
     sys.exit(_run_until_the_fatal_write(int(environment.get(DIE_AFTER_WRITE, "0"))))
+
+
+def _shift_the_clock(file: Path) -> None:
+    class Shifted(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> "Shifted":
+            ahead = timedelta(seconds=float(file.read_text()))
+            return cls.fromtimestamp((datetime.now(UTC) + ahead).timestamp(), tz)
+
+    for name in ("server_clock", "lease", "event_recorder"):
+        module = importlib.import_module(f"lead_operator.cluster.{name}")
+        assert vars(module)["datetime"] is datetime
+        vars(module)["datetime"] = Shifted
 
 
 def _run_until_the_fatal_write(fatal: int) -> int:

@@ -11,7 +11,7 @@ import json
 import ssl
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,6 +42,7 @@ class Exit:
     code: int
     message: str = ""
     reason: str = "Error"
+    disruption: str = ""  # reason of a DisruptionTarget condition: who took the pod away
 
 
 @dataclass
@@ -49,6 +50,8 @@ class Script:
     """What a test wants to go otherwise than well."""
 
     exits: dict[tuple[str, int, int], Exit] = field(default_factory=dict)  # (stage, attempt, rank); builds: stage ""
+    waiting: dict[tuple[str, int, int], tuple[str, str]] = field(default_factory=dict)  # like exits: reason, message
+    reports: dict[int, bytes] = field(default_factory=dict)  # attempt -> what lies in its progress object instead
     held: set[str] = field(default_factory=set)  # stages whose groups train on until they are released
     commit_before_exit: bool = True  # a group that will fail has committed its first epoch
 
@@ -102,6 +105,8 @@ class PodDriver:
         phase = pod["status"].get("phase", "Pending")
         if "deletionTimestamp" in pod["metadata"]:
             self._stop_pod(pod, phase)
+        elif (cause := self._waits(pod)) is not None:
+            self._keep_waiting(pod, *cause)
         elif not pod["spec"].get("nodeName"):
             self._bind(pod)
         elif phase == "Pending":
@@ -115,6 +120,21 @@ class PodDriver:
         target = {"kind": "Node", "apiVersion": "v1", "name": self._node}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
         self.api.call("POST", self._path(name, "binding"), body)
+
+    def _waits(self, pod: Pod) -> tuple[str, str] | None:
+        job = _job(pod)
+        stage = job.stage if isinstance(job, TrainJob) else ""
+        return self.script.waiting.get((stage, job.attempt, _rank(pod)))
+
+    def _keep_waiting(self, pod: Pod, reason: str, message: str) -> None:
+        if pod["status"].get("containerStatuses") or pod["status"].get("conditions"):
+            return  # said already
+        if reason == "Unschedulable":
+            told = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+            body = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"phase": "Pending", "conditions": [told]}}
+            self.api.call("PATCH", self._path(pod["metadata"]["name"], "status"), body)
+        else:
+            self._write_status(pod, "Pending", {"waiting": {"reason": reason, "message": message}}, ready=False)
 
     def _stop_pod(self, pod: Pod, phase: str) -> None:
         job = _job(pod)
@@ -161,17 +181,20 @@ class PodDriver:
         reason = "Completed" if ending.code == 0 else ending.reason
         state = {"exitCode": ending.code, "reason": reason, "message": ending.message}
         times = {"startedAt": _now(), "finishedAt": _now()}
-        self._write_status(
-            pod, "Failed" if ending.code else "Succeeded", {"terminated": {**state, **times}}, ready=False
-        )
+        phase = "Failed" if ending.code else "Succeeded"
+        self._write_status(pod, phase, {"terminated": {**state, **times}}, ready=False, disruption=ending.disruption)
 
-    def _write_status(self, pod: Pod, phase: str, state: dict[str, Any], *, ready: bool) -> None:
+    def _write_status(self, pod: Pod, phase: str, state: dict[str, Any], *, ready: bool, disruption: str = "") -> None:
         container = {
             "name": pod["spec"]["containers"][0]["name"], "state": state, "ready": ready, "restartCount": 0,
             "image": "", "imageID": "",
         }  # fmt: skip
         condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": _now()}
-        status = {"phase": phase, "containerStatuses": [container], "conditions": [condition], "startTime": _now()}
+        conditions = [condition]
+        if disruption:
+            target = {"type": "DisruptionTarget", "status": "True", "reason": disruption, "message": "taken away"}
+            conditions.append({**target, "lastTransitionTime": _now()})
+        status = {"phase": phase, "containerStatuses": [container], "conditions": conditions, "startTime": _now()}
         body = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status}
         self.api.call("PATCH", self._path(pod["metadata"]["name"], "status"), body)
 
@@ -195,7 +218,7 @@ class PodDriver:
             }
         )  # fmt: skip
         text = record.model_dump_json()
-        self._store.put(job.keys.progress(job.attempt), text.encode())
+        self._store.put(job.keys.progress(job.attempt), self.script.reports.get(job.attempt, text.encode()))
         return text
 
     def _commit(self, job: TrainJob, *, epoch: int) -> None:
@@ -256,6 +279,20 @@ class Api:
             raise ApiRefused(f"{method} {path}: {answer.status} {answer.data[:300]!r}")
         found: dict[str, Any] = json.loads(answer.data)
         return found
+
+    def watch(self, path: str, version: str, *, timeout_s: int) -> Iterator[dict[str, Any]]:
+        """Yields the events of a collection after `version` ("0": what there is comes first) for so long."""
+        query = {"watch": "true", "resourceVersion": version, "timeoutSeconds": str(timeout_s)}
+        answer = self._pool.request("GET", self._url + path, fields=query, preload_content=False)
+        try:
+            if answer.status >= 400:
+                raise ApiRefused(f"watch {path}: {answer.status}")
+            rest = b""
+            for chunk in answer.stream(65536):
+                *lines, rest = (rest + chunk).split(b"\n")
+                yield from (json.loads(line) for line in lines if line)
+        finally:
+            answer.release_conn()
 
 
 def census(pods: list[Pod], wanted: Callable[[Pod], bool] = lambda pod: True) -> dict[str, int]:

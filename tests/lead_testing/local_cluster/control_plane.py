@@ -49,7 +49,7 @@ class ControlPlane:
             for identity in (api_server.server_identity(self._settings), ADMIN):
                 self._keys.issue(identity)
             self._keys.write_kubeconfig(ADMIN, self.url, self.kubeconfig)
-            self._start(self._etcd_part(), lambda: api_server.etcd_answers(self._settings.etcd_port))
+            self.start_etcd()
             self.start_apiserver()
         except BaseException:
             self._tear_down()
@@ -60,6 +60,14 @@ class ControlPlane:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._tear_down()
+
+    def start_etcd(self) -> None:
+        """Starts etcd on its port and waits until it is healthy; a no-op where it runs."""
+        self._start(self._etcd_part(), lambda: api_server.etcd_answers(self._settings.etcd_port))
+
+    def kill_etcd(self) -> None:
+        """Kills etcd under the API server; its data stay."""
+        self._stop("etcd", kill=True)
 
     def start_apiserver(self) -> None:
         """Starts the API server on its port and waits until it is ready; a no-op where it runs."""

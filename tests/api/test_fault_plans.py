@@ -1,0 +1,65 @@
+"""Eight stories through faults between operator and API server: each comes to the end it has without them.
+
+A failure prints its plan and the command that replays it. `make campaign` runs all plans, this ring a sample of each.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from lead_testing.kube_faults.goals import Learned, choose
+from lead_testing.kube_faults.plan import Fault, Plan, parse_plan
+from lead_testing.kube_faults.trial import report, run_trials
+from lead_testing.kube_faults.workloads import WORKLOADS
+from lead_testing.local_cluster.control_plane import ControlPlane
+from lead_testing.minio_server import MinioServer
+
+SEED = 1
+MAX_CLAIM_TO_END = 13  # writes about one run of one stage and two pods, from its first status to its end
+
+
+@pytest.fixture(scope="module")
+def learned(control_plane: ControlPlane, minio: MinioServer, tmp_path_factory: pytest.TempPathFactory) -> Learned:
+    """Every story, undisturbed: its end, its writes, its events."""
+    plans = [Plan(name) for name in WORKLOADS]
+    outcomes = run_trials(control_plane, minio, tmp_path_factory.mktemp("learned"), plans, {})
+    assert not report(outcomes), report(outcomes)
+    return {outcome.plan.workload: outcome for outcome in outcomes}
+
+
+def test_the_eight_stories_end_well_undisturbed(learned: Learned) -> None:
+    ends = {name: [run["phase"] for run in outcome.end["runs"].values()] for name, outcome in learned.items()}
+    assert ends == {
+        "finish": ["Succeeded"], "cancel": [], "edit": ["Succeeded"], "recreate": ["Succeeded"],
+        "failing_rank": ["Succeeded"], "build": [], "shared_cache": ["Succeeded", "Succeeded"], "collect": [],
+    }  # fmt: skip
+    assert learned["failing_rank"].end["runs"]["drive"]["restarts"]["program"] == 1
+    assert all(outcome.kills == 0 and outcome.exits == [] for outcome in learned.values())
+
+
+def test_a_run_costs_few_writes_from_its_first_status_to_its_end(learned: Learned) -> None:
+    writes = learned["collect"].journal.writes(of="drive")
+    assert len(writes) <= MAX_CLAIM_TO_END, writes
+
+
+@pytest.mark.parametrize(("goal", "count"), [("R1", 6), ("R2", 24), ("R3", 30), ("R4", 20)])
+def test_every_story_comes_to_its_end_through_faults(
+    goal: str, count: int, learned: Learned, control_plane: ControlPlane, minio: MinioServer, tmp_path: Path
+) -> None:
+    plans = choose(goal, learned, count, SEED)
+    expected = {name: outcome.end for name, outcome in learned.items()}
+    outcomes = run_trials(control_plane, minio, tmp_path, plans, expected)
+    assert not report(outcomes), report(outcomes)
+    reached = sum(outcome.fired for outcome in outcomes)
+    assert reached >= 0.8 * count, [str(outcome.plan) for outcome in outcomes if not outcome.fired]
+    if goal == "R1":
+        assert sum(outcome.kills for outcome in outcomes) >= 25
+
+
+def test_a_plan_is_replayed_from_its_json() -> None:
+    plan = Plan("finish", (Fault("stale", 3, "create pods", seconds=1.5, back=2), Fault("hide", 7)), {"A": "b"})
+    assert parse_plan(plan.to_json()) == plan
+    with pytest.raises(ValueError, match="unknown keys"):
+        parse_plan('{"workload": "finish", "fault": []}')
+    with pytest.raises(ValueError, match="'explode' is unknown"):
+        parse_plan('{"workload": "finish", "faults": [{"kind": "explode"}]}')

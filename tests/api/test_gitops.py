@@ -1,0 +1,80 @@
+"""What a repository applies stays as it was written: no drift, whoever applies it; nothing works for what is pruned."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lead_testing import PROJECT_ROOT
+from lead_testing.api_bench import Bench
+from lead_testing.local_cluster.errors import StepFailed
+from lead_testing.operator_process import wait_for
+
+EXAMPLES = sorted((PROJECT_ROOT / "crds/examples").glob("*.yaml"))
+AS_FLUX = ("--server-side", "--field-manager=kustomize-controller", "--force-conflicts")
+WAYS = {"Flux": AS_FLUX, "kubectl": (), "Argo CD": ("--server-side", "--field-manager=argocd-controller")}
+
+
+@pytest.fixture(autouse=True)
+def diff_program() -> None:
+    if not shutil.which("diff"):
+        pytest.skip("kubectl diff needs the program diff: apt-get install diffutils")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_drift_before_during_and_after_a_run(bench: Bench, way: str) -> None:
+    bench.operator.start()
+    for example in EXAMPLES:
+        bench.kubectl("apply", *WAYS[way], "-f", str(example))
+    names = bench.kubectl("get", "tr,dsc", "-o", "name").split()
+    for name in names:
+        wait_for(f"a status of {name}", lambda n=name: bench.kubectl("get", n, "-o", "jsonpath={.status.phase}"))
+    generations = versions(bench, names)
+    for example in EXAMPLES:
+        assert drift(bench, example, WAYS[way]) == ""
+        bench.kubectl("apply", *WAYS[way], "-f", str(example))
+    bench.wait_phase("tr", "lead-demo", "Succeeded", within_s=120)
+    for example in EXAMPLES:
+        assert drift(bench, example, WAYS[way]) == ""
+        bench.kubectl("apply", *WAYS[way], "-f", str(example))
+    assert versions(bench, names) == generations, "applying the same again must not make a new generation"
+    assert bench.status("tr", "lead-demo")["phase"] == "Succeeded", "applying again must not touch the status"
+
+
+def test_the_operator_owns_the_status_and_nothing_else(bench: Bench) -> None:
+    bench.operator.start()
+    demo = PROJECT_ROOT / "crds/examples/lead-demo.yaml"
+    bench.kubectl("apply", *AS_FLUX, "-f", str(demo))
+    bench.wait_phase("tr", "lead-demo", "Succeeded", within_s=120)
+    for kind, name in (("tr", "lead-demo"), ("dsc", "carla-demo")):
+        fields = bench.get(kind, name)["metadata"]["managedFields"]
+        ours = [entry["fieldsV1"] for entry in fields if entry["manager"] == "lead-operator"]
+        assert [list(entry) for entry in ours] == [["f:status"]]
+
+
+def test_pruning_a_run_that_trains_leaves_nothing_that_works_for_it(bench: Bench, tmp_path: Path) -> None:
+    bench.driver.script.held.add("pretrain")
+    bench.operator.start()
+    demo = PROJECT_ROOT / "crds/examples/lead-demo.yaml"
+    bench.kubectl("apply", *AS_FLUX, "-f", str(demo))
+    bench.wait_phase("tr", "lead-demo", "Running", within_s=90)
+    uid = bench.get("tr", "lead-demo")["metadata"]["uid"]
+    bench.kubectl("delete", "tr", "lead-demo", "--cascade=background", "--timeout=10s")
+    children = [p for p in bench.driver.seen.values() if "lead-demo" in p["metadata"]["name"]]
+    assert all(
+        owner["uid"] == uid and owner["controller"] for p in children for owner in p["metadata"]["ownerReferences"]
+    )
+    wait_for("the cache to be free", lambda: not bench.status("dsc", "carla-demo").get("usedBy"))
+    assert not [p for p in bench.driver.seen.values() if "-a2-" in p["metadata"]["name"]]
+
+
+def drift(bench: Bench, example: Path, way: tuple[str, ...]) -> str:
+    """Returns what `kubectl diff` prints, empty where the cluster is as the file says."""
+    try:
+        return bench.kubectl("diff", *way, "-f", str(example))
+    except StepFailed as error:
+        return str(error)
+
+
+def versions(bench: Bench, names: list[str]) -> dict[str, str]:
+    return {name: bench.kubectl("get", name, "-o", "jsonpath={.metadata.generation}") for name in names}

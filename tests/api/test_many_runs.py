@@ -1,0 +1,49 @@
+"""Many runs at once on one operator. How fast is measured by the benchmarks; here it is: does it hold."""
+
+import json
+from pathlib import Path
+
+from lead_testing.api_bench import Bench
+from lead_testing.kube_faults.truth import Truth
+from lead_testing.manifests import a_dataset_cache, a_training_run
+from lead_testing.operator_process import wait_for
+from lead_testing.pod_driver import Exit
+
+RUNS = 200
+MAX_RSS_MIB = 400  # a limit of the chart, not a goal of speed
+
+
+def test_many_runs_at_once_their_pods_failing_together_and_a_restart_that_writes_nothing(bench: Bench) -> None:
+    """200 runs of one pod: all get a status, all fail in one moment, all come back; then a restart changes nothing."""
+    bench.driver.script.held.add("pretrain")
+    runs = [a_training_run(f"run-{number:03d}", "town", nodes=1) for number in range(RUNS)]
+    bench.operator.start(LEAD_PROGRESS_SECONDS="5")
+    with Truth(bench.plane.kubeconfig, bench.namespace) as truth:
+        bench.apply(a_dataset_cache("town", "datasets/town"), *runs)
+        wait_for("all to train", lambda: phases(bench).count("Running") == RUNS, within_s=300, poll_s=1)
+        bench.driver.script.exits[("pretrain", 1, 0)] = Exit(1, "a storm")
+        wait_for("all to be back", lambda: back(bench) == RUNS, within_s=300, poll_s=1)
+    assert truth.violations == []
+    assert rss_mib(bench.operator.pid) < MAX_RSS_MIB
+    bench.operator.kill()
+    bench.operator.start(LEAD_PROGRESS_SECONDS="3600", LEAD_RESYNC_SECONDS="5")
+    looked = "lead_reconcile_duration_seconds_count"
+    wait_for("a look at each", lambda: bench.operator.metric(looked, kind="TrainingRun") >= RUNS, within_s=120)
+    wait_for("as many again", lambda: bench.operator.metric(looked, kind="TrainingRun") >= 2 * RUNS, within_s=120)
+    assert bench.operator.writes() == 0
+    bench.driver.script.held.clear()
+    wait_for("all to end", lambda: phases(bench).count("Succeeded") == RUNS, within_s=300, poll_s=1)
+
+
+def phases(bench: Bench) -> list[str]:
+    return bench.kubectl("get", "tr", "-o", "jsonpath={.items[*].status.phase}").split()
+
+
+def back(bench: Bench) -> int:
+    found = json.loads(bench.kubectl("get", "tr", "-o", "json"))["items"]
+    return sum(item["status"]["phase"] == "Running" and item["status"]["restarts"]["program"] == 1 for item in found)
+
+
+def rss_mib(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024

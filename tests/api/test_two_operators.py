@@ -1,0 +1,52 @@
+"""Two operators at work at once, by mistake or after a long sleep: nothing is made twice and nothing goes back."""
+
+from pathlib import Path
+
+from lead_testing.api_bench import Bench
+from lead_testing.kube_faults.truth import Truth
+from lead_testing.manifests import a_dataset_cache, a_training_run
+from lead_testing.operator_process import OperatorProcess, wait_for
+from lead_testing.pod_driver import Exit
+
+STAGES = [{"name": "pretrain", "epochs": 2}, {"name": "posttrain", "epochs": 1, "initFrom": {"stage": "pretrain"}}]
+
+
+def a_second(bench: Bench, folder: Path) -> OperatorProcess:
+    plane, minio = bench.plane, bench.minio
+    return OperatorProcess(plane.kubeconfig, folder, bench.namespace, minio.endpoint, bench.namespace, pod="operator-1")
+
+
+def test_two_operators_without_a_lease_make_nothing_twice(bench: Bench, tmp_path: Path) -> None:
+    bench.driver.script.exits[("pretrain", 1, 1)] = Exit(1, "boom")
+    with Truth(bench.plane.kubeconfig, bench.namespace) as truth, a_second(bench, tmp_path / "second") as second:
+        bench.operator.start()
+        second.start(LEAD_RELEASE_NAMESPACE="default")  # a lease of its own: both believe that they lead
+        for operator in (bench.operator, second):
+            wait_for("both to lead", lambda o=operator: o.metric("lead_leader") == 1, within_s=60)
+        bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", stages=STAGES))
+        done = bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=90)
+    assert truth.violations == []
+    assert (done["phase"], done["restarts"]["program"], done["restarts"]["total"]) == ("Succeeded", 1, 1)
+    names = [p["metadata"]["name"] for p in bench.driver.seen.values()]
+    assert len(names) == len(set(names)) == 8
+
+
+def test_a_frozen_leader_that_wakes_up_does_no_harm(bench: Bench, tmp_path: Path) -> None:
+    bench.driver.script.held.add("pretrain")
+    with Truth(bench.plane.kubeconfig, bench.namespace) as truth, a_second(bench, tmp_path / "second") as second:
+        bench.operator.start()
+        wait_for("the first to lead", lambda: bench.operator.metric("lead_leader") == 1)
+        bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", stages=STAGES))
+        bench.wait_phase("tr", "drive", "Running")
+        second.start()
+        wait_for("the second to have seen the cluster", lambda: second.page("readyz")[0] == 200, within_s=60)
+        bench.operator.freeze()
+        wait_for("the second to lead", lambda: second.metric("lead_leader") == 1, within_s=60)
+        bench.kubectl("delete", "pod", "drive-pretrain-s0-a1-1", "--grace-period=0", "--force")
+        wait_for("the next attempt", lambda: len(bench.pods()) == 2 and "-a2-" in str(bench.pods()))
+        bench.operator.thaw()
+        bench.driver.script.held.clear()
+        done = bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=90)
+        wait_for("the first to end: it has lost the lease", lambda: bench.operator.exit_status() == 1, within_s=60)
+    assert truth.violations == []
+    assert (done["phase"], done["restarts"]["infrastructure"]) == ("Succeeded", 1)

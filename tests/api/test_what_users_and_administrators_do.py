@@ -1,0 +1,159 @@
+"""Edits, deletions, limits, upgrades and rotated keys in the middle of a run."""
+
+import json
+from pathlib import Path
+
+from lead_testing.api_bench import Bench
+from lead_testing.kube_faults.truth import Truth
+from lead_testing.manifests import a_dataset_cache, a_training_run
+from lead_testing.minio_server import ROOT_PASSWORD
+from lead_testing.operator_process import wait_for
+from lead_testing.pod_driver import Exit
+from lead_testing.store_proxy import StoreProxy
+
+
+def train(bench: Bench, name: str = "drive") -> None:
+    """Brings a run to Running, where it stays."""
+    bench.driver.script.held.add("pretrain")
+    bench.operator.start()
+    bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run(name, "town"))
+    bench.wait_phase("tr", name, "Running")
+
+
+def finish(bench: Bench, name: str = "drive") -> dict[str, object]:
+    """Lets the run go on to its end; returns its status."""
+    bench.driver.script.held.clear()
+    return bench.wait_phase("tr", name, "Succeeded", "Failed", within_s=90)
+
+
+def test_suspend_toggled_ten_times_ends_as_it_was_left(bench: Bench) -> None:
+    train(bench)
+    with Truth(bench.plane.kubeconfig, bench.namespace) as truth:
+        for turn in range(10):
+            patch = json.dumps({"spec": {"suspend": turn % 2 == 0}})
+            bench.kubectl("patch", "tr", "drive", "--type=merge", "-p", patch)
+        done = finish(bench)
+    assert (done["phase"], truth.violations) == ("Succeeded", [])
+    assert done["restarts"]["program"] + done["restarts"]["infrastructure"] == 0  # type: ignore[index]
+
+
+def test_the_longest_name_works(bench: Bench) -> None:
+    name = "n" * 63
+    train(bench, name)
+    assert finish(bench, name)["phase"] == "Succeeded"
+    assert all(len(p["metadata"]["name"]) <= 63 for p in bench.driver.seen.values())
+
+
+def test_a_limit_range_that_refuses_pods_is_told_and_the_run_goes_on_without_it(bench: Bench) -> None:
+    limit = {"type": "Container", "max": {"memory": "1Mi"}}
+    bench.apply({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "tiny"}, "spec": {"limits": [limit]}})
+    bench.operator.start()
+    bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
+    wait_for("the refusal", lambda: bench.status("dsc", "town").get("reason") == "ObjectsRefused", within_s=60)
+    assert "maximum memory usage per Container" in json.dumps(bench.status("dsc", "town")["conditions"])
+    bench.kubectl("delete", "limitrange", "tiny")
+    assert bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=120)["phase"] == "Succeeded"
+
+
+def test_a_run_is_deleted_while_the_operator_is_down_and_nothing_is_made_for_it_afterwards(bench: Bench) -> None:
+    train(bench)
+    bench.operator.kill()
+    bench.kubectl("delete", "tr", "drive", "--wait=true", "--timeout=10s")
+    bench.operator.start()
+    wait_for("the operator", lambda: bench.operator.metric("lead_leader") == 1)
+    wait_for("the cache to be free", lambda: not bench.status("dsc", "town").get("usedBy"))
+    assert [p["metadata"]["name"] for p in bench.driver.seen.values() if "-a2-" in p["metadata"]["name"]] == []
+
+
+def test_a_run_that_is_being_deleted_gets_no_new_attempt(bench: Bench) -> None:
+    train(bench)
+    for policy in ("foreground", "orphan"):  # nobody collects here, so the object stays in deletion
+        bench.kubectl("delete", "tr", "drive", f"--cascade={policy}", "--wait=false")
+    bench.kubectl("delete", "pod", "drive-pretrain-s0-a1-1", "--grace-period=0", "--force")
+    passes = bench.operator.metric("lead_reconcile_duration_seconds_count", kind="TrainingRun")
+    done = "lead_reconcile_duration_seconds_count"
+    wait_for("a look at it", lambda: bench.operator.metric(done, kind="TrainingRun") > passes)
+    assert len(bench.pods()) == 1
+    bench.kubectl("patch", "tr", "drive", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+    wait_for("the run to be gone", lambda: not bench.get("tr", "drive"))
+
+
+def test_a_namespace_that_is_being_deleted_is_no_hot_loop(bench: Bench) -> None:
+    bench.driver.script.held.add("pretrain")
+    train(bench)
+    bench.plane.kubectl("delete", "namespace", bench.namespace, "--wait=false")
+    bench.kubectl("delete", "pod", "drive-pretrain-s0-a1-1", "--grace-period=0", "--force")
+    pauses = wait_for("refusals", lambda: len(_pauses(bench)) >= 4 and _pauses(bench), within_s=60)
+    assert max(pauses) > 3 * pauses[0], "the pause between tries grows"
+    assert bench.operator.page("healthz") == (200, "ok")
+    bench.kubectl("delete", "tr,dsc,pod,svc", "--all", "--grace-period=0", "--force")
+    wait_for("nothing more to do", lambda: bench.operator.metric("lead_resources", kind="TrainingRun") == 0)
+
+
+def _pauses(bench: Bench) -> list[float]:
+    lines = [json.loads(line) for line in bench.operator.log.read_text().splitlines() if line.startswith("{")]
+    return [line["again_s"] for line in lines if line.get("event") == "pass_failed"]
+
+
+def test_an_upgraded_operator_restarts_no_trainer(bench: Bench) -> None:
+    train(bench)
+    before = {p["metadata"]["uid"] for p in bench.pods()}
+    bench.operator.kill()
+    image = "registry.invalid/lead-trainer@sha256:" + "1" * 64
+    bench.operator.start(LEAD_TRAINER_IMAGE=image, LEAD_RESYNC_SECONDS="2")
+    wait_for("the new operator to look", lambda: bench.operator.metric("lead_reconcile_duration_seconds_count") >= 4)
+    assert bench.operator.writes() == 0
+    assert {p["metadata"]["uid"] for p in bench.pods()} == before
+    done = finish(bench)
+    assert (done["phase"], done["restarts"]["total"]) == ("Succeeded", 0)  # type: ignore[index]
+
+
+def test_rotated_credentials_are_read_anew(bench: Bench, tmp_path: Path) -> None:
+    keys = next(tmp_path.rglob("credentials/default/secret-key"))
+    keys.write_text("not-the-key-any-more")
+    bench.operator.start()
+    bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
+    wait_for("the refusal", lambda: "Denied" in json.dumps(bench.status("dsc", "town")), within_s=60)
+    keys.write_text(ROOT_PASSWORD)
+    assert bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=90)["phase"] == "Succeeded"
+
+
+def test_a_store_that_says_slow_down_ends_nothing(bench: Bench, tmp_path: Path) -> None:
+    with StoreProxy(bench.minio.endpoint) as proxy:
+        profiles = next(tmp_path.rglob("profiles.json"))
+        profiles.write_text(profiles.read_text().replace(bench.minio.endpoint, proxy.endpoint))
+        train(bench)
+        proxy.plan("503", times=40)
+        wait_for(
+            "the store to be told", lambda: "StorageUnavailable" in json.dumps(bench.status("tr", "drive")), within_s=60
+        )
+        assert bench.status("tr", "drive")["phase"] == "Running"
+        proxy.clear()
+        done = finish(bench)
+        assert (done["phase"], done["restarts"]["total"]) == ("Succeeded", 0)  # type: ignore[index]
+
+
+def test_a_node_object_that_is_deleted_is_a_lost_node(bench: Bench) -> None:
+    bench.driver.script.held.add("pretrain")
+    bench.operator.start()
+    policy = {"nodeLossSeconds": 1}
+    bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", failurePolicy=policy))
+    bench.wait_phase("tr", "drive", "Running")
+    bench.plane.kubectl("delete", "node", bench.namespace)
+    wait_for("the loss", lambda: bench.status("tr", "drive")["restarts"]["infrastructure"] >= 1, within_s=60)
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": bench.namespace}}
+    bench.plane.kubectl("create", "-f", "-", stdin=json.dumps(node))
+    patch = {"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "Test", "message": ""}]}}
+    bench.plane.kubectl(
+        "patch", "node", bench.namespace, "--subresource=status", "--type=merge", "-p", json.dumps(patch)
+    )
+    assert finish(bench)["phase"] == "Succeeded"
+
+
+def test_a_pod_that_fails_while_the_run_is_suspended_costs_nothing(bench: Bench) -> None:
+    train(bench)
+    bench.driver.script.exits[("pretrain", 1, 1)] = Exit(1, "while it was asked to stop")
+    bench.kubectl("patch", "tr", "drive", "--type=merge", "-p", '{"spec":{"suspend":true}}')
+    bench.wait_phase("tr", "drive", "Suspended", within_s=60)
+    bench.kubectl("patch", "tr", "drive", "--type=merge", "-p", '{"spec":{"suspend":false}}')
+    assert finish(bench)["phase"] == "Succeeded"

@@ -1,0 +1,138 @@
+"""Known-bad changes, each a mistake somebody will make one day, and the quick test that must turn red over it."""
+
+from dataclasses import dataclass
+
+STORE, ENGINE, OPERATOR = "tests/unit/store", "tests/unit/engine", "tests/unit/operator"
+NEXT = f"{OPERATOR}/test_what_a_run_does_next.py"
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """In `file`, `old` (which stands there once) becomes `new`; then `test` must fail."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+
+MUTATIONS = (
+    Mutation(
+        "an attempt is not raised",
+        "operator/lead_operator/decisions/training_run_plan.py",
+        "attempt=state.attempt + 1,",
+        "attempt=max(1, state.attempt),",
+        f"{NEXT}::test_a_failed_rank_restarts_the_whole_group_from_its_own_budget",
+    ),
+    Mutation(
+        "a fencing object in the bucket is not believed",
+        "operator/lead_operator/decisions/instance_state.py",
+        "bucket.highest_attempt > attempt:",
+        "bucket.highest_attempt > 10**9:",
+        f"{NEXT}::test_the_next_attempt_is_above_status_pods_and_fencing_objects",
+    ),
+    Mutation(
+        "pods of the last attempt are not waited for",
+        "operator/lead_operator/decisions/training_run_plan.py",
+        "    if view.live_pods:\n        waiting",
+        "    if False:\n        waiting",
+        f"{NEXT}::test_no_pod_of_the_next_attempt_is_made_while_one_of_the_last_may_write",
+    ),
+    Mutation(
+        "pods get random names",
+        "operator/lead_operator/names.py",
+        'return _child(run, f"-{stage}-s{seed}-a{attempt}-{rank}")',
+        "return _child(run, f\"-{stage}-s{seed}-a{attempt}-{rank}-{__import__('secrets').token_hex(3)}\")",
+        f"{OPERATOR}/test_pods_and_services.py::test_the_pod_of_rank_1_of_a_small_run",
+    ),
+    Mutation(
+        "disturbances eat the budget of program errors",
+        "operator/lead_operator/decisions/failure_policy.py",
+        "return _failure(pod, ExitClass.INFRASTRUCTURE, pod.disruption, _DISRUPTED, _said(pod))",
+        "return _failure(pod, ExitClass.PROGRAM_ERROR, pod.disruption, _DISRUPTED, _said(pod))",
+        f"{NEXT}::test_a_pod_that_disappeared_counts_as_a_disturbance",
+    ),
+    Mutation(
+        "an impossible report is believed",
+        "operator/lead_operator/decisions/run_progress.py",
+        "if reason := _implausible(report, state, before):",
+        "if reason := '':",
+        f"{NEXT}::test_a_report_that_cannot_be_true_is_ignored_and_named",
+    ),
+    Mutation(
+        "a condition's time moves with every look",
+        "operator/lead_operator/decisions/conditions.py",
+        'format_time(now) if changed or before is None else before["lastTransitionTime"]',
+        "format_time(now)",
+        f"{NEXT}::test_a_condition_keeps_its_time_until_its_status_changes",
+    ),
+    Mutation(
+        "a dead watch is ignored",
+        "operator/lead_operator/cluster/watchdog.py",
+        "if silent_s > SILENT_S and now",
+        "if silent_s > 10**9 and now",
+        f"{OPERATOR}/test_watchdog.py::test_only_silence_without_a_reason_is_deafness",
+    ),
+    Mutation(
+        "two workers get one key",
+        "operator/lead_operator/cluster/work_queue.py",
+        "        if key not in self._in_work:\n            self._enqueue(key)",
+        "        self._enqueue(key)",
+        f"{OPERATOR}/test_work_queue.py::test_a_key_in_work_is_never_given_to_a_second_worker_and_comes_back_if_asked_for",
+    ),
+    Mutation(
+        "data goes before its manifest",
+        "operator/lead_operator/cluster/checkpoint_sweep.py",
+        "    store.delete(removal.manifest_key)\n    memory.removed.add(removal.manifest_key)\n"
+        "    for key in removal.data_keys:\n        store.delete(key)\n",
+        "    for key in removal.data_keys:\n        store.delete(key)\n"
+        "    store.delete(removal.manifest_key)\n    memory.removed.add(removal.manifest_key)\n",
+        f"{STORE}/test_retention_in_a_bucket.py::test_many_old_checkpoints_go_in_portions_manifests_before_their_data",
+    ),
+    Mutation(
+        "a 412 after a lost answer is a defeat",
+        "operator/lead_protocol/store/s3.py",
+        "return self._verdict_on_taken(request.key, size, sha256, deadline)",
+        "return False",
+        f"{STORE}/test_s3_faults.py::test_a_lost_answer_and_a_lost_read_back_still_settle",
+    ),
+    Mutation(
+        "a download is trusted unhashed",
+        "operator/lead_protocol/store/folder.py",
+        "if (found, digest.hexdigest()) != (size, sha256):\n                raise ObjectCorrupt(\n"
+        '                    f"{self.url}/{key} has',
+        'if found < 0:\n                raise ObjectCorrupt(\n                    f"{self.url}/{key} has',
+        f"{STORE}/test_conformance.py::test_a_download_with_wrong_size_or_digest_leaves_no_file",
+    ),
+    Mutation(
+        "an object is written in place",
+        "operator/lead_protocol/store/folder.py",
+        "            part.write(data)\n            target.parent.mkdir(parents=True, exist_ok=True)\n"
+        "            part.replace(target)",
+        "            target.parent.mkdir(parents=True, exist_ok=True)\n            target.write_bytes(b'')\n"
+        "            part.write(data)\n            part.replace(target)",
+        f"{STORE}/test_folder.py::test_an_interrupted_write_leaves_the_old_object",
+    ),
+    Mutation(
+        "an overtaken attempt may commit",
+        "trainer/lead_trainer/engine/attempt.py",
+        "    if newest > attempt:",
+        "    if newest > attempt + 10**9:",
+        f"{ENGINE}/test_only_one_attempt_writes.py::test_an_outdated_attempt_is_refused",
+    ),
+    Mutation(
+        "a record's checksum is not looked at",
+        "trainer/lead_trainer/data/record.py",
+        "    if found != expected:",
+        "    if found < 0:",
+        "tests/unit/data/test_session_cache.py::test_a_damaged_copy_is_fetched_again",
+    ),
+    Mutation(
+        "something is unpickled",
+        "trainer/lead_trainer/data/record.py",
+        "import xxhash",
+        "import pickle\n\nimport xxhash\n\nUNSAFE = lambda data: pickle.loads(data)",
+        "tests/unit/house/test_the_house_is_in_order.py::test_nothing_is_unpickled_but_by_the_restricted_unpickler",
+    ),
+)

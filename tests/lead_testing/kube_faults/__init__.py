@@ -1,0 +1,10 @@
+"""Faults between the real operator process and a real API server, and the oracles that judge what comes of them.
+
+plan.py      what goes wrong: JSON, replayable
+call.py      what a request is: verb, resource, whether it writes
+proxy.py     stands between operator and API server and carries the plan out; journal of all that passed
+kubelet.py   starts the operator again whenever it is dead
+truth.py     watches every version of every object beside the operator, and judges it
+workloads.py what users do meanwhile; each has one right end
+trial.py     one workload under one plan: the violations found
+"""

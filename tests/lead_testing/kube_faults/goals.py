@@ -1,0 +1,82 @@
+"""Which plans each goal asks for, from what an undisturbed trial of every workload showed: all of them, or a sample.
+
+R1 kills     the operator dies after every single write of a story, and after many in a row
+R2 patterns  Sieve's three: die after write k, never hear of event k, come back to a world of some writes ago
+R3 calls     each kind of call × {lost answer, 409, 429, 500, timeout, slow}
+R4 watches   410, ERROR, silence, duplicate and reordered events, and an API server that answers 503 for a while
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from itertools import islice, zip_longest
+
+from lead_testing.kube_faults.plan import Fault, FaultKind, Plan
+from lead_testing.kube_faults.trial import Outcome
+
+Learned = dict[str, Outcome]  # workload -> its undisturbed trial
+Goal = Callable[[Learned], Iterator[list[Plan]]]  # one list a group; a sample takes from every group
+
+STALE_S = 3.0
+TIMEOUT_S = 4.0  # above the shortened deadline of a call
+SLOW_S = 1.0
+OUTAGE_S = 5.0
+_WRITE_FAULTS: dict[FaultKind, float] = {
+    "lost-answer": 0, "refused-connection": 0, "conflict": 0, "too-many": 0, "error": 0, "timeout": TIMEOUT_S,
+    "slow": SLOW_S,
+}  # fmt: skip
+_READ_FAULTS: dict[FaultKind, float] = {"refused-connection": 0, "too-many": 0, "error": 0, "timeout": TIMEOUT_S}
+
+
+def kills(learned: Learned) -> Iterator[list[Plan]]:
+    """R1: once in a row after every write; then alone after each."""
+    for name, outcome in learned.items():
+        yield [Plan(name, (Fault("kill", 1, times=len(outcome.journal.writes())),))]
+    for name, outcome in learned.items():
+        yield [Plan(name, (Fault("kill", k),)) for k in range(1, len(outcome.journal.writes()) + 1)]
+
+
+def patterns(learned: Learned) -> Iterator[list[Plan]]:
+    """R2: each workload × each of Sieve's patterns."""
+    for name, outcome in learned.items():
+        writes = range(1, len(outcome.journal.writes()) + 1)
+        yield [Plan(name, (Fault("kill", k),)) for k in writes]
+        yield [Plan(name, (Fault("hide", k),)) for k in range(1, len(outcome.journal.events) + 1)]
+        yield [Plan(name, (Fault("stale", k, seconds=STALE_S, back=b),)) for k in writes for b in (1, 3, k) if b <= k]
+
+
+def calls(learned: Learned) -> Iterator[list[Plan]]:
+    """R3: each kind of call of each workload × each fault; once, and until the operator's own tries are used up."""
+    for name, outcome in learned.items():
+        for site, count in sorted(outcome.journal.sites().items()):
+            faults = _READ_FAULTS if site.startswith(("list", "get")) else _WRITE_FAULTS
+            yield [
+                Plan(name, (Fault(kind, k, site, times=times, seconds=seconds),))
+                for kind, seconds in faults.items()
+                for k in range(1, count + 1)
+                for times in ((1, 4) if kind in ("error", "refused-connection", "too-many") else (1,))
+            ]
+
+
+def watches(learned: Learned) -> Iterator[list[Plan]]:
+    """R4: each workload × each fault of a watch, and an outage from each write on."""
+    kinds: tuple[FaultKind, ...] = ("gone", "watch-error", "stall", "duplicate", "reorder")
+    for name, outcome in learned.items():
+        for kind in kinds:
+            yield [Plan(name, (Fault(kind, k),)) for k in range(1, len(outcome.journal.events) + 1)]
+        writes = range(1, len(outcome.journal.writes()) + 1)
+        yield [Plan(name, (Fault("outage", k, seconds=OUTAGE_S),)) for k in writes]
+
+
+GOALS: dict[str, Goal] = {"R1": kills, "R2": patterns, "R3": calls, "R4": watches}
+
+
+def choose(goal: str, learned: Learned, count: int, seed: int) -> list[Plan]:
+    """Returns `count` plans of a goal (0: all), drawn from every group in turn; the same seed draws the same plans."""
+    rng = random.Random(f"{goal} {seed}")
+    groups = [group for group in GOALS[goal](learned) if group]
+    for group in groups:
+        rng.shuffle(group)
+    if goal != "R1":
+        rng.shuffle(groups)
+    in_turn = (plan for row in zip_longest(*groups) for plan in row if plan is not None)
+    return list(islice(in_turn, count or None))

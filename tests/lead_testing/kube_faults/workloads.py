@@ -1,0 +1,141 @@
+"""What users do while things go wrong: eight stories, each with one right end whatever happens meanwhile.
+
+A story applies manifests at the API server itself, never through the proxy, and returns when its end is reached.
+`describe_end` is that end without anything that may differ between two good runs: no versions, UIDs or times.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from lead_testing.api_bench import Bench
+from lead_testing.manifests import a_dataset_cache, a_training_run
+from lead_testing.operator_process import wait_for
+from lead_testing.pod_driver import Exit
+
+CACHE = a_dataset_cache("town", "datasets/town")
+STAGES = [{"name": "pretrain", "epochs": 2}, {"name": "posttrain", "epochs": 1, "initFrom": {"stage": "pretrain"}}]
+WITHIN_S = 180.0  # a deadline for the hopeless: stories end in seconds
+
+
+def finish(bench: Bench) -> None:
+    """A cache and a run of two stages, to the end."""
+    bench.apply(CACHE, a_training_run("drive", "town", stages=STAGES))
+    bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=WITHIN_S)
+
+
+def cancel(bench: Bench) -> None:
+    """A run is suspended while it trains, and deleted."""
+    bench.driver.script.held.add("pretrain")
+    bench.apply(CACHE, a_training_run("drive", "town"))
+    bench.wait_phase("tr", "drive", "Running", within_s=WITHIN_S)
+    _patch(bench, suspend=True)
+    bench.wait_phase("tr", "drive", "Suspended", within_s=WITHIN_S)
+    bench.kubectl("delete", "tr", "drive", "--timeout=10s")
+    wait_for("the cache to be free", lambda: bench.status("dsc", "town").get("usedBy", []) == [], within_s=WITHIN_S)
+
+
+def edit(bench: Bench) -> None:
+    """Policies are changed and the run is suspended and resumed while it trains."""
+    bench.driver.script.held.add("pretrain")
+    bench.apply(CACHE, a_training_run("drive", "town"))
+    bench.wait_phase("tr", "drive", "Running", within_s=WITHIN_S)
+    _patch(bench, failurePolicy={"maxRestarts": 1}, ttlSecondsAfterFinished=3600)
+    _patch(bench, suspend=True)
+    bench.wait_phase("tr", "drive", "Suspended", within_s=WITHIN_S)
+    bench.driver.script.held.clear()
+    _patch(bench, suspend=False)
+    bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=WITHIN_S)
+
+
+def recreate(bench: Bench) -> None:
+    """A run is deleted and made again at once under its name."""
+    bench.driver.script.held.add("pretrain")
+    bench.apply(CACHE, a_training_run("drive", "town"))
+    bench.wait_phase("tr", "drive", "Running", within_s=WITHIN_S)
+    bench.kubectl("delete", "tr", "drive", "--timeout=10s")
+    bench.driver.script.held.clear()
+    bench.apply(a_training_run("drive", "town"))
+    bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=WITHIN_S)
+
+
+def failing_rank(bench: Bench) -> None:
+    """One rank of the first attempt fails."""
+    bench.driver.script.exits[("pretrain", 1, 1)] = Exit(1, "RuntimeError: the wheel came off")
+    bench.apply(CACHE, a_training_run("drive", "town"))
+    bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=WITHIN_S)
+
+
+def build(bench: Bench) -> None:
+    """A cache whose only build pod fails once: of two, whichever comes first may finish for both."""
+    bench.driver.script.exits[("", 1, 0)] = Exit(1, "OSError: a bad sector")
+    bench.apply(a_dataset_cache("town", "datasets/town", build={"parallelism": 1}))
+    bench.wait_phase("dsc", "town", "Ready", "Failed", within_s=WITHIN_S)
+
+
+def shared_cache(bench: Bench) -> None:
+    """Two runs wait for one cache and train from it."""
+    bench.apply(CACHE, a_training_run("drive", "town"), a_training_run("park", "town"))
+    for name in ("drive", "park"):
+        bench.wait_phase("tr", name, "Succeeded", "Failed", within_s=WITHIN_S)
+
+
+def collect(bench: Bench) -> None:
+    """A run that goes by itself when its time after the end is over."""
+    bench.apply(CACHE, a_training_run("drive", "town", ttlSecondsAfterFinished=0, cleanPodPolicy="All"))
+    wait_for("the run's first status", lambda: bench.status("tr", "drive"), within_s=WITHIN_S)
+    wait_for("the run to be gone", lambda: "drive" not in bench.kubectl("get", "tr", "-o", "name"), within_s=WITHIN_S)
+
+
+WORKLOADS: dict[str, Callable[[Bench], None]] = {
+    story.__name__: story for story in (finish, cancel, edit, recreate, failing_rank, build, shared_cache, collect)
+}
+
+
+def describe_end(bench: Bench) -> dict[str, Any]:
+    """Returns the end of a story: resources, children of those that exist, and committed manifests."""
+    found = {
+        kind: json.loads(bench.kubectl("get", kind, "-o", "json"))["items"] for kind in ("tr", "dsc", "pod", "svc")
+    }
+    names = {item["metadata"]["uid"]: item["metadata"]["name"] for kind in ("tr", "dsc") for item in found[kind]}
+    keys = [info.key for info in bench.store.list("runs/") if "/manifests/" in info.key]
+    return {
+        "runs": {item["metadata"]["name"]: _run(item) for item in found["tr"]},
+        "caches": {item["metadata"]["name"]: _cache(item) for item in found["dsc"]},
+        "children": sorted(
+            f"{item['kind']} {item['metadata']['name']} of {names[owner['uid']]} {item['status'].get('phase', '')}"
+            for item in found["pod"] + found["svc"]
+            for owner in item["metadata"].get("ownerReferences", [])
+            if owner["uid"] in names
+        ),
+        "manifests": sorted(
+            "/".join([names[uid], *rest])
+            for uid, *rest in (key.removeprefix(f"runs/{bench.namespace}/").split("/") for key in keys)
+            if uid in names
+        ),
+    }
+
+
+def _run(body: dict[str, Any]) -> dict[str, Any]:
+    status = body.get("status", {})
+    return {
+        "phase": status.get("phase"),
+        "current": status.get("observedGeneration") == body["metadata"]["generation"],
+        "stages": [[s["name"], s["seed"], s["phase"], s["attempt"], s["epoch"]] for s in status.get("stages", [])],
+        "restarts": status.get("restarts"),
+        "checkpoint": status.get("checkpoint", {}).get("step"),
+        "datasets": status.get("datasets"),
+        "conditions": sorted(f"{c['type']}={c['status']} {c['reason']}" for c in status.get("conditions", [])),
+    }
+
+
+def _cache(body: dict[str, Any]) -> dict[str, Any]:
+    status = body.get("status", {})
+    wanted = ("phase", "digest", "observedGeneration")
+    return {key: status.get(key) for key in wanted} | {
+        "conditions": sorted(c["type"] + c["status"] for c in status.get("conditions", []))
+    }
+
+
+def _patch(bench: Bench, **spec: Any) -> None:
+    bench.kubectl("patch", "tr", "drive", "--type=merge", "-p", json.dumps({"spec": spec}))
