@@ -1,0 +1,204 @@
+"""How a raw Argoverse 2 tree becomes cache records: `<split>/<scenario>/` folders, forecasting or sensor data.
+
+A route is `<split>/<scenario>/<track>`, a frame the present step. The collections `train`, `val` and `test` hold the
+focal track of every whole scenario; `windows_train` and `windows_val` every track over time. A folder that cannot be
+used is a verdict with its reason, never replaced by another. Scanning reads every scenario once, because only its
+content tells whether it is whole.
+"""
+
+import difflib
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lead_trainer.data.array_block import pack_arrays
+from lead_trainer.data.ordered_pool import ordered_map
+from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.recipes.distill.benchmarks.argoverse2.scenario import OBJECT_TYPES, Scenario, read_scenario
+from lead_trainer.recipes.distill.benchmarks.argoverse2.sensor_log import read_sensor_log
+from lead_trainer.recipes.distill.benchmarks.argoverse2.vector_map import Polyline, read_vector_map
+from lead_trainer.recipes.distill.benchmarks.argoverse2.window_arrays import window_arrays
+from lead_trainer.recipes.distill.benchmarks.argoverse2.windows import focal_window, windows
+from lead_trainer.recipes.distill.config_values import load_config
+from lead_trainer.recipes.recipe import Bucket, Collection, RouteVerdict, SampleKey, Scan, SourceFile, SourceTree
+
+SPLITS = ("train", "val", "test")
+FOCAL = {split: split for split in SPLITS}
+WINDOWS = {f"windows_{split}": split for split in ("train", "val")}
+COLLECTIONS = (*FOCAL, *WINDOWS)
+SCAN_THREADS = 8
+_KEYS = ("vector_radius_m", "polyline_points")
+
+
+@dataclass
+class _Folder:
+    """One scenario's files and what was found in it."""
+
+    path: str  # <split>/<scenario>
+    files: dict[str, SourceFile] = field(default_factory=dict)
+
+    @property
+    def split(self) -> str:
+        return self.path.split("/")[0]
+
+    def named(self, start: str, end: str) -> str:
+        """Returns the path of the file with this start and end; empty where there is none."""
+        return next(
+            (f.path for name, f in sorted(self.files.items()) if name.startswith(start) and name.endswith(end)), ""
+        )
+
+    @property
+    def scenario(self) -> str:
+        return self.named("scenario_", ".parquet")
+
+    @property
+    def annotations(self) -> str:
+        return self.named("annotations", ".feather")
+
+    @property
+    def map(self) -> str:
+        return self.named("log_map_archive_", ".json") or self.named("map/log_map_archive_", ".json")
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """A folder's verdict and its windows, by kind of collection."""
+
+    folder: _Folder
+    reason: str
+    steps: int = 0
+    focal: tuple[tuple[str, int], ...] = ()
+    windows: tuple[tuple[str, int], ...] = ()
+
+
+class Argoverse2Preparation:
+    """The preparation; pure in (tree, keys)."""
+
+    version = "argoverse2-prepare/1"
+    default_collections: tuple[str, ...] = ("train", "val")
+
+    def config_keys(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns the read values; `config` holds the recipe's keys and optionally `preset`. Raises BadConfig."""
+        values = {"model": "baseline", **{key: value for key, value in config.items() if key != "preset"}}
+        resolved = load_config(values, str(config.get("preset", "")))
+        return {key: getattr(resolved, key) for key in _KEYS}
+
+    def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
+        """Reads every scenario and fills the named collections."""
+        names = sorted(set(collections))
+        for name in names:
+            _known(name)
+        folders = _folders(tree.files())
+        if not folders:
+            raise BadData("the tree has no folder <split>/<scenario> with split train, val or test; correct the source")
+        with_windows = any(name in WINDOWS for name in names)
+        judged = list(ordered_map(lambda folder: _judge(tree, folder, with_windows), folders, SCAN_THREADS))
+        rows = {name: _keys(name, judged) for name in names}
+        samples = sorted({key for keys in rows.values() for key in keys}, key=lambda key: (key.route, key.frame))
+        position = {key: number for number, key in enumerate(samples)}
+        size = {one.folder.path: sum(file.size for file in one.folder.files.values()) for one in judged}
+        return Scan(
+            verdicts=tuple(
+                RouteVerdict(one.folder.path, one.reason == "kept", one.reason, one.steps) for one in judged
+            ),
+            samples=tuple(samples),
+            collections=tuple(
+                Collection(name, (Bucket("all", np.array([position[key] for key in rows[name]], np.int64)),), (1.0,))
+                for name in names
+            ),
+            estimated_bytes=np.array([size[key.route.rpartition("/")[0]] for key in samples], np.int64),
+        )
+
+    def record(self, tree: SourceTree, config: Mapping[str, Any], sample: SampleKey) -> Mapping[str, bytes]:
+        """Returns the arrays of one window; raises BadData naming file and route."""
+        folder, track = _folder_of(tree, sample.route)
+        arrays = window_arrays(
+            _scenario(tree, folder), _lines(tree, folder), track, sample.frame,
+            radius_m=config["vector_radius_m"], points=config["polyline_points"],
+        )  # fmt: skip
+        return {"arrays": pack_arrays(arrays, compress=True)}
+
+    def route_metas(self, tree: SourceTree, config: Mapping[str, Any], route: str, frames: Sequence[int]) -> pa.Table:
+        """Returns the names of a track, one row a frame."""
+        folder, track = _folder_of(tree, route)
+        scenario = _scenario(tree, folder)
+        row = scenario.track(track)
+        same = {
+            "scenario_id": scenario.name,
+            "track_id": track,
+            "city": scenario.city,
+            "object_type": OBJECT_TYPES[scenario.types[row]],
+        }
+        columns = {name: pa.array([value] * len(frames), pa.string()) for name, value in same.items()}
+        return pa.table({"frame": pa.array(frames, pa.int32()), **columns})
+
+
+def _known(name: str) -> None:
+    if name not in COLLECTIONS:
+        near = difflib.get_close_matches(name, COLLECTIONS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(COLLECTIONS)}"
+        raise BadConfig(f"collections: found {name!r}; {hint}")
+
+
+def _folders(files: Iterable[SourceFile]) -> list[_Folder]:
+    found: dict[str, _Folder] = {}
+    for file in files:
+        split, _, rest = file.path.partition("/")
+        name, _, inside = rest.partition("/")
+        if split in SPLITS and inside:
+            path = f"{split}/{name}"
+            found.setdefault(path, _Folder(path)).files[inside] = file
+    return [found[path] for path in sorted(found)]
+
+
+def _folder_of(tree: SourceTree, route: str) -> tuple[_Folder, str]:
+    path, _, track = route.rpartition("/")
+    files = tree.files()
+    folder = _Folder(path)
+    for file in islice(files, bisect_left(files, f"{path}/", key=lambda file: file.path), None):
+        if not file.path.startswith(f"{path}/"):
+            break
+        folder.files[file.path[len(path) + 1 :]] = file
+    return folder, track
+
+
+def _judge(tree: SourceTree, folder: _Folder, with_windows: bool) -> _Judged:
+    if not folder.scenario and not folder.annotations:
+        return _Judged(folder, "no_scenario")
+    if not folder.map:
+        return _Judged(folder, "no_map")
+    try:
+        scenario = _scenario(tree, folder)
+    except BadData:
+        return _Judged(folder, "unreadable")
+    focal = focal_window(scenario, with_future=folder.split != "test")
+    if folder.scenario and focal is None:
+        return _Judged(folder, "focal_track_incomplete", scenario.steps)
+    several = tuple(windows(scenario)) if with_windows and folder.split != "test" else ()
+    return _Judged(folder, "kept", scenario.steps, (focal,) if focal else (), several)
+
+
+def _keys(name: str, judged: Sequence[_Judged]) -> list[SampleKey]:
+    split = FOCAL.get(name) or WINDOWS[name]
+    return [
+        SampleKey(f"{one.folder.path}/{track}", present)
+        for one in judged
+        if one.folder.split == split
+        for track, present in (one.focal if name in FOCAL else one.windows)
+    ]
+
+
+def _scenario(tree: SourceTree, folder: _Folder) -> Scenario:
+    if folder.scenario:
+        return read_scenario(tree.read(folder.scenario), folder.scenario)
+    poses = folder.named("city_SE3_egovehicle", ".feather") or f"{folder.path}/city_SE3_egovehicle.feather"
+    return read_sensor_log(tree.read(folder.annotations), tree.read(poses), folder.path)
+
+
+def _lines(tree: SourceTree, folder: _Folder) -> tuple[Polyline, ...]:
+    return read_vector_map(tree.read(folder.map), folder.map)
