@@ -14,7 +14,7 @@ class DistillPreparation:
     """Clips, Argoverse 2 or nuScenes to records; the mode and its version are part of the digest."""
 
     version = "distill-prepare/1"
-    default_collections = ("train", "val")
+    default_collections: tuple[str, ...] = ("train", "val")
 
     def config_keys(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the mode's values beside its name; `config` holds the recipe's keys and optionally `preset`."""

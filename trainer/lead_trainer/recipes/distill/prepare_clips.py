@@ -35,7 +35,7 @@ class ClipPreparation:
     """The preparation of the teacher's clips; pure in (tree, keys), but for the sampling of a real teacher."""
 
     version = "distill-clips/1"
-    default_collections = SPLITS
+    default_collections: tuple[str, ...] = SPLITS
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -31,11 +31,15 @@ DEV_KIT = "physical_ai_av"
 DEFAULT_T0_US = 5_100_000  # of the teacher's own examples
 
 
-class FrameSource(Protocol):
-    """The clips of a split, and what was seen and driven in each."""
+class ListsClips(Protocol):
+    """The clips of a split."""
 
     def clips(self, split: str) -> Mapping[int, Clip]:
         """Returns every sample's clip by sample number."""
+
+
+class FrameSource(ListsClips, Protocol):
+    """The clips of a split, and what was seen and driven in each."""
 
     def frames(self, split: str, number: int, clip: Clip, resolution: int) -> Frames:
         """Returns a sample's pictures at resolution x resolution; raises BadData naming the clip."""
@@ -82,6 +86,11 @@ class ExtractedFrames:
             )
         return Frames(clip, resized(found.pictures, resolution), found.timestamps)
 
+    def resolution(self, split: str, number: int) -> int:
+        """Returns the side at which a sample was extracted, the shorter one."""
+        path = self.path(split, number)
+        return int(min(read_frames(self._tree.read(path), path).pictures.shape[2:4]))
+
     def history(self, clip: Clip) -> History:
         """Reads the clip's motion."""
         path = motion_path(clip.clip_id)
@@ -100,7 +109,7 @@ class StreamedFrames:
     the index in the raw tree, so that a cache's digest holds it.
     """
 
-    def __init__(self, listed: "ListedClips | None" = None) -> None:
+    def __init__(self, listed: ListsClips | None = None) -> None:
         """Takes the index that lists the clips; None lists the data set's own."""
         try:
             import physical_ai_av

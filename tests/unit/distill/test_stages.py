@@ -1,0 +1,229 @@
+"""The data stages: files that anybody can read, calls that may be repeated, faults that are named."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lead_trainer.data.source_tree import FolderTree
+from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.recipes.distill.example_data.drives import T0_US, drive
+from lead_trainer.recipes.distill.example_data.tree import DrawnClips
+from lead_trainer.recipes.distill.ingest.ego_history import Motion, ego_history
+from lead_trainer.recipes.distill.ingest.frame_files import Clip, Frames, read_frames
+from lead_trainer.recipes.distill.ingest.frame_source import ExtractedFrames, StreamedFrames
+from lead_trainer.recipes.distill.ingest.label_files import (
+    Label,
+    label_arrays,
+    label_faults,
+    read_histories,
+    read_labels,
+)
+from lead_trainer.recipes.distill.ingest.npz import write_npz
+from lead_trainer.recipes.distill.ingest.teacher import Question, ScriptedTeacher, make_teacher, yaw_rotations
+from lead_trainer.recipes.distill.stage_commands import main
+from lead_trainer.recipes.distill.stages import (
+    extract_frames,
+    generate_ego_history,
+    generate_teacher_labels,
+    label_report,
+    merge_shards,
+)
+
+SIDE = 32
+
+
+class Killed(BaseException):
+    """The process died here."""
+
+
+class BrokenClip(DrawnClips):
+    """Drawn clips, one of which cannot be read."""
+
+    def frames(self, split: str, number: int, clip: Clip, resolution: int) -> Frames:
+        if number == 1:
+            raise BadData("its video ends in the middle")
+        return super().frames(split, number, clip, resolution)
+
+
+class MortalTeacher(ScriptedTeacher):
+    """Dies at a given question."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+
+    def label(self, questions: Sequence[Question]) -> list[Label]:
+        self.left -= len(questions)
+        if self.left < 0:
+            raise Killed
+        return super().label(questions)
+
+
+def drawn(train: int = 5, val: int = 2) -> DrawnClips:
+    return DrawnClips({"train": train, "val": val}, seed=3)
+
+
+def test_d_02_frames_get_five_digit_names_and_a_second_call_writes_nothing(tmp_path: Path) -> None:
+    first = extract_frames(drawn(), tmp_path, "train", resolution=SIDE, num_samples=3)
+    assert first.written == (0, 1, 2)
+    names = sorted(path.name for path in (tmp_path / "extracted_frames/train").iterdir())
+    assert names == ["sample_00000.npz", "sample_00001.npz", "sample_00002.npz"]
+    again = extract_frames(drawn(), tmp_path, "train", resolution=SIDE, num_samples=3)
+    assert (again.written, again.kept) == ((), (0, 1, 2))
+
+
+def test_d_03_a_sample_holds_four_cameras_by_four_frames_and_no_pickled_object(tmp_path: Path) -> None:
+    extract_frames(drawn(), tmp_path, "train", resolution=SIDE, num_samples=1)
+    path = tmp_path / "extracted_frames/train/sample_00000.npz"
+    with np.load(path, allow_pickle=False) as stored:
+        assert {name: (stored[name].dtype.kind, stored[name].shape) for name in stored.files} == {
+            "frames": ("u", (4, 4, SIDE, SIDE, 3)),
+            "clip_id": ("U", ()),
+            "t0_us": ("i", ()),
+            "timestamps": ("i", (4, 4)),
+        }
+        assert (stored["timestamps"] - T0_US).tolist() == [[-300_000, -200_000, -100_000, 0]] * 4
+    spoiled = tmp_path / "spoiled.npz"
+    write_npz(spoiled, {**read_frames(path.read_bytes(), "x").arrays(), "frames": np.zeros((4, 4, 8, 8), np.uint8)})
+    with pytest.raises(BadData, match=r"spoiled.*frames is uint8 of shape \(4, 4, 8, 8\), expected u1 of 4x4xNxNx3"):
+        read_frames(spoiled.read_bytes(), str(spoiled))
+    np.savez(tmp_path / "objects.npz", frames=np.array([{}], dtype=object))
+    with pytest.raises(BadData, match=r"without pickled objects|lacks the array"):
+        read_frames((tmp_path / "objects.npz").read_bytes(), "objects.npz")
+
+
+def test_d_04_a_broken_clip_is_listed_and_the_others_are_done(tmp_path: Path) -> None:
+    done = extract_frames(BrokenClip({"train": 3}, 3), tmp_path, "train", resolution=SIDE, num_samples=0)
+    assert (done.written, list(done.failed)) == ((0, 2), [1])
+    listed = (tmp_path / "extracted_frames/train_failed.txt").read_text()
+    assert listed == "1 train-3-00001 its video ends in the middle\n"
+    assert list(ExtractedFrames(FolderTree(tmp_path), "extracted_frames").clips("train")) == [0, 2]
+
+
+def test_d_05_the_real_teacher_is_imported_on_demand_and_its_absence_is_one_sentence() -> None:
+    assert isinstance(make_teacher("scripted"), ScriptedTeacher)
+    with pytest.raises(BadConfig, match=r"teacher: found 'alpamayo_r1', but .* is not installed"):
+        make_teacher("alpamayo_r1")
+
+
+def test_d_06_a_killed_labelling_ends_like_an_uninterrupted_one(tmp_path: Path) -> None:
+    source = drawn(train=230)
+    for name, teacher in (("whole", ScriptedTeacher()), ("killed", MortalTeacher(150))):
+        root, saves = tmp_path / name, list[int]()
+        try:
+            generate_teacher_labels(teacher, root, "train", source=source, resolution=SIDE, on_save=saves.append)
+        except Killed:
+            assert saves == [100]
+            survivor = MortalTeacher(130)  # what was saved is not asked again
+            generate_teacher_labels(survivor, root, "train", source=source, resolution=SIDE)
+    whole, killed = (tmp_path / name / "teacher_labels" for name in ("whole", "killed"))
+    assert (whole / "train_labels.npz").read_bytes() == (killed / "train_labels.npz").read_bytes()
+    assert [path.name for path in killed.iterdir()] == ["train_labels.npz"]
+    with np.load(whole / "train_labels.npz", allow_pickle=False) as stored:
+        assert {name: stored[name].shape for name in stored.files} == {
+            "clip_ids": (230,),
+            "t0_us": (230,),
+            "trajectory_xyz": (230, 64, 3),
+            "trajectory_rot": (230, 64, 3, 3),
+            "coc_texts": (230,),
+            "coc_embeddings": (230, 384),
+        }
+
+
+def test_d_07_the_history_ends_at_the_origin_and_is_exact_for_a_constant_speed(tmp_path: Path) -> None:
+    times = np.arange(0, 6_000_001, 50_000)
+    heading, start = 0.7, np.array([300.0, -40.0, 2.0])
+    ahead = np.array([np.cos(heading), np.sin(heading), 0.0])
+    quaternions = np.tile([0.0, 0.0, np.sin(heading / 2), np.cos(heading / 2)], (len(times), 1))
+    motion = Motion(times, start + 8.0 * times[:, None] / 1e6 * ahead, quaternions)
+    history = ego_history(motion, Clip("straight", T0_US))
+    np.testing.assert_allclose(history.xyz[:, 0], 8.0 * np.arange(-15, 1) / 10, atol=1e-5)
+    np.testing.assert_allclose(history.xyz[:, 1:], 0.0, atol=1e-5)
+    np.testing.assert_allclose(history.rotations, np.tile(np.eye(3), (16, 1, 1)), atol=1e-6)
+    generate_ego_history(drawn(), tmp_path, ("train", "val"))
+    path = tmp_path / "teacher_labels/val_ego_history.npz"
+    for found in read_histories(path.read_bytes(), str(path)).values():
+        assert not found.xyz[-1].any()
+        np.testing.assert_allclose(found.rotations[-1], np.eye(3), atol=1e-6)
+
+
+def test_d_07_a_motion_that_is_too_short_is_refused_with_the_times_it_needs() -> None:
+    with pytest.raises(BadData, match="its motion lasts from 0 to 3000000 µs, but the history needs 3600000"):
+        ego_history(drive(0, seconds=3.0), Clip("short", T0_US))
+
+
+@pytest.mark.parametrize("shards", [1, 3, 4])
+def test_d_08_merged_shards_are_the_unsharded_file(tmp_path: Path, shards: int) -> None:
+    source = drawn(train=10)
+    whole = generate_teacher_labels(ScriptedTeacher(), tmp_path / "whole", "train", source=source, resolution=SIDE)
+    if shards == 1:
+        merge = whole
+    else:
+        for shard in range(shards):
+            generate_teacher_labels(
+                ScriptedTeacher(), tmp_path, "train", source=source, resolution=SIDE, shard=shard, num_shards=shards
+            )
+        merge = merge_shards(tmp_path, "train", shards)
+    assert merge.read_bytes() == whole.read_bytes()
+
+
+def test_d_08_a_missing_or_doubled_shard_is_an_error(tmp_path: Path) -> None:
+    for shard in (0, 1):
+        generate_teacher_labels(
+            ScriptedTeacher(), tmp_path, "train", source=drawn(train=6), resolution=SIDE, shard=shard, num_shards=3
+        )
+    with pytest.raises(BadData, match=r"shard2of3\.npz is missing"):
+        merge_shards(tmp_path, "train", 3)
+    folder = tmp_path / "teacher_labels"
+    (folder / "train_labels_shard2of3.npz").write_bytes((folder / "train_labels_shard1of3.npz").read_bytes())
+    with pytest.raises(BadData, match=r"shard2of3.npz and in another shard"):
+        merge_shards(tmp_path, "train", 3)
+
+
+def sound_label() -> Label:
+    xyz = np.stack([np.arange(1, 65) * 0.5, np.zeros(64), np.zeros(64)], -1).astype(np.float32)
+    return Label(xyz, yaw_rotations(np.zeros(64)), "Keep the lane.", np.full(384, 0.05, np.float32))
+
+
+def spoiled(fault: str) -> Label:
+    label = sound_label()
+    xyz, rotations = label.xyz.copy(), label.rotations.copy()
+    match fault:
+        case "label_not_finite":
+            xyz[3, 1] = np.nan
+        case "label_bad_rotation":
+            rotations[5] *= 1.1
+        case "label_jumps":
+            xyz[40:] += 5.1  # 51 m/s and more for one step
+    return Label(xyz, rotations, label.text, label.embedding)
+
+
+@pytest.mark.parametrize("fault", ["label_not_finite", "label_bad_rotation", "label_jumps"])
+def test_d_48_a_useless_label_is_found(tmp_path: Path, fault: str) -> None:
+    assert list(label_faults(sound_label())) == []
+    assert list(label_faults(spoiled(fault))) == [fault]
+    labels: Mapping[Clip, Label] = {Clip("good", 0): sound_label(), Clip("bad", 0): spoiled(fault)}
+    write_npz(tmp_path / "teacher_labels/val_labels.npz", label_arrays(labels))
+    assert label_report(tmp_path, "val") == {fault: 1, "sound": 1}
+
+
+def test_d_49_streaming_is_an_optional_import_and_says_what_else_to_do() -> None:
+    with pytest.raises(BadConfig, match=r"needs the package physical_ai_av .* frame_source=extracted"):
+        StreamedFrames()
+
+
+def test_d_50_the_stages_by_hand_make_a_whole_tree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = ["--root", str(tmp_path)]
+    main(["example_tree", *root, "--train", "4", "--val", "2", "--resolution", str(SIDE)])
+    labelled = tmp_path / "teacher_labels/train_labels.npz"
+    before = labelled.read_bytes()
+    labelled.unlink()
+    for shard in ("0", "1"):
+        words = ["--split", "train", "--teacher", "scripted", "--shard", shard, "--num-shards", "2"]
+        main(["generate_teacher_labels", *root, *words])
+    main(["generate_ego_history", *root, "--split", "all"])
+    main(["merge_shards", *root, "--split", "train", "--num-shards", "2"])
+    assert "{'sound': 4}" in capsys.readouterr().out
+    assert {c.clip_id: label.text for c, label in read_labels(labelled.read_bytes(), "x").items()}
+    assert labelled.read_bytes() == before
