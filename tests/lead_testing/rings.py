@@ -1,7 +1,8 @@
 """Runs the test rings in order and prints each ring's time: unit, chart, api, cluster.
 
 Called by `make test` with the machine's own python3, before anything is installed: standard library only. It makes
-the virtual environment `.venv` of the checkout, then runs one pytest a ring. A ring that fails does not hide the next.
+the virtual environment `.venv` of the checkout, then for each ring what its real servers need, where building has no
+deadline and shows its steps, then one pytest. A ring that fails does not hide the next.
 """
 
 import argparse
@@ -11,7 +12,12 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+from lead_testing.local_cluster import CannotRun, Home, build_images, cluster_for_tests
+from lead_testing.local_cluster.binaries import CONTROL_PLANE_PROGRAMS, ensure_programs
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 VENV = PROJECT_ROOT / ".venv"
@@ -22,11 +28,13 @@ RINGS = {
     "api": ["tests/api"],
     "cluster": ["tests/cluster"],
 }
+PROGRAMS_OF = {
+    "house": (),
+    "unit": ("minio",),
+    "chart": ("helm",),
+    "api": (*CONTROL_PLANE_PROGRAMS, "minio", "helm"),
+}
 DEFAULT_RINGS = ("unit", "chart", "api", "cluster")
-
-
-class CannotRun(Exception):
-    """A prerequisite is missing; the message is the one sentence the user reads."""
 
 
 def main() -> int:
@@ -54,15 +62,36 @@ def main() -> int:
     return report(times)
 
 
+@contextmanager
+def servers_of(ring: str) -> Iterator[None]:
+    """Builds and starts what a ring's tests talk to; where that cannot be, says why, and the tests say what it costs."""
+    home = Home.from_environment()
+    with ExitStack() as ends_with_the_ring:
+        try:
+            if ring == "cluster":
+                build_images(ends_with_the_ring.enter_context(cluster_for_tests(home)), home)
+            else:
+                ensure_programs(home, PROGRAMS_OF[ring])
+        except CannotRun as error:
+            print(f"ring {ring}: {error}", file=sys.stderr, flush=True)
+        yield
+
+
 def run_ring(name: str) -> tuple[str, float, int]:
-    """Runs one ring's pytest; returns (name, seconds, exit status)."""
+    """Prepares and runs one ring's pytest; returns (name, seconds, exit status)."""
     print(f"\n=== ring {name} ===", flush=True)
     started = time.monotonic()
+    with servers_of(name):
+        status = run_pytest(name)
+    return name, time.monotonic() - started, status
+
+
+def run_pytest(name: str) -> int:
+    """Runs one ring's tests; returns pytest's exit status."""
     command = [str(VENV / "bin/python"), "-m", "pytest", "-q", "--durations=5", *RINGS[name]]
     environment = dict(os.environ, PYTHONPATH=str(PROJECT_ROOT / "tests"), PYTHONUNBUFFERED="1")
     environment["PATH"] = f"{VENV / 'bin'}:{environment.get('PATH', '')}"
-    status = subprocess.run(command, cwd=PROJECT_ROOT, env=environment, check=False).returncode
-    return name, time.monotonic() - started, status
+    return subprocess.run(command, cwd=PROJECT_ROOT, env=environment, check=False).returncode
 
 
 def report(times: list[tuple[str, float, int]]) -> int:
