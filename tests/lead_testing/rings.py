@@ -64,7 +64,7 @@ def main() -> int:
 
 @contextmanager
 def servers_of(ring: str) -> Iterator[None]:
-    """Builds and starts what a ring's tests talk to; where that cannot be, says why, and the tests say what it costs."""
+    """Builds and starts what a ring's tests talk to; where that cannot be, says why and lets the tests fail or skip."""
     home = Home.from_environment()
     with ExitStack() as ends_with_the_ring:
         try:
