@@ -10,8 +10,10 @@ def random_batch(config: LeadConfig, batch: int = 2, seed: int = 0) -> dict[str,
     """Returns inputs and labels of `batch` CARLA samples."""
     generator = torch.Generator().manual_seed(seed)
 
-    def uniform(*shape: int, low: float = 0.0, high: float = 1.0) -> Tensor:
-        return low + (high - low) * torch.rand(batch, *shape, generator=generator)
+    streams = (generator, torch.Generator().manual_seed(seed + 1))  # the second for what came later
+
+    def uniform(*shape: int, low: float = 0.0, high: float = 1.0, stream: int = 0) -> Tensor:
+        return low + (high - low) * torch.rand(batch, *shape, generator=streams[stream])
 
     def classes(count: int, *shape: int) -> Tensor:
         return torch.randint(count, (batch, *shape), generator=generator)
@@ -27,6 +29,7 @@ def random_batch(config: LeadConfig, batch: int = 2, seed: int = 0) -> dict[str,
         "rasterized_lidar": classes(6, 1, *bev) / 5,
         "radar": radar,
         "speed": uniform(high=20.0),
+        "acceleration": uniform(low=-3.0, high=3.0, stream=1),
         "command": torch.nn.functional.one_hot(classes(commands), commands).double(),
         "target_point": uniform(2, high=50.0).double(),
         "target_point_previous": uniform(2, low=-50.0, high=0.0).double(),

@@ -69,7 +69,7 @@ def test_shards_are_kept_here_when_they_come_from_afar_or_when_told() -> None:
         (["logdir=x", "resume=maybe"], "resume: found 'maybe', expected auto or never"),
         (["logdir=x", "wandb_mode=on"], "wandb_mode: found True, expected online, offline or disabled"),
         (["logdir=x", "resume=never", "continue_failed_training=true"], "found true beside resume=never"),
-        (["logdir=x", "epoch_checkpoints_keep=[3]"], "keep_last and keep_best say which"),
+        (["logdir=x", "save_model_checkpoint=false"], "could not resume or be evaluated"),
         (["logdir=x", "epochs=two"], "epochs: found 'two', expected int"),
         (["logdir=x", "preset=dmeo"], "did you mean demo"),
         (["logdir=x", "recipe=led"], "did you mean 'lead'"),

@@ -28,6 +28,7 @@ from lead_trainer.world import World, world_of
 
 LOCAL_KEYS = {
     "carla_root": "the stage's datasets",
+    "epoch_checkpoints_keep": "spec.checkpoint.keepLast and keepBest",
     "load_file": "the stage's initFrom",
     "logdir": "the storage profile",
 }

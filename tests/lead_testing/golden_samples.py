@@ -1,0 +1,116 @@
+"""Samples that LEAD's own loader made from a tree in the shared folder, and how far ours are from them, key by key."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from lead_testing import shared_dir
+from lead_testing.on_demand_cache import OnDemandCache
+from lead_trainer.data.cache_tables import CollectionRows
+from lead_trainer.recipes.lead.config_values import load_config
+from lead_trainer.recipes.lead.dataset import LeadSamples
+
+FOLDER = "golden/lead_data"
+VOLATILE = {"loading_time", "loading_meta_time", "loading_sensor_time"}
+FLOATS_WITHIN = 1e-6  # integers, booleans and texts must be the same
+COLLECTION = "full_pretrain"  # both stages were measured on this list
+
+
+@cache
+def golden() -> dict[str, Any]:
+    """Returns the description of every sample by tag."""
+    samples: dict[str, Any] = json.loads((shared_dir() / FOLDER / "samples.json").read_text())["samples"]
+    return samples
+
+
+@cache
+def values() -> Mapping[str, np.ndarray]:
+    """Returns the stored arrays."""
+    return dict(np.load(shared_dir() / FOLDER / "samples.npz"))
+
+
+def expected_entry(tag: str) -> dict[str, Any]:
+    """Returns every key's expected description; `pretrain` entries list differences to `planner`."""
+    entry = golden()[tag]
+    if "out" in entry:
+        return {key: value for key, value in entry["out"].items() if key not in VOLATILE}
+    same = expected_entry(entry["same_as"])
+    for key in entry["missing_vs_planner"]:
+        same.pop(key, None)
+    changed = entry["different_or_new_vs_planner"]
+    return {**same, **{key: value for key, value in changed.items() if key not in VOLATILE}}
+
+
+@cache
+def _samples(planner: bool) -> LeadSamples:
+    config = load_config({"use_planning_decoder": planner, "compat": "lead", "use_color_aug": False})
+    return LeadSamples(config, _cache())
+
+
+class _OneList(OnDemandCache):
+    """Gives both stages the list on which both were measured."""
+
+    def rows(self, collection: str) -> CollectionRows:
+        return super().rows(COLLECTION)
+
+
+@cache
+def _cache() -> OnDemandCache:
+    return _OneList(shared_dir() / FOLDER / "carla_leaderboard2", {}, [COLLECTION])
+
+
+def deviations(tag: str) -> Iterator[tuple[str, float]]:
+    """Yields (key, deviation) of one sample: 0 for the same bytes, infinity where kind, shape or an integer differs."""
+    entry, expected = golden()[tag], expected_entry(tag)
+    samples = _samples(entry["planner"])
+    route = f"data/{entry['scenario']}/{entry['route']}"
+    rows = samples._rows
+    (index,) = np.flatnonzero((rows.route == route) & (rows.frame == entry["frame"]))
+    sample = samples.sample(int(index), perturbed=entry["perturbated"])
+    sample["rgb"] = np.ascontiguousarray(sample["rgb"].transpose(2, 0, 1))
+    for key in sorted(sample.keys() | expected.keys()):
+        if key not in sample or key not in expected:
+            yield key, float("inf")
+        else:
+            yield key, _deviation(tag, key, expected[key], sample[key])
+
+
+def _deviation(tag: str, key: str, expected: Mapping[str, Any], found: Any) -> float:
+    if expected["kind"] != "ndarray":
+        value = float(expected["value"]) if expected["kind"] == "float" else expected["value"]
+        if isinstance(value, float) and isinstance(found, float):
+            return 0.0 if found == value else abs(found - value)
+        return 0.0 if found == value and isinstance(found, bool) == isinstance(value, bool) else float("inf")
+    if list(found.shape) != expected["shape"] or str(found.dtype) != expected["dtype"]:
+        return float("inf")
+    if hashlib.sha256(np.ascontiguousarray(found).tobytes()).hexdigest() == expected["sha256"]:
+        return 0.0
+    return _float_deviation(tag, key, found) if np.issubdtype(found.dtype, np.floating) else float("inf")
+
+
+def _float_deviation(tag: str, key: str, found: np.ndarray) -> float:
+    """Compares with the stored full array, or with all non-zero entries and 256 picked ones."""
+    full = _stored(tag, key)
+    if full is not None:
+        return float(np.abs(full - found).max())
+    flat = found.reshape(-1)
+    pick = _stored(tag, key, "@256")
+    if pick is None:
+        return float("inf")
+    worst = float(np.abs(flat[(np.arange(256, dtype=np.int64) * 2654435761) % flat.size] - pick).max())
+    where, what = _stored(tag, key, "@nz_idx"), _stored(tag, key, "@nz_val")
+    if where is not None and what is not None:
+        dense = np.zeros_like(flat)
+        dense[where] = what
+        worst = max(worst, float(np.abs(dense - flat).max()))
+    return worst
+
+
+def _stored(tag: str, key: str, part: str = "") -> np.ndarray | None:
+    entry = golden()[tag]
+    found = values().get(f"{tag}/{key}{part}")
+    return found if found is not None or "same_as" not in entry else values().get(f"{entry['same_as']}/{key}{part}")

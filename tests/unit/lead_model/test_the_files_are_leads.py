@@ -1,0 +1,116 @@
+"""What a user of LEAD sees in a run's folder and takes to LEAD's evaluation: the seeds' trees, file for file."""
+
+import json
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from lead_protocol.exit_codes import ExitCode
+from lead_protocol.manifests import CheckpointManifest
+from lead_protocol.store.folder import FolderStore
+from lead_testing import shared_dir
+from lead_testing.golden_model import golden_json
+from lead_trainer.cli import main
+from lead_trainer.cli_train import LeadView
+from lead_trainer.recipes.lead.config_values import from_config_json, load_config
+from lead_trainer.recipes.lead.example_data.tree import write_example_tree
+from lead_trainer.recipes.lead.model import build_model
+
+TINY = [
+    "preset=demo", "num_threads=1", "batch_size=2", "image_height=32", "image_width=96", "min_x_meter=-16",
+    "max_x_meter=16", "min_y_meter=-16", "max_y_meter=16", "pixels_per_meter=1", "log_images_frequency=1",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with a pretrain run, a posttrain run on its weights, and the exported bundle."""
+    folder = tmp_path_factory.mktemp("files")
+    write_example_tree(folder / "carla", routes=1, frames=19, seed=0)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    shared = ["train", *TINY, f"carla_root={folder / 'carla'}", "epochs=2"]
+    pretrain = [f"logdir={folder / 'pretrain'}", "use_grad_clipper=true"]
+    posttrain = [f"logdir={folder / 'posttrain'}", f"load_file={folder / 'pretrain/model_0001.pth'}"]
+    assert main([*shared, *pretrain]) == ExitCode.DONE
+    assert main([*shared, *posttrain, "use_planning_decoder=true", "seed=2"]) == ExitCode.DONE
+    assert main(["export", str(folder / "posttrain"), str(folder / "bundle")]) == ExitCode.DONE
+    yield folder
+    torch.set_num_threads(threads)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def tree_in_the_guide() -> set[str]:
+    """Returns the file names that LEAD's guide shows for a finished pretrain run of 31 epochs."""
+    seeds = sorted((shared_dir() / "seeds").glob("000_*"))[0].read_text()
+    block = seeds.split("outputs/local_training/pretrain\n")[1].split("```")[0]
+    return {line.split("── ")[1].strip() for line in block.splitlines() if "── " in line}
+
+
+def as_in_the_guide(name: str) -> str:
+    """Returns a file's name with the guide's epoch and event-file number."""
+    name = re.sub(r"_0001\.", "_0030.", name)
+    return re.sub(r"^events\.out\.tfevents\..*", "events.out.tfevents.1764250874.local.105366.0", name)
+
+
+def test_a_tiny_run_leaves_the_files_of_leads_guide(runs: Path) -> None:
+    found = {as_in_the_guide(path.name) for path in (runs / "pretrain").iterdir() if path.is_file()}
+    assert found == tree_in_the_guide()
+    without_clipper = {as_in_the_guide(path.name) for path in (runs / "posttrain").iterdir() if path.is_file()}
+    assert without_clipper == tree_in_the_guide() - {"clipper_0030.pth"}
+
+
+def test_checkpoints_hold_what_leads_hold(runs: Path) -> None:
+    model = torch.load(runs / "posttrain/model_0001.pth", weights_only=True)
+    assert not any(name.startswith("module.") for name in model)
+    optimizer = torch.load(runs / "posttrain/optimizer_0001.pth", weights_only=True)
+    group = optimizer["param_groups"][0]
+    want = golden_json("optim_schedule")["optimizer"]["group_hyperparameters"]
+    assert (group["amsgrad"], group["weight_decay"], group["betas"]) == (
+        want["amsgrad"], want["weight_decay"], tuple(want["betas"]),
+    )  # fmt: skip
+    assert "last_epoch" in torch.load(runs / "posttrain/scheduler_0001.pth", weights_only=True)
+    assert (runs / "posttrain/gradient_steps_skipped_0001.txt").read_text().strip() == "0"
+
+
+def test_the_exported_bundle_is_what_leads_evaluation_loads(runs: Path) -> None:
+    """The evaluation builds the network from config.json and loads every model*.pth with strict names."""
+    assert {path.name for path in (runs / "bundle").iterdir()} == {"config.json", "model_0001_2.pth"}
+    document = json.loads((runs / "bundle/config.json").read_text())
+    model = build_model(load_config(from_config_json(document)))
+    model.load_state_dict(torch.load(runs / "bundle/model_0001_2.pth", weights_only=True), strict=True)
+    read_by_evaluation = {
+        "lidar_horz_anchors", "img_vert_anchors", "target_speeds", "target_points_normalization_constants",
+        "image_width_before_camera_subselection", "num_used_cameras", "skip_first", "is_pretraining",
+    }  # fmt: skip
+    assert read_by_evaluation <= document.keys()
+    assert document["use_planning_decoder"] and document["seed"] == 2
+
+
+def test_a_config_json_of_leads_own_gives_its_network(tmp_path: Path) -> None:
+    """Other direction: weights and config.json that LEAD wrote are built without a change."""
+    document = golden_json("config_defaults")["posttrain_default"]["values"]
+    with torch.device("meta"):
+        model = build_model(load_config(from_config_json(document)))
+    assert list(model.state_dict()) == list(golden_json("state_dict_posttrain")["entries"])
+
+
+def test_chosen_epochs_keep_their_model_file(tmp_path: Path) -> None:
+    for epoch in (0, 1, 2):
+        for part in ("model", "optimizer"):
+            (tmp_path / f"{part}_{epoch:04d}.pth").write_bytes(b"")
+
+    view = LeadView(tmp_path, FolderStore(tmp_path / ".lead"), kept_epochs=(1,))
+    view.show(manifest_of_nothing())
+    assert sorted(path.name for path in tmp_path.glob("*.pth")) == ["model_0001.pth"]
+
+
+def manifest_of_nothing() -> CheckpointManifest:
+    """Returns the manifest of a checkpoint without files: what is in the folder already is of older epochs."""
+    return CheckpointManifest.model_construct(step_in_epoch=0, files={})
