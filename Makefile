@@ -2,7 +2,7 @@
 PYTHON ?= python3
 RUN = PYTHONPATH=tests $(PYTHON) -m
 
-.PHONY: demo test venv lint images cluster-up cluster-down cluster-status parity
+.PHONY: demo test venv lint images cluster-up cluster-down cluster-status parity campaign mutations
 
 demo: ; @$(RUN) lead_testing.demo
 test: ; @$(RUN) lead_testing.rings
@@ -13,3 +13,5 @@ cluster-up: ; @$(RUN) lead_testing.local_cluster up
 cluster-down: ; @$(RUN) lead_testing.local_cluster down
 cluster-status: ; @$(RUN) lead_testing.local_cluster status
 parity: venv ; @.venv/bin/python tests/bench/parity.py
+campaign: venv ; @PYTHONPATH=tests .venv/bin/python -m campaign $(ARGS)
+mutations: venv ; @PYTHONPATH=tests .venv/bin/python -m campaign.mutations $(ARGS)

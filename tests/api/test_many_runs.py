@@ -1,6 +1,7 @@
 """Many runs at once on one operator. How fast is measured by the benchmarks; here it is: does it hold."""
 
 import json
+import os
 from pathlib import Path
 
 from lead_testing.api_bench import Bench
@@ -9,20 +10,20 @@ from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.operator_process import wait_for
 from lead_testing.pod_driver import Exit
 
-RUNS = 200
+RUNS = int(os.environ.get("LEAD_TEST_RUNS", "200"))
 MAX_RSS_MIB = 400  # a limit of the chart, not a goal of speed
 
 
 def test_many_runs_at_once_their_pods_failing_together_and_a_restart_that_writes_nothing(bench: Bench) -> None:
-    """200 runs of one pod: all get a status, all fail in one moment, all come back; then a restart changes nothing."""
+    """Runs of one pod: all get a status, all fail in one moment, all come back; then a restart changes nothing."""
     bench.driver.script.held.add("pretrain")
     runs = [a_training_run(f"run-{number:03d}", "town", nodes=1) for number in range(RUNS)]
     bench.operator.start(LEAD_PROGRESS_SECONDS="5")
     with Truth(bench.plane.kubeconfig, bench.namespace) as truth:
         bench.apply(a_dataset_cache("town", "datasets/town"), *runs)
-        wait_for("all to train", lambda: phases(bench).count("Running") == RUNS, within_s=300, poll_s=1)
+        wait_for("all to train", lambda: phases(bench).count("Running") == RUNS, within_s=1.5 * RUNS + 120, poll_s=1)
         bench.driver.script.exits[("pretrain", 1, 0)] = Exit(1, "a storm")
-        wait_for("all to be back", lambda: back(bench) == RUNS, within_s=300, poll_s=1)
+        wait_for("all to be back", lambda: back(bench) == RUNS, within_s=1.5 * RUNS + 120, poll_s=1)
     assert truth.violations == []
     assert rss_mib(bench.operator.pid) < MAX_RSS_MIB
     bench.operator.kill()
@@ -32,7 +33,7 @@ def test_many_runs_at_once_their_pods_failing_together_and_a_restart_that_writes
     wait_for("as many again", lambda: bench.operator.metric(looked, kind="TrainingRun") >= 2 * RUNS, within_s=120)
     assert bench.operator.writes() == 0
     bench.driver.script.held.clear()
-    wait_for("all to end", lambda: phases(bench).count("Succeeded") == RUNS, within_s=300, poll_s=1)
+    wait_for("all to end", lambda: phases(bench).count("Succeeded") == RUNS, within_s=1.5 * RUNS + 120, poll_s=1)
 
 
 def phases(bench: Bench) -> list[str]:

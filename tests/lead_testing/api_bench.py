@@ -39,6 +39,7 @@ class Bench:
     driver: PodDriver
     operator: OperatorProcess
     proxy: FaultProxy | None = None
+    patience_s: float = 180.0  # a deadline for the hopeless: what is waited for comes in seconds
 
     def apply(self, *bodies: dict[str, Any]) -> None:
         """Applies manifests as a user does."""

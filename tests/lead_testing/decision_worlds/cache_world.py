@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from lead_operator.decisions.dataset_cache_plan import MAX_DISTURBANCES, decide_dataset_cache
 from lead_operator.decisions.observed import ObservedBuild, ObservedCacheManifest, ObservedPod
@@ -15,7 +15,7 @@ from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_protocol.job import BuildJob, parse_job
 from lead_protocol.progress_record import BuildRecord
-from lead_testing.decision_worlds.pods_world import PodsWorld
+from lead_testing.decision_worlds.pods_world import CountedMachine, PodsWorld
 from lead_testing.makers import SETTINGS, a_cache_body, a_dataset_cache
 
 MAX_RETRIES = 2
@@ -97,7 +97,7 @@ def digest_of(job: BuildJob) -> str:
     return f"{job.config['stride']:064x}"
 
 
-class CacheMachine(RuleBasedStateMachine):
+class CacheMachine(CountedMachine):
     @initialize()
     def begin(self) -> None:
         self.world = CacheWorld()

@@ -3,7 +3,9 @@
 import copy
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
+
+from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from lead_operator.decisions.observed import ObservedPod
 from lead_operator.decisions.plan import Plan
@@ -80,6 +82,16 @@ class PodsWorld:
             name=name, uid=f"uid-{self._uids}", role=role, stage=stage, seed=seed, attempt=attempt, rank=rank,
             phase="Pending", node=f"node-{rank}", created_at=self.now,
         )  # fmt: skip
+
+
+class CountedMachine(RuleBasedStateMachine):
+    """Counts the steps of all its examples together, shrinking included."""
+
+    steps: ClassVar[int] = 0
+
+    @invariant()
+    def is_counted(self) -> None:
+        type(self).steps += 1
 
 
 def difference(first: dict[str, Any], second: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstance, ObservedRun
 from lead_operator.decisions.training_run_plan import decide_training_run
@@ -14,7 +14,7 @@ from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.training_run import parse_training_run
 from lead_protocol.job import TrainJob, parse_job
 from lead_protocol.progress_record import ProgressRecord
-from lead_testing.decision_worlds.pods_world import PodsWorld, difference
+from lead_testing.decision_worlds.pods_world import CountedMachine, PodsWorld, difference
 from lead_testing.makers import SETTINGS, a_ready_cache, a_run_body
 
 STEPS_PER_EPOCH = 10
@@ -122,7 +122,7 @@ class RunWorld(PodsWorld):
                     self.end(member.name, 0)
 
 
-class RunMachine(RuleBasedStateMachine):
+class RunMachine(CountedMachine):
     @initialize()
     def begin(self) -> None:
         self.world = RunWorld()

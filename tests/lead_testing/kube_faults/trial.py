@@ -14,7 +14,7 @@ from lead_testing.kube_faults.kubelet import Kubelet
 from lead_testing.kube_faults.plan import Plan
 from lead_testing.kube_faults.proxy import Journal
 from lead_testing.kube_faults.truth import Truth
-from lead_testing.kube_faults.workloads import WITHIN_S, WORKLOADS, describe_end
+from lead_testing.kube_faults.workloads import WORKLOADS, describe_end
 from lead_testing.local_cluster.control_plane import ControlPlane
 from lead_testing.minio_server import MinioServer
 from lead_testing.operator_process import CONSTANTS, wait_for
@@ -62,14 +62,19 @@ def run_trial(
         assert bench.proxy is not None
         kubelet = Kubelet(bench.operator, {**SHORT, **plan.settings})
         bench.proxy.kill = kubelet.kill
+        bench.patience_s += sum(fault.seconds * min(fault.times, 100) for fault in plan.faults)
         with Truth(plane.kubeconfig, bench.namespace) as truth, kubelet:
             try:
                 WORKLOADS[plan.workload](bench)
                 if expected is None:
                     outcome.end = describe_end(bench)
-                    wait_for("the end to be at rest", lambda: _rests(bench, outcome), within_s=WITHIN_S, poll_s=0.5)
+                    wait_for(
+                        "the end to be at rest", lambda: _rests(bench, outcome), within_s=bench.patience_s, poll_s=0.5
+                    )
                 else:
-                    wait_for("the end", lambda: _equals(bench, outcome, expected), within_s=WITHIN_S, poll_s=0.5)
+                    wait_for(
+                        "the end", lambda: _equals(bench, outcome, expected), within_s=bench.patience_s, poll_s=0.5
+                    )
             except AssertionError as late:
                 wrong = _difference(outcome.end, expected) if expected and outcome.end else ""
                 outcome.violations.append(f"{late}{wrong}")

@@ -15,76 +15,79 @@ from lead_testing.pod_driver import Exit
 
 CACHE = a_dataset_cache("town", "datasets/town")
 STAGES = [{"name": "pretrain", "epochs": 2}, {"name": "posttrain", "epochs": 1, "initFrom": {"stage": "pretrain"}}]
-WITHIN_S = 180.0  # a deadline for the hopeless: stories end in seconds
 
 
 def finish(bench: Bench) -> None:
     """A cache and a run of two stages, to the end."""
     bench.apply(CACHE, a_training_run("drive", "town", stages=STAGES))
-    bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=WITHIN_S)
+    bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=bench.patience_s)
 
 
 def cancel(bench: Bench) -> None:
     """A run is suspended while it trains, and deleted."""
     bench.driver.script.held.add("pretrain")
     bench.apply(CACHE, a_training_run("drive", "town"))
-    bench.wait_phase("tr", "drive", "Running", within_s=WITHIN_S)
+    bench.wait_phase("tr", "drive", "Running", within_s=bench.patience_s)
     _patch(bench, suspend=True)
-    bench.wait_phase("tr", "drive", "Suspended", within_s=WITHIN_S)
+    bench.wait_phase("tr", "drive", "Suspended", within_s=bench.patience_s)
     bench.kubectl("delete", "tr", "drive", "--timeout=10s")
-    wait_for("the cache to be free", lambda: bench.status("dsc", "town").get("usedBy", []) == [], within_s=WITHIN_S)
+    wait_for(
+        "the cache to be free", lambda: bench.status("dsc", "town").get("usedBy", []) == [], within_s=bench.patience_s
+    )
 
 
 def edit(bench: Bench) -> None:
     """Policies are changed and the run is suspended and resumed while it trains."""
     bench.driver.script.held.add("pretrain")
     bench.apply(CACHE, a_training_run("drive", "town"))
-    bench.wait_phase("tr", "drive", "Running", within_s=WITHIN_S)
+    bench.wait_phase("tr", "drive", "Running", within_s=bench.patience_s)
     _patch(bench, failurePolicy={"maxRestarts": 1}, ttlSecondsAfterFinished=3600)
     _patch(bench, suspend=True)
-    bench.wait_phase("tr", "drive", "Suspended", within_s=WITHIN_S)
+    bench.wait_phase("tr", "drive", "Suspended", within_s=bench.patience_s)
     bench.driver.script.held.clear()
     _patch(bench, suspend=False)
-    bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=WITHIN_S)
+    bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=bench.patience_s)
 
 
 def recreate(bench: Bench) -> None:
     """A run is deleted and made again at once under its name."""
     bench.driver.script.held.add("pretrain")
     bench.apply(CACHE, a_training_run("drive", "town"))
-    bench.wait_phase("tr", "drive", "Running", within_s=WITHIN_S)
+    bench.wait_phase("tr", "drive", "Running", within_s=bench.patience_s)
     bench.kubectl("delete", "tr", "drive", "--timeout=10s")
     bench.driver.script.held.clear()
     bench.apply(a_training_run("drive", "town"))
-    bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=WITHIN_S)
+    bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=bench.patience_s)
 
 
 def failing_rank(bench: Bench) -> None:
     """One rank of the first attempt fails."""
     bench.driver.script.exits[("pretrain", 1, 1)] = Exit(1, "RuntimeError: the wheel came off")
     bench.apply(CACHE, a_training_run("drive", "town"))
-    bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=WITHIN_S)
+    bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=bench.patience_s)
 
 
 def build(bench: Bench) -> None:
     """A cache whose only build pod fails once: of two, whichever comes first may finish for both."""
     bench.driver.script.exits[("", 1, 0)] = Exit(1, "OSError: a bad sector")
     bench.apply(a_dataset_cache("town", "datasets/town", build={"parallelism": 1}))
-    bench.wait_phase("dsc", "town", "Ready", "Failed", within_s=WITHIN_S)
+    bench.wait_phase("dsc", "town", "Ready", "Failed", within_s=bench.patience_s)
 
 
 def shared_cache(bench: Bench) -> None:
     """Two runs wait for one cache and train from it."""
     bench.apply(CACHE, a_training_run("drive", "town"), a_training_run("park", "town"))
     for name in ("drive", "park"):
-        bench.wait_phase("tr", name, "Succeeded", "Failed", within_s=WITHIN_S)
+        bench.wait_phase("tr", name, "Succeeded", "Failed", within_s=bench.patience_s)
 
 
 def collect(bench: Bench) -> None:
     """A run that goes by itself when its time after the end is over."""
     bench.apply(CACHE, a_training_run("drive", "town", ttlSecondsAfterFinished=0, cleanPodPolicy="All"))
-    wait_for("the run's first status", lambda: bench.status("tr", "drive"), within_s=WITHIN_S)
-    wait_for("the run to be gone", lambda: "drive" not in bench.kubectl("get", "tr", "-o", "name"), within_s=WITHIN_S)
+    wait_for("the run's first status", lambda: bench.status("tr", "drive"), within_s=bench.patience_s)
+    wait_for(
+        "the run to be gone", lambda: "drive" not in bench.kubectl("get", "tr", "-o", "name"), within_s=bench.patience_s
+    )
 
 
 WORKLOADS: dict[str, Callable[[Bench], None]] = {

@@ -1,0 +1,66 @@
+"""Tries the goals of reliability at length, on demand: `make campaign ARGS="--goals R1,R2 --count 50 --seed 7"`.
+
+Each goal leaves a result file: seed, counts, violations, and the plan of every violation. `--replay PLAN` plays one
+plan again, as a failure has printed it. The quick rings try a sample of the same plans. Goals: R1 kills, R2 Sieve's
+patterns, R3 calls, R4 watches, deaf (an API server that answers 503 for 1, 5 and 20 minutes), model (both model tests
+of decide), and R5, R6, R12, R13, R15, R16, R18, R19: tests of the API ring, larger or again and again.
+"""
+
+import argparse
+import contextlib
+import sys
+import tempfile
+from pathlib import Path
+
+from campaign import goals
+from campaign.control_plane import servers
+from lead_testing.kube_faults.plan import Plan, parse_plan
+from lead_testing.kube_faults.trial import report, run_trial
+
+
+def main() -> int:
+    """Returns 0 when no goal was violated."""
+    parser = argparse.ArgumentParser(prog="make campaign", description=__doc__.splitlines()[0])
+    parser.add_argument("--goals", default=",".join(goals.NAMES), help=f"of {', '.join(goals.NAMES)}; default: all")
+    parser.add_argument(
+        "--count", type=int, default=0, help="plans, steps or repetitions of each goal; default: its own"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="draws the plans; the same seed draws the same ones")
+    parser.add_argument("--side-by-side", type=int, default=4, help="trials at a time (default: 4)")
+    parser.add_argument("--out", type=Path, default=Path("outputs/campaign"), help="folder of the result files")
+    parser.add_argument("--replay", default="", help="one plan as JSON: play it, and nothing else")
+    options = parser.parse_args()
+    chosen = options.goals.split(",")
+    if unknown := sorted(set(chosen) - set(goals.NAMES)):
+        parser.error(f"unknown goal {unknown[0]!r}; expected one of {', '.join(goals.NAMES)}")
+    results = [goals.try_model(options.count or goals.COUNTS["model"], options.seed)] if "model" in chosen else []
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lead-campaign-")))
+        if options.replay or set(chosen) & {*goals.GOALS, "deaf"}:
+            started = goals.Servers(*stack.enter_context(servers(folder)), folder, options.side_by_side)
+            if options.replay:
+                return replay(started, parse_plan(options.replay))
+            learned = goals.learn(started)
+            for goal in [name for name in chosen if name in (*goals.GOALS, "deaf")]:
+                plans = goals.plans_of(goal, learned, options.count, options.seed)
+                results.append(goals.try_plans(goal, started, learned, plans, options.seed))
+                goals.write_result(options.out, results[-1])
+    for goal in [name for name in chosen if name in goals.REPEATED]:
+        results.append(goals.repeat(goal, options.count or goals.COUNTS[goal], options.seed))
+    for result in results:
+        goals.write_result(options.out, result)
+        print(f"{result['goal']}: {len(result['violations'])} violations in {result['count']} ({result['seconds']} s)")
+    print(f"results: {options.out.absolute()}")
+    return 1 if any(result["violations"] for result in results) else 0
+
+
+def replay(on: goals.Servers, plan: Plan) -> int:
+    """Plays one plan against the undisturbed end of its story."""
+    expected = run_trial(on.plane, on.minio, on.folder / "undisturbed", Plan(plan.workload))
+    outcome = run_trial(on.plane, on.minio, on.folder / "replayed", plan, expected.end)
+    print(report([expected, outcome]) or f"{plan}: no violation ({outcome.kills} kills, {outcome.seconds:.0f} s)")
+    return 1 if outcome.violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
