@@ -13,7 +13,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
@@ -30,7 +30,7 @@ from lead_trainer.data.sample_order import (
     steps_in_epoch,
 )
 from lead_trainer.errors import BadData, StuckLoader, TrainerError
-from lead_trainer.recipes.recipe import Batch, Sample, SampleSource
+from lead_trainer.recipes.recipe import Batch, FinishesOnDevice, Sample, SampleSource
 
 BATCHES_AHEAD = 2
 STUCK_AFTER_S = 540.0  # before the other ranks give up on this one (engine.ddp.GRADIENT_TIMEOUT_S)
@@ -304,6 +304,11 @@ def named(error: Exception, name: str) -> Exception:
     if isinstance(error, TrainerError):
         return type(error)(f"sample {name}: {error}")
     return BadData(f"sample {name}: {type(error).__name__}: {error}")
+
+
+def on_device_of(recipe: Any, config: Any) -> OnDevice | None:
+    """Returns what a recipe does to a batch on the device, None where it does nothing."""
+    return (lambda batch: recipe.on_device(batch, config)) if isinstance(recipe, FinishesOnDevice) else None
 
 
 def sample_name(source: SampleSource, index: int) -> str:

@@ -20,7 +20,7 @@ from lead_protocol.job import TrainJob
 from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.progress_record import Advisory, ProgressRecord
 from lead_protocol.store.object_store import ObjectStore, StoreError
-from lead_trainer.data.loader import Loader
+from lead_trainer.data.loader import Loader, on_device_of
 from lead_trainer.engine.agreement import done_by_first
 from lead_trainer.engine.attempt import claim_attempt
 from lead_trainer.engine.checkpoint import CheckpointIdentity, file_names
@@ -211,6 +211,8 @@ class Attempt:
             world_size=world.world_size,
             threads=shape.loader_threads,
             batches_ahead=shape.batches_ahead,
+            device=self.group.device,
+            on_device=on_device_of(self.recipe, self.config),
         )
         batches = min((loader.steps_per_epoch(epoch) for epoch in range(epochs)), default=0)
         plan = EpochPlan(batches, shape.batch_size // world.world_size, shape.accumulate_steps, rung.parts)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from lead_protocol.store.object_store import StoreError
-from lead_trainer.data.loader import NamesSamples
+from lead_trainer.data.loader import NamesSamples, on_device_of
 from lead_trainer.data.ordered_pool import ordered_map
 from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.precision import autocast
@@ -75,10 +75,12 @@ class Validator:
         loaded = ordered_map(self._load, numbers, self.threads, self.threads + 2 * self.rank_batch)
         try:
             while ready := list(islice(loaded, self.rank_batch)):
-                yield {
+                batch = {
                     key: value.to(self.group.device, non_blocking=True) if isinstance(value, torch.Tensor) else value
                     for key, value in self.recipe.collate(ready).items()
                 }
+                finish = on_device_of(self.recipe, self.config)
+                yield finish(batch) if finish else batch
         finally:
             loaded.close()  # type: ignore[attr-defined]  # a generator: stops the threads
 

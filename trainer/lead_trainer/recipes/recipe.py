@@ -280,6 +280,17 @@ class MixesCaches(Protocol):
 
 
 @runtime_checkable
+class FinishesOnDevice(Protocol):
+    """A recipe whose samples are kept small on their way; the rest of the work is done on the device, batch by batch.
+
+    For what a GPU does in no time and a core does not: upsampling and scaling labels, changing types and axes.
+    """
+
+    def on_device(self, batch: Batch, config: Any) -> Batch:
+        """Returns what `step` reads, from what `collate` gives; a pure function, on the batch's device."""
+
+
+@runtime_checkable
 class NamesFiles(Protocol):
     """A recipe whose file names depend on the config, or that shows its newest and best weights under extra names."""
 

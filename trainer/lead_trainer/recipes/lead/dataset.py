@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.data.cache_tables import CollectionRows, MetaColumns
+from lead_trainer.data.channels import channels_first
 from lead_trainer.data.sample_order import draw_bucket, hash64, unit_float
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.lead.augment import augmented
@@ -113,7 +114,7 @@ class LeadSamples:
         if config.use_color_aug:
             stream = int(hash64(config.seed, epoch, int(self._rows.sample[index]), COLOUR))
             sample["rgb"] = augmented(sample["rgb"], stream, config.use_color_aug_prob)
-        sample["rgb"] = np.ascontiguousarray(sample["rgb"].transpose(2, 0, 1))
+        sample["rgb"] = channels_first(sample["rgb"])
         return sample
 
     def sample(self, index: int, *, perturbed: bool) -> Sample:

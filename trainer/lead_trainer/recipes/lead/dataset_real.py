@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lead_trainer.data.array_block import unpack_arrays
+from lead_trainer.data.channels import channels_first
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.data_sources import NAVSIM, DataSource
@@ -158,4 +159,4 @@ def _picture(jpeg: memoryview, config: LeadConfig, *, stored_as_rgb: bool) -> np
     if not stored_as_rgb:
         picture = cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)
     used = used_columns(np.asarray(picture, np.uint8), np.flatnonzero(config.used_cameras), config)
-    return np.ascontiguousarray(used.transpose(2, 0, 1))
+    return channels_first(used)

@@ -3,6 +3,7 @@
 Called by the preparation (counts, map) and when a sample is loaded (scaling, painting occupancy over the map).
 """
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -35,7 +36,7 @@ def lidar_counts(points: LidarPoints, view: View, keys: PreparationKeys) -> UInt
 def lidar_raster(counts: UInt8, hist_max_per_pixel: int) -> npt.NDArray[np.float32]:
     """Returns the network's input (1, H, W) in [0, 1] from counts."""
     levels = (np.arange(256) / hist_max_per_pixel).astype(np.float32)
-    return levels[counts][None]
+    return np.asarray(cv2.LUT(counts, levels)[None])
 
 
 def map_plane(hdmap: UInt8, keys: PreparationKeys) -> UInt8:

@@ -1,0 +1,92 @@
+"""The loader's batches made by torch's DataLoader: for samples whose decoding holds the GIL, and to compare with.
+
+Same order, same samples, same errors. The epoch travels with each index, so worker processes that live on never replay
+an old one. Workers are forked: samples and their cache need not be pickled, and share the parent's mapped files.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from lead_trainer.data.batch_slots import Collate
+from lead_trainer.data.loader import STUCK_AFTER_S, Loader, named, sample_name
+from lead_trainer.errors import StuckLoader
+from lead_trainer.recipes.recipe import Batch, Sample, SampleSource
+
+
+class ProcessLoader(Loader):
+    """A Loader whose samples are loaded by `threads` worker processes."""
+
+    def batches(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
+        """Yields this rank's batches from `start_step` on; raises StuckLoader when a worker dies or stands still."""
+        steps = [[(int(index), epoch) for index in indices] for indices in self.sample_indices(epoch, start_step)]
+        loader: DataLoader[Any] = DataLoader(
+            _Numbered(self._source),
+            batch_sampler=_Steps(steps),
+            num_workers=self._threads,
+            prefetch_factor=max(1, -(-self._ahead // self._threads)),
+            collate_fn=_Collated(self._collate),
+            multiprocessing_context="fork",
+            pin_memory=self._device.type == "cuda",
+            timeout=self._limits.stuck_after_s,
+        )
+        waiting = iter(loader)
+        while True:
+            with self._clock.stage("wait"):
+                batch = _next(waiting)
+            if batch is None:
+                return
+            self._clock.handed_over()
+            yield self._on_this_device(batch)
+            self._clock.asked()
+
+    def _on_this_device(self, batch: Batch) -> Batch:
+        if self._device.type != "cpu":
+            batch = {k: v.to(self._device, non_blocking=True) if isinstance(v, torch.Tensor) else v
+                     for k, v in batch.items()}  # fmt: skip
+        return self._on_device(batch) if self._on_device else batch
+
+
+class _Numbered(Dataset[Sample]):
+    def __init__(self, source: SampleSource) -> None:
+        self._source = source
+
+    def __getitem__(self, item: tuple[int, int]) -> Sample:
+        index, epoch = item
+        try:
+            return self._source.load(index, epoch)
+        except Exception as error:
+            raise named(error, sample_name(self._source, index)) from error
+
+
+class _Steps(Sampler[list[tuple[int, int]]]):
+    def __init__(self, steps: Sequence[list[tuple[int, int]]]) -> None:
+        self._steps = steps
+
+    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+        return iter(self._steps)
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+
+class _Collated:
+    def __init__(self, collate: Collate) -> None:
+        self._collate = collate
+
+    def __call__(self, samples: list[Sample]) -> Batch:
+        return self._collate(samples)
+
+
+def _next(batches: Iterator[Batch]) -> Batch | None:
+    try:
+        return next(batches, None)
+    except RuntimeError as error:
+        if "DataLoader" not in str(error):
+            raise
+        raise StuckLoader(
+            f"a loader process died or stood still ({error}); was it killed for memory? Lower the number of loader "
+            f"processes or raise the pod's memory; samples may take {STUCK_AFTER_S:.0f} s at most"
+        ) from error
