@@ -19,6 +19,8 @@ from lead_trainer.data.build_parts import PartRecord
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.recipe import Scan
 
+KEPT = "kept"  # the reason code of a route that is used without any remark
+
 
 def finished_manifest(
     *,
@@ -35,7 +37,7 @@ def finished_manifest(
     """Returns the manifest of a cache whose parts are all complete; a pure function, so two finishers agree."""
     reasons: dict[str, int] = {}
     for verdict in sorted(scan.verdicts, key=lambda verdict: verdict.reason):
-        if not verdict.kept:
+        if verdict.reason != KEPT:
             reasons[verdict.reason] = reasons.get(verdict.reason, 0) + 1
     entries = {
         collection.name: CollectionEntry(

@@ -18,7 +18,10 @@ from lead_trainer.recipes.lead.route_filter import (
     route_result,
     training_reason,
 )
+from lead_trainer.recipes.lead.targets.label_classes import SCENARIO_TYPES
 from lead_trainer.recipes.recipe import RouteVerdict, SampleKey, SourceTree
+
+KEPT_UNKNOWN_SCENARIO = "kept_unknown_scenario"  # trained on, numbered like scenario NA
 
 
 @dataclass(frozen=True)
@@ -81,8 +84,13 @@ def judge_routes(tree: SourceTree, routes: RouteTree) -> tuple[JudgedRoute, ...]
 
 
 def verdicts(routes: Sequence[JudgedRoute]) -> tuple[RouteVerdict, ...]:
-    """Returns the per-route verdict table."""
-    return tuple(RouteVerdict(r.path, r.reason is Reason.KEPT, r.reason.value, r.frames) for r in routes)
+    """Returns the per-route verdict table; kept routes of scenarios LEAD does not know have a code of their own."""
+    return tuple(RouteVerdict(r.path, r.reason is Reason.KEPT, _code(r), r.frames) for r in routes)
+
+
+def _code(route: JudgedRoute) -> str:
+    known = route.path.split("/")[1] in SCENARIO_TYPES
+    return KEPT_UNKNOWN_SCENARIO if route.reason is Reason.KEPT and not known else route.reason.value
 
 
 def fill_collection(name: str, routes: Sequence[JudgedRoute], keys: Mapping[str, Any]) -> FilledCollection:

@@ -30,9 +30,9 @@ Array = npt.NDArray[Any]
 
 
 def meta_entries(meta: Mapping[str, Any]) -> Sample:
-    """Returns the copied fields and the scenario; measures that were never stored are left out."""
-    entries: Sample = {name: meta[name] for name in (*TEXTS, *FLAGS, *NUMBERS)}
-    entries |= {name: meta[name] for name in MEASURES if meta[name] is not None}
+    """Returns the copied fields and the scenario; flags and measures that were never stored are left out."""
+    entries: Sample = {name: meta[name] for name in (*TEXTS, *NUMBERS)}
+    entries |= {name: meta[name] for name in (*FLAGS, *MEASURES) if meta[name] is not None}
     scenario = scenario_type(meta["current_active_scenario_type"], meta["previous_active_scenario_type"])
     return entries | {"scenario_type": scenario, "scenario_type_id": scenario_id(scenario)}
 

@@ -5,6 +5,8 @@ map, occupancy, LiDAR counts in one lz4 block) and `arrays` (box rows, radar det
 Called by `preparation`; it reads nothing of the config but `PreparationKeys`.
 """
 
+import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +17,7 @@ import pyarrow as pa
 
 from lead_trainer.data.array_block import pack_arrays
 from lead_trainer.errors import BadConfig, BadData
-from lead_trainer.recipes.lead.buckets import fill_collection, judge_routes, verdicts
+from lead_trainer.recipes.lead.buckets import KEPT_UNKNOWN_SCENARIO, fill_collection, judge_routes, verdicts
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.ingest.frame_files import decode_lidar, decode_picture, decode_plane, decode_radar
 from lead_trainer.recipes.lead.ingest.plain_pickle import read_plain
@@ -31,6 +33,7 @@ from lead_trainer.recipes.recipe import Bucket, Collection, SampleKey, Scan, Sou
 
 VIEWS = {"normal": "", "perturbated": "_perturbated"}  # view -> suffix of its folders
 RESIZED_JPEG_QUALITY = 90
+LOG = logging.getLogger(__name__)
 MAP_CLASS_COUNT = 9
 
 Plane = npt.NDArray[Any]
@@ -47,6 +50,9 @@ class CarlaPreparation:
         """Judges every route and fills the named collections."""
         routes = route_tree(tree.files())
         judged = judge_routes(tree, routes)
+        unknown = Counter(v.route.split("/")[1] for v in verdicts(judged) if v.reason == KEPT_UNKNOWN_SCENARIO)
+        for scenario, count in sorted(unknown.items()):
+            LOG.warning("scenario %s is not in LEAD's list; its %d routes are used, numbered like NA", scenario, count)
         filled = [fill_collection(name, judged, config) for name in sorted(set(collections))]
         keys = {key for collection in filled for bucket in collection.buckets for key in bucket}
         samples = tuple(sorted(keys, key=lambda key: (key.route, key.frame)))
@@ -100,7 +106,7 @@ def _fields(tree: SourceTree, keys: PreparationKeys, sample: SampleKey) -> dict[
             scene = scene_facts(meta)
             rows = box_rows(boxes, scene, view, keys)
             occupancy = occupancy_plane(boxes, scene, view, keys)
-        except (KeyError, TypeError, IndexError) as error:
+        except (KeyError, TypeError, IndexError, ValueError, AttributeError, OverflowError) as error:
             raise BadData(f"file {boxes_path}, or the frame's meta, lacks or spoils a field: {error!r}") from error
         planes = _sensor_planes(tree, sample, suffix, keys)
         planes |= {"occupancy": occupancy, "lidar": lidar_counts(lidar, view, keys)}

@@ -43,6 +43,9 @@ MEASURES = (
     "traffic_light_height", "second_highest_speed", "second_highest_speed_limit", "max_adversarial_speed",
     "perturbation_rotation", "perturbation_translation",
 )  # fmt: skip
+# LEAD's collections of 2026 say what they are in `dataset_information` and no longer write these.
+LAYOUT_MARK = "dataset_information"
+DROPPED = frozenset({"reduce_speed_discontinuous_road", "reduce_speed_high_route_curvature"})
 REQUIRED_MEASURES = frozenset({"speed", "theta", "perturbation_rotation", "perturbation_translation"})
 
 _LIST64, _LIST32 = pa.list_(pa.float64()), pa.list_(pa.float32())
@@ -75,16 +78,24 @@ def meta_row(meta: Mapping[str, Any], frame: int, tp_pop_distance: float, path: 
     try:
         row: dict[str, Any] = {"frame": frame}
         row |= {name: _text(meta[name]) for name in TEXTS}
-        row |= {name: bool(meta[name]) for name in FLAGS}
+        dropped = DROPPED - meta.keys() if LAYOUT_MARK in meta else frozenset()
+        row |= {name: bool(meta[name]) for name in FLAGS if name not in dropped}
         row |= {name: -1 if meta[name] is None else int(meta[name]) for name in NUMBERS}
         row |= {name: _measure(meta[name]) for name in MEASURES if name in meta}
         missing = sorted(name for name in REQUIRED_MEASURES if name not in meta)
         if missing:
             raise KeyError(missing[0])
+        unknown = sorted(name for name in REQUIRED_MEASURES if math.isnan(row[name]))
+        if unknown:
+            raise ValueError(f"{unknown[0]} is not a number")
         return row | _points(meta, tp_pop_distance)
     except KeyError as error:
-        raise BadData(f"file {path} has no field {error}; collect the route again or remove it") from error
-    except (TypeError, ValueError) as error:
+        layout = "with" if LAYOUT_MARK in meta else "without"
+        raise BadData(
+            f"file {path} has no field {error}, which LEAD's layout {layout} {LAYOUT_MARK} has; "
+            "collect the route again or remove it"
+        ) from error
+    except (TypeError, ValueError, IndexError, OverflowError) as error:
         raise BadData(f"file {path} holds a value of an unexpected kind: {error}") from error
 
 
@@ -99,15 +110,17 @@ def scenario_type(current: str | None, previous: str | None) -> str:
 
 
 def _points(meta: Mapping[str, Any], distance: float) -> dict[str, Any]:
+    name = f"previous_target_points_{distance}"
+    passed = meta.get(name, ()) if LAYOUT_MARK in meta else meta[name]
     columns: dict[str, Any] = {
-        "pos_global": [float(value) for value in meta["pos_global"][:2]],
+        "pos_global": _position(meta["pos_global"]),
         "next_target_points": _flat(meta[f"next_target_points_{distance}"]),
-        "previous_target_points": _flat(meta[f"previous_target_points_{distance}"]),
+        "previous_target_points": _flat(passed),
         "next_commands": [int(value) for value in meta[f"next_commands_{distance}"]],
     }
     if "noisy_pos_global" in meta and f"next_gps_target_points_{distance}" in meta:
         columns |= {
-            "noisy_pos_global": [float(value) for value in meta["noisy_pos_global"][:2]],
+            "noisy_pos_global": _position(meta["noisy_pos_global"]),
             "next_gps_target_points": _flat(meta[f"next_gps_target_points_{distance}"]),
             "previous_gps_target_points": _flat(meta[f"previous_gps_target_points_{distance}"]),
             "next_gps_commands": [int(value) for value in meta[f"next_gps_commands_{distance}"]],
@@ -120,10 +133,19 @@ def _points(meta: Mapping[str, Any], distance: float) -> dict[str, Any]:
     return columns
 
 
+def _position(value: Any) -> list[float]:
+    """Returns x and y of a position."""
+    return _flat([[float(value[0]), float(value[1])]])
+
+
 def _flat(points: Any) -> list[float]:
     """Returns x y x y ... of points with two or more coordinates."""
     array = np.asarray(points, np.float64)
-    flat: list[float] = (array[:, :2] if array.size else array).reshape(-1).tolist()
+    if array.size == 0:
+        return []
+    if array.ndim != 2 or array.shape[1] < 2 or np.isnan(array[:, :2]).any():
+        raise ValueError(f"points of shape {array.shape}, expected (n, 2) or more numbers")
+    flat: list[float] = array[:, :2].reshape(-1).tolist()
     return flat
 
 

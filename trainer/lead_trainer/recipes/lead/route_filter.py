@@ -77,7 +77,7 @@ def route_result(tree: SourceTree, route: str) -> RouteResult:
             min_speed=len(infractions["min_speed_infractions"]),
             outside_lanes=len(infractions["outside_route_lanes"]),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadData(f"file {path} is not a route verdict ({error!r}); restore it or remove the route") from error
 
 

@@ -1,0 +1,247 @@
+"""Every batch holds each data set's share, factors and counts reach the draw, and a loss sees only its own set."""
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from lead_protocol.job import CheckpointPolicy, DatasetSource, OwnerIdentity, TrainJob
+from lead_protocol.store.folder import FolderStore
+from lead_testing import shared_dir
+from lead_testing.on_demand_cache import OnDemandCache
+from lead_trainer.data.cache_tables import CollectionRows
+from lead_trainer.data.loader import Loader
+from lead_trainer.data.sample_order import rank_batch
+from lead_trainer.engine.attempt_run import Place, run_attempt
+from lead_trainer.engine.ddp import Group
+from lead_trainer.engine.stop import StopFlag
+from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.lead.config_values import load_config
+from lead_trainer.recipes.lead.data_sources import CARLA, NAVSIM, WAYMO, DataSource
+from lead_trainer.recipes.lead.dataset import LeadSamples
+from lead_trainer.recipes.lead.dataset_collate import collate
+from lead_trainer.recipes.lead.dataset_mix import MixedSamples, open_samples
+from lead_trainer.recipes.lead.example_data.real_sets import write_navsim_tree
+from lead_trainer.recipes.lead.losses import compute_losses
+from lead_trainer.recipes.lead.model import build_model
+from lead_trainer.recipes.lead.preparation import LeadPreparation
+from lead_trainer.recipes.lead.recipe import RECIPE
+from lead_trainer.world import World
+
+ROUTE = "data/SignalizedJunctionLeftTurn/999_Rep-1_Town03_301_route0_11_04_01_11_59"
+SMALL = {"use_carla_data": True, "used_cameras": [True] * 3, "image_height": 96, "image_width": 288}
+EQUAL = {"carla_num_samples": 6, "navsim_num_samples": 6}
+
+
+class Numbered:
+    """A data set of so many samples that are only numbers."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def epoch_draw(self, epoch: int) -> Any:
+        return np.arange(self.count)
+
+    def name(self, index: int) -> str:
+        return str(index)
+
+    def load(self, index: int, epoch: int) -> dict[str, Any]:
+        return {"index": index}
+
+
+def mixed(values: dict[str, Any], *sizes: tuple[DataSource, int]) -> MixedSamples:
+    config = load_config({"LTF": True, **values})
+    parts: dict[DataSource, list[Any]] = {}
+    for source, size in sizes:
+        parts.setdefault(source, []).append(Numbered(size))
+    return MixedSamples(config, parts)
+
+
+def batches(samples: MixedSamples, batch_size: int, epoch: int) -> list[Any]:
+    return list(Loader(samples, collate, batch_size=batch_size, seed=0).sample_indices(epoch))
+
+
+def test_every_batch_and_every_rank_gets_equal_shares() -> None:
+    samples = mixed({"use_navsim_data": True}, (CARLA, 50), (NAVSIM, 50))
+    order = samples.composed_order(3, 16)
+    steps = 100 // 16
+    assert len(order) == steps * 16
+    for step in range(steps):
+        for rank in range(4):
+            share = rank_batch(order, step, 16, rank, 4)
+            assert np.count_nonzero(share < 50) == 2 == np.count_nonzero(share >= 50)
+    assert max(Counter(order.tolist()).values()) == 1
+    assert [batch.tolist() for batch in batches(samples, 16, 3)] == order.reshape(steps, 16).tolist()
+    assert not np.array_equal(order, samples.composed_order(4, 16))
+
+
+@pytest.mark.parametrize("batch_size", [64, 8])
+def test_carlas_share_is_annealed_as_in_lead_for_any_batch(batch_size: int) -> None:
+    samples = mixed({"use_navsim_data": True, "schedule_carla_num_samples": True}, (CARLA, 640), (NAVSIM, 640))
+    expected = {0: 40, 1: 32, 2: 32, 3: 24, 6: 24, 7: 16, 14: 16, 15: 8, 30: 8, 31: 0, 60: 0}
+    for epoch, of_64 in expected.items():
+        drawn = batches(samples, batch_size, epoch)
+        assert len(drawn) == 1280 // batch_size  # the learning rate follows the steps: every epoch has as many
+        assert {int(np.count_nonzero(batch < 640)) for batch in drawn} == {of_64 * batch_size // 64}
+
+
+def test_a_batch_that_cannot_be_shared_is_refused() -> None:
+    samples = mixed({"use_navsim_data": True}, (CARLA, 10), (NAVSIM, 10))
+    with pytest.raises(BadConfig, match="batch_size: found 5, expected a multiple of 2"):
+        samples.composed_order(0, 5)
+
+
+def test_sets_of_unequal_size_are_refused_with_their_sizes_and_keys() -> None:
+    samples = mixed({"use_navsim_data": True}, (CARLA, 10), (NAVSIM, 12))
+    with pytest.raises(BadConfig, match=r"carla_num_samples, navsim_num_samples: .* draw carla 10, navsim 12"):
+        samples.epoch_draw(0)
+    assert len(mixed({"use_navsim_data": True, **EQUAL}, (CARLA, 10), (NAVSIM, 12)).epoch_draw(0)) == 12
+
+
+def test_a_wanted_number_is_a_new_subset_each_epoch_or_repeats_evenly() -> None:
+    few = mixed({"carla_num_samples": 20}, (CARLA, 100))
+    draws = [few.epoch_draw(epoch) for epoch in range(3)]
+    assert all(len(set(draw.tolist())) == 20 for draw in draws)
+    assert not np.array_equal(draws[0], draws[1]) and len(set(np.concatenate(draws).tolist())) > 40
+    many = mixed({"carla_num_samples": 250}, (CARLA, 100))
+    assert set(Counter(many.epoch_draw(0).tolist()).values()) == {2, 3}
+
+
+def test_waymo_trains_on_every_fifth_frame_and_on_others_each_epoch() -> None:
+    values = {"use_carla_data": False, "use_waymo_e2e_data": True, "use_planning_decoder": True}
+    draws = [mixed(values, (WAYMO, 100)).epoch_draw(epoch) for epoch in range(20)]
+    assert all(len(set(draw.tolist())) == 20 for draw in draws)
+    assert len(set(np.concatenate(draws).tolist())) > 95
+
+
+def test_caches_of_one_set_are_joined() -> None:
+    samples = mixed({}, (CARLA, 5), (CARLA, 3))
+    assert sorted(samples.epoch_draw(0).tolist()) == list(range(8))
+    assert [samples.load(index, 0)["index"] for index in range(8)] == [0, 1, 2, 3, 4, 0, 1, 2]
+
+
+class OneCollection:
+    """A cache without records: five buckets with the factors LEAD uses."""
+
+    factors = (0.0, 0.1, 0.6, 1.0, 3.0)
+    size = 50
+
+    def __init__(self) -> None:
+        self.config = LeadPreparation().config_keys({})
+
+    def rows(self, collection: str) -> CollectionRows:
+        count = self.size * len(self.factors)
+        numbers = np.arange(count)
+        return CollectionRows(
+            collection, tuple("abcde"), self.factors, {}, numbers // self.size, numbers % self.size,
+            np.array(["r"] * count), numbers, numbers, numbers, numbers,
+        )  # fmt: skip
+
+    @cached_property
+    def _metas(self) -> Any:
+        return None
+
+    def metas(self) -> Any:
+        return self._metas
+
+
+def test_mixture_factors_reach_the_sampler_in_every_epoch() -> None:
+    samples = MixedSamples(load_config({}), {CARLA: [LeadSamples(load_config({}), OneCollection())]})  # type: ignore[arg-type]
+    seen = np.zeros(250, int)
+    per_epoch = set()
+    for epoch in range(40):
+        drawn = np.concatenate(batches(samples, 1, epoch))
+        counts = np.bincount(drawn // 50, minlength=5)
+        assert counts.tolist() == [int(50 * factor) for factor in OneCollection.factors]
+        assert max(Counter(drawn[drawn < 200].tolist()).values()) == 1  # without repetition up to 1
+        seen += np.bincount(drawn, minlength=250)
+        per_epoch.add(tuple(sorted(drawn[drawn < 100].tolist())))
+    assert len(per_epoch) > 30  # another subset each epoch, which LEAD's workers never get
+    assert not seen[:50].any() and seen[50:100].min() >= 0 and np.count_nonzero(seen[50:100]) > 45
+    assert seen[200:].min() > 60 and (seen[150:200] == 40).all()
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("trees")
+    shutil.copytree(shared_dir() / "golden/lead_data/carla_leaderboard2" / ROUTE, root / "carla" / ROUTE)
+    write_navsim_tree(root / "navsim", logs=2, tokens=4, size=(96, 288))
+    return {"carla": root / "carla", "navsim": root / "navsim"}
+
+
+def caches(trees: dict[str, Path]) -> dict[str, Any]:
+    return {
+        name: OnDemandCache(
+            root, {**SMALL, "preset": "demo_navsim", "source_dataset": name}, ["full_pretrain", "full_posttrain"]
+        )
+        for name, root in trees.items()
+    }
+
+
+def test_a_mixed_batch_has_each_sets_own_losses(trees: dict[str, Path]) -> None:
+    config = load_config({**SMALL, **EQUAL, "batch_size": 4}, "demo_navsim")
+    samples = open_samples(config, caches(trees))
+    order = samples.composed_order(0, 4)[:4]
+    loaded = [samples.load(int(index), 0) for index in order]
+    assert [sample["source_dataset"] for sample in loaded] == [1, 1, 2, 2]
+    torch.manual_seed(0)
+    model = build_model(config).eval()
+
+    def losses(chosen: list[Any]) -> dict[str, float]:
+        batch = collate(chosen)
+        with torch.no_grad():
+            report = compute_losses(config, model(batch), batch)
+        return {key: float(value) for key, value in report.raw.items()}
+
+    both, carla, navsim = losses(loaded), losses(loaded[:2]), losses(loaded[2:])
+    assert set(both) == set(carla) == set(navsim)
+    for key, value in both.items():
+        own, other = (navsim, carla) if key.startswith("navsim_") else (carla, navsim)
+        assert value == pytest.approx(own[key], rel=1e-4), key
+        assert other[key] == 0.0, key
+        assert value > 0 or "velocity" in key, key
+    assert max(int(sample["semantic"].max()) for sample in loaded[:2]) <= 9
+    assert all(7 not in sample["semantic"] for sample in loaded[:2])  # no special vehicles beside real data
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_a_run_trains_on_the_caches_of_two_sets(trees: dict[str, Path], tmp_path: Path, one_thread: None) -> None:
+    from lead_protocol.job import BuildJob, FolderSource
+    from lead_trainer.data.build import build_share
+    from lead_trainer.data.source_tree import FolderTree
+
+    store, owner = FolderStore(tmp_path / "store"), OwnerIdentity(namespace="ns", name="run", uid="uid")
+    datasets = []
+    for name, root in trees.items():
+        job = BuildJob(
+            owner=owner, generation=1, attempt=1, index=0, parallelism=1, recipe="lead",
+            source=FolderSource(path=name), collections=[],
+            config={**SMALL, "preset": "demo_navsim", "source_dataset": name},
+        )  # fmt: skip
+        digest = build_share(job, store, FolderTree(root), RECIPE, lambda record: None).digest
+        datasets.append(DatasetSource(name=f"{name}-cache", digest=digest))
+    config = {**SMALL, **EQUAL, "num_threads": 2, "visualize_training": False, "log_scalars_frequency": 1}
+    train = TrainJob(
+        owner=owner, stage="train", seed=0, attempt=1, recipe="lead", preset="demo_navsim", config=config, epochs=1,
+        nodes=1, procs_per_node=1, datasets=datasets, checkpoint=CheckpointPolicy(),
+    )  # fmt: skip
+    run_attempt(train, Place(store, tmp_path / "scratch"), Group(World(), torch.device("cpu")), StopFlag())
+    manifests = list(store.list(train.keys.manifests_prefix))
+    assert len(manifests) == 1
+    assert '"step":6' in store.get(manifests[0].key, max_bytes=1 << 20).decode().replace(" ", "")
