@@ -49,7 +49,7 @@ class Settings:
     trainer_pull_policy: str = "IfNotPresent"
     storage_profiles: Mapping[str, StorageProfile] = field(default_factory=dict)
     credentials_dir: Path = Path("/etc/lead/profiles")
-    run_namespaces: tuple[str, ...] = ()
+    run_namespaces: tuple[str, ...] = ()  # ("",): all of the cluster
     run_service_account: str = "lead-run"
     release_namespace: str = "lead-system"
     log_level: str = "INFO"
@@ -70,7 +70,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         ),
         storage_profiles=read_profiles(Path(profiles_file)),
         credentials_dir=Path(environment.get("LEAD_OPERATOR_CREDENTIALS_DIR", "/etc/lead/profiles")),
-        run_namespaces=tuple(n.strip() for n in _required(environment, "LEAD_RUN_NAMESPACES").split(",") if n.strip()),
+        run_namespaces=_namespaces(_required(environment, "LEAD_RUN_NAMESPACES")),
         run_service_account=environment.get("LEAD_RUN_SERVICE_ACCOUNT", "lead-run"),
         release_namespace=environment.get("LEAD_RELEASE_NAMESPACE", "lead-system"),
         log_level=_choice(environment, "LEAD_LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR")),
@@ -80,6 +80,17 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         progress_s=_number(environment, "LEAD_PROGRESS_SECONDS", 10),
         source_check_s=_number(environment, "LEAD_SOURCE_CHECK_SECONDS", 3600),
     )
+
+
+def _namespaces(text: str) -> tuple[str, ...]:
+    found = tuple(name.strip() for name in text.split(",") if name.strip())
+    if "*" not in found:
+        return found
+    if len(found) > 1:
+        raise SettingsError(
+            f"environment variable LEAD_RUN_NAMESPACES is {text!r}, expected names joined by commas, or * alone for all"
+        )
+    return ("",)
 
 
 def read_profiles(file: Path) -> dict[str, StorageProfile]:

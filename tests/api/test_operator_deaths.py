@@ -94,6 +94,8 @@ def test_an_idle_operator_writes_nothing_and_lists_nothing(bench: Bench) -> None
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
     bench.wait_phase("tr", "drive", "Running")
     wait_for("the last report", lambda: "412/s" in bench.kubectl("get", "tr", "--no-headers"))
+    conditions = lambda: [c["type"] for c in bench.status("dsc", "town").get("conditions", [])]  # noqa: E731
+    wait_for("the look at the cache's source", lambda: "SourceDrift" in conditions())
     passes, writes = _passes(bench), bench.operator.writes()
     lists, watches = _calls(bench, "list"), _calls(bench, "watch")
     wait_for("ten more passes", lambda: _passes(bench) >= passes + 10)

@@ -92,7 +92,9 @@ async def test_a_server_behind_a_dead_wire_is_away_and_no_reason_to_end(
     task.cancel()
 
 
-async def test_a_watch_from_a_forgotten_version_begins_with_a_new_list(client: KubeClient, namespace: str) -> None:
+async def test_a_watch_from_a_forgotten_version_begins_with_a_new_list(
+    control_plane: ControlPlane, client: KubeClient, namespace: str
+) -> None:
     class LongAway(KubeClient):
         """A client whose first list is as old as the cluster."""
 
@@ -105,6 +107,8 @@ async def test_a_watch_from_a_forgotten_version_begins_with_a_new_list(client: K
 
     away = LongAway(client._api)
     await client.create(a_service(namespace, "there"))
+    control_plane.stop_apiserver()
+    control_plane.start_apiserver()  # a young one remembers nothing from before it was started
     informer = Informer(away, SERVICE, namespace)
     task = asyncio.create_task(informer.run())
     await until(lambda: informer.get(namespace, "there"))
@@ -148,7 +152,7 @@ async def test_many_watches_follow_one_list_and_miss_nothing(
 
 
 async def test_a_delete_that_no_watch_told_heals_at_the_next_comparison_and_at_a_broken_connection(
-    control_plane: ControlPlane, wire: Wire, client: KubeClient, namespace: str
+    control_plane: ControlPlane, client: KubeClient, namespace: str
 ) -> None:
     counting = Counting(client._api)
     counting.hidden = "ghost"
@@ -160,8 +164,8 @@ async def test_a_delete_that_no_watch_told_heals_at_the_next_comparison_and_at_a
     control_plane.kubectl("-n", namespace, "delete", "service", "ghost")
     await until(lambda: not compared.get(namespace, "ghost"))
     assert broken.get(namespace, "ghost")
-    wire.cut()
-    wire.mend()
+    control_plane.kill_apiserver()
+    control_plane.start_apiserver()
     await until(lambda: not broken.get(namespace, "ghost"))
     for task in tasks:
         task.cancel()

@@ -62,9 +62,15 @@ def rules(objects: Objects, kind: str, name: str, namespace: str = "") -> dict[t
     return found
 
 
+def environment_of(deployment: dict[str, Any]) -> dict[str, str]:
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    return {entry["name"]: entry.get("value", "") for entry in container["env"]}
+
+
 def test_defaults_make_an_operator_and_a_store_in_the_release_namespace(render: Any) -> None:
     objects = render()
     assert {each["metadata"].get("namespace", "lead-system") for each in objects} == {"lead-system"}
+    assert one(objects, "Deployment", "lead-operator")["spec"]["strategy"] == {"type": "Recreate"}
     assert names(objects, "Deployment") == ["lead-system/lead-operator"]
     assert names(objects, "StatefulSet") == ["lead-system/lead-minio"]
     assert names(objects, "Service") == ["lead-system/lead-minio"]
@@ -74,7 +80,10 @@ def test_defaults_make_an_operator_and_a_store_in_the_release_namespace(render: 
         "lead-system/lead-operator-s3-default",
         "lead-system/lead-s3-default",
     ]
-    assert names(objects, "NetworkPolicy") == ["lead-system/lead-runs"]
+    assert names(objects, "NetworkPolicy") == [
+        "lead-system/lead-minio", "lead-system/lead-operator", "lead-system/lead-runs",
+    ]  # fmt: skip
+    assert names(objects, "PodDisruptionBudget") == names(objects, "ServiceMonitor") == []
     assert names(objects, "Namespace") == []
     (job,) = names(objects, "Job")
     assert job.startswith("lead-system/lead-storage-init-")
@@ -138,7 +147,13 @@ def test_only_the_operator_has_a_token(rendered: Objects) -> None:
 
 
 def test_the_operator_has_exactly_these_rights_and_none_on_secrets(rendered: Objects) -> None:
-    assert rules(rendered, "ClusterRole", "lead-operator-lead-system") == {("", "nodes"): {"get", "list", "watch"}}
+    nodes = {("", "nodes"): {"get", "list", "watch"}}
+    everywhere = one(rendered, "Deployment", "lead-operator")
+    if environment_of(everywhere)["LEAD_RUN_NAMESPACES"] == "*":
+        assert rules(rendered, "ClusterRole", "lead-operator-lead-system") == nodes | RUN_ROLE
+        assert names(rendered, "Role") == ["lead-system/lead-operator-lease"]
+        return
+    assert rules(rendered, "ClusterRole", "lead-operator-lead-system") == nodes
     assert rules(rendered, "Role", "lead-operator-lease", "lead-system") == {
         ("coordination.k8s.io", "leases"): {"get", "create", "update"}
     }
@@ -198,7 +213,7 @@ def test_the_operator_reads_its_settings_from_the_deployment(rendered: Objects, 
     (tmp_path / "profiles.json").write_text(profiles)
     settings = read_settings({**environment, "LEAD_STORAGE_PROFILES_FILE": str(tmp_path / "profiles.json")})
     assert settings.release_namespace == "lead-system"
-    assert list(settings.run_namespaces) == sorted(
+    assert settings.run_namespaces == ("",) or list(settings.run_namespaces) == sorted(
         account["metadata"]["namespace"]
         for account in rendered
         if account["kind"] == "ServiceAccount" and account["metadata"]["name"] == settings.run_service_account
@@ -209,7 +224,8 @@ def test_the_operator_reads_its_settings_from_the_deployment(rendered: Objects, 
     assert known == {
         "LEAD_TRAINER_IMAGE", "LEAD_TRAINER_PULL_POLICY", "LEAD_STORAGE_PROFILES_FILE", "LEAD_OPERATOR_CREDENTIALS_DIR",
         "LEAD_RUN_NAMESPACES", "LEAD_RUN_SERVICE_ACCOUNT", "LEAD_RELEASE_NAMESPACE", "LEAD_LOG_LEVEL",
-        "LEAD_HEALTH_PORT", "LEAD_RESYNC_SECONDS", "LEAD_PROGRESS_SECONDS",
+        "LEAD_HEALTH_PORT", "LEAD_RESYNC_SECONDS", "LEAD_RELIST_SECONDS",
+        "LEAD_PROGRESS_SECONDS", "LEAD_SOURCE_CHECK_SECONDS",
     }  # fmt: skip
 
 
@@ -255,7 +271,7 @@ def test_a_changed_profile_restarts_the_operator_and_makes_another_job(render: A
 def test_pods_of_runs_reach_dns_their_peers_and_the_store_alone(
     render: Any, values: str, reach: list[dict[str, int]]
 ) -> None:
-    policies = [each for each in render(values) if each["kind"] == "NetworkPolicy"]
+    policies = [each for each in render(values) if each["metadata"]["name"] == "lead-runs"]
     assert policies
     ours = {"matchLabels": {"app.kubernetes.io/managed-by": "lead-operator"}}
     for policy in policies:
@@ -287,3 +303,65 @@ def test_the_example_data_job_says_what_the_trainers_command_line_understands(re
     assert list((tmp_path / "datasets/carla_demo/data").rglob("*.jpg"))
     names_of_env = {entry["name"] for entry in container["env"]}
     assert names_of_env == {"LEAD_STORE_URL", "LEAD_S3_ENDPOINT", "LEAD_S3_SECURE", "LEAD_S3_REGION", "HOME"}
+
+
+def test_two_replicas_share_the_work_of_staying_alive(render: Any) -> None:
+    objects = render("cluster_wide")
+    deployment = one(objects, "Deployment", "lead-operator")["spec"]
+    assert deployment["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+    pod = deployment["template"]
+    spread = pod["spec"]["topologySpreadConstraints"]
+    assert [each["topologyKey"] for each in spread] == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+    budget = one(objects, "PodDisruptionBudget", "lead-operator")["spec"]
+    assert budget["minAvailable"] == 1
+    selectors = [budget["selector"], deployment["selector"], *(each["labelSelector"] for each in spread)]
+    assert all(each["matchLabels"].items() <= pod["metadata"]["labels"].items() for each in selectors)
+    assert (pod["spec"]["priorityClassName"], "nodeAffinity" in pod["spec"]["affinity"]) == (
+        "system-cluster-critical", True,
+    )  # fmt: skip
+
+
+def test_a_service_monitor_finds_the_operators_metrics(render: Any) -> None:
+    objects = render("cluster_wide")
+    monitor = one(objects, "ServiceMonitor", "lead-operator")
+    service = one(objects, "Service", "lead-operator-metrics")
+    pod = one(objects, "Deployment", "lead-operator")["spec"]["template"]
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    (port,) = service["spec"]["ports"]
+    assert monitor["spec"]["endpoints"] == [{"port": port["name"], "path": "/metrics", "interval": "15s"}]
+    ports = {each["name"]: each["containerPort"] for each in pod["spec"]["containers"][0]["ports"]}
+    assert ports[port["targetPort"]] == port["port"]
+
+
+def test_who_may_view_or_edit_a_namespace_may_view_or_edit_its_runs(render: Any) -> None:
+    objects = render()
+    view, edit = one(objects, "ClusterRole", "lead-view", ""), one(objects, "ClusterRole", "lead-edit", "")
+    added = {
+        role["metadata"]["name"]: {
+            key.rsplit("-", 1)[1] for key in role["metadata"]["labels"] if key.startswith("rbac.authorization.k8s.io/")
+        }
+        for role in (view, edit)
+    }
+    assert added == {"lead-view": {"view", "edit", "admin"}, "lead-edit": {"edit", "admin"}}
+    assert {verb for rule in view["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
+    assert all("status" not in resource for rule in edit["rules"] for resource in rule["resources"])
+    assert "ClusterRole" not in {
+        each["kind"] for each in render("cluster_wide") if "lead-view" in str(each["metadata"])
+    }
+
+
+def test_policies_open_what_the_operator_and_the_store_need_and_no_more(rendered: Objects) -> None:
+    policy = one(rendered, "NetworkPolicy", "lead-operator")["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert {port["port"] for rule in policy["ingress"] for port in rule["ports"]} == {8080}
+    profiles = json.loads(one(rendered, "ConfigMap", "lead-storage-profiles")["data"]["profiles.json"])
+    stores = {int(profile["endpoint"].rpartition(":")[2] or 443) if ":" in profile["endpoint"] else 443
+              for profile in profiles.values()}  # fmt: skip
+    assert {port["port"] for rule in policy["egress"] for port in rule["ports"]} == {53, 443, 6443} | stores
+    store = [each for each in rendered if each["kind"] == "NetworkPolicy" and each["metadata"]["name"] == "lead-minio"]
+    for each in store:
+        (rule,) = each["spec"]["ingress"]
+        assert rule["ports"] == [{"protocol": "TCP", "port": 9000}]
+        assert all(peer["podSelector"]["matchLabels"] == {"app.kubernetes.io/name": "lead"} for peer in rule["from"])

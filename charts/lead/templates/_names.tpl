@@ -86,3 +86,51 @@ new random ones otherwise. They are drawn once a rendering and kept in .Values, 
 {{- end }}
 {{- .Values.drawnCredentials | toJson }}
 {{- end }}
+
+{{/* What the operator may do where runs live; nothing on Secrets. */}}
+{{- define "lead.operatorRules" -}}
+- apiGroups: [lead.dev]
+  resources: [trainingruns, datasetcaches]
+  verbs: [get, list, watch]
+- apiGroups: [lead.dev]
+  resources: [trainingruns]  # ttlSecondsAfterFinished
+  verbs: [delete]
+- apiGroups: [lead.dev]
+  resources: [trainingruns/status, datasetcaches/status]
+  verbs: [get, patch]
+- apiGroups: [lead.dev]
+  resources: [trainingruns/finalizers, datasetcaches/finalizers]  # owner references that block deletion
+  verbs: [update]
+- apiGroups: [""]
+  resources: [pods, services, persistentvolumeclaims]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create, patch]
+{{- end }}
+
+{{/* Egress rules to the stores: the embedded one by its pods, others by their ports, because a policy names no hosts. */}}
+{{- define "lead.storeEgress" -}}
+{{- $ports := dict }}
+{{- range $name, $profile := .Values.storage.profiles }}
+{{- if $profile.endpoint }}
+{{- $port := regexFind ":[0-9]+$" $profile.endpoint | trimPrefix ":" | default (ternary "443" "80" ($profile.secure | default false)) }}
+{{- $_ := set $ports $port true }}
+{{- end }}
+{{- end }}
+{{- if .Values.minio.enabled }}
+- to:
+    - namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: {{ .Release.Namespace }}}}
+      podSelector:
+        matchLabels: {{- include "lead.selector" (dict "root" . "component" "minio") | nindent 10 }}
+  ports:
+    - {protocol: TCP, port: 9000}
+{{- end }}
+{{- range $port := keys $ports | sortAlpha }}
+- to:
+    - ipBlock: {cidr: 0.0.0.0/0, except: [169.254.0.0/16]}  # metadata services stay out
+    - ipBlock: {cidr: "::/0", except: ["fe80::/10"]}
+  ports:
+    - {protocol: TCP, port: {{ $port }}}
+{{- end }}
+{{- end }}

@@ -61,8 +61,15 @@ class Informers:
         return [informer for informers in self._by_kind.values() for informer in informers.values()]
 
     def of(self, kind: Kind, namespace: str) -> Informer:
-        """Returns the informer of a kind in one of the namespaces for runs."""
-        return self._by_kind[kind.kind][namespace]
+        """Returns the informer of a kind that sees one of the namespaces for runs."""
+        found = self.find(kind, namespace)
+        assert found is not None, f"{namespace} is no namespace for runs"
+        return found
+
+    def find(self, kind: Kind, namespace: str) -> Informer | None:
+        """Returns the informer of a kind that sees a namespace, or None where runs may not live there."""
+        informers = self._by_kind[kind.kind]
+        return informers.get(namespace) or informers.get("")
 
     def resources(self) -> Iterator[ResourceKey]:
         """Yields the key of every custom resource there is."""
@@ -74,6 +81,12 @@ class Informers:
         """Yields every object of a kind."""
         for informer in self._by_kind[kind.kind].values():
             yield from informer.all()
+
+    def users_of(self, namespace: str, cache: str) -> Iterator[KubernetesObject]:
+        """Yields every unfinished TrainingRun that references a DatasetCache."""
+        for run in self.of(TRAINING_RUN, namespace).all():
+            if run["metadata"]["namespace"] == namespace and cache in caches_of(run) and not is_finished(run):
+                yield run
 
     async def synced(self) -> None:
         """Waits until every vital informer has listed once."""
@@ -121,9 +134,8 @@ class Informers:
         name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
         if observe_cache(name, before) == observe_cache(name, after):
             return
-        for run in self.of(TRAINING_RUN, namespace).all():
-            if name in caches_of(run) and not is_finished(run):
-                self._enqueue(key_of(run, TRAINING_RUN))
+        for run in self.users_of(namespace, name):
+            self._enqueue(key_of(run, TRAINING_RUN))
 
     def _on_child(self, before: Body, after: Body) -> None:
         body = after or before

@@ -85,9 +85,10 @@ class Operator:
     def notice(self, kind: str, namespace: str, name: str, resource_version: str) -> None:
         """Asks for a look at a resource that an event was seen of, unless the informer has seen that event already."""
         known = TRAINING_RUN if kind == TRAINING_RUN.kind else DATASET_CACHE
-        if namespace not in self._settings.run_namespaces:
+        informer = self.informers.find(known, namespace)
+        if informer is None:
             return
-        body = self.informers.of(known, namespace).get(namespace, name)
+        body = informer.get(namespace, name)
         if body is None or int(body["metadata"]["resourceVersion"]) < int(resource_version):
             self.queue.add(ResourceKey(kind, namespace, name))
 

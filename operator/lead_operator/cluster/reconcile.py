@@ -24,7 +24,7 @@ from lead_operator.cluster.kinds import (
     KubernetesObject,
     ResourceKey,
 )
-from lead_operator.cluster.observe import NodeWatch, caches_of, is_finished, observe_cache, observe_pods
+from lead_operator.cluster.observe import NodeWatch, is_finished, observe_cache, observe_pods
 from lead_operator.cluster.source_watch import SourceWatch
 from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
 from lead_operator.decisions.observed import ObservedBuild, ObservedPod, ObservedRun

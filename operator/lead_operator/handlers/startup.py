@@ -32,7 +32,8 @@ async def run_operator(settings: Settings) -> int:
             registry=build_registry(operator, stop, failures),
             settings=thin_settings(),
             standalone=True,
-            namespaces=settings.run_namespaces,
+            namespaces=() if settings.run_namespaces == ("",) else settings.run_namespaces,
+            clusterwide=settings.run_namespaces == ("",),
             stop_flag=stop,
         )
     finally:

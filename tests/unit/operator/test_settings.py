@@ -31,6 +31,12 @@ def test_settings_are_read_once_from_the_environment(tmp_path: Path) -> None:
     assert profile.uri("runs/x") == "s3://lead/team/runs/x"
 
 
+def test_a_star_means_every_namespace_and_stands_alone(tmp_path: Path) -> None:
+    assert read_settings(environment(tmp_path, PROFILE, LEAD_RUN_NAMESPACES="*")).run_namespaces == ("",)
+    with pytest.raises(SettingsError, match=r"expected names joined by commas, or \* alone for all"):
+        read_settings(environment(tmp_path, PROFILE, LEAD_RUN_NAMESPACES="*,team-a"))
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
