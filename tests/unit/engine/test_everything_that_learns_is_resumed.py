@@ -1,4 +1,4 @@
-"""With averaging, accumulation, a clipper's history, early stopping and validation on, an interrupted run ends alike."""
+"""With averaging, accumulation, a clipper's history, early stopping and validation, an interrupted run ends alike."""
 
 import json
 import random

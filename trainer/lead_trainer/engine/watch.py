@@ -36,8 +36,9 @@ def advise(rules: Sequence[WatchRule], history: History, epoch: int) -> list[Adv
 
 
 def one_line(text: str) -> str:
-    """Returns a text as a record can hold it."""
-    return " ".join(text.split())[:_MESSAGE_CHARS]
+    """Returns a text as a record can hold it: printable, on one line, not too long."""
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    return " ".join(printable.split())[:_MESSAGE_CHARS]
 
 
 def plateau(history: History) -> str | None:

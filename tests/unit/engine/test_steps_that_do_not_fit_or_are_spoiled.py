@@ -1,0 +1,71 @@
+"""A batch that is not finite is named and leaves no trace; a batch that is too large is cut, with the same samples."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from lead_protocol.progress_record import parse_progress
+from lead_protocol.store.folder import FolderStore
+from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
+from lead_testing.toy_runs import train_here
+from lead_trainer.engine.memory import OutOfMemory, Rung, next_rung, recorded_rung
+from lead_trainer.errors import BadData
+
+
+def test_the_samples_of_a_skipped_step_are_named_and_its_batch_norms_undone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = FolderStore(tmp_path / "store")
+    config = {"poisoned_sample": 3, "spoiled_input": True, "batch_size": 2, "samples": 8, "accumulate_steps": 2}
+    train_here(store, tmp_path, a_toy_job(epochs=2, config=config))
+    last = manifests(store)[-1]
+    model = torch.load(tmp_path / "store" / last.files["model_0001.pth"].key, weights_only=True)
+    assert all(torch.isfinite(value).all() for value in model.values())
+    record = parse_progress(store.get(KEYS.progress(1), max_bytes=4096))
+    assert record is not None and [advisory.rule for advisory in record.advisories] == ["not-finite"]
+    message = record.advisories[0].message
+    assert "point-3" in message and message.count("point-") == 2  # of the one micro-batch of two that was spoiled
+    assert json.loads(store.get(last.files["loop_0001.json"].key, max_bytes=10**5))["skipped_steps"] == 2
+
+
+def test_a_batch_that_does_not_fit_is_cut_and_the_run_goes_on(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "store")
+    config = {"rows_in_memory": 2, "split_when_out_of_memory": True}
+    train_here(store, tmp_path, a_toy_job(epochs=2, config=config))
+    last = manifests(store)[-1]
+    assert (last.step, last.micro_batches) == (12, 4)  # as many steps as with whole batches of 8
+    assert recorded_rung(store, KEYS, Rung(False)) == Rung(True, 4)
+    record = parse_progress(store.get(KEYS.progress(1), max_bytes=4096))
+    assert record is not None and record.advisories[0].rule == "memory"
+    train_here(store, tmp_path, a_toy_job(2, epochs=3, config=config))  # begins at the rung that worked
+    assert manifests(store)[-1].micro_batches == 4
+
+
+def test_without_leave_to_cut_the_error_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(OutOfMemory, match="batch_size smaller with more accumulate_steps"):
+        train_here(FolderStore(tmp_path / "store"), tmp_path, a_toy_job(config={"rows_in_memory": 2}))
+
+
+def test_the_rungs_end_with_single_samples_and_a_spoiled_record_is_named(tmp_path: Path) -> None:
+    rung: Rung | None = Rung(False)
+    seen = []
+    while rung is not None:
+        seen.append((rung.gradient_checkpointing, rung.parts))
+        rung = next_rung(rung, 6, can_checkpoint=True)
+    assert seen == [(False, 1), (True, 1), (True, 2), (True, 3), (True, 6)]
+    store = FolderStore(tmp_path)
+    store.create(KEYS.memory(2, True), b"{}")
+    with pytest.raises(BadData, match="no record of a memory rung"):
+        recorded_rung(store, KEYS, Rung(False))
+
+
+def test_recomputed_activations_give_the_same_weights(tmp_path: Path) -> None:
+    hashes = set()
+    for on in (False, True):
+        store = FolderStore(tmp_path / str(on))
+        config = {"gradient_checkpointing": on, "freeze_batchnorm": True}
+        train_here(store, tmp_path / f"run-{on}", a_toy_job(epochs=1, config=config))
+        hashes.add(manifests(store)[-1].parameters_sha256)
+    assert len(hashes) == 1
