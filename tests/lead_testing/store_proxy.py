@@ -166,6 +166,9 @@ def _handler(proxy: StoreProxy, upstream: str) -> type[BaseHTTPRequestHandler]:
                 connection.endheaders(body)
                 answer = connection.getresponse()
                 payload = answer.read()
+            except OSError:  # the server is away: so is the proxy
+                self._hang_up()
+                return
             finally:
                 connection.close()
             if fault == "drop-answer":

@@ -47,11 +47,12 @@ class Slot:
         self._arrays: dict[str, Array] = {}
         self._lock = threading.Lock()  # of making arrays; rows are written without
         self._samples: list[_Row] = []
-        self.copied: torch.cuda.Event | None = None  # when the device has read the memory
+        self.copied: torch.cuda.Event | None  # when the device has read the memory
         self.clear()
 
     def clear(self) -> None:
         """Forgets the last batch, keeps the memory."""
+        self.copied = None
         self._samples = [_Row() for _ in range(self._rows)]
 
     def is_free(self) -> bool:

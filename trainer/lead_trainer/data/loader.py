@@ -155,6 +155,8 @@ class Loader:
                 batch = self._finished(pending[0])
                 self._ring.give_back(pending.popleft().slot)
                 self._begin_more(threads, pending, wanted, epoch, self._ahead)
+                if pending:
+                    self._send(pending[0])  # while the step runs; more of them would only fill the GPU's memory
                 self._clock.handed_over()
                 yield batch
                 del batch  # or the slot would count as held while the next batch is awaited
@@ -208,14 +210,18 @@ class Loader:
                         self._keys = compared_keys(self._collate, slot.samples(), batch)
                 if self._keys.whole or any(not self._keys.allows(key) for key in batch):
                     batch = self._collate(slot.samples())
-        if self._stream is None:
-            return self._on_device(batch) if self._on_device else batch
+        on_cpu = self._stream is None
+        return self._on_device(batch) if on_cpu and self._on_device else batch
+
+    def _send(self, item: "_Pending") -> None:
+        """Starts copying a finished batch to the GPU on a stream of its own, once."""
+        if self._stream is None or item.slot.copied is not None or item.errors or not item.done.is_set():
+            return
         with torch.cuda.stream(self._stream):
-            moved = {k: v.to(self._device, non_blocking=True) if isinstance(v, torch.Tensor) else v
-                     for k, v in batch.items()}  # fmt: skip
-            slot.copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            slot.copied.record(self._stream)
-        return moved
+            item.batch = {k: v.to(self._device, non_blocking=True) if isinstance(v, torch.Tensor) else v
+                          for k, v in item.batch.items()}  # fmt: skip
+            item.slot.copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            item.slot.copied.record(self._stream)
 
     def _finished(self, item: "_Pending") -> Batch:
         """Waits for a batch; raises its first error by row, or StuckLoader."""
@@ -224,6 +230,7 @@ class Loader:
                 self._refuse_stuck(item)
         if item.errors:
             raise item.errors[min(item.errors)]
+        self._send(item)
         batch = item.batch
         item.batch = {}
         if self._stream is None:
