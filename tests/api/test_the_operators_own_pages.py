@@ -11,7 +11,7 @@ from lead_testing.minio_server import MinioServer
 from lead_testing.operator_process import CONSTANTS, wait_for
 from lead_testing.pod_driver import Exit
 
-SHORT = {"lead_operator.cluster.watchdog.SILENT_S": 6.0, "lead_operator.cluster.watchdog.CHECK_S": 3600.0,
+SHORT = {"lead_operator.cluster.watchdog.SILENT_S": 20.0, "lead_operator.cluster.watchdog.CHECK_S": 3600.0,
          "lead_operator.cluster.client.WATCH_GRACE_S": 3600.0}  # fmt: skip
 
 
@@ -19,7 +19,7 @@ def test_healthz_is_red_when_a_watch_is_dead(control_plane: ControlPlane, minio:
     plan = Plan("", (Fault("stall", 1, "pods"),))  # the watch stays open and tells nothing: the worst kind of death
     with open_bench(control_plane, minio, tmp_path, plan) as bench:
         bench.operator.start(
-            **{CONSTANTS: json.dumps(SHORT), "LEAD_RESYNC_SECONDS": "3600", "LEAD_RELIST_SECONDS": "3600"}
+            **{CONSTANTS: json.dumps(SHORT), "LEAD_RESYNC_SECONDS": "4", "LEAD_RELIST_SECONDS": "3600"}
         )
         wait_for("a healthy start", lambda: bench.operator.page("healthz") == (200, "ok"), within_s=60)
         bench.apply(a_dataset_cache("town", "datasets/town"))

@@ -30,7 +30,8 @@ _READ_FAULTS: dict[FaultKind, float] = {"refused-connection": 0, "too-many": 0, 
 def kills(learned: Learned) -> Iterator[list[Plan]]:
     """R1: once in a row after every write; then alone after each."""
     for name, outcome in learned.items():
-        yield [Plan(name, (Fault("kill", 1, times=len(outcome.journal.writes())),))]
+        # Twice as many: several writes are under way at a time, and one life ends only once.
+        yield [Plan(name, (Fault("kill", 1, times=2 * len(outcome.journal.writes())),))]
     for name, outcome in learned.items():
         yield [Plan(name, (Fault("kill", k),)) for k in range(1, len(outcome.journal.writes()) + 1)]
 
