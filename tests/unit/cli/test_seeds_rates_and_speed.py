@@ -1,0 +1,124 @@
+"""Several seeds by one command, the learning-rate sweep, the comparison of two runs' speed, the export of the best."""
+
+import json
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lead_protocol.store.folder import FolderStore
+from lead_testing.toy_runs import toy_recipe_installed
+from lead_trainer.cli import main
+from lead_trainer.cli_train import train_locally
+from lead_trainer.engine.lr_finder import sweep
+from lead_trainer.engine.perf import PerfRecord
+from lead_trainer.errors import BadConfig
+
+
+@pytest.fixture(autouse=True)
+def toy(tmp_path: Path) -> Iterator[None]:
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    with toy_recipe_installed(tmp_path):
+        yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def test_one_command_trains_every_seed_and_tells_mean_and_spread(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["recipe=toy", f"logdir={tmp_path / 'run'}", "seeds=[3,5]", "epochs=1"]
+    train_locally(words, [], {})
+    told = capsys.readouterr().out
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"seed_3", "seed_5"}
+    losses = []
+    for seed in (3, 5):
+        (key,) = (tmp_path / f"run/seed_{seed}/.lead").rglob("manifest/*.json")
+        manifest = json.loads(key.read_text())
+        assert manifest["seed"] == seed
+        losses.append(manifest["metrics"]["loss"])
+    assert losses[0] != losses[1]
+    found = re.search(r"  loss +([0-9.e+-]+) ± ([0-9.e+-]+)", told)
+    assert found is not None and "2 seeds" in told
+    assert float(found[1]) == pytest.approx(sum(losses) / 2, rel=1e-4)
+    assert float(found[2]) == pytest.approx(abs(losses[0] - losses[1]) / 2**0.5, rel=1e-2)
+    train_locally(words, [], {})  # a second call finds both done
+    with pytest.raises(BadConfig, match="seeds: found 'many'"):
+        train_locally([*words[:2], "seeds=many"], [], {})
+
+
+def test_the_suggested_rate_lies_within_a_decade_of_the_best_for_a_parabola() -> None:
+    weight = 1.0
+
+    def step(rate: float) -> float:
+        nonlocal weight
+        loss = weight**2
+        weight -= rate * 2 * weight
+        return loss
+
+    curve = sweep(step, 1e-5, 10.0, 60)
+    best = curve.suggestion()
+    assert best is not None and 0.05 <= best <= 5.0  # one step of rate 0.5 ends in the minimum
+    assert len(curve.rates) < 60  # it ended where the loss grew
+    assert sweep(lambda rate: 1.0 + rate, 1e-3, 1.0, 50).suggestion() is None
+    with pytest.raises(ValueError, match="0 < min-lr < max-lr"):
+        sweep(step, 1.0, 0.1, 10)
+
+
+def test_the_sweep_of_a_run_writes_its_curve_and_commits_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logdir = tmp_path / "out"
+    words = ["lr-find", "recipe=toy", f"logdir={logdir}", "batch_size=8", "--steps", "20", "--max-lr", "0.5"]
+    assert main(words) == 0
+    rows = (logdir / "lr_curve.csv").read_text().splitlines()
+    assert rows[0] == "lr,loss,smoothed_loss" and 10 < len(rows) <= 21
+    assert float(rows[1].split(",")[0]) == pytest.approx(1e-6)
+    told = capsys.readouterr().out
+    assert "suggestion: lr=" in told or "the loss never falls" in told
+    assert not list((logdir / ".lead").rglob("manifest/*.json"))
+    assert main([*words, "--min-lr", "1.0"]) == 64 or "expected 0 < --min-lr" in capsys.readouterr().err
+
+
+def a_record(folder: Path, samples_per_s: float) -> Path:
+    record = PerfRecord(
+        samples_per_s=samples_per_s, step_s=8 / samples_per_s, step_p90_s=8 / samples_per_s, waiting_share=0.1,
+        steps=50, batch_size=8, ranks=1, device="cpu", precision="float32", torch_version="2", git_revision="",
+    )  # fmt: skip
+    folder.mkdir()
+    (folder / "perf.json").write_text(record.model_dump_json())
+    return folder / "perf.json"
+
+
+def test_a_slower_run_ends_the_comparison_in_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fast, slow = a_record(tmp_path / "a", 100.0), a_record(tmp_path / "b", 75.0)
+    assert main(["compare-perf", str(fast), str(slow), "--max-drop", "0.2"]) == 1
+    assert "too slow: B trains 25.0% slower than A" in capsys.readouterr().out
+    assert main(["compare-perf", str(fast), str(slow), "--max-drop", "0.3"]) == 0
+    assert main(["compare-perf", str(slow), str(fast)]) == 0
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c/perf.json").write_text("{}")
+    assert main(["compare-perf", str(fast), str(tmp_path / "c/perf.json")]) != 0
+    assert "is no speed record of a run" in capsys.readouterr().err
+
+
+def test_a_run_leaves_a_record_that_can_be_compared_with_itself(tmp_path: Path) -> None:
+    logdir = tmp_path / "run"
+    train_locally(["recipe=toy", f"logdir={logdir}", "epochs=2"], [], {})
+    assert main(["compare-perf", str(logdir), str(logdir)]) == 0
+
+
+def test_the_best_averaged_weights_are_exported_under_the_models_name(tmp_path: Path) -> None:
+    logdir = tmp_path / "run"
+    train_locally(["recipe=toy", f"logdir={logdir}", "epochs=3", "ema_decay=0.5", "validation_samples=8"], [], {})
+    store = FolderStore(logdir / ".lead")
+    manifests = [json.loads(path.read_text()) for path in sorted((logdir / ".lead").rglob("manifest/*.json"))]
+    best = min(manifests, key=lambda manifest: manifest["metrics"]["val/loss"])
+    assert main(["export", str(logdir), str(tmp_path / "bundle"), "--best"]) == 0
+    (exported,) = (tmp_path / "bundle").glob("model_*.pth")
+    name = best["parts"]["model"]
+    assert exported.name == name.replace(".pth", "_0.pth")
+    stored = best["files"][best["parts"]["ema"]]
+    assert exported.read_bytes() == store.get(stored["key"], max_bytes=10**6)
