@@ -80,6 +80,10 @@ class BuildRecord(StrictModel):
     shards_total: _Count = 0  # of the whole cache
     shards_done: _Count = 0  # by this pod, found complete or built
     size_bytes: _Count = 0  # of those shards
+    share_samples: _Count = 0  # that this pod answers for
+    samples_done: _Count = 0  # of them, those of unfinished shards too
+    samples_per_s: Annotated[float, Field(ge=0, le=1e12)] | None = None  # of this pod, while it makes a shard
+    eta_s: Annotated[float, Field(ge=0, le=1e12)] | None = None  # of this pod's share
     message: _Text = ""
 
 

@@ -1,5 +1,7 @@
 """A build may be killed, repeated and shared among pods at will: it ends in the same manifest, or says why not."""
 
+import os
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +11,7 @@ from lead_protocol.manifests import CacheManifest
 from lead_protocol.object_keys import CacheKeys
 from lead_protocol.progress_record import BuildRecord
 from lead_trainer.data.build import build_share
+from lead_trainer.data.build_workers import LostBuildWorker
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.fsck import fsck_cache
 from lead_trainer.errors import BadData
@@ -171,3 +174,47 @@ def test_progress_only_grows(job: Make, store: Any, tree: Any, recipe: Any) -> N
     assert [record.seq for record in records] == list(range(1, len(records) + 1))
     assert [r.shards_done for r in records] == sorted(r.shards_done for r in records)
     assert records[0].phase == "Listing" and records[-1].phase == "Done"
+
+
+def test_processes_write_the_bytes_that_threads_write(job: Make, fresh_store: Make, tree: Any, recipe: Any) -> None:
+    by_threads, by_processes = fresh_store(), fresh_store()
+    run(job(), by_threads, tree, recipe, processes=0)
+    run(job(), by_processes, tree, recipe, processes=2)
+    assert everything(by_threads) == everything(by_processes)
+
+
+def test_a_build_process_that_dies_ends_the_build_with_the_samples_names(
+    job: Make, store: Any, tree: Any, recipe: Any
+) -> None:
+    class Deadly(type(recipe.preparation)):  # type: ignore[misc]
+        def record(self, tree: Any, config: Any, sample: Any) -> Any:
+            if sample.route == "r2" and sample.frame == 4:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().record(tree, config, sample)
+
+    recipe.preparation = Deadly()
+    with pytest.raises(LostBuildWorker, match=r"r2 frame 0004.*finished parts are kept"):
+        run(job(), store, tree, recipe, processes=2)
+    recipe.preparation = type(recipe.preparation).__bases__[0]()
+    assert run(job(), store, tree, recipe).samples == 12
+
+
+def test_an_error_in_a_build_process_is_the_users_error(job: Make, store: Any, tree: Any, recipe: Any) -> None:
+    listed = tree.files()
+    del tree.contents["r1/3"]
+    tree.files = lambda: listed
+    with pytest.raises(BadData, match="r1/3"):
+        run(job(), store, tree, recipe, processes=2)
+
+
+def test_progress_is_told_within_a_part(
+    job: Make, store: Any, tree: Any, recipe: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lead_trainer.data.build.TELL_EVERY_S", 0.0)
+    records: list[BuildRecord] = []
+    build_share(job(), store, tree, recipe, records.append, part_bytes=10**6)
+    counts = [record.samples_done for record in records if record.phase == "Building"]
+    assert counts == sorted(counts) and set(range(1, 13)) <= set(counts)
+    within = [record for record in records if record.samples_per_s]
+    assert all(record.share_samples == 12 and record.eta_s is not None for record in within)
+    assert within[-1].eta_s == 0

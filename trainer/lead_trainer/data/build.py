@@ -5,7 +5,8 @@ killed and repeated at any point and by any number of pods: the manifest comes o
 """
 
 import tempfile
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,16 +21,17 @@ from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.data.build_finish import finished_manifest, publish_manifest, stored_manifest
 from lead_trainer.data.build_parts import PartRecord, part_record
 from lead_trainer.data.build_plan import PART_BYTES, BuildPlan, Part, plan_build
+from lead_trainer.data.build_workers import Encoded, encode_all
 from lead_trainer.data.cache_tables import ROUTE_COLUMN, collection_table, verdict_table, write_table
 from lead_trainer.data.digest import cache_digest, listing_sha256
-from lead_trainer.data.ordered_pool import ordered_map
 from lead_trainer.data.record import encode_record
 from lead_trainer.data.shard import write_shard
 from lead_trainer.errors import BadData
-from lead_trainer.recipes.recipe import Recipe, Scan, SourceTree
+from lead_trainer.recipes.recipe import ChoosesCollections, Recipe, Scan, SourceTree
 
 OnProgress = Callable[[BuildRecord], None]
 DEFAULT_THREADS = 4
+TELL_EVERY_S = 5.0  # within a part
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class _Build:
     source_sha256: str
     digest: str
     threads: int
+    processes: int | None
 
     @property
     def keys(self) -> CacheKeys:
@@ -59,9 +62,11 @@ def build_share(
     *,
     part_bytes: int = PART_BYTES,
     threads: int = DEFAULT_THREADS,
+    processes: int | None = None,
 ) -> BuildRecord:
     """Builds this pod's parts and, when they were the last ones, commits the cache; returns the last progress.
 
+    Records are made by `processes` (None: as many as there are cores and work for them), or by `threads`.
     Raises BadData for an empty or damaged dataset and for a digest other than `expect_digest`.
     """
     job = _with_collections(job, recipe)
@@ -80,7 +85,7 @@ def build_share(
         version=recipe.preparation.version,
     )
     _check_expected(job, digest)
-    build = _Build(job, store, tree, recipe, config, source, digest, threads)
+    build = _Build(job, store, tree, recipe, config, source, digest, threads, processes)
     report.say(digest=digest)
     manifest = stored_manifest(store, digest)
     if manifest is None:
@@ -102,7 +107,11 @@ def build_share(
 
 def _with_collections(job: BuildJob, recipe: Recipe) -> BuildJob:
     """Names the recipe's collections where the job names none, before the digest: both spellings are one cache."""
-    return job if job.collections else job.model_copy(update={"collections": [*recipe.preparation.default_collections]})
+    if job.collections:
+        return job
+    usual = recipe.preparation
+    names = usual.collections_for(job.config) if isinstance(usual, ChoosesCollections) else usual.default_collections
+    return job.model_copy(update={"collections": [*names]})
 
 
 def _build_parts(build: _Build, report: "_Reporter", part_bytes: int) -> CacheManifest | None:
@@ -117,17 +126,18 @@ def _build_parts(build: _Build, report: "_Reporter", part_bytes: int) -> CacheMa
     plan = plan_build(scan, build.digest, part_bytes)
     report.say(phase="Building", routes_total=len(scan.verdicts), routes_kept=kept, samples=len(scan.samples))
     share = plan.share(build.job.index, build.job.parallelism)
-    size, done = 0, 0
-    report.say(shards_total=len(plan.parts))
+    size, done, samples = 0, 0, 0
+    report.say(shards_total=len(plan.parts), share_samples=sum(len(part.samples) for part in share))
     with tempfile.TemporaryDirectory(prefix="lead-build-") as folder:
         for part in share:
-            record = part_record(build.store, build.keys, part.number) or _make_part(build, scan, part, Path(folder))
-            done, size = done + 1, size + record.size_bytes
-            report.say(shards_done=done, size_bytes=size)
+            found = part_record(build.store, build.keys, part.number)
+            record = found or _make_part(build, scan, part, Path(folder), report)
+            done, size, samples = done + 1, size + record.size_bytes, samples + record.records
+            report.say(shards_done=done, size_bytes=size, samples_done=samples)
     return _finish(build, scan, plan)
 
 
-def _make_part(build: _Build, scan: Scan, part: Part, folder: Path) -> PartRecord:
+def _make_part(build: _Build, scan: Scan, part: Part, folder: Path, report: "_Reporter") -> PartRecord:
     """Uploads one shard and its routes' metas, then the record that they are complete."""
     preparation = build.recipe.preparation
 
@@ -135,9 +145,16 @@ def _make_part(build: _Build, scan: Scan, part: Part, folder: Path) -> PartRecor
         fields = preparation.record(build.tree, build.config, scan.samples[number])
         return number, encode_record(number, fields)
 
+    def name(number: int) -> str:
+        key = scan.samples[number]
+        return f"{key.route} frame {key.frame:04d}"
+
     path = folder / "shard.part"
     numbers = [int(number) for number in part.samples]
-    shard = write_shard(path, ordered_map(encoded, numbers, build.threads))
+    records = encode_all(numbers, encoded, name, threads=build.threads, processes=build.processes)
+    shard = write_shard(path, report.counted(records))
+    if shard.records != len(numbers):
+        raise BadData(f"part {part.number} has {shard.records} records, expected {len(numbers)}; build again")
     key = build.keys.shard(part.number, shard.sha256)
     if not build.store.create_file(key, path, sha256=shard.sha256):
         raise BadData(f"{build.store.url}/{key} holds other bytes than its name says; delete it and build again")
@@ -215,6 +232,18 @@ class _Reporter:
     def __init__(self, job: BuildJob, on_progress: OnProgress) -> None:
         self._record = BuildRecord(attempt=job.attempt, seq=0, phase="Listing")
         self._on_progress = on_progress
+
+    def counted(self, records: Iterator[Encoded]) -> Iterator[Encoded]:
+        """Passes the records of a part on and tells how many there are, every few seconds."""
+        before, begin = self._record.samples_done, time.monotonic()
+        told_at = begin
+        for done, record in enumerate(records, start=1):
+            yield record
+            now = time.monotonic()
+            if now - told_at >= TELL_EVERY_S:
+                told_at, rate = now, done / (now - begin)
+                left = self._record.share_samples - before - done
+                self.say(samples_done=before + done, samples_per_s=rate, eta_s=left / rate)
 
     def say(self, **changes: Any) -> BuildRecord:
         """Reports the record with these fields changed."""
