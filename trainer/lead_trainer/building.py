@@ -21,7 +21,7 @@ from lead_trainer.recipes.recipe import SourceFile, SourceTree, load_recipe
 from lead_trainer.report.console import open_log
 
 # LEAD keeps these beside `data`; they are made from the tree and must not change its digest.
-DERIVED_FOLDERS = ("buckets/", "cache/", "results/")
+DERIVED_FOLDERS = ("buckets/", "cache/", "results/", "checkpoints/")
 _MESSAGE_CHARS = 512
 
 log = structlog.get_logger(__name__)

@@ -14,6 +14,7 @@ from pathlib import Path
 from lead_protocol import environment
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.store.object_store import StoreError
+from lead_trainer.config_sources import with_flags
 from lead_trainer.errors import TrainerError, exit_code_of
 
 DESCRIPTION = """\
@@ -85,6 +86,10 @@ def parser() -> argparse.ArgumentParser:
     finder.add_argument("--max-lr", type=float, default=1e-1)
     finder.add_argument("--steps", type=int, default=100)
     _add_words(finder)
+    bench = _command(commands, "bench", "Is loading the bottleneck? lead bench data preset=demo carla_root=DIR")
+    bench.add_argument("what", choices=["data"])
+    bench.add_argument("--seconds", type=float, default=5.0, help="for each stage (default 5)")
+    _add_words(bench)
     perf = _command(commands, "compare-perf", "Compare how fast two runs trained; ends in 1 when B is too slow.")
     perf.add_argument("before", type=Path, metavar="A", help="a logdir of lead train, or a perf record of it")
     perf.add_argument("after", type=Path, metavar="B")
@@ -138,6 +143,10 @@ def run_command(options: argparse.Namespace) -> int:
             from lead_trainer.cli_tune import find_learning_rate
 
             find_learning_rate(options.words, options.config, os.environ, options.min_lr, options.max_lr, options.steps)
+        case "bench":
+            from lead_trainer.cli_bench import bench_data
+
+            bench_data(options.words, options.config, os.environ, options.seconds)
         case "compare-perf":
             from lead_trainer.cli_tune import compare_perf
 
@@ -155,7 +164,7 @@ def run_command(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parses the command line, runs it, and returns the exit code."""
-    options = parser().parse_args(arguments)
+    options = parser().parse_args(_words(sys.argv[1:] if arguments is None else arguments))
     try:
         return run_command(options)
     except KeyboardInterrupt:
@@ -169,6 +178,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _end(options, _told_by_worker(error))
         traceback.print_exception(error)
         return ExitCode.PROGRAM_ERROR
+
+
+def _words(arguments: Sequence[str]) -> list[str]:
+    """Returns the command line with the flags of commands that take keys as `key=value` words."""
+    takes_keys = arguments and arguments[0] in ("train", "cache", "buckets", "lr-find")
+    return with_flags(arguments) if takes_keys else list(arguments)
 
 
 def _told_by_worker(error: Exception) -> ExitCode:

@@ -10,6 +10,7 @@ from lead_trainer.building import RawTree
 from lead_trainer.cli_train import LocalRun, build_cache, cache_store, local_run
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.local_runs import source_root
 from lead_trainer.report.console import open_log
 
 
@@ -29,9 +30,10 @@ def show_buckets(words: Sequence[str], config_files: Sequence[Path], environ: Ma
     run = _dataset_run(words, config_files, environ)
     preparation = run.recipe.preparation
     name = run.recipe.shape(run.config).collection
+    root = str(source_root(run.recipe, run.config))
     keys = preparation.config_keys({**run.values, **({"preset": run.keys.preset} if run.keys.preset else {})})
-    scan = preparation.scan(RawTree(FolderTree(Path(run.config.carla_root))), keys, [name])
-    verdicts = Table("verdict", "routes", "frames", title=f"routes of {run.config.carla_root}", title_justify="left")
+    scan = preparation.scan(RawTree(FolderTree(Path(root))), keys, [name])
+    verdicts = Table("verdict", "routes", "frames", title=f"routes of {root}", title_justify="left")
     for reason in sorted({verdict.reason for verdict in scan.verdicts}):
         of_it = [verdict for verdict in scan.verdicts if verdict.reason == reason]
         verdicts.add_row(reason, str(len(of_it)), str(sum(verdict.frames for verdict in of_it)))

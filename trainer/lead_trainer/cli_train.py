@@ -5,12 +5,11 @@ epoch its files appear in `logdir` under LEAD's names, as hard links. Calling it
 process calls it.
 """
 
-import os
 import re
 import statistics
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,9 @@ from lead_trainer.engine.stop import StopFlag
 from lead_trainer.engine.storage import open_store
 from lead_trainer.engine.worker import device_of
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.recipe import Recipe, load_recipe
+from lead_trainer.named_view import NamedView, link
+from lead_trainer.recipes.local_runs import Respells, collections_of, source_root
+from lead_trainer.recipes.recipe import NamesFiles, Recipe, load_recipe
 from lead_trainer.report.console import open_log
 from lead_trainer.world import world_of
 
@@ -100,7 +101,7 @@ def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str,
         group, lambda: local_job(run, store, caches, processes=group.world.world_size).model_dump_json()
     )
     job = TrainJob.model_validate_json(text)
-    view = LeadView(run.logdir, store, getattr(run.config, "epoch_checkpoints_keep", ()))
+    view = view_of(run, store, job.keys)
     place = Place(
         store,
         run.logdir / PRIVATE_FOLDER / "scratch",
@@ -116,6 +117,13 @@ def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str,
         view.show_newest(job.keys)
 
 
+def view_of(run: LocalRun, store: FolderStore, keys: InstanceKeys) -> "LeadView | NamedView":
+    """Returns what shows a run's checkpoints in its folder."""
+    if isinstance(run.recipe, NamesFiles):
+        return NamedView(run.logdir, run.logdir / PRIVATE_FOLDER, store, run.recipe, run.config, keys)
+    return LeadView(run.logdir, store, getattr(run.config, "epoch_checkpoints_keep", ()))
+
+
 def _identity(store: FolderStore) -> str:
     """Returns a name of this logdir that no other has, made when it is first used."""
     store.create(IDENTITY_KEY, uuid.uuid4().hex.encode())
@@ -126,14 +134,24 @@ def local_run(words: Sequence[str], config_files: Sequence[Path], environ: Mappi
     """Resolves every source of configuration; raises BadConfig naming the key and who is wrong."""
     sources = read_sources(words, config_files, environ)
     recipe = load_recipe(str(sources.merged().get("recipe", RunKeys.recipe)))
-    resolved = resolve(sources, list(recipe.config_model.model_fields))
-    run = resolved.run
+    said = recipe.respelled(sources.merged()) if isinstance(recipe, Respells) else sources.merged()
+    resolved = resolve(said, list(recipe.config_model.model_fields))
+    logdir = _default(recipe, "logdir") or ""
+    run = resolved.run if resolved.run.logdir else replace(resolved.run, logdir=logdir)
     if not run.logdir:
         raise BadConfig("logdir is not set: say where checkpoints go, for example logdir=outputs/training/pretrain")
     if run.load_file and not Path(run.load_file).is_file():
         raise BadConfig(f"load_file: there is no file {run.load_file}; name a model_<epoch>.pth")
-    values = recipe_values(recipe, resolved)
-    return LocalRun(run, recipe, values, recipe.config(values, run.preset))
+    values = recipe_values(recipe, Resolved(run, resolved.recipe))
+    if "seed" not in said:
+        values.pop("seed", None)  # the preset's, or the recipe's own
+    config = recipe.config(values, run.preset)
+    return LocalRun(replace(run, seed=getattr(config, "seed", run.seed)), recipe, values, config)
+
+
+def _default(recipe: Recipe, key: str) -> Any:
+    field = recipe.config_model.model_fields.get(key)
+    return field.default if field is not None else None
 
 
 def recipe_values(recipe: Recipe, resolved: Resolved) -> dict[str, Any]:
@@ -156,11 +174,10 @@ def recipe_values(recipe: Recipe, resolved: Resolved) -> dict[str, Any]:
 
 def cache_store(run: LocalRun, environ: Mapping[str, str]) -> ObjectStore | None:
     """Returns where the dataset's cache is; None for a recipe that needs no dataset."""
-    if run.recipe.preparation is None:
+    root = source_root(run.recipe, run.config)
+    if root is None:
         return None
-    if environ.get(environment.STORE_URL):
-        return open_store(environ)
-    return FolderStore(Path(run.config.carla_root) / "cache")
+    return open_store(environ) if environ.get(environment.STORE_URL) else FolderStore(Path(root) / "cache")
 
 
 def session_cache_folder(run: LocalRun, environ: Mapping[str, str]) -> Path | None:
@@ -210,8 +227,8 @@ def build_cache(run: LocalRun, store: ObjectStore, collections: Sequence[str] = 
         index=0,
         parallelism=1,
         recipe=run.recipe.name,
-        source=FolderSource(path=str(run.config.carla_root)),
-        collections=list(collections) or [run.recipe.shape(run.config).collection],
+        source=FolderSource(path=str(source_root(run.recipe, run.config))),
+        collections=list(collections) or collections_of(run.recipe, run.config),
         config=config,
     )
     phase = ""
@@ -253,7 +270,7 @@ class LeadView:
             return
         for name, stored in manifest.files.items():
             if not name.startswith("loop_"):
-                self._link(self.store_path(stored.key), self.logdir / name)
+                link(self.store_path(stored.key), self.logdir / name)
         for path in self.logdir.iterdir():
             if _EPOCH_FILE.match(path.name) and path.name not in manifest.files and not self._keeps(path.name):
                 path.unlink()
@@ -271,11 +288,3 @@ class LeadView:
     def store_path(self, key: str) -> Path:
         """Returns the file of an object."""
         return self.logdir / PRIVATE_FOLDER / key
-
-    @staticmethod
-    def _link(source: Path, target: Path) -> None:
-        part = target.with_name(f".{target.name}.{os.getpid()}")
-        part.unlink(missing_ok=True)
-        os.link(source, part)
-        part.replace(target)
-        part.unlink(missing_ok=True)  # renaming one link over another of the same file leaves both

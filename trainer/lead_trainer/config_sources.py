@@ -8,7 +8,7 @@ an unknown key is an error with its near match. Reads files, writes none.
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -131,10 +131,36 @@ def read_config_file(path: Path) -> dict[str, Any]:
     return values
 
 
-def resolve(sources: Sources, recipe_keys: Sequence[str]) -> Resolved:
+# What `lead train` itself takes as options; everything else that begins with -- is a key.
+OPTIONS = ("--config", "--collection", "--min-lr", "--max-lr", "--steps", "--help")
+
+
+def with_flags(arguments: Sequence[str]) -> list[str]:
+    """Returns the words of a command line with `--a-key value`, `--a-key=value` and `--a-key` as `a_key=value` words.
+
+    A flag without a value says true; `--no-a-key` says false where the key is called `a_key` (see `resolve`).
+    """
+    words: list[str] = []
+    waiting = list(arguments)
+    while waiting:
+        word = waiting.pop(0)
+        name, equals, value = word.partition("=")
+        if not word.startswith("--") or name in OPTIONS or len(word) == 2:
+            words.append(word)
+            if name in OPTIONS and not equals and waiting:
+                words.append(waiting.pop(0))
+            continue
+        if not equals:
+            follows = bool(waiting) and not waiting[0].startswith("--") and "=" not in waiting[0]
+            value = waiting.pop(0) if follows else "true"
+        words.append(f"{name[2:].replace('-', '_')}={value}")
+    return words
+
+
+def resolve(said: Mapping[str, Any], recipe_keys: Sequence[str]) -> Resolved:
     """Parts the run's keys from the recipe's; raises BadConfig for a run key of a wrong type."""
-    said = sources.merged()
     names = RunKeys.__dataclass_fields__
+    said = dict(_positive(key, value, {*names, *recipe_keys}) for key, value in said.items())
     run = {key: _typed(key, value) for key, value in said.items() if key in names}
     recipe = {key: value for key, value in said.items() if key not in names}
     for key in recipe:
@@ -145,6 +171,13 @@ def resolve(sources: Sources, recipe_keys: Sequence[str]) -> Resolved:
     if keys.continue_failed_training and keys.resume == "never":
         raise BadConfig("continue_failed_training: found true beside resume=never; keep one of them")
     return Resolved(keys, recipe)
+
+
+def _positive(key: str, value: Any, known: Collection[str]) -> tuple[str, Any]:
+    """Returns `no_x` said true as `x` said false, where only `x` is a key."""
+    if key.startswith("no_") and key not in known and key[3:] in known and value is True:
+        return key[3:], False
+    return key, value
 
 
 def _typed(key: str, value: Any) -> Any:

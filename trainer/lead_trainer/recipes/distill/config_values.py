@@ -6,6 +6,7 @@ Called by the recipe object and the preparation; it reads neither environment no
 import difflib
 from collections.abc import Mapping
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -16,6 +17,27 @@ from lead_trainer.recipes.distill.config import DistillConfig
 
 # As the guide's flags are called on the left, as the trainer calls the same thing for every recipe on the right.
 SPELLINGS: dict[str, str] = {"max_epochs": "epochs", "output_dir": "logdir"}
+
+
+def respelled(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what a user said under the trainer's names.
+
+    `resume=FILE` names a file that a run shows in its folder; the run there is resumed, as any run is that is called
+    again. Raises BadConfig where the file is not there, or `logdir` is another folder.
+    """
+    values = {SPELLINGS.get(key, key): value for key, value in said.items()}
+    if len(values) < len(said):
+        twice = next(key for key in said if SPELLINGS.get(key) in said)
+        raise BadConfig(f"{SPELLINGS[twice]} is given twice, once spelled {twice}; keep one")
+    named = str(values.get("resume", "auto"))
+    if named in ("auto", "never"):
+        return values
+    file = Path(named)
+    if not file.is_file():
+        raise BadConfig(f"resume: found {named!r}, expected a file such as checkpoints/reasoning_seed42_latest.pt")
+    if Path(str(values.get("logdir", file.parent))) != file.parent:
+        raise BadConfig(f"resume: {named} is not in logdir {values['logdir']}; a run is resumed where it was made")
+    return {**values, "resume": "auto", "logdir": str(file.parent)}
 
 
 def preset_names() -> list[str]:

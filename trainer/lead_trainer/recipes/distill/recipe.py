@@ -13,7 +13,7 @@ from lead_trainer.engine.optim import AdamWSettings, make_adamw
 from lead_trainer.engine.schedule import constant, cosine, warmed_up
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.distill.config import DistillConfig
-from lead_trainer.recipes.distill.config_values import load_config, preset_names
+from lead_trainer.recipes.distill.config_values import load_config, preset_names, respelled
 from lead_trainer.recipes.distill.losses import compute_losses, reasoning_scale
 from lead_trainer.recipes.distill.metrics import action_totals, trajectory_totals, with_spreads
 from lead_trainer.recipes.distill.model import build_model
@@ -38,6 +38,10 @@ class DistillRecipe:
     def config(self, values: Mapping[str, Any], preset: str = "") -> DistillConfig:
         """Returns the validated config: defaults < preset < values."""
         return load_config(values, preset)
+
+    def respelled(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns what a user said, with the guide's words for the trainer's."""
+        return respelled(said)
 
     def source_root(self, config: DistillConfig) -> str | None:
         """Returns the raw tree of a run on this machine, None where the config needs none."""
@@ -153,9 +157,14 @@ class DistillRecipe:
         return {"model": f"{stem}.pt", **parts, "skipped": f"{stem}_skipped.txt"}
 
     def shown_names(self, config: DistillConfig, epoch: int, *, newest: bool, best: bool) -> Sequence[str]:
-        """Returns `{model}_seed{seed}_latest.pt` and `…_best.pt`."""
-        stem = f"{config.model}_seed{config.seed}"
-        return [f"{stem}_{word}.pt" for word, holds in (("latest", newest), ("best", best)) if holds]
+        """Returns `{model}_seed{seed}_latest.pt`, `…_best.pt`, and every `save_every` epochs `…_epochN.pt`.
+
+        With `save_final_only` nothing but the best is shown.
+        """
+        every = newest and (epoch + 1) % config.save_every == 0
+        words = [("best", best), ("latest", newest), (f"epoch{epoch + 1}", every)]
+        shown = words[:1] if config.save_final_only else words
+        return [f"{config.model}_seed{config.seed}_{word}.pt" for word, holds in shown if holds]
 
 
 def _stacked(key: str, values: Sequence[Any]) -> Any:

@@ -1,0 +1,59 @@
+"""The weights of a local run under the names its recipe shows them by: newest, best and what else shall stay.
+
+For recipes that name files by their config; the checkpoints themselves lie in the run's store, as always.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lead_protocol.checkpoint_retention import ranked
+from lead_protocol.manifests import CheckpointManifest
+from lead_protocol.object_keys import InstanceKeys
+from lead_protocol.store.folder import FolderStore
+from lead_trainer.cli_store import instance_manifests
+from lead_trainer.recipes.recipe import NamesFiles
+
+
+@dataclass(frozen=True)
+class NamedView:
+    """Hard links in `logdir` to the weights of checkpoints at epochs' ends; averaged weights where there are any."""
+
+    logdir: Path
+    objects: Path  # the folder of `store`
+    store: FolderStore
+    recipe: NamesFiles
+    config: Any
+    keys: InstanceKeys
+
+    def show(self, manifest: CheckpointManifest) -> None:
+        """Links a checkpoint under its names; after a kill the next call heals what the last one left out."""
+        if manifest.step_in_epoch:
+            return
+        best = ranked(instance_manifests(self.store, self.keys))[:1]
+        is_best = bool(best) and best[0].step == manifest.step
+        self._show(manifest, self.recipe.shown_names(self.config, manifest.epoch - 1, newest=True, best=is_best))
+
+    def show_newest(self, keys: InstanceKeys) -> None:
+        """Links the newest checkpoint and the best one again."""
+        manifests = [manifest for manifest in instance_manifests(self.store, keys) if not manifest.step_in_epoch]
+        for number, manifest in enumerate(manifests[:1] + ranked(manifests)[:1]):
+            names = self.recipe.shown_names(self.config, manifest.epoch - 1, newest=number == 0, best=number == 1)
+            self._show(manifest, names)
+
+    def _show(self, manifest: CheckpointManifest, shown: Sequence[str]) -> None:
+        names = self.recipe.file_names(self.config, manifest.epoch - 1)
+        stored = manifest.files.get(names.get("ema", "")) or manifest.files[names["model"]]
+        for name in shown:
+            link(self.objects / stored.key, self.logdir / name)
+
+
+def link(source: Path, target: Path) -> None:
+    """Makes `target` a hard link to `source`, in place of whatever it was."""
+    part = target.with_name(f".{target.name}.{os.getpid()}")
+    part.unlink(missing_ok=True)
+    os.link(source, part)
+    part.replace(target)
+    part.unlink(missing_ok=True)  # renaming one link over another of the same file leaves both

@@ -1,0 +1,39 @@
+"""What a recipe may say more for runs without a cluster, where one command builds the cache and trains.
+
+Asked by `lead train`, `lead cache` and `lead buckets`; a recipe that says nothing reads `carla_root` and spells keys as
+its config does.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+
+@runtime_checkable
+class ReadsTree(Protocol):
+    """A recipe that knows where its raw tree lies on this machine."""
+
+    def source_root(self, config: Any) -> str | None:
+        """Returns the raw tree's folder, None where the config needs no data; raises BadConfig where it is not set."""
+
+    def collections(self, config: Any) -> Sequence[str]:
+        """Returns the collections that a run reads."""
+
+
+@runtime_checkable
+class Respells(Protocol):
+    """A recipe with spellings of its own for the trainer's keys."""
+
+    def respelled(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns what a user said under the trainer's names; raises BadConfig for a value that cannot be kept."""
+
+
+def source_root(recipe: Any, config: Any) -> str | None:
+    """Returns the folder of a run's raw tree, None where it reads none."""
+    if isinstance(recipe, ReadsTree):
+        return recipe.source_root(config)
+    return None if recipe.preparation is None else str(config.carla_root)
+
+
+def collections_of(recipe: Any, config: Any) -> list[str]:
+    """Returns the collections a run's cache must hold."""
+    return list(recipe.collections(config)) if isinstance(recipe, ReadsTree) else [recipe.shape(config).collection]
