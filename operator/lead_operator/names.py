@@ -68,6 +68,7 @@ class Condition(StrEnum):
     CHECKPOINTED = "Checkpointed"
     CHECKPOINTS_SOUND = "CheckpointsSound"
     SESSION_CACHE_HEALTHY = "SessionCacheHealthy"
+    ADVISORY = "Advisory"
     SUSPENDED = "Suspended"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"

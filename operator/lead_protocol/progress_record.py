@@ -33,7 +33,7 @@ class CheckpointRef(StrictModel):
 class Advisory(StrictModel):
     """Something a watch rule wants a person to know; it changes nothing by itself."""
 
-    rule: Annotated[str, StringConstraints(max_length=40, pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+    rule: Annotated[str, StringConstraints(max_length=40, pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$")]
     epoch: _Count  # epochs completed when it was raised
     message: Annotated[str, StringConstraints(max_length=240, pattern=r"^[^\x00-\x1f\x7f]*$")]  # one line
 

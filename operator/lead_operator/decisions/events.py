@@ -15,6 +15,7 @@ def run_events(before: dict[str, Any], after: dict[str, Any]) -> tuple[EventNote
         *_run_failure(before, after),
         *_dataset(before, after),
         *_stages(before, after),
+        *_advice(before, after),
         *_run_phase(before, after),
     ]
     return tuple(EventNote(n.type, n.reason, n.message[:MAX_MESSAGE]) for n in notes)
@@ -68,6 +69,14 @@ def _stages(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
             )
             notes.append(EventNote("Normal", "StageCompleted", text))
     return notes
+
+
+def _advice(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
+    """The newest advisory, when the trainer's watch rules say something new."""
+    new = find_condition(after, Condition.ADVISORY)
+    if new is None or new["message"] == (find_condition(before, Condition.ADVISORY) or {}).get("message"):
+        return []
+    return [EventNote("Warning", f"Advisory{new['reason']}", str(new["message"]).splitlines()[0])]
 
 
 def _run_phase(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:

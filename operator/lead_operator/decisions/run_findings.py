@@ -1,5 +1,7 @@
 """What each condition of a TrainingRun says. Pure."""
 
+from collections.abc import Sequence
+
 from lead_operator.decisions.conditions import Finding
 from lead_operator.decisions.failure_policy import SPEC_REASONS
 from lead_operator.decisions.instance_state import InstanceState
@@ -8,6 +10,7 @@ from lead_operator.decisions.refusals import OBJECTS_REFUSED, explain_refusal
 from lead_operator.decisions.run_step import Step
 from lead_operator.decisions.run_view import SUSPEND_REQUESTED, RunView
 from lead_operator.names import Condition, RunPhase
+from lead_protocol.progress_record import Advisory
 
 _REMEDIES = {
     "ImagePullBackOff": "check the trainer image in the chart's values and the pull secrets of the namespace",
@@ -37,12 +40,22 @@ def run_findings(view: RunView, step: Step) -> list[Finding]:
         findings.append(Finding(Condition.SESSION_CACHE_HEALTHY, False, "Degraded", text))
     elif record is not None:
         findings.append(Finding(Condition.SESSION_CACHE_HEALTHY, True, "Healthy", "shards are kept on the nodes"))
+    if record is not None and record.advisories:
+        findings.append(_advisory(record.advisories))
     findings.append(_suspended(step))
     if step.phase is RunPhase.SUCCEEDED:
         findings.append(Finding(Condition.SUCCEEDED, True, step.reason, f"all {len(step.states)} stages are trained"))
     if step.phase is RunPhase.FAILED:
         findings.append(Finding(Condition.FAILED, True, step.reason, step.message))
     return findings
+
+
+def _advisory(advisories: Sequence[Advisory]) -> Finding:
+    """Returns what the trainer's watch rules say, the newest first; a condition's reason is one word."""
+    newest_first = list(reversed(advisories))
+    reason = "".join(word.capitalize() for word in newest_first[0].rule.split("-"))
+    text = "\n".join(f"{advisory.rule}, epoch {advisory.epoch}: {advisory.message}" for advisory in newest_first)
+    return Finding(Condition.ADVISORY, True, reason, text)
 
 
 def storage_available(store_error: str, profile_error: str) -> Finding:
