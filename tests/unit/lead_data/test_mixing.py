@@ -1,5 +1,7 @@
 """Every batch holds each data set's share, factors and counts reach the draw, and a loss sees only its own set."""
 
+import lzma
+import pickle
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -21,13 +23,14 @@ from lead_trainer.data.sample_order import rank_batch
 from lead_trainer.engine.attempt_run import Place, run_attempt
 from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.stop import StopFlag
-from lead_trainer.errors import BadConfig
+from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.lead.config_values import load_config
 from lead_trainer.recipes.lead.data_sources import CARLA, NAVSIM, WAYMO, DataSource
 from lead_trainer.recipes.lead.dataset import LeadSamples
 from lead_trainer.recipes.lead.dataset_collate import collate
 from lead_trainer.recipes.lead.dataset_mix import MixedSamples, open_samples
 from lead_trainer.recipes.lead.example_data.real_sets import write_navsim_tree
+from lead_trainer.recipes.lead.ingest.plain_pickle import read_plain
 from lead_trainer.recipes.lead.losses import compute_losses
 from lead_trainer.recipes.lead.model import build_model
 from lead_trainer.recipes.lead.preparation import LeadPreparation
@@ -36,6 +39,10 @@ from lead_trainer.world import World
 
 ROUTE = "data/SignalizedJunctionLeftTurn/999_Rep-1_Town03_301_route0_11_04_01_11_59"
 SMALL = {"use_carla_data": True, "used_cameras": [True] * 3, "image_height": 96, "image_width": 288}
+AT_A_JUNCTION = {  # a bucket that is drawn three times an epoch
+    "visual_visibility": 0, "light_hazard": False, "slower_occluded_junction": True, "distance_to_next_junction": 3.0,
+    "current_active_scenario_type": None, "previous_active_scenario_type": None,
+}  # fmt: skip
 EQUAL = {"carla_num_samples": 6, "navsim_num_samples": 6}
 
 
@@ -68,6 +75,11 @@ def mixed(values: dict[str, Any], *sizes: tuple[DataSource, int]) -> MixedSample
 
 def batches(samples: MixedSamples, batch_size: int, epoch: int) -> list[Any]:
     return list(Loader(samples, collate, batch_size=batch_size, seed=0).sample_indices(epoch))
+
+
+def test_a_set_of_which_nothing_is_drawn_is_refused() -> None:
+    with pytest.raises(BadData, match="an epoch draws no carla sample"):
+        mixed({}, (CARLA, 0)).epoch_draw(0)
 
 
 def test_every_batch_and_every_rank_gets_equal_shares() -> None:
@@ -174,6 +186,11 @@ def test_mixture_factors_reach_the_sampler_in_every_epoch() -> None:
 def trees(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("trees")
     shutil.copytree(shared_dir() / "golden/lead_data/carla_leaderboard2" / ROUTE, root / "carla" / ROUTE)
+    for path in (root / "carla").rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    for path in (root / "carla").rglob("metas/*.pkl"):
+        meta = read_plain(path.read_bytes(), path.name)
+        path.write_bytes(lzma.compress(pickle.dumps({**meta, **AT_A_JUNCTION}), preset=0))
     write_navsim_tree(root / "navsim", logs=2, tokens=4, size=(96, 288))
     return {"carla": root / "carla", "navsim": root / "navsim"}
 
@@ -181,7 +198,9 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def caches(trees: dict[str, Path]) -> dict[str, Any]:
     return {
         name: OnDemandCache(
-            root, {**SMALL, "preset": "demo_navsim", "source_dataset": name}, ["full_pretrain", "full_posttrain"]
+            root,
+            {**SMALL, "preset": "demo_navsim", "source_dataset": name},
+            ["navsim_pretrain"] if name == "carla" else ["full_pretrain"],
         )
         for name, root in trees.items()
     }

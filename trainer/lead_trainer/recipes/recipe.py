@@ -112,6 +112,14 @@ class Preparation(Protocol):
         """Returns every config value the preparation reads, defaults filled in: they enter the digest."""
 
 
+@runtime_checkable
+class ChoosesCollections(Protocol):
+    """A preparation whose usual collections depend on the config."""
+
+    def collections_for(self, config: Mapping[str, Any]) -> Sequence[str]:
+        """Returns what a cache with this config (as the user wrote it) holds if it names no collection."""
+
+
 class SampleSource(Protocol):
     """The samples of one collection of one cache, decoded and augmented."""
 

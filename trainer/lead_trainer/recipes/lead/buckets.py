@@ -5,7 +5,7 @@ counters follow LEAD's, which count a kept route even when the skips leave none 
 """
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from lead_trainer.recipes.lead.route_filter import (
     route_result,
     training_reason,
 )
+from lead_trainer.recipes.lead.sim2real_buckets import MINED, Rule
 from lead_trainer.recipes.lead.targets.label_classes import SCENARIO_TYPES
 from lead_trainer.recipes.recipe import RouteVerdict, SampleKey, SourceTree
 
@@ -96,8 +97,9 @@ def _code(route: JudgedRoute) -> str:
 def fill_collection(name: str, routes: Sequence[JudgedRoute], keys: Mapping[str, Any]) -> FilledCollection:
     """Fills one collection; `keys` holds the skips. Raises BadConfig with the near matches for an unknown name."""
     if name not in RULES:
-        near = difflib.get_close_matches(name, RULES, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(RULES)}"
+        known = [*RULES, *MINED]
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(known)}"
         raise BadConfig(f"collections: found {name!r}; {hint}")
     rule = RULES[name]
     stage = "posttrain" if rule.posttrain else "pretrain"
@@ -114,4 +116,25 @@ def fill_collection(name: str, routes: Sequence[JudgedRoute], keys: Mapping[str,
         buckets=tuple(tuple(bucket) for bucket in rows),
         mixture=(0.0, total / max(1, trainable)) if rule.hold_out else (1.0,),
         counters=Counters(len(routes), len(used), total, trainable),
+    )
+
+
+def fill_mined(
+    name: str,
+    routes: Sequence[JudgedRoute],
+    keys: Mapping[str, Any],
+    buckets_of: Callable[[Sequence[SampleKey], Sequence[Rule]], Iterable[int]],
+) -> FilledCollection:
+    """Fills a collection of MINED: every frame of the kept routes in the bucket that `buckets_of` finds for it."""
+    posttrain, rules = MINED[name]
+    base = fill_collection("full_posttrain" if posttrain else "full_pretrain", routes, keys)
+    rows: list[list[SampleKey]] = [[] for _ in rules]
+    for key, bucket in zip(base.buckets[0], buckets_of(base.buckets[0], rules), strict=True):
+        rows[bucket].append(key)
+    return FilledCollection(
+        name=name,
+        bucket_names=tuple(rule.name for rule in rules),
+        buckets=tuple(tuple(bucket) for bucket in rows),
+        mixture=tuple(rule.factor for rule in rules),
+        counters=base.counters,
     )

@@ -64,6 +64,8 @@ class SampleCache(Protocol):
 def collection_of(config: LeadConfig, source: DataSource = CARLA) -> str:
     """Returns the bucket collection of a data set that a stage trains on."""
     stage = "pretrain" if config.is_pretraining else "posttrain"
+    if source is CARLA and config.mixed_data_training:
+        return f"{'waymo' if config.use_waymo_e2e_data else 'navsim'}_{stage}"
     held_out = source is CARLA and config.hold_out_town13_routes
     return f"town13_heldout_{stage}" if held_out else f"full_{stage}"
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lead_trainer.data.sample_order import epoch_order, shuffled
-from lead_trainer.errors import BadConfig
+from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.data_sources import CARLA, SOURCES, WAYMO, DataSource
 from lead_trainer.recipes.lead.dataset import LeadSamples, SampleCache
@@ -72,8 +72,13 @@ class MixedSamples:
     def source_draw(self, source: DataSource, epoch: int) -> Indices:
         """Returns what an epoch draws of one data set: its caches' draws, brought to the number the config asks for."""
         draw = np.concatenate([self._parts[n].epoch_draw(epoch) + self._starts[n] for n in self._groups[source]])
+        if not len(draw):
+            raise BadData(
+                f"an epoch draws no {source.name} sample: every bucket of its collection is empty or has a factor too "
+                "small for it; add routes, or build the cache with other collections"
+            )
         wanted, seed = getattr(self._config, source.count_key), self._config.seed
-        if wanted > 0 and len(draw):
+        if wanted > 0:
             return np.resize(draw[shuffled(len(draw), seed, epoch, COUNT_STREAM)], wanted)
         if source is WAYMO and self._config.waymo_e2e_subsample_factor > 1:
             order = shuffled(len(draw), seed, epoch, SUBSAMPLE_STREAM)

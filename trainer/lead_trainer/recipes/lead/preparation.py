@@ -19,6 +19,7 @@ from lead_trainer.recipes.lead.prepare_waymo import WaymoPreparation
 from lead_trainer.recipes.recipe import SampleKey, Scan, SourceTree
 
 SOURCE_KEY = "source_dataset"
+STAGES = ("pretrain", "posttrain")
 
 
 class SourcePreparation(Protocol):
@@ -49,6 +50,14 @@ class LeadPreparation:
 
     version = "lead-prepare/2"
     default_collections = ("full_pretrain", "full_posttrain")
+
+    def collections_for(self, config: Mapping[str, Any]) -> Sequence[str]:
+        """Returns what a cache holds that names no collection: what the stages of such a config train on."""
+        values = {key: value for key, value in config.items() if key != "preset"}
+        resolved = load_config(values, str(config.get("preset", "")))
+        if cache_source(resolved) != CARLA.name or not resolved.mixed_data_training:
+            return self.default_collections
+        return tuple(f"{'waymo' if resolved.use_waymo_e2e_data else 'navsim'}_{stage}" for stage in STAGES)
 
     def config_keys(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the read values; `config` holds LEAD's keys and optionally `preset`. Raises BadConfig."""

@@ -7,7 +7,7 @@ Called by `preparation`; it reads nothing of the config but `PreparationKeys`.
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import cv2
@@ -16,14 +16,24 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lead_trainer.data.array_block import pack_arrays
+from lead_trainer.data.ordered_pool import ordered_map
 from lead_trainer.errors import BadConfig, BadData
-from lead_trainer.recipes.lead.buckets import KEPT_UNKNOWN_SCENARIO, fill_collection, judge_routes, verdicts
+from lead_trainer.recipes.lead.buckets import (
+    KEPT_UNKNOWN_SCENARIO,
+    FilledCollection,
+    JudgedRoute,
+    fill_collection,
+    fill_mined,
+    judge_routes,
+    verdicts,
+)
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.ingest.frame_files import decode_lidar, decode_picture, decode_plane, decode_radar
 from lead_trainer.recipes.lead.ingest.plain_pickle import read_plain
 from lead_trainer.recipes.lead.ingest.route_tree import frame_path, route_tree
 from lead_trainer.recipes.lead.prepare_keys import PreparationKeys
 from lead_trainer.recipes.lead.prepare_metas import meta_row, meta_table, scenario_type
+from lead_trainer.recipes.lead.sim2real_buckets import MINED, MinedFrame, Rule, bucket_of
 from lead_trainer.recipes.lead.targets.bev_planes import lidar_counts, map_plane
 from lead_trainer.recipes.lead.targets.boxes import SceneFacts, box_rows
 from lead_trainer.recipes.lead.targets.occupancy import occupancy_plane
@@ -33,6 +43,7 @@ from lead_trainer.recipes.recipe import Bucket, Collection, SampleKey, Scan, Sou
 
 VIEWS = {"normal": "", "perturbated": "_perturbated"}  # view -> suffix of its folders
 RESIZED_JPEG_QUALITY = 90
+SCAN_THREADS = 16  # readers of metas and boxes, where a collection needs them
 LOG = logging.getLogger(__name__)
 MAP_CLASS_COUNT = 9
 
@@ -53,7 +64,7 @@ class CarlaPreparation:
         unknown = Counter(v.route.split("/")[1] for v in verdicts(judged) if v.reason == KEPT_UNKNOWN_SCENARIO)
         for scenario, count in sorted(unknown.items()):
             LOG.warning("scenario %s is not in LEAD's list; its %d routes are used, numbered like NA", scenario, count)
-        filled = [fill_collection(name, judged, config) for name in sorted(set(collections))]
+        filled = [_filled(tree, name, judged, config) for name in sorted(set(collections))]
         keys = {key for collection in filled for bucket in collection.buckets for key in bucket}
         samples = tuple(sorted(keys, key=lambda key: (key.route, key.frame)))
         position = {key: index for index, key in enumerate(samples)}
@@ -92,6 +103,22 @@ class CarlaPreparation:
             for frame in frames
         ]
         return meta_table(rows)
+
+
+def _filled(tree: SourceTree, name: str, routes: Sequence[JudgedRoute], config: Mapping[str, Any]) -> FilledCollection:
+    if name not in MINED:
+        return fill_collection(name, routes, config)
+    distance = float(config["tp_pop_distance"])
+
+    def buckets_of(frames: Sequence[SampleKey], rules: Sequence[Rule]) -> Iterable[int]:
+        def mined(key: SampleKey) -> int:
+            path = frame_path(key.route, "bboxes", key.frame)
+            frame = MinedFrame(read_meta(tree, key.route, key.frame), read_plain(tree.read(path), path), distance)
+            return bucket_of(rules, frame, frame_path(key.route, "metas", key.frame))
+
+        return ordered_map(mined, frames, SCAN_THREADS)
+
+    return fill_mined(name, routes, config, buckets_of)
 
 
 def _fields(tree: SourceTree, keys: PreparationKeys, sample: SampleKey) -> dict[str, bytes]:
