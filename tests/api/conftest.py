@@ -10,6 +10,10 @@ import pytest
 
 from lead_testing import PROJECT_ROOT
 from lead_testing.api_bench import Bench, open_bench
+from lead_testing.kube_faults.goals import Learned
+from lead_testing.kube_faults.plan import Plan
+from lead_testing.kube_faults.trial import report, run_trials
+from lead_testing.kube_faults.workloads import WORKLOADS
 from lead_testing.local_cluster.control_plane import ControlPlane
 from lead_testing.local_cluster.errors import CannotRun
 from lead_testing.minio_server import MinioServer, minio_program
@@ -41,3 +45,12 @@ def bench(control_plane: ControlPlane, minio: MinioServer, tmp_path: Path) -> It
     """A namespace, a bucket, a healthy node, moving pods, and an operator that the test starts."""
     with open_bench(control_plane, minio, tmp_path) as bench:
         yield bench
+
+
+@pytest.fixture(scope="session")
+def learned(control_plane: ControlPlane, minio: MinioServer, tmp_path_factory: pytest.TempPathFactory) -> Learned:
+    """Every story of the fault trials, undisturbed: its end, its writes, its events."""
+    plans = [Plan(name) for name in WORKLOADS]
+    outcomes = run_trials(control_plane, minio, tmp_path_factory.mktemp("learned"), plans, {})
+    assert not report(outcomes), report(outcomes)
+    return {outcome.plan.workload: outcome for outcome in outcomes}

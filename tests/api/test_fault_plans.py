@@ -10,21 +10,11 @@ import pytest
 from lead_testing.kube_faults.goals import Learned, choose
 from lead_testing.kube_faults.plan import Fault, Plan, parse_plan
 from lead_testing.kube_faults.trial import report, run_trials
-from lead_testing.kube_faults.workloads import WORKLOADS
 from lead_testing.local_cluster.control_plane import ControlPlane
 from lead_testing.minio_server import MinioServer
 
 SEED = 1
 MAX_CLAIM_TO_END = 13  # writes about one run of one stage and two pods, from its first status to its end
-
-
-@pytest.fixture(scope="module")
-def learned(control_plane: ControlPlane, minio: MinioServer, tmp_path_factory: pytest.TempPathFactory) -> Learned:
-    """Every story, undisturbed: its end, its writes, its events."""
-    plans = [Plan(name) for name in WORKLOADS]
-    outcomes = run_trials(control_plane, minio, tmp_path_factory.mktemp("learned"), plans, {})
-    assert not report(outcomes), report(outcomes)
-    return {outcome.plan.workload: outcome for outcome in outcomes}
 
 
 def test_the_eight_stories_end_well_undisturbed(learned: Learned) -> None:

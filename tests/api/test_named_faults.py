@@ -1,12 +1,10 @@
 """Faults that have a name, each at the very call or event that it is about; `test_fault_plans` draws the others."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
+from lead_testing.kube_faults.goals import Learned
 from lead_testing.kube_faults.plan import Fault, Plan
-from lead_testing.kube_faults.trial import report, run_trial, run_trials
+from lead_testing.kube_faults.trial import Outcome, report, run_trials
 from lead_testing.local_cluster.control_plane import ControlPlane
 from lead_testing.minio_server import MinioServer
 
@@ -26,21 +24,16 @@ NAMED = {
 
 
 @pytest.fixture(scope="module")
-def ends(
-    control_plane: ControlPlane, minio: MinioServer, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, dict[str, Any]]:
-    """The end of each story without a fault."""
-    plans = [Plan(name) for name in sorted({plan.workload for plan in NAMED.values()})]
-    outcomes = run_trials(control_plane, minio, tmp_path_factory.mktemp("ends"), plans, {})
-    assert not report(outcomes), report(outcomes)
-    return {outcome.plan.workload: outcome.end for outcome in outcomes}
+def outcomes(
+    learned: Learned, control_plane: ControlPlane, minio: MinioServer, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Outcome]:
+    """All of them, a few at a time."""
+    expected = {name: outcome.end for name, outcome in learned.items()}
+    found = run_trials(control_plane, minio, tmp_path_factory.mktemp("named"), NAMED.values(), expected)
+    return dict(zip(NAMED, found, strict=True))
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_a_named_fault_changes_nothing(
-    name: str, ends: dict[str, dict[str, Any]], control_plane: ControlPlane, minio: MinioServer, tmp_path: Path
-) -> None:
-    plan = NAMED[name]
-    outcome = run_trial(control_plane, minio, tmp_path, plan, ends[plan.workload])
-    assert not report([outcome]), report([outcome])
-    assert outcome.journal.fired, "the fault was never met: the story has changed"
+def test_a_named_fault_changes_nothing(name: str, outcomes: dict[str, Outcome]) -> None:
+    assert not report([outcomes[name]]), report([outcomes[name]])
+    assert outcomes[name].journal.fired, "the fault was never met: the story has changed"

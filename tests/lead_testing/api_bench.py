@@ -22,6 +22,7 @@ from lead_testing.pod_driver import ApiRefused, PodDriver
 _PATHS = {
     "tr": "apis/lead.dev/v1alpha1/namespaces/{namespace}/trainingruns",
     "dsc": "apis/lead.dev/v1alpha1/namespaces/{namespace}/datasetcaches",
+    "pod": "api/v1/namespaces/{namespace}/pods",
     "service": "api/v1/namespaces/{namespace}/services",
     "pvc": "api/v1/namespaces/{namespace}/persistentvolumeclaims",
     "lease": "apis/coordination.k8s.io/v1/namespaces/{namespace}/leases",
@@ -56,6 +57,12 @@ class Bench:
             return self.driver.api.call("GET", f"/{_PATHS[kind].format(namespace=self.namespace)}/{name}")
         except (ApiRefused, urllib3.exceptions.HTTPError):
             return {}
+
+    def items(self, kind: str) -> list[dict[str, Any]]:
+        """Returns all objects of a kind, without their apiVersion and kind; raises where the API server is away."""
+        path = f"/{_PATHS[kind].format(namespace=self.namespace)}"
+        found: list[dict[str, Any]] = self.driver.api.call("GET", path)["items"]
+        return found
 
     def status(self, kind: str, name: str) -> dict[str, Any]:
         """Returns an object's status, or an empty dict."""

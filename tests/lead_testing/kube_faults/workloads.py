@@ -85,9 +85,7 @@ def collect(bench: Bench) -> None:
     """A run that goes by itself when its time after the end is over."""
     bench.apply(CACHE, a_training_run("drive", "town", ttlSecondsAfterFinished=0, cleanPodPolicy="All"))
     wait_for("the run's first status", lambda: bench.status("tr", "drive"), within_s=bench.patience_s)
-    wait_for(
-        "the run to be gone", lambda: "drive" not in bench.kubectl("get", "tr", "-o", "name"), within_s=bench.patience_s
-    )
+    wait_for("the run to be gone", lambda: not bench.items("tr"), within_s=bench.patience_s)
 
 
 WORKLOADS: dict[str, Callable[[Bench], None]] = {
@@ -97,17 +95,16 @@ WORKLOADS: dict[str, Callable[[Bench], None]] = {
 
 def describe_end(bench: Bench) -> dict[str, Any]:
     """Returns the end of a story: resources, children of those that exist, and committed manifests."""
-    found = {
-        kind: json.loads(bench.kubectl("get", kind, "-o", "json"))["items"] for kind in ("tr", "dsc", "pod", "svc")
-    }
+    found = {kind: bench.items(kind) for kind in ("tr", "dsc", "pod", "service")}
     names = {item["metadata"]["uid"]: item["metadata"]["name"] for kind in ("tr", "dsc") for item in found[kind]}
     keys = [info.key for info in bench.store.list("runs/") if "/manifests/" in info.key]
     return {
         "runs": {item["metadata"]["name"]: _run(item) for item in found["tr"]},
         "caches": {item["metadata"]["name"]: _cache(item) for item in found["dsc"]},
         "children": sorted(
-            f"{item['kind']} {item['metadata']['name']} of {names[owner['uid']]} {item['status'].get('phase', '')}"
-            for item in found["pod"] + found["svc"]
+            f"{kind} {item['metadata']['name']} of {names[owner['uid']]} {item['status'].get('phase', '')}"
+            for kind in ("pod", "service")
+            for item in found[kind]
             for owner in item["metadata"].get("ownerReferences", [])
             if owner["uid"] in names
         ),
