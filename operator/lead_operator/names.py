@@ -95,6 +95,10 @@ class CachePhase(StrEnum):
     BUILDING = "Building"
     READY = "Ready"
     FAILED = "Failed"
+    DELETING = "Deleting"
+
+
+CACHE_DATA_FINALIZER: Final = f"{GROUP}/cache-data"  # only on caches with retain Delete: their data go first
 
 
 def training_pod_name(run: str, stage: str, seed: int, attempt: int, rank: int) -> str:

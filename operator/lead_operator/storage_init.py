@@ -89,11 +89,11 @@ def trainer_policy(profile: StorageProfile) -> dict[str, Any]:
 
 
 def operator_policy(profile: StorageProfile) -> dict[str, Any]:
-    """Returns what the operator may do: also delete below `runs/`, for retention; never a cache or a raw dataset."""
-    return _policy(profile, removable="runs/")
+    """Returns what the operator may do: also delete what pods made of a user's data, for retention; never raw data."""
+    return _policy(profile, removable=("runs/", "caches/", "builds/"))
 
 
-def _policy(profile: StorageProfile, removable: str = "") -> dict[str, Any]:
+def _policy(profile: StorageProfile, removable: tuple[str, ...] = ()) -> dict[str, Any]:
     bucket, below = f"arn:aws:s3:::{profile.bucket}", f"{profile.prefix}/" if profile.prefix else ""
     listing: dict[str, Any] = {"Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": [bucket]}
     if below:
@@ -104,7 +104,8 @@ def _policy(profile: StorageProfile, removable: str = "") -> dict[str, Any]:
         {"Effect": "Allow", "Action": [*_READ, *_WRITE], "Resource": [f"{bucket}/{below}*"]},
     ]
     if removable:
-        statements.append({"Effect": "Allow", "Action": _REMOVE, "Resource": [f"{bucket}/{below}{removable}*"]})
+        below_each = [f"{bucket}/{below}{folder}*" for folder in removable]
+        statements.append({"Effect": "Allow", "Action": _REMOVE, "Resource": below_each})
     return {"Version": "2012-10-17", "Statement": statements}
 
 

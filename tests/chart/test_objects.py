@@ -13,7 +13,7 @@ import pytest
 Objects = list[dict[str, Any]]
 RUN_ROLE = {
     ("lead.dev", "trainingruns"): {"get", "list", "watch", "delete"},
-    ("lead.dev", "datasetcaches"): {"get", "list", "watch"},
+    ("lead.dev", "datasetcaches"): {"get", "list", "watch", "patch"},
     ("lead.dev", "trainingruns/status"): {"get", "patch"},
     ("lead.dev", "datasetcaches/status"): {"get", "patch"},
     ("lead.dev", "trainingruns/finalizers"): {"update"},

@@ -96,6 +96,9 @@ new random ones otherwise. They are drawn once a rendering and kept in .Values, 
   resources: [trainingruns]  # ttlSecondsAfterFinished
   verbs: [delete]
 - apiGroups: [lead.dev]
+  resources: [datasetcaches]  # the finalizer of those that take their data with them
+  verbs: [patch]
+- apiGroups: [lead.dev]
   resources: [trainingruns/status, datasetcaches/status]
   verbs: [get, patch]
 - apiGroups: [lead.dev]

@@ -11,6 +11,7 @@ from typing import Any
 
 import structlog
 
+from lead_operator import names
 from lead_operator.cluster.api_errors import AlreadyExists, ApiError, Refused
 from lead_operator.cluster.client import KubeClient
 from lead_operator.cluster.event_recorder import EventRecorder
@@ -47,6 +48,8 @@ class Applier:
         Raises Conflict where `body` is not the newest any more, Unreachable or Refused where a call failed, and
         CreateRefused where a child was not taken: then status and events are written all the same.
         """
+        if plan.guard is not None:
+            body = await self.guard(kind, body, plan.guard)  # before there is anything to guard
         if plan.claim_attempt:
             body = await self._write_status(kind, body, plan.status)
         for pod in plan.deletes:
@@ -66,6 +69,15 @@ class Applier:
             metadata = body["metadata"]
             await self._client.delete(kind, metadata["namespace"], metadata["name"], uid=metadata["uid"])
         return min((s for s in (wait_s, plan.requeue_after_s) if s is not None), default=None)
+
+    async def guard(self, kind: Kind, body: KubernetesObject, wanted: bool) -> KubernetesObject:
+        """Adds or takes away the finalizer that guards a cache's data; returns the object as it then is."""
+        others = [f for f in body["metadata"].get("finalizers", []) if f != names.CACHE_DATA_FINALIZER]
+        finalizers = [*others, names.CACHE_DATA_FINALIZER] if wanted else others
+        written = await self._client.set_finalizers(kind, body, finalizers)
+        if wanted or others or "deletionTimestamp" not in body["metadata"]:
+            self._informers.of(kind, body["metadata"]["namespace"]).note_own_write(written)
+        return {**written, "apiVersion": kind.api_version, "kind": kind.kind}
 
     def forget(self, uid: str) -> None:
         """Drops what is remembered of a resource that is gone."""

@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ LIST_PAGE = 500
 WATCH_LINE_LIMIT = 16 * 1024 * 1024  # more than the API server can store in one object
 
 _JSON = "application/json"
+_MERGE = "application/merge-patch+json"
 _APPLY = "application/apply-patch+yaml"
 
 
@@ -139,6 +140,14 @@ class KubeClient:
         path = kind.path(metadata["namespace"], metadata["name"], "status")
         query = {"fieldManager": names.FIELD_MANAGER, "force": "true"}
         return await self._call("PATCH", path, kind=kind, query=query, body=wanted, content_type=_APPLY)
+
+    async def set_finalizers(self, kind: Kind, body: KubernetesObject, finalizers: Sequence[str]) -> KubernetesObject:
+        """Gives the very object that `body` is a copy of these finalizers; raises Conflict where it has changed."""
+        metadata = body["metadata"]
+        wanted = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"], "finalizers": [*finalizers]}
+        path = kind.path(metadata["namespace"], metadata["name"])
+        query = {"fieldManager": names.FIELD_MANAGER}
+        return await self._call("PATCH", path, kind=kind, query=query, body={"metadata": wanted}, content_type=_MERGE)
 
     async def replace(self, body: KubernetesObject) -> KubernetesObject:
         """Puts an object back as changed; raises Conflict where its resourceVersion is no longer the newest."""

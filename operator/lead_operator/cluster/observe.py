@@ -102,7 +102,7 @@ def observe_cache(name: str, body: KubernetesObject | None) -> ObservedCache:
         name=name,
         found=True,
         recipe=body["spec"].get("recipe", ""),
-        ready=current and ready.get("status") == "True",
+        ready=current and ready.get("status") == "True" and "deletionTimestamp" not in body["metadata"],
         failed=is_failed,
         digest=status.get("digest", ""),
         message=(failed if is_failed else ready).get("message", ""),

@@ -17,6 +17,7 @@ from lead_operator.cluster import metrics
 from lead_operator.cluster.api_errors import Conflict
 from lead_operator.cluster.apply import Applier, is_worth_retrying
 from lead_operator.cluster.bucket_view import BucketView, OpenStore
+from lead_operator.cluster.cache_removal import CacheRemoval
 from lead_operator.cluster.checkpoint_sweep import CheckpointSweep
 from lead_operator.cluster.client import KubeClient
 from lead_operator.cluster.event_recorder import EventRecorder
@@ -48,6 +49,7 @@ class Operator:
         recorder = EventRecorder(client)
         self._bucket = BucketView(settings, open_profile)
         self._sweep = CheckpointSweep(self._bucket.store)
+        self._removal = CacheRemoval(self._bucket.store)
         self._sources = SourceWatch(self._bucket.store, settings.source_check_s)
         self._reconciler = Reconciler(
             client=client,
@@ -56,6 +58,7 @@ class Operator:
             bucket=self._bucket,
             sweep=self._sweep,
             sources=self._sources,
+            removal=self._removal,
             applier=Applier(client, recorder, self.informers),
             recorder=recorder,
             settings=settings,
@@ -79,6 +82,7 @@ class Operator:
         finally:
             self._sweep.close()
             self._sources.close()
+            self._removal.close()
             self._bucket.close()
             await asyncio.shield(self._lease.release())
 

@@ -7,6 +7,7 @@ Every share of the work is tried again on its own, under a new attempt number th
 that are complete are not built twice. The cache is Ready when its manifest exists, and for no other reason.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from lead_operator import names
 from lead_operator.decisions.build_state import BuildState, Worker, read_build_state
 from lead_operator.decisions.cache_status import build_cache_status, is_urgent
-from lead_operator.decisions.conditions import condition_holds
+from lead_operator.decisions.conditions import Finding, condition_holds, update_conditions
 from lead_operator.decisions.events import cache_events
 from lead_operator.decisions.failure_policy import (
     Failure,
@@ -39,6 +40,7 @@ MANIFEST_WAIT_S = 15.0  # the bucket is read less often than the pods
 MAX_ROUNDS = 5  # a source that changes under every reading is no source
 MAX_DISTURBANCES = 50  # of one share
 SOON_S = 1.0
+REMOVAL_LOOK_S = 5.0  # a cache that is being deleted
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,37 @@ def decide_dataset_cache(cache: DatasetCache, observed: ObservedBuild, settings:
         events=cache_events(observed.previous, status),
         requeue_after_s=step.requeue_after_s,
         urgent=is_urgent(observed.previous, status),
+        guard=_guard(cache),
+    )
+
+
+def _guard(cache: DatasetCache) -> bool | None:
+    wanted = cache.retain == "Delete"
+    return None if wanted == cache.guarded else wanted
+
+
+def decide_cache_removal(cache: DatasetCache, observed: ObservedBuild, users: Sequence[str]) -> Plan:
+    """Returns the step of a DatasetCache that is being deleted and takes its data with it: wait for those that use it.
+
+    Without users and live pods the data may go; the guard is taken away by the caller when they are gone.
+    """
+    previous = observed.previous
+    if users:
+        reason = "InUse"
+        text = f"deleted, but its data are used by {', '.join(users[:5])}; they go when those have ended or are deleted"
+    else:
+        reason, text = "RemovingData", "deleted; its data are being removed from the object store"
+    finding = Finding(Condition.READY, False, reason, text)
+    conditions = update_conditions(
+        previous.get("conditions"), [finding], generation=cache.identity.generation, now=observed.now
+    )
+    status = {**previous, "phase": CachePhase.DELETING.value, "reason": reason, "conditions": conditions}
+    return Plan(
+        status=status,
+        deletes=_retire(observed.pods, observed),
+        events=cache_events(previous, status),
+        urgent=True,
+        requeue_after_s=REMOVAL_LOOK_S,
     )
 
 

@@ -37,4 +37,5 @@ class Plan:
     events: tuple[EventNote, ...] = ()
     requeue_after_s: float | None = None  # look again at the latest after this long
     urgent: bool = field(default=False)  # something important changed: write status now
+    guard: bool | None = None  # whether to add (True) or take away (False) the finalizer that guards a cache's data
     delete_self: bool = False  # ttlSecondsAfterFinished is over: delete the resource itself, by UID precondition

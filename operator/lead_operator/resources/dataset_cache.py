@@ -33,6 +33,8 @@ class DatasetCache:
     resources: ComputeResources
     pod_settings: PodSettings
     expect_digest: str
+    retain: str  # Retain | Delete
+    guarded: bool = False  # it carries the finalizer that keeps it until its data are gone
 
 
 def parse_dataset_cache(body: dict[str, Any]) -> DatasetCache:
@@ -52,4 +54,6 @@ def parse_dataset_cache(body: dict[str, Any]) -> DatasetCache:
         resources=parse_resources(build.child("resources")),
         pod_settings=PodSettings(node_selector=build.texts("nodeSelector"), tolerations=parse_tolerations(build)),
         expect_digest=spec.get("expectDigest", str),
+        retain=spec.get("retain", str),
+        guarded=names.CACHE_DATA_FINALIZER in (body.get("metadata") or {}).get("finalizers", []),
     )

@@ -1,0 +1,77 @@
+"""Removes the data of a DatasetCache that was deleted with `retain: Delete`, with the operator's own credential.
+
+Called by `cluster.reconcile`, again and again until nothing is left; each call removes a bounded number of objects in a
+thread, so that no pass waits long. Manifests go first, then the records that parts are complete, then the parts: what
+is left at any moment is never taken for a complete cache. A killed operator goes on where it stopped.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+
+import structlog
+from pydantic import ValidationError
+
+from lead_operator.cluster.bucket_view import MAX_RECORD_BYTES, BuildResult
+from lead_operator.settings import StorageProfile
+from lead_protocol.object_keys import BuildKeys, CacheKeys
+from lead_protocol.store.object_store import ObjectNotFound, ObjectStore
+
+PORTION = 500  # objects of one call
+
+log = structlog.get_logger(__name__)
+
+
+class CacheRemoval:
+    """Removes what builds of deleted resources came to."""
+
+    def __init__(self, store_of: Callable[[StorageProfile], ObjectStore]) -> None:
+        self._store_of = store_of
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="removal")
+
+    async def remove(self, profile: StorageProfile, keys: BuildKeys, kept: frozenset[str]) -> bool:
+        """Removes a portion, but nothing of the digests `kept`; returns whether nothing is left; raises StoreError."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, remove_portion, self._store_of(profile), keys, kept)
+
+    def close(self) -> None:
+        """Starts no more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def remove_portion(store: ObjectStore, keys: BuildKeys, kept: frozenset[str]) -> bool:
+    """Removes at most PORTION objects of a build's caches, then of the build itself; returns whether none is left."""
+    doomed = (key for digest in sorted(_digests(store, keys) - kept) for key in _data(store, digest))
+    portion = list(islice(doomed, PORTION))
+    if not portion:
+        portion = [info.key for info in islice(store.list(keys.prefix), PORTION)]
+    for key in portion:
+        store.delete(key)
+    if portion:
+        log.info("cache_data_removed", build=keys.prefix, objects=len(portion))
+    return len(portion) < PORTION and not any(store.list(keys.prefix))
+
+
+def _data(store: ObjectStore, digest: str) -> Iterator[str]:
+    cache = CacheKeys(digest)
+    if store.head(cache.manifest) is not None:
+        yield cache.manifest
+    records = f"{cache.prefix}index/"
+    yield from (info.key for info in store.list(records))
+    yield from (info.key for info in store.list(cache.prefix) if not info.key.startswith((records, cache.manifest)))
+
+
+def _digests(store: ObjectStore, keys: BuildKeys) -> set[str]:
+    """Returns the digests that the generations of a resource came to; what they say was written by pods."""
+    found = set()
+    for info in store.list(keys.prefix):
+        if "/" in info.key.removeprefix(keys.prefix):
+            continue  # a mailbox
+        try:
+            digest = BuildResult.model_validate_json(store.get(info.key, max_bytes=MAX_RECORD_BYTES)).digest
+        except (ObjectNotFound, ValidationError):
+            continue
+        if len(digest) == 64 and set(digest) <= set("0123456789abcdef"):
+            found.add(digest)
+    return found

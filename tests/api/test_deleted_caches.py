@@ -1,0 +1,43 @@
+"""A DatasetCache with `retain: Delete` takes its data with it, but never from under a run or another cache."""
+
+from lead_protocol.object_keys import BuildKeys, CacheKeys
+from lead_testing.api_bench import Bench
+from lead_testing.manifests import a_dataset_cache, a_training_run
+from lead_testing.operator_process import wait_for
+
+
+def objects(bench: Bench, prefix: str) -> list[str]:
+    return [info.key for info in bench.store.list(prefix)]
+
+
+def test_data_of_a_deleted_cache_go_when_the_last_run_has_ended(bench: Bench) -> None:
+    bench.driver.script.held.add("pretrain")
+    bench.operator.start()
+    cache = a_dataset_cache("town", "datasets/town")
+    cache["spec"]["retain"] = "Delete"
+    bench.apply(cache, a_training_run("drive", "town"))
+    digest = bench.wait_phase("dsc", "town", "Ready")["digest"]
+    bench.wait_phase("tr", "drive", "Running")
+    uid = bench.get("dsc", "town")["metadata"]["uid"]
+    bench.kubectl("delete", "dsc", "town", "--wait=false")
+    waiting = bench.wait_phase("dsc", "town", "Deleting")
+    assert f"TrainingRun {bench.namespace}/drive" in waiting["conditions"][0]["message"]
+    bench.operator.kill()  # what a dead operator has not finished, the next one does
+    assert CacheKeys(digest).manifest in objects(bench, CacheKeys(digest).prefix)
+    bench.operator.start()
+    bench.driver.script.held.clear()
+    assert bench.wait_phase("tr", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
+    wait_for("the cache to be gone", lambda: not bench.get("dsc", "town"))
+    assert objects(bench, CacheKeys(digest).prefix) == []
+    assert objects(bench, BuildKeys(bench.namespace, uid).prefix) == []
+    assert objects(bench, f"runs/{bench.namespace}/")
+
+
+def test_a_cache_that_retains_its_data_goes_at_once_without_an_operator(bench: Bench) -> None:
+    bench.operator.start()
+    bench.apply(a_dataset_cache("town", "datasets/town"))
+    digest = bench.wait_phase("dsc", "town", "Ready")["digest"]
+    assert not bench.get("dsc", "town")["metadata"].get("finalizers")
+    bench.operator.kill()
+    bench.kubectl("delete", "dsc", "town", "--timeout=10s")
+    assert CacheKeys(digest).manifest in objects(bench, CacheKeys(digest).prefix)
