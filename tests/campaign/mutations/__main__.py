@@ -2,8 +2,8 @@
 
     PYTHONPATH=tests .venv/bin/python -m campaign.mutations [--only WORDS] [--out FILE]
 
-The checkout itself is never touched. Each test is run once on the unchanged copy first: a test that is red there proves
-nothing.
+The checkout itself is never touched. Each test that turned red is run once more on the unchanged copy: one that is red
+there too proves nothing.
 """
 
 import argparse
@@ -29,9 +29,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="lead-mutations-") as folder:
         copy = Path(folder) / "lead"
         copy_checkout(copy)
-        results = {mutation.name: try_out(copy, mutation) for mutation in chosen}
-    for name, verdict in results.items():
-        print(f"{verdict:<50} {name}")
+        results = {}
+        for mutation in chosen:
+            results[mutation.name] = try_out(copy, mutation)
+            print(f"{results[mutation.name]:<50} {mutation.name}", flush=True)
     if options.out:
         options.out.write_text(json.dumps({"goal": "mutations", "count": len(results), "verdicts": results}, indent=1))
     return 0 if set(results.values()) == {"caught"} else 1
@@ -55,14 +56,14 @@ def try_out(copy: Path, mutation: Mutation) -> str:
     text = file.read_text()
     if text.count(mutation.old) != 1:
         return f"NO LONGER APPLIES: found {text.count(mutation.old)} times"
-    if run(copy, mutation.test) != 0:
-        return "TEST IS RED WITHOUT THE MUTATION"
     file.write_text(text.replace(mutation.old, mutation.new))
     try:
         status = run(copy, mutation.test)
     finally:
         file.write_text(text)
-    return {0: "NOT CAUGHT", 1: "caught"}.get(status, f"TEST DID NOT RUN (pytest exit {status})")
+    if status != 1:
+        return "NOT CAUGHT" if status == 0 else f"TEST DID NOT RUN (pytest exit {status})"
+    return "caught" if run(copy, mutation.test) == 0 else "TEST IS RED WITHOUT THE MUTATION"
 
 
 def run(copy: Path, test: str) -> int:
