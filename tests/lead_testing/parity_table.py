@@ -24,4 +24,5 @@ class Comparison:
 
 def relative(found: torch.Tensor | float, want: float) -> float:
     """Returns the deviation in parts of the wanted value; of values near 0 in parts of 1e-6."""
-    return abs(float(found) - want) / max(abs(want), 1e-6)
+    value = found.item() if isinstance(found, torch.Tensor) else found
+    return abs(value - want) / max(abs(want), 1e-6)

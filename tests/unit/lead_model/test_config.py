@@ -38,7 +38,9 @@ def test_every_preset_is_valid(preset: str) -> None:
 BAD = [
     ({"n_leyer": 2}, "n_leyer: unknown key; did you mean n_layer?"),
     ({"skip_first": 3}, "skip_first: follows from other keys .*skip_first_pretrain"),
-    ({"grad_quantile": 0.9}, "grad_quantile: has no effect here; remove it"),
+    ({"grad_quantile": 0.9}, "grad_quantile: found 0.9, which has an effect only with use_grad_clipper=true"),
+    ({"force_rebuild_bucket": True}, "force_rebuild_bucket: has no effect here: buckets are part of .*; remove it"),
+    ({"deconv_scale_factor_0": 8}, "deconv_scale_factor_0, deconv_scale_factor_1: found 8, 8, expected"),
     ({"use_navsim_data": True}, "LTF: found false, but use_navsim_data is true and its data has no LiDAR"),
     ({"lr": "fast"}, "lr: found 'fast'; input should be a valid number"),
     ({"lr": -1.0}, "lr: found -1.0; input should be greater than 0"),

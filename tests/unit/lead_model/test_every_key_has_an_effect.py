@@ -85,7 +85,6 @@ CASES: dict[str, Case] = {
     "max_height_lidar": (0.0, {}),
     "max_num_bbs": (2, {}),
     "max_speed": (30.0, {}),
-    "max_validation_samples": (2, {"validation_fraction": 0.5}),
     "max_x_meter": (48, {"min_x_meter": -32}),
     "max_y_meter": (56, {}),
     "max_z": (0.2, {}),
@@ -129,6 +128,7 @@ CASES: dict[str, Case] = {
     "used_cameras": ((False, True, False), {}),
     "validate_every_epochs": (2, {"validation_fraction": 0.5}),
     "validation_fraction": (0.5, {}),
+    "validation_max_samples": (2, {"validation_fraction": 0.5}),
     "wandb_id": ("abc", {}),
     "wandb_project_name": ("mine", {}),
     "wandb_resume": ("must", {}),
@@ -137,6 +137,7 @@ CASES: dict[str, Case] = {
 # Keys of the run around the recipe, and the test that shows what each does.
 SHOWN_BY: dict[str, str] = {
     "backbone_weights": "lead_model/test_model.py::test_backbone_weights_come_from_a_classifiers_file_and_must_fit",
+    "backbone_weights_sha256": "lead_model/test_model.py::test_backbone_weights_in_a_store_need_their_digest",
     "carla_root": "lead_model/test_the_files_are_leads.py::test_a_tiny_run_leaves_the_files_of_leads_guide",
     "continue_failed_training": (
         "cli/test_a_local_run_leaves_leads_files.py::test_a_killed_run_resumes_to_the_same_bits_under_leads_names"

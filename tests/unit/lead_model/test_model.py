@@ -1,5 +1,6 @@
 """What the network promises beyond LEAD's numbers: small presets, mixed precision, masks, weights from files."""
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -7,8 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save, save_file
 
+from lead_protocol.store.folder import FolderStore
 from lead_testing.sample_batches import random_batch
 from lead_trainer.blocks.fp32_norms import synchronise_norms
 from lead_trainer.blocks.stages import load_backbone_weights
@@ -230,6 +232,24 @@ def test_backbone_weights_come_from_a_classifiers_file_and_must_fit(tmp_path: Pa
     del state["layer1.0.conv1.weight"]
     with pytest.raises(BadConfig, match=r"has no 'layer1\.0\.conv1\.weight'"):
         load_backbone_weights(build_model(demo()).backbone.image_encoder, state, "resnet.pth")
+
+
+def test_backbone_weights_in_a_store_need_their_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = build_model(demo()).backbone.image_encoder.state_dict()
+    data = save({name: torch.full_like(value, 3).contiguous() for name, value in own.items()})
+    FolderStore(tmp_path).create("weights/resnet.safetensors", data)
+    monkeypatch.setenv("LEAD_STORE_URL", f"file://{tmp_path}")
+    named = {"backbone_weights": "store:weights/resnet.safetensors"}
+    digest = hashlib.sha256(data).hexdigest()
+    loaded = build_model(demo(**named, backbone_weights_sha256=digest)).backbone.image_encoder.state_dict()
+    assert all(bool((value == 3).all()) for value in loaded.values())
+    for values, message in (
+        (named, "backbone_weights_sha256: not set"),
+        ({**named, "backbone_weights_sha256": "0" * 64}, f"has {digest}, expected 0000"),
+        ({"backbone_weights": "store:none.pth", "backbone_weights_sha256": digest}, "has no object none.pth"),
+    ):
+        with pytest.raises(BadConfig, match=message):
+            build_model(demo(**values))
 
 
 def test_weights_that_are_missing_or_broken_are_named(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ class LeadConfig(BaseModel):
     validation_fraction: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # of the routes, chosen by their names
     validation_towns: Strings = ()  # all routes with one of these in their path, for example Town13
     validate_every_epochs: Count = 1
-    max_validation_samples: CountOrZero = 0  # 0: all
+    validation_max_samples: CountOrZero = 0  # 0: all
     best_metric: str = ""  # a mean of the epoch, or val/<metric>; empty: val/loss, without validation loss
     best_is_greatest: bool = False
     patience_epochs: CountOrZero = 0  # epochs without a better one after which the stage ends; 0: never
@@ -181,7 +181,8 @@ class LeadConfig(BaseModel):
     # --- model: backbone and fusion
     image_architecture: str = "resnet34"  # a timm model
     lidar_architecture: str = "resnet34"
-    backbone_weights: str = ""  # a file of ImageNet weights for the image backbone; never downloaded
+    backbone_weights: str = ""  # ImageNet weights of the image backbone: a file, or store:<key>; never downloaded
+    backbone_weights_sha256: str = ""  # of the file's bytes; needed for store:<key>
     freeze_backbone: bool = False
     LTF: bool = False  # a positional grid instead of LiDAR
     n_layer: Count = 2
@@ -318,8 +319,9 @@ class LeadConfig(BaseModel):
             ("use_grad_clipper=true", self.use_grad_clipper, ("grad_quantile", "grad_history_length")),
             ("precision=lead", self.precision == "lead", ("gpu_name",)),
             ("validation_fraction or validation_towns", self.validates, ("validate_every_epochs",)),
-            ("validation_fraction or validation_towns", self.validates, ("max_validation_samples",)),
+            ("validation_fraction or validation_towns", self.validates, ("validation_max_samples",)),
             ("best_metric", bool(self.best_metric), ("best_is_greatest",)),
+            ("backbone_weights", bool(self.backbone_weights), ("backbone_weights_sha256",)),
         ):
             for key in keys:
                 if not on and getattr(self, key) != type(self).model_fields[key].default:

@@ -3,16 +3,17 @@
 `build_model(config)` is the way in. Parameter names, order and shapes are LEAD's, so weights pass in both directions.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from lead_trainer.blocks.fp32_norms import keep_norms_in_fp32
-from lead_trainer.blocks.stages import load_backbone_weights, read_weights
+from lead_trainer.blocks.stages import load_backbone_weights
+from lead_trainer.recipes.lead.backbone_file import backbone_state
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.network.fusion_backbone import BackboneFeatures, FusionBackbone
 from lead_trainer.recipes.lead.network.perception_heads import (
@@ -100,11 +101,11 @@ def _run(head: nn.Module | None, features: Tensor) -> Any:
 def build_model(config: LeadConfig) -> TFv6:
     """Returns the network with fresh weights from the global torch generator.
 
-    The image backbone starts from the file `backbone_weights` if one is named; nothing is downloaded.
+    The image backbone starts from `backbone_weights` if they are named; nothing is downloaded.
     """
     model = TFv6(config)
     if config.backbone_weights:
-        state = read_weights(Path(config.backbone_weights))
+        state = backbone_state(config.backbone_weights, config.backbone_weights_sha256, os.environ)
         load_backbone_weights(model.backbone.image_encoder, state, config.backbone_weights)
     if config.freeze_backbone:
         model.backbone.requires_grad_(False)

@@ -13,6 +13,7 @@ from lead_trainer.engine.schedule import Schedule, cosine, lagging, warm_restart
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.config_values import from_config_json, load_config, preset_names, to_config_json
+from lead_trainer.recipes.lead.data_sources import SOURCES, DataSource
 from lead_trainer.recipes.lead.dataset import SampleCache, collection_of
 from lead_trainer.recipes.lead.dataset_collate import collate
 from lead_trainer.recipes.lead.dataset_mix import MixedSamples, open_samples
@@ -20,7 +21,7 @@ from lead_trainer.recipes.lead.gpu_names import lead_precision, own_gpu_name
 from lead_trainer.recipes.lead.losses import compute_losses
 from lead_trainer.recipes.lead.metrics import compute_metrics
 from lead_trainer.recipes.lead.model import build_model
-from lead_trainer.recipes.lead.preparation import LeadPreparation
+from lead_trainer.recipes.lead.preparation import SOURCE_KEY, LeadPreparation
 from lead_trainer.recipes.lead.validation import AS_RECORDED, CachePart, evaluate, with_means_over_classes
 from lead_trainer.recipes.lead.visualize import draw_training_picture
 from lead_trainer.recipes.recipe import Batch, Evaluation, LossScale, Sample, StageShape, StepOutput
@@ -37,6 +38,20 @@ class LeadRecipe:
     config_model = LeadConfig
     preparation = LeadPreparation()
     mixes_caches = True
+
+    def datasets(self, config: LeadConfig) -> Mapping[str, Mapping[str, Any]]:
+        """Returns a cache for each data set in use."""
+        if len(config.sources) == 1:
+            return {"local": {}}
+        return {source.name: {SOURCE_KEY: source.name} for source in config.sources}
+
+    def source_root(self, config: LeadConfig) -> str:
+        """Returns the folder of the data set that a cache with this config is built from, of the first one in a mix."""
+        return str(getattr(config, source_of(config).root_key))
+
+    def collections(self, config: LeadConfig) -> Sequence[str]:
+        """Returns the stage's bucket collection of that data set."""
+        return [collection_of(config, source_of(config))]
 
     def presets(self) -> Sequence[str]:
         """Returns the names of the presets."""
@@ -97,7 +112,7 @@ class LeadRecipe:
             best_metric=config.best_metric,
             best_is_greatest=config.best_is_greatest,
             patience_epochs=config.patience_epochs,
-            max_validation_samples=config.max_validation_samples,
+            max_validation_samples=config.validation_max_samples,
         )
 
     def samples(self, config: LeadConfig, cache: Mapping[str, SampleCache]) -> MixedSamples:
@@ -175,6 +190,11 @@ class LeadRecipe:
         """Returns LEAD's file names."""
         names = {part: f"{part}_{epoch:04d}.pth" for part in ("model", "optimizer", "scheduler", "scaler")}
         return {**names, "skipped": f"gradient_steps_skipped_{epoch:04d}.txt"}
+
+
+def source_of(config: LeadConfig) -> DataSource:
+    """Returns the data set of a cache with this config, the first in use where it names none."""
+    return next((source for source in SOURCES if source.name == config.source_dataset), config.sources[0])
 
 
 def precision_of(config: LeadConfig) -> str:

@@ -1,0 +1,49 @@
+"""Where the image backbone's first weights come from: a file on this machine, or an object of the store; no download.
+
+`backbone_weights=store:weights/resnet34.safetensors` names an object below LEAD_STORE_URL, in a pod below the storage
+profile. Whatever a store holds may have been replaced, so its digest must be given; a file's may be.
+"""
+
+import hashlib
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from lead_protocol.store.object_store import ObjectNotFound
+from lead_trainer.blocks.stages import read_weights
+from lead_trainer.engine.storage import open_store
+from lead_trainer.errors import BadConfig
+
+STORE_MARK = "store:"
+MAX_BYTES = 4 << 30
+
+
+def backbone_state(source: str, sha256: str, environ: Mapping[str, str]) -> dict[str, torch.Tensor]:
+    """Returns the state dict of a file or object; raises BadConfig when it is absent, other or no weights."""
+    if not source.startswith(STORE_MARK):
+        path = Path(source)
+        if sha256 and path.is_file():
+            _refuse_other(source, path.read_bytes(), sha256)
+        return read_weights(path)
+    key = source.removeprefix(STORE_MARK)
+    if not sha256:
+        raise BadConfig(f"backbone_weights_sha256: not set, but {source} may be replaced; give the digest of its bytes")
+    try:
+        data = open_store(environ).get(key, max_bytes=MAX_BYTES)
+    except ObjectNotFound as error:
+        raise BadConfig(f"backbone_weights: the store has no object {key}; put it there: {error}") from error
+    _refuse_other(source, data, sha256)
+    with tempfile.TemporaryDirectory(prefix="lead-backbone-") as folder:
+        path = Path(folder) / Path(key).name
+        path.write_bytes(data)
+        return read_weights(path)
+
+
+def _refuse_other(source: str, data: bytes, sha256: str) -> None:
+    found = hashlib.sha256(data).hexdigest()
+    if found != sha256.lower():
+        raise BadConfig(
+            f"backbone_weights_sha256: {source} has {found}, expected {sha256}; correct it or bring the file back"
+        )
