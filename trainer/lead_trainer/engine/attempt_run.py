@@ -58,6 +58,7 @@ from lead_trainer.engine.watch import ENGINE_RULES
 from lead_trainer.errors import StopRequested, TrainerError
 from lead_trainer.loop import Stage, train
 from lead_trainer.recipes.recipe import Advises, Recipe, SampleSource, StageShape, Validates, load_recipe
+from lead_trainer.report.picture_files import PictureFiles
 from lead_trainer.report.sinks import Sink, Sinks
 from lead_trainer.report.tensorboard import EventFile
 from lead_trainer.report.wandb import HasWandbKeys, WandbKeys, WandbRun, wandb_settings
@@ -76,6 +77,7 @@ class Place:
     initial_weights: Path | None = None
     dataset_store: ObjectStore | None = None  # where caches are, if elsewhere
     events_folder: Path | None = None  # where event files are written, if not to scratch
+    pictures_folder: Path | None = None  # where pictures are written as files too, if anywhere
     wandb_identity: str = ""  # what W&B knows the run by, where its UID is not unique
     after_commit: Callable[[CheckpointManifest], None] = lambda manifest: None
     removes_old_checkpoints: bool = True  # False in a pod, which may not delete: the operator does it
@@ -310,9 +312,12 @@ class Attempt:
         )
         keys = self.recipe.wandb_keys(self.config) if isinstance(self.recipe, HasWandbKeys) else WandbKeys()
         settings = wandb_settings(self.job, keys, os.environ, identity=self.place.wandb_identity)
-        if settings is None:
-            return events
-        return Sinks((events, WandbRun(settings, config_json, self.place.scratch, self.place.store, f"{prefix}wandb/")))
+        sinks: list[Sink] = [events]
+        if self.place.pictures_folder is not None:
+            sinks.append(PictureFiles(self.place.pictures_folder))
+        if settings is not None:
+            sinks.append(WandbRun(settings, config_json, self.place.scratch, self.place.store, f"{prefix}wandb/"))
+        return Sinks(tuple(sinks))
 
     def _record_speed(self, clock: StepClock, plan: EpochPlan, dtype: torch.dtype) -> None:
         batch_size = plan.rank_batch * self.group.world.world_size * plan.accumulate

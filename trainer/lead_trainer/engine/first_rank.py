@@ -20,6 +20,7 @@ from lead_trainer.recipes.recipe import Batch, Recipe, StageShape, StepOutput
 from lead_trainer.report.sinks import Sink
 
 _PROGRESS_METRICS = 16
+FIRST_PICTURES = 2  # of every epoch, as LEAD draws them
 
 log = structlog.get_logger(__name__)
 
@@ -76,7 +77,7 @@ class FirstRank:
     ) -> None:
         """Draws the first sample of a step where one is due."""
         every = shape.pictures_every_steps
-        if not every or (state.step % every and state.step_in_epoch > 1):
+        if not every or (state.step % every and state.step_in_epoch > FIRST_PICTURES):
             return
         picture = recipe.picture(config, batch, output.outputs)
         if picture is not None:

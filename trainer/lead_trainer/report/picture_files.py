@@ -1,0 +1,49 @@
+"""Training pictures as files, for people who look into a folder: one PNG a picture, named by its step.
+
+Used on rank 0 by a run on this machine, beside the event file; a pod's pictures are in its event file in the store.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import structlog
+import torch
+
+log = structlog.get_logger(__name__)
+
+
+class PictureFiles:
+    """Writes pictures and nothing else."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder` is made with the first picture."""
+        self._folder = folder
+
+    def picture(self, tag: str, picture_HWC: npt.NDArray[np.uint8], step: int) -> None:
+        """Writes `<tag>_<step>.png`, by a partial file that is renamed; a full disk costs the picture, not the run."""
+        path = self._folder / f"{tag.replace('/', '_')}_{step:07d}.png"
+        part = path.with_name(f".{path.name}.part")
+        try:
+            done, data = cv2.imencode(".png", cv2.cvtColor(picture_HWC, cv2.COLOR_RGB2BGR))
+            if not done:
+                raise ValueError(f"an array of {picture_HWC.shape} {picture_HWC.dtype} cannot be written as PNG")
+            self._folder.mkdir(parents=True, exist_ok=True)
+            part.write_bytes(data.tobytes())
+            part.replace(path)
+        except (OSError, ValueError, cv2.error) as error:
+            log.warning("a training picture is not written", file=str(path), error=str(error))
+
+    def scalars(self, values: Mapping[str, float], step: int) -> None:
+        """Scalars are in the event file."""
+
+    def histogram(self, tag: str, values: torch.Tensor, step: int) -> None:
+        """Histograms are in the event file."""
+
+    def upload(self) -> None:
+        """Files are where they are looked at."""
+
+    def close(self) -> None:
+        """Nothing is left: every picture is written at once."""
