@@ -7,10 +7,10 @@ from rich.console import Console
 from rich.table import Table
 
 from lead_trainer.building import RawTree
-from lead_trainer.cli_train import LocalRun, build_cache, cache_store, local_run
+from lead_trainer.cli_train import LocalRun, build_cache, cache_store, dataset_runs, local_run
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.local_runs import source_root
+from lead_trainer.recipes.local_runs import collections_of, source_root
 from lead_trainer.report.console import open_log
 
 
@@ -22,17 +22,22 @@ def build_local_cache(
     run = _dataset_run(words, config_files, environ)
     store = cache_store(run, environ)
     assert store is not None
-    print(build_cache(run, store, collections))
+    for part in dataset_runs(run).values():
+        print(build_cache(part, store, collections))
 
 
 def show_buckets(words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> None:
     """Prints a dataset's routes by verdict and its collection's buckets, without building anything."""
-    run = _dataset_run(words, config_files, environ)
+    for run in dataset_runs(_dataset_run(words, config_files, environ)).values():
+        _show_buckets(run)
+
+
+def _show_buckets(run: LocalRun) -> None:
     preparation = run.recipe.preparation
-    name = run.recipe.shape(run.config).collection
+    names = collections_of(run.recipe, run.config)
     root = str(source_root(run.recipe, run.config))
     keys = preparation.config_keys({**run.values, **({"preset": run.keys.preset} if run.keys.preset else {})})
-    scan = preparation.scan(RawTree(FolderTree(Path(root))), keys, [name])
+    scan = preparation.scan(RawTree(FolderTree(Path(root))), keys, names)
     verdicts = Table("verdict", "routes", "frames", title=f"routes of {root}", title_justify="left")
     for reason in sorted({verdict.reason for verdict in scan.verdicts}):
         of_it = [verdict for verdict in scan.verdicts if verdict.reason == reason]

@@ -43,7 +43,7 @@ from lead_trainer.engine.storage import open_store
 from lead_trainer.engine.worker import device_of
 from lead_trainer.errors import BadConfig
 from lead_trainer.named_view import NamedView, link
-from lead_trainer.recipes.local_runs import Respells, collections_of, source_root
+from lead_trainer.recipes.local_runs import MixesTrees, Respells, collections_of, source_root
 from lead_trainer.recipes.recipe import NamesFiles, Recipe, load_recipe
 from lead_trainer.report.console import open_log
 from lead_trainer.world import world_of
@@ -191,7 +191,10 @@ def session_cache_folder(run: LocalRun, environ: Mapping[str, str]) -> Path | No
 def local_job(run: LocalRun, store: FolderStore, caches: ObjectStore | None, *, processes: int) -> TrainJob:
     """Returns the job of the next attempt, with the cache it reads built; for the first process alone."""
     run.logdir.mkdir(parents=True, exist_ok=True)
-    datasets = [] if caches is None else [DatasetSource(name="local", digest=build_cache(run, caches))]
+    datasets = []
+    if caches is not None:
+        parts = dataset_runs(run)
+        datasets = [DatasetSource(name=name, digest=build_cache(part, caches)) for name, part in parts.items()]
     keys = InstanceKeys(NAMESPACE, UID, STAGE, run.keys.seed)
     return TrainJob(
         owner=OwnerIdentity(namespace=NAMESPACE, name=run.logdir.name or "run", uid=UID),
@@ -215,6 +218,17 @@ def local_job(run: LocalRun, store: FolderStore, caches: ObjectStore | None, *, 
             tensorboard=run.keys.tensorboard, wandb_mode=run.keys.wandb_mode, wandb_project=run.keys.wandb_project
         ),
     )
+
+
+def dataset_runs(run: LocalRun) -> dict[str, LocalRun]:
+    """Returns the run as the cache of each of its raw trees sees it, by the tree's name."""
+    if not isinstance(run.recipe, MixesTrees):
+        return {"local": run}
+    parts = {name: {**run.values, **keys} for name, keys in run.recipe.datasets(run.config).items()}
+    return {
+        name: replace(run, values=values, config=run.recipe.config(values, run.keys.preset))
+        for name, values in parts.items()
+    }
 
 
 def build_cache(run: LocalRun, store: ObjectStore, collections: Sequence[str] = ()) -> str:

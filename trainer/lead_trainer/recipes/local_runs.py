@@ -20,6 +20,14 @@ class ReadsTree(Protocol):
 
 
 @runtime_checkable
+class MixesTrees(Protocol):
+    """A recipe whose runs may read several raw trees, each with a cache of its own."""
+
+    def datasets(self, config: Any) -> Mapping[str, Mapping[str, Any]]:
+        """Returns the keys that make the config of each tree's cache out of the run's, by the tree's name."""
+
+
+@runtime_checkable
 class Respells(Protocol):
     """A recipe with spellings of its own for the trainer's keys."""
 
