@@ -40,9 +40,11 @@ class Label:
 
 
 class Annotation:
-    """Keys of the annotations on pods."""
+    """Keys of the annotations on pods; Kueue's as its page "Run Plain Pods" has them."""
 
     POD_GROUP_SIZE = "kueue.x-k8s.io/pod-group-total-count"
+    POD_RETRIABLE = "kueue.x-k8s.io/retriable-in-group"
+    LAST_CHECKPOINT = "volcano.sh/last-checkpoint-time"
 
 
 class Role(StrEnum):

@@ -17,6 +17,33 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("too many nodes", a_training_run("x", "c", nodes=257), "spec.nodes"),
     ("no dataset", a_training_run("x", "c", datasets=[]), "spec.datasets"),
     ("a stage from nowhere", a_training_run("x", "c", stages=[{"name": "a", "initFrom": {"stage": "b"}}]), "initFrom"),
+    (
+        "two beginnings of a stage",
+        a_training_run(
+            "x",
+            "c",
+            stages=[{"name": "a"}, {"name": "b", "initFrom": {"stage": "a", "uri": "s3://lead/runs/n/u/a-s0/"}}],
+        ),
+        "exactly one of stage and uri",
+    ),
+    ("a beginning that is no address", a_training_run("x", "c", checkpoint={"from": "file:///etc"}), "checkpoint.from"),
+    (
+        "a first stage that begins twice",
+        a_training_run(
+            "x",
+            "c",
+            checkpoint={"from": "s3://lead/runs/n/u/a-s0/"},
+            stages=[{"name": "a", "initFrom": {"uri": "s3://lead/runs/n/u/a-s0/"}}],
+        ),
+        "keep one of them",
+    ),
+    ("nothing at once", a_training_run("x", "c", parallelism=0), "spec.parallelism"),
+    (
+        "claims shared by seeds",
+        a_training_run("x", "c", parallelism=2, sessionCache={"medium": "PersistentVolume"}),
+        "set sessionCache.medium to EmptyDir",
+    ),
+    ("neither kept nor deleted", a_dataset_cache("x", "p", retain="Perhaps"), "spec.retain"),
     ("two sources", a_dataset_cache("x", "p", source={"prefix": "p", "claimName": "c"}), "spec.source"),
     ("a prefix that climbs", a_dataset_cache("x", "../secrets"), "spec.source.prefix"),
 ]

@@ -55,6 +55,9 @@ class Applier:
         for pod in plan.deletes:
             namespace = body["metadata"]["namespace"]
             await self._client.delete(POD, namespace, pod.name, uid=pod.uid, grace_period_s=pod.grace_period_s)
+        for told in plan.annotates:
+            namespace = body["metadata"]["namespace"]
+            await self._client.annotate(POD, namespace, told.name, uid=told.uid, key=told.key, value=told.value)
         refused: CreateRefused | None = None
         try:
             await self._create_all(body, plan.creates)

@@ -10,7 +10,7 @@ import json
 import os
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from kubernetes.aio.client import ApiClient, Configuration
 
 from lead_operator import names
 from lead_operator.cluster import metrics
-from lead_operator.cluster.api_errors import ApiError, NotFound, Refused, Unreachable, error_for
+from lead_operator.cluster.api_errors import ApiError, Conflict, NotFound, Refused, Unreachable, error_for
 from lead_operator.cluster.kinds import Kind, KubernetesObject, kind_of
 from lead_operator.cluster.server_clock import ServerClock
 
@@ -148,6 +148,13 @@ class KubeClient:
         path = kind.path(metadata["namespace"], metadata["name"])
         query = {"fieldManager": names.FIELD_MANAGER}
         return await self._call("PATCH", path, kind=kind, query=query, body={"metadata": wanted}, content_type=_MERGE)
+
+    async def annotate(self, kind: Kind, namespace: str, name: str, *, uid: str, key: str, value: str) -> None:
+        """Sets one annotation of the object of this UID; one that is gone, or another of the same name, is left."""
+        wanted = {"metadata": {"uid": uid, "annotations": {key: value}}}
+        path, query = kind.path(namespace, name), {"fieldManager": names.FIELD_MANAGER}
+        with suppress(NotFound, Conflict):
+            await self._call("PATCH", path, kind=kind, query=query, body=wanted, content_type=_MERGE)
 
     async def replace(self, body: KubernetesObject) -> KubernetesObject:
         """Puts an object back as changed; raises Conflict where its resourceVersion is no longer the newest."""

@@ -85,6 +85,7 @@ def observe_pod(pod: KubernetesObject, nodes: NodeWatch, now: datetime) -> Obser
         waiting_reason=waiting.get("reason", ""),
         waiting_message=waiting.get("message", "")[:MAX_MESSAGE],
         message=(ended.get("message") or status.get("message", ""))[:MAX_MESSAGE],
+        checkpoint_time=metadata.get("annotations", {}).get(names.Annotation.LAST_CHECKPOINT, ""),
         node_ready=health.ready,
         node_not_ready_since=health.not_ready_since,
     )
@@ -139,9 +140,11 @@ def trim_pod(pod: KubernetesObject) -> KubernetesObject:
     metadata, status = pod["metadata"], pod.get("status", {})
     kept = ("name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences", "creationTimestamp",
             "deletionTimestamp")  # fmt: skip
+    said = metadata.get("annotations", {}).get(names.Annotation.LAST_CHECKPOINT)
+    annotations = {"annotations": {names.Annotation.LAST_CHECKPOINT: said}} if said else {}
     told = ("phase", "reason", "message", "conditions", "containerStatuses")
     return {
-        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        "metadata": {key: metadata[key] for key in kept if key in metadata} | annotations,
         "spec": {"nodeName": pod.get("spec", {}).get("nodeName", "")},
         "status": {key: status[key] for key in told if key in status},
     }

@@ -34,6 +34,7 @@ class ObservedPod:
     waiting_reason: str = ""  # ImagePullBackOff, CreateContainerConfigError, Unschedulable, …
     waiting_message: str = ""
     message: str = ""  # termination message, at most 4096 bytes
+    checkpoint_time: str = ""  # as last told to the scheduler
     node_ready: bool = True  # False: the node is gone or NotReady
     node_not_ready_since: datetime | None = None
 

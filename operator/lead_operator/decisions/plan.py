@@ -18,6 +18,16 @@ class PodToDelete:
 
 
 @dataclass(frozen=True)
+class PodToAnnotate:
+    """A pod to tell something to whoever reads its annotations, by UID precondition."""
+
+    name: str
+    uid: str
+    key: str
+    value: str
+
+
+@dataclass(frozen=True)
 class EventNote:
     """A Kubernetes event on the resource; deduplicated by (uid, reason, message) and rate-limited when sent."""
 
@@ -34,6 +44,7 @@ class Plan:
     claim_attempt: bool = False  # status holds a raised attempt: write it with the read resourceVersion before acting
     deletes: tuple[PodToDelete, ...] = ()
     creates: tuple[dict[str, Any], ...] = ()  # complete Kubernetes objects, in order
+    annotates: tuple[PodToAnnotate, ...] = ()
     events: tuple[EventNote, ...] = ()
     requeue_after_s: float | None = None  # look again at the latest after this long
     urgent: bool = field(default=False)  # something important changed: write status now

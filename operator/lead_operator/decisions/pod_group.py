@@ -2,15 +2,18 @@
 
 from typing import Any
 
+from lead_operator import names
 from lead_operator.decisions.failure_policy import is_lost
 from lead_operator.decisions.instance_state import InstanceState
 from lead_operator.decisions.observed import ObservedPod, ObservedRun
-from lead_operator.decisions.plan import PodToDelete
+from lead_operator.decisions.plan import PodToAnnotate, PodToDelete
 from lead_operator.decisions.run_view import RunView
 from lead_operator.objects.rank_service import build_rank_service
 from lead_operator.objects.session_cache_claim import build_session_cache_claim
 from lead_operator.objects.training_pod import build_training_pod
 from lead_operator.resources.training_run import TrainingRun
+
+VOLCANO = "volcano"  # name of its scheduler
 
 
 def retire_pods(pods: tuple[ObservedPod, ...], run: TrainingRun, observed: ObservedRun) -> tuple[PodToDelete, ...]:
@@ -24,6 +27,16 @@ def retire_pods(pods: tuple[ObservedPod, ...], run: TrainingRun, observed: Obser
         elif not pod.deleting:
             deletes.append(PodToDelete(pod.name, pod.uid))
     return tuple(deletes)
+
+
+def tell_last_checkpoint(view: RunView, state: InstanceState) -> tuple[PodToAnnotate, ...]:
+    """Returns the annotations by which Volcano picks victims that lose least: the time of the newest checkpoint."""
+    saved_at = str(view.checkpoint.get("savedAt") or "")
+    if view.run.scheduling.scheduler != VOLCANO or not saved_at:
+        return ()
+    key = names.Annotation.LAST_CHECKPOINT
+    told = (p for p in state.attempt_pods if not p.terminal and not p.deleting and p.checkpoint_time != saved_at)
+    return tuple(PodToAnnotate(p.name, p.uid, key, saved_at) for p in told)
 
 
 def clean_pods(run: TrainingRun, observed: ObservedRun) -> tuple[PodToDelete, ...]:

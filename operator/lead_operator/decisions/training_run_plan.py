@@ -30,7 +30,7 @@ from lead_operator.decisions.figures import format_time, parse_time, seconds_sin
 from lead_operator.decisions.instance_state import InstanceState
 from lead_operator.decisions.observed import ObservedPod, ObservedRun
 from lead_operator.decisions.plan import Plan, PodToDelete
-from lead_operator.decisions.pod_group import build_group_objects, clean_pods, retire_pods
+from lead_operator.decisions.pod_group import build_group_objects, clean_pods, retire_pods, tell_last_checkpoint
 from lead_operator.decisions.refusals import OBJECTS_REFUSED, explain_refusal
 from lead_operator.decisions.restarts import judge_failure
 from lead_operator.decisions.run_status import build_run_status, is_urgent
@@ -61,6 +61,7 @@ def decide_training_run(run: TrainingRun, observed: ObservedRun, settings: Setti
         claim_attempt=step.claim,
         deletes=step.deletes,
         creates=step.creates,
+        annotates=step.annotates,
         events=run_events(previous, status),
         requeue_after_s=_after_end(run, replace(observed, previous=status)).requeue_after_s
         if step.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED)
@@ -219,6 +220,7 @@ def _going_on(view: RunView) -> Step:
         _unchanged(view, phase, reason),
         deletes=retire_pods(strays, run, view.observed),
         creates=build_group_objects(view, state),
+        annotates=tell_last_checkpoint(view, state),
         requeue_after_s=view.settings.progress_s,
     )
     waited_s = seconds_since(state.attempt_time, view.observed.now)

@@ -46,7 +46,7 @@ def build_training_pod(
             pod_settings=run.pod_settings,
             grace_period_s=run.grace_period_s,
             labels=_labels(run, instance, attempt, rank),
-            annotations={names.Annotation.POD_GROUP_SIZE: str(run.nodes)} if run.scheduling.queue else {},
+            annotations=_queue_annotations(run),
             env=(*_rendezvous_env(run, instance, attempt, rank), *_wandb_env(run)),
             volumes=_volumes(run, rank),
             volume_mounts=(
@@ -111,6 +111,13 @@ def _named(run: TrainingRun, uri: str, field: str, profile: StorageProfile) -> I
 def instance_keys(run: TrainingRun, instance: StageInstance) -> InstanceKeys:
     """Returns the object keys of one stage instance."""
     return InstanceKeys(run.identity.namespace, run.identity.uid, instance.stage.name, instance.seed)
+
+
+def _queue_annotations(run: TrainingRun) -> dict[str, str]:
+    if not run.scheduling.queue:
+        return {}
+    # Each attempt is a group of its own: no pod of it is ever replaced, and its quota is free once all have ended.
+    return {names.Annotation.POD_GROUP_SIZE: str(run.nodes), names.Annotation.POD_RETRIABLE: "false"}
 
 
 def _labels(run: TrainingRun, instance: StageInstance, attempt: int, rank: int) -> dict[str, str]:

@@ -249,6 +249,7 @@ def test_queue_and_scheduler_are_passed_through() -> None:
     assert pod["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team-a"
     assert pod["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] == "night-drive-train-s0-a3"
     assert pod["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-total-count"] == "2"
+    assert pod["metadata"]["annotations"]["kueue.x-k8s.io/retriable-in-group"] == "false"
 
 
 def test_overrides_reach_the_pod_but_never_our_own_labels() -> None:

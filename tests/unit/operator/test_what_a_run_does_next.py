@@ -415,3 +415,17 @@ def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
     status = started(run)
     later = look(run, after_s=500, previous=status, pods=(a_pod(0), a_pod(1)))
     assert later.status == status
+
+
+def test_volcano_is_told_once_of_each_checkpoint_and_no_other_scheduler_is() -> None:
+    run = a_training_run(scheduling={"schedulerName": "volcano"})
+    before, seen = started(run), {"instances": (bucket(epoch=1, step=12, attempts=1),)}
+    told = look(run, previous=before, pods=(a_pod(0), a_pod(1)), **seen).annotates
+    at = "2026-01-01T12:00:00Z"
+    assert [(t.name, t.key, t.value) for t in told] == [
+        (a_pod(rank).name, "volcano.sh/last-checkpoint-time", at) for rank in (0, 1)
+    ]
+    half = (a_pod(0, checkpoint_time=at), a_pod(1))
+    assert [t.name for t in look(run, previous=before, pods=half, **seen).annotates] == [a_pod(1).name]
+    plain = a_training_run()
+    assert not look(plain, previous=started(plain), pods=(a_pod(0), a_pod(1)), **seen).annotates
