@@ -211,10 +211,12 @@ def local_job(run: LocalRun, store: FolderStore, caches: ObjectStore | None, *, 
         checkpoint=CheckpointPolicy(
             every_steps=run.keys.every_steps,
             keep_last=run.keys.keep_last,
+            every_epochs=run.keys.every_epochs,
             keep_best=run.keys.keep_best,
             resume="Never" if run.keys.resume == "never" else "Auto",
         ),
         logging=LoggingPolicy(
+            keep_every_epochs=run.keys.keep_every_epochs,
             tensorboard=run.keys.tensorboard, wandb_mode=run.keys.wandb_mode, wandb_project=run.keys.wandb_project
         ),
     )

@@ -49,9 +49,12 @@ class RunKeys:
     epochs: int | None = None
     seed: int = 0
     seeds: tuple[int, ...] = ()  # trains once a seed, each in `logdir/seed_<n>`
+    every_epochs: int = 1  # between checkpoints; 0: after the last epoch alone
     every_steps: int = 0  # a checkpoint inside an epoch
+    on_best: bool = False  # a checkpoint also after an epoch that is better than all before
     keep_last: int = 3
     keep_best: int = 1
+    keep_every_epochs: int = 0  # these stay for good; 0: none does
     tensorboard: bool = True
     session_cache: str = ""  # a folder on a fast disk; empty: below logdir for a store of S3, none for one of folders
     wandb_mode: Literal["online", "offline", "disabled"] = "disabled"

@@ -16,7 +16,10 @@ from lead_trainer.cli_train import NAMESPACE, PRIVATE_FOLDER, STAGE, UID
 from lead_trainer.recipes.lead.example_data.tree import write_example_tree
 
 RANKS = 2
-KEYS_OF_RUN = ["preset=demo", "epochs=1", "num_threads=1", "batch_size=4", "every_steps=2", "log_images_frequency=0"]
+KEYS_OF_RUN = [
+    "preset=demo", "epochs=1", "num_threads=1", "batch_size=4", "every_steps=2", "log_images_frequency=0",
+    "ema_decay=0.9", "use_grad_clipper=true",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +73,8 @@ def test_a_killed_group_ends_with_the_same_model(tree: Path, tmp_path: Path) -> 
     assert train(tree, tmp_path / "killed") == [0, 0]
     last, expected = _last(tmp_path / "killed"), _last(tmp_path / "whole")
     assert (last.step, last.parameters_sha256) == (expected.step, expected.parameters_sha256)
-    model = "model_0000.pth"
-    assert (tmp_path / "killed" / model).read_bytes() == (tmp_path / "whole" / model).read_bytes()
+    for name in ("model_0000.pth", "ema_0000.pth", "clipper_0000.pth"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
 
 
 def _last(logdir: Path) -> CheckpointManifest:
