@@ -213,6 +213,7 @@ def local_job(run: LocalRun, store: FolderStore, caches: ObjectStore | None, *, 
             keep_last=run.keys.keep_last,
             every_epochs=run.keys.every_epochs,
             keep_best=run.keys.keep_best,
+            on_best=run.keys.on_best,
             resume="Never" if run.keys.resume == "never" else "Auto",
         ),
         logging=LoggingPolicy(
