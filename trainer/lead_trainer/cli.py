@@ -25,6 +25,7 @@ train and look:
   runs          list the TrainingRuns of a cluster, with their losses
   export        bundle a finished run's weights for evaluation
   lr-find       sweep the learning rate and show the loss over it
+  bench data    tell whether loading is the bottleneck of a run, and which part of it
   compare-perf  compare how fast two runs trained
 prepare data:
   example-data  write a small generated dataset

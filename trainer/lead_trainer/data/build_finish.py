@@ -19,6 +19,7 @@ from lead_trainer.data.build_parts import PartRecord
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.recipe import Scan
 
+TRIES = 3  # of reading a manifest
 KEPT = "kept"  # the reason code of a route that is used without any remark
 
 
@@ -80,16 +81,17 @@ def publish_manifest(store: ObjectStore, manifest: CacheManifest) -> CacheManife
 def stored_manifest(store: ObjectStore, digest: str) -> CacheManifest | None:
     """Returns a committed cache's manifest, None where there is none; raises BadData where it is damaged."""
     key = CacheKeys(digest).manifest
-    try:
-        data = store.get(key, max_bytes=MAX_MANIFEST_BYTES)
-    except ObjectNotFound:
-        return None
-    try:
-        manifest = CacheManifest.model_validate_json(data)
-    except ValidationError as error:
-        raise BadData(
-            f"{store.url}/{key} is not a cache manifest: {error.error_count()} faults; build again"
-        ) from error
+    for left in reversed(range(TRIES)):
+        try:
+            manifest = CacheManifest.model_validate_json(store.get(key, max_bytes=MAX_MANIFEST_BYTES))
+            break
+        except ObjectNotFound:
+            return None
+        except ValidationError as error:
+            if not left:  # else it may have been spoiled on the way
+                raise BadData(
+                    f"{store.url}/{key} is not a cache manifest: {error.error_count()} faults; build again"
+                ) from error
     if manifest.digest != digest:
         raise BadData(f"{store.url}/{key} is the manifest of {manifest.digest}; it was copied to the wrong place")
     return manifest

@@ -45,6 +45,11 @@ class CacheReader:
         return self.manifest.digest
 
     @property
+    def session(self) -> SessionCache:
+        """The node's copy of the shards."""
+        return self._session
+
+    @property
     def config(self) -> Mapping[str, Any]:
         """The config values the cache was built with."""
         return self.manifest.config
