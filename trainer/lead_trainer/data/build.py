@@ -27,7 +27,7 @@ from lead_trainer.data.digest import cache_digest, listing_sha256
 from lead_trainer.data.record import encode_record
 from lead_trainer.data.shard import write_shard
 from lead_trainer.errors import BadData
-from lead_trainer.recipes.recipe import ChoosesCollections, Recipe, Scan, SourceTree
+from lead_trainer.recipes.recipe import ChoosesCollections, Recipe, Scan, SourceTree, StaysInProcess
 
 OnProgress = Callable[[BuildRecord], None]
 DEFAULT_THREADS = 4
@@ -151,7 +151,9 @@ def _make_part(build: _Build, scan: Scan, part: Part, folder: Path, report: "_Re
 
     path = folder / "shard.part"
     numbers = [int(number) for number in part.samples]
-    records = encode_all(numbers, encoded, name, threads=build.threads, processes=build.processes)
+    alone = isinstance(preparation, StaysInProcess) and preparation.stays_in_process(build.config)
+    processes = 0 if alone else build.processes
+    records = encode_all(numbers, encoded, name, threads=build.threads, processes=processes)
     shard = write_shard(path, report.counted(records))
     if shard.records != len(numbers):
         raise BadData(f"part {part.number} has {shard.records} records, expected {len(numbers)}; build again")

@@ -120,6 +120,14 @@ class ChoosesCollections(Protocol):
         """Returns what a cache with this config (as the user wrote it) holds if it names no collection."""
 
 
+@runtime_checkable
+class StaysInProcess(Protocol):
+    """A preparation that may hold what must not be there once a process, such as a model on a GPU."""
+
+    def stays_in_process(self, config: Mapping[str, Any]) -> bool:
+        """Returns whether records of this config (what `config_keys` returned) are made by threads alone."""
+
+
 class SampleSource(Protocol):
     """The samples of one collection of one cache, decoded and augmented."""
 
