@@ -1,5 +1,6 @@
 """The two restart budgets of a run, and the ends without progress of each of its stage instances. Pure."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,9 +74,14 @@ class Verdict:
     message: str = ""
 
 
-def read_restarts(status: dict[str, Any]) -> Restarts:
-    """Returns the accounts that a status holds."""
-    entry = status.get("restarts") or {}
+def read_restarts(status: dict[str, Any], attempts: Iterable[int]) -> Restarts:
+    """Returns the accounts that a status holds; after an erased one, those that the instances' `attempts` prove.
+
+    Attempts do not tell why they ended, or whether a suspension ended them: they spend no budget.
+    """
+    if "restarts" not in status:
+        return Restarts(uncounted=sum(attempt - 1 for attempt in attempts if attempt > 0))
+    entry = status["restarts"]
     return Restarts(
         program=int(entry.get("program") or 0),
         infrastructure=int(entry.get("infrastructure") or 0),

@@ -8,7 +8,7 @@ import pytest
 
 from lead_operator.decisions.dataset_cache_plan import MAX_DISTURBANCES, MAX_ROUNDS, decide_dataset_cache
 from lead_operator.decisions.failure_policy import Failure, pause_s
-from lead_operator.decisions.observed import ObservedBuild, ObservedPod, ObservedRun
+from lead_operator.decisions.observed import ObservedBuild, ObservedInstance, ObservedPod, ObservedRun
 from lead_operator.decisions.restarts import NO_CHECKPOINT, Restarts, Streak, judge_failure
 from lead_operator.decisions.training_run_plan import decide_training_run
 from lead_operator.resources.dataset_cache import DatasetCache
@@ -118,3 +118,14 @@ def test_a_new_stage_does_not_inherit_the_last_ones_failures_in_a_row() -> None:
     after = decide_training_run(run, observed, SETTINGS).status
     tuned = after["stages"][1]["book"]
     assert (after["restarts"]["program"], tuned["errorsAtStep"], tuned["endsAtStep"]) == (3, 1, 1)
+
+
+def test_restarts_survive_an_erased_status_without_spending_a_budget() -> None:
+    run = a_training_run(stages=[{"name": "train", "epochs": 1}, {"name": "tune", "epochs": 1}])
+    bucket = (ObservedInstance("train", 0, highest_attempt=3), ObservedInstance("tune", 0))
+    seen = ObservedRun(now=NOW, pods=tuple(a_pod(r, attempt=3) for r in (0, 1)), caches=(a_ready_cache(),),
+                       service_exists=True, instances=bucket)  # fmt: skip
+    rebuilt = decide_training_run(run, seen, SETTINGS).status
+    assert rebuilt["restarts"] == {"total": 2, "program": 0, "infrastructure": 0, "uncounted": 2}
+    later = decide_training_run(run, replace(seen, previous=rebuilt), SETTINGS).status
+    assert later["restarts"] == rebuilt["restarts"]
