@@ -50,6 +50,7 @@ from lead_trainer.world import world_of
 
 NAMESPACE, UID, STAGE = "local", "local", "train"
 PRIVATE_FOLDER = ".lead"
+PICTURES_FOLDER = "training_viz"  # LEAD writes outputs/training_viz, where runs overwrite each other's
 IDENTITY_KEY = "identity"
 _EPOCH_FILE = re.compile(r"^(model|ema|optimizer|scheduler|scaler|clipper|gradient_steps_skipped)_(\d{4})\.(pth|txt)$")
 
@@ -109,6 +110,7 @@ def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str,
         initial_weights=Path(run.keys.load_file) if run.keys.load_file else None,
         dataset_store=caches,
         events_folder=run.logdir,
+        pictures_folder=run.logdir / PICTURES_FOLDER,
         after_commit=view.show,
         wandb_identity=_identity(store),
     )
@@ -209,15 +211,15 @@ def local_job(run: LocalRun, store: FolderStore, caches: ObjectStore | None, *, 
         procs_per_node=processes,
         datasets=datasets,
         checkpoint=CheckpointPolicy(
-            every_steps=run.keys.every_steps,
-            keep_last=run.keys.keep_last,
             every_epochs=run.keys.every_epochs,
-            keep_best=run.keys.keep_best,
+            every_steps=run.keys.every_steps,
             on_best=run.keys.on_best,
+            keep_last=run.keys.keep_last,
+            keep_best=run.keys.keep_best,
+            keep_every_epochs=run.keys.keep_every_epochs,
             resume="Never" if run.keys.resume == "never" else "Auto",
         ),
         logging=LoggingPolicy(
-            keep_every_epochs=run.keys.keep_every_epochs,
             tensorboard=run.keys.tensorboard, wandb_mode=run.keys.wandb_mode, wandb_project=run.keys.wandb_project
         ),
     )

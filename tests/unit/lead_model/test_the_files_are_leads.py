@@ -6,8 +6,10 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import cv2
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.manifests import CheckpointManifest
@@ -64,6 +66,22 @@ def test_a_tiny_run_leaves_the_files_of_leads_guide(runs: Path) -> None:
     assert found == tree_in_the_guide()
     without_clipper = {as_in_the_guide(path.name) for path in (runs / "posttrain").iterdir() if path.is_file()}
     assert without_clipper == tree_in_the_guide() - {"clipper_0030.pth"}
+
+
+def test_pictures_are_files_of_their_steps_beside_the_event_file(runs: Path) -> None:
+    pictures = sorted((runs / "posttrain/training_viz").iterdir())
+    assert [path.name for path in pictures] == [f"prediction_{step:07d}.png" for step in range(1, len(pictures) + 1)]
+    shown = cv2.imread(str(pictures[0]))
+    assert shown is not None and shown.shape[1] == 1152 and shown.std() > 10
+    events = EventAccumulator(str(runs / "posttrain"), size_guidance={"images": 0}).Reload()
+    assert len(events.Images("prediction")) == len(pictures)
+
+
+def test_scalars_have_leads_tags(runs: Path) -> None:
+    tags = set(EventAccumulator(str(runs / "posttrain")).Reload().Tags()["scalars"])
+    assert {"debug/epoch", "debug/lr_0", "debug/num_gradient_steps", "debug/gradient_steps_skipped", "debug/grad_scale",
+            "unscaled_loss/loss_semantic", "unscaled_loss/radar_loss", "unscaled_loss/loss_spatio_temporal_waypoints",
+            "metric/waypoints_ade", "metric/route_fde", "metric/target_speed_error"} <= tags  # fmt: skip
 
 
 def test_checkpoints_hold_what_leads_hold(runs: Path) -> None:
