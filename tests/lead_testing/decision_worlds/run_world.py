@@ -39,9 +39,11 @@ class Instance:
 class RunWorld(PodsWorld):
     """The world of one run: two stages, one of two seeds, two pods a group."""
 
-    def __init__(self) -> None:
+    def __init__(self, parallelism: int = 1) -> None:
         super().__init__()
-        self.spec: dict[str, Any] = {"stages": STAGES, "nodes": 2, "failurePolicy": {"maxRestarts": 6}}
+        self.spec: dict[str, Any] = {
+            "stages": STAGES, "nodes": 2, "failurePolicy": {"maxRestarts": 6}, "parallelism": parallelism,
+        }  # fmt: skip
         self.run = parse_training_run(a_run_body(**self.spec))
         self.service = False
         self.instances = {(i.stage.name, i.seed): Instance(i.stage.epochs) for i in self.run.instances}
@@ -81,7 +83,9 @@ class RunWorld(PodsWorld):
         job = parse_job(body["metadata"]["annotations"]["lead.dev/job"])
         assert isinstance(job, TrainJob)
         others = [p for p in self.pods.values() if not p.terminal]
-        assert all((p.stage, p.seed, p.attempt) == (job.stage, job.seed, job.attempt) for p in others), (
+        same = [p for p in others if (p.stage, p.seed) == (job.stage, job.seed)]
+        groups = {(p.stage, p.seed) for p in others} | {(job.stage, job.seed)}
+        assert all(p.attempt == job.attempt for p in same) and len(groups) <= self.run.parallelism, (
             f"{name} was made while {[p.name for p in others]} may still write"
         )
         rank = int(body["metadata"]["labels"]["lead.dev/rank"])
@@ -123,9 +127,11 @@ class RunWorld(PodsWorld):
 
 
 class RunMachine(CountedMachine):
+    parallelism = 1
+
     @initialize()
     def begin(self) -> None:
-        self.world = RunWorld()
+        self.world = RunWorld(self.parallelism)
         self.epochs: dict[tuple[str, int], tuple[int, int]] = {}  # instance -> attempt and epoch last told
         self.ended = ""
 
@@ -251,3 +257,9 @@ class RunMachine(CountedMachine):
         plan = decide_training_run(world.run, world.observe(), SETTINGS)
         assert plan.status == world.status
         assert not plan.creates and not plan.deletes and not plan.events
+
+
+class SideBySideMachine(RunMachine):
+    """The same world with two groups at once."""
+
+    parallelism = 2

@@ -2,7 +2,7 @@
 
 from hypothesis import HealthCheck, settings
 
-from lead_testing.decision_worlds.run_world import RunMachine
+from lead_testing.decision_worlds.run_world import RunMachine, SideBySideMachine
 
 TestAnyOrderOfEvents = RunMachine.TestCase
 TestAnyOrderOfEvents.settings = settings(
@@ -12,3 +12,6 @@ TestAnyOrderOfEvents.settings = settings(
     derandomize=True,
     suppress_health_check=list(HealthCheck),
 )
+
+TestAnyOrderOfEventsSideBySide = SideBySideMachine.TestCase
+TestAnyOrderOfEventsSideBySide.settings = settings(TestAnyOrderOfEvents.settings, max_examples=30)
