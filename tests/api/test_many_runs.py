@@ -1,6 +1,5 @@
 """Many runs at once on one operator. How fast is measured by the benchmarks; here it is: does it hold."""
 
-import json
 import os
 from pathlib import Path
 
@@ -47,12 +46,13 @@ def looks(bench: Bench) -> float:
 
 
 def phases(bench: Bench) -> list[str]:
-    return bench.kubectl("get", "tr", "-o", "jsonpath={.items[*].status.phase}").split()
+    return [run.get("status", {}).get("phase", "") for run in bench.items("tr")]
 
 
 def back(bench: Bench) -> int:
-    found = json.loads(bench.kubectl("get", "tr", "-o", "json"))["items"]
-    return sum(item["status"]["phase"] == "Running" and item["status"]["restarts"]["program"] == 1 for item in found)
+    """Counts the runs that train in their second attempt."""
+    found = [run["status"] for run in bench.items("tr")]
+    return sum(s["phase"] == "Running" and s["restarts"]["program"] == 1 for s in found)
 
 
 def rss_mib(pid: int) -> float:

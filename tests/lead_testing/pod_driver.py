@@ -11,6 +11,7 @@ import json
 import ssl
 import tempfile
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -33,6 +34,7 @@ PASS_S = 0.1
 SHA = "5" * 64
 
 Pod = dict[str, Any]
+Group = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -91,17 +93,19 @@ class PodDriver:
     def _run(self) -> None:
         while not self._stop.wait(PASS_S):
             try:
-                pods = self.pods()
+                pods, groups = self.pods(), defaultdict[Group, list[Pod]](list)
                 for pod in pods:
                     self.seen[pod["metadata"]["uid"]] = pod
-                    self._move(pod, pods)
+                    groups[_group(pod)].append(pod)
+                for pod in pods:
+                    self._move(pod, groups[_group(pod)])
             except (urllib3.exceptions.HTTPError, ApiRefused):
                 continue  # the API server is away, or the pod has changed: the next pass sees
             except Exception as error:
                 self.errors.append(error)
                 return
 
-    def _move(self, pod: Pod, pods: list[Pod]) -> None:
+    def _move(self, pod: Pod, group: list[Pod]) -> None:
         phase = pod["status"].get("phase", "Pending")
         if "deletionTimestamp" in pod["metadata"]:
             self._stop_pod(pod, phase)
@@ -113,7 +117,7 @@ class PodDriver:
             self._write_status(pod, "Running", {"running": {"startedAt": _now()}}, ready=True)
             self._on_start(pod)
         elif phase == "Running":
-            self._work(pod, pods)
+            self._work(pod, group)
 
     def _bind(self, pod: Pod) -> None:
         name = pod["metadata"]["name"]
@@ -151,9 +155,8 @@ class PodDriver:
             self._store.create(job.keys.attempt(job.attempt), pod["metadata"]["uid"].encode())
             self._report(job, "Training", epoch=0)
 
-    def _work(self, pod: Pod, pods: list[Pod]) -> None:
+    def _work(self, pod: Pod, group: list[Pod]) -> None:
         job, rank = _job(pod), _rank(pod)
-        group = [p for p in pods if _same_group(p, pod)]
         size = job.nodes if isinstance(job, TrainJob) else 1
         if sum(p["status"].get("phase") in ("Running", "Succeeded") for p in group) < size:
             return  # waits for its peers at the rendezvous
@@ -312,9 +315,10 @@ def _rank(pod: Pod) -> int:
     return int(labels.get("lead.dev/rank") or labels.get("lead.dev/index") or 0)
 
 
-def _same_group(one: Pod, other: Pod) -> bool:
+def _group(pod: Pod) -> Group:
+    """Names the pods that meet at one rendezvous, or build one cache."""
     keys = ("lead.dev/owner-uid", "lead.dev/role", "lead.dev/stage", "lead.dev/seed", "lead.dev/attempt")
-    return all(one["metadata"]["labels"].get(key) == other["metadata"]["labels"].get(key) for key in keys)
+    return tuple(pod["metadata"]["labels"].get(key, "") for key in keys)
 
 
 def _now() -> str:
