@@ -204,6 +204,8 @@ def test_waits_are_counted_by_stage() -> None:
     ring = Loader(Pictures(40), stacked, batch_size=4, seed=3)
     list(ring.batches(0))
     stats = ring.stats()
+    told = ring.stage_scalars()
+    assert told["data/load_ms"] == pytest.approx(1000 * stats.load_s / 10) and ring.stage_scalars() == {}
     assert stats.batches == 10 and stats.load_s > 0 and stats.copy_s > 0 and 0 < stats.longest_wait_s <= stats.wait_s
 
 

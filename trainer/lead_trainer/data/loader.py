@@ -19,7 +19,7 @@ import torch
 
 from lead_protocol.store.object_store import StoreError, StoreFull, StoreUnavailable
 from lead_trainer.data.batch_slots import Collate, RowKeys, Slot, SlotRing, compared_keys
-from lead_trainer.data.loader_stats import LoaderClock, LoaderStats
+from lead_trainer.data.loader_stats import LoaderClock, LoaderStats, stage_scalars
 from lead_trainer.data.loader_threads import LoaderThreads
 from lead_trainer.data.sample_order import (
     Indices,
@@ -122,6 +122,7 @@ class Loader:
         self._keys = RowKeys()
         self._keys_lock = threading.Lock()
         self._clock = LoaderClock()
+        self._told = LoaderStats()
 
     def steps_per_epoch(self, epoch: int) -> int:
         """Returns the number of batches of an epoch, the same on every rank; raises BadData where there is none."""
@@ -172,6 +173,11 @@ class Loader:
     def stats(self) -> LoaderStats:
         """Returns where the time went since the loader was made."""
         return self._clock.read()
+
+    def stage_scalars(self) -> dict[str, float]:
+        """Returns what each stage took a batch since the last call, for the event files."""
+        before, self._told = self._told, self._clock.read()
+        return stage_scalars(before, self._told)
 
     def _begin_more(
         self, threads: LoaderThreads, pending: "deque[_Pending]", wanted: Iterator[Indices], epoch: int, ahead: int

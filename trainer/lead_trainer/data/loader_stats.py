@@ -23,6 +23,17 @@ class LoaderStats:
     longest_wait_s: float = 0.0
 
 
+def stage_scalars(before: LoaderStats, now: LoaderStats) -> dict[str, float]:
+    """Returns the milliseconds a batch took in each stage between two looks, by the tags of the event files."""
+    batches = now.batches - before.batches
+    if batches <= 0:
+        return {}
+    return {
+        f"data/{stage}_ms": 1000 * (getattr(now, f"{stage}_s") - getattr(before, f"{stage}_s")) / batches
+        for stage in ("load", "copy", "outage", "wait", "step")
+    }
+
+
 class LoaderClock:
     """LoaderStats that several threads add to."""
 

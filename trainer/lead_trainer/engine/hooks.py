@@ -194,6 +194,7 @@ class Hooks:
         due = state.step % max(self.shape.scalars_every_steps, 1) == 0
         if due:
             first.scalars(state, step.outputs[-1], step.gradient_norm, state.step / steps)
+            first.events.scalars(self.loader.stage_scalars(), state.step)
         if self._due(self.shape.histograms_every_steps, state.step):
             first.histograms(state)
         first.picture(self.recipe, self.config, self.shape, state, step.batch, step.outputs[-1])
