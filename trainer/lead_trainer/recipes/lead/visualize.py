@@ -203,7 +203,7 @@ def _facts(config: LeadConfig, sample: Mapping[str, Array], predictions: Predict
         braking = " (brake)" if "brake" in sample and bool(sample["brake"]) else ""
         lines.append(f"target {float(sample['target_speed']):.1f} m/s{braking}")
     if predictions is not None and predictions.plan is not None and predictions.plan.target_speed is not None:
-        lines.append(f"predicted {float(predictions.plan.target_speed[index]):.1f} m/s")
+        lines.append(f"predicted {predictions.plan.target_speed[index].item():.1f} m/s")
     if "command" in sample and len(sample["command"]) == len(COMMANDS):
         lines.append(COMMANDS[int(np.argmax(sample["command"]))])
     return lines
