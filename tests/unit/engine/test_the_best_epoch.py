@@ -62,6 +62,7 @@ def test_a_value_that_is_missing_or_not_finite_is_never_the_best() -> None:
 
 @pytest.mark.parametrize(("config", "words"), [
     ({"best_metric": "val/loss"}, "this run validates on nothing"),
+    ({"best_metric": "val loss!"}, "expected the tag of a metric"),
     ({"ema_decay": 1.5}, "ema_decay: found 1.5"),
     ({"accumulate_steps": 0}, "accumulate_steps: found 0"),
 ])  # fmt: skip

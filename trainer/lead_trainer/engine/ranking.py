@@ -4,6 +4,7 @@ Every rank feeds it the same exact means, so every rank comes to the same answer
 """
 
 import math
+import re
 from collections.abc import Mapping
 
 from lead_protocol.strict_model import StrictModel
@@ -53,8 +54,10 @@ class Ranking:
 
 
 def ranking_of(shape: StageShape, *, validates: bool) -> Ranking:
-    """Returns the ranking a stage asks for; raises BadConfig for a validation metric where nothing validates."""
+    """Returns the ranking a stage asks for; raises BadConfig for a metric that it cannot have."""
     metric = shape.best_metric or (f"{VALIDATION}loss" if validates else "loss")
+    if not re.fullmatch(r"[A-Za-z0-9_./-]{1,64}", metric):
+        raise BadConfig(f"best_metric: found {metric!r}, expected the tag of a metric, for example val/loss")
     if metric.startswith(VALIDATION) and not validates:
         raise BadConfig(
             f"best_metric: found {metric!r}, but this run validates on nothing; add a validation split or rank by loss"
