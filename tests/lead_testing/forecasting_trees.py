@@ -95,3 +95,100 @@ def argoverse2_map(seed: int) -> dict[str, Any]:
                                        "edge2": line((498, -310), (498, -290))}},
         "drivable_areas": {"8": {"id": 8, "area_boundary": line((450, -320), (560, -320), (560, -280), (450, -280))}},
     }  # fmt: skip
+
+
+NUSCENES_LOCATION = "singapore-onenorth"
+NUSCENES_SCENES = ("scene-0061", "scene-0103", "scene-0553")  # of the mini set; the second is for validation
+_CATEGORIES = ("vehicle.car", "vehicle.truck", "human.pedestrian.adult", "vehicle.car")
+
+
+def write_nuscenes_tree(root: Path, *, keyframes: int = 20) -> None:
+    """Writes the mini set's tables, map expansion and challenge agents; the fourth agent is seen in the middle only."""
+    tables: dict[str, list[Any]] = {name: [] for name in (
+        "attribute", "calibrated_sensor", "category", "ego_pose", "instance", "log", "map", "sample",
+        "sample_annotation", "sample_data", "scene", "sensor", "visibility")}  # fmt: skip
+    tables["visibility"] = [{"token": "4", "level": "v80-100", "description": ""}]
+    tables["category"] = [{"token": f"c{n}", "name": name, "description": ""} for n, name in enumerate(_CATEGORIES[:3])]
+    tables["log"] = [{"token": "log", "logfile": "n000", "vehicle": "n000", "date_captured": "2018-01-01",
+                      "location": NUSCENES_LOCATION}]  # fmt: skip
+    tables["map"] = [{"token": "map", "log_tokens": ["log"], "category": "semantic_prior", "filename": "maps/none.png"}]
+    listed: dict[str, list[str]] = {}
+    for number, scene in enumerate(NUSCENES_SCENES):
+        listed[scene] = _write_scene(tables, scene, 100 * number, keyframes)
+    folder = root / "v1.0-mini"
+    folder.mkdir(parents=True)
+    for name, rows in tables.items():
+        (folder / f"{name}.json").write_text(json.dumps(rows))
+    for below in ("prediction", "expansion"):
+        (root / "maps" / below).mkdir(parents=True)
+    (root / "maps/none.png").write_bytes(b"")
+    (root / "maps/prediction/prediction_scenes.json").write_text(json.dumps(listed))
+    (root / f"maps/expansion/{NUSCENES_LOCATION}.json").write_text(json.dumps(nuscenes_map()))
+
+
+def _write_scene(tables: dict[str, list[Any]], scene: str, seed: int, keyframes: int) -> list[str]:
+    """Adds a scene's rows; returns the challenge's agents: vehicles with enough time before and after them."""
+    random = np.random.default_rng(seed)
+    times = np.cumsum(0.5 + random.uniform(-0.02, 0.02, size=keyframes))
+    samples = [f"{scene}-sample{number}" for number in range(keyframes)]
+    tables["scene"].append({"token": scene, "log_token": "log", "nbr_samples": keyframes, "name": scene,
+        "first_sample_token": samples[0], "last_sample_token": samples[-1], "description": ""})  # fmt: skip
+    for number, token in enumerate(samples):
+        tables["sample"].append({"token": token, "timestamp": int(1.5e15 + 1e6 * (1000 * seed + times[number])),
+            "prev": samples[number - 1] if number else "", "scene_token": scene,
+            "next": samples[number + 1] if number + 1 < keyframes else ""})  # fmt: skip
+    agents = []
+    for agent, category in enumerate(_CATEGORIES):
+        instance = f"{scene}i{agent}".replace("-", "")
+        seen = range(6, 12) if agent == 3 else range(keyframes)
+        xy, heading, _ = drive(seed + agent, times, (100.0 + 6 * agent, 100.0 + 5 * agent))
+        tokens = {number: f"{instance}-{number}" for number in seen}
+        tables["instance"].append({"token": instance, "category_token": f"c{_CATEGORIES.index(category)}",
+            "nbr_annotations": len(seen), "first_annotation_token": tokens[seen[0]],
+            "last_annotation_token": tokens[seen[-1]]})  # fmt: skip
+        for number in seen:
+            half = heading[number] / 2
+            tables["sample_annotation"].append({"token": tokens[number], "sample_token": samples[number],
+                "instance_token": instance, "visibility_token": "4", "attribute_tokens": [],
+                "translation": [*xy[number].tolist(), 1.0], "size": [1.9, 4.5, 1.6],
+                "rotation": [float(np.cos(half)), 0.0, 0.0, float(np.sin(half))],
+                "prev": tokens.get(number - 1, ""), "next": tokens.get(number + 1, ""),
+                "num_lidar_pts": 5, "num_radar_pts": 1})  # fmt: skip
+        if category.startswith("vehicle"):
+            agents += [f"{instance}_{samples[number]}" for number in seen if number in (0, 1, 4, 7, 8)]
+    return agents
+
+
+def nuscenes_map() -> dict[str, Any]:
+    """Returns a map expansion with two drivable areas (one with a hole), a crossing, a walkway and a curved lane."""
+    nodes: list[dict[str, Any]] = []
+    polygons: list[dict[str, Any]] = []
+
+    def ring(*points: tuple[float, float]) -> list[str]:
+        first = len(nodes)
+        nodes.extend({"token": f"n{first + n}", "x": x, "y": y} for n, (x, y) in enumerate(points))
+        return [f"n{number}" for number in range(first, len(nodes))]
+
+    def polygon(points: list[tuple[float, float]], hole: list[tuple[float, float]] | None = None) -> str:
+        holes = [{"node_tokens": ring(*hole)}] if hole else []
+        polygons.append({"token": f"p{len(polygons)}", "exterior_node_tokens": ring(*points), "holes": holes})
+        return str(polygons[-1]["token"])
+
+    def box(x0: float, y0: float, x1: float, y1: float) -> list[tuple[float, float]]:
+        return [(x0, y0), (x1, y0), (x1, y1), (x0, y1)]
+
+    areas = [polygon(box(50, 60, 150.37, 140.21), box(80, 80, 90, 90.5)), polygon(box(130, 100, 220, 120))]
+    crossing, walkway = polygon(box(95, 95, 105, 98)), polygon(box(45, 60, 49, 140))
+    arcs = [{"start_pose": [100.0, 100.0, 0.5], "end_pose": [0.0, 0.0, 0.0], "shape": "LSR", "radius": 20.0,
+             "segment_length": [10.0, 12.5, 7.0]}]  # fmt: skip
+    arcs[0]["end_pose"] = [118.720379, 122.379622, 0.65]
+    empty = ("line", "road_segment", "road_block", "lane", "stop_line", "carpark_area", "road_divider", "lane_divider",
+             "traffic_light", "lane_connector")  # fmt: skip
+    return {
+        "version": "1.3", "canvas_edge": [1585.6, 2025.0], "node": nodes, "polygon": polygons,
+        **{name: [] for name in empty},
+        "drivable_area": [{"token": "d0", "polygon_tokens": areas}],
+        "ped_crossing": [{"token": "c0", "polygon_token": crossing}],
+        "walkway": [{"token": "w0", "polygon_token": walkway}],
+        "arcline_path_3": {"lane0": arcs}, "connectivity": {},
+    }  # fmt: skip

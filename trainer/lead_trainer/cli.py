@@ -23,6 +23,7 @@ Trains driving models: on this machine, or in pods that the LEAD operator starts
 train and look:
   train         train or resume on this machine: lead train preset=demo carla_root=DIR logdir=OUT
   runs          list the TrainingRuns of a cluster, with their losses
+  evaluate      measure a checkpoint on a benchmark beside its baselines, and write the challenge's file
   export        bundle a finished run's weights for evaluation
   lr-find       sweep the learning rate and show the loss over it
   bench data    tell whether loading is the bottleneck of a run, and which part of it
@@ -80,6 +81,14 @@ def parser() -> argparse.ArgumentParser:
     export.add_argument("--stage", default="", help="default: the only stage, or posttrain")
     export.add_argument("--store", help="s3://bucket/prefix or file:///folder (default: LEAD_STORE_URL)")
     export.add_argument("--best", action="store_true", help="the best weights instead of the newest")
+
+    evaluate = _command(
+        commands, "evaluate", "Measure weights on a benchmark's split: lead evaluate best.pt key=value."
+    )
+    evaluate.add_argument("weights", type=Path, help="with the run's config.json beside them")
+    evaluate.add_argument("words", nargs="*", metavar="key=value", help="keys to change, such as argoverse2_root=DIR")
+    evaluate.add_argument("--split", default="val", choices=["train", "train_val", "val", "test"])
+    evaluate.add_argument("--submission", type=Path, help="the file to write (default: beside the weights)")
 
     finder = _command(commands, "lr-find", "Sweep the learning rate of a run: lead lr-find preset=demo carla_root=DIR "
                       "logdir=OUT. Writes OUT/lr_curve.csv and trains nothing that stays.")  # fmt: skip
@@ -140,6 +149,10 @@ def run_command(options: argparse.Namespace) -> int:
             from lead_trainer.cli_store import export_run
 
             export_run(options.run, options.folder, options.stage, options.store, os.environ, best=options.best)
+        case "evaluate":
+            from lead_trainer.cli_evaluate import evaluate_checkpoint
+
+            evaluate_checkpoint(options.weights, options.words, options.split, options.submission, os.environ)
         case "lr-find":
             from lead_trainer.cli_tune import find_learning_rate
 

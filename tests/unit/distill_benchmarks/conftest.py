@@ -10,7 +10,7 @@ import pytest
 from lead_protocol.job import BuildJob, FolderSource, OwnerIdentity
 from lead_protocol.store.folder import FolderStore
 from lead_testing import shared_dir
-from lead_testing.forecasting_trees import write_argoverse2_tree
+from lead_testing.forecasting_trees import write_argoverse2_tree, write_nuscenes_tree
 from lead_trainer.data.build import build_share
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.source_tree import FolderTree
@@ -77,3 +77,20 @@ def link_files(source: Path, target: Path) -> None:
             link = target / path.relative_to(source)
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(path)
+
+
+@pytest.fixture(scope="module")
+def nuscenes_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The generated mini set."""
+    root = tmp_path_factory.mktemp("nuscenes")
+    write_nuscenes_tree(root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def real_nuscenes() -> Path:
+    """The tree of one real keyframe."""
+    root = shared_dir() / "realdata/nuscenes/nuscenes_format_onesample"
+    if not root.is_dir():
+        pytest.skip(f"the real nuScenes keyframe is not at {root}: it is not part of the repository")
+    return root

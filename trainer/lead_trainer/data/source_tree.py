@@ -12,7 +12,7 @@ from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, Obje
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.recipe import SourceFile
 
-MAX_FILE_BYTES = 256 * 1024 * 1024
+MAX_FILE_BYTES = 1024 * 1024 * 1024  # the annotations of the whole nuScenes are one JSON of some 600 MB
 
 
 class StoreTree:

@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from lead_trainer.metrics.forecasting import Forecast, forecast_metrics
+from lead_trainer.metrics.forecasting import REPORTED_K, Forecast, forecast_metrics
 from lead_trainer.metrics.totals import batch_totals, by_class
 from lead_trainer.recipes.recipe import Batch
+
+CLASS_METRICS = ("minADE", "minFDE", "MR", "MissRate_2")
 
 
 def forecast_of(predictions: Mapping[str, Tensor]) -> Forecast:
@@ -23,6 +25,9 @@ def truth_of(batch: Batch) -> Tensor:
 def benchmark_totals(
     predictions: Mapping[str, Tensor], batch: Batch, classes: Sequence[str]
 ) -> dict[str, tuple[Tensor, Tensor | int]]:
-    """Returns sums and counts of every metric, over all agents and over those of each class."""
-    values = forecast_metrics(forecast_of(predictions), truth_of(batch))
-    return batch_totals({**values, **by_class(values, batch["category"], classes)})
+    """Returns sums and counts of every metric over all agents, and of CLASS_METRICS at the largest k by class."""
+    forecast = forecast_of(predictions)
+    values = forecast_metrics(forecast, truth_of(batch))
+    k = max(k for k in REPORTED_K if k <= forecast.modes)
+    chosen = {tag: values[tag] for tag in (f"{name}_{k}" for name in CLASS_METRICS)}
+    return batch_totals({**values, **by_class(chosen, batch["category"], classes)})

@@ -1,7 +1,7 @@
 """Argoverse 2 as one mode of the recipe."""
 
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.distill.benchmarks.argoverse2.dataset import Argoverse2Samples
+from lead_trainer.recipes.distill.benchmarks.argoverse2.dataset import Argoverse2Samples, collection_of
 from lead_trainer.recipes.distill.benchmarks.argoverse2.encoder import VectorEncoder
 from lead_trainer.recipes.distill.benchmarks.argoverse2.preparation import Argoverse2Preparation
 from lead_trainer.recipes.distill.benchmarks.argoverse2.scenario import OBJECT_TYPES
@@ -25,4 +25,5 @@ MODE = Mode(
     encoder=VectorEncoder,
     source_root=source_root,
     metrics=lambda config, predictions, batch: benchmark_totals(predictions, batch, OBJECT_TYPES),
+    collections=lambda config: (collection_of(config, "train"), collection_of(config, "val")),
 )

@@ -1,0 +1,176 @@
+"""How a raw nuScenes tree becomes cache records: one agent of the prediction challenge in one keyframe.
+
+A route is `<scene>/<instance>`, a frame the keyframe's number in the scene. The collections `train`, `train_val` and
+`val` follow `maps/prediction/prediction_scenes.json`, which lists the challenge's agents; one whose six seconds of
+future are not annotated is left out and counted. A record holds `image` (the raster) and `arrays`:
+
+    future      (12, 3) float32   x, y, yaw in the agent's frame at 0.5 … 6.0 s
+    history     (5, 3) float32    x, y, yaw at -2.0 … 0 s; NaN where it was not seen
+    kinematics  (5,) float64      speed, acceleration, yaw rate, velocity x and y in the agent's frame
+    pose        (3,) float64      x, y, yaw of the frame in the map's
+"""
+
+import difflib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lead_trainer.data.array_block import pack_arrays
+from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.recipes.distill.benchmarks.agent_frame import AgentFrame
+from lead_trainer.recipes.distill.benchmarks.nuscenes.map_layers import read_city_map
+from lead_trainer.recipes.distill.benchmarks.nuscenes.raster import HISTORY_SECONDS, View, draw_raster
+from lead_trainer.recipes.distill.benchmarks.nuscenes.splits import split_of
+from lead_trainer.recipes.distill.benchmarks.nuscenes.tables import (
+    KEYFRAME_SECONDS,
+    Annotation,
+    Tables,
+    read_tables,
+)
+from lead_trainer.recipes.distill.config_values import load_config
+from lead_trainer.recipes.recipe import Bucket, Collection, RouteVerdict, SampleKey, Scan, SourceTree
+
+FORECAST_STEPS, FORECAST_SECONDS = 12, 6.0
+HISTORY_STEPS = 5
+COLLECTIONS = ("train", "train_val", "val")
+AGENTS_FILE = "maps/prediction/prediction_scenes.json"
+_KEYS = ("nuscenes_version", "raster_pixels", "raster_metres_per_pixel")
+_PACKED_SHARE = 0.1  # of a raster's bytes after compression
+
+Array = npt.NDArray[Any]
+
+
+class NuscenesPreparation:
+    """The preparation; pure in (tree, keys)."""
+
+    version = "nuscenes-prepare/1"
+    default_collections: tuple[str, ...] = ("train", "val")
+
+    def config_keys(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns the read values; `config` holds the recipe's keys and optionally `preset`. Raises BadConfig."""
+        values = {"model": "baseline", **{key: value for key, value in config.items() if key != "preset"}}
+        resolved = load_config(values, str(config.get("preset", "")))
+        return {key: getattr(resolved, key) for key in _KEYS}
+
+    def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
+        """Fills the named collections with the challenge's agents; a scene's verdict says whether it gave any."""
+        names = sorted(set(collections))
+        for name in names:
+            _known(name)
+        tables, version = read_tables(tree, config["nuscenes_version"]), config["nuscenes_version"]
+        candidates = _candidates(tree, tables)
+        kept: dict[str, list[SampleKey]] = {name: [] for name in COLLECTIONS}
+        without = dict.fromkeys(COLLECTIONS, 0)
+        verdicts = []
+        for scene, agents in sorted(candidates.items()):
+            split = split_of(scene, version)
+            found = [key for agent in agents if (key := _sample_key(tables, scene, *agent)) is not None]
+            kept[split] += found
+            without[split] += len(agents) - len(found)
+            reason = "kept" if found else "no_agent_with_a_whole_future" if agents else "no_agent"
+            verdicts.append(RouteVerdict(scene, bool(found), reason, len(found)))
+        samples = sorted({key for name in names for key in kept[name]}, key=lambda key: (key.route, key.frame))
+        position = {key: number for number, key in enumerate(samples)}
+        size = int(config["raster_pixels"] ** 2 * 3 * _PACKED_SHARE)
+        return Scan(
+            verdicts=tuple(verdicts),
+            samples=tuple(samples),
+            collections=tuple(
+                Collection(
+                    name,
+                    (Bucket("all", np.array([position[key] for key in sorted_keys(kept[name])], np.int64)),),
+                    (1.0,),
+                    {"agents": len(kept[name]) + without[name], "without_whole_future": without[name]},
+                )
+                for name in names
+            ),
+            estimated_bytes=np.full(len(samples), size, np.int64),
+        )
+
+    def record(self, tree: SourceTree, config: Mapping[str, Any], sample: SampleKey) -> Mapping[str, bytes]:
+        """Returns raster and arrays of one agent; raises BadData naming the file that is missing or spoiled."""
+        tables = read_tables(tree, config["nuscenes_version"])
+        scene, target = _target(tables, sample.route, sample.frame)
+        frame = AgentFrame(target.x, target.y, target.yaw)
+        view = View(frame, config["raster_pixels"], config["raster_metres_per_pixel"])
+        picture = draw_raster(view, read_city_map(tree, tables.location[scene]), tables, target)
+        return {
+            "image": pack_arrays({"raster": picture}, compress=True),
+            "arrays": pack_arrays(agent_arrays(tables, target), compress=True),
+        }
+
+    def route_metas(self, tree: SourceTree, config: Mapping[str, Any], route: str, frames: Sequence[int]) -> pa.Table:
+        """Returns the challenge's names of an agent, one row a frame."""
+        tables = read_tables(tree, config["nuscenes_version"])
+        scene, instance = route.split("/")
+        samples = [_target(tables, route, frame)[1].sample for frame in frames]
+        same = {"instance": instance, "location": tables.location[scene], "category": tables.category[instance]}
+        columns = {name: pa.array([value] * len(frames), pa.string()) for name, value in same.items()}
+        return pa.table({"frame": pa.array(frames, pa.int32()), "sample": pa.array(samples, pa.string()), **columns})
+
+
+def agent_arrays(tables: Tables, target: Annotation) -> dict[str, Array]:
+    """Returns the arrays of a record."""
+    frame = AgentFrame(target.x, target.y, target.yaw)
+    history = np.full((HISTORY_STEPS, 3), np.nan, np.float32)
+    for annotation in (target, *tables.past(target, HISTORY_SECONDS)):
+        ago = round((target.time_s - annotation.time_s) / KEYFRAME_SECONDS)
+        history[HISTORY_STEPS - 1 - ago] = _pose_in(frame, annotation)
+    speed, acceleration, yaw_rate, *velocity = tables.kinematics(target)
+    ahead = [_pose_in(frame, annotation) for annotation in tables.future(target, FORECAST_SECONDS)]
+    return {
+        "future": np.array(ahead, np.float32),
+        "history": history,
+        "kinematics": np.array([speed, acceleration, yaw_rate, *frame.vectors_in(np.array(velocity))]),
+        "pose": np.array([frame.x, frame.y, frame.yaw]),
+    }
+
+
+def sorted_keys(keys: Sequence[SampleKey]) -> list[SampleKey]:
+    """Returns samples by route and frame."""
+    return sorted(keys, key=lambda key: (key.route, key.frame))
+
+
+def _pose_in(frame: AgentFrame, annotation: Annotation) -> list[float]:
+    x, y = frame.points_in(np.array([annotation.x, annotation.y]))
+    return [float(x), float(y), float(frame.yaws_in(np.array(annotation.yaw)))]
+
+
+def _candidates(tree: SourceTree, tables: Tables) -> dict[str, list[tuple[str, str]]]:
+    """Returns (instance, sample) of the challenge's agents by scene, of the scenes that the tables hold."""
+    try:
+        listed = json.loads(tree.read(AGENTS_FILE))
+        return {scene: [_agent(token) for token in listed.get(scene, ())] for scene in set(tables.scene.values())}
+    except (ValueError, AttributeError) as error:
+        raise BadData(
+            f"file {AGENTS_FILE} does not list <instance>_<sample> by scene: {error}; fetch it again"
+        ) from error
+
+
+def _agent(token: str) -> tuple[str, str]:
+    instance, sample = token.split("_")
+    return instance, sample
+
+
+def _sample_key(tables: Tables, scene: str, instance: str, sample: str) -> SampleKey | None:
+    whole = len(tables.future(tables.of(instance, sample), FORECAST_SECONDS)) == FORECAST_STEPS
+    return SampleKey(f"{scene}/{instance}", tables.keyframe[sample]) if whole else None
+
+
+def _target(tables: Tables, route: str, frame: int) -> tuple[str, Annotation]:
+    scene, _, instance = route.partition("/")
+    sample = tables.sample_at.get((scene, frame))
+    if sample is None:
+        raise BadData(f"{scene} has no keyframe {frame}; are the tables whole?")
+    return scene, tables.of(instance, sample)
+
+
+def _known(name: str) -> None:
+    if name not in COLLECTIONS:
+        near = difflib.get_close_matches(name, COLLECTIONS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(COLLECTIONS)}"
+        raise BadConfig(f"collections: found {name!r}; {hint}")
