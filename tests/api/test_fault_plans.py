@@ -45,6 +45,7 @@ def test_a_run_costs_few_writes_from_its_first_status_to_its_end(
     assert len(writes) <= MAX_WRITES, writes
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("goal", "count"), [("R1", 3), ("R2", 24), ("R3", 30), ("R4", 20)])
 def test_every_story_comes_to_its_end_through_faults(
     goal: str, count: int, learned: Learned, control_plane: ControlPlane, minio: MinioServer, tmp_path: Path

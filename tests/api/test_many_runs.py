@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from lead_testing.api_bench import Bench
 from lead_testing.kube_faults.truth import Truth
 from lead_testing.manifests import a_dataset_cache, a_training_run
@@ -13,6 +15,7 @@ RUNS = int(os.environ.get("LEAD_TEST_RUNS", "200"))
 MAX_RSS_MIB = 400  # a limit of the chart, not a goal of speed
 
 
+@pytest.mark.timeout(1800)
 def test_many_runs_at_once_their_pods_failing_together_and_a_restart_that_writes_nothing(bench: Bench) -> None:
     """Runs of one pod: all get a status, all fail in one moment, all come back; then a restart changes nothing."""
     bench.driver.script.held.add("pretrain")

@@ -33,6 +33,7 @@ def outcomes(
     return dict(zip(NAMED, found, strict=True))
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", NAMED)
 def test_a_named_fault_changes_nothing(name: str, outcomes: dict[str, Outcome]) -> None:
     assert not report([outcomes[name]]), report([outcomes[name]])

@@ -51,7 +51,7 @@ MUTATIONS = (
         "operator/lead_operator/decisions/failure_policy.py",
         "return _failure(pod, ExitClass.INFRASTRUCTURE, pod.disruption, _DISRUPTED, _said(pod))",
         "return _failure(pod, ExitClass.PROGRAM_ERROR, pod.disruption, _DISRUPTED, _said(pod))",
-        f"{NEXT}::test_a_pod_that_disappeared_counts_as_a_disturbance",
+        f"{NEXT}::test_a_failed_rank_restarts_the_whole_group_from_its_own_budget",
     ),
     Mutation(
         "an impossible report is believed",
