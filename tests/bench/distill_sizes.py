@@ -51,7 +51,7 @@ class Student:
             raise SystemExit(f"{self.config.model_size}: gradients are not finite in step {self.steps}")
         self.optimizer.step()
         self.steps += 1
-        return float(loss)
+        return float(loss.detach())
 
 
 def main() -> None:

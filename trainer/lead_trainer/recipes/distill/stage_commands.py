@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import TrainerError, exit_code_of
+from lead_trainer.recipes.distill.config_values import load_config
 from lead_trainer.recipes.distill.example_data.tree import write_example_tree
 from lead_trainer.recipes.distill.ingest.frame_source import ExtractedFrames, FrameSource, StreamedFrames
 from lead_trainer.recipes.distill.ingest.teacher import make_teacher
@@ -56,11 +57,20 @@ def parser() -> argparse.ArgumentParser:
     example.add_argument("--val", type=int, default=8)
     example.add_argument("--resolution", type=int, default=64)
     example.add_argument("--seed", type=int, default=0)
+
+    size = stages.add_parser("model_size", help="print the number of a student's parameters")
+    size.add_argument("--model", choices=("baseline", "reasoning"), default="reasoning")
+    size.add_argument("--model-size", choices=("110m", "500m"), default="500m")
     return root
 
 
 def run_stage(options: argparse.Namespace) -> str:
     """Runs one stage and returns what it did, for people."""
+    if options.stage == "model_size":
+        from lead_trainer.recipes.distill.model import parameter_count  # torch, which no data stage needs
+
+        config = load_config({"model": options.model, "model_size": options.model_size})
+        return f"{options.model_size}: {parameter_count(config):,} parameters"
     root: Path = options.root
     match options.stage:
         case "extract_frames":
