@@ -17,7 +17,7 @@ Learned = dict[str, Outcome]  # workload -> its undisturbed trial
 Goal = Callable[[Learned], Iterator[list[Plan]]]  # one list a group; a sample takes from every group
 
 STALE_S = 3.0
-TIMEOUT_S = 4.0  # above the shortened deadline of a call
+TIMEOUT_S = 9.0  # above the shortened deadline of a call
 SLOW_S = 1.0
 OUTAGE_S = 5.0
 _WRITE_FAULTS: dict[FaultKind, float] = {

@@ -24,7 +24,7 @@ SHORT = {
     "LEAD_RESYNC_SECONDS": "4",
     "LEAD_RELIST_SECONDS": "4",
     CONSTANTS: json.dumps(
-        {"lead_operator.cluster.client.CALL_TIMEOUT_S": 3.0, "lead_operator.cluster.client.WATCH_GRACE_S": 2.0}
+        {"lead_operator.cluster.client.CALL_TIMEOUT_S": 8.0, "lead_operator.cluster.client.WATCH_GRACE_S": 4.0}
     ),
 }
 
