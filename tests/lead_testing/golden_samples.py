@@ -96,18 +96,25 @@ def _float_deviation(tag: str, key: str, found: np.ndarray) -> float:
     """Compares with the stored full array, or with all non-zero entries and 256 picked ones."""
     full = _stored(tag, key)
     if full is not None:
-        return float(np.abs(full - found).max())
+        return _worst(full, found)
     flat = found.reshape(-1)
     pick = _stored(tag, key, "@256")
     if pick is None:
         return float("inf")
-    worst = float(np.abs(flat[(np.arange(256, dtype=np.int64) * 2654435761) % flat.size] - pick).max())
+    worst = _worst(flat[(np.arange(256, dtype=np.int64) * 2654435761) % flat.size], pick)
     where, what = _stored(tag, key, "@nz_idx"), _stored(tag, key, "@nz_val")
     if where is not None and what is not None:
         dense = np.zeros_like(flat)
         dense[where] = what
-        worst = max(worst, float(np.abs(dense - flat).max()))
+        worst = max(worst, _worst(dense, flat))
     return worst
+
+
+def _worst(expected: np.ndarray, found: np.ndarray) -> float:
+    """Returns the largest difference, infinity where only one of two numbers is NaN."""
+    same = (expected == found) | (np.isnan(expected) & np.isnan(found))
+    differences = np.where(same, 0.0, np.abs(expected - found))
+    return float(np.nan_to_num(differences, nan=np.inf, posinf=np.inf).max(initial=0.0))
 
 
 def _stored(tag: str, key: str, part: str = "") -> np.ndarray | None:

@@ -31,7 +31,7 @@ from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.building import build
 from lead_trainer.cli_store import instance_manifests, instances
-from lead_trainer.config_sources import Resolved, RunKeys, inherited, read_config_json, read_sources, resolve
+from lead_trainer.config_sources import Resolved, RunKeys, read_config_json, read_sources, resolve
 from lead_trainer.engine.agreement import done_by_first
 from lead_trainer.engine.attempt import newest_attempt
 from lead_trainer.engine.attempt_run import Place, run_attempt
@@ -44,7 +44,7 @@ from lead_trainer.engine.worker import device_of
 from lead_trainer.errors import BadConfig
 from lead_trainer.named_view import NamedView, link
 from lead_trainer.recipes.local_runs import MixesTrees, Respells, collections_of, source_root
-from lead_trainer.recipes.recipe import NamesFiles, Recipe, load_recipe
+from lead_trainer.recipes.recipe import Inherits, NamesFiles, Recipe, load_recipe
 from lead_trainer.report.console import open_log
 from lead_trainer.world import world_of
 
@@ -162,10 +162,11 @@ def recipe_values(recipe: Recipe, resolved: Resolved) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if run.load_file:
         document = read_config_json(Path(run.load_file).parent / "config.json")
-        values = inherited(keys_of_document(recipe, document))
+        taken_over = recipe.inherited_keys if isinstance(recipe, Inherits) else frozenset()
+        values = {key: value for key, value in keys_of_document(recipe, document).items() if key in taken_over}
         if run.preset:
-            named, plain = recipe.config({}, run.preset).model_dump(), recipe.config({}).model_dump()
-            values = {key: value for key, value in values.items() if named.get(key) == plain.get(key)}
+            named = recipe.config({}, run.preset).model_fields_set
+            values = {key: value for key, value in values.items() if key not in named}
     told = {"seed": run.seed, "logdir": run.logdir, "load_file": run.load_file, "carla_root": run.carla_root,
             "epochs": run.epochs, "continue_failed_training": run.continue_failed_training}  # fmt: skip
     for key, value in told.items():

@@ -18,21 +18,6 @@ import yaml
 from lead_trainer.errors import BadConfig
 
 ENVIRONMENT = "LEAD_TRAINING_CONFIG"
-# What a stage may take over from the stage whose weights it loads: what shapes the model and its input. Names, logdir,
-# seed, batch size, epochs and the like are decisions of each stage, and LEAD's users lost runs by inheriting them.
-INHERITED_PREFIXES = (
-    "image_", "lidar_", "radar_", "bev_", "transfuser_", "deconv_", "gpt_", "bb_", "num_radar", "num_bev", "num_dir",
-    "num_bb", "num_semantic", "num_way", "num_route", "min_", "max_", "discrete_",
-)  # fmt: skip
-INHERITED = frozenset(
-    {
-        "LTF", "block_exp", "compat", "detect_boxes", "hist_max_per_pixel", "n_head", "n_layer",
-        "perspective_downsample_factor", "pixels_per_meter", "target_point_scale", "target_speed_classes",
-        "tp_pop_distance", "training_used_lidar_steps", "used_cameras", "use_bev_semantic", "use_depth",
-        "use_discrete_command", "use_next_tp", "use_previous_tp", "use_radar_detection", "use_radars", "use_semantic",
-        "use_tp", "use_velocity", "waypoints_spacing",
-    }
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -199,11 +184,6 @@ def _typed(key: str, value: Any) -> Any:
     if type(value) is not expected and not (expected is str and isinstance(value, int | float)):
         raise BadConfig(f"{key}: found {value!r}, expected {expected.__name__}")
     return expected(value)
-
-
-def inherited(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the keys of an earlier stage's config that a stage built on its weights takes over."""
-    return {key: value for key, value in document.items() if key in INHERITED or key.startswith(INHERITED_PREFIXES)}
 
 
 def read_config_json(path: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lead_trainer.cli_train import local_run, session_cache_folder
-from lead_trainer.config_sources import inherited, parse_words
+from lead_trainer.config_sources import parse_words
 from lead_trainer.errors import BadConfig
 
 
@@ -80,10 +80,3 @@ def test_shards_are_kept_here_when_they_come_from_afar_or_when_told() -> None:
 def test_a_mistake_is_named_with_its_remedy(words: list[str], message: str) -> None:
     with pytest.raises(BadConfig, match=message):
         local_run(words, [], {})
-
-
-def test_only_listed_keys_are_inherited() -> None:
-    assert inherited({"radar_num_layers": 1, "logdir": "x", "batch_size": 2, "use_depth": False}) == {
-        "radar_num_layers": 1,
-        "use_depth": False,
-    }

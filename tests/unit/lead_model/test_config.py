@@ -1,11 +1,15 @@
 """Every key is known, every mistake is named, and LEAD's own config.json comes in."""
 
+from dataclasses import fields
+
 import pytest
 
 from lead_testing.golden_model import golden_json
 from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.config_values import from_config_json, load_config, preset_names, to_config_json
+from lead_trainer.recipes.lead.inheritance import INHERITED, OWN
+from lead_trainer.recipes.lead.prepare_keys import PreparationKeys
 
 
 @pytest.mark.parametrize("stage", ["pretrain_default", "posttrain_default", "posttrain_overridden"])
@@ -72,3 +76,20 @@ def test_a_posttrain_stage_does_not_inherit_the_pretrain_project() -> None:
     pretrain = to_config_json(LeadConfig())
     config = load_config({**from_config_json(pretrain), "use_planning_decoder": True})
     assert config.wandb_project == "lead_posttrain"
+
+
+def test_every_key_is_either_taken_over_from_load_file_or_a_decision_of_each_stage() -> None:
+    assert set(LeadConfig.model_fields) == INHERITED | OWN
+    assert not INHERITED & OWN
+
+
+def test_stages_that_inherit_share_their_cache() -> None:
+    assert {field.name for field in fields(PreparationKeys)} <= INHERITED
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["logdir", "seed", "wandb_id", "description", "batch_size", "epochs", "continue_failed_training", "carla_root"],
+)
+def test_what_leads_users_lost_runs_by_is_not_inherited(key: str) -> None:
+    assert key in OWN

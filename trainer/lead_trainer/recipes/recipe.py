@@ -3,7 +3,7 @@
 A recipe is config + preparation + dataset + model + step + checkpoint names. It is one object behind an entry point of
 the group `lead.recipes`, so a package of somebody else's adds a recipe without a change here. What every recipe must
 have is in `Recipe`; what some have more is in the small protocols after it (Validates, MixesCaches, NamesFiles,
-Advises): the engine asks for each and does without.
+Inherits, Advises): the engine asks for each and does without.
 """
 
 import difflib
@@ -320,6 +320,13 @@ class NamesFiles(Protocol):
 @runtime_checkable
 class Advises(Protocol):
     """A recipe with watch rules of its own, besides the engine's."""
+
+@runtime_checkable
+class Inherits(Protocol):
+    """A recipe whose stages take over keys of the `config.json` beside `load_file`; the others take over none."""
+
+    inherited_keys: frozenset[str]
+
 
     def watch_rules(self, config: Any) -> Sequence[WatchRule]:
         """Returns the rules; they are asked after every epoch."""

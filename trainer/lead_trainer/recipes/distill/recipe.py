@@ -22,6 +22,13 @@ from lead_trainer.recipes.distill.preparation import DistillPreparation
 from lead_trainer.recipes.recipe import Batch, Evaluation, Sample, SampleSource, StageShape, StepOutput
 
 _MOST_THREADS = 16
+# What a stage takes over from the stage of `load_file`: the student's shape and what it sees.
+STUDENT_KEYS = frozenset(
+    {
+        "discrete_actions", "max_agents", "max_polylines", "model_size", "no_unicycle", "num_action_bins",
+        "polyline_points", "raster_metres_per_pixel", "raster_pixels", "resolution", "vector_radius_m",
+    }
+)  # fmt: skip
 
 
 class DistillRecipe:
@@ -30,6 +37,7 @@ class DistillRecipe:
     name = "distill"
     config_model = DistillConfig
     preparation = DistillPreparation()
+    inherited_keys = STUDENT_KEYS
 
     def presets(self) -> Sequence[str]:
         """Returns the names of the presets."""

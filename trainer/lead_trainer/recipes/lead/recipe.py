@@ -18,6 +18,7 @@ from lead_trainer.recipes.lead.dataset import SampleCache, collection_of
 from lead_trainer.recipes.lead.dataset_collate import collate
 from lead_trainer.recipes.lead.dataset_mix import MixedSamples, open_samples
 from lead_trainer.recipes.lead.gpu_names import lead_precision, own_gpu_name
+from lead_trainer.recipes.lead.inheritance import INHERITED
 from lead_trainer.recipes.lead.losses import compute_losses
 from lead_trainer.recipes.lead.metrics import compute_metrics
 from lead_trainer.recipes.lead.model import build_model
@@ -38,6 +39,7 @@ class LeadRecipe:
     config_model = LeadConfig
     preparation = LeadPreparation()
     mixes_caches = True
+    inherited_keys = INHERITED
 
     def datasets(self, config: LeadConfig) -> Mapping[str, Mapping[str, Any]]:
         """Returns a cache for each data set in use."""
