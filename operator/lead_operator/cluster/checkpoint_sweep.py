@@ -14,7 +14,7 @@ from itertools import islice
 import structlog
 from pydantic import ValidationError
 
-from lead_operator.decisions.retention import Removal, decide_removals, find_orphans
+from lead_operator.decisions.retention import Removal, decide_removals, find_orphans, outlived, remove_spoiled
 from lead_operator.settings import StorageProfile
 from lead_protocol.checkpoint_retention import FEWEST_CHECKPOINTS
 from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest
@@ -43,12 +43,19 @@ class SweepRequest:
     keep_best: int
     live_attempt: int
     done: bool
+    keep_every_epochs: int = 0
+    quarantined: tuple[str, ...] = ()  # manifest keys found spoiled
+
+    @property
+    def useless(self) -> tuple[str, ...]:
+        """The spoiled checkpoints that enough newer ones have outlived."""
+        return outlived(self.quarantined, self.manifests, self.keep_last)
 
     @property
     def idle(self) -> bool:
         """Whether there is surely nothing to remove."""
         few = len(self.manifests) <= max(self.keep_last, FEWEST_CHECKPOINTS)
-        return few and (not self.done or self.live_attempt == 0)
+        return few and not self.useless and (not self.done or self.live_attempt == 0)
 
 
 @dataclass
@@ -65,7 +72,9 @@ class SweepMemory:
 
     def standing(self, request: SweepRequest) -> SweepRequest:
         """Returns a request without the manifests that are gone since its LIST."""
-        return replace(request, manifests=tuple(key for key in request.manifests if key not in self.removed))
+        manifests = tuple(key for key in request.manifests if key not in self.removed)
+        quarantined = tuple(key for key in request.quarantined if key not in self.removed)
+        return replace(request, manifests=manifests, quarantined=quarantined)
 
 
 class CheckpointSweep:
@@ -80,7 +89,7 @@ class CheckpointSweep:
         """Has an instance swept soon, unless nothing has changed since the last time; returns at once."""
         memory = self._memories.setdefault(request.keys, SweepMemory())
         if memory.task is None:
-            memory.removed &= set(request.manifests)
+            memory.removed &= {*request.manifests, *request.quarantined}
         memory.asked = request
         request = memory.standing(request)
         if request.idle and not memory.owed:
@@ -151,7 +160,9 @@ def sweep_portion(store: ObjectStore, request: SweepRequest, memory: SweepMemory
         keep_last=request.keep_last,
         keep_best=request.keep_best,
         live_attempt=request.live_attempt,
+        keep_every_epochs=request.keep_every_epochs,
     )
+    removals += _spoiled(store, memory.standing(request), memory)
     for removal in removals[:MAX_REMOVALS]:
         _remove(store, removal, memory)
     if removals:
@@ -166,9 +177,15 @@ def _remove(store: ObjectStore, removal: Removal, memory: SweepMemory) -> None:
     memory.owed[removal.manifest_key] = removal  # from here on its data must go, whatever the next LIST shows
     store.delete(removal.manifest_key)
     memory.removed.add(removal.manifest_key)
-    for key in removal.data_keys:
+    for key in (*removal.data_keys, *filter(None, [removal.record_key])):
         store.delete(key)
     del memory.owed[removal.manifest_key]
+
+
+def _spoiled(store: ObjectStore, request: SweepRequest, memory: SweepMemory) -> tuple[Removal, ...]:
+    sound = [manifest for manifest in memory.read.values() if manifest is not None]
+    keys = request.useless[:MAX_REMOVALS]
+    return tuple(remove_spoiled(request.keys, key, _read(store, key), sound) for key in keys)
 
 
 def _read_all(store: ObjectStore, manifest_keys: tuple[str, ...], memory: SweepMemory) -> bool:

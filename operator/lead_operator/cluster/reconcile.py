@@ -167,6 +167,8 @@ class Reconciler:
                     keep_best=run.checkpoint.keep_best,
                     live_attempt=int(entry.get("attempt", 0)),
                     done=ended or entry.get("phase") == "Succeeded",
+                    keep_every_epochs=run.checkpoint.keep_every_epochs,
+                    quarantined=found.quarantined,
                 )
             )
 

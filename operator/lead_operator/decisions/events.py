@@ -7,6 +7,7 @@ from lead_operator.decisions.plan import EventNote
 from lead_operator.names import CachePhase, Condition, RunPhase
 
 MAX_MESSAGE = 1000  # the API takes 1024
+MAX_ADVICE = 4  # lines of one change
 
 
 def run_events(before: dict[str, Any], after: dict[str, Any]) -> tuple[EventNote, ...]:
@@ -46,6 +47,8 @@ def _dataset(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
     old, new = find_condition(before, Condition.DATASET_READY) or {}, find_condition(after, Condition.DATASET_READY)
     if new is None or new.get("reason") == old.get("reason"):
         return []
+    if not old and new["status"] == "True":
+        return []  # the run never waited for its data: that its pods are made tells enough
     kind = "Normal" if new["status"] == "True" or new["reason"] == "CacheBuilding" else "Warning"
     return [EventNote(kind, new["reason"], new["message"])]
 
@@ -72,11 +75,13 @@ def _stages(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
 
 
 def _advice(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
-    """The newest advisory, when the trainer's watch rules say something new."""
+    """What the trainer's watch rules say and have not said before, one line each."""
     new = find_condition(after, Condition.ADVISORY)
-    if new is None or new["message"] == (find_condition(before, Condition.ADVISORY) or {}).get("message"):
+    if new is None:
         return []
-    return [EventNote("Warning", f"Advisory{new['reason']}", str(new["message"]).splitlines()[0])]
+    said = str((find_condition(before, Condition.ADVISORY) or {}).get("message", "")).splitlines()
+    lines = [line for line in str(new["message"]).splitlines() if line not in said]
+    return [EventNote("Warning", "Advisory", line) for line in lines[:MAX_ADVICE]]
 
 
 def _run_phase(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:

@@ -1,14 +1,15 @@
 """Which objects of a stage instance go: checkpoints its policy lets go, and data that no manifest names. Pure.
 
 Manifests were written by pods and are hostile: nothing outside the instance's own checkpoints is ever named here.
-Spoiled checkpoints (quarantined ones are not even given) and manifests that do not fit their key are left to people.
+A spoiled checkpoint is evidence: it stays until `keep_last` newer ones that nobody found spoiled have been committed.
+Manifests that do not fit their key are left to people.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lead_protocol.checkpoint_retention import expendable
+from lead_protocol.checkpoint_retention import FEWEST_CHECKPOINTS, expendable
 from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.object_keys import InstanceKeys
 
@@ -21,6 +22,7 @@ class Removal:
 
     manifest_key: str
     data_keys: tuple[str, ...]
+    record_key: str = ""  # of a spoiled one: the record that says so goes last
 
 
 def decide_removals(
@@ -30,6 +32,7 @@ def decide_removals(
     keep_last: int,
     keep_best: int,
     live_attempt: int,
+    keep_every_epochs: int = 0,
 ) -> tuple[Removal, ...]:
     """Returns which of an instance's checkpoints go, oldest first; `manifests` by key, without quarantined ones.
 
@@ -39,7 +42,13 @@ def decide_removals(
     if any(manifest.attempt > live_attempt for manifest in own.values()):
         return ()
     newest_first = sorted(own, key=lambda key: (own[key].step, len(key), key), reverse=True)
-    gone = {m.step for m in expendable([own[k] for k in newest_first], keep_last=keep_last, keep_best=keep_best)}
+    let_go = expendable(
+        [own[key] for key in newest_first],
+        keep_last=keep_last,
+        keep_best=keep_best,
+        keep_every_epochs=keep_every_epochs,
+    )
+    gone = {manifest.step for manifest in let_go}
     kept_data = {
         file.key
         for key, manifest in manifests.items()
@@ -51,6 +60,26 @@ def decide_removals(
         for key in reversed(newest_first)
         if own[key].step in gone
     )
+
+
+def outlived(quarantined: Sequence[str], manifests: Iterable[str], keep_last: int) -> tuple[str, ...]:
+    """Returns the spoiled checkpoints that `keep_last` newer ones have made useless, never fewer than two.
+
+    Both are manifest keys of one instance: their order is that of their steps.
+    """
+    standing = sorted(manifests, reverse=True)
+    enough = max(keep_last, FEWEST_CHECKPOINTS)
+    return tuple(key for key in quarantined if len(standing) >= enough and standing[enough - 1] > key)
+
+
+def remove_spoiled(
+    keys: InstanceKeys, manifest_key: str, spoiled: CheckpointManifest | None, sound: Iterable[CheckpointManifest]
+) -> Removal:
+    """Returns how a spoiled checkpoint goes; the data of one whose manifest does not parse are found as orphans."""
+    named = {file.key for manifest in sound for file in manifest.files.values()}
+    data = _data_keys(keys, spoiled) if spoiled is not None and _fits(keys, manifest_key, spoiled) else []
+    record_key = keys.quarantine_prefix + manifest_key.removeprefix(keys.manifests_prefix)
+    return Removal(manifest_key, tuple(key for key in data if key not in named), record_key)
 
 
 def find_orphans(

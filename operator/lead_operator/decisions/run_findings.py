@@ -1,7 +1,5 @@
 """What each condition of a TrainingRun says. Pure."""
 
-from collections.abc import Sequence
-
 from lead_operator.decisions.conditions import Finding
 from lead_operator.decisions.failure_policy import SPEC_REASONS
 from lead_operator.decisions.instance_state import InstanceState
@@ -10,7 +8,6 @@ from lead_operator.decisions.refusals import OBJECTS_REFUSED, explain_refusal
 from lead_operator.decisions.run_step import Step
 from lead_operator.decisions.run_view import SUSPEND_REQUESTED, RunView
 from lead_operator.names import Condition, RunPhase
-from lead_protocol.progress_record import Advisory
 
 _REMEDIES = {
     "ImagePullBackOff": "check the trainer image in the chart's values and the pull secrets of the namespace",
@@ -40,8 +37,7 @@ def run_findings(view: RunView, step: Step) -> list[Finding]:
         findings.append(Finding(Condition.SESSION_CACHE_HEALTHY, False, "Degraded", text))
     elif record is not None:
         findings.append(Finding(Condition.SESSION_CACHE_HEALTHY, True, "Healthy", "shards are kept on the nodes"))
-    if record is not None and record.advisories:
-        findings.append(_advisory(record.advisories))
+    findings += _advisory(view)
     findings.append(_suspended(step))
     if step.phase is RunPhase.SUCCEEDED:
         findings.append(Finding(Condition.SUCCEEDED, True, step.reason, f"all {len(step.states)} stages are trained"))
@@ -50,12 +46,18 @@ def run_findings(view: RunView, step: Step) -> list[Finding]:
     return findings
 
 
-def _advisory(advisories: Sequence[Advisory]) -> Finding:
-    """Returns what the trainer's watch rules say, the newest first; a condition's reason is one word."""
-    newest_first = list(reversed(advisories))
-    reason = "".join(word.capitalize() for word in newest_first[0].rule.split("-"))
-    text = "\n".join(f"{advisory.rule}, epoch {advisory.epoch}: {advisory.message}" for advisory in newest_first)
-    return Finding(Condition.ADVISORY, True, reason, text)
+def _advisory(view: RunView) -> list[Finding]:
+    """Returns what the trainer's watch rules say of each instance that trains now, the newest of it first."""
+    told = []
+    for position, instance_view in view.told.items():
+        record = instance_view.progress.record
+        whose = f"{view.states[position].instance.text}, " if len(view.told) > 1 else ""
+        told += [(whose, advisory) for advisory in reversed(record.advisories if record is not None else [])]
+    if not told:
+        return []
+    reason = "".join(word.capitalize() for word in told[0][1].rule.split("-"))  # a condition's reason is one word
+    text = "\n".join(f"{whose}{said.rule}, epoch {said.epoch}: {said.message}" for whose, said in told)
+    return [Finding(Condition.ADVISORY, True, reason, text)]
 
 
 def storage_available(store_error: str, profile_error: str) -> Finding:
@@ -149,7 +151,10 @@ def _checkpoints_sound(view: RunView) -> Finding:
     if not spoiled:
         return Finding(Condition.CHECKPOINTS_SOUND, True, "NoneSpoiled", "no spoiled checkpoint was found")
     named = ", ".join(spoiled[:5])
-    text = f"{len(spoiled)} spoiled: {named}; older sound ones are used; look for damage in the object store"
+    text = (
+        f"{len(spoiled)} spoiled: {named}; older sound ones are used; look for damage in the object store, and for who "
+        "else writes there; what is spoiled goes when checkpoint.keepLast newer checkpoints stand"
+    )
     return Finding(Condition.CHECKPOINTS_SOUND, False, "Quarantined", text)
 
 

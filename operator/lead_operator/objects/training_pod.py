@@ -79,6 +79,8 @@ def build_train_job(
             every_steps=run.checkpoint.every_steps,
             keep_last=run.checkpoint.keep_last,
             keep_best=run.checkpoint.keep_best,
+            keep_every_epochs=run.checkpoint.keep_every_epochs,
+            on_best=run.checkpoint.on_best,
             resume="Never" if run.checkpoint.resume == "Never" else "Auto",
         ),
         init_from=_init_from(run, instance, profile),

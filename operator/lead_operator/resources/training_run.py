@@ -46,6 +46,8 @@ class Checkpointing:
     every_steps: int
     keep_last: int
     keep_best: int
+    keep_every_epochs: int  # 0: none is kept for its epoch alone
+    on_best: bool  # commit also after the best epoch so far
     resume: str  # Auto | Never
     origin: str  # URI of a checkpoint that the first stage goes on from; empty: none
 
@@ -194,6 +196,8 @@ def _checkpoint(reader: Reader) -> Checkpointing:
         every_steps=reader.get("everySteps", int),
         keep_last=reader.get("keepLast", int),
         keep_best=reader.get("keepBest", int),
+        keep_every_epochs=reader.get("keepEveryEpochs", int),
+        on_best=reader.get("onBest", bool),
         resume=reader.get("resume", str),
         origin=reader.get("from", str),
     )

@@ -149,7 +149,9 @@ def test_the_pod_of_rank_1_of_a_small_run() -> None:
 
 
 def test_the_job_of_a_small_run() -> None:
-    text = a_training_pod(a_training_run(config={"lr": 0.1}))["metadata"]["annotations"]["lead.dev/job"]
+    text = a_training_pod(a_training_run(config={"lr": 0.1}, checkpoint={"keepEveryEpochs": 5, "onBest": True}))[
+        "metadata"
+    ]["annotations"]["lead.dev/job"]
     assert isinstance(parse_job(text), TrainJob)
     assert json.loads(text) == {
         "kind": "train",
@@ -165,7 +167,7 @@ def test_the_job_of_a_small_run() -> None:
         "procs_per_node": 1,
         "datasets": [{"name": "towns", "digest": DIGEST}],
         "checkpoint": CheckpointPolicy(
-            every_epochs=1, every_steps=0, keep_last=3, keep_best=1, resume="Auto"
+            every_epochs=1, every_steps=0, keep_last=3, keep_best=1, keep_every_epochs=5, on_best=True, resume="Auto"
         ).model_dump(),
         "init_from": None,
         "resume_from": None,

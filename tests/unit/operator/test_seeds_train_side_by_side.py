@@ -4,12 +4,14 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from lead_operator.decisions.conditions import find_condition
 from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstance, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import Plan
 from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_operator.names import Condition
 from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.training_run import TrainingRun
-from lead_protocol.progress_record import ProgressRecord
+from lead_protocol.progress_record import Advisory, ProgressRecord
 from lead_testing.makers import NOW, RUN_UID, SETTINGS, a_failed_pod, a_pod, a_ready_cache, a_run_body, a_training_run
 
 TREE = [
@@ -20,7 +22,7 @@ TREE = [
 
 
 def a_tree(parallelism: int = 2, **spec: Any) -> TrainingRun:
-    return a_training_run(stages=TREE, parallelism=parallelism, **spec)
+    return a_training_run(**{"stages": TREE, "parallelism": parallelism, **spec})
 
 
 def look(run: TrainingRun, *, after_s: float = 0, previous: dict[str, Any] | None = None, **seen: Any) -> Plan:
@@ -153,3 +155,17 @@ def test_a_stray_pod_of_a_stage_that_is_done_is_removed_whoever_trains() -> None
     stray = a_pod(0, stage="pretrain", attempt=2)
     plan = look(run, previous=status, pods=(stray, *group("other"), *group("tune")), instances=seen)
     assert [d.name for d in plan.deletes] == [stray.name]
+
+
+def test_the_advice_of_every_instance_that_trains_is_told_with_its_name() -> None:
+    run = a_tree(stages=[{"name": "tune", "epochs": 2, "seeds": [0, 1]}])
+    flat = Advisory(rule="plateau", epoch=1, message="the loss has not fallen")
+    first, second = trains("tune", 0, 5), trains("tune", 1, 6)
+    assert second.progress is not None
+    warned = replace(second, progress=second.progress.model_copy(update={"advisories": [flat]}))
+    pods = group("tune", 0) + group("tune", 1)
+    quiet = look(run, pods=pods, instances=buckets(run, tune0=first, tune1=second))
+    told = look(run, previous=quiet.status, pods=pods, instances=buckets(run, tune0=first, tune1=warned))
+    condition = find_condition(told.status, Condition.ADVISORY)
+    assert condition is not None and condition["message"] == "tune s1, plateau, epoch 1: the loss has not fallen"
+    assert [note.message for note in told.events if note.reason == "Advisory"] == [condition["message"]]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lead_operator.decisions.retention import decide_removals, find_orphans
+from lead_operator.decisions.retention import Removal, decide_removals, find_orphans, outlived, remove_spoiled
 from lead_protocol.manifests import CheckpointManifest, StoredObject
 from lead_protocol.object_keys import InstanceKeys
 
@@ -127,3 +127,30 @@ def test_unnamed_data_is_an_orphan_once_nobody_will_commit_it(step: int, attempt
     named = [file.key for manifest in manifests.values() for file in manifest.files.values()]
     found = find_orphans(KEYS, manifests, [key, *named, f"{KEYS.checkpoints_prefix}readme"], live_attempt=2)
     assert found == ((key,) if orphan else ())
+
+
+def test_every_so_many_epochs_one_checkpoint_stays_for_good() -> None:
+    manifests = by_key(*(a_manifest(step) for step in (10, 20, 25, 30, 40, 50, 60)))
+    removals = decide_removals(KEYS, manifests, keep_last=2, keep_best=0, live_attempt=1, keep_every_epochs=2)
+    assert [manifests[removal.manifest_key].step for removal in removals] == [10, 30]
+
+
+def test_a_spoiled_checkpoint_stays_until_enough_newer_ones_stand() -> None:
+    spoiled = (KEYS.manifest(20, 0), KEYS.manifest(40, 0))
+    standing = [KEYS.manifest(step, 0) for step in (10, 30, 40, 50)]
+    standing[2] = KEYS.manifest(40, 1)  # the same step, committed once more
+    assert outlived(spoiled, standing, keep_last=3) == spoiled[:1]
+    assert outlived(spoiled, standing, keep_last=1) == spoiled  # two at least
+    assert outlived(spoiled, standing, keep_last=4) == ()
+    assert outlived(spoiled, [], keep_last=1) == ()
+
+
+def test_a_spoiled_checkpoint_goes_with_its_record_and_takes_nothing_of_another() -> None:
+    shared = f"{KEYS.checkpoint(20, 1, 'abc123')}shared.pth"
+    own = f"{KEYS.checkpoint(20, 1, 'abc123')}model.pth"
+    spoiled = a_manifest(20, data=[shared, own, "caches/somebody/else"])
+    removal = remove_spoiled(KEYS, KEYS.manifest(20, 0), spoiled, [a_manifest(30, data=[shared])])
+    assert removal == Removal(KEYS.manifest(20, 0), (own,), KEYS.quarantine(20, 0))
+    assert remove_spoiled(KEYS, KEYS.manifest(20, 0), None, []).data_keys == ()
+    foreign = a_manifest(20, run_uid="another")
+    assert remove_spoiled(KEYS, KEYS.manifest(20, 0), foreign, []).data_keys == ()

@@ -204,3 +204,15 @@ def test_data_stays_where_a_manifest_cannot_be_read(bucket_of_a_run: Bucket) -> 
     bucket_of_a_run.trainer.put(KEYS.manifest(2, 0), b'{"format": "lead-checkpoint/2"}')
     sweep(bucket_of_a_run.operator, a_request(bucket_of_a_run, done=True, attempt=2))
     assert steps_of_data(bucket_of_a_run.root) == {1, 2, 3}
+
+
+def test_a_spoiled_checkpoint_goes_with_its_data_and_its_record_once_newer_ones_stand(bucket_of_a_run: Bucket) -> None:
+    forge(bucket_of_a_run, 6)
+    bucket_of_a_run.trainer.create(KEYS.quarantine(2, 0), b"{}")
+    bucket_of_a_run.trainer.create(KEYS.quarantine(5, 0), b"{}")
+    spoiled = (KEYS.manifest(2, 0), KEYS.manifest(5, 0))
+    request = a_request(bucket_of_a_run, done=True)
+    sound = tuple(key for key in request.manifests if key not in spoiled)
+    sweep(bucket_of_a_run.operator, replace(request, manifests=sound, quarantined=spoiled))
+    assert {m.step for m in manifests(bucket_of_a_run.root)} == {3, 4, 5, 6} == steps_of_data(bucket_of_a_run.root)
+    assert [info.key for info in bucket_of_a_run.root.list(KEYS.quarantine_prefix)] == [KEYS.quarantine(5, 0)]
