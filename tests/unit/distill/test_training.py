@@ -1,0 +1,80 @@
+"""Short trainings of the smallest student: what stays on disk, what is told, when it ends, and that it learns."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from lead_trainer.cli import main
+from lead_trainer.engine.schedule import warmed_up
+from lead_trainer.recipes.distill.config_values import load_config
+from lead_trainer.recipes.distill.recipe import RECIPE
+
+FEW = ["--offline", "--max-train-samples", "8", "--max-val-samples", "4", "tensorboard=false"]
+
+
+def train(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+    """Trains and returns what was told after each epoch."""
+    assert main(["train", "recipe=distill", "preset=tiny", f"logdir={folder}", *FEW, *words]) == 0
+    printed = capsys.readouterr()
+    lines = [json.loads(line) for line in (printed.out + printed.err).splitlines() if line.startswith("{")]
+    return [line for line in lines if line.get("event") == "epoch done"]
+
+
+def weights(folder: Path, name: str) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = torch.load(folder / name, weights_only=True)
+    return found
+
+
+def test_d_12_d_31_and_d_32_six_epochs_without_data_leave_the_guides_files_and_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--model", "reasoning", "--max-epochs", "6", "--seed", "7", "--log-action-stats", "--ema"]
+    told = train(tmp_path, capsys, *words)
+    names = {path.name for path in tmp_path.iterdir() if path.suffix == ".pt"}
+    assert names == {f"reasoning_seed7_{word}.pt" for word in ("best", "latest", "epoch5")}
+    assert [line["epoch"] for line in told] == [1, 2, 3, 4, 5, 6]
+    of_training = {"loss", "position", "yaw", "reasoning"}
+    of_validation = {"ade", "fde", "yaw_error", "final_yaw_error", "loss", "accel_mean", "accel_std", "curvature_mean"}
+    assert of_training | {f"val/{tag}" for tag in of_validation} | {"epochs_since_best"} <= told[-1].keys()
+    values = [line["val/loss"] for line in told]
+    best = weights(tmp_path, "reasoning_seed7_best.pt")
+    latest = weights(tmp_path, "reasoning_seed7_latest.pt")
+    same = all(torch.equal(best[name], latest[name]) for name in best)
+    assert same == (min(values) == values[-1])
+
+
+def test_d_13_and_d_25_flat_epochs_end_a_run_and_frozen_statistics_stay(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--model", "baseline", "--max-epochs", "9", "--patience", "2", "--freeze-bn", "--lr", "1e-30"]
+    told = train(tmp_path, capsys, *words)
+    assert [line["epochs_since_best"] for line in told] == [0, 1, 2]
+    state = weights(tmp_path, "baseline_seed42_latest.pt")
+    means = [value for name, value in state.items() if name.endswith("running_mean")]
+    assert means and not any(mean.any() for mean in means)
+
+
+@pytest.mark.parametrize("values", [{}, {"no_unicycle": True, "model": "reasoning"}], ids=["unicycle", "direct"])
+def test_d_26_four_samples_are_learnt_by_heart(values: dict[str, Any]) -> None:
+    config = load_config({"model": "baseline", "offline": True, **values}, "tiny")
+    samples = RECIPE.samples(config, None)
+    batch = RECIPE.collate([samples.load(index, 0) for index in range(4)])
+    torch.manual_seed(0)
+    model = RECIPE.model(config).train()
+    optimizer = RECIPE.optimizer(model, config)
+    losses: list[float] = []
+    for step in range(300):
+        for group in optimizer.param_groups:
+            group["lr"] = config.lr * warmed_up(lambda _: 1.0, 10)(step)
+        loss = RECIPE.step(model, batch, config).loss
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        losses.append(float(loss.detach()))
+        if losses[-1] < 0.01 * losses[0]:
+            break
+    assert losses[-1] < 0.01 * losses[0], f"{losses[0]} -> {losses[-1]} in {len(losses)} steps"
