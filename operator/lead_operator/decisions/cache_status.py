@@ -4,7 +4,7 @@ from typing import Any
 
 from lead_operator.decisions.build_speed import build_speed
 from lead_operator.decisions.build_state import BuildState
-from lead_operator.decisions.conditions import Finding, update_conditions
+from lead_operator.decisions.conditions import Finding, find_condition, update_conditions
 from lead_operator.decisions.failure_policy import SPEC_REASONS
 from lead_operator.decisions.figures import format_size, format_time
 from lead_operator.decisions.observed import ObservedBuild
@@ -145,7 +145,7 @@ def _findings(
     findings = [accepted, storage_available(observed.store_error, observed.profile_error)]
     if phase is CachePhase.READY:
         findings.append(Finding(Condition.READY, True, "Complete", message))
-        findings += _source_drift(observed)
+        findings += _source_drift(observed, cache.identity.generation)
     else:
         text = message or _why_not_ready(observed, state, how_far)
         findings.append(Finding(Condition.READY, False, reason[:64], text))
@@ -154,10 +154,10 @@ def _findings(
     return findings
 
 
-def _source_drift(observed: ObservedBuild) -> list[Finding]:
+def _source_drift(observed: ObservedBuild, generation: int) -> list[Finding]:
     manifest, source = observed.manifest, observed.source
     if manifest is None or source is None:
-        return []
+        return _drift_told_before(observed, generation)
     if source.sha256 == manifest.source_sha256:
         text = f"the source is the one the cache was built from: {source.files} files"
         return [Finding(Condition.SOURCE_DRIFT, False, "Unchanged", text)]
@@ -167,6 +167,14 @@ def _source_drift(observed: ObservedBuild) -> list[Finding]:
         "instance) or create another DatasetCache"
     )
     return [Finding(Condition.SOURCE_DRIFT, True, "SourceChanged", text)]
+
+
+def _drift_told_before(observed: ObservedBuild, generation: int) -> list[Finding]:
+    """What the last listing came to; an operator that has just started has not listed anything yet."""
+    told = find_condition(observed.previous, Condition.SOURCE_DRIFT)
+    if told is None or told.get("observedGeneration") != generation:
+        return []
+    return [Finding(Condition.SOURCE_DRIFT, told["status"] == "True", told["reason"], told["message"])]
 
 
 def _how_far(observed: ObservedBuild, state: BuildState, speed: dict[str, Any]) -> str:

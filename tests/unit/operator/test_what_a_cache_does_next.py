@@ -89,6 +89,8 @@ def test_a_source_that_changed_is_told_and_nothing_is_built_until_the_spec_chang
     assert not drifted.creates and drifted.urgent
     unseen = look(cache, **complete)
     assert not condition(unseen, "SourceDrift")
+    restarted = look(cache, previous=drifted.status, after_s=60, **complete)
+    assert restarted.status == drifted.status, "an operator that has not listed the source yet unsays nothing"
     rebuilt = look(a_dataset_cache(generation=2), previous=drifted.status)
     assert made(rebuilt) == ["towns-build-g2-a1-0", "towns-build-g2-a1-1"]
 

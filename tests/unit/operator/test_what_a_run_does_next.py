@@ -84,6 +84,14 @@ def test_a_new_run_claims_its_first_attempt_and_asks_for_the_whole_group() -> No
     assert plan.status["datasets"] == [{"name": "towns", "digest": DIGEST}]
 
 
+def test_a_run_that_waited_for_its_cache_tells_when_it_is_ready_and_one_that_did_not_is_silent() -> None:
+    at_once = look(a_training_run())
+    assert [note.reason for note in at_once.events] == ["PodsCreated"]
+    waits = look(a_training_run(), caches=(a_ready_cache(ready=False),))
+    begins = look(a_training_run(), previous=waits.status, after_s=9)
+    assert [note.reason for note in (*waits.events, *begins.events)] == ["CacheBuilding", "CacheReady", "PodsCreated"]
+
+
 def test_after_a_crash_behind_the_claim_the_pods_are_made_without_a_second_claim() -> None:
     run = a_training_run()
     first = look(run).status
