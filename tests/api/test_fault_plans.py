@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 
 from lead_testing.api_bench import open_bench
-from lead_testing.kube_faults.goals import Learned, choose
+from lead_testing.kube_faults.goals import Learned, choose, join
 from lead_testing.kube_faults.plan import Fault, Plan, parse_plan
-from lead_testing.kube_faults.trial import report, run_trials
+from lead_testing.kube_faults.trial import Outcome, report, run_trials
 from lead_testing.local_cluster.control_plane import ControlPlane
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.minio_server import MinioServer
 from lead_testing.operator_process import wait_for
 
 SEED = 1
+FAULTS = {"R1": 2, "R2": 24, "R3": 30, "R4": 20}  # an R1 fault is a kill after every write of a story
+TOGETHER = 4
 MAX_WRITES = 13  # about one run of one stage and two pods on a cache that is Ready, nothing disturbed
 
 
@@ -30,35 +32,42 @@ def test_the_eight_stories_end_well_undisturbed(learned: Learned) -> None:
     assert all(outcome.kills == 0 and outcome.exits == [] for outcome in learned.values())
 
 
-@pytest.mark.xfail(reason="14 writes were seen on a crowded machine: one status too many")
 def test_a_run_costs_few_writes_from_its_first_status_to_its_end(
     control_plane: ControlPlane, minio: MinioServer, tmp_path: Path
 ) -> None:
     with open_bench(control_plane, minio, tmp_path, Plan("")) as bench:
         assert bench.proxy is not None
-        bench.operator.start()
+        # Looks by the clock are left out: how many there are depends on the machine, and each may find news to tell.
+        bench.operator.start(LEAD_PROGRESS_SECONDS="3600", LEAD_RESYNC_SECONDS="3600")
         bench.apply(a_dataset_cache("town", "datasets/town"))
-        bench.wait_phase("dsc", "town", "Ready", within_s=90)
+        bench.wait_phase("dsc", "town", "Ready", within_s=bench.patience_s)
         bench.apply(a_training_run("drive", "town"))
-        bench.wait_phase("tr", "drive", "Succeeded", within_s=90)
+        bench.wait_phase("tr", "drive", "Succeeded", within_s=bench.patience_s)
         wait_for("the last event", lambda: "Succeeded" in bench.kubectl("get", "events", "-o", "jsonpath={..reason}"))
         writes = bench.proxy.journal.writes(of="drive")
     assert len(writes) <= MAX_WRITES, writes
 
 
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("goal", "count"), [("R1", 3), ("R2", 24), ("R3", 30), ("R4", 20)])
-def test_every_story_comes_to_its_end_through_faults(
-    goal: str, count: int, learned: Learned, control_plane: ControlPlane, minio: MinioServer, tmp_path: Path
-) -> None:
-    plans = choose(goal, learned, count, SEED)
+@pytest.fixture(scope="module")
+def outcomes(
+    learned: Learned, control_plane: ControlPlane, minio: MinioServer, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[Outcome]]:
+    """The trials of all goals, a few at a time; the faults of one goal that befall one story are tried together."""
     expected = {name: outcome.end for name, outcome in learned.items()}
-    outcomes = run_trials(control_plane, minio, tmp_path, plans, expected)
-    assert not report(outcomes), report(outcomes)
-    reached = sum(outcome.fired for outcome in outcomes)
-    assert reached >= 0.8 * count, [str(outcome.plan) for outcome in outcomes if not outcome.fired]
+    plans = {goal: join(choose(goal, learned, count, SEED), TOGETHER) for goal, count in FAULTS.items()}
+    together = [plan for of_goal in plans.values() for plan in of_goal]
+    found = iter(run_trials(control_plane, minio, tmp_path_factory.mktemp("plans"), together, expected))
+    return {goal: [next(found) for _ in of_goal] for goal, of_goal in plans.items()}
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("goal", FAULTS)
+def test_every_story_comes_to_its_end_through_faults(goal: str, outcomes: dict[str, list[Outcome]]) -> None:
+    assert not report(outcomes[goal]), report(outcomes[goal])
+    missed = [str(outcome.plan) for outcome in outcomes[goal] if not outcome.fired]
+    assert sum(outcome.reached for outcome in outcomes[goal]) >= 0.8 * FAULTS[goal], missed
     if goal == "R1":
-        assert sum(outcome.kills for outcome in outcomes) >= 25
+        assert sum(outcome.kills for outcome in outcomes[goal]) >= 25
 
 
 def test_a_plan_is_replayed_from_its_json() -> None:

@@ -16,9 +16,6 @@ MAX_RSS_MIB = 400  # a limit of the chart, not a goal of speed
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.xfail(
-    reason="two writes after the restart were seen with 30 runs on a crowded machine; whose is not known"
-)
 def test_many_runs_at_once_their_pods_failing_together_and_a_restart_that_writes_nothing(bench: Bench) -> None:
     """Runs of one pod: all get a status, all fail in one moment, all come back; then a restart changes nothing."""
     bench.driver.script.held.add("pretrain")

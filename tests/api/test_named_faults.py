@@ -18,8 +18,8 @@ NAMED = {
     "the answer of a create that succeeded is lost": Plan("failing_rank", (Fault("lost-answer", 3, PODS, times=4),)),
     "500 on creates": Plan("failing_rank", (Fault("error", 3, PODS, times=8),)),
     "409 on status": Plan("failing_rank", (Fault("conflict", 2, STATUS, times=3),)),
-    "etcd slow": Plan("build", (Fault("slow", 1, times=1000, seconds=2.0),)),
-    "the API server answers 503 for a while": Plan("failing_rank", (Fault("outage", 8, seconds=14.0),)),
+    "etcd slow": Plan("build", (Fault("slow", 1, times=1000, seconds=1.0),)),
+    "the API server answers 503 for a while": Plan("failing_rank", (Fault("outage", 8, seconds=6.0),)),
 }  # fmt: skip
 
 

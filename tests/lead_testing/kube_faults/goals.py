@@ -17,7 +17,7 @@ Learned = dict[str, Outcome]  # workload -> its undisturbed trial
 Goal = Callable[[Learned], Iterator[list[Plan]]]  # one list a group; a sample takes from every group
 
 STALE_S = 3.0
-TIMEOUT_S = 9.0  # above the shortened deadline of a call
+TIMEOUT_S = 3.0  # then something between gives up and breaks the connection
 SLOW_S = 1.0
 OUTAGE_S = 5.0
 _WRITE_FAULTS: dict[FaultKind, float] = {
@@ -81,3 +81,15 @@ def choose(goal: str, learned: Learned, count: int, seed: int) -> list[Plan]:
         rng.shuffle(groups)
     in_turn = (plan for row in zip_longest(*groups) for plan in row if plan is not None)
     return list(islice(in_turn, count or None))
+
+
+def join(plans: list[Plan], most: int) -> list[Plan]:
+    """Returns the same faults in fewer trials: up to `most` of one story go into one plan, whose end is the same."""
+    stories: dict[str, list[Fault]] = {}
+    for plan in plans:
+        stories.setdefault(plan.workload, []).extend(plan.faults)
+    return [
+        Plan(workload, tuple(faults[first : first + most]))
+        for workload, faults in stories.items()
+        for first in range(0, len(faults), most)
+    ]

@@ -30,7 +30,7 @@ def cancel(bench: Bench) -> None:
     bench.wait_phase("tr", "drive", "Running", within_s=bench.patience_s)
     _patch(bench, suspend=True)
     bench.wait_phase("tr", "drive", "Suspended", within_s=bench.patience_s)
-    bench.kubectl("delete", "tr", "drive", "--timeout=10s")
+    bench.kubectl("delete", "tr", "drive", "--timeout=300s")
     wait_for(
         "the cache to be free", lambda: bench.status("dsc", "town").get("usedBy", []) == [], within_s=bench.patience_s
     )
@@ -54,7 +54,7 @@ def recreate(bench: Bench) -> None:
     bench.driver.script.held.add("pretrain")
     bench.apply(CACHE, a_training_run("drive", "town"))
     bench.wait_phase("tr", "drive", "Running", within_s=bench.patience_s)
-    bench.kubectl("delete", "tr", "drive", "--timeout=10s")
+    bench.kubectl("delete", "tr", "drive", "--timeout=300s")
     bench.driver.script.held.clear()
     bench.apply(a_training_run("drive", "town"))
     bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=bench.patience_s)
