@@ -25,7 +25,7 @@ from lead_testing.bytes_recipe import BytesRecipe, MemoryTree
 from lead_testing.store_proxy import Fault, StoreProxy
 from lead_trainer.data.build import build_share
 from lead_trainer.data.cache_reader import CacheReader
-from lead_trainer.data.loader import Loader
+from lead_trainer.data.process_loader import loader_named
 from lead_trainer.data.session_cache import CacheStats, open_session_cache
 from lead_trainer.recipes.recipe import Batch, Sample
 
@@ -80,11 +80,12 @@ class Delivered:
 
 
 def deliver(store: ObjectStore, digest: str, folder: Path | None, *, backend: str = "packed", threads: int = 3,
-            limit_bytes: int = 0) -> Delivered:  # fmt: skip
+            limit_bytes: int = 0, loader: str = "ring") -> Delivered:  # fmt: skip
     """Loads one epoch and returns the digest of every batch in order."""
     cache = CacheReader(store, digest, open_session_cache(backend, store, folder, limit_bytes))
     found = hashlib.sha256()
-    for batch in Loader(BytesSamples(cache), stack, batch_size=BATCH, seed=1, threads=threads).batches(0):
+    made = loader_named(loader)(BytesSamples(cache), stack, batch_size=BATCH, seed=1, threads=threads)
+    for batch in made.batches(0):
         found.update(batch["index"].numpy().tobytes() + batch["data"].numpy().tobytes())
     cache.close()
     return Delivered(found.hexdigest(), cache.stats())

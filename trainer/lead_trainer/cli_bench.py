@@ -24,6 +24,7 @@ from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.cli_train import LocalRun, cache_store, local_job, local_run
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.loader import Loader, on_device_of
+from lead_trainer.data.process_loader import loader_named
 from lead_trainer.engine.dataset import Dataset, open_dataset
 from lead_trainer.engine.precision import autocast, chosen_dtype
 from lead_trainer.errors import BadConfig
@@ -135,7 +136,7 @@ def _decode(dataset: Dataset, threads: int, seconds: float) -> StageRate:
 
 def _loader(recipe: Recipe, config: Any, shape: StageShape, dataset: Dataset, device: torch.device) -> Loader:
     size = min(shape.batch_size, len(dataset.samples.epoch_draw(0)))
-    return Loader(
+    return loader_named(shape.loader)(
         dataset.samples, recipe.collate, batch_size=size, seed=shape.seed, threads=shape.loader_threads,
         batches_ahead=shape.batches_ahead, device=device, on_device=on_device_of(recipe, config),
     )  # fmt: skip

@@ -16,6 +16,7 @@ from lead_protocol.store.s3_target import MIB, S3Limits
 from lead_testing.data_faults import (
     DAMAGES,
     READ_FAULTS,
+    SAMPLES,
     build_test_cache,
     damage_shards,
     deliver,
@@ -50,6 +51,20 @@ def behind_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[S3S
         store = S3Store(server.target(bucket, endpoint=proxy.endpoint), QUICK)
         digest = build_test_cache(store)
         yield store, digest, deliver(store, digest, None).digest, proxy
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("backend", ["packed", "diskcache"])
+@pytest.mark.parametrize("loader", ["ring", "process"])
+def test_each_loader_over_each_cache_delivers_one_epoch_cold_and_warm_and_counts_it(
+    in_folder: tuple[ObjectStore, str, str], tmp_path: Path, loader: str, backend: str
+) -> None:
+    store, digest, clean = in_folder
+    cold = deliver(store, digest, tmp_path / "ssd", backend=backend, loader=loader, threads=2)
+    warm = deliver(store, digest, tmp_path / "ssd", backend=backend, loader=loader, threads=2)
+    assert (cold.digest, warm.digest) == (clean, clean)
+    assert cold.stats.misses > 0 and cold.stats.fetched_bytes > 0 and cold.stats.fetch_s > 0
+    assert (warm.stats.hits, warm.stats.misses, warm.stats.fetched_bytes) == (SAMPLES, 0, 0)
 
 
 @pytest.mark.parametrize("kind", DAMAGES)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,11 @@ import numpy.typing as npt
 import pytest
 import torch
 
+from lead_protocol.store.object_store import StoreUnavailable
 from lead_trainer.data.loader import Loader, LoaderLimits
-from lead_trainer.data.process_loader import ProcessLoader
-from lead_trainer.errors import BadData, StuckLoader
+from lead_trainer.data.process_loader import ProcessLoader, loader_named
+from lead_trainer.data.session_cache import CacheStats, Counters
+from lead_trainer.errors import BadConfig, BadData, StuckLoader
 from lead_trainer.recipes.lead.dataset_collate import collate
 from lead_trainer.recipes.recipe import Sample
 
@@ -68,3 +71,70 @@ def test_a_killed_process_is_an_error_within_seconds_and_never_a_hang() -> None:
     )
     with pytest.raises(StuckLoader, match="killed for memory"):
         list(loader.batches(0))
+
+
+class AwayOnce(Squares):
+    """Samples of a store that is away at first; it knows by files, which all processes see."""
+
+    def __init__(self, folder: Path, *, forever: bool = False) -> None:
+        super().__init__()
+        self._folder, self._forever = folder, forever
+
+    def load(self, index: int, epoch: int) -> Sample:
+        seen = self._folder / str(index)
+        if index in (3, 8) and (self._forever or not seen.exists()):
+            seen.touch()
+            raise StoreUnavailable(f"object {index} did not come")
+        return super().load(index, epoch)
+
+
+def test_a_store_that_is_away_is_waited_for_by_processes_too(tmp_path: Path) -> None:
+    loader = ProcessLoader(AwayOnce(tmp_path), collate, batch_size=4, seed=3, threads=2)
+    indices = [int(index) for batch in loader.batches(0) for index in batch["index"]]
+    assert sorted(indices) == list(range(40)) and (tmp_path / "3").exists()
+
+
+def test_a_store_that_stays_away_ends_both_loaders_with_one_error(tmp_path: Path) -> None:
+    for kind in (Loader, ProcessLoader):
+        loader = kind(
+            AwayOnce(tmp_path, forever=True), collate, batch_size=4, seed=3, threads=2,
+            limits=LoaderLimits(store_outage_s=0.1),
+        )  # fmt: skip
+        with pytest.raises(StoreUnavailable, match=r"^object (3|8) did not come$"):
+            list(loader.batches(0))
+
+
+def test_an_error_of_a_process_reads_as_an_error_of_a_thread() -> None:
+    def text(kind: type[Loader]) -> str:
+        with pytest.raises(BadData) as caught:
+            list(kind(Squares(wrong=7), collate, batch_size=4, seed=3, threads=2).batches(0))
+        return str(caught.value)
+
+    assert text(Loader) == text(ProcessLoader) == "sample 7 (square 7): ValueError: no root"
+
+
+def test_what_processes_read_is_counted_and_a_killed_one_frees_the_lock() -> None:
+    counters = Counters()
+    for _ in range(3):
+        if (child := os.fork()) == 0:
+            for _ in range(1000):
+                counters.add(hits=1, fetched_bytes=7, fetch_s=0.5)
+            os.kill(os.getpid(), signal.SIGKILL)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    if (holder := os.fork()) == 0:
+        with counters._shared._locked():
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(holder, 0)
+    counters.add(misses=1)
+    counters.degrade()
+    assert counters.read() == CacheStats(hits=3000, misses=1, fetched_bytes=21000, fetch_s=1500.0, degraded=True)
+
+
+@pytest.mark.parametrize("name, kind", [("ring", Loader), ("process", ProcessLoader)])
+def test_a_stage_names_its_loader(name: str, kind: type[Loader]) -> None:
+    assert loader_named(name) is kind
+
+
+def test_an_unknown_loader_is_a_config_error() -> None:
+    with pytest.raises(BadConfig, match="loader: found 'dali', expected one of ring, process"):
+        loader_named("dali")

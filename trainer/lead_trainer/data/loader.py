@@ -17,10 +17,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from lead_protocol.store.object_store import StoreError, StoreFull, StoreUnavailable
 from lead_trainer.data.batch_slots import Collate, RowKeys, Slot, SlotRing, compared_keys
 from lead_trainer.data.loader_stats import LoaderClock, LoaderStats, stage_scalars
 from lead_trainer.data.loader_threads import LoaderThreads
+from lead_trainer.data.patient_source import PatientSource, sample_name
 from lead_trainer.data.sample_order import (
     Indices,
     epoch_order,
@@ -29,22 +29,13 @@ from lead_trainer.data.sample_order import (
     rank_batch_size,
     steps_in_epoch,
 )
-from lead_trainer.errors import BadData, StuckLoader, TrainerError
+from lead_trainer.errors import StuckLoader
 from lead_trainer.recipes.recipe import Batch, FinishesOnDevice, Sample, SampleSource
 
 BATCHES_AHEAD = 2
 STUCK_AFTER_S = 540.0  # before the other ranks give up on this one (engine.ddp.GRADIENT_TIMEOUT_S)
 STORE_OUTAGE_S = 480.0  # how long one sample waits for a store that is away
-_LONGEST_PAUSE_S = 10.0
 _STOP_WAIT_S = 60.0
-
-
-@runtime_checkable
-class NamesSamples(Protocol):
-    """A source that can say what a sample is, for messages."""
-
-    def name(self, index: int) -> str:
-        """Returns, for example, route and frame."""
 
 
 @runtime_checkable
@@ -259,19 +250,8 @@ class Loader:
                 )
 
     def _load(self, index: int, epoch: int, item: "_Pending") -> Sample:
-        deadline, pause_s = time.monotonic() + self._limits.store_outage_s, 0.5
-        while True:
-            try:
-                with self._clock.stage("load"):
-                    return self._source.load(index, epoch)
-            except (StoreUnavailable, StoreFull):
-                if item.abandoned or time.monotonic() + pause_s > deadline:
-                    raise  # names the object, and its class decides the exit code
-                with self._clock.stage("outage"):
-                    time.sleep(pause_s)
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-            except Exception as error:
-                raise named(error, self._name(index)) from error
+        with_patience = PatientSource(self._source, self._limits.store_outage_s, self._clock)
+        return with_patience.load(index, epoch, lambda: item.abandoned)
 
     def _name(self, index: int) -> str:
         return sample_name(self._source, index)
@@ -310,23 +290,9 @@ class _Pending:
             return dict(self._running)
 
 
-def named(error: Exception, name: str) -> Exception:
-    """Returns the error of a sample with the sample's name; errors of the store name their object already."""
-    if isinstance(error, StoreError):
-        return error
-    if isinstance(error, TrainerError):
-        return type(error)(f"sample {name}: {error}")
-    return BadData(f"sample {name}: {type(error).__name__}: {error}")
-
-
 def on_device_of(recipe: Any, config: Any) -> OnDevice | None:
     """Returns what a recipe does to a batch on the device, None where it does nothing."""
     return (lambda batch: recipe.on_device(batch, config)) if isinstance(recipe, FinishesOnDevice) else None
-
-
-def sample_name(source: SampleSource, index: int) -> str:
-    """Returns what a sample is called in messages."""
-    return f"{index} ({source.name(index)})" if isinstance(source, NamesSamples) else str(index)
 
 
 def _place(thread: int) -> str:

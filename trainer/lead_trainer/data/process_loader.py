@@ -4,16 +4,22 @@ Same order, same samples, same errors. The epoch travels with each index, so wor
 an old one. Workers are forked: samples and their cache need not be pickled, and share the parent's mapped files.
 """
 
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from lead_protocol.store.object_store import StoreError
 from lead_trainer.data.batch_slots import Collate
-from lead_trainer.data.loader import STUCK_AFTER_S, Loader, named, sample_name
-from lead_trainer.errors import StuckLoader
-from lead_trainer.recipes.recipe import Batch, Sample, SampleSource
+from lead_trainer.data.loader import STUCK_AFTER_S, Loader
+from lead_trainer.data.patient_source import PatientSource
+from lead_trainer.errors import BadConfig, StuckLoader, TrainerError
+from lead_trainer.recipes.recipe import Batch, Sample
+
+_LOST_WORKER = re.compile(r"DataLoader (worker \(pid|timed out)")  # as torch words it
 
 
 class ProcessLoader(Loader):
@@ -23,7 +29,7 @@ class ProcessLoader(Loader):
         """Yields this rank's batches from `start_step` on; raises StuckLoader when a worker dies or stands still."""
         steps = [[(int(index), epoch) for index in indices] for indices in self.sample_indices(epoch, start_step)]
         loader: DataLoader[Any] = DataLoader(
-            _Numbered(self._source),
+            _Numbered(PatientSource(self._source, self._limits.store_outage_s, self._clock)),
             batch_sampler=_Steps(steps),
             num_workers=self._threads,
             prefetch_factor=max(1, -(-self._ahead // self._threads)),
@@ -38,6 +44,8 @@ class ProcessLoader(Loader):
                 batch = _next(waiting)
             if batch is None:
                 return
+            if isinstance(batch, _Failed):
+                raise batch.error
             self._clock.handed_over()
             yield self._on_this_device(batch)
             self._clock.asked()
@@ -49,16 +57,22 @@ class ProcessLoader(Loader):
         return self._on_device(batch) if self._on_device else batch
 
 
-class _Numbered(Dataset[Sample]):
-    def __init__(self, source: SampleSource) -> None:
+@dataclass(frozen=True)
+class _Failed:
+    """An error on its way from a worker process, as the loop should see it."""
+
+    error: Exception
+
+
+class _Numbered(Dataset[Any]):
+    def __init__(self, source: PatientSource) -> None:
         self._source = source
 
-    def __getitem__(self, item: tuple[int, int]) -> Sample:
-        index, epoch = item
+    def __getitem__(self, item: tuple[int, int]) -> Sample | _Failed:
         try:
-            return self._source.load(index, epoch)
-        except Exception as error:
-            raise named(error, sample_name(self._source, index)) from error
+            return self._source.load(*item)
+        except (TrainerError, StoreError) as error:  # others are wrapped in one, by the sample's name
+            return _Failed(error)
 
 
 class _Steps(Sampler[list[tuple[int, int]]]):
@@ -76,15 +90,31 @@ class _Collated:
     def __init__(self, collate: Collate) -> None:
         self._collate = collate
 
-    def __call__(self, samples: list[Sample]) -> Batch:
-        return self._collate(samples)
+    def __call__(self, samples: list[Sample | _Failed]) -> Batch | _Failed:
+        sound: list[Sample] = []
+        for sample in samples:
+            if isinstance(sample, _Failed):
+                return sample
+            sound.append(sample)
+        try:
+            return self._collate(sound)
+        except TrainerError as error:
+            return _Failed(error)
 
 
-def _next(batches: Iterator[Batch]) -> Batch | None:
+def loader_named(name: str) -> type[Loader]:
+    """Returns the loader that a stage asks for; raises BadConfig for an unknown name."""
+    kinds: dict[str, type[Loader]] = {"ring": Loader, "process": ProcessLoader}
+    if name not in kinds:
+        raise BadConfig(f"loader: found {name!r}, expected one of {', '.join(kinds)}")
+    return kinds[name]
+
+
+def _next(batches: Iterator[Batch | _Failed]) -> Batch | _Failed | None:
     try:
         return next(batches, None)
     except RuntimeError as error:
-        if "DataLoader" not in str(error):
+        if not _LOST_WORKER.search(str(error)):
             raise
         raise StuckLoader(
             f"a loader process died or stood still ({error}); was it killed for memory? Lower the number of loader "

@@ -6,11 +6,10 @@ stop; such a disk is tried again after RETRY_S. Shared by the ranks and pods of 
 `cache_reader`'s callers.
 """
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -18,6 +17,7 @@ from lead_protocol.manifests import StoredObject
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectStore
 from lead_trainer.data.record import CorruptRecord, Record, decode_record
 from lead_trainer.data.shard import TRAILER_BYTES, ShardIndex, footer_range, parse_footer
+from lead_trainer.data.shared_counters import SharedCounters
 from lead_trainer.errors import BadConfig, BadData
 
 TRIES = 3
@@ -38,11 +38,10 @@ class CacheStats:
 
 
 class Counters:
-    """CacheStats that several threads may add to."""
+    """CacheStats that several threads, and forked worker processes, may add to."""
 
     def __init__(self) -> None:
-        self._stats = CacheStats()
-        self._lock = threading.Lock()
+        self._shared = SharedCounters([field.name for field in fields(CacheStats)])
 
     @contextmanager
     def fetching(self) -> Iterator[None]:
@@ -57,25 +56,24 @@ class Counters:
         self, *, hits: int = 0, misses: int = 0, fetched_bytes: int = 0, corrupt: int = 0, fetch_s: float = 0.0
     ) -> None:
         """Adds to the counters."""
-        with self._lock:
-            old = self._stats
-            self._stats = replace(
-                old,
-                hits=old.hits + hits,
-                misses=old.misses + misses,
-                fetched_bytes=old.fetched_bytes + fetched_bytes,
-                corrupt=old.corrupt + corrupt,
-                fetch_s=old.fetch_s + fetch_s,
-            )
+        amounts = {"hits": hits, "misses": misses, "fetched_bytes": fetched_bytes, "corrupt": corrupt}
+        self._shared.add({**amounts, "fetch_s": fetch_s})
 
     def degrade(self, degraded: bool = True) -> None:
         """Notes whether the disk cannot be used."""
-        with self._lock:
-            self._stats = replace(self._stats, degraded=degraded)
+        self._shared.set("degraded", degraded)
 
     def read(self) -> CacheStats:
         """Returns the counters now."""
-        return self._stats
+        now = self._shared.read()
+        return CacheStats(
+            hits=int(now["hits"]),
+            misses=int(now["misses"]),
+            fetched_bytes=int(now["fetched_bytes"]),
+            corrupt=int(now["corrupt"]),
+            fetch_s=now["fetch_s"],
+            degraded=bool(now["degraded"]),
+        )
 
 
 class SessionCache(Protocol):

@@ -20,7 +20,8 @@ from lead_protocol.job import TrainJob
 from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.progress_record import Advisory, ProgressRecord
 from lead_protocol.store.object_store import ObjectStore, StoreError
-from lead_trainer.data.loader import Loader, on_device_of
+from lead_trainer.data.loader import on_device_of
+from lead_trainer.data.process_loader import loader_named
 from lead_trainer.engine.agreement import done_by_first
 from lead_trainer.engine.attempt import claim_attempt
 from lead_trainer.engine.checkpoint import CheckpointIdentity, file_names
@@ -204,7 +205,7 @@ class Attempt:
 
     def _stage(self, shape: StageShape, samples: Samples, rung: Rung) -> Stage:
         world, epochs = self.group.world, self.job.epochs
-        loader = Loader(
+        loader = loader_named(shape.loader)(
             samples.training,
             self.recipe.collate,
             batch_size=shape.batch_size,

@@ -13,8 +13,6 @@ from lead_trainer.data.session_cache import SessionCache, open_session_cache
 from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.recipe import MixesCaches, Recipe, SampleSource
 
-SESSION_CACHE_BACKEND = "packed"
-
 
 @dataclass(frozen=True)
 class Dataset:
@@ -52,7 +50,8 @@ def open_dataset(job: TrainJob, recipe: Recipe, config: Any, store: ObjectStore,
     if not names:
         none: Any = {} if mixes else None
         return Dataset(recipe.samples(config, none), None, none)
-    session = open_session_cache(SESSION_CACHE_BACKEND, store, session_cache, job.session_cache_bytes)
+    backend = recipe.shape(config).session_cache_backend
+    session = open_session_cache(backend, store, session_cache, job.session_cache_bytes)
     caches = {dataset.name: CacheReader(store, dataset.digest, session) for dataset in job.datasets}
     cache = caches if mixes else caches[names[0]]
     return Dataset(recipe.samples(config, cache), session, cache)

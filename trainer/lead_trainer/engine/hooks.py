@@ -16,7 +16,8 @@ import torch
 
 from lead_protocol.job import CheckpointPolicy
 from lead_protocol.progress_record import Advisory
-from lead_trainer.data.loader import Loader, NamesSamples
+from lead_trainer.data.loader import Loader
+from lead_trainer.data.patient_source import NamesSamples
 from lead_trainer.engine.commit import Checkpointer
 from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.epoch_plan import EpochPlan

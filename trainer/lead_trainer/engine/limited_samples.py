@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lead_trainer.data.loader import NamesSamples, ReplaysOrder
+from lead_trainer.data.loader import ReplaysOrder
+from lead_trainer.data.patient_source import NamesSamples
 from lead_trainer.recipes.recipe import Sample, SampleSource
 
 

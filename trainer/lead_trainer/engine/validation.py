@@ -12,8 +12,9 @@ from typing import Any
 import torch
 
 from lead_protocol.store.object_store import StoreError
-from lead_trainer.data.loader import NamesSamples, on_device_of
+from lead_trainer.data.loader import on_device_of
 from lead_trainer.data.ordered_pool import ordered_map
+from lead_trainer.data.patient_source import NamesSamples
 from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.precision import autocast
 from lead_trainer.engine.ranking import VALIDATION

@@ -190,6 +190,8 @@ class StageShape:
     loader_threads: int
     batches_ahead: int = 2  # made while a step runs
     session_cache: bool = True  # keep shards on the local disk
+    session_cache_backend: str = "packed"  # packed: whole shards | diskcache: single records
+    loader: str = "ring"  # ring: threads | process: torch's DataLoader, for decoding that holds the GIL
     loss_scale: LossScale = LossScale()
 
     # --- the step
@@ -318,15 +320,15 @@ class NamesFiles(Protocol):
 
 
 @runtime_checkable
-class Advises(Protocol):
-    """A recipe with watch rules of its own, besides the engine's."""
-
-@runtime_checkable
 class Inherits(Protocol):
     """A recipe whose stages take over keys of the `config.json` beside `load_file`; the others take over none."""
 
     inherited_keys: frozenset[str]
 
+
+@runtime_checkable
+class Advises(Protocol):
+    """A recipe with watch rules of its own, besides the engine's."""
 
     def watch_rules(self, config: Any) -> Sequence[WatchRule]:
         """Returns the rules; they are asked after every epoch."""

@@ -90,6 +90,8 @@ class DistillConfig(BaseModel):
     compile: bool = False
     num_workers: CountOrZero = 4  # loader threads a process; 0: one a core this process may use
     prefetch_factor: Count = 4  # batches ready ahead of the step
+    loader: Literal["ring", "process"] = "ring"  # threads, or `num_workers` worker processes of torch's DataLoader
+    session_cache_backend: Literal["packed", "diskcache"] = "packed"  # whole shards, or single records
 
     # --- optimisation
     epochs: Count = 150

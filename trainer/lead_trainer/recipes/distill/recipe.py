@@ -76,6 +76,8 @@ class DistillRecipe:
             pictures_every_steps=0,
             loader_threads=config.num_workers or min(_MOST_THREADS, len(os.sched_getaffinity(0))),
             batches_ahead=config.prefetch_factor,
+            session_cache_backend=config.session_cache_backend,
+            loader=config.loader,
             accumulate_steps=config.accumulation_steps,
             ema_decay=config.ema_decay if config.ema else 0.0,
             freeze_batchnorm=config.freeze_bn,

@@ -67,6 +67,7 @@ class LeadConfig(BaseModel):
     use_zero_redundancy: bool = False
     num_threads: CountOrZero = 0  # loader threads a process; 0: one a core this process may use
     prefetch_factor: Count = 8  # batches ready ahead of the step
+    loader: Literal["ring", "process"] = "ring"  # threads, or `num_threads` worker processes of torch's DataLoader
 
     # --- optimisation
     epochs: Count = 31
@@ -107,6 +108,7 @@ class LeadConfig(BaseModel):
     randomize_route_order: bool = False
     use_persistent_cache: bool = True
     use_training_session_cache: bool = True
+    session_cache_backend: Literal["packed", "diskcache"] = "packed"  # whole shards, or single records
     training_png_compression_level: Annotated[int, Field(ge=0, le=9)] = 6
     load_bev_3rd_person_images: Literal[False] = False
     data_save_freq: Count = 5  # simulator steps between saved frames

@@ -98,6 +98,8 @@ class LeadRecipe:
             loader_threads=config.num_threads or min(_MOST_THREADS, len(os.sched_getaffinity(0))),
             batches_ahead=config.prefetch_factor,
             session_cache=config.use_training_session_cache,
+            session_cache_backend=config.session_cache_backend,
+            loader=config.loader,
             loss_scale=LossScale(
                 initial=config.grad_scaler_init_scale,
                 growth=config.grad_scaler_growth_factor,

@@ -1,0 +1,60 @@
+"""One sample of a source, however it is loaded: a store that is away is waited for, an error names its sample."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from lead_protocol.store.object_store import StoreError, StoreFull, StoreUnavailable
+from lead_trainer.data.loader_stats import LoaderClock
+from lead_trainer.errors import BadData, TrainerError
+from lead_trainer.recipes.recipe import Sample, SampleSource
+
+_LONGEST_PAUSE_S = 10.0
+
+
+@runtime_checkable
+class NamesSamples(Protocol):
+    """A source that can say what a sample is, for messages."""
+
+    def name(self, index: int) -> str:
+        """Returns, for example, route and frame."""
+
+
+@dataclass(frozen=True)
+class PatientSource:
+    """A source whose store may be away for up to `outage_s` seconds a sample."""
+
+    source: SampleSource
+    outage_s: float
+    clock: LoaderClock
+
+    def load(self, index: int, epoch: int, abandoned: Callable[[], bool] = lambda: False) -> Sample:
+        """Returns one sample; raises what its source raises, by the sample's name, and gives up once `abandoned`."""
+        deadline, pause_s = time.monotonic() + self.outage_s, 0.5
+        while True:
+            try:
+                with self.clock.stage("load"):
+                    return self.source.load(index, epoch)
+            except (StoreUnavailable, StoreFull):
+                if abandoned() or time.monotonic() + pause_s > deadline:
+                    raise  # names the object, and its class decides the exit code
+                with self.clock.stage("outage"):
+                    time.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            except Exception as error:
+                raise named(error, sample_name(self.source, index)) from error
+
+
+def named(error: Exception, name: str) -> Exception:
+    """Returns the error of a sample with the sample's name; errors of the store name their object already."""
+    if isinstance(error, StoreError):
+        return error
+    if isinstance(error, TrainerError):
+        return type(error)(f"sample {name}: {error}")
+    return BadData(f"sample {name}: {type(error).__name__}: {error}")
+
+
+def sample_name(source: SampleSource, index: int) -> str:
+    """Returns what a sample is called in messages."""
+    return f"{index} ({source.name(index)})" if isinstance(source, NamesSamples) else str(index)
