@@ -35,6 +35,7 @@ from lead_operator.decisions.training_run_plan import decide_training_run
 from lead_operator.errors import SpecError
 from lead_operator.names import RunPhase
 from lead_operator.resources.dataset_cache import DatasetCache, parse_dataset_cache
+from lead_operator.resources.known_status import read_status
 from lead_operator.resources.training_run import TrainingRun, parse_training_run
 from lead_operator.settings import Settings
 from lead_protocol.object_keys import BuildKeys, InstanceKeys
@@ -113,7 +114,7 @@ class Reconciler:
         users, kept = self._users_of_data(cache, str(body.get("status", {}).get("digest", "")))
         now = self.client.clock.now()
         pods = observe_pods(self.informers.of(POD, identity.namespace).owned_by(identity.uid), self.nodes, now)
-        observed = ObservedBuild(now=now, pods=pods, previous=body.get("status", {}))
+        observed = ObservedBuild(now=now, pods=pods, previous=read_status(body))
         again_s = await self._apply(DATASET_CACHE, body, decide_cache_removal(cache, observed, users))
         if users or not all(pod.terminal for pod in pods):
             return again_s
@@ -193,7 +194,7 @@ class Reconciler:
             store_error=look.error,
             profile_error="" if profile else self._no_profile(run.storage_profile),
             apply_error=self.refusals.get(uid, ""),
-            previous=body.get("status", {}),
+            previous=read_status(body),
         )
 
     async def _observe_build(self, cache: DatasetCache, body: KubernetesObject) -> ObservedBuild:
@@ -221,7 +222,7 @@ class Reconciler:
             store_error=look.error,
             profile_error="" if profile else self._no_profile(cache.storage_profile),
             apply_error=self.refusals.get(uid, ""),
-            previous=body.get("status", {}),
+            previous=read_status(body),
         )
 
     async def _current(self, kind: Kind, key: ResourceKey) -> KubernetesObject | None:

@@ -1,0 +1,68 @@
+"""A status that another release wrote, or a person spoiled, is read for what it still tells: the operator goes on."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from lead_operator.decisions.conditions import find_condition
+from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
+from lead_operator.decisions.observed import ObservedBuild, ObservedInstance, ObservedRun
+from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_operator.names import Condition
+from lead_operator.resources.known_status import read_status
+from lead_testing.makers import NOW, SETTINGS, a_dataset_cache, a_pod, a_ready_cache, a_training_run
+
+STRANGE: list[Any] = [{"later": {"than": ["we", 1]}}, [{"another": "shape"}], "a text", 7, None, True, [], {}]
+OLDER_RUN: dict[str, Any] = {  # the streak of failures once stood in restarts, the books beside the instance
+    "observedGeneration": 1,
+    "phase": "Running",
+    "restarts": {"total": 1, "program": 1, "infrastructure": 0, "atStep": 10, "errorsAtStep": 1, "endsAtStep": 1},
+    "stages": [
+        {"name": "train", "seed": 0, "phase": "Running", "attempt": 2, "endedAttempt": 1, "created": True,
+         "attemptTime": "2026-01-01T11:59:00Z"}
+    ],
+}  # fmt: skip
+
+
+def look_at_run(held: dict[str, Any]) -> dict[str, Any]:
+    previous = read_status({"kind": "TrainingRun", "status": held})
+    observed = ObservedRun(
+        now=NOW, previous=previous, caches=(a_ready_cache(),), service_exists=True,
+        pods=(a_pod(0, attempt=2), a_pod(1, attempt=2)), instances=(ObservedInstance("train", 0, highest_attempt=2),),
+    )  # fmt: skip
+    return decide_training_run(a_training_run(), observed, SETTINGS).status
+
+
+def test_the_layout_of_an_older_release_keeps_its_attempts_and_its_budgets() -> None:
+    status = look_at_run(OLDER_RUN)
+    assert (status["stages"][0]["attempt"], status["restarts"]["program"]) == (2, 1)
+    assert status["stages"][0]["book"]["created"] is True
+    assert "endedAttempt" not in status["stages"][0]
+
+
+@pytest.mark.parametrize("value", STRANGE, ids=str)
+def test_no_field_of_a_runs_status_can_stop_the_operator(value: Any) -> None:
+    sound = look_at_run(OLDER_RUN)
+    for field in [*sound, "lastFailure", "resumedFrom", "seedStatistics", "aFieldOfALaterRelease"]:
+        status = look_at_run({**copy.deepcopy(sound), field: value})
+        assert status["stages"][0]["attempt"] == 2, field
+        assert find_condition(status, Condition.DATASET_READY), field
+
+
+def test_what_fits_is_read_as_it_is() -> None:
+    sound = look_at_run(OLDER_RUN)
+    assert read_status({"kind": "TrainingRun", "status": sound}) == sound
+    assert read_status({"kind": "TrainingRun"}) == {}
+    assert read_status({"kind": "TrainingRun", "status": None}) == {}
+
+
+@pytest.mark.parametrize("value", STRANGE, ids=str)
+def test_no_field_of_a_caches_status_can_stop_the_operator(value: Any) -> None:
+    def look(held: dict[str, Any]) -> dict[str, Any]:
+        observed = ObservedBuild(now=NOW, previous=read_status({"kind": "DatasetCache", "status": held}))
+        return decide_dataset_cache(a_dataset_cache(), observed, SETTINGS).status
+
+    sound = look({})
+    for field in [*sound, "lastFailure", "usedBy", "aFieldOfALaterRelease"]:
+        assert look({**copy.deepcopy(sound), field: value})["phase"] == "Building", field
