@@ -62,6 +62,7 @@ CASES: dict[str, Case] = {
     "bev_down_sample_factor": (2, {}),
     "bev_features_chanels": (64, {}),
     "center_net_max_pooling_kernel": (5, {}),
+    "cameras": ([{"position": [0.0, 0.0, 2.0], "fov": 20.0}] * 3, {}),
     "car_open_door_extra_width": (3.0, {}),
     "carla_num_samples": (3, {}),
     "compat": ({"lagging_lr": True}, {}),

@@ -10,7 +10,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from lead_trainer.recipes.lead.compat import Compat
-from lead_trainer.recipes.lead.data_sources import CARLA, SOURCES, WAYMO, DataSource, source_defaults
+from lead_trainer.recipes.lead.config_checks import STRIDE, check_config
+from lead_trainer.recipes.lead.data_sources import CARLA, SOURCES, DataSource, source_defaults
+from lead_trainer.recipes.lead.rig import Camera, rig_defaults
 
 Bools = Annotated[tuple[bool, ...], Field(strict=False)]  # lists of YAML and JSON are welcome
 Floats = Annotated[tuple[float, ...], Field(strict=False)]
@@ -22,7 +24,6 @@ CountOrZero = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0.0)]
 PositiveOrZero = Annotated[float, Field(ge=0.0)]
 
-STRIDE = 32  # of the last backbone stage
 STAGE_PROJECTS = ("lead_pretrain", "lead_posttrain")  # WandB projects when none is named
 
 # Spelled right on the left, as LEAD spells it on the right.
@@ -124,6 +125,7 @@ class LeadConfig(BaseModel):
     patience_epochs: CountOrZero = 0  # epochs without a better one after which the stage ends; 0: never
 
     # --- sensors and the BEV window (ego frame: x forward, y right, metres)
+    cameras: Annotated[tuple[Camera, ...], Field(strict=False)] = ()  # of another rig, left to right; see rig
     used_cameras: Bools = (True, True, True)
     image_height: Count = 384  # pixels; smaller than recorded: pictures and their labels are resized
     image_width: Count = 1152  # pixels, of all cameras side by side, before the choice of cameras
@@ -271,85 +273,11 @@ class LeadConfig(BaseModel):
             renamed[name] = value
         if renamed.get("compat") in ("lead", "fixed"):
             renamed["compat"] = Compat.lead() if renamed["compat"] == "lead" else Compat()
-        return {**source_defaults(renamed), **renamed}
+        return {**source_defaults(renamed), **rig_defaults(renamed), **renamed}
 
     @model_validator(mode="after")
-    def _check_sizes(self) -> Self:
-        sizes = {
-            "image_height": self.final_image_height,
-            "image_width of the used cameras": self.final_image_width,
-            "pixels of the BEV window along x": self.lidar_width_pixel,
-            "pixels of the BEV window along y": self.lidar_height_pixel,
-        }
-        for name, size in sizes.items():
-            any_size = name.startswith("image") and not self.carla_leaderboard_mode  # real cameras are 270 or 360 high
-            if size < STRIDE or (size % STRIDE and not any_size):
-                raise ValueError(f"{name}: found {size}, expected a multiple of {STRIDE}, the backbone's stride")
-        cameras = self.num_available_cameras
-        if self.image_width % cameras:
-            raise ValueError(f"image_width: found {self.image_width}, expected a multiple of the {cameras} cameras")
-        if len(self.target_point_scale) != 2:
-            raise ValueError(f"target_point_scale: found {len(self.target_point_scale)} numbers, expected 2 (x, y)")
-        speeds = self.target_speed_classes
-        if list(speeds) != sorted(set(speeds)) or len(speeds) < 2:
-            raise ValueError("target_speed_classes: expected at least two speeds in rising order")
-        return self
-
-    @model_validator(mode="after")
-    def _check_couplings(self) -> Self:
-        """Refuses sizes that fit alone, but not together."""
-        upsampling = (STRIDE // self.deconv_scale_factor_0) * (STRIDE // self.deconv_scale_factor_1)
-        heads, dim = self.transfuser_num_bev_cross_attention_heads, self.transfuser_token_dim
-        for keys, fits, expected in (
-            ("deconv_scale_factor_0, deconv_scale_factor_1", upsampling == STRIDE, f"a product of {STRIDE}"),
-            ("bb_input_channel", self.bb_input_channel == self.bev_features_chanels, "bev_features_chanels"),
-            ("radar_sine_features", 2 * self.radar_sine_features == self.radar_token_dim, "half of radar_token_dim"),
-            ("radar_token_dim", self.radar_token_dim % self.radar_num_heads == 0, "a multiple of radar_num_heads"),
-            ("radar_token_dim, transfuser_token_dim", (self.radar_token_dim | dim) % 4 == 0, "multiples of 4"),
-            ("transfuser_token_dim", dim % heads == 0, "a multiple of transfuser_num_bev_cross_attention_heads"),
-            ("center_net_max_pooling_kernel", self.center_net_max_pooling_kernel % 2 == 1, "an odd number of cells"),
-        ):
-            if not fits:
-                found = ", ".join(str(getattr(self, key)) for key in keys.split(", "))
-                raise ValueError(f"{keys}: found {found}, expected {expected}")
-        return self
-
-    @model_validator(mode="after")
-    def _check_switches(self) -> Self:
-        """Refuses a value that a switch keeps from having an effect."""
-        for switch, on, keys in (
-            ("use_grad_clipper=true", self.use_grad_clipper, ("grad_quantile", "grad_history_length")),
-            ("precision=lead", self.precision == "lead", ("gpu_name",)),
-            ("validation_fraction or validation_towns", self.validates, ("validate_every_epochs",)),
-            ("validation_fraction or validation_towns", self.validates, ("validation_max_samples",)),
-            ("best_metric", bool(self.best_metric), ("best_is_greatest",)),
-            ("backbone_weights", bool(self.backbone_weights), ("backbone_weights_sha256",)),
-        ):
-            for key in keys:
-                if not on and getattr(self, key) != type(self).model_fields[key].default:
-                    raise ValueError(f"{key}: found {getattr(self, key)!r}, which has an effect only with {switch}")
-        return self
-
-    @model_validator(mode="after")
-    def _check_sources(self) -> Self:
-        if not self.sources:
-            raise ValueError(
-                "use_carla_data, use_navsim_data, use_waymo_e2e_data: all are false, expected at least one"
-            )
-        real = [source.use_key for source in self.sources if source is not CARLA]
-        if real and not self.LTF and not self.source_dataset:
-            raise ValueError(f"LTF: found false, but {real[0]} is true and its data has no LiDAR; set LTF to true")
-        if real and self.radar_detection:
-            raise ValueError(f"use_radar_detection: found true, but {real[0]} is true and its data has no radar")
-        if self.schedule_carla_num_samples and (len(self.sources) != 2 or not self.use_carla_data):
-            raise ValueError("schedule_carla_num_samples: needs use_carla_data and exactly one real data set beside it")
-        if (self.use_past_positions or self.use_past_speeds) and set(self.sources) != {WAYMO}:
-            raise ValueError("use_past_positions, use_past_speeds: only Waymo-E2E records them; train on it alone")
-        points = self.use_tp or self.use_previous_tp or self.use_next_tp
-        if real and (points or self.predict_spatial_path or self.predict_target_speed):
-            raise ValueError(
-                f"use_tp, predict_spatial_path, predict_target_speed: {real[0]} is true and has none of them"
-            )
+    def _check(self) -> Self:
+        check_config(self)
         return self
 
     # --- derived: stage and data

@@ -32,7 +32,7 @@ ARCHITECTURE = frozenset(
 # How raw data become inputs and labels: with the same values a stage also shares its parent's cache.
 INPUT_AND_LABELS = frozenset(
     {
-        "used_cameras", "image_height", "image_width", "pixels_per_meter", "min_x_meter", "max_x_meter",
+        "cameras", "used_cameras", "image_height", "image_width", "pixels_per_meter", "min_x_meter", "max_x_meter",
         "min_y_meter", "max_y_meter", "training_used_lidar_steps", "hist_max_per_pixel", "min_height_lidar",
         "max_height_lidar", "max_num_bbs", "min_z", "max_z", "vehicle_min_num_lidar_points",
         "vehicle_min_num_visible_pixels", "pedestrian_min_num_lidar_points",

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from lead_trainer.recipes.lead.config import LeadConfig
+from lead_trainer.recipes.lead.rig import sees
 
 
 def unit_points(config: LeadConfig, points: Tensor) -> Tensor:
@@ -39,12 +40,16 @@ def sample_bev(config: LeadConfig, features: Tensor, points: Tensor) -> Tensor:
 def visible_bev(config: LeadConfig, device: torch.device | str = "cpu") -> Tensor:
     """Returns the (H, W) mask of BEV pixels inside the cameras' joint view; with three cameras all of it.
 
-    The view is a wedge of 60 degrees a camera and 5 more, centred on the driving direction.
+    The view is a wedge of 60 degrees a camera and 5 more, centred on the driving direction; of a declared rig it is
+    what its used cameras see.
     """
     height, width = config.lidar_height_pixel, config.lidar_width_pixel
-    if config.num_used_cameras >= 3:
+    if not config.cameras and config.num_used_cameras >= 3:
         return torch.ones(height, width, dtype=torch.bool, device=device)
     x = torch.arange(width, dtype=torch.float64, device=device) / config.pixels_per_meter + config.min_x_meter
     y = torch.arange(height, dtype=torch.float64, device=device) / config.pixels_per_meter + config.min_y_meter
+    if config.cameras:
+        used = [camera for camera, on in zip(config.cameras, config.used_cameras, strict=True) if on]
+        return sees(used, x[None, :], y[:, None])
     half_angle = torch.deg2rad(torch.tensor(30.0 * config.num_used_cameras + 2.5, dtype=torch.float64))
     return torch.atan2(y[:, None].abs(), x[None, :]) <= half_angle.to(device)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lead_trainer.recipes.lead.config import STRIDE, LeadConfig
+from lead_trainer.recipes.lead.config import LeadConfig
+from lead_trainer.recipes.lead.config_checks import STRIDE
 
 
 class PerspectiveDecoder(nn.Module):

@@ -1,0 +1,92 @@
+"""Which values of the recipe's keys fit together: every mistake is named before anything is built.
+
+Called by `LeadConfig` once its keys have their types; each check raises ValueError naming keys, found and expected.
+"""
+
+from typing import TYPE_CHECKING
+
+from lead_trainer.recipes.lead.data_sources import CARLA, WAYMO
+from lead_trainer.recipes.lead.rig import check_rig
+
+if TYPE_CHECKING:
+    from lead_trainer.recipes.lead.config import LeadConfig
+
+STRIDE = 32  # of the last backbone stage
+
+
+def check_config(config: "LeadConfig") -> None:
+    """Raises ValueError for the first thing that does not fit."""
+    check_rig(config.cameras, config.used_cameras, config.image_height, config.image_width)
+    for check in (_check_sizes, _check_couplings, _check_switches, _check_sources):
+        check(config)
+
+
+def _check_sizes(config: "LeadConfig") -> None:
+    sizes = {
+        "image_height": config.final_image_height,
+        "image_width of the used cameras": config.final_image_width,
+        "pixels of the BEV window along x": config.lidar_width_pixel,
+        "pixels of the BEV window along y": config.lidar_height_pixel,
+    }
+    for name, size in sizes.items():
+        any_size = name.startswith("image") and not config.carla_leaderboard_mode  # real cameras are 270 or 360 high
+        if size < STRIDE or (size % STRIDE and not any_size):
+            raise ValueError(f"{name}: found {size}, expected a multiple of {STRIDE}, the backbone's stride")
+    cameras = config.num_available_cameras
+    if config.image_width % cameras:
+        raise ValueError(f"image_width: found {config.image_width}, expected a multiple of the {cameras} cameras")
+    if len(config.target_point_scale) != 2:
+        raise ValueError(f"target_point_scale: found {len(config.target_point_scale)} numbers, expected 2 (x, y)")
+    speeds = config.target_speed_classes
+    if list(speeds) != sorted(set(speeds)) or len(speeds) < 2:
+        raise ValueError("target_speed_classes: expected at least two speeds in rising order")
+
+
+def _check_couplings(config: "LeadConfig") -> None:
+    """Refuses sizes that fit alone, but not together."""
+    upsampling = (STRIDE // config.deconv_scale_factor_0) * (STRIDE // config.deconv_scale_factor_1)
+    heads, dim = config.transfuser_num_bev_cross_attention_heads, config.transfuser_token_dim
+    for keys, fits, expected in (
+        ("deconv_scale_factor_0, deconv_scale_factor_1", upsampling == STRIDE, f"a product of {STRIDE}"),
+        ("bb_input_channel", config.bb_input_channel == config.bev_features_chanels, "bev_features_chanels"),
+        ("radar_sine_features", 2 * config.radar_sine_features == config.radar_token_dim, "half of radar_token_dim"),
+        ("radar_token_dim", config.radar_token_dim % config.radar_num_heads == 0, "a multiple of radar_num_heads"),
+        ("radar_token_dim, transfuser_token_dim", (config.radar_token_dim | dim) % 4 == 0, "multiples of 4"),
+        ("transfuser_token_dim", dim % heads == 0, "a multiple of transfuser_num_bev_cross_attention_heads"),
+        ("center_net_max_pooling_kernel", config.center_net_max_pooling_kernel % 2 == 1, "an odd number of cells"),
+    ):
+        if not fits:
+            found = ", ".join(str(getattr(config, key)) for key in keys.split(", "))
+            raise ValueError(f"{keys}: found {found}, expected {expected}")
+
+
+def _check_switches(config: "LeadConfig") -> None:
+    """Refuses a value that a switch keeps from having an effect."""
+    for switch, on, keys in (
+        ("use_grad_clipper=true", config.use_grad_clipper, ("grad_quantile", "grad_history_length")),
+        ("precision=lead", config.precision == "lead", ("gpu_name",)),
+        ("validation_fraction or validation_towns", config.validates, ("validate_every_epochs",)),
+        ("validation_fraction or validation_towns", config.validates, ("validation_max_samples",)),
+        ("best_metric", bool(config.best_metric), ("best_is_greatest",)),
+        ("backbone_weights", bool(config.backbone_weights), ("backbone_weights_sha256",)),
+    ):
+        for key in keys:
+            if not on and getattr(config, key) != type(config).model_fields[key].default:
+                raise ValueError(f"{key}: found {getattr(config, key)!r}, which has an effect only with {switch}")
+
+
+def _check_sources(config: "LeadConfig") -> None:
+    if not config.sources:
+        raise ValueError("use_carla_data, use_navsim_data, use_waymo_e2e_data: all are false, expected at least one")
+    real = [source.use_key for source in config.sources if source is not CARLA]
+    if real and not config.LTF and not config.source_dataset:
+        raise ValueError(f"LTF: found false, but {real[0]} is true and its data has no LiDAR; set LTF to true")
+    if real and config.radar_detection:
+        raise ValueError(f"use_radar_detection: found true, but {real[0]} is true and its data has no radar")
+    if config.schedule_carla_num_samples and (len(config.sources) != 2 or not config.use_carla_data):
+        raise ValueError("schedule_carla_num_samples: needs use_carla_data and exactly one real data set beside it")
+    if (config.use_past_positions or config.use_past_speeds) and set(config.sources) != {WAYMO}:
+        raise ValueError("use_past_positions, use_past_speeds: only Waymo-E2E records them; train on it alone")
+    points = config.use_tp or config.use_previous_tp or config.use_next_tp
+    if real and (points or config.predict_spatial_path or config.predict_target_speed):
+        raise ValueError(f"use_tp, predict_spatial_path, predict_target_speed: {real[0]} is true and has none of them")
