@@ -11,7 +11,7 @@ import pytest
 from lead_protocol.store.folder import PARTS_FOLDER, FolderStore
 from lead_protocol.store.key_rules import UnsafeKey
 from lead_protocol.store.object_store import StoreError, StoreFull
-from lead_protocol.store.partial_file import STALE_AFTER_S, partial_file
+from lead_protocol.store.partial_file import STALE_AFTER_S, PartialFile, partial_file
 
 
 def test_unfinished_writes_are_neither_listed_nor_addressable(tmp_path: Path) -> None:
@@ -30,6 +30,19 @@ def test_an_interrupted_write_leaves_the_old_object(tmp_path: Path) -> None:
         raise KeyboardInterrupt
     assert (tmp_path / "o").read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["o"]
+
+
+def test_a_put_that_dies_while_it_writes_leaves_the_old_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = FolderStore(tmp_path)
+    store.put("o", b"old")
+
+    def die(part: PartialFile, data: bytes) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PartialFile, "write", die)
+    with pytest.raises(KeyboardInterrupt):
+        store.put("o", b"new")
+    assert store.get("o", max_bytes=10) == b"old"
 
 
 def test_parts_of_dead_writers_are_removed_and_those_of_living_ones_kept(tmp_path: Path) -> None:
