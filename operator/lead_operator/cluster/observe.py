@@ -15,6 +15,7 @@ from lead_operator.cluster.kinds import KubernetesObject
 from lead_operator.decisions.observed import ObservedCache, ObservedPod
 
 MAX_MESSAGE = 4096
+AS_IT_SHOULD = ("ContainerCreating", "PodInitializing")  # reasons to wait that nobody needs to act on
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ def observe_pod(pod: KubernetesObject, nodes: NodeWatch, now: datetime) -> Obser
     unscheduled = condition(pod, "PodScheduled")
     if not waiting and unscheduled.get("status") == "False":
         waiting = unscheduled
+    if waiting.get("reason") in AS_IT_SHOULD:
+        waiting = {}
     disruption = condition(pod, "DisruptionTarget")
     node = pod.get("spec", {}).get("nodeName", "")
     health = nodes.health(node, now)

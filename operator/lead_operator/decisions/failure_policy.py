@@ -70,16 +70,21 @@ def explain_pod(pod: ObservedPod, *, now: datetime, node_loss_s: float) -> Failu
         return None
     if not pod.terminal:
         if is_lost(pod, now=now, node_loss_s=node_loss_s):
-            return _failure(
-                pod, ExitClass.INFRASTRUCTURE, "NodeLost", _NODE, f"node {pod.node} of pod {pod.name} is not ready"
+            text = (
+                f"node {pod.node} of pod {pod.name} has not been ready for {node_loss_s:.0f} s "
+                f"(failurePolicy.nodeLossSeconds); see kubectl describe node {pod.node}"
             )
+            return _failure(pod, ExitClass.INFRASTRUCTURE, "NodeLost", _NODE, text)
         return None
     if pod.disruption:
         return _failure(pod, ExitClass.INFRASTRUCTURE, pod.disruption, _DISRUPTED, _said(pod))
     if pod.reason in _CLUSTER_REASONS or pod.reason.startswith("OutOf"):
         return _failure(pod, ExitClass.INFRASTRUCTURE, pod.reason, _DISRUPTED, _said(pod))
     if pod.reason == "OOMKilled":
-        text = f"pod {pod.name} needed more memory than its limit; raise resources.limits.memory or use smaller batches"
+        text = (
+            f"pod {pod.name} needed more memory than resources.limits.memory; if it comes again, create a run "
+            "with more memory that goes on from here (checkpoint.from), or one with smaller batches"
+        )
         return _failure(pod, ExitClass.PROGRAM_ERROR, "OOMKilled", _PROGRAM, text)
     if pod.exit_code is None or (pod.deleting and pod.exit_code in (137, 143)):
         return _failure(pod, ExitClass.INFRASTRUCTURE, "PodDeleted", _GONE, f"pod {pod.name} was stopped from outside")
@@ -94,7 +99,10 @@ def explain_missing(name: str) -> Failure:
 
 def explain_hang(pod: str, seconds: int) -> Failure:
     """Returns the failure of a group that does not advance."""
-    text = f"no new step for {seconds} s (failurePolicy.hangTimeoutSeconds); look for a stuck rank with kubectl logs"
+    text = (
+        f"no new step for {seconds} s; if steps are only slow, raise failurePolicy.hangTimeoutSeconds; if not, the "
+        "last lines in the logs of the ranks tell which one is stuck"
+    )
     return Failure(ExitClass.PROGRAM_ERROR, "Hung", text, _PROGRAM, pod=pod)
 
 

@@ -16,7 +16,18 @@ _REMEDIES = {
     "InvalidImageName": "correct the trainer image in the chart's values",
     "CreateContainerConfigError": "create the Secret that the message names in the namespace of the run",
     "FailedMount": "create the Secret or the volume claim that the message names in the namespace of the run",
+    "SchedulingGated": "the queue has not admitted it yet; see kubectl get workloads, or ask who runs the queue",
     "Unschedulable": "free resources, or create a run with smaller resources or fewer nodes",
+}
+
+_NO_STEPS = {
+    RunPhase.PENDING: "nothing trains yet: the first condition that is False says what is missing",
+    RunPhase.CACHING: "training begins by itself when the data are there; DatasetReady says how far they are",
+    RunPhase.STARTING: "training begins when all pods run; Ready says what they wait for",
+    RunPhase.CHECKPOINTING: "the pods commit a checkpoint and stop, because spec.suspend is true",
+    RunPhase.SUSPENDED: "nothing trains while spec.suspend is true",
+    RunPhase.SUCCEEDED: "training is done",
+    RunPhase.FAILED: "the run has ended; the condition Failed says why",
 }
 
 
@@ -40,10 +51,15 @@ def run_findings(view: RunView, step: Step) -> list[Finding]:
     findings += _advisory(view)
     findings.append(_suspended(step))
     if step.phase is RunPhase.SUCCEEDED:
-        findings.append(Finding(Condition.SUCCEEDED, True, step.reason, f"all {len(step.states)} stages are trained"))
+        findings.append(Finding(Condition.SUCCEEDED, True, step.reason, _what_was_trained(view, step)))
     if step.phase is RunPhase.FAILED:
         findings.append(Finding(Condition.FAILED, True, step.reason, step.message))
     return findings
+
+
+def _what_was_trained(view: RunView, step: Step) -> str:
+    names = ", ".join(state.instance.text for state in step.states[:16])
+    return f"trained to the last epoch: {names}; the newest checkpoint is {view.checkpoint.get('uri', 'in the bucket')}"
 
 
 def _advisory(view: RunView) -> list[Finding]:
@@ -110,7 +126,12 @@ def _ready(view: RunView, step: Step) -> Finding:
         return Finding(Condition.READY, False, waiting.waiting_reason[:64], explain_waiting(waiting))
     if not any(state.active for state in states):
         return Finding(Condition.READY, False, "NoAttempt", _why_no_attempt(step))
-    return Finding(Condition.READY, False, "PodsStarting", f"{ready} of {wanted} pods run")
+    return Finding(Condition.READY, False, "PodsStarting", f"{ready} of {wanted} pods run{_first_slow(pods)}")
+
+
+def _first_slow(pods: list[ObservedPod]) -> str:
+    slow = next((pod.name for pod in pods if pod.phase == "Pending"), "")
+    return f"; if that lasts, kubectl describe pod {slow} tells what it waits for" if slow else ""
 
 
 def _of(state: InstanceState, states: list[InstanceState]) -> str:
@@ -135,8 +156,14 @@ def _progressing(view: RunView, step: Step) -> Finding:
     failure = step.last_failure
     if step.phase is RunPhase.RECOVERING and failure:
         text = f"attempt {failure.get('attempt')} failed: {failure.get('message') or failure.get('reason')}"
-        return Finding(Condition.PROGRESSING, False, reason, text)
-    return Finding(Condition.PROGRESSING, False, reason, f"the run is {step.phase.value}")
+        return Finding(Condition.PROGRESSING, False, reason, f"{text}; {_where_it_goes_on(view)}")
+    return Finding(Condition.PROGRESSING, False, reason, _NO_STEPS.get(step.phase, "no attempt trains yet"))
+
+
+def _where_it_goes_on(view: RunView) -> str:
+    if not view.checkpoint or view.run.checkpoint.resume == "Never":
+        return "the next attempt begins the stage anew"
+    return f"the next attempt goes on from step {view.checkpoint.get('step')}"
 
 
 def _checkpointed(view: RunView) -> Finding:

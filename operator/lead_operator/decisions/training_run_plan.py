@@ -215,7 +215,7 @@ def _going_on(view: RunView) -> Step:
         phase = RunPhase.RECOVERING if state.recovering else RunPhase.STARTING
         waiting = next((p.waiting_reason for p in state.attempt_pods if p.waiting_reason), "")
         refused = OBJECTS_REFUSED if view.observed.apply_error else ""
-        reason = refused or waiting[:64] or ("Loading" if up else "PodsStarting")
+        reason = refused or waiting[:64] or _restart_reason(view, "Loading" if up else "PodsStarting")
     step = replace(
         _unchanged(view, phase, reason),
         deletes=retire_pods(strays, run, view.observed),

@@ -197,7 +197,7 @@ def test_a_users_mistake_ends_the_run_at_once_with_the_pods_own_words() -> None:
     message = record(phase="Failed", message=words, step=0, epoch=0).model_dump_json()
     plan = look(run, previous=started(run), pods=(a_failed_pod(0, 64, message=message), a_pod(1)))
     assert (plan.status["phase"], plan.status["reason"]) == ("Failed", "BadConfig")
-    assert condition(plan, "Failed")["message"] == words
+    assert condition(plan, "Failed")["message"].startswith(f"{words}; ")
     assert condition(plan, "Accepted")["status"] == "False"
     assert [d.name for d in plan.deletes] == ["night-drive-train-s0-a1-1"]
 
