@@ -39,8 +39,9 @@ def main() -> int:
 
 
 def copy_checkout(target: Path) -> None:
-    """Copies what git knows of the checkout, as it is now, with a repository of its own (some tests ask git)."""
-    listed = subprocess.run(["git", "ls-files"], cwd=PROJECT_ROOT, capture_output=True, text=True, check=True).stdout
+    """Copies the checkout as it is now, without what git ignores, with a repository of its own (some tests ask git)."""
+    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(listing, cwd=PROJECT_ROOT, capture_output=True, text=True, check=True).stdout
     for name in listed.splitlines():
         source = PROJECT_ROOT / name
         if source.exists():
