@@ -73,7 +73,7 @@ def build_by_buildah(home: Home, *, registry: str, plain_http: bool) -> dict[str
         try_output(["buildah", *storage, "rm", "--all"])  # what killed builds left: gigabytes each; the lock is ours
         words = ["buildah", *storage, "bud", "--layers", "--force-rm", "--isolation", "chroot", "--network", "host"]
         words += ["--format", "oci"]
-        words += ["--build-arg", f"BASE={base_reference()}", *_secrets(home), "--tag", reference]
+        words += ["--build-arg", f"BASE={base_reference()}", *_revision(image), *_secrets(home), "--tag", reference]
         run_logged([*words, "--file", image.containerfile, image.context], log, environment=environment)
         run_logged([*podman, "push", *tls, "--compression-format", "zstd", reference], log)
         _forget_old_builds(podman, image, registry)
@@ -106,6 +106,7 @@ def build_by_docker(home: Home, *, prefix: str, push: bool = False) -> dict[str,
         words = [
             "docker",
             "build",
+            *_revision(image),
             *_secrets(home),
             "--tag",
             image.reference(prefix),
@@ -203,6 +204,23 @@ def _secrets(home: Home) -> list[str]:
     if CERTIFICATES.exists():
         secrets += ["--secret", f"id=certificates,src={CERTIFICATES}"]
     return secrets
+
+
+def _revision(image: Image) -> list[str]:
+    if image.name != "trainer":
+        return []
+    return ["--build-arg", f"LEAD_GIT_REVISION={revision_of(PROJECT_ROOT, SOURCES['trainer'])}"]
+
+
+def revision_of(project: Path, sources: Iterable[str]) -> str:
+    """Returns the last commit of these sources, with `-dirty` where they differ from it; empty outside of git.
+
+    A commit that touches none of them is another one of the checkout, but not of the image: its tag stays the same.
+    """
+    git = ["git", "-C", str(project)]
+    commit = try_output([*git, "log", "-1", "--format=%H", "--", *sources]).strip()
+    changed = try_output([*git, "status", "--porcelain", "--", *sources]).strip()
+    return f"{commit}-dirty" if commit and changed else commit
 
 
 def _set_equal_times(folder: Path) -> None:

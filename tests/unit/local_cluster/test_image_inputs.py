@@ -9,7 +9,7 @@ import pytest
 
 from lead_testing import PROJECT_ROOT
 from lead_testing.local_cluster.base_image import debian_mirror
-from lead_testing.local_cluster.images import SOURCES, build_pip_settings, digest_of, lay_out_context
+from lead_testing.local_cluster.images import SOURCES, build_pip_settings, digest_of, lay_out_context, revision_of
 from lead_testing.local_cluster.pause_image import build_image_archive
 
 
@@ -84,3 +84,25 @@ def test_debian_comes_from_the_mirror_of_the_machine(tmp_path: Path) -> None:
 def test_the_pause_image_is_the_same_bytes_each_time(tmp_path: Path) -> None:
     (program := tmp_path / "pause").write_bytes(b"\x7fELF")
     assert build_image_archive(program, "lead.local/pause:1") == build_image_archive(program, "lead.local/pause:1")
+
+
+def test_an_image_names_the_newest_commit_of_what_enters_it(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        who = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+        return subprocess.run(
+            ["git", "-C", str(tmp_path), *who, *words], capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    (tmp_path / "trainer").mkdir()
+    (tmp_path / "trainer" / "code.py").write_text("1")
+    assert revision_of(tmp_path, ["trainer"]) == ""  # a folder that git does not know, as an unpacked archive is
+    git("init", "-q")
+    git("add", "-A")
+    git("commit", "-q", "-m", "first")
+    first = git("rev-parse", "HEAD")
+    (tmp_path / "page.md").write_text("of no image")
+    git("add", "-A")
+    git("commit", "-q", "-m", "second")
+    assert revision_of(tmp_path, ["trainer"]) == first != git("rev-parse", "HEAD")
+    (tmp_path / "trainer" / "code.py").write_text("2")
+    assert revision_of(tmp_path, ["trainer"]) == f"{first}-dirty"
