@@ -55,6 +55,8 @@ class Script:
     waiting: dict[tuple[str, int, int], tuple[str, str]] = field(default_factory=dict)  # like exits: reason, message
     reports: dict[int, bytes] = field(default_factory=dict)  # attempt -> what lies in its progress object instead
     held: set[str] = field(default_factory=set)  # stages whose groups train on until they are released
+    nodes: dict[tuple[str, int, int], str] = field(default_factory=dict)  # like exits: where a pod is bound
+    dead_nodes: set[str] = field(default_factory=set)  # their kubelets move no pod and answer no deletion
     commit_before_exit: bool = True  # a group that will fail has committed its first epoch
 
 
@@ -107,6 +109,8 @@ class PodDriver:
 
     def _move(self, pod: Pod, group: list[Pod]) -> None:
         phase = pod["status"].get("phase", "Pending")
+        if pod["spec"].get("nodeName") in self.script.dead_nodes:
+            return
         if "deletionTimestamp" in pod["metadata"]:
             self._stop_pod(pod, phase)
         elif (cause := self._waits(pod)) is not None:
@@ -121,14 +125,13 @@ class PodDriver:
 
     def _bind(self, pod: Pod) -> None:
         name = pod["metadata"]["name"]
-        target = {"kind": "Node", "apiVersion": "v1", "name": self._node}
+        node = self.script.nodes.get(_place(pod), self._node)
+        target = {"kind": "Node", "apiVersion": "v1", "name": node}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
         self.api.call("POST", self._path(name, "binding"), body)
 
     def _waits(self, pod: Pod) -> tuple[str, str] | None:
-        job = _job(pod)
-        stage = job.stage if isinstance(job, TrainJob) else ""
-        return self.script.waiting.get((stage, job.attempt, _rank(pod)))
+        return self.script.waiting.get(_place(pod))
 
     def _keep_waiting(self, pod: Pod, reason: str, message: str) -> None:
         if pod["status"].get("containerStatuses") or pod["status"].get("conditions"):
@@ -308,6 +311,12 @@ def census(pods: list[Pod], wanted: Callable[[Pod], bool] = lambda pod: True) ->
 
 def _job(pod: Pod) -> TrainJob | BuildJob:
     return parse_job(pod["metadata"]["annotations"][JOB_ANNOTATION])
+
+
+def _place(pod: Pod) -> tuple[str, int, int]:
+    """Names a pod as scripts do: stage (empty for builds), attempt, rank."""
+    job = _job(pod)
+    return job.stage if isinstance(job, TrainJob) else "", job.attempt, _rank(pod)
 
 
 def _rank(pod: Pod) -> int:
