@@ -15,6 +15,7 @@ MAX_RECORD_BYTES = 4096  # the kubelet truncates termination messages at 4096 by
 MAX_ADVISORIES = 4
 
 _Count = Annotated[int, Field(ge=0, le=10**15)]
+_Seconds = Annotated[float, Field(ge=0, le=1e12)]
 _Text = Annotated[str, StringConstraints(max_length=512)]
 _Record = TypeVar("_Record", bound=StrictModel)
 _Name = Annotated[str, StringConstraints(max_length=64, pattern=r"^[A-Za-z0-9_./-]+$")]
@@ -55,7 +56,11 @@ class ProgressRecord(StrictModel):
     eta_s: Annotated[float, Field(ge=0, le=1e12)] | None = None
     cache_hits: _Count = 0
     cache_misses: _Count = 0
+    cache_fetched_bytes: _Count = 0  # from the store, by rank 0's process in this attempt, as the counts above
+    cache_fetch_s: _Seconds = 0.0  # that its threads waited for them
+    cache_corrupt: _Count = 0  # copies on the disk that were thrown away
     cache_degraded: bool = False
+    loading_s: Annotated[dict[_Name, _Seconds], Field(max_length=8)] = Field(default_factory=dict)  # by stage
     resumed_from_step: _Count | None = None
     checkpoint: CheckpointRef | None = None
     best_metric: float | None = None

@@ -7,6 +7,7 @@ gives an unchanged status and no write.
 import statistics
 from typing import Any
 
+from lead_operator.decisions.cache_figures import cache_figures
 from lead_operator.decisions.conditions import update_conditions
 from lead_operator.decisions.figures import format_number, format_time
 from lead_operator.decisions.instance_state import InstanceState
@@ -46,7 +47,7 @@ def build_run_status(view: RunView, step: Step) -> dict[str, Any]:
         "pods": _pods(view, pods),
         "nodes": nodes,
         "nodesText": ",".join(nodes)[:256],
-        "cacheHits": _cache_hits(view),
+        **cache_figures(view.progress.record, view.observed.previous),
         "startTime": step.start_time,
         "completionTime": format_time(view.observed.now) if finished else None,
         "conditions": update_conditions(
@@ -177,10 +178,3 @@ def _pods(view: RunView, pods: tuple[ObservedPod, ...]) -> dict[str, Any]:
     desired = view.run.nodes * len(view.positions)
     ready = sum(1 for p in pods if p.ready and p.phase == "Running")
     return {"desired": desired, "ready": ready, "text": f"{ready}/{desired}"}
-
-
-def _cache_hits(view: RunView) -> str | None:
-    record = view.progress.record
-    if record is None or record.cache_hits + record.cache_misses == 0:
-        return view.observed.previous.get("cacheHits")
-    return f"{100 * record.cache_hits // (record.cache_hits + record.cache_misses)}%"

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from lead_protocol.job import CheckpointPolicy, DatasetSource, OwnerIdentity, TrainJob
+from lead_protocol.progress_record import parse_progress
 from lead_protocol.store.folder import FolderStore
 from lead_testing import shared_dir
 from lead_testing.on_demand_cache import OnDemandCache
@@ -264,3 +265,6 @@ def test_a_run_trains_on_the_caches_of_two_sets(trees: dict[str, Path], tmp_path
     manifests = list(store.list(train.keys.manifests_prefix))
     assert len(manifests) == 1
     assert '"step":6' in store.get(manifests[0].key, max_bytes=1 << 20).decode().replace(" ", "")
+    told = parse_progress(store.get(train.keys.progress(1), max_bytes=4096))
+    assert told is not None and told.cache_misses > 0 and told.cache_fetched_bytes > 0 and not told.cache_degraded
+    assert told.loading_s["load"] > 0 and set(told.loading_s) == {"load", "copy", "outage", "wait", "step"}

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+STAGES = ("load", "copy", "outage", "wait", "step")
+
 
 @dataclass(frozen=True)
 class LoaderStats:
@@ -22,6 +24,10 @@ class LoaderStats:
     batches: int = 0
     longest_wait_s: float = 0.0
 
+    def by_stage(self) -> dict[str, float]:
+        """Returns the seconds of each stage, to the millisecond."""
+        return {stage: round(getattr(self, f"{stage}_s"), 3) for stage in STAGES}
+
 
 def stage_scalars(before: LoaderStats, now: LoaderStats) -> dict[str, float]:
     """Returns the milliseconds a batch took in each stage between two looks, by the tags of the event files."""
@@ -30,7 +36,7 @@ def stage_scalars(before: LoaderStats, now: LoaderStats) -> dict[str, float]:
         return {}
     return {
         f"data/{stage}_ms": 1000 * (getattr(now, f"{stage}_s") - getattr(before, f"{stage}_s")) / batches
-        for stage in ("load", "copy", "outage", "wait", "step")
+        for stage in STAGES
     }
 
 

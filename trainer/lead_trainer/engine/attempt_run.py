@@ -244,7 +244,7 @@ class Attempt:
             self.group, self.recipe, self.config, shape, self.job.checkpoint, plan, self.job.epochs, stage.loader,
             samples.training, checkpointer, self.stop, self.job.grace_period_s, clock,
             self._validator(shape, samples.validation, plan, dtype), (*ENGINE_RULES, *own_rules),
-            self._first_rank(state, checkpointer, plan, dataset, rung),
+            self._first_rank(state, checkpointer, stage, dataset, rung),
         )  # fmt: skip
         log.info("training", recipe=self.job.recipe, ranks=self.group.world.world_size, device=str(self.group.device),
                  precision=str(dtype).removeprefix("torch."), epochs=self.job.epochs, steps_per_epoch=plan.steps,
@@ -278,13 +278,13 @@ class Attempt:
         return Validator(self.recipe, self.config, shape.seed, samples, rows, shape.loader_threads, self.group, dtype)
 
     def _first_rank(
-        self, state: TrainState, checkpointer: Checkpointer, plan: EpochPlan, dataset: Dataset, rung: Rung
+        self, state: TrainState, checkpointer: Checkpointer, stage: Stage, dataset: Dataset, rung: Rung
     ) -> FirstRank | None:
         if self.mailbox is None:
             return None
         resumed = checkpointer.manifest
         self.mailbox.update(
-            steps=plan.steps * self.job.epochs,
+            steps=stage.plan.steps * self.job.epochs,
             step=state.step,
             epoch=state.epoch,
             best_metric=state.best_metric,
@@ -294,7 +294,8 @@ class Attempt:
         keeps = Retention(self.place.store, self.job.keys, self.job.checkpoint)
         first = FirstRank(
             self.mailbox, self._sinks(state.step, checkpointer.config),
-            keeps if self.place.removes_old_checkpoints else None, self.place.after_commit, dataset.counters,
+            keeps if self.place.removes_old_checkpoints else None, self.place.after_commit,
+            lambda: {**dataset.counters(), "loading_s": stage.loader.stats().by_stage()},
         )  # fmt: skip
         if rung.parts > 1:
             text = f"each batch is cut into {rung.parts} parts to fit into memory; batch norms see smaller batches"

@@ -27,7 +27,14 @@ class Dataset:
         if self.session is None:
             return {}
         stats = self.session.stats()
-        return {"cache_hits": stats.hits, "cache_misses": stats.misses, "cache_degraded": stats.degraded}
+        return {
+            "cache_hits": stats.hits,
+            "cache_misses": stats.misses,
+            "cache_fetched_bytes": stats.fetched_bytes,
+            "cache_fetch_s": round(stats.fetch_s, 3),
+            "cache_corrupt": stats.corrupt,
+            "cache_degraded": stats.degraded,
+        }
 
     def close(self) -> None:
         """Lets go of the caches' files."""

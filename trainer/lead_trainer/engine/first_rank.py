@@ -33,12 +33,12 @@ class FirstRank:
     events: Sink
     retention: Retention | None  # None in a pod
     after_commit: Callable[[CheckpointManifest], None] = lambda manifest: None
-    cache_counters: Callable[[], Mapping[str, Any]] = dict
+    data_counters: Callable[[], Mapping[str, Any]] = dict  # of cache and loader, by the progress record's names
     advisories: dict[str, Advisory] = field(default_factory=dict)  # the newest of each rule
 
     def tell(self, state: TrainState, *, urgent: bool = False, **fields: Any) -> None:
         """Puts the position and `fields` into the progress record."""
-        fields |= {"epoch": state.epoch, "step": state.step, **self.cache_counters()}
+        fields |= {"epoch": state.epoch, "step": state.step, **self.data_counters()}
         best = {"best_metric": state.best_metric, "best_by": state.ranking.metric}
         self.mailbox.update(urgent=urgent, **best, **fields)
 
@@ -59,6 +59,7 @@ class FirstRank:
         self.events.scalars(
             {
                 **{f"unscaled_loss/{name}": value for name, value in floats(output.parts).items()},
+                **{f"scaled_loss/{name}": value for name, value in floats(output.scaled).items()},
                 **{f"metric/{name}": value for name, value in floats(output.metrics).items()},
                 **rates,
                 **clipped,

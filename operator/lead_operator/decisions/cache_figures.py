@@ -1,0 +1,24 @@
+"""What a run's status tells of its session cache and of loading: `status.cacheHits` and `status.cache`. Pure."""
+
+from typing import Any
+
+from lead_operator.decisions.figures import format_number, format_size
+from lead_protocol.progress_record import ProgressRecord
+
+_FIELDS = ("cacheHits", "cache")
+
+
+def cache_figures(record: ProgressRecord | None, previous: dict[str, Any]) -> dict[str, Any]:
+    """Returns both fields; those of the `previous` status where nothing was read yet."""
+    reads = record.cache_hits + record.cache_misses if record is not None else 0
+    if record is None or not reads:
+        return {field: previous[field] for field in _FIELDS if field in previous}
+    seconds = {"fetch": record.cache_fetch_s, **record.loading_s}
+    cache = {
+        "hits": str(record.cache_hits),
+        "misses": str(record.cache_misses),
+        "fetched": format_size(record.cache_fetched_bytes),
+        "damaged": str(record.cache_corrupt),
+        **{f"{stage}Seconds": format_number(spent) for stage, spent in sorted(seconds.items())},
+    }
+    return {"cacheHits": f"{100 * record.cache_hits // reads}%", "cache": cache}

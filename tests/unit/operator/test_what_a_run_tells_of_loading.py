@@ -1,0 +1,80 @@
+"""From a session cache's counters to the CACHE column: figures of the newest report, kept while there is none."""
+
+import json
+from typing import Any
+
+import pytest
+
+from lead_operator.decisions.cache_figures import cache_figures
+from lead_protocol.progress_record import MAX_RECORD_BYTES, ProgressRecord, parse_progress, to_bytes
+
+PLAIN: dict[str, Any] = {
+    "attempt": 1, "seq": 4, "phase": "Training", "epoch": 0, "epochs": 4, "step": 3, "steps": 48,
+}  # fmt: skip
+STAGES = {"load": 12.3456, "copy": 1.5, "outage": 0.0, "wait": 0.25, "step": 30.0}
+READ: dict[str, Any] = {
+    **PLAIN, "cache_hits": 930, "cache_misses": 70, "cache_fetched_bytes": 3 * 2**29, "cache_fetch_s": 61.9,
+    "cache_corrupt": 2, "loading_s": STAGES,
+}  # fmt: skip
+
+
+def test_the_column_is_the_share_of_reads_and_the_rest_lies_beside_it() -> None:
+    record = parse_progress(to_bytes(ProgressRecord(**READ)))
+    assert cache_figures(record, {"cacheHits": "1%", "cache": {"hits": "1"}}) == {
+        "cacheHits": "93%",
+        "cache": {
+            "hits": "930", "misses": "70", "fetched": "1.5Gi", "damaged": "2", "fetchSeconds": "61.9",
+            "copySeconds": "1.5", "loadSeconds": "12.35", "outageSeconds": "0", "stepSeconds": "30",
+            "waitSeconds": "0.25",
+        },
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("hits, misses, text", [(0, 1, "0%"), (999, 1, "99%"), (1000, 0, "100%")])
+def test_only_a_cache_that_answered_everything_shows_100(hits: int, misses: int, text: str) -> None:
+    record = ProgressRecord(**PLAIN, cache_hits=hits, cache_misses=misses)
+    assert cache_figures(record, {})["cacheHits"] == text
+
+
+@pytest.mark.parametrize("record", [None, ProgressRecord(**PLAIN)])
+def test_figures_stay_until_something_was_read_again(record: ProgressRecord | None) -> None:
+    before = {"cacheHits": "93%", "cache": {"hits": "930"}, "phase": "Running"}
+    assert cache_figures(record, before) == {"cacheHits": "93%", "cache": {"hits": "930"}}
+    assert cache_figures(record, {}) == {}
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        {"cache_fetched_bytes": -1},
+        {"cache_fetched_bytes": 10**16},
+        {"cache_fetched_bytes": "7"},
+        {"cache_fetch_s": -0.1},
+        {"cache_fetch_s": 1e13},
+        {"cache_corrupt": True},
+        {"loading_s": {"load": -1.0}},
+        {"loading_s": {"load": 1e13}},
+        {"loading_s": {"load": "soon"}},
+        {"loading_s": {"a b\n": 1.0}},
+        {"loading_s": {"x" * 65: 1.0}},
+        {"loading_s": {f"stage{n}": 1.0 for n in range(9)}},
+        {"cache_waits": 1},
+    ],
+)
+def test_a_report_with_impossible_figures_is_not_believed(hostile: dict[str, Any]) -> None:
+    assert parse_progress(json.dumps(READ).encode()) is not None
+    assert parse_progress(json.dumps(READ | hostile).encode()) is None
+
+
+def test_seconds_that_are_no_numbers_are_not_believed() -> None:
+    for word in ("NaN", "Infinity", "-Infinity"):
+        text = json.dumps(READ).replace("61.9", word)
+        assert parse_progress(text.encode()) is None
+
+
+def test_the_largest_figures_fit_into_a_termination_message() -> None:
+    most = {**READ, "cache_fetched_bytes": 10**15, "cache_fetch_s": 1e12, "message": "x" * 512,
+            "loading_s": {str(n) * 64: 123456789012.125 for n in range(8)},
+            "metrics": {f"{n:064d}": 1 / 3 for n in range(16)}}  # fmt: skip
+    data = to_bytes(ProgressRecord(**most))
+    assert len(data) <= MAX_RECORD_BYTES and parse_progress(data) is not None
