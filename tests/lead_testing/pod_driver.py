@@ -54,7 +54,8 @@ class Script:
     exits: dict[tuple[str, int, int], Exit] = field(default_factory=dict)  # (stage, attempt, rank); builds: stage ""
     waiting: dict[tuple[str, int, int], tuple[str, str]] = field(default_factory=dict)  # like exits: reason, message
     reports: dict[int, bytes] = field(default_factory=dict)  # attempt -> what lies in its progress object instead
-    held: set[str] = field(default_factory=set)  # stages whose groups train on until they are released
+    held: set[str] = field(default_factory=set)  # stages whose groups work on until they are released; builds: ""
+    held_at: int = 0  # epochs that held groups have completed and committed
     nodes: dict[tuple[str, int, int], str] = field(default_factory=dict)  # like exits: where a pod is bound
     dead_nodes: set[str] = field(default_factory=set)  # their kubelets move no pod and answer no deletion
     commit_before_exit: bool = True  # a group that will fail has committed its first epoch
@@ -119,7 +120,7 @@ class PodDriver:
             self._bind(pod)
         elif phase == "Pending":
             self._write_status(pod, "Running", {"running": {"startedAt": _now()}}, ready=True)
-            self._on_start(pod)
+            self.begin_training(pod)
         elif phase == "Running":
             self._work(pod, group)
 
@@ -136,7 +137,7 @@ class PodDriver:
     def _keep_waiting(self, pod: Pod, reason: str, message: str) -> None:
         if pod["status"].get("containerStatuses") or pod["status"].get("conditions"):
             return  # said already
-        if reason == "Unschedulable":
+        if reason in ("Unschedulable", "SchedulingGated"):
             told = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
             body = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"phase": "Pending", "conditions": [told]}}
             self.api.call("PATCH", self._path(pod["metadata"]["name"], "status"), body)
@@ -147,16 +148,21 @@ class PodDriver:
         job = _job(pod)
         if phase == "Running":
             if isinstance(job, TrainJob) and _rank(pod) == 0:
-                self._commit(job, epoch=1)
+                self._commit(job, epoch=self.script.held_at or 1)
             self._end(pod, Exit(75, "", "Error"))
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
         self.api.call("DELETE", self._path(pod["metadata"]["name"]), options)
 
-    def _on_start(self, pod: Pod) -> None:
+    def begin_training(self, pod: Pod) -> None:
+        """Fences the attempt and reports its first step, if the pod is rank 0 of a group that trains."""
         job = _job(pod)
         if isinstance(job, TrainJob) and _rank(pod) == 0:
             self._store.create(job.keys.attempt(job.attempt), pod["metadata"]["uid"].encode())
-            self._report(job, "Training", epoch=0)
+            if self.script.held_at:
+                self._commit(job, epoch=self.script.held_at)
+            self._report(job, "Training", epoch=self.script.held_at)
+        elif isinstance(job, BuildJob) and "" in self.script.held:
+            self._report_build(job)
 
     def _work(self, pod: Pod, group: list[Pod]) -> None:
         job, rank = _job(pod), _rank(pod)
@@ -166,8 +172,10 @@ class PodDriver:
         ending = self._scripted(job, rank)
         if ending is not None:
             if isinstance(job, TrainJob) and self.script.commit_before_exit:
-                self._commit(job, epoch=1)
+                self._commit(job, epoch=self.script.held_at or 1)
             self._end(pod, ending)
+        elif isinstance(job, BuildJob) and "" in self.script.held:
+            return
         elif isinstance(job, BuildJob):
             self._build(job)
             self._end(pod, Exit(0))
@@ -214,13 +222,14 @@ class PodDriver:
         step = epoch * STEPS_PER_EPOCH
         key = job.keys.manifest(step, 0)
         ref = CheckpointRef(step=step, epoch=epoch, manifest_key=key, saved_at=_now(), size_bytes=4) if epoch else None
-        first_epoch = self._store.head(job.keys.manifest(STEPS_PER_EPOCH, 0)) if job.attempt > 1 else None
+        resumed = (self.script.held_at or 1) * STEPS_PER_EPOCH
+        committed = self._store.head(job.keys.manifest(resumed, 0)) if job.attempt > 1 else None
         record = ProgressRecord.model_validate(
             {
                 "attempt": job.attempt, "seq": self._seq, "phase": phase, "epoch": epoch, "epochs": job.epochs,
                 "step": step, "steps": job.epochs * STEPS_PER_EPOCH, "loss": 0.5 / (1 + epoch),
                 "samples_per_s": 412.0, "eta_s": 60.0, "checkpoint": ref,
-                "cache_hits": 93, "cache_misses": 7, "resumed_from_step": STEPS_PER_EPOCH if first_epoch else None,
+                "cache_hits": 93, "cache_misses": 7, "resumed_from_step": resumed if committed else None,
             }
         )  # fmt: skip
         text = record.model_dump_json()
@@ -240,8 +249,16 @@ class PodDriver:
         )  # fmt: skip
         self._store.create(job.keys.manifest(step, 0), manifest.model_dump_json().encode())
 
+    def _report_build(self, job: BuildJob) -> None:
+        record = BuildRecord(
+            attempt=job.attempt, seq=1, phase="Building", digest=_digest(job), routes_total=17, routes_kept=9,
+            samples=1234, shards_total=12, shards_done=3, size_bytes=3 * 2**27, share_samples=1234 // job.parallelism,
+            samples_done=310, samples_per_s=5.0, eta_s=61.0,
+        )  # fmt: skip
+        self._store.put(job.keys.progress(job.generation, job.index), record.model_dump_json().encode())
+
     def _build(self, job: BuildJob) -> None:
-        digest = hashlib.sha256(f"{job.source} {job.collections} {job.config}".encode()).hexdigest()
+        digest = _digest(job)
         record = BuildRecord(
             attempt=job.attempt, seq=2, phase="Done", digest=digest, routes_total=3, routes_kept=2, samples=40,
             shards_total=job.parallelism, shards_done=1, size_bytes=1024,
@@ -311,6 +328,10 @@ def census(pods: list[Pod], wanted: Callable[[Pod], bool] = lambda pod: True) ->
 
 def _job(pod: Pod) -> TrainJob | BuildJob:
     return parse_job(pod["metadata"]["annotations"][JOB_ANNOTATION])
+
+
+def _digest(job: BuildJob) -> str:
+    return hashlib.sha256(f"{job.source} {job.collections} {job.config}".encode()).hexdigest()
 
 
 def _place(pod: Pod) -> tuple[str, int, int]:
