@@ -182,6 +182,8 @@ def _how_far(observed: ObservedBuild, state: BuildState, speed: dict[str, Any]) 
     told = [f"{done} of {len(state.workers)} build pods are done"]
     if total := max((r.shards_total for r in observed.records), default=0):
         told.append(f"{min(total, sum(r.shards_done for r in observed.records))} of {total} shards are complete")
+    if done_samples := int(speed.get("samples") or 0):
+        told.append(f"{done_samples} of {sum(r.share_samples for r in observed.records)} samples are packed")
     if speed.get("eta"):
         told.append(f"about {speed['eta']} are left at {speed['rate']}")
     return ", ".join(told)

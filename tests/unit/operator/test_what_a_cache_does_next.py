@@ -77,6 +77,30 @@ def test_rate_and_time_left_move_with_news_and_not_with_the_clock() -> None:
     assert "speed" not in look(cache, previous=status, **COMPLETE).status["build"]
 
 
+def test_pods_that_tell_how_fast_they_are_tell_what_a_person_waits_for() -> None:
+    cache, pods = a_dataset_cache(), (a_build_pod(0), a_build_pod(1))
+
+    def packed(*samples: int) -> tuple[BuildRecord, ...]:
+        common: dict[str, Any] = {"attempt": 1, "seq": 1, "phase": "Building", "digest": DIGEST, "shards_total": 12}
+        return tuple(
+            BuildRecord(**common, share_samples=600, samples_done=n, samples_per_s=5.0, eta_s=(600 - n) / 5)
+            for n in samples
+        )
+
+    status = look(cache, records=packed(100, 100), pods=pods).status
+    told = []
+    for after_s, samples in [(20, (200, 190)), (40, (300, 250)), (60, (300, 250)), (90, (300, 250)), (95, (450, 300))]:
+        status = look(cache, after_s=after_s, previous=status, records=packed(*samples), pods=pods).status
+        speed = status["build"]["speed"]
+        told.append((speed["samples"], speed["rate"], speed["eta"]))  # the slowest share is what remains
+    assert told == [(200, "10.0/s", "1m40s"), *[(550, "10.0/s", "1m10s")] * 3, (750, "10.0/s", "1m0s")]
+    message = next(c["message"] for c in status["conditions"] if c["type"] == "Ready")
+    assert message == (
+        "0 of 2 build pods are done, 0 of 12 shards are complete, 750 of 1200 samples are packed, "
+        "about 1m0s are left at 10.0/s"
+    )
+
+
 def test_a_source_that_changed_is_told_and_nothing_is_built_until_the_spec_changes() -> None:
     cache = a_dataset_cache()
     manifest = replace(MANIFEST, source_sha256="a" * 64)
