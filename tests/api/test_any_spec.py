@@ -81,7 +81,7 @@ def test_any_spec_is_refused_by_name_or_settles_with_a_reason(bench: Bench) -> N
     random.Random(SEED).shuffle(chosen)
     bench.operator.start()
     bench.apply(a_dataset_cache("town", "datasets/town"))
-    bench.wait_phase("dsc", "town", "Ready", within_s=90)
+    bench.wait_phase("dsc", "town", "Ready")
     taken, wrong = {}, []
     for number, spec in enumerate(chosen[:SPECS]):
         name = f"spec-{number}"
@@ -98,7 +98,7 @@ def test_any_spec_is_refused_by_name_or_settles_with_a_reason(bench: Bench) -> N
     assert wrong == []
     assert len(taken) >= SPECS // 20
     for name, spec in taken.items():
-        status = bench.wait_phase("tr", name, *SETTLED, within_s=90)
+        status = bench.wait_phase("tr", name, *SETTLED)
         assert status.get("reason"), spec
     wait_for(
         "nothing to stand still", lambda: all(_settled(bench, n) for n in taken), within_s=bench.patience_s, poll_s=2

@@ -3,6 +3,7 @@
 import json
 
 from lead_testing.api_bench import Bench, set_node_ready
+from lead_testing.kube_faults.truth import Truth
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.operator_process import wait_for
 from lead_testing.pod_driver import Exit
@@ -41,9 +42,34 @@ def test_a_lost_node_restarts_the_group_and_counts_as_infrastructure(bench: Benc
     wait_for("the loss to count", lambda: bench.status("tr", "drive")["restarts"]["infrastructure"] >= 1)
     set_node_ready(bench.plane, bench.namespace, ready=True)
     bench.driver.script.held.clear()
-    done = bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=60)
+    done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
     assert (done["phase"], done["restarts"]["program"]) == ("Succeeded", 0)
     assert done["restarts"]["infrastructure"] >= 1
+
+
+def test_a_dead_kubelet_on_a_second_node_costs_one_attempt_and_its_pod_is_forced_away(bench: Bench) -> None:
+    second = f"{bench.namespace}-b"
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": second}}
+    bench.plane.kubectl("create", "-f", "-", stdin=json.dumps(node))
+    set_node_ready(bench.plane, second, ready=True)
+    bench.driver.script.held.add("pretrain")
+    bench.driver.script.nodes[("pretrain", 1, 1)] = second
+    bench.operator.start()
+    policy = {"nodeLossSeconds": 1}
+    with Truth(bench.plane.kubeconfig, bench.namespace) as truth:
+        bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", failurePolicy=policy))
+        bench.wait_phase("tr", "drive", "Running")
+        bench.driver.script.dead_nodes.add(second)
+        set_node_ready(bench.plane, second, ready=False)
+        wait_for("the next attempt", lambda: len(bench.pods()) == 2 and "drive-pretrain-s0-a2-1" in str(bench.pods()))
+        assert {p["spec"].get("nodeName", bench.namespace) for p in bench.pods()} == {bench.namespace}
+        set_node_ready(bench.plane, second, ready=True)
+        bench.driver.script.dead_nodes.clear()
+        bench.driver.script.held.clear()
+        done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+    restarts = done["restarts"]
+    assert (done["phase"], restarts["infrastructure"], restarts["program"]) == ("Succeeded", 1, 0)
+    assert truth.violations == []
 
 
 def test_a_store_that_is_away_is_a_condition_and_the_run_goes_on_when_it_is_back(bench: Bench) -> None:
@@ -53,12 +79,12 @@ def test_a_store_that_is_away_is_a_condition_and_the_run_goes_on_when_it_is_back
     bench.wait_phase("tr", "drive", "Running")
     bench.minio.stop()
     try:
-        wait_for("StorageAvailable=False", lambda: _storage(bench) == "False", within_s=60)
+        wait_for("StorageAvailable=False", lambda: _storage(bench) == "False")
         assert bench.status("tr", "drive")["phase"] == "Running"
     finally:
         bench.minio.start()
     bench.driver.script.held.clear()
-    done = bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=60)
+    done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
     assert (done["phase"], done["restarts"]["total"]) == ("Succeeded", 0)
 
 
@@ -81,7 +107,7 @@ def test_a_refused_pod_is_an_event_and_not_a_hot_loop(bench: Bench) -> None:
     assert told["reason"] == "ObjectsRefused"
     assert "raise the ResourceQuota" in str(told["conditions"])
     bench.kubectl("delete", "resourcequota", "none")
-    bench.wait_phase("dsc", "town", "Ready", within_s=90)
+    bench.wait_phase("dsc", "town", "Ready")
 
 
 def _ready_reason(bench: Bench) -> bool:

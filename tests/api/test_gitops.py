@@ -33,7 +33,7 @@ def test_no_drift_before_during_and_after_a_run(bench: Bench, way: str) -> None:
     for example in EXAMPLES:
         assert drift(bench, example, WAYS[way]) == ""
         bench.kubectl("apply", *WAYS[way], "-f", str(example))
-    bench.wait_phase("tr", "lead-demo", "Succeeded", within_s=120)
+    bench.wait_phase("tr", "lead-demo", "Succeeded")
     for example in EXAMPLES:
         assert drift(bench, example, WAYS[way]) == ""
         bench.kubectl("apply", *WAYS[way], "-f", str(example))
@@ -45,7 +45,7 @@ def test_the_operator_owns_the_status_and_nothing_else(bench: Bench) -> None:
     bench.operator.start()
     demo = PROJECT_ROOT / "crds/examples/lead-demo.yaml"
     bench.kubectl("apply", *AS_FLUX, "-f", str(demo))
-    bench.wait_phase("tr", "lead-demo", "Succeeded", within_s=120)
+    bench.wait_phase("tr", "lead-demo", "Succeeded")
     for kind, name in (("tr", "lead-demo"), ("dsc", "carla-demo")):
         fields = bench.get(kind, name)["metadata"]["managedFields"]
         ours = [entry["fieldsV1"] for entry in fields if entry["manager"] == "lead-operator"]
@@ -57,7 +57,7 @@ def test_pruning_a_run_that_trains_leaves_nothing_that_works_for_it(bench: Bench
     bench.operator.start()
     demo = PROJECT_ROOT / "crds/examples/lead-demo.yaml"
     bench.kubectl("apply", *AS_FLUX, "-f", str(demo))
-    bench.wait_phase("tr", "lead-demo", "Running", within_s=90)
+    bench.wait_phase("tr", "lead-demo", "Running")
     uid = bench.get("tr", "lead-demo")["metadata"]["uid"]
     bench.kubectl("delete", "tr", "lead-demo", "--cascade=background", "--timeout=10s")
     children = [p for p in bench.driver.seen.values() if "lead-demo" in p["metadata"]["name"]]

@@ -17,7 +17,7 @@ STAGES = [{"name": "pretrain", "epochs": 2}, {"name": "posttrain", "epochs": 2, 
 def play(bench: Bench, **spec: Any) -> dict[str, Any]:
     """Runs a cache and a run to the run's end; returns its status."""
     begin(bench, **spec)
-    return bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=120)
+    return bench.wait_phase("tr", "drive", "Succeeded", "Failed")
 
 
 def begin(bench: Bench, **spec: Any) -> None:
@@ -121,7 +121,7 @@ def test_why_a_pod_waits_is_told_once_and_is_no_hot_loop(bench: Bench, reason: s
     assert said in json.dumps(told["conditions"]).replace('\\\\\\"', '"').replace('\\"', '"')
     assert any(_five_looks_write_nothing(bench) for _ in range(4)), "the event follows the status; then there is rest"
     bench.driver.script.waiting.clear()
-    assert bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=60)["phase"] == "Succeeded"
+    assert bench.wait_phase("tr", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
 
 
 def _five_looks_write_nothing(bench: Bench) -> bool:
@@ -137,10 +137,10 @@ def _passes(bench: Bench) -> float:
 def test_a_group_that_hangs_is_told_and_replaced(bench: Bench) -> None:
     bench.driver.script.held.add("pretrain")
     begin(bench, failurePolicy={"hangTimeoutSeconds": 10})
-    told = wait_for("the hang", lambda: bench.status("tr", "drive").get("lastFailure"), within_s=60)
+    told = wait_for("the hang", lambda: bench.status("tr", "drive").get("lastFailure"))
     assert told["reason"] == "Hung"
     bench.driver.script.held.clear()
-    done = bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=60)
+    done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
     assert (done["phase"], done["restarts"]["program"], done["stages"][0]["attempt"]) == ("Succeeded", 1, 2)
 
 

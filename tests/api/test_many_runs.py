@@ -9,7 +9,7 @@ import pytest
 from lead_testing.api_bench import Bench
 from lead_testing.kube_faults.truth import Truth
 from lead_testing.manifests import a_dataset_cache, a_training_run
-from lead_testing.operator_process import CONSTANTS, wait_for
+from lead_testing.operator_process import CONSTANTS, PATIENT, wait_for
 from lead_testing.pod_driver import Exit
 
 RUNS = int(os.environ.get("LEAD_TEST_RUNS", "40"))
@@ -22,8 +22,8 @@ def test_many_runs_at_once_their_pods_failing_together_and_a_restart_that_writes
     """Runs of one pod: all get a status, all fail in one moment, all come back; then a restart changes nothing."""
     bench.driver.script.held.add("pretrain")
     runs = [a_training_run(f"run-{number:03d}", "town", nodes=1) for number in range(RUNS)]
-    no_pause = json.dumps({"lead_operator.cluster.apply.STATUS_PAUSE_S": 0.0})  # nothing is left to write at rest
-    bench.operator.start(LEAD_PROGRESS_SECONDS="5", **{CONSTANTS: no_pause})
+    constants = {**PATIENT, "lead_operator.cluster.apply.STATUS_PAUSE_S": 0.0}  # nothing is left to write at rest
+    bench.operator.start(LEAD_PROGRESS_SECONDS="5", **{CONSTANTS: json.dumps(constants)})
     with Truth(bench.plane.kubeconfig, bench.namespace) as truth:
         bench.apply(a_dataset_cache("town", "datasets/town"), *runs)
         wait_for("all to train", lambda: phases(bench).count("Running") == RUNS, within_s=PATIENCE_S, poll_s=1)

@@ -24,7 +24,7 @@ def test_an_operator_that_keeps_being_killed_brings_the_run_to_the_same_end(benc
     deaths = 0
     for writes in cycle((5, 9, 6, 7)):  # a life ends right after so many writes
         bench.operator.start(**{DIE_AFTER_WRITE: str(writes)})
-        wait_for("a death or the end", lambda: bench.operator.exit_status() == KILLED or _ended(bench), within_s=60)
+        wait_for("a death or the end", lambda: bench.operator.exit_status() == KILLED or _ended(bench))
         deaths += bench.operator.exit_status() == KILLED
         bench.operator.kill()
         if _ended(bench):
@@ -51,7 +51,7 @@ def test_a_pod_deleted_while_every_watch_was_broken_is_noticed(bench: Bench) -> 
     bench.kubectl("delete", "pod", "drive-pretrain-s0-a1-1", "--grace-period=0", "--force")
     bench.driver.script.held.clear()
     bench.operator.thaw()
-    done = bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=60)
+    done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
     assert (done["phase"], done["restarts"]["infrastructure"]) == ("Succeeded", 1)
     assert bench.operator.page("healthz") == (200, "ok")
 
@@ -76,7 +76,7 @@ def test_of_two_operators_one_acts_and_the_other_takes_over(bench: Bench, tmp_pa
         assert (second.writes(), second.metric("lead_leader")) == (0, 0)
         bench.driver.script.held.clear()
         bench.operator.kill()
-        assert bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=60)["phase"] == "Succeeded"
+        assert bench.wait_phase("tr", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
         assert second.metric("lead_leader") == 1
     assert names_made_twice(bench) == {}
 

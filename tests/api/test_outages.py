@@ -27,19 +27,19 @@ def training(bench: Bench) -> Iterator[Bench]:
 
 def test_killed_etcds_and_an_absent_api_server_restart_no_trainer(training: Bench) -> None:
     with Truth(training.plane.kubeconfig, training.namespace) as truth, Kubelet(training.operator):
-        training.wait_phase("tr", "drive", "Running", within_s=90)
+        training.wait_phase("tr", "drive", "Running")
         before = {p["metadata"]["uid"] for p in training.pods()}
         for _ in range(ETCD_KILLS):
             training.plane.kill_etcd()
             training.plane.start_etcd()
-            wait_for("an answer", lambda: training.status("tr", "drive"), within_s=60)
+            wait_for("an answer", lambda: training.status("tr", "drive"))
         training.plane.stop_apiserver()
         training.plane.start_apiserver()
-        wait_for("the operator", lambda: training.operator.metric("lead_leader") == 1, within_s=90)
+        wait_for("the operator", lambda: training.operator.metric("lead_leader") == 1)
         assert training.status("tr", "drive")["phase"] == "Running"
         assert {p["metadata"]["uid"] for p in training.pods()} == before
         training.driver.script.held.clear()
-        done = training.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=90)
+        done = training.wait_phase("tr", "drive", "Succeeded", "Failed")
     assert (done["phase"], done["restarts"]["total"], truth.violations) == ("Succeeded", 0, [])
 
 
@@ -49,7 +49,7 @@ def test_a_clock_that_jumps_ends_nothing(training: Bench, tmp_path: Path, jump_s
     clock.write_text("0")
     with Truth(training.plane.kubeconfig, training.namespace) as truth:
         training.operator.start(**{CLOCK: str(clock)})
-        training.wait_phase("tr", "drive", "Running", within_s=90)
+        training.wait_phase("tr", "drive", "Running")
         clock.write_text(str(jump_s))
         looked = training.operator.metric("lead_reconcile_duration_seconds_count", kind="TrainingRun")
         wait_for(
@@ -60,6 +60,6 @@ def test_a_clock_that_jumps_ends_nothing(training: Bench, tmp_path: Path, jump_s
         training.operator.kill()
         training.operator.start(**{CLOCK: str(clock)})  # a new process has never seen the right time
         training.driver.script.held.clear()
-        done = training.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=90)
+        done = training.wait_phase("tr", "drive", "Succeeded", "Failed")
     assert (done["phase"], done["restarts"]["total"], truth.violations) == ("Succeeded", 0, [])
     assert done["startTime"] <= done["completionTime"]

@@ -8,7 +8,7 @@ from lead_testing.kube_faults.plan import Fault, Plan
 from lead_testing.local_cluster.control_plane import ControlPlane
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.minio_server import MinioServer
-from lead_testing.operator_process import CONSTANTS, wait_for
+from lead_testing.operator_process import CONSTANTS, PATIENT, wait_for
 from lead_testing.pod_driver import Exit
 
 SHORT = {"lead_operator.cluster.watchdog.SILENT_S": 20.0, "lead_operator.cluster.watchdog.CHECK_S": 3600.0,
@@ -19,11 +19,11 @@ def test_healthz_is_red_when_a_watch_is_dead(control_plane: ControlPlane, minio:
     plan = Plan("", (Fault("stall", 1, "pods"),))  # the watch stays open and tells nothing: the worst kind of death
     with open_bench(control_plane, minio, tmp_path, plan) as bench:
         bench.operator.start(
-            **{CONSTANTS: json.dumps(SHORT), "LEAD_RESYNC_SECONDS": "4", "LEAD_RELIST_SECONDS": "3600"}
+            **{CONSTANTS: json.dumps({**PATIENT, **SHORT}), "LEAD_RESYNC_SECONDS": "4", "LEAD_RELIST_SECONDS": "3600"}
         )
-        wait_for("a healthy start", lambda: bench.operator.page("healthz") == (200, "ok"), within_s=60)
+        wait_for("a healthy start", lambda: bench.operator.page("healthz") == (200, "ok"))
         bench.apply(a_dataset_cache("town", "datasets/town"))
-        wait_for("a red page", lambda: bench.operator.page("healthz")[0] == 503, within_s=60)
+        wait_for("a red page", lambda: bench.operator.page("healthz")[0] == 503)
         status, said = bench.operator.page("healthz")
         assert (status, said.startswith(f"watch of pods/{bench.namespace} has been silent")) == (503, True)
 
@@ -34,7 +34,7 @@ def test_metrics_tell_what_happened(bench: Bench) -> None:
     bench.operator.start()
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
     wait_for("the second attempt", lambda: bench.status("tr", "drive").get("restarts", {}).get("program") == 1)
-    bench.wait_phase("tr", "drive", "Running", within_s=60)
+    bench.wait_phase("tr", "drive", "Running")
     metric = bench.operator.metric
     wait_for("one running run", lambda: metric("lead_resources", kind="TrainingRun", phase="Running") == 1)
     assert metric("lead_resources", kind="DatasetCache", phase="Ready") == 1
@@ -46,5 +46,5 @@ def test_metrics_tell_what_happened(bench: Bench) -> None:
     assert "lead_work_queue_depth" in bench.operator.page("metrics")[1]
     wait_for("the newest report to grow old", lambda: metric("lead_progress_age_seconds") > 1)
     bench.driver.script.held.clear()
-    bench.wait_phase("tr", "drive", "Succeeded", within_s=60)
+    bench.wait_phase("tr", "drive", "Succeeded")
     wait_for("nothing to report", lambda: metric("lead_progress_age_seconds") == 0)

@@ -22,9 +22,9 @@ def test_two_operators_without_a_lease_make_nothing_twice(bench: Bench, tmp_path
         bench.operator.start()
         second.start(LEAD_RELEASE_NAMESPACE="default")  # a lease of its own: both believe that they lead
         for operator in (bench.operator, second):
-            wait_for("both to lead", lambda o=operator: o.metric("lead_leader") == 1, within_s=60)
+            wait_for("both to lead", lambda o=operator: o.metric("lead_leader") == 1)
         bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", stages=STAGES))
-        done = bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=90)
+        done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
     assert truth.violations == []
     assert (done["phase"], done["restarts"]["program"], done["restarts"]["total"]) == ("Succeeded", 1, 1)
     names = [p["metadata"]["name"] for p in bench.driver.seen.values()]
@@ -39,14 +39,14 @@ def test_a_frozen_leader_that_wakes_up_does_no_harm(bench: Bench, tmp_path: Path
         bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", stages=STAGES))
         bench.wait_phase("tr", "drive", "Running")
         second.start()
-        wait_for("the second to have seen the cluster", lambda: second.page("readyz")[0] == 200, within_s=60)
+        wait_for("the second to have seen the cluster", lambda: second.page("readyz")[0] == 200)
         bench.operator.freeze()
-        wait_for("the second to lead", lambda: second.metric("lead_leader") == 1, within_s=60)
+        wait_for("the second to lead", lambda: second.metric("lead_leader") == 1)
         bench.kubectl("delete", "pod", "drive-pretrain-s0-a1-1", "--grace-period=0", "--force")
         wait_for("the next attempt", lambda: len(bench.pods()) == 2 and "-a2-" in str(bench.pods()))
         bench.operator.thaw()
         bench.driver.script.held.clear()
-        done = bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=90)
-        wait_for("the first to end: it has lost the lease", lambda: bench.operator.exit_status() == 1, within_s=60)
+        done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+        wait_for("the first to end: it has lost the lease", lambda: bench.operator.exit_status() == 1)
     assert truth.violations == []
     assert (done["phase"], done["restarts"]["infrastructure"]) == ("Succeeded", 1)

@@ -16,7 +16,7 @@ from lead_testing.kube_faults.plan import Plan
 from lead_testing.kube_faults.proxy import FaultProxy
 from lead_testing.local_cluster.control_plane import ControlPlane
 from lead_testing.minio_server import MinioServer
-from lead_testing.operator_process import OperatorProcess, wait_for
+from lead_testing.operator_process import PATIENCE_S, OperatorProcess, wait_for
 from lead_testing.pod_driver import ApiRefused, PodDriver
 
 _PATHS = {
@@ -40,7 +40,7 @@ class Bench:
     driver: PodDriver
     operator: OperatorProcess
     proxy: FaultProxy | None = None
-    patience_s: float = 180.0  # a deadline for the hopeless: what is waited for comes in seconds
+    patience_s: float = PATIENCE_S
 
     def apply(self, *bodies: dict[str, Any]) -> None:
         """Applies manifests as a user does."""
@@ -69,7 +69,7 @@ class Bench:
         found: dict[str, Any] = self.get(kind, name).get("status", {})
         return found
 
-    def wait_phase(self, kind: str, name: str, *phases: str, within_s: float = 40.0) -> dict[str, Any]:
+    def wait_phase(self, kind: str, name: str, *phases: str, within_s: float = PATIENCE_S) -> dict[str, Any]:
         """Waits until the phase is one of `phases`; returns the status."""
         last: dict[str, Any] = {}
 
