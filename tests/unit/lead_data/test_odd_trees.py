@@ -5,6 +5,7 @@ import lzma
 import pickle
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from lead_testing import shared_dir
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.lead.buckets import fill_collection, judge_routes, verdicts
 from lead_trainer.recipes.lead.ingest.plain_pickle import read_plain
-from lead_trainer.recipes.lead.ingest.route_tree import route_tree
+from lead_trainer.recipes.lead.ingest.route_tree import FRAME_FILES, frame_path, route_tree
 from lead_trainer.recipes.lead.preparation import LeadPreparation
 from lead_trainer.recipes.lead.prepare_metas import DROPPED, LAYOUT_MARK, meta_row, meta_table
 from lead_trainer.recipes.lead.route_filter import Reason
@@ -163,7 +164,12 @@ def test_stray_files_and_foreign_folders_do_no_harm() -> None:
 def test_a_scenario_lead_does_not_know_is_trained_on_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     clean = results("Perfect", 100, {})
     own = {path.replace("Accident", "MyScenario"): data for path, data in route("r", clean).items()}
-    preparation, tree = LeadPreparation(), Tree(own | route("r", clean))
+    both = own | route("r", clean)
+    whole = {
+        frame_path(path.rsplit("/", 2)[0], folder, int(Path(path).stem)): b""
+        for path in both if "/bboxes/" in path for folder in (*FRAME_FILES, "metas")
+    }  # fmt: skip
+    preparation, tree = LeadPreparation(), Tree(whole | both)
     scan = preparation.scan(tree, preparation.config_keys({}), ["full_pretrain"])
     assert [(v.kept, v.reason) for v in scan.verdicts] == [(True, "kept"), (True, "kept_unknown_scenario")]
     assert len(scan.samples) == 36

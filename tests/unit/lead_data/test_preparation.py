@@ -1,7 +1,7 @@
 """The preparation reads nothing but the keys of the digest, makes small sizes too, and names a file that is missing."""
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from lead_trainer.recipes.lead.config_values import load_config
 from lead_trainer.recipes.lead.dataset import LeadSamples
 from lead_trainer.recipes.lead.dataset_collate import collate
 from lead_trainer.recipes.lead.preparation import LeadPreparation
-from lead_trainer.recipes.recipe import SampleKey
+from lead_trainer.recipes.recipe import SampleKey, SourceFile
 
 ROUTE = "data/SignalizedJunctionLeftTurn/999_Rep-1_Town03_301_route0_11_04_01_11_59"
 
@@ -104,6 +104,32 @@ def test_keys_that_only_training_reads_do_not_change_the_digest_keys() -> None:
 def test_an_unknown_key_of_a_cache_is_refused() -> None:
     with pytest.raises(BadConfig, match="hist_max_per_pixel"):
         LeadPreparation().config_keys({"hist_max_per_pixle": 4})
+
+
+@pytest.mark.parametrize("folder", ["rgb", "depth_perturbated", "radar", "metas"])
+def test_a_route_that_lacks_a_file_is_left_out_with_a_code_and_the_files_name(
+    folder: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Gap(FolderTree):
+        def files(self) -> Sequence[SourceFile]:
+            return [file for file in super().files() if not file.path.startswith(f"{ROUTE}/{folder}/0009")]
+
+    preparation, tree = LeadPreparation(), Gap(shared_dir() / "golden/lead_data/carla_leaderboard2")
+    scan = preparation.scan(tree, preparation.config_keys({}), ["full_pretrain"])
+    (verdict,) = [verdict for verdict in scan.verdicts if verdict.route == ROUTE]
+    assert (verdict.kept, verdict.reason) == (False, "missing_files")
+    assert ROUTE not in {key.route for key in scan.samples} and len(scan.samples) > 0
+    assert f"{ROUTE}/{folder}/0009" in caplog.text
+
+
+def test_a_file_that_no_stage_draws_may_be_missing() -> None:
+    class Gap(FolderTree):
+        def files(self) -> Sequence[SourceFile]:
+            return [file for file in super().files() if not file.path.startswith(f"{ROUTE}/rgb/0000")]
+
+    preparation, tree = LeadPreparation(), Gap(shared_dir() / "golden/lead_data/carla_leaderboard2")
+    scan = preparation.scan(tree, preparation.config_keys({}), ["full_pretrain"])
+    assert ROUTE in {key.route for key in scan.samples}
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ counters follow LEAD's, which count a kept route even when the skips leave none 
 """
 
 import difflib
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lead_trainer.errors import BadConfig
@@ -22,6 +23,9 @@ from lead_trainer.recipes.lead.sim2real_buckets import MINED, Rule
 from lead_trainer.recipes.lead.targets.label_classes import SCENARIO_TYPES
 from lead_trainer.recipes.recipe import RouteVerdict, SampleKey, SourceTree
 
+LOG = logging.getLogger(__name__)
+
+STAGES = ("pretrain", "posttrain")
 KEPT_UNKNOWN_SCENARIO = "kept_unknown_scenario"  # trained on, numbered like scenario NA
 
 
@@ -82,6 +86,28 @@ def judge_routes(tree: SourceTree, routes: RouteTree) -> tuple[JudgedRoute, ...]
         reason = training_reason(folder, result)
         judged.append(JudgedRoute(folder.path, folder.frames, reason, completed_but_failed(folder, result)))
     return tuple(judged)
+
+
+def without_incomplete(
+    judged: Sequence[JudgedRoute], routes: RouteTree, keys: Mapping[str, Any]
+) -> tuple[JudgedRoute, ...]:
+    """Leaves out, with a code of its own, each usable route that lacks a file of a frame that any stage would draw.
+
+    LEAD lists such frames and ends when one of them is drawn; here one broken route costs neither a build nor a run.
+    """
+    first = min(int(keys[f"skip_first_{stage}"]) for stage in STAGES)
+    last = min(int(keys[f"skip_last_{stage}"]) for stage in STAGES)
+    whole = []
+    for route in judged:
+        usable = route.reason is Reason.KEPT or route.ended_badly
+        missing = routes.missing_file(route.path, range(first, route.frames - last)) if usable else ""
+        if missing:
+            LOG.warning(
+                "route %s is left out: file %s is missing; restore it to train on the route", route.path, missing
+            )
+            route = replace(route, reason=Reason.MISSING_FILES, ended_badly=False)
+        whole.append(route)
+    return tuple(whole)
 
 
 def verdicts(routes: Sequence[JudgedRoute]) -> tuple[RouteVerdict, ...]:

@@ -26,6 +26,7 @@ from lead_trainer.recipes.lead.buckets import (
     fill_mined,
     judge_routes,
     verdicts,
+    without_incomplete,
 )
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.ingest.frame_files import decode_lidar, decode_picture, decode_plane, decode_radar
@@ -60,7 +61,7 @@ class CarlaPreparation:
     def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
         """Judges every route and fills the named collections."""
         routes = route_tree(tree.files())
-        judged = judge_routes(tree, routes)
+        judged = without_incomplete(judge_routes(tree, routes), routes, config)
         unknown = Counter(v.route.split("/")[1] for v in verdicts(judged) if v.reason == KEPT_UNKNOWN_SCENARIO)
         for scenario, count in sorted(unknown.items()):
             LOG.warning("scenario %s is not in LEAD's list; its %d routes are used, numbered like NA", scenario, count)

@@ -30,6 +30,7 @@ class Reason(StrEnum):
     KEPT = "kept"
     NO_RESULTS = "no_results"  # results.json is missing: the route was not finished
     NO_METAS = "no_metas"  # metas/0000.pkl is missing
+    MISSING_FILES = "missing_files"  # LEAD would train on it, and end where the first missing file is wanted
     INFRACTIONS = "infractions"  # more than min-speed infractions, or than lane infractions of a completed route
     AGENT_NOT_SET_UP = "agent_not_set_up"
     FAILED = "failed"

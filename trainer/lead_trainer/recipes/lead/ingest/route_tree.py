@@ -4,7 +4,7 @@ Built once from the tree's listing; used by the route filter, the buckets and th
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from lead_trainer.recipes.recipe import SourceFile
@@ -45,6 +45,11 @@ class RouteTree:
     def frame_bytes(self, route: str, frame: int) -> int:
         """Returns the raw bytes of one frame's files; missing ones count nothing."""
         return sum(self.sizes.get(frame_path(route, folder, frame), 0) for folder in FRAME_FILES)
+
+    def missing_file(self, route: str, frames: Iterable[int]) -> str:
+        """Returns the path of the first file that these frames lack, empty where they are whole."""
+        paths = (frame_path(route, folder, frame) for frame in frames for folder in (*FRAME_FILES, "metas"))
+        return next((path for path in paths if path not in self.sizes), "")
 
 
 def frame_path(route: str, folder: str, frame: int) -> str:
