@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import cv2
+import numpy as np
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -81,7 +82,19 @@ def test_scalars_have_leads_tags(runs: Path) -> None:
     tags = set(EventAccumulator(str(runs / "posttrain")).Reload().Tags()["scalars"])
     assert {"debug/epoch", "debug/lr_0", "debug/num_gradient_steps", "debug/gradient_steps_skipped", "debug/grad_scale",
             "unscaled_loss/loss_semantic", "unscaled_loss/radar_loss", "unscaled_loss/loss_spatio_temporal_waypoints",
+            "scaled_loss/loss_semantic", "scaled_loss/radar_loss", "debug/num_gpu", "debug/model_size",
+            "debug/dataset_size", "debug/dataloader_size", "debug/batch_size_per_gpu", "debug/allocated_cpus",
+            "debug/steps_left", "debug/max_gpu_mem", "debug/average_loading_time", "debug/finished_percentage",
             "metric/waypoints_ade", "metric/route_fde", "metric/target_speed_error"} <= tags  # fmt: skip
+
+
+def test_scaled_losses_sum_to_the_loss(runs: Path) -> None:
+    events = EventAccumulator(str(runs / "posttrain"), size_guidance={"scalars": 0}).Reload()
+    scaled = [tag for tag in events.Tags()["scalars"] if tag.startswith("scaled_loss/")]
+    sums = sum(np.array([event.value for event in events.Scalars(tag)]) for tag in scaled)
+    assert sums == pytest.approx([event.value for event in events.Scalars("debug/loss")], rel=1e-5)
+    left = [event.value for event in events.Scalars("debug/steps_left")]
+    assert left == list(range(len(left) - 1, -1, -1))
 
 
 def test_checkpoints_hold_what_leads_hold(runs: Path) -> None:

@@ -20,6 +20,7 @@ from lead_trainer.data.loader import Loader
 from lead_trainer.data.patient_source import NamesSamples
 from lead_trainer.engine.commit import Checkpointer
 from lead_trainer.engine.ddp import Group
+from lead_trainer.engine.debug_scalars import debug_scalars
 from lead_trainer.engine.epoch_plan import EpochPlan
 from lead_trainer.engine.first_rank import FirstRank
 from lead_trainer.engine.perf import StepClock
@@ -195,7 +196,12 @@ class Hooks:
         due = state.step % max(self.shape.scalars_every_steps, 1) == 0
         if due:
             first.scalars(state, step.outputs[-1], step.gradient_norm, state.step / steps)
-            first.events.scalars(self.loader.stage_scalars(), state.step)
+            loading = self.loader.stage_scalars()
+            facts = debug_scalars(
+                state, self.shape, self.plan, epochs=self.epochs, samples=len(self.samples),
+                processes=self.group.world.world_size, loading=loading,
+            )  # fmt: skip
+            first.events.scalars({**facts, **loading}, state.step)
         if self._due(self.shape.histograms_every_steps, state.step):
             first.histograms(state)
         first.picture(self.recipe, self.config, self.shape, state, step.batch, step.outputs[-1])

@@ -149,6 +149,7 @@ class StepOutput:
     parts: Mapping[str, torch.Tensor] = field(default_factory=dict)  # unscaled losses by their tag
     metrics: Mapping[str, torch.Tensor] = field(default_factory=dict)
     outputs: Any = None  # kept only for pictures
+    scaled: Mapping[str, torch.Tensor] = field(default_factory=dict)  # what `loss` sums, by the tags of `parts`
 
 
 @dataclass(frozen=True)

@@ -184,6 +184,7 @@ class LeadRecipe:
             parts={name: value.detach() for name, value in report.raw.items()},
             metrics={name.removeprefix("metric/"): value for name, value in metrics.items()},
             outputs=predictions,
+            scaled={name: value.detach() for name, value in report.scaled.items()},
         )
 
     def picture(self, config: LeadConfig, batch: Batch, outputs: Any) -> npt.NDArray[np.uint8] | None:
