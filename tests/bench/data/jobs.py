@@ -1,0 +1,72 @@
+"""What one measured process is told and what it answers; JSON between the driver and two environments."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+Batch = dict[str, Any]
+Epoch = Callable[[int], Iterator[Batch]]  # number of the epoch → its batches
+OURS = ("packed", "diskcache", "decode only")
+OTHERS = ("litdata", "mds", "webdataset", "files")
+LEADS = ("lead persistent", "lead session", "lead session, u8")
+SYSTEMS = (*OURS, *OTHERS, *LEADS)
+FROM_STORE = ("packed", "diskcache", "litdata", "mds", "webdataset")  # the others read a file system
+
+
+@dataclass(frozen=True)
+class Job:
+    """One process: a system in one state, over some epochs."""
+
+    system: str
+    data: str  # folder of `write_formats`
+    cache: str  # node-local folder of this process, empty or left by another
+    count: int
+    epochs: int
+    batch: int
+    threads: int  # or worker processes
+    endpoint: str = ""  # of the S3 store; empty: everything is on this disk
+    digests: bool = False
+    touched: bool = False  # memory is handed over in rings of pages that were written before
+    cores: tuple[int, ...] = ()
+
+    def to_json(self) -> str:
+        """Returns the words for the process."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> "Job":
+        """Reads `to_json`."""
+        values = json.loads(text)
+        return Job(**{**values, "cores": tuple(values["cores"])})
+
+
+@dataclass(frozen=True)
+class EpochFigures:
+    """What one epoch took."""
+
+    samples: int
+    seconds: float
+    first_batch_s: float  # from asking for the epoch
+    gap_p50_s: float  # between batches
+    gap_p99_s: float
+    gap_max_s: float
+    digest: str = ""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one process took; CPU and faults of its children too, without imports."""
+
+    epochs: list[EpochFigures] = field(default_factory=list)
+    open_s: float = 0.0  # before the first epoch could be asked for
+    cpu_ms_a_sample: float = 0.0
+    faults_a_sample: float = 0.0  # pages touched for the first time
+
+    @staticmethod
+    def from_json(text: str) -> "Figures":
+        """Reads what a process answered; raises RuntimeError where it was an error."""
+        values = json.loads(text)
+        if "error" in values:
+            raise RuntimeError(values["error"])
+        return Figures(**{**values, "epochs": [EpochFigures(**epoch) for epoch in values["epochs"]]})

@@ -1,0 +1,142 @@
+"""Our data path in the benchmark: a recipe of two fields, built, cached and loaded by the trainer's own code."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pyarrow as pa
+import torch
+
+from bench.data.jobs import Batch, Epoch, Job
+from bench.data.samples import decode
+from lead_protocol.job import BuildJob, FolderSource, OwnerIdentity
+from lead_protocol.store.folder import FolderStore
+from lead_protocol.store.object_store import ObjectStore
+from lead_protocol.store.s3 import S3Store
+from lead_protocol.store.s3_target import S3Target
+from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER
+from lead_trainer.data.build import build_share
+from lead_trainer.data.cache_reader import CacheReader
+from lead_trainer.data.loader import Loader
+from lead_trainer.data.session_cache import open_session_cache
+from lead_trainer.data.source_tree import FolderTree
+from lead_trainer.recipes.lead.dataset_collate import collate
+from lead_trainer.recipes.recipe import Bucket, Collection, RouteVerdict, Sample, SampleKey, Scan
+
+BUCKET = "bench"
+ROUTE, COLLECTION = "files", "all"
+DIGEST_FILE = "digest.json"
+
+
+@dataclass
+class Preparation:
+    """Takes the plain files as they are."""
+
+    version: str = "bench/1"
+    default_collections: tuple[str, ...] = (COLLECTION,)
+
+    def config_keys(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Reads nothing of the config."""
+        return {}
+
+    def scan(self, tree: Any, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
+        """Returns every frame in one bucket."""
+        sizes: dict[int, int] = {}
+        for file in tree.files():
+            frame = int(Path(file.path).stem)
+            sizes[frame] = sizes.get(frame, 0) + file.size
+        bucket = Bucket(COLLECTION, np.arange(len(sizes)))
+        return Scan(
+            verdicts=(RouteVerdict(ROUTE, True, "kept", len(sizes)),),
+            samples=tuple(SampleKey(ROUTE, frame) for frame in sorted(sizes)),
+            collections=(Collection(COLLECTION, (bucket,), (1.0,)),),
+            estimated_bytes=np.array([sizes[frame] for frame in sorted(sizes)], np.int64),
+        )
+
+    def record(self, tree: Any, config: Mapping[str, Any], sample: SampleKey) -> Mapping[str, bytes]:
+        """Returns a sample's fields."""
+        return {
+            "image": tree.read(f"{sample.frame:06d}.jpg"),
+            "planes": tree.read(f"{sample.frame:06d}.lz4"),
+        }
+
+    def route_metas(self, tree: Any, config: Mapping[str, Any], route: str, frames: Sequence[int]) -> pa.Table:
+        """Returns metas that say nothing."""
+        return pa.table({"frame": pa.array(frames, pa.int32())})
+
+
+@dataclass
+class Recipe:
+    """What a build asks of a recipe."""
+
+    preparation: Preparation = field(default_factory=Preparation)
+
+
+class Samples:
+    """The samples of the cache; index is the frame."""
+
+    def __init__(self, reader: CacheReader) -> None:
+        cv2.setNumThreads(1)
+        self._reader, self._rows = reader, reader.rows(COLLECTION)
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        return len(self._rows.sample)
+
+    def epoch_draw(self, epoch: int) -> np.ndarray:
+        """Returns all samples."""
+        return np.arange(len(self), dtype=np.int64)
+
+    def load(self, index: int, epoch: int) -> Sample:
+        """Returns one decoded sample."""
+        fields = self._reader.fields(int(self._rows.sample[index]))
+        return {**decode(fields["image"], fields["planes"]), "index": int(self._rows.frame[index])}
+
+
+def build_cache(data: Path, part_bytes: int) -> None:
+    """Builds our cache from the plain files."""
+    job = BuildJob(
+        owner=OwnerIdentity(namespace="bench", name="bench", uid="bench"), generation=1, attempt=1, index=0,
+        parallelism=1, recipe="bench", source=FolderSource(path=str(data / "files")), collections=[COLLECTION],
+    )  # fmt: skip
+    made = build_share(job, FolderStore(data / "ours"), FolderTree(data / "files"), Recipe(),  # type: ignore[arg-type]
+                       lambda _: None, part_bytes=part_bytes, processes=1)  # fmt: skip
+    (data / DIGEST_FILE).write_text(json.dumps(made.digest))
+
+
+def store_of(job: Job) -> ObjectStore:
+    """Returns where the cache lies: the folder, or the same in MinIO."""
+    if not job.endpoint:
+        return FolderStore(Path(job.data) / "ours")
+    return S3Store(
+        S3Target(endpoint=job.endpoint, bucket=BUCKET, prefix="ours", access_key=ROOT_USER, secret_key=ROOT_PASSWORD,
+                 secure=False)
+    )  # fmt: skip
+
+
+def open_epochs(job: Job) -> Epoch:
+    """Returns the batches of the ring loader, or of nothing but decoding."""
+    torch.set_num_threads(1)
+    store = store_of(job)
+    backend = "packed" if job.system == "decode only" else job.system
+    session = open_session_cache(backend, store, Path(job.cache), 0)
+    samples = Samples(CacheReader(store, json.loads((Path(job.data) / DIGEST_FILE).read_text()), session))
+    if job.system == "decode only":
+        return lambda epoch: _decoded(samples, job)
+    loader = Loader(samples, collate, batch_size=job.batch, seed=0, threads=job.threads)
+    return loader.batches
+
+
+def _decoded(samples: Samples, job: Job) -> Iterator[Batch]:
+    """Decodes every sample and hands over nothing but its index: what no loader can surpass."""
+    numbers = range(job.count)
+    with ThreadPoolExecutor(job.threads) as pool:
+        chunks = [numbers[start :: 4 * job.threads] for start in range(4 * job.threads)]
+        done = pool.map(lambda chunk: [samples.load(n, 0)["index"] for n in chunk], chunks)
+        for indices in done:
+            yield {"index": np.array(indices)}

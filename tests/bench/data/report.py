@@ -1,0 +1,105 @@
+"""What the benchmark prints: medians of the rounds, their spread, and the ratios that have a goal."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import StringIO
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.data.jobs import SYSTEMS, Figures
+
+PACKED, SESSION, PERSISTENT, BOUND = "packed", "lead session", "lead persistent", "decode only"
+STREAMING = ("litdata", "mds", "webdataset")
+
+
+@dataclass(frozen=True)
+class Result:
+    """One round of one system in one state."""
+
+    system: str
+    state: str
+    round: int
+    samples_per_s: float
+    first_batch_s: float  # opening included
+    gap_p50_ms: float
+    gap_p99_ms: float
+    cpu_ms: float  # a sample, of all epochs of the process
+    faults: float  # likewise
+    load: float  # of the machine when the round began, our own processes included
+    store_bytes: int = -1  # unknown
+
+    @staticmethod
+    def of(
+        system: str, state: str, number: int, figures: Figures, epoch: int, load: float, store_bytes: int = -1
+    ) -> "Result":
+        """Takes one epoch out of a process' figures."""
+        taken = figures.epochs[epoch]
+        return Result(
+            system, state, number, taken.samples / taken.seconds, figures.open_s + taken.first_batch_s,
+            1000 * taken.gap_p50_s, 1000 * taken.gap_p99_s, figures.cpu_ms_a_sample, figures.faults_a_sample, load,
+            store_bytes,
+        )  # fmt: skip
+
+
+def printed(results: Sequence[Result], samples: int, rounds: int, *, touched: bool) -> str:
+    """Returns the tables as text."""
+    console = Console(width=150, file=StringIO(), record=True)
+    loads = [result.load for result in results]
+    memory = "memory touched before" if touched else "memory as each system takes it"
+    console.print(
+        f"{samples} samples, {rounds} rounds, {memory}; load of the machine {min(loads):.1f} to {max(loads):.1f}"
+    )
+    for state in dict.fromkeys(result.state for result in results):
+        console.print(_table([result for result in results if result.state == state], state, samples))
+    for line in ratios(results):
+        console.print(line)
+    return console.export_text()
+
+
+def ratios(results: Sequence[Result]) -> list[str]:
+    """Returns the ratios with a goal, each the median over rounds of two figures of one round."""
+    lines = []
+    for state in ("warm", "second", "cold", "far"):
+        for rivals, goal in ((STREAMING, 4.0), ((SESSION,), 12.0), ((PERSISTENT,), 16.0)):
+            each = [
+                rate / max(others)
+                for number in {result.round for result in results}
+                if (rate := _rate(results, PACKED, state, number))
+                and (others := [r for name in rivals if (r := _rate(results, name, state, number))])
+            ]
+            if each:
+                name = "the best of " + ", ".join(rivals) if len(rivals) > 1 else rivals[0]
+                lines.append(f"{state}: packed ÷ {name} = {statistics.median(each):.1f} (goal {goal:.0f} when warm)")
+    bound = [
+        rate / most
+        for number in {result.round for result in results}
+        if (rate := _rate(results, PACKED, "warm", number)) and (most := _rate(results, BOUND, "warm", number))
+    ]
+    if bound:
+        lines.append(f"warm: packed ÷ decode only = {statistics.median(bound):.2f} (goal 0.9)")
+    return lines
+
+
+def _rate(results: Sequence[Result], system: str, state: str, number: int) -> float:
+    found = [r.samples_per_s for r in results if (r.system, r.state, r.round) == (system, state, number)]
+    return found[0] if found else 0.0
+
+
+def _table(results: Sequence[Result], state: str, samples: int) -> Table:
+    table = Table("system", "samples/s", "least … most", "first batch s", "batch p50 ms", "p99 ms", "CPU ms a sample",
+                  "faults a sample", "MB from store", title=state, title_justify="left")  # fmt: skip
+    for system in SYSTEMS:
+        mine = [result for result in results if result.system == system]
+        if not mine:
+            continue
+        rates = [result.samples_per_s for result in mine]
+        sent = max(result.store_bytes for result in mine)
+        table.add_row(
+            system, f"{statistics.median(rates):.0f}", f"{min(rates):.0f} … {max(rates):.0f}",
+            *(f"{statistics.median(getattr(r, name) for r in mine):.{digits}f}" for name, digits in (
+                ("first_batch_s", 2), ("gap_p50_ms", 1), ("gap_p99_ms", 1), ("cpu_ms", 2), ("faults", 0))),
+            f"{sent / 1e6:.1f}" if sent >= 0 else "–",
+        )  # fmt: skip
+    return table
