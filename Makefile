@@ -2,7 +2,7 @@
 PYTHON ?= python3
 RUN = PYTHONPATH=tests $(PYTHON) -m
 
-.PHONY: demo test venv lint images cluster-up cluster-down cluster-status parity campaign mutations
+.PHONY: demo test venv lint images cluster-up cluster-down cluster-status parity bench-operator campaign mutations
 
 demo: ; @$(RUN) lead_testing.demo
 test: ; @$(RUN) lead_testing.rings
@@ -13,5 +13,6 @@ cluster-up: ; @$(RUN) lead_testing.local_cluster up
 cluster-down: ; @$(RUN) lead_testing.local_cluster down
 cluster-status: ; @$(RUN) lead_testing.local_cluster status
 parity: venv ; @.venv/bin/python tests/bench/parity.py
+bench-operator: venv ; @PYTHONPATH=tests .venv/bin/python -m bench.operator $(ARGS)
 campaign: venv ; @PYTHONPATH=tests .venv/bin/python -m campaign $(ARGS)
 mutations: venv ; @PYTHONPATH=tests .venv/bin/python -m campaign.mutations $(ARGS)

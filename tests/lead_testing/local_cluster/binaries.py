@@ -50,9 +50,14 @@ PROGRAMS = {
     "minio": Program("minio", "github.com/minio/minio", "2 min"),
     "pause": Program("pause", ".", "5 s"),
     "kind": Program("kind", "sigs.k8s.io/kind", "20 s"),
+    "training-operator": Program(
+        "training-operator", "github.com/kubeflow/training-operator/cmd/training-operator.v1", "2 min"
+    ),
+    "kwok": Program("kwok", "sigs.k8s.io/kwok/cmd/kwok", "2 min"),
 }
 CONTROL_PLANE_PROGRAMS = ("kube-apiserver", "kubectl")
-CLUSTER_PROGRAMS = tuple(name for name in PROGRAMS if name not in ("kind", "minio"))
+BENCH_PROGRAMS = ("training-operator", "kwok")  # what tests/bench/operator needs besides the control plane
+CLUSTER_PROGRAMS = tuple(name for name in PROGRAMS if name not in ("kind", "minio", *BENCH_PROGRAMS))
 
 
 def go_module_stamp(folder: Path, flags: str) -> str:

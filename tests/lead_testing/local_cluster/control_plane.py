@@ -19,7 +19,7 @@ from lead_testing.local_cluster.api_server import ApiServerSettings
 from lead_testing.local_cluster.binaries import CONTROL_PLANE_PROGRAMS, ensure_programs
 from lead_testing.local_cluster.errors import StepFailed
 from lead_testing.local_cluster.home import Home
-from lead_testing.local_cluster.pki import ADMIN, Authority
+from lead_testing.local_cluster.pki import ADMIN, Authority, Identity
 from lead_testing.local_cluster.processes import Part
 
 START_TIMEOUT_S = 90.0
@@ -28,8 +28,11 @@ START_TIMEOUT_S = 90.0
 class ControlPlane:
     """A context manager: inside it `url` answers and `kubeconfig` is an administrator's; after it nothing is left."""
 
-    def __init__(self, state_dir: Path, home: Home | None = None) -> None:
-        """Keeps everything under `state_dir`, which it creates; leaving removes keys and data, and keeps the logs."""
+    def __init__(self, state_dir: Path, home: Home | None = None, flags: tuple[str, ...] = ()) -> None:
+        """Keeps everything under `state_dir`, which it creates; leaving removes keys and data, and keeps the logs.
+
+        `flags` are further words of the API server's command line.
+        """
         self.state_dir = state_dir.absolute()
         self.kubeconfig = self.state_dir / "kubeconfig"
         self._programs = ensure_programs(home or Home.from_environment(), CONTROL_PLANE_PROGRAMS)
@@ -38,7 +41,7 @@ class ControlPlane:
             address="127.0.0.1", port=port, etcd_port=etcd_port,
             service_range="10.0.0.0/24", first_service_address="10.0.0.1", authorization="Node,RBAC",
             # No controller makes default service accounts here, and pods of tests need none.
-            admission=("--disable-admission-plugins=ServiceAccount",), to_kubelets=False,
+            admission=("--disable-admission-plugins=ServiceAccount", *flags), to_kubelets=False,
         )  # fmt: skip
         self.url = f"https://127.0.0.1:{port}"
         self._keys = Authority(self.state_dir / "keys")
@@ -91,6 +94,13 @@ class ControlPlane:
         if done.returncode != 0:
             raise StepFailed(f"`kubectl {' '.join(words)}` ended with {done.returncode}: {done.stderr.strip()}")
         return done.stdout
+
+    def kubeconfig_for(self, identity: Identity) -> Path:
+        """Writes a kubeconfig of somebody else, who has no rights but those that are bound to name or group."""
+        path = self.state_dir / f"{identity.name}.kubeconfig"
+        self._keys.issue(identity)
+        self._keys.write_kubeconfig(identity, self.url, path)
+        return path
 
     def _etcd_part(self) -> Part:
         data = self.state_dir / "etcd"
