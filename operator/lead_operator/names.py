@@ -33,6 +33,7 @@ class Label:
     SEED = "lead.dev/seed"
     ATTEMPT = "lead.dev/attempt"
     RANK = "lead.dev/rank"
+    SHARED_AS = "lead.dev/shared-as"
     GENERATION = "lead.dev/generation"
     INDEX = "lead.dev/index"
     QUEUE_NAME = "kueue.x-k8s.io/queue-name"
@@ -69,7 +70,7 @@ class Condition(StrEnum):
     PROGRESSING = "Progressing"
     CHECKPOINTED = "Checkpointed"
     CHECKPOINTS_SOUND = "CheckpointsSound"
-    SESSION_CACHE_HEALTHY = "SessionCacheHealthy"
+    SESSION_CACHE_DEGRADED = "SessionCacheDegraded"
     ADVISORY = "Advisory"
     SUSPENDED = "Suspended"
     SUCCEEDED = "Succeeded"
@@ -116,6 +117,11 @@ def rank_service_name(run: str) -> str:
 def session_cache_claim_name(run: str, rank: int) -> str:
     """Returns `<run>-cache-<rank>`: rank k finds its warm cache again whatever the attempt."""
     return _child(run, f"-cache-{rank}")
+
+
+def shared_cache_claim_name(word: str, rank: int) -> str:
+    """Returns `<word>-shared-cache-<rank>`: rank k of every run that gives the word finds the same warm cache."""
+    return _child(word, f"-shared-cache-{rank}")
 
 
 def build_pod_name(cache: str, generation: int, attempt: int, index: int) -> str:

@@ -123,18 +123,21 @@ class Applier:
         try:
             stored = await self._client.create(body)
         except AlreadyExists:
-            stored = await self._adopt(owner, kind, metadata["namespace"], metadata["name"])
+            stored = await self._adopt(owner, body)
         except Refused as error:
             said = f"{kind.kind} {metadata['name']}: {error.message}"
             await self._recorder.record(owner, EventNote("Warning", "FailedCreate", said))
             raise CreateRefused(said) from error
         self._informers.of(kind, metadata["namespace"]).note_own_write(stored)
 
-    async def _adopt(self, owner: KubernetesObject, kind: Kind, namespace: str, name: str) -> KubernetesObject:
+    async def _adopt(self, owner: KubernetesObject, body: KubernetesObject) -> KubernetesObject:
+        kind, namespace, name = kind_of(body), body["metadata"]["namespace"], body["metadata"]["name"]
         found = await self._client.get(kind, namespace, name)
         if found is None:
             raise NameTaken(f"{kind.kind} {namespace}/{name} was there a moment ago")
         reference = owner_of(found) or {}
+        if not reference and owner_of(body) is None and body["metadata"]["labels"].items() <= _labels(found).items():
+            return found  # several owners share it
         if reference.get("uid") == owner["metadata"]["uid"]:
             return found
         if (reference.get("kind"), reference.get("name")) == (owner["kind"], owner["metadata"]["name"]):
@@ -146,6 +149,10 @@ class Applier:
         message = f"{kind.kind} {name} exists and does not belong to this {owner['kind']}; delete or rename it"
         await self._recorder.record(owner, EventNote("Warning", "NameTaken", message))
         raise NameTaken(message)
+
+
+def _labels(found: KubernetesObject) -> dict[str, str]:
+    return dict(found["metadata"].get("labels", {}))
 
 
 def is_worth_retrying(error: Exception) -> bool:

@@ -34,6 +34,7 @@ from lead_operator.decisions.plan import EventNote, Plan
 from lead_operator.decisions.training_run_plan import decide_training_run
 from lead_operator.errors import SpecError
 from lead_operator.names import RunPhase
+from lead_operator.objects.session_cache_claim import claim_name
 from lead_operator.resources.dataset_cache import DatasetCache, parse_dataset_cache
 from lead_operator.resources.known_status import read_status
 from lead_operator.resources.training_run import TrainingRun, parse_training_run
@@ -188,7 +189,7 @@ class Reconciler:
             now=now,
             pods=pods,
             service_exists=bool(self.informers.of(SERVICE, namespace).owned_by(uid)),
-            claims=tuple(claim["metadata"]["name"] for claim in self.informers.of(CLAIM, namespace).owned_by(uid)),
+            claims=self._claims_of(run),
             caches=tuple(observe_cache(name, caches.get(namespace, name)) for name in run.datasets),
             instances=look.instances,
             store_error=look.error,
@@ -196,6 +197,14 @@ class Reconciler:
             apply_error=self.refusals.get(uid, ""),
             previous=read_status(body),
         )
+
+    def _claims_of(self, run: TrainingRun) -> tuple[str, ...]:
+        """Returns the session-cache claims that are there: the run's own, or the shared ones by their names."""
+        claims = self.informers.of(CLAIM, run.identity.namespace)
+        if not run.session_cache.shared_as:
+            return tuple(claim["metadata"]["name"] for claim in claims.owned_by(run.identity.uid))
+        wanted = (claim_name(run, rank) for rank in range(run.nodes))
+        return tuple(name for name in wanted if claims.get(run.identity.namespace, name))
 
     async def _observe_build(self, cache: DatasetCache, body: KubernetesObject) -> ObservedBuild:
         now, namespace, uid = self.client.clock.now(), cache.identity.namespace, cache.identity.uid

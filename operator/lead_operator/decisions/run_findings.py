@@ -44,10 +44,10 @@ def run_findings(view: RunView, step: Step) -> list[Finding]:
     ]
     record = view.progress.record
     if record is not None and record.cache_degraded:
-        text = "the session cache is full or broken; shards are read from the store each time, which may be slower"
-        findings.append(Finding(Condition.SESSION_CACHE_HEALTHY, False, "Degraded", text))
-    elif record is not None:
-        findings.append(Finding(Condition.SESSION_CACHE_HEALTHY, True, "Healthy", "shards are kept on the nodes"))
+        text = (
+            "the session cache is full, broken or was emptied; training reads from the store meanwhile and tries again"
+        )
+        findings.append(Finding(Condition.SESSION_CACHE_DEGRADED, True, "DiskUnusable", text))
     findings += _advisory(view)
     findings.append(_suspended(step))
     if step.phase is RunPhase.SUCCEEDED:

@@ -1,4 +1,4 @@
-"""The volume claim in which rank k keeps its session cache over restarts and stages."""
+"""The volume claim in which rank k keeps its session cache over restarts and stages, and over runs that share it."""
 
 from typing import Any
 
@@ -7,9 +7,15 @@ from lead_operator.objects.pod_skeleton import KubernetesObject, common_labels, 
 from lead_operator.resources.training_run import TrainingRun
 
 
+def claim_name(run: TrainingRun, rank: int) -> str:
+    """Returns the name of one rank's claim: the run's own, or that of every run which gives the same word."""
+    if run.session_cache.shared_as:
+        return names.shared_cache_claim_name(run.session_cache.shared_as, rank)
+    return names.session_cache_claim_name(run.identity.name, rank)
+
+
 def build_session_cache_claim(run: TrainingRun, rank: int) -> KubernetesObject:
-    """Returns the claim of one rank, for sessionCache.medium PersistentVolume."""
-    identity = run.identity
+    """Returns the claim of one rank, for sessionCache.medium PersistentVolume; a shared one has no owner and stays."""
     spec: dict[str, Any] = {
         "accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": run.session_cache.size_limit}},
@@ -20,14 +26,22 @@ def build_session_cache_claim(run: TrainingRun, rank: int) -> KubernetesObject:
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {
-            "name": names.session_cache_claim_name(identity.name, rank),
-            "namespace": identity.namespace,
-            "labels": {
-                **common_labels(identity),
-                names.Label.RUN: names.label_value(identity.name),
-                names.Label.RANK: str(rank),
-            },
-            "ownerReferences": [owner_reference(identity)],
+            "name": claim_name(run, rank),
+            "namespace": run.identity.namespace,
+            **(_of_all_runs(run, rank) if run.session_cache.shared_as else _of_one_run(run, rank)),
         },
         "spec": spec,
+    }
+
+
+def _of_all_runs(run: TrainingRun, rank: int) -> dict[str, Any]:
+    labels = {names.Label.APP: names.APP_NAME, names.Label.MANAGED_BY: names.FIELD_MANAGER}
+    return {"labels": {**labels, names.Label.SHARED_AS: run.session_cache.shared_as, names.Label.RANK: str(rank)}}
+
+
+def _of_one_run(run: TrainingRun, rank: int) -> dict[str, Any]:
+    labels = {names.Label.RUN: names.label_value(run.identity.name), names.Label.RANK: str(rank)}
+    return {
+        "labels": {**common_labels(run.identity), **labels},
+        "ownerReferences": [owner_reference(run.identity)],
     }

@@ -5,6 +5,7 @@ from typing import Any
 from lead_operator import names
 from lead_operator.objects.checkpoint_uri import parse_checkpoint_uri
 from lead_operator.objects.pod_skeleton import EnvVar, KubernetesObject, PodParts, build_pod
+from lead_operator.objects.session_cache_claim import claim_name
 from lead_operator.resources.training_run import StageInstance, TrainingRun
 from lead_operator.settings import Settings, StorageProfile
 from lead_protocol import environment
@@ -176,7 +177,7 @@ def _volumes(run: TrainingRun, rank: int) -> tuple[dict[str, Any], ...]:
     if "memory" in run.resources.limits:  # its pages count against the container's memory anyway
         shm["sizeLimit"] = run.resources.limits["memory"]
     if run.session_cache.medium == "PersistentVolume":
-        claim = {"claimName": names.session_cache_claim_name(run.identity.name, rank)}
+        claim = {"claimName": claim_name(run, rank)}
         return ({"name": "session-cache", "persistentVolumeClaim": claim}, {"name": "shm", "emptyDir": shm})
     cache = {"sizeLimit": run.session_cache.size_limit}
     return ({"name": "session-cache", "emptyDir": cache}, {"name": "shm", "emptyDir": shm})

@@ -60,6 +60,7 @@ class SessionCache:
     size_limit: str
     size_bytes: int
     storage_class: str
+    shared_as: str  # word of the claims that several runs share; empty: the run has its own
 
 
 @dataclass(frozen=True)
@@ -210,6 +211,7 @@ def _session_cache(reader: Reader) -> SessionCache:
         size_limit=size,
         size_bytes=parse_size_bytes(size),
         storage_class=reader.get("storageClassName", str),
+        shared_as=reader.get("sharedAs", str),
     )
 
 

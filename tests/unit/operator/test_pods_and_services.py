@@ -11,10 +11,19 @@ from lead_operator.objects.build_pod import build_cache_pod
 from lead_operator.objects.rank_service import build_rank_service
 from lead_operator.objects.session_cache_claim import build_session_cache_claim
 from lead_operator.objects.training_pod import build_training_pod
-from lead_operator.resources.training_run import TrainingRun
+from lead_operator.resources.training_run import TrainingRun, parse_training_run
 from lead_protocol import environment
 from lead_protocol.job import BuildJob, CheckpointPolicy, TrainJob, parse_job
-from lead_testing.makers import CACHE_UID, DIGEST, PROFILE, RUN_UID, SETTINGS, a_dataset_cache, a_training_run
+from lead_testing.makers import (
+    CACHE_UID,
+    DIGEST,
+    PROFILE,
+    RUN_UID,
+    SETTINGS,
+    a_dataset_cache,
+    a_run_body,
+    a_training_run,
+)
 
 OWNER = {
     "apiVersion": "lead.dev/v1alpha1",
@@ -236,6 +245,20 @@ def test_a_persistent_session_cache_is_one_claim_a_rank() -> None:
     }
     volumes = a_training_pod(run)["spec"]["volumes"]
     assert {"name": "session-cache", "persistentVolumeClaim": {"claimName": "night-drive-cache-1"}} in volumes
+
+
+def test_runs_that_give_one_word_share_claims_that_no_run_owns() -> None:
+    cache = {"medium": "PersistentVolume", "sharedAs": "towns"}
+    night, day = a_run_body(sessionCache=cache), a_run_body(sessionCache=cache)
+    day["metadata"] |= {"name": "day-drive", "uid": "another"}
+    runs = [parse_training_run(body) for body in (night, day)]
+    first, second = (build_session_cache_claim(run, 1) for run in runs)
+    assert first == second
+    assert first["metadata"]["name"] == "towns-shared-cache-1"
+    assert first["metadata"]["labels"]["lead.dev/shared-as"] == "towns"
+    assert "ownerReferences" not in first["metadata"] and names.Label.OWNER_UID not in first["metadata"]["labels"]
+    volumes = a_training_pod(runs[1])["spec"]["volumes"]
+    assert {"name": "session-cache", "persistentVolumeClaim": {"claimName": "towns-shared-cache-1"}} in volumes
 
 
 def test_gpus_decide_how_many_processes_a_pod_runs() -> None:

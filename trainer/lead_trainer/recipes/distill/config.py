@@ -95,7 +95,8 @@ class DistillConfig(BaseModel):
 
     # --- optimisation
     epochs: Count = 150
-    patience: CountOrZero = 15  # epochs without a lower validation loss; 0: never stop early
+    best_metric: str = "val/loss"  # a mean of the epoch or of the validation: the lower, the better
+    patience: CountOrZero = 15  # epochs without a lower best_metric; 0: never stop early
     batch_size: Count = 48  # global: of all processes together
     accumulation_steps: Count = 1
     lr: Positive = 1e-4

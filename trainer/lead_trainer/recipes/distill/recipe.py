@@ -82,6 +82,7 @@ class DistillRecipe:
             ema_decay=config.ema_decay if config.ema else 0.0,
             freeze_batchnorm=config.freeze_bn,
             gradient_checkpointing=config.size.checkpointing,
+            best_metric=config.best_metric,
             patience_epochs=config.patience,
             overfit_samples=config.overfit_tiny,
             max_samples=config.max_train_samples,
