@@ -7,10 +7,10 @@ import pyarrow as arrow
 import pytest
 from pyarrow import parquet
 
-from lead_protocol.object_keys import CacheKeys, InstanceKeys
-from lead_protocol.store.object_store import ObjectStore
+from lead_protocol.object_keys import CacheKeys
 from lead_testing import shared_dir
 from lead_testing.installed import Installed, conditions, upload_tree
+from lead_testing.live_runs import epoch_of, keys_of, kill_a_rank, newest_manifest
 from lead_testing.manifests import a_dataset_cache, a_training_run
 
 PREFIX = "datasets/golden"
@@ -73,8 +73,7 @@ def test_a_killed_rank_and_a_killed_operator_change_nothing_but_the_restart_coun
 
     installed.apply(a_training_run("disturbed", "golden", stages=stages))
     installed.wait_for("epoch 2 of 4", lambda: epoch_of(installed, "disturbed") >= 1, deadline_s=600)
-    victim = live_pod(installed, "disturbed", rank=1)
-    installed.run("kubectl", "exec", victim, "--", "python3", "-c", KILL_THE_TRAINER)
+    kill_a_rank(installed, "disturbed", rank=1)
     installed.run(
         "kubectl", "delete", "pod", "-l", "app.kubernetes.io/component=operator", "--grace-period=0", "--force"
     )
@@ -106,12 +105,12 @@ def test_deleting_a_run_removes_its_pods_and_keeps_its_checkpoints(
     installed: Installed, golden_cache: dict[str, Any]
 ) -> None:
     installed.apply(a_training_run("short-lived", "golden"))
-    uid = installed.get("trainingrun", "short-lived")["metadata"]["uid"]
+    keys = keys_of(installed, "short-lived", "pretrain")
     installed.wait_for("a checkpoint", lambda: epoch_of(installed, "short-lived") >= 1, deadline_s=600)
     installed.kubectl("delete", "trainingrun", "short-lived", "--wait")
     installed.wait_for("no pod left", lambda: not installed.items("pods", "lead.dev/run=short-lived"))
     with installed.store() as store:
-        assert list(store.list(InstanceKeys(installed.namespace, uid, "pretrain", 0).manifests_prefix))
+        assert list(store.list(keys.manifests_prefix))
 
 
 def test_training_pods_hold_no_kubernetes_credential(installed: Installed, golden_cache: dict[str, Any]) -> None:
@@ -123,15 +122,6 @@ def test_training_pods_hold_no_kubernetes_credential(installed: Installed, golde
     installed.kubectl("delete", "trainingrun", "no-token", "--wait")
 
 
-# Kills the newest python process of the pod (the training process, a child of the pod's main process) with SIGKILL.
-KILL_THE_TRAINER = (
-    "import os,glob,signal;"
-    "ids=[int(p.split('/')[2]) for p in glob.glob('/proc/[0-9]*/cmdline')"
-    " if b'lead_trainer' in open(p,'rb').read() or b'/lead' in open(p,'rb').read()];"
-    "os.kill(max(i for i in ids if i not in (1, os.getpid())), signal.SIGKILL)"
-)
-
-
 def golden_rows(collection: dict[str, Any]) -> list[tuple[str, int]]:
     """Returns (scenario/route, frame) of a reference collection in LEAD's order."""
     rows = []
@@ -139,22 +129,3 @@ def golden_rows(collection: dict[str, Any]) -> list[tuple[str, int]]:
         routes = ["/".join(route) for route in bucket["route_table"]]
         rows += [(routes[route], frame) for route, frame, _ in bucket["rows"]]
     return rows
-
-
-def epoch_of(installed: Installed, run: str) -> int:
-    """Returns the epochs completed by the run's current stage, 0 while unknown."""
-    return int(installed.status("trainingrun", run).get("progress", {}).get("epoch", 0))
-
-
-def live_pod(installed: Installed, run: str, rank: int) -> str:
-    """Returns the name of the run's live pod of that rank."""
-    pods = installed.items("pods", f"lead.dev/run={run},lead.dev/rank={rank}")
-    return next(p["metadata"]["name"] for p in pods if p["status"]["phase"] == "Running")
-
-
-def newest_manifest(store: ObjectStore, installed: Installed, run: str, stage: str) -> dict[str, Any]:
-    """Returns the newest checkpoint manifest of a stage of a run."""
-    uid = installed.get("trainingrun", run)["metadata"]["uid"]
-    keys = InstanceKeys(installed.namespace, uid, stage, 0)
-    newest = max(info.key for info in store.list(keys.manifests_prefix))
-    return dict(json.loads(store.get(newest, max_bytes=2**20)))

@@ -1,0 +1,47 @@
+"""A run that trains on a live cluster: how far it is, what it has committed, and a rank of it killed."""
+
+import json
+from typing import Any
+
+from lead_protocol.object_keys import InstanceKeys
+from lead_protocol.store.object_store import ObjectStore
+from lead_testing.installed import Installed
+
+# Kills the newest python process of the pod (the training process, a child of the pod's main process) with SIGKILL.
+KILL_THE_TRAINER = (
+    "import os,glob,signal;"
+    "ids=[int(p.split('/')[2]) for p in glob.glob('/proc/[0-9]*/cmdline')"
+    " if b'lead_trainer' in open(p,'rb').read() or b'/lead' in open(p,'rb').read()];"
+    "os.kill(max(i for i in ids if i not in (1, os.getpid())), signal.SIGKILL)"
+)
+
+
+def kill_a_rank(installed: Installed, run: str, rank: int) -> None:
+    """Kills the training process of the run's live pod of that rank."""
+    installed.run("kubectl", "exec", live_pod(installed, run, rank), "--", "python3", "-c", KILL_THE_TRAINER)
+
+
+def epoch_of(installed: Installed, run: str, stage: str = "") -> int:
+    """Returns the epochs completed by the run's current stage, 0 while unknown or while it is another than `stage`."""
+    status = installed.status("trainingrun", run)
+    if stage and status.get("stage", {}).get("name") != stage:
+        return 0
+    return int(status.get("progress", {}).get("epoch", 0))
+
+
+def live_pod(installed: Installed, run: str, rank: int) -> str:
+    """Returns the name of the run's live pod of that rank."""
+    pods = installed.items("pods", f"lead.dev/run={run},lead.dev/rank={rank}")
+    return next(p["metadata"]["name"] for p in pods if p["status"]["phase"] == "Running")
+
+
+def keys_of(installed: Installed, run: str, stage: str, seed: int = 0) -> InstanceKeys:
+    """Returns the object keys of a stage instance of a run."""
+    uid = installed.get("trainingrun", run)["metadata"]["uid"]
+    return InstanceKeys(installed.namespace, uid, stage, seed)
+
+
+def newest_manifest(store: ObjectStore, installed: Installed, run: str, stage: str, seed: int = 0) -> dict[str, Any]:
+    """Returns the newest checkpoint manifest of a stage instance of a run."""
+    newest = max(info.key for info in store.list(keys_of(installed, run, stage, seed).manifests_prefix))
+    return dict(json.loads(store.get(newest, max_bytes=2**20)))
