@@ -154,7 +154,8 @@ class RunMachine(CountedMachine):
             assert again.status == plan.status, difference(again.status, plan.status)
             assert not again.events and not again.claim_attempt
         self.world.apply(plan, stop_after)
-        self.check(plan.status)
+        if self.world.status == plan.status:  # what an operator that died has not written, nobody was told
+            self.check(plan.status)
 
     def check(self, status: dict[str, Any]) -> None:
         fill_defaults({**a_run_body(**self.world.spec), "status": status})
@@ -170,7 +171,7 @@ class RunMachine(CountedMachine):
         if epoch < last_epoch:
             assert attempt > last_attempt, "an epoch was taken back within one attempt"
             entry = next(e for e in status["stages"] if (e["name"], e["seed"]) == instance)
-            assert entry["endedAttempt"] >= last_attempt, "an epoch was taken back and no end of an attempt is recorded"
+            assert entry["book"]["endedAttempt"] >= last_attempt, "an epoch was taken back, no end is recorded"
         assert epoch >= status.get("checkpoint", {}).get("epoch", 0), "progress is behind the newest checkpoint"
         self.epochs[instance] = (attempt, epoch)
 
