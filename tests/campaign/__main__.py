@@ -33,7 +33,8 @@ def main() -> int:
     chosen = options.goals.split(",")
     if unknown := sorted(set(chosen) - set(goals.NAMES)):
         parser.error(f"unknown goal {unknown[0]!r}; expected one of {', '.join(goals.NAMES)}")
-    results = [goals.try_model(options.count or goals.COUNTS["model"], options.seed)] if "model" in chosen else []
+    asked = "model" in chosen and not options.replay
+    results = [goals.try_model(options.count or goals.COUNTS["model"], options.seed)] if asked else []
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lead-campaign-")))
         if options.replay or set(chosen) & {*goals.GOALS, "deaf"}:
