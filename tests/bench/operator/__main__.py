@@ -8,6 +8,7 @@ numbers mean nothing.
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 from contextlib import suppress
@@ -52,6 +53,7 @@ def main() -> int:
 
 def measure(folder: Path, options: argparse.Namespace) -> report.Results:
     """Runs all trials, the systems by turns; keeps what is known in the JSON file, and stops early at Ctrl-C."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # else a plain kill would leave the servers behind
     began = datetime.now(UTC)
     results: report.Results = {}
     with suppress(KeyboardInterrupt), BenchCluster(folder) as cluster:
