@@ -1,6 +1,6 @@
 """The measured processes of one environment: one is forked a job, so that imports are made once and measured never.
 
-    python -m bench.data.one_run ours|others
+    python -m bench.data.one_run ours|others [SYSTEM …]
 
 Reads a Job a line, answers with a line of Figures, or of the error. A process opens one system's loader and takes every
 batch of some epochs. It takes them as a training loop with a GPU step of no length would and does not read them, which
@@ -100,6 +100,8 @@ def answered(job: Job, open_epochs: Callable[[Job], Epoch]) -> str:
 def main() -> None:
     """Answers jobs until there are no more."""
     loaders = import_module(f"bench.data.{'our' if sys.argv[1] == 'ours' else 'other'}_loaders")
+    for system in sys.argv[2:]:
+        import_module(loaders.MODULES.get(system, "torch"))
     for line in sys.stdin:
         print(answered(Job.from_json(line), loaders.open_epochs), flush=True)
 

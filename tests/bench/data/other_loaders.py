@@ -12,11 +12,6 @@ from typing import Any
 import cv2
 import numpy as np
 import torch
-import webdataset
-from litdata import StreamingDataLoader
-from litdata import StreamingDataset as LitDataset
-from streaming import StreamingDataset as MdsDataset
-from streaming.base.util import clean_stale_shared_memory
 from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_info
 
 from bench.data.jobs import LEADS, Batch, Epoch, Job
@@ -25,6 +20,7 @@ from bench.data.samples import Sample, decode
 
 BUCKET = "bench"
 USER, PASSWORD = "lead-test-root", "lead-test-root-password"  # of lead_testing.minio_server
+MODULES = {"litdata": "litdata", "mds": "streaming", "webdataset": "webdataset"}  # imported before forking
 PREFETCH = 2
 SLOTS = 2 * PREFETCH + 2  # a worker: waiting, being read, being filled
 
@@ -86,7 +82,7 @@ def open_epochs(job: Job) -> Epoch:
 
 def _loader(job: Job, collate: Any) -> Any:
     data = Path(job.data)
-    options = {"num_workers": job.threads, "persistent_workers": True, "prefetch_factor": PREFETCH}
+    options: dict[str, Any] = {"num_workers": job.threads, "persistent_workers": True, "prefetch_factor": PREFETCH}
     if job.system == "litdata":
         return _litdata(job, {**options, "batch_size": job.batch, "collate_fn": collate})
     if job.system == "mds":
@@ -101,7 +97,9 @@ def _loader(job: Job, collate: Any) -> Any:
 
 
 def _litdata(job: Job, options: dict[str, Any]) -> Any:
-    class LitSamples(LitDataset):  # type: ignore[misc]
+    from litdata import StreamingDataLoader, StreamingDataset  # type: ignore[import-not-found]
+
+    class LitSamples(StreamingDataset):  # type: ignore[misc]
         def __getitem__(self, index: Any) -> Sample:
             return _decoded(super().__getitem__(index))
 
@@ -115,7 +113,10 @@ def _litdata(job: Job, options: dict[str, Any]) -> Any:
 
 
 def _mds(job: Job) -> Any:
-    class MdsSamples(MdsDataset):
+    from streaming import StreamingDataset  # type: ignore[import-not-found]
+    from streaming.base.util import clean_stale_shared_memory  # type: ignore[import-not-found]
+
+    class MdsSamples(StreamingDataset):  # type: ignore[misc]
         def __getitem__(self, at: Any) -> Any:
             return _decoded(super().__getitem__(at))
 
@@ -128,6 +129,8 @@ def _mds(job: Job) -> Any:
 
 
 def _webdataset(job: Job, collate: Any) -> Any:
+    import webdataset  # type: ignore[import-not-found]
+
     shards = sorted((Path(job.data) / "wds").glob("*.tar"))
     urls = [str(shard) for shard in shards]
     options: dict[str, Any] = {}

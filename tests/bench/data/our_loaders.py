@@ -29,6 +29,7 @@ from lead_trainer.recipes.lead.dataset_collate import collate
 from lead_trainer.recipes.recipe import Bucket, Collection, RouteVerdict, Sample, SampleKey, Scan
 
 BUCKET = "bench"
+MODULES: dict[str, str] = {}  # imported before forking, besides those above
 ROUTE, COLLECTION = "files", "all"
 DIGEST_FILE = "digest.json"
 

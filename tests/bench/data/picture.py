@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import matplotlib
+import matplotlib  # type: ignore[import-not-found]
 
 matplotlib.use("Agg")
-from matplotlib import pyplot as plt
+from matplotlib import pyplot as plt  # type: ignore[import-not-found]
 
 from bench.data.jobs import LEADS, OURS, SYSTEMS
 

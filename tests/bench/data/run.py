@@ -18,16 +18,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from bench.data.bench_venv import bench_python, environment
-from bench.data.jobs import FROM_STORE, OURS, SYSTEMS, Figures, Job
+from bench.data.jobs import FROM_STORE, OTHERS, OURS, SYSTEMS, Figures, Job
 from bench.data.our_loaders import BUCKET, DIGEST_FILE, build_cache
 from bench.data.report import Result, printed
-from bench.data.samples import digest_of_all
+from bench.data.samples import digest_of_all, shard_bytes
 from lead_testing.minio_server import MinioServer, minio_program
 from lead_testing.store_proxy import StoreProxy
 
 STATES = ("filling", "warm", "second", "cold", "far")
 FAR_LATENCY_S, FAR_BYTES_PER_S = 0.010, 100e6
-SHARD_BYTES = 32 * 2**20
 FULL, QUICK = 5008, 512
 # A freed block stays with the process, so that its pages are touched once; 32 MiB is the most glibc allows.
 TOUCHED = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**32), "MALLOC_TOP_PAD_": str(2**26)}
@@ -62,7 +61,7 @@ def main() -> None:
     digest = digest_of_all(json.loads((data / "digests.json").read_text()))
     results: list[Result] = []
     with (
-        runners(python, out / "libraries.log", touched=options.touched) as started,
+        runners(python, out / "libraries.log", options.systems, touched=options.touched) as started,
         stores(Bench(data, out / "scratch", started, job, digest), options.states) as bench,
     ):
         if not options.no_digests:
@@ -86,7 +85,7 @@ def samples_written(data: Path, count: int, python: Path) -> Path:
         shutil.rmtree(data, ignore_errors=True)
         subprocess.run([python, "-m", "bench.data.write_formats", data, str(count)], env=environment(), check=True)
     if not (data / DIGEST_FILE).exists():
-        build_cache(data, SHARD_BYTES)
+        build_cache(data, shard_bytes(count))
     return data
 
 
@@ -158,19 +157,18 @@ def run(bench: Bench, job: Job) -> Figures:
 
 
 @contextlib.contextmanager
-def runners(python: Path, log: Path, *, touched: bool) -> Iterator[Runners]:
+def runners(python: Path, log: Path, systems: list[str], *, touched: bool) -> Iterator[Runners]:
     """Starts what forks the measured processes in either environment."""
     with contextlib.ExitStack() as stack:
         printed_by_libraries = stack.enter_context(log.open("w"))
-        started = {
-            name: stack.enter_context(
-                subprocess.Popen(
-                    [program, "-m", "bench.data.one_run", name], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                    stderr=printed_by_libraries, text=True, env=environment(**(TOUCHED if touched else {})),
-                )
-            )
-            for name, program in (("ours", Path(sys.executable)), ("others", python))
-        }  # fmt: skip
+        started = {}
+        for name, program, known in (("ours", Path(sys.executable), OURS), ("others", python, OTHERS)):
+            words = [program, "-m", "bench.data.one_run", name, *({*systems} & {*known})]
+            runner = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=printed_by_libraries, text=True,
+                env=environment(**(TOUCHED if touched else {})),
+            )  # fmt: skip
+            started[name] = stack.enter_context(runner)
         yield started
         for runner in started.values():
             assert runner.stdin

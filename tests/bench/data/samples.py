@@ -22,6 +22,7 @@ DEPTH_METRES = np.float32(50)  # of the largest code
 LIDAR_MOST = np.float32(5)  # points counted in a cell
 TEXTURES = 8
 CONTENTS = 128
+SAMPLE_BYTES = 190_000  # about
 PLANES: dict[str, tuple[int, ...]] = {
     "semantic": (HEIGHT, WIDTH),
     "depth": (96, 288),
@@ -62,6 +63,11 @@ def decode(image: bytes | memoryview, planes: bytes | memoryview) -> Sample:
         sample[name] = np.frombuffer(plain, np.uint8, size, at).reshape(shape)
         at += size
     return sample
+
+
+def shard_bytes(count: int) -> int:
+    """Returns the size of the shards of `count` samples in every format: 32 MiB, less where that makes too few."""
+    return int(min(32 * 2**20, max(2**20, count * SAMPLE_BYTES // 8)))
 
 
 def finished(sample: Mapping[str, Any]) -> Sample:
@@ -108,7 +114,7 @@ def _base_planes(texture: int) -> dict[str, np.ndarray]:
 
     def classes(shape: tuple[int, int], cells: int, count: int) -> np.ndarray:
         field = cv2.resize(rng.random((cells, 2 * cells)).astype(np.float32), shape[::-1])
-        return np.clip(field * count, 0, count - 1).astype(np.uint8)
+        return np.asarray(np.clip(field * count, 0, count - 1), np.uint8)
 
     walls = classes((320, 384), 24, 8) == 4  # points stand close together, as on what reflects them
     lidar = walls * (rng.random(PLANES["lidar"]) < 0.08) * rng.integers(1, 6, PLANES["lidar"])

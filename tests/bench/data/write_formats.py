@@ -3,7 +3,7 @@
 python -m bench.data.write_formats FOLDER COUNT
 
 files/<n>.jpg, <n>.lz4    plain files, also the raw tree of our build      lead/     persistent cache and metas
-litdata/  mds/  wds/      shards of about SHARD_BYTES                      digests.json    of each sample
+litdata/  mds/  wds/      shards of about `shard_bytes`                   digests.json    of each sample
 """
 
 import json
@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import cv2
-import webdataset
-from litdata.streaming.writer import BinaryWriter
-from streaming import MDSWriter
+import webdataset  # type: ignore[import-not-found]
+from litdata.streaming.writer import BinaryWriter  # type: ignore[import-not-found]
+from streaming import MDSWriter  # type: ignore[import-not-found]
 
 from bench.data.lead_caches import cache_entry, meta_entry
-from bench.data.samples import CONTENTS, decode, digest, jpeg, packed_planes, raw_planes
-
-SHARD_BYTES = 32 * 2**20
+from bench.data.samples import CONTENTS, decode, digest, jpeg, packed_planes, raw_planes, shard_bytes
 
 
 def content(number: int) -> tuple[bytes, bytes, bytes, str]:
@@ -60,7 +58,7 @@ def fields_of(folder: Path, number: int) -> dict[str, Any]:
 def write_mds(folder: Path, count: int) -> None:
     """Writes MosaicML Streaming's format."""
     columns = {"index": "int", "image": "bytes", "planes": "bytes"}
-    with MDSWriter(out=str(folder / "mds"), columns=columns, size_limit=SHARD_BYTES) as writer:
+    with MDSWriter(out=str(folder / "mds"), columns=columns, size_limit=shard_bytes(count)) as writer:
         for number in range(count):
             writer.write(fields_of(folder, number))
 
@@ -68,7 +66,7 @@ def write_mds(folder: Path, count: int) -> None:
 def write_litdata(folder: Path, count: int) -> None:
     """Writes LitData's format with its own writer."""
     (folder / "litdata").mkdir()
-    writer = BinaryWriter(str(folder / "litdata"), chunk_bytes=SHARD_BYTES)
+    writer = BinaryWriter(str(folder / "litdata"), chunk_bytes=shard_bytes(count))
     for number in range(count):
         writer.add_item(number, fields_of(folder, number))
     writer.done()
@@ -79,7 +77,7 @@ def write_webdataset(folder: Path, count: int) -> None:
     """Writes tar files."""
     (folder / "wds").mkdir()
     pattern = str(folder / "wds" / "shard-%06d.tar")
-    with webdataset.ShardWriter(pattern, maxsize=SHARD_BYTES, maxcount=10**9, verbose=0) as writer:
+    with webdataset.ShardWriter(pattern, maxsize=shard_bytes(count), maxcount=10**9, verbose=0) as writer:
         for number in range(count):
             fields = fields_of(folder, number)
             writer.write({"__key__": f"{number:06d}", "jpg": fields["image"], "lz4": fields["planes"]})
