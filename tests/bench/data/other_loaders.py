@@ -46,8 +46,7 @@ class TouchedRing:
     def __init__(self, example: Sample, rows: int, workers: int) -> None:
         self._workers, self._next = workers, 0
         self._slots = [
-            {key: _row_memory(value, rows).share_memory_() for key, value in example.items()}
-            for _ in range(SLOTS * workers)
+            {key: _row_memory(value, rows) for key, value in example.items()} for _ in range(SLOTS * workers)
         ]
 
     def __call__(self, samples: Sequence[Sample]) -> tuple[int, int]:
@@ -157,4 +156,5 @@ def _example(job: Job) -> Sample:
 
 def _row_memory(value: Any, rows: int) -> torch.Tensor:
     array = np.asarray(value)
-    return torch.from_numpy(np.zeros((rows, *array.shape), array.dtype))
+    memory = torch.from_numpy(np.zeros((rows, *array.shape), array.dtype))
+    return memory.share_memory_()  # type: ignore[no-untyped-call,no-any-return]

@@ -12,7 +12,7 @@ from typing import Any
 import matplotlib  # type: ignore[import-not-found]
 
 matplotlib.use("Agg")
-from matplotlib import pyplot as plt  # type: ignore[import-not-found]
+from matplotlib import pyplot as plt
 
 from bench.data.jobs import LEADS, OURS, SYSTEMS
 

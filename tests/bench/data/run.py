@@ -163,7 +163,7 @@ def runners(python: Path, log: Path, systems: list[str], *, touched: bool) -> It
         printed_by_libraries = stack.enter_context(log.open("w"))
         started = {}
         for name, program, known in (("ours", Path(sys.executable), OURS), ("others", python, OTHERS)):
-            words = [program, "-m", "bench.data.one_run", name, *({*systems} & {*known})]
+            words = [str(program), "-m", "bench.data.one_run", name, *({*systems} & {*known})]
             runner = subprocess.Popen(
                 words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=printed_by_libraries, text=True,
                 env=environment(**(TOUCHED if touched else {})),
