@@ -32,7 +32,7 @@ def epoch_of(installed: Installed, run: str, stage: str = "") -> int:
 def live_pod(installed: Installed, run: str, rank: int) -> str:
     """Returns the name of the run's live pod of that rank."""
     pods = installed.items("pods", f"lead.dev/run={run},lead.dev/rank={rank}")
-    return next(p["metadata"]["name"] for p in pods if p["status"]["phase"] == "Running")
+    return str(next(p["metadata"]["name"] for p in pods if p["status"]["phase"] == "Running"))
 
 
 def keys_of(installed: Installed, run: str, stage: str, seed: int = 0) -> InstanceKeys:

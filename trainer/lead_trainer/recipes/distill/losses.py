@@ -78,7 +78,8 @@ def action_loss(config: DistillConfig, predictions: Mapping[str, torch.Tensor], 
         chosen = predictions["actions"][torch.arange(len(best), device=best.device), best]
         limits = target.new_tensor([MAX_ACCELERATION, MAX_CURVATURE])
         loss = ((chosen - target.clamp(-limits, limits)) / batch["action_stats"][:, 1:2]).square()
-    return (loss.mean(-1) * valid).sum() / valid.sum().clamp(min=1)
+    mean: torch.Tensor = (loss.mean(-1) * valid).sum() / valid.sum().clamp(min=1)
+    return mean
 
 
 def reasoning_scale(config: DistillConfig, epoch: int) -> float:

@@ -25,7 +25,8 @@ def trajectory_totals(predictions: Mapping[str, torch.Tensor], batch: Batch) -> 
     counted = steps > 0
 
     def mean(values: torch.Tensor) -> torch.Tensor:
-        return ((values * valid).sum(1) / steps.clamp(min=1)).sum()
+        total: torch.Tensor = ((values * valid).sum(1) / steps.clamp(min=1)).sum()
+        return total
 
     return {
         "ade": (mean(distance), counted.sum()),

@@ -4,6 +4,7 @@ Shapes: B batch, K modes, T future steps, D the student's width, N tokens.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import nn
@@ -25,13 +26,20 @@ Predictions = Mapping[str, torch.Tensor]
 class Student(nn.Module):
     """Predicts K trajectories of T steps; see `forward` for what it returns."""
 
+    action_stats: torch.Tensor  # (2, 2), mean and spread of (acceleration, curvature)
+
     def __init__(self, config: DistillConfig, encoder: nn.Module) -> None:
         super().__init__()
         self.config = config
         size, width = config.size, config.size.width
         self.encoder = encoder
-        block = {"d_model": width, "nhead": size.heads, "dim_feedforward": FEED_FORWARD * width, "dropout": 0.0}
-        kind = {"activation": "gelu", "batch_first": True, "norm_first": True}
+        block: dict[str, Any] = {
+            "d_model": width,
+            "nhead": size.heads,
+            "dim_feedforward": FEED_FORWARD * width,
+            "dropout": 0.0,
+        }
+        kind: dict[str, Any] = {"activation": "gelu", "batch_first": True, "norm_first": True}
         self.context = nn.ModuleList(nn.TransformerEncoderLayer(**block, **kind) for _ in range(size.encoder_layers))
         self.context_norm = nn.LayerNorm(width)
         self.steps = nn.Parameter(torch.randn(config.horizon.future, width) * 0.02)
@@ -76,7 +84,8 @@ class Student(nn.Module):
         for layer in self.decoder:
             queries = self._run(layer, queries, memory_BND)
         queries = self.decoder_norm(queries)
-        return queries.view(len(queries), self.config.num_modes, self.config.horizon.future, -1)
+        shaped: torch.Tensor = queries.view(len(queries), self.config.num_modes, self.config.horizon.future, -1)
+        return shaped
 
     def _run(self, layer: nn.Module, *inputs: torch.Tensor) -> torch.Tensor:
         if self.checkpointed and self.training:
@@ -99,7 +108,7 @@ class Student(nn.Module):
         """
         extra = {}
         if self.config.discrete_actions:
-            bins = out.unflatten(-1, (2, self.config.num_action_bins))
+            bins = out.view(*out.shape[:-1], 2, self.config.num_action_bins)
             actions = expected_actions(bins) if self.training else likeliest_actions(bins)
             extra["bins"] = bins
         else:

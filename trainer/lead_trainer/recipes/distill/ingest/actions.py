@@ -4,10 +4,12 @@ The inverse of `network.unicycle.integrate`, for labels: Alpamayo-R1 (arXiv 2511
 way, by Tikhonov-regularised fits. Frame: the pose before the first step is the origin, heading along x. Float64 inside.
 """
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.floating[Any]]
 
 SMOOTHNESS = 1e-3  # weight of squared second differences against squared metres
 

@@ -144,7 +144,8 @@ def label_faults(label: Label) -> Iterator[str]:
 
 def yaw_of(rotations: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
     """Returns the heading in radians of rotation matrices (…, 3, 3)."""
-    return np.arctan2(rotations[..., 1, 0], rotations[..., 0, 0])
+    yaw: npt.NDArray[np.floating] = np.arctan2(rotations[..., 1, 0], rotations[..., 0, 0])
+    return yaw
 
 
 def _clip_arrays(clips: Mapping[Clip, object]) -> dict[str, Array]:

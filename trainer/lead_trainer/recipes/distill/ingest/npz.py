@@ -52,7 +52,7 @@ def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}")
     with part.open("wb") as file:
-        np.savez(file, **dict(arrays))
+        np.savez(file, allow_pickle=False, **arrays)
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)

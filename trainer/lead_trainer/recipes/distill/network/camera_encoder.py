@@ -20,6 +20,9 @@ _SPREAD = (0.229, 0.224, 0.225)
 class CameraEncoder(nn.Module):
     """Pictures and ego history to (B, tokens, D)."""
 
+    mean: torch.Tensor
+    spread: torch.Tensor
+
     def __init__(self, config: DistillConfig) -> None:
         super().__init__()
         width = config.size.width
@@ -42,9 +45,10 @@ class CameraEncoder(nn.Module):
     def _pictures(self, frames_BCF3HW: torch.Tensor) -> torch.Tensor:
         batch, cameras, frames = frames_BCF3HW.shape[:3]
         pictures = frames_BCF3HW.flatten(0, 2).float() / 255.0
+        features: torch.Tensor
         (features,) = self.backbone((pictures - self.mean) / self.spread)
         pooled = nn.functional.adaptive_avg_pool2d(features, TOKENS_PER_SIDE).flatten(2).transpose(1, 2)
-        tokens = self.projection(pooled).view(batch, cameras, frames, TOKENS_PER_SIDE**2, -1)
+        tokens: torch.Tensor = self.projection(pooled).view(batch, cameras, frames, TOKENS_PER_SIDE**2, -1)
         return (tokens + self.place + self.camera + self.time).flatten(1, 3)
 
     def _poses(self, history_BP4: torch.Tensor) -> torch.Tensor:
