@@ -1,5 +1,6 @@
 """The recipe `distill` on a real Argoverse 2 scenario: cache, three seeds, a student that beats constant velocity."""
 
+import shutil
 import statistics
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("argoverse2")
     for split in ("train", "val"):
         (root / split).mkdir()
-        (root / split / found[0].name).symlink_to(found[0], target_is_directory=True)
+        shutil.copytree(found[0], root / split / found[0].name)
     return root
 
 

@@ -130,7 +130,9 @@ def _cache(run: LocalRun, split: str, environ: Mapping[str, str]) -> CacheReader
     """Opens the training's cache where it holds the split, else one of the split alone; builds what is missing."""
     store = cache_store(run, environ)
     assert store is not None
-    others = () if split in collections_of(run.recipe, run.config) else (split,)
+    trained = dict(zip(("train", "val"), mode_of(run.config.benchmark).collections(run.config), strict=True))
+    wanted = trained.get(split, split)
+    others = () if wanted in collections_of(run.recipe, run.config) else (wanted,)
     return CacheReader(store, build_cache(run, store, others))
 
 
