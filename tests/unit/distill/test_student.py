@@ -11,7 +11,13 @@ from lead_trainer.recipes.distill.config_values import load_config
 from lead_trainer.recipes.distill.ingest.actions import fitted_actions, initial_speed
 from lead_trainer.recipes.distill.loss_terms.contrastive import info_nce
 from lead_trainer.recipes.distill.losses import compute_losses, reasoning_scale
-from lead_trainer.recipes.distill.metrics import action_totals, trajectory_totals, with_spreads, yaw_distance_deg
+from lead_trainer.recipes.distill.metrics import (
+    action_ends,
+    action_totals,
+    trajectory_totals,
+    with_spreads,
+    yaw_distance_deg,
+)
 from lead_trainer.recipes.distill.model import build_model, parameter_count
 from lead_trainer.recipes.distill.network.action_tokens import bin_centres, bin_of, expected_actions, likeliest_actions
 from lead_trainer.recipes.distill.network.unicycle import integrate
@@ -200,10 +206,13 @@ def test_the_labels_mean_and_spread_are_kept_with_the_weights() -> None:
 def test_d_27_action_statistics_are_exact_over_batches() -> None:
     settings = config(log_action_stats=True)
     actions = torch.tensor([[[[1.0, 0.1], [3.0, -0.1]]]])
-    totals = action_totals(settings, {"actions": actions})
+    predictions = {"actions": actions, "logits": torch.zeros(1, 1)}
+    totals = action_totals(settings, predictions)
     means = with_spreads({tag: float(total) / int(count) for tag, (total, count) in totals.items()})
     assert means == pytest.approx({"accel_mean": 2.0, "accel_std": 1.0, "curvature_mean": 0.0, "curvature_std": 0.1})
-    assert not action_totals(config(), {"actions": actions})
+    ends = with_spreads({tag: float(value) for tag, value in action_ends(settings, predictions).items()})
+    assert ends == pytest.approx({"accel_min": 1.0, "accel_max": 3.0, "curvature_min": -0.1, "curvature_max": 0.1})
+    assert not action_totals(config(), predictions) and not action_ends(config(), predictions)
 
 
 def test_d_33_yaw_errors_know_that_a_circle_closes() -> None:

@@ -38,6 +38,7 @@ def test_d_12_d_31_and_d_32_six_epochs_without_data_leave_the_guides_files_and_l
     assert [line["epoch"] for line in told] == [1, 2, 3, 4, 5, 6]
     of_training = {"loss", "position", "yaw", "reasoning"}
     of_validation = {"ade", "fde", "yaw_error", "final_yaw_error", "loss", "accel_mean", "accel_std", "curvature_mean"}
+    of_validation |= {f"{name}_{end}" for name in ("accel", "curvature") for end in ("min", "max")}
     assert of_training | {f"val/{tag}" for tag in of_validation} | {"epochs_since_best"} <= told[-1].keys()
     values = [line["val/loss"] for line in told]
     best = weights(tmp_path, "reasoning_seed7_best.pt")

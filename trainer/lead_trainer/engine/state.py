@@ -70,6 +70,16 @@ def merged(ranks: list[Pairs]) -> Pairs:
     return result
 
 
+def greatest(ranks: list[dict[str, float]]) -> dict[str, float]:
+    """Returns the greatest finite value of each name over the ranks; a rank without samples has none."""
+    result: dict[str, float] = {}
+    for values in ranks:
+        for name, value in values.items():
+            if math.isfinite(value):
+                result[name] = max(value, result.get(name, value))
+    return result
+
+
 def means(pairs: Mapping[str, tuple[float, float]]) -> dict[str, float]:
     """Returns the finite means of merged pairs."""
     values = {name: total / count for name, (total, count) in pairs.items() if count}

@@ -19,7 +19,7 @@ from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.precision import autocast
 from lead_trainer.engine.ranking import VALIDATION
 from lead_trainer.engine.seeding import seed_step
-from lead_trainer.engine.state import Pairs, TrainState, means, merged
+from lead_trainer.engine.state import Pairs, TrainState, greatest, means, merged
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.recipe import Batch, Evaluation, Sample, SampleSource
 
@@ -44,10 +44,10 @@ class Validator:
         was_training = model.training
         model.eval()
         try:
-            totals = self._totals(model)
+            totals, largest = self._totals(model)
         finally:
             model.train(was_training)
-        exact = means(merged(self.group.gather(totals)))
+        exact = means(merged(self.group.gather(totals))) | greatest(self.group.gather(largest))
         if "loss" not in exact:
             raise BadData("validation has no finite mean `loss`; look at the labels of the validation split")
         told = self.recipe.validation_metrics(self.config, exact)
@@ -56,8 +56,9 @@ class Validator:
         return state.validation
 
     @torch.no_grad()
-    def _totals(self, model: torch.nn.Module) -> Pairs:
+    def _totals(self, model: torch.nn.Module) -> tuple[Pairs, dict[str, float]]:
         sums: dict[str, torch.Tensor] = {}
+        largest: dict[str, torch.Tensor] = {}
         counts: dict[str, torch.Tensor] = {}
         for number, batch in enumerate(self._batches()):
             seed_step(self.seed, -1, number, self.group.world.rank)
@@ -67,7 +68,10 @@ class Validator:
                 total, count = total.double(), torch.as_tensor(count, dtype=torch.float64)
                 sums[tag] = sums[tag] + total if tag in sums else total
                 counts[tag] = counts[tag] + count if tag in counts else count
-        return {tag: (float(sums[tag]), float(counts[tag])) for tag in sums}
+            for tag, value in evaluation.largest.items():
+                largest[tag] = torch.maximum(largest[tag], value) if tag in largest else value
+        pairs = {tag: (float(sums[tag]), float(counts[tag])) for tag in sums}
+        return pairs, {tag: float(value) for tag, value in largest.items()}
 
     def _batches(self) -> Iterator[Batch]:
         """Yields this rank's share of what epoch 0 draws, in order; the last batch may be smaller."""

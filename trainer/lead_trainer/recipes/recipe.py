@@ -161,6 +161,7 @@ class Evaluation:
     """
 
     totals: Mapping[str, tuple[torch.Tensor, torch.Tensor | int]]  # (scalar sum, count) by tag; has `loss`
+    largest: Mapping[str, torch.Tensor] = field(default_factory=dict)  # scalars; the greatest of all batches is told
 
 
 @dataclass(frozen=True)

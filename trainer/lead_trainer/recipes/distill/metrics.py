@@ -9,6 +9,8 @@ from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.modes import Totals
 from lead_trainer.recipes.recipe import Batch
 
+ACTIONS = ("accel", "curvature")
+
 
 def trajectory_totals(predictions: Mapping[str, torch.Tensor], batch: Batch) -> Totals:
     """Returns sums of `ade`, `fde` (m), `yaw_error` and `final_yaw_error` (degrees) over the samples with a truth.
@@ -43,23 +45,42 @@ def yaw_distance_deg(yaw: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
 
 def action_totals(config: DistillConfig, predictions: Mapping[str, torch.Tensor]) -> Totals:
-    """Returns sums and sums of squares of the likeliest mode's actions, for `action_means` to finish."""
-    if not (config.log_action_stats and config.unicycle):
+    """Returns sums and sums of squares of the likeliest mode's actions, for `with_spreads` to finish."""
+    actions = likeliest_actions(config, predictions)
+    if actions is None:
         return {}
-    actions = predictions["actions"][:, 0].flatten(0, 1).float()
     count = len(actions)
     totals: dict[str, tuple[torch.Tensor, torch.Tensor | int]] = {}
-    for index, name in enumerate(("accel", "curvature")):
+    for index, name in enumerate(ACTIONS):
         values = actions[:, index]
         totals[f"{name}_mean"] = (values.sum(), count)
         totals[f"{name}_square"] = (values.square().sum(), count)
     return totals
 
 
+def action_ends(config: DistillConfig, predictions: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Returns the greatest actions as `<name>_max` and the smallest, negated, as `<name>_negated_min`."""
+    actions = likeliest_actions(config, predictions)
+    if actions is None:
+        return {}
+    ends = {f"{name}_max": actions[:, index].max() for index, name in enumerate(ACTIONS)}
+    return ends | {f"{name}_negated_min": (-actions[:, index]).max() for index, name in enumerate(ACTIONS)}
+
+
+def likeliest_actions(config: DistillConfig, predictions: Mapping[str, torch.Tensor]) -> torch.Tensor | None:
+    """Returns the actions of the likeliest modes, (B * T, 2), None where nobody asks for them or there are none."""
+    if not (config.log_action_stats and config.unicycle):
+        return None
+    rows = torch.arange(len(predictions["actions"]), device=predictions["actions"].device)
+    return predictions["actions"][rows, predictions["logits"].argmax(1)].flatten(0, 1).float()
+
+
 def with_spreads(means: Mapping[str, float]) -> dict[str, float]:
-    """Returns the means with `<name>_std` in place of `<name>_square`."""
-    told = {tag: value for tag, value in means.items() if not tag.endswith("_square")}
+    """Returns the means with `<name>_std` in place of `<name>_square`, `<name>_min` of `<name>_negated_min`."""
+    told = {tag: value for tag, value in means.items() if not tag.endswith(("_square", "_negated_min"))}
     for tag in means:
+        if tag.endswith("_negated_min"):
+            told[tag.replace("_negated_min", "_min")] = -means[tag]
         if tag.endswith("_square"):
             name = tag.removesuffix("_square")
             told[f"{name}_std"] = math.sqrt(max(means[tag] - means[f"{name}_mean"] ** 2, 0.0))

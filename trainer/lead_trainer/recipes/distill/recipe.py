@@ -12,14 +12,15 @@ from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.engine.optim import AdamWSettings, make_adamw
 from lead_trainer.engine.schedule import constant, cosine, warmed_up
 from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.recipes.distill.advice import GUIDE_RULES
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.config_values import load_config, preset_names, respelled
 from lead_trainer.recipes.distill.losses import compute_losses, reasoning_scale
-from lead_trainer.recipes.distill.metrics import action_totals, trajectory_totals, with_spreads
+from lead_trainer.recipes.distill.metrics import action_ends, action_totals, trajectory_totals, with_spreads
 from lead_trainer.recipes.distill.model import build_model
 from lead_trainer.recipes.distill.modes import mode_of
 from lead_trainer.recipes.distill.preparation import DistillPreparation
-from lead_trainer.recipes.recipe import Batch, Evaluation, Sample, SampleSource, StageShape, StepOutput
+from lead_trainer.recipes.recipe import Batch, Evaluation, Sample, SampleSource, StageShape, StepOutput, WatchRule
 
 _MOST_THREADS = 16
 # What a stage takes over from the stage of `load_file`: the student's shape and what it sees.
@@ -82,6 +83,7 @@ class DistillRecipe:
             ema_decay=config.ema_decay if config.ema else 0.0,
             freeze_batchnorm=config.freeze_bn,
             gradient_checkpointing=config.size.checkpointing,
+            split_when_out_of_memory=config.split_when_out_of_memory,
             best_metric=config.best_metric,
             patience_epochs=config.patience,
             overfit_samples=config.overfit_tiny,
@@ -145,12 +147,17 @@ class DistillRecipe:
                 **trajectory_totals(predictions, batch),
                 **action_totals(config, predictions),
                 **mode_of(config.benchmark).metrics(config, predictions, batch),
-            }
+            },
+            action_ends(config, predictions),
         )
 
     def validation_metrics(self, config: DistillConfig, means: Mapping[str, float]) -> Mapping[str, float]:
         """Returns the means, and spreads in place of mean squares."""
         return with_spreads(means)
+
+    def watch_rules(self, config: DistillConfig) -> Sequence[WatchRule]:
+        """Returns the guide's advice."""
+        return GUIDE_RULES
 
     def picture(self, config: DistillConfig, batch: Batch, outputs: Any) -> npt.NDArray[np.uint8] | None:
         """Draws nothing."""

@@ -1,0 +1,62 @@
+"""`lead train` in a group of processes on this machine, as torchrun would start it; any of them can kill itself."""
+
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from lead_protocol.manifests import CheckpointManifest
+from lead_protocol.object_keys import InstanceKeys
+from lead_protocol.store.folder import FolderStore
+from lead_testing.toy_jobs import a_free_port, manifests
+from lead_trainer.cli_train import NAMESPACE, PRIVATE_FOLDER, STAGE, UID
+
+SECONDS = 120
+Kill = tuple[int, int]  # rank, and the call of the recipe's step in which it kills itself
+
+
+def train_in_group(words: list[str], ranks: int, kill: Kill = (0, 0)) -> list[int | None]:
+    """Trains with `words`; returns the exit codes by rank, negative for one that a signal ended."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        ["lead_trainer.cli_train", "lead_trainer.recipes.lead.recipe", "lead_trainer.recipes.distill.recipe",
+         "torch._dynamo"]
+    )  # fmt: skip
+    port = a_free_port()
+    group = [context.Process(target=_rank, args=(words, rank, ranks, port, kill)) for rank in range(ranks)]
+    for process in group:
+        process.start()
+    for process in group:
+        process.join(SECONDS)
+        process.kill()
+        process.join()
+    return [process.exitcode for process in group]
+
+
+def newest_manifest(logdir: Path, seed: int = 0) -> CheckpointManifest:
+    """Returns the newest checkpoint of a local run."""
+    return manifests(FolderStore(logdir / PRIVATE_FOLDER), InstanceKeys(NAMESPACE, UID, STAGE, seed))[-1]
+
+
+def _rank(words: list[str], rank: int, ranks: int, port: int, kill: Kill) -> None:
+    import torch
+
+    from lead_trainer.cli import main
+    from lead_trainer.recipes.recipe import load_recipe
+
+    torch.set_num_threads(1)
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_PORT": str(port)}
+    name = next((word.removeprefix("recipe=") for word in words if word.startswith("recipe=")), "lead")
+    recipe_class, calls = type(load_recipe(name)), 0
+    plain_step = recipe_class.step
+
+    def step(self: Any, *arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if (rank, calls) == kill:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return plain_step(self, *arguments)
+
+    recipe_class.step = step  # type: ignore[method-assign, assignment]
+    os._exit(main(["train", *words]))
