@@ -1,7 +1,7 @@
 """What a decision asks the world to become; carried out in order by `cluster.apply`, idempotently.
 
-Order: a raised attempt is written to status by compare-and-swap first (`claim_attempt`), then deletes, then creates,
-then the final status and the events. A crash anywhere leaves a state from which the next pass decides the same.
+Order: a raised or ended attempt is written to status by compare-and-swap first (`claim_attempt`), then deletes, then
+creates, then the final status and the events. A crash anywhere leaves a state from which the next pass decides alike.
 """
 
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ class Plan:
     """The next step of one resource."""
 
     status: dict[str, Any]  # the whole status as it should read; written only if it differs
-    claim_attempt: bool = False  # status holds a raised attempt: write it with the read resourceVersion before acting
+    claim_attempt: bool = False  # status raises or ends an attempt: write it, if unchanged, before acting
     deletes: tuple[PodToDelete, ...] = ()
     creates: tuple[dict[str, Any], ...] = ()  # complete Kubernetes objects, in order
     annotates: tuple[PodToAnnotate, ...] = ()

@@ -323,7 +323,8 @@ def _account(view: RunView, failure: Failure) -> Step:
     )
     if verdict.give_up:
         return _fail(booked, verdict.give_up, verdict.message)
-    return _begin(booked)
+    step = _begin(booked)
+    return replace(step, claim=step.claim or bool(step.deletes))  # before its pods go: that is no second failure
 
 
 def _failure_fields(view: RunView, failure: Failure) -> dict[str, Any]:
@@ -349,7 +350,9 @@ def _suspend(view: RunView) -> Step:
     if view.live_pods:
         step = _unchanged(view, RunPhase.CHECKPOINTING, SUSPEND_REQUESTED)
         deletes = retire_pods(view.live_pods, view.run, view.observed)
-        return replace(step, states=ended, deletes=deletes, requeue_after_s=_next_loss_s(view))
+        # Its end is booked before its pods go: a run that is resumed meanwhile begins a new attempt, never this again.
+        first = ended != view.states
+        return replace(step, states=ended, deletes=deletes, claim=first, requeue_after_s=_next_loss_s(view))
     return replace(_unchanged(view, RunPhase.SUSPENDED, "Suspended"), states=ended)
 
 
