@@ -97,8 +97,8 @@ class Applier:
             return wait_s
         written = await self._write_status(kind, body, plan.status)
         if written.get("status", {}) != plan.status:
-            # Someone else owns a field of our status, or the CRD in the cluster is older and prunes one: writing the
-            # same again would change nothing, so it is left until the object changes.
+            # Someone else owns a field of our status: writing the same again would change nothing, so it is left until
+            # the object changes.
             self._refused_status[uid] = (written["metadata"]["resourceVersion"], plan.status)
         return None
 
