@@ -3,17 +3,17 @@
 Called by the recipe object and the preparation; it reads neither environment nor command line.
 """
 
-import difflib
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.distill.config import DistillConfig
+from lead_trainer.recipes.presets import names_in, near_matches, values_in
+
+PACKAGE = "lead_trainer.recipes.distill"
 
 # As the guide's flags are called on the left, as the trainer calls the same thing for every recipe on the right.
 SPELLINGS: dict[str, str] = {"max_epochs": "epochs", "output_dir": "logdir"}
@@ -42,15 +42,12 @@ def respelled(said: Mapping[str, Any]) -> dict[str, Any]:
 
 def preset_names() -> list[str]:
     """Returns the names of the recipe's presets."""
-    return sorted(entry.name.removesuffix(".yaml") for entry in _presets().iterdir() if entry.name.endswith(".yaml"))
+    return names_in(PACKAGE)
 
 
 def preset_values(name: str) -> dict[str, Any]:
     """Returns the keys a preset sets; raises BadConfig with the near matches if there is none of that name."""
-    names = preset_names()
-    if name not in names:
-        raise BadConfig(f"preset: found {name!r}, expected one of {', '.join(names)}{_near(name, names)}")
-    return dict(yaml.safe_load((_presets() / f"{name}.yaml").read_text(encoding="utf-8")))
+    return values_in(PACKAGE, name)
 
 
 def load_config(values: Mapping[str, Any], preset: str = "") -> DistillConfig:
@@ -66,20 +63,11 @@ def load_config(values: Mapping[str, Any], preset: str = "") -> DistillConfig:
         raise BadConfig("; ".join(_sentence(detail) for detail in error.errors())) from error
 
 
-def _presets() -> Any:
-    return files("lead_trainer.recipes.distill") / "presets"
-
-
-def _near(key: str, names: list[str]) -> str:
-    near = difflib.get_close_matches(key, names, n=2)
-    return f"; did you mean {' or '.join(near)}?" if near else ""
-
-
 def _sentence(detail: Any) -> str:
     """Returns one pydantic error as a sentence with key, found, expected and remedy."""
     key = ".".join(str(part) for part in detail["loc"])
     if detail["type"] == "extra_forbidden":
-        return f"{key}: unknown key{_near(key, [*DistillConfig.model_fields, *SPELLINGS])}"
+        return f"{key}: unknown key{near_matches(key, [*DistillConfig.model_fields, *SPELLINGS])}"
     if detail["type"] == "missing":
         return f"{key}: is not set; name one, for example model=baseline or model=reasoning"
     if not key:

@@ -3,16 +3,16 @@
 Called by the recipe object, the command line and checks before a run; it reads neither environment nor command line.
 """
 
-import difflib
 from collections.abc import Mapping
-from importlib.resources import files
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.lead.config import ALIASES, STAGE_PROJECTS, LeadConfig
+from lead_trainer.recipes.presets import names_in, near_matches, values_in
+
+PACKAGE = "lead_trainer.recipes.lead"
 
 # Keys of LEAD's config.json that follow from others, with what to set instead.
 DERIVED: dict[str, str] = {
@@ -81,16 +81,12 @@ REFUSED: dict[str, str] = {
 
 def preset_names() -> list[str]:
     """Returns the names of the recipe's presets."""
-    return sorted(entry.name.removesuffix(".yaml") for entry in _presets().iterdir() if entry.name.endswith(".yaml"))
+    return names_in(PACKAGE)
 
 
 def preset_values(name: str) -> dict[str, Any]:
     """Returns the keys a preset sets; raises BadConfig with the near matches if there is none of that name."""
-    names = preset_names()
-    if name not in names:
-        raise BadConfig(f"preset: found {name!r}, expected one of {', '.join(names)}{_near(name, names)}")
-    values = yaml.safe_load((_presets() / f"{name}.yaml").read_text(encoding="utf-8"))
-    return dict(values or {})
+    return values_in(PACKAGE, name)
 
 
 def load_config(values: Mapping[str, Any], preset: str = "") -> LeadConfig:
@@ -140,15 +136,6 @@ def to_config_json(config: LeadConfig) -> dict[str, Any]:
     return document
 
 
-def _presets() -> Any:
-    return files("lead_trainer.recipes.lead") / "presets"
-
-
-def _near(key: str, names: list[str]) -> str:
-    near = difflib.get_close_matches(key, names, n=2)
-    return f"; did you mean {' or '.join(near)}?" if near else ""
-
-
 def _sentence(detail: Any) -> str:
     """Returns one pydantic error as a sentence with key, found, expected and remedy."""
     path = [str(part) for part in detail["loc"]]
@@ -166,9 +153,9 @@ def _sentence(detail: Any) -> str:
 def _unknown_key(path: list[str]) -> str:
     key = ".".join(path)
     if len(path) > 1:
-        return f"{key}: unknown key{_near(path[-1], list(LeadConfig().compat.model_dump()))}"
+        return f"{key}: unknown key{near_matches(path[-1], list(LeadConfig().compat.model_dump()))}"
     if key in DERIVED:
         return f"{key}: follows from other keys and cannot be set; set {DERIVED[key]} instead"
     if key in WITHOUT_EFFECT:
         return f"{key}: has no effect here: {WITHOUT_EFFECT[key]}; remove it"
-    return f"{key}: unknown key{_near(key, [*LeadConfig.model_fields, *ALIASES])}"
+    return f"{key}: unknown key{near_matches(key, [*LeadConfig.model_fields, *ALIASES])}"
