@@ -16,7 +16,7 @@ from lead_trainer.recipes.lead.dataset import LeadSamples
 
 FOLDER = "golden/lead_data"
 VOLATILE = {"loading_time", "loading_meta_time", "loading_sensor_time"}
-FLOATS_WITHIN = 1e-6  # integers, booleans and texts must be the same
+FLOATS_WITHIN = 1e-6  # relative; integers, booleans and texts must be the same
 COLLECTION = "full_pretrain"  # both stages were measured on this list
 
 
@@ -63,15 +63,26 @@ def _cache() -> OnDemandCache:
     return _OneList(shared_dir() / FOLDER / "carla_leaderboard2", {}, [COLLECTION])
 
 
-def deviations(tag: str) -> Iterator[tuple[str, float]]:
-    """Yields (key, deviation) of one sample: 0 for the same bytes, infinity where kind, shape or an integer differs."""
-    entry, expected = golden()[tag], expected_entry(tag)
-    samples = _samples(entry["planner"])
+def row_of(tag: str, rows: CollectionRows) -> int:
+    """Returns which row of the collection a recorded sample is."""
+    entry = golden()[tag]
     route = f"data/{entry['scenario']}/{entry['route']}"
-    rows = samples._rows
     (index,) = np.flatnonzero((rows.route == route) & (rows.frame == entry["frame"]))
-    sample = samples.sample(int(index), perturbed=entry["perturbated"])
+    return int(index)
+
+
+def deviations(tag: str) -> Iterator[tuple[str, float]]:
+    """Yields (key, deviation) of one sample of ours."""
+    entry = golden()[tag]
+    samples = _samples(entry["planner"])
+    sample = samples.sample(row_of(tag, samples._rows), perturbed=entry["perturbated"])
     sample["rgb"] = np.ascontiguousarray(sample["rgb"].transpose(2, 0, 1))
+    yield from compared(tag, sample)
+
+
+def compared(tag: str, sample: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yields (key, deviation): 0 for the same bytes, infinity where kind, shape or an integer differs."""
+    expected = expected_entry(tag)
     for key in sorted(sample.keys() | expected.keys()):
         if key not in sample or key not in expected:
             yield key, float("inf")
@@ -83,7 +94,7 @@ def _deviation(tag: str, key: str, expected: Mapping[str, Any], found: Any) -> f
     if expected["kind"] != "ndarray":
         value = float(expected["value"]) if expected["kind"] == "float" else expected["value"]
         if isinstance(value, float) and isinstance(found, float):
-            return 0.0 if found == value else abs(found - value)
+            return _worst(np.array(value), np.array(found))
         return 0.0 if found == value and isinstance(found, bool) == isinstance(value, bool) else float("inf")
     if list(found.shape) != expected["shape"] or str(found.dtype) != expected["dtype"]:
         return float("inf")
@@ -111,9 +122,10 @@ def _float_deviation(tag: str, key: str, found: np.ndarray) -> float:
 
 
 def _worst(expected: np.ndarray, found: np.ndarray) -> float:
-    """Returns the largest difference, infinity where only one of two numbers is NaN."""
+    """Returns the largest relative difference, infinity where only one of two numbers is 0, NaN or infinite."""
     same = (expected == found) | (np.isnan(expected) & np.isnan(found))
-    differences = np.where(same, 0.0, np.abs(expected - found))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        differences = np.where(same, 0.0, np.abs(expected - found) / np.abs(expected))
     return float(np.nan_to_num(differences, nan=np.inf, posinf=np.inf).max(initial=0.0))
 
 
