@@ -1,5 +1,7 @@
 """A tree in a store and a tree in a folder look the same, and a file that is gone is named."""
 
+import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -30,3 +32,58 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_mounted_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadData, match="does not exist"):
         FolderTree(tmp_path / "nowhere").files()
+
+
+def test_a_tree_put_together_of_links_is_the_tree_they_lead_to(tmp_path: Path) -> None:
+    for name in ("r1/rgb/0.jpg", "r2/rgb/0.jpg", "r2/results.json"):
+        (tmp_path / "disk" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "disk" / name).write_text(name)
+    (tmp_path / "tree/data").mkdir(parents=True)
+    (tmp_path / "tree/data/r1").symlink_to(tmp_path / "disk/r1")
+    (tmp_path / "tree/data/r2").symlink_to("../../disk/r2")  # as a person types it
+    (tmp_path / "tree/data/again").symlink_to("r2")  # a second way to the same folder is not a loop
+    (tmp_path / "link").symlink_to("tree")
+    tree = FolderTree(tmp_path / "link")
+    expected = {
+        "data/r1/rgb/0.jpg",
+        *(f"data/{r}/{name}" for r in ("r2", "again") for name in ("rgb/0.jpg", "results.json")),
+    }
+    assert [file.path for file in tree.files()] == sorted(expected)
+    assert tree.read("data/again/results.json") == b"r2/results.json"
+    (tmp_path / "plain").symlink_to("tree/data/r2")
+    assert FolderTree(tmp_path / "plain").files() == FolderTree(tmp_path / "disk/r2").files(), "one cache for both"
+
+
+def test_links_that_lead_back_are_left_out_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/b/file").write_bytes(b"1")
+    (tmp_path / "a/b/up").symlink_to("..")
+    (tmp_path / "a/self").symlink_to(".")
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c/to-a").symlink_to("../a")
+    (tmp_path / "a/to-c").symlink_to("../c")  # a and c lead to each other
+    with caplog.at_level(logging.WARNING):
+        files = [file.path for file in FolderTree(tmp_path).files()]
+    assert files == ["a/b/file", "c/to-a/b/file"]
+    assert f"{tmp_path}/a/b/up leads back" in caplog.text and f"{tmp_path}/a/self leads back" in caplog.text
+
+
+@pytest.mark.parametrize("target", ["gone", "itself"])
+def test_a_link_that_leads_nowhere_is_named(tmp_path: Path, target: str) -> None:
+    (tmp_path / "itself").symlink_to(target)
+    with pytest.raises(BadData, match=r"itself: .*; restore it, or remove the link"):
+        FolderTree(tmp_path).files()
+
+
+def test_a_volumes_own_folder_is_no_data(tmp_path: Path) -> None:
+    (tmp_path / "lost+found").mkdir()
+    (tmp_path / "lost+found/#123").write_bytes(b"1")
+    (tmp_path / "file").write_bytes(b"1")
+    assert [file.path for file in FolderTree(tmp_path).files()] == ["file"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every folder")
+def test_a_folder_that_may_not_be_read_is_named_and_never_left_out(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0)
+    with pytest.raises(BadData, match="closed: Permission denied"):
+        FolderTree(tmp_path).files()

@@ -3,8 +3,9 @@
 The listing is taken once, when the tree is opened: it is what the cache's digest vouches for.
 """
 
+import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -12,7 +13,10 @@ from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, Obje
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.recipe import SourceFile
 
+LOG = logging.getLogger(__name__)
+NOT_DATA = "lost+found"  # at the root of an ext4 volume, where only root may look into it
 MAX_FILE_BYTES = 1024 * 1024 * 1024  # the annotations of the whole nuScenes are one JSON of some 600 MB
+_Identity = tuple[int, int]  # device and inode
 
 
 class StoreTree:
@@ -42,7 +46,7 @@ class StoreTree:
 
 
 class FolderTree:
-    """A tree in a mounted folder."""
+    """A tree in a mounted folder; links to files and folders are followed, as trees are often put together of them."""
 
     def __init__(self, root: Path | str) -> None:
         self._root = Path(root)
@@ -51,14 +55,7 @@ class FolderTree:
     def _files(self) -> tuple[SourceFile, ...]:
         if not self._root.is_dir():
             raise BadData(f"dataset folder {self._root} does not exist; mount it, or correct the path")
-        found: list[SourceFile] = []
-        for folder, _, names in os.walk(self._root):
-            for name in names:
-                path = Path(folder) / name
-                status = path.stat()
-                relative = path.relative_to(self._root).as_posix()
-                found.append(SourceFile(relative, status.st_size, str(status.st_mtime_ns)))
-        return tuple(sorted(found, key=lambda file: file.path))
+        return tuple(sorted(_files_below(self._root, "", ()), key=lambda file: file.path))
 
     def files(self) -> Sequence[SourceFile]:
         """Returns every file, sorted by path; the etag is the modification time in nanoseconds."""
@@ -71,3 +68,29 @@ class FolderTree:
             return target.read_bytes()
         except OSError as error:
             raise BadData(f"file {target}: {error.strerror or error}; restore it") from error
+
+
+def _files_below(folder: Path, prefix: str, above: tuple[_Identity, ...]) -> Iterator[SourceFile]:
+    """Yields the files of a folder that lies in the folders `above`; raises BadData naming what cannot be read."""
+    try:
+        own = _identity(folder.stat())
+        if own in above:
+            LOG.warning("folder %s leads back to a folder it lies in; it is left out", folder)
+            return
+        with os.scandir(folder) as entries:
+            listed = list(entries)
+    except OSError as error:
+        raise BadData(f"folder {folder}: {error.strerror or error}; make it readable, or remove it") from error
+    for entry in listed:
+        try:
+            is_folder, status = entry.is_dir(), entry.stat()
+        except OSError as error:
+            raise BadData(f"file {entry.path}: {error.strerror or error}; restore it, or remove the link") from error
+        if not is_folder:
+            yield SourceFile(prefix + entry.name, status.st_size, str(status.st_mtime_ns))
+        elif entry.name != NOT_DATA:
+            yield from _files_below(Path(entry.path), f"{prefix}{entry.name}/", (*above, own))
+
+
+def _identity(status: os.stat_result) -> _Identity:
+    return status.st_dev, status.st_ino
