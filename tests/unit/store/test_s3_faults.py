@@ -5,19 +5,25 @@ import os
 import random
 import socket
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from minio import time as minio_time
 
-from lead_protocol.store.object_store import ObjectCorrupt, StoreDenied, StoreUnavailable
+from lead_protocol.store.object_store import ObjectCorrupt, StoreDenied, StoreSkew, StoreUnavailable
 from lead_protocol.store.s3 import S3Store
-from lead_protocol.store.s3_target import MIB, S3Limits
+from lead_protocol.store.s3_target import MIB, S3Limits, S3Target
 from lead_testing.minio_server import MinioServer, free_port, minio_program
 from lead_testing.store_proxy import Fault, StoreProxy
 
 QUICK = S3Limits(read_s=10, total_s=20, part_bytes=5 * MIB, first_pause_s=0.01, longest_pause_s=0.1)
 IMPATIENT = replace(QUICK, total_s=1.0, read_s=0.5)
+HOST = "store.lead.test"
 HASTY = replace(QUICK, longest_retry_after_s=0.1)
 
 
@@ -160,6 +166,76 @@ def test_a_failed_upload_leaves_no_parts_behind(
 
 def unfinished_uploads(minio: MinioServer, bucket: str) -> int:
     return len(minio.admin()._list_multipart_uploads(bucket, prefix="big").uploads)
+
+
+def test_a_name_that_does_not_resolve_for_a_while_is_asked_for_again(
+    s3: S3Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolver = Resolver(monkeypatch, failures=3)
+    store = S3Store(resolver.target(s3), QUICK)
+    assert store.create("k", b"mine") is True
+    assert resolver.asked == 3 + 1, "the connection that was made at last is kept"
+    assert s3.get("k", max_bytes=10) == b"mine"
+
+
+@pytest.mark.parametrize("reason", [socket.EAI_AGAIN, socket.EAI_NONAME])
+def test_a_name_that_never_resolves_is_one_error_with_the_endpoint_within_the_deadline(
+    s3: S3Store, monkeypatch: pytest.MonkeyPatch, reason: int
+) -> None:
+    resolver = Resolver(monkeypatch, failures=10**9, reason=reason)
+    store, begin = S3Store(resolver.target(s3), IMPATIENT), time.monotonic()
+    with pytest.raises(StoreUnavailable, match=rf"at {HOST}:\d+ had no good answer .* Failed to resolve '{HOST}'"):
+        store.get("k", max_bytes=1)
+    assert resolver.asked > 2
+    assert time.monotonic() - begin < IMPATIENT.total_s + 5, "a busy machine may add to it"
+
+
+class Resolver:
+    """Lets one name fail to resolve some times, and then lead to this machine."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, failures: int, reason: int = socket.EAI_AGAIN) -> None:
+        self.asked, self._failures, self._reason = 0, failures, reason
+        self._plain = socket.getaddrinfo
+        monkeypatch.setattr(socket, "getaddrinfo", self._resolve)
+
+    def target(self, store: S3Store) -> S3Target:
+        """Returns a store's target, its server reached by the name."""
+        return replace(store._target, endpoint=f"{HOST}:{store._target.endpoint.rpartition(':')[2]}")
+
+    def _resolve(self, host: str, *rest: Any, **options: Any) -> Any:
+        if host != HOST:
+            return self._plain(host, *rest, **options)
+        self.asked += 1
+        if self.asked <= self._failures:
+            raise socket.gaierror(self._reason, os.strerror(0))
+        return self._plain("127.0.0.1", *rest, **options)
+
+
+@pytest.mark.parametrize("minutes", [-20, 20])
+def test_a_clock_that_is_wrong_is_one_error_that_says_so(
+    s3_behind_proxy: S3Store, proxy: StoreProxy, monkeypatch: pytest.MonkeyPatch, minutes: int
+) -> None:
+    store = s3_behind_proxy
+    store.put("k", b"1234")
+    now = minio_time.utcnow
+    monkeypatch.setattr(minio_time, "utcnow", lambda: now() + timedelta(minutes=minutes))
+    calls: list[Callable[[], object]] = [
+        lambda: store.get("k", max_bytes=4),
+        lambda: store.get_range("k", 0, 2),
+        lambda: list(store.list("")),
+        lambda: store.put("k", b"5"),
+        lambda: store.create("new", b"5"),
+        lambda: store.delete("k"),
+    ]
+    for call in calls:
+        proxy.seen.calls.clear()
+        with pytest.raises(
+            StoreSkew, match=r"403 RequestTimeTooSkewed.*set this machine's clock and the store's right"
+        ):
+            call()
+        assert len(proxy.seen.calls) == 1, "it is told at once: trying again cannot help"
+    monkeypatch.undo()
+    assert [found.key for found in store.list("")] == ["k"] and store.get("k", max_bytes=4) == b"1234"
 
 
 def test_a_redirect_is_refused_and_never_followed(s3_behind_proxy: S3Store, proxy: StoreProxy) -> None:
