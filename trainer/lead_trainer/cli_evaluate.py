@@ -25,7 +25,7 @@ from lead_trainer.metrics.forecasting import REPORTED_K, Forecast, metrics_at
 from lead_trainer.metrics.totals import Totals, by_class
 from lead_trainer.recipes.distill.benchmarks.challenges import Challenge, baseline_forecasts, challenge_of
 from lead_trainer.recipes.distill.benchmarks.evaluation import forecast_of, truth_of
-from lead_trainer.recipes.distill.modes import mode_of
+from lead_trainer.recipes.distill.modes import collection_of, mode_of
 from lead_trainer.recipes.local_runs import collections_of
 from lead_trainer.recipes.recipe import Batch, SampleSource, load_recipe
 from lead_trainer.report.console import open_log
@@ -130,8 +130,7 @@ def _cache(run: LocalRun, split: str, environ: Mapping[str, str]) -> CacheReader
     """Opens the training's cache where it holds the split, else one of the split alone; builds what is missing."""
     store = cache_store(run, environ)
     assert store is not None
-    trained = dict(zip(("train", "val"), mode_of(run.config.benchmark).collections(run.config), strict=True))
-    wanted = trained.get(split, split)
+    wanted = collection_of(run.config, split)
     others = () if wanted in collections_of(run.recipe, run.config) else (wanted,)
     return CacheReader(store, build_cache(run, store, others))
 

@@ -18,8 +18,9 @@ from lead_trainer.recipes.distill.benchmarks.argoverse2.dataset import Argoverse
 from lead_trainer.recipes.distill.benchmarks.argoverse2.encoder import VectorEncoder
 from lead_trainer.recipes.distill.benchmarks.argoverse2.preparation import Argoverse2Preparation
 from lead_trainer.recipes.distill.benchmarks.argoverse2.scenario import Scenario, read_scenario
-from lead_trainer.recipes.distill.benchmarks.argoverse2.submission import TrackForecast, submission
+from lead_trainer.recipes.distill.benchmarks.argoverse2.submission import submission
 from lead_trainer.recipes.distill.benchmarks.argoverse2.vector_map import read_vector_map, resampled
+from lead_trainer.recipes.distill.benchmarks.forecasts import AgentForecast
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.config_values import load_config
 
@@ -107,7 +108,7 @@ def test_keys_that_the_records_depend_on_are_in_the_digest_and_no_others() -> No
 def test_a_run_with_other_values_than_the_cache_and_an_unknown_collection_are_refused(cache: Any) -> None:
     with pytest.raises(BadConfig, match="polyline_points: found 5, the cache has 20"):
         Argoverse2Samples(config(polyline_points=5), cache, "train")
-    with pytest.raises(BadConfig, match="did you mean 'train'"):
+    with pytest.raises(BadConfig, match="did you mean train"):
         PREPARATION.scan(FolderTree("."), {}, ["trian"])
 
 
@@ -179,23 +180,23 @@ answer = {scenario: {"p": p.tolist(), "tracks": {track: modes.tolist() for track
 
 def test_d_44_the_submission_passes_the_challenges_own_reader(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
-    forecasts = [TrackForecast(f"s{n}", f"t{n}", random.normal(size=(modes, 60, 2)), random.dirichlet(np.ones(modes)))
+    forecasts = [AgentForecast(f"s{n}", f"t{n}", random.normal(size=(modes, 60, 2)), random.dirichlet(np.ones(modes)))
                  for n, modes in enumerate((6, 1))]  # fmt: skip
     path = tmp_path / "submission.parquet"
     path.write_bytes(submission(forecasts))
     read = ask(SUBMITTED, str(path))
     for forecast in forecasts:
         order = np.argsort(-forecast.probabilities)
-        np.testing.assert_array_equal(read[forecast.scenario_id]["p"], forecast.probabilities[order])
-        np.testing.assert_array_equal(read[forecast.scenario_id]["tracks"][forecast.track_id], forecast.modes[order])
+        np.testing.assert_array_equal(read[forecast.scene]["p"], forecast.probabilities[order])
+        np.testing.assert_array_equal(read[forecast.scene]["tracks"][forecast.agent], forecast.modes[order])
 
 
 @pytest.mark.parametrize(
     ("modes", "probabilities", "message"),
-    [((7, 60, 2), [1 / 7] * 7, "shape"), ((1, 59, 2), [1.0], "shape"), ((2, 60, 2), [0.5, 0.4], "sum 0.9")],
+    [((7, 60, 2), [1 / 7] * 7, "shape"), ((1, 59, 2), [1.0], "shape"), ((2, 60, 2), [0.5, 0.4], "with sum 1")],
 )
 def test_a_forecast_that_breaks_the_challenges_rules_is_refused(
     modes: tuple[int, ...], probabilities: list[float], message: str
 ) -> None:
     with pytest.raises(BadData, match=message):
-        submission([TrackForecast("s", "t", np.zeros(modes), np.array(probabilities))])
+        submission([AgentForecast("s", "t", np.zeros(modes), np.array(probabilities))])

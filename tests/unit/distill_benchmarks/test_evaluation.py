@@ -26,7 +26,8 @@ import numpy as np
 from av2.datasets.motion_forecasting.eval import metrics
 from av2.datasets.motion_forecasting.eval.submission import ChallengeSubmission
 from av2.datasets.motion_forecasting.scenario_serialization import load_argoverse_scenario_parquet
-found = {"minADE_6": [], "minFDE_6": [], "MR_6": [], "brier_minFDE_6": []}
+from av2.map.map_api import ArgoverseStaticMap, DrivableAreaMapLayer
+found = {"minADE_6": [], "minFDE_6": [], "MR_6": [], "brier_minFDE_6": [], "OffRoadRate": []}
 for scenario, (p, tracks) in ChallengeSubmission.from_parquet(Path(question["submission"])).predictions.items():
     truth = load_argoverse_scenario_parquet(next(Path(question["tree"]).glob(f"val/{scenario}/scenario_*.parquet")))
     (track, modes), = tracks.items()
@@ -37,6 +38,9 @@ for scenario, (p, tracks) in ChallengeSubmission.from_parquet(Path(question["sub
     found["minFDE_6"].append(fde.min())
     found["MR_6"].append(metrics.compute_is_missed_prediction(modes, future).all())
     found["brier_minFDE_6"].append(metrics.compute_brier_fde(modes, future, p).min())
+    city = ArgoverseStaticMap.from_json(next(Path(question["tree"]).glob(f"val/{scenario}/log_map_archive_*.json")))
+    road = DrivableAreaMapLayer.from_vector_data(list(city.vector_drivable_areas.values()))
+    found["OffRoadRate"].append(np.mean([(road.get_raster_values_at_coords(m, 0) == 0).any() for m in modes]))
 answer = {name: float(np.mean(values)) for name, values in found.items()}
 """
 

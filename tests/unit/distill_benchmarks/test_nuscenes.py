@@ -17,13 +17,14 @@ from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.distill.benchmarks.agent_frame import AgentFrame
 from lead_trainer.recipes.distill.benchmarks.baselines import Kinematics, constant_velocity_heading, physics_oracle
 from lead_trainer.recipes.distill.benchmarks.evaluation import truth_of
+from lead_trainer.recipes.distill.benchmarks.forecasts import AgentForecast
 from lead_trainer.recipes.distill.benchmarks.nuscenes.dataset import NuscenesSamples
 from lead_trainer.recipes.distill.benchmarks.nuscenes.encoder import RasterEncoder
 from lead_trainer.recipes.distill.benchmarks.nuscenes.map_layers import read_city_map
 from lead_trainer.recipes.distill.benchmarks.nuscenes.preparation import NuscenesPreparation
 from lead_trainer.recipes.distill.benchmarks.nuscenes.raster import AGENT_COLOUR, View, corners, draw_agents
 from lead_trainer.recipes.distill.benchmarks.nuscenes.splits import split_of
-from lead_trainer.recipes.distill.benchmarks.nuscenes.submission import AgentForecast, submission
+from lead_trainer.recipes.distill.benchmarks.nuscenes.submission import submission
 from lead_trainer.recipes.distill.benchmarks.nuscenes.tables import read_tables
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.config_values import load_config
@@ -90,7 +91,7 @@ def agents(cache: Any) -> list[dict[str, Any]]:
 def said(nuscenes_tree: Path, agents: list[dict[str, Any]], request: pytest.FixtureRequest) -> Any:
     """Everything the kit is asked, in one process."""
     real = Path(str(request.config.rootpath)).parent / "shared/realdata/nuscenes/nuscenes_format_onesample"
-    forecasts = [AgentForecast(a["instance"], a["sample"], np.zeros((6, 12, 2)), np.full(6, 1 / 6)) for a in agents]
+    forecasts = [AgentForecast(a["sample"], a["instance"], np.zeros((6, 12, 2)), np.full(6, 1 / 6)) for a in agents]
     question = {
         "tree": str(nuscenes_tree),
         "location": NUSCENES_LOCATION,
@@ -171,7 +172,7 @@ def test_a_forecast_that_breaks_the_challenges_rules_is_refused(
     modes: tuple[int, ...], probabilities: list[float], message: str
 ) -> None:
     with pytest.raises(BadData, match=message):
-        submission([AgentForecast("i", "s", np.zeros(modes), np.array(probabilities))])
+        submission([AgentForecast("s", "i", np.zeros(modes), np.array(probabilities))])
 
 
 def test_the_real_keyframe_reads_as_the_kit_reads_it(real_nuscenes: Path, said: Any) -> None:

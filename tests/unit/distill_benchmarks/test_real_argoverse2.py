@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 import torch
@@ -12,6 +13,7 @@ from lead_testing.oracles import ask
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.metrics.forecasting import metrics_at
 from lead_trainer.recipes.distill.benchmarks.argoverse2.dataset import Argoverse2Samples
+from lead_trainer.recipes.distill.benchmarks.argoverse2.drivable_area import drivable_area
 from lead_trainer.recipes.distill.benchmarks.argoverse2.preparation import Argoverse2Preparation
 from lead_trainer.recipes.distill.benchmarks.argoverse2.scenario import OBJECT_TYPES, read_scenario
 from lead_trainer.recipes.distill.benchmarks.argoverse2.sensor_log import read_sensor_log
@@ -23,6 +25,12 @@ from lead_trainer.recipes.distill.config_values import load_config
 NAME, LOG = "0a1e6f0a-1817-4a98-b02e-db8c9327d151", "7fab2350-7eaf-3b7e-a39d-6937a4c1bede"
 VALUES = {"model": "baseline", "benchmark": "argoverse2", "input_type": "vector", "model_size": "tiny"}
 PREPARATION = Argoverse2Preparation()
+# Straight ways from the focal track's place in every direction, at walking speed for six seconds.
+_ANGLE, _SPEED = np.meshgrid(np.arange(0, 2 * np.pi, 0.1), np.arange(0.1, 3.0, 0.2))
+MODES = (
+    np.stack([_SPEED * np.cos(_ANGLE), _SPEED * np.sin(_ANGLE)], -1).reshape(-1, 1, 2)
+    * np.arange(0.1, 6.05, 0.1)[:, None]
+)
 
 QUESTION = """
 from pathlib import Path
@@ -32,7 +40,7 @@ from av2.geometry.se3 import SE3
 from av2.utils.io import read_city_SE3_ego
 from av2.datasets.motion_forecasting.eval import metrics
 from av2.datasets.motion_forecasting.scenario_serialization import load_argoverse_scenario_parquet
-from av2.map.map_api import ArgoverseStaticMap
+from av2.map.map_api import ArgoverseStaticMap, DrivableAreaMapLayer
 folder = Path(question["scenario"])
 scenario = load_argoverse_scenario_parquet(next(folder.glob("scenario_*.parquet")))
 tracks = {track.track_id: {"type": track.object_type.value, "category": track.category.value, "states": [
@@ -52,6 +60,10 @@ answer = {"tracks": tracks, "lanes": lanes, "areas": areas, "edges": edges,
     "minFDE_1": float(metrics.compute_fde(path[None], truth)[0]),
     "MR_1": float(metrics.compute_is_missed_prediction(path[None], truth)[0]),
     "brier_minFDE_1": float(metrics.compute_brier_fde(path[None], truth, np.ones(1))[0])}}
+road = DrivableAreaMapLayer.from_vector_data(list(static_map.vector_drivable_areas.values()))
+answer["mask"] = road.array.astype(int).tolist()
+modes = np.array(question["modes"]) + focal[49, 1:3]
+answer["off_road"] = [bool((road.get_raster_values_at_coords(mode, 0) == 0).any()) for mode in modes]
 log = Path(question["log"])
 poses = read_city_SE3_ego(log)
 cuboids = answer["cuboids"] = []
@@ -66,7 +78,8 @@ for _, row in pd.read_feather(log / "annotations.feather").iloc[::97].iterrows()
 
 @pytest.fixture(scope="module")
 def said(real_argoverse2: Path) -> Any:
-    return ask(QUESTION, {"scenario": str(real_argoverse2 / "val" / NAME), "log": str(real_argoverse2 / "train" / LOG)})
+    folder, log = real_argoverse2 / "val" / NAME, real_argoverse2 / "train" / LOG
+    return ask(QUESTION, {"scenario": str(folder), "log": str(log), "modes": MODES.tolist()})
 
 
 def test_the_real_scenario_reads_as_av2_reads_it(real_argoverse2: Path, said: Any) -> None:
@@ -115,6 +128,16 @@ def test_d_45_constant_velocity_on_the_real_scenario_scores_as_av2_scores_it(
     ours = metrics_at(one_mode(path), truth_of(batch), 1)
     for tag, value in said["constant_velocity"].items():
         assert ours[tag].item() == pytest.approx(value, abs=1e-4), tag  # the record holds float32 metres
+
+
+def test_d_45_ways_leave_the_real_drivable_area_where_av2_sees_them_leave(real_argoverse2: Path, said: Any) -> None:
+    area = drivable_area(FolderTree(real_argoverse2), f"val/{NAME}/{said['focal']}")
+    theirs = np.array(said["mask"], np.uint8)  # drawn by Pillow, ours by OpenCV: they may differ along an outline
+    outline = cv2.morphologyEx(theirs, cv2.MORPH_GRADIENT, np.ones((3, 3), np.uint8)) > 0
+    assert area.mask.shape == theirs.shape and not ((area.mask != theirs) & ~outline).any()
+    state = np.array(said["tracks"][said["focal"]]["states"])[49]
+    ours = [area.off_road_rate(mode[None] + state[1:3]) for mode in MODES]
+    assert ours == [float(left) for left in said["off_road"]] and 0.1 < np.mean(ours) < 0.9
 
 
 def test_the_real_sensor_log_lies_in_the_city_where_av2_puts_it(real_argoverse2: Path, said: Any) -> None:

@@ -3,15 +3,13 @@
 Called by the recipe object and the preparation; it reads neither environment nor command line.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.config_values import checked, names_in, values_in
 from lead_trainer.recipes.distill.config import DistillConfig
-from lead_trainer.recipes.presets import names_in, near_matches, values_in
 
 PACKAGE = "lead_trainer.recipes.distill"
 
@@ -52,24 +50,16 @@ def preset_values(name: str) -> dict[str, Any]:
 
 def load_config(values: Mapping[str, Any], preset: str = "") -> DistillConfig:
     """Returns defaults < preset < `values`, validated; raises BadConfig naming every bad key."""
-    twice = [key for key in values if SPELLINGS.get(key) in values]
-    if twice:
-        raise BadConfig(f"{SPELLINGS[twice[0]]} is given twice, once spelled {twice[0]}; keep one")
-    merged = preset_values(preset) if preset else {}
-    merged.update({SPELLINGS.get(key, key): value for key, value in values.items()})
-    try:
-        return DistillConfig.model_validate(merged)
-    except ValidationError as error:
-        raise BadConfig("; ".join(_sentence(detail) for detail in error.errors())) from error
+    return checked(DistillConfig, preset_values(preset) if preset else {}, values, SPELLINGS, _own_words)
 
 
-def _sentence(detail: Any) -> str:
-    """Returns one pydantic error as a sentence with key, found, expected and remedy."""
-    key = ".".join(str(part) for part in detail["loc"])
-    if detail["type"] == "extra_forbidden":
-        return f"{key}: unknown key{near_matches(key, [*DistillConfig.model_fields, *SPELLINGS])}"
-    if detail["type"] == "missing":
-        return f"{key}: is not set; name one, for example model=baseline or model=reasoning"
-    if not key:
-        return str(detail["msg"]).removeprefix("Value error, ")
-    return f"{key}: found {detail['input']!r}; {detail['msg'][0].lower()}{detail['msg'][1:]}"
+def config_of_cache(config: Mapping[str, Any]) -> DistillConfig:
+    """Returns the config of a cache: the recipe's keys and optionally `preset`; it need not say who will read it."""
+    values = {"model": "baseline", **{key: value for key, value in config.items() if key != "preset"}}
+    return load_config(values, str(config.get("preset", "")))
+
+
+def _own_words(kind: str, path: Sequence[str]) -> str:
+    if kind == "missing" and path == ["model"]:
+        return "model: is not set; name one, for example model=baseline or model=reasoning"
+    return ""

@@ -13,11 +13,12 @@ import numpy.typing as npt
 from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.data.cache_tables import CollectionRows
 from lead_trainer.data.sample_order import hash64
-from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.errors import BadData
 from lead_trainer.recipes.distill.config import CAMERAS, FRAMES_PER_CAMERA, DistillConfig
 from lead_trainer.recipes.distill.ingest.label_files import FUTURE, yaw_of
 from lead_trainer.recipes.distill.prepare_clips import frame_field
 from lead_trainer.recipes.distill.prepare_keys import ClipKeys
+from lead_trainer.recipes.prepare_keys import refuse_other_preparation
 from lead_trainer.recipes.recipe import Sample
 
 STATS_SAMPLES = 512  # records whose actions say mean and spread
@@ -45,7 +46,7 @@ class ClipSamples:
     """The clips of one split of a cache."""
 
     def __init__(self, config: DistillConfig, cache: SampleCache, split: str) -> None:
-        refuse_other_preparation(config, cache.config)
+        refuse_other_preparation(ClipKeys.of(config).as_mapping(), cache.config)
         cv2.setNumThreads(1)  # the loader's threads share the cores already
         self._config, self._cache = config, cache
         self._rows = cache.rows(split)
@@ -97,16 +98,6 @@ def action_stats(cache: SampleCache, rows: CollectionRows) -> npt.NDArray[np.flo
     blocks = [unpack_arrays(cache.fields(int(n))["arrays"], compressed=False)["actions"] for n in rows.sample[first]]
     actions = np.concatenate(blocks).astype(np.float64)
     return np.stack([actions.mean(0), np.maximum(actions.std(0), SMALLEST_SPREAD)]).astype(np.float32)
-
-
-def refuse_other_preparation(config: DistillConfig, prepared: Mapping[str, Any]) -> None:
-    """Raises BadConfig naming each key whose value differs from the one the cache was built with."""
-    unlike = {key: value for key, value in ClipKeys.of(config).as_mapping().items() if prepared.get(key) != value}
-    if unlike:
-        listed = "; ".join(
-            f"{key}: found {value!r}, the cache has {prepared.get(key)!r}" for key, value in unlike.items()
-        )
-        raise BadConfig(f"{listed}: build a cache with the run's values, or give the run the cache's")
 
 
 def _pictures(record: Mapping[str, memoryview], side: int) -> npt.NDArray[np.uint8]:

@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 
+from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.recipe import Batch, Preparation, SampleSource
 
@@ -53,3 +54,18 @@ def mode_of(benchmark: str) -> Mode:
     module, _, name = MODES[benchmark].partition(":")
     mode: Mode = getattr(import_module(module), name)
     return mode
+
+
+def collection_of(config: DistillConfig, split: str) -> str:
+    """Returns the collection of a split, which is called as the split where no run trains or validates on it."""
+    trained = dict(zip(("train", "val"), mode_of(config.benchmark).collections(config), strict=True))
+    return trained.get(split, split)
+
+
+def benchmark_root(config: DistillConfig, holds: str) -> str:
+    """Returns the folder of the benchmark's tree; raises BadConfig where it is not set, naming what it `holds`."""
+    key = f"{config.benchmark}_root"
+    root: str = getattr(config, key)
+    if not root:
+        raise BadConfig(f"{key}: is not set beside benchmark {config.benchmark}; name the folder with {holds}")
+    return root

@@ -5,8 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lead_trainer.recipes.distill.config import DistillConfig
-from lead_trainer.recipes.distill.config_values import load_config
+from lead_trainer.recipes.distill.config_values import config_of_cache
 from lead_trainer.recipes.distill.modes import mode_of
 from lead_trainer.recipes.recipe import Preparation, SampleKey, Scan, SourceTree
 
@@ -19,13 +18,13 @@ class DistillPreparation:
 
     def config_keys(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the mode's values beside its name; `config` holds the recipe's keys and optionally `preset`."""
-        benchmark = _config(config).benchmark
+        benchmark = config_of_cache(config).benchmark
         chosen = mode_of(benchmark).preparation
         return {**chosen.config_keys(config), "benchmark": benchmark, "benchmark_version": chosen.version}
 
     def collections_for(self, config: Mapping[str, Any]) -> Sequence[str]:
         """Returns the collections of the mode's training and validation."""
-        chosen = _config(config)
+        chosen = config_of_cache(config)
         return mode_of(chosen.benchmark).collections(chosen)
 
     def stays_in_process(self, config: Mapping[str, Any]) -> bool:
@@ -47,9 +46,3 @@ class DistillPreparation:
 
 def _of(config: Mapping[str, Any]) -> Preparation:
     return mode_of(str(config["benchmark"])).preparation
-
-
-def _config(config: Mapping[str, Any]) -> DistillConfig:
-    """Returns the config of a cache, which need not say which student will read it."""
-    values = {"model": "baseline", **{key: value for key, value in config.items() if key != "preset"}}
-    return load_config(values, str(config.get("preset", "")))

@@ -16,15 +16,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lead_trainer.data.array_block import pack_arrays
-from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.errors import BadData
 from lead_trainer.recipes.distill.config import CAMERAS, FRAMES_PER_CAMERA
-from lead_trainer.recipes.distill.config_values import load_config
+from lead_trainer.recipes.distill.config_values import config_of_cache
 from lead_trainer.recipes.distill.ingest.actions import fitted_actions, initial_speed
 from lead_trainer.recipes.distill.ingest.clip_tree import ClipTree
 from lead_trainer.recipes.distill.ingest.frame_files import Frames
 from lead_trainer.recipes.distill.ingest.label_files import DT_S, History, Label, label_faults, yaw_of
 from lead_trainer.recipes.distill.prepare_keys import ClipKeys
-from lead_trainer.recipes.recipe import Bucket, Collection, RouteVerdict, SampleKey, Scan, SourceTree
+from lead_trainer.recipes.plain_scan import known_collections, plain_scan
+from lead_trainer.recipes.recipe import RouteVerdict, SampleKey, Scan, SourceTree
 
 SPLITS = ("train", "val")
 JPEG_QUALITY = 95
@@ -43,38 +44,23 @@ class ClipPreparation:
 
     def config_keys(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the read values; `config` holds the recipe's keys and optionally `preset`."""
-        values = {"model": "baseline", **{key: value for key, value in config.items() if key != "preset"}}
-        return ClipKeys.of(load_config(values, str(config.get("preset", "")))).as_mapping()
+        return ClipKeys.of(config_of_cache(config)).as_mapping()
 
     def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
         """Judges every sample of the named splits by its history and, where the teacher's files say it, its label."""
-        unknown = sorted(set(collections) - set(SPLITS))
-        if unknown:
-            raise BadConfig(f"collection {unknown[0]!r}: expected {' or '.join(SPLITS)}")
+        splits = known_collections(collections, SPLITS)
         keys, clips = ClipKeys.parse(config), self._tree(tree, config)
         verdicts: list[RouteVerdict] = []
         rows: dict[str, list[SampleKey]] = {}
-        for split in sorted(set(collections)):
+        for split in splits:
             for number, clip in sorted(clips.clips(split).items()):
                 route = f"{split}/{clip.clip_id}@{clip.t0_us}"
                 reason = clips.fault(split, number, clip)
                 verdicts.append(RouteVerdict(route, not reason, reason or "kept", 1))
                 if not reason:
                     rows.setdefault(split, []).append(SampleKey(route, number))
-        samples = tuple(
-            sorted((key for found in rows.values() for key in found), key=lambda key: (key.route, key.frame))
-        )
-        position = {key: index for index, key in enumerate(samples)}
         size = int(len(CAMERAS) * FRAMES_PER_CAMERA * keys.resolution**2 * _BYTES_A_PIXEL)
-        return Scan(
-            verdicts=tuple(sorted(verdicts, key=lambda verdict: verdict.route)),
-            samples=samples,
-            collections=tuple(
-                Collection(split, (Bucket("all", np.array([position[key] for key in found], np.int64)),), (1.0,))
-                for split, found in sorted(rows.items())
-            ),
-            estimated_bytes=np.full(len(samples), size, np.int64),
-        )
+        return plain_scan(verdicts, rows, lambda key: size)
 
     def record(self, tree: SourceTree, config: Mapping[str, Any], sample: SampleKey) -> Mapping[str, bytes]:
         """Returns one sample's fields; raises BadData naming the clip, and what its label lacks."""

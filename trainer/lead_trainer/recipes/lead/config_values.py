@@ -3,14 +3,12 @@
 Called by the recipe object, the command line and checks before a run; it reads neither environment nor command line.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import ValidationError
-
 from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.config_values import checked, names_in, near_matches, values_in
 from lead_trainer.recipes.lead.config import ALIASES, STAGE_PROJECTS, LeadConfig
-from lead_trainer.recipes.presets import names_in, near_matches, values_in
 
 PACKAGE = "lead_trainer.recipes.lead"
 
@@ -91,15 +89,7 @@ def preset_values(name: str) -> dict[str, Any]:
 
 def load_config(values: Mapping[str, Any], preset: str = "") -> LeadConfig:
     """Returns defaults < preset < `values`, validated; raises BadConfig naming every bad key."""
-    twice = [key for key in values if ALIASES.get(key) in values]
-    if twice:
-        raise BadConfig(f"{ALIASES[twice[0]]} is given twice, once spelled {twice[0]}; keep one")
-    merged = preset_values(preset) if preset else {}
-    merged.update({ALIASES.get(key, key): value for key, value in values.items()})
-    try:
-        config = LeadConfig.model_validate(merged)
-    except ValidationError as error:
-        raise BadConfig("; ".join(_sentence(detail) for detail in error.errors())) from error
+    config = checked(LeadConfig, preset_values(preset) if preset else {}, values, ALIASES, _own_words)
     _refuse_unsupported(config)
     return config
 
@@ -136,26 +126,15 @@ def to_config_json(config: LeadConfig) -> dict[str, Any]:
     return document
 
 
-def _sentence(detail: Any) -> str:
-    """Returns one pydantic error as a sentence with key, found, expected and remedy."""
-    path = [str(part) for part in detail["loc"]]
+def _own_words(kind: str, path: Sequence[str]) -> str:
+    """Returns what LEAD's keys want said of an unknown key, empty where its near matches are all there is."""
     key = ".".join(path)
-    if detail["type"] == "extra_forbidden":
-        return _unknown_key(path)
-    expected = str(detail.get("ctx", {}).get("expected", ""))
-    if detail["type"] == "literal_error" and expected in ("True", "False", "0", "1"):
-        return f"{key}: found {detail['input']!r}, but this recipe supports {expected} only; remove the key"
-    if not path:
-        return str(detail["msg"]).removeprefix("Value error, ")
-    return f"{key}: found {detail['input']!r}; {detail['msg'][0].lower()}{detail['msg'][1:]}"
-
-
-def _unknown_key(path: list[str]) -> str:
-    key = ".".join(path)
+    if kind != "extra_forbidden":
+        return ""
     if len(path) > 1:
         return f"{key}: unknown key{near_matches(path[-1], list(LeadConfig().compat.model_dump()))}"
     if key in DERIVED:
         return f"{key}: follows from other keys and cannot be set; set {DERIVED[key]} instead"
     if key in WITHOUT_EFFECT:
         return f"{key}: has no effect here: {WITHOUT_EFFECT[key]}; remove it"
-    return f"{key}: unknown key{near_matches(key, [*LeadConfig.model_fields, *ALIASES])}"
+    return ""

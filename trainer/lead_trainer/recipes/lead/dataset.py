@@ -35,6 +35,7 @@ from lead_trainer.recipes.lead.targets.sim2real import (
     sim2real_boxes,
 )
 from lead_trainer.recipes.lead.targets.view import NORMAL, View
+from lead_trainer.recipes.prepare_keys import refuse_other_preparation
 from lead_trainer.recipes.recipe import Sample
 
 LOG = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ class LeadSamples:
     """The samples of the stage's collection; index is the position among the collection's rows, bucket after bucket."""
 
     def __init__(self, config: LeadConfig, cache: SampleCache) -> None:
-        refuse_other_preparation(config, cache.config)
+        refuse_other_cache(config, cache.config)
         cv2.setNumThreads(1)  # the loader's threads share the cores already
         self._config = config
         self._cache = cache
@@ -146,17 +147,11 @@ class LeadSamples:
         return sample
 
 
-def refuse_other_preparation(config: LeadConfig, prepared: Mapping[str, Any]) -> None:
-    """Raises BadConfig naming each key whose value differs from the one the cache was built with."""
+def refuse_other_cache(config: LeadConfig, prepared: Mapping[str, Any]) -> None:
+    """Raises BadConfig for a cache of another data set, and for one that was built with other values."""
     if prepared.get(SOURCE_KEY) != CARLA.name:
         raise BadConfig(f"this cache holds {prepared.get(SOURCE_KEY)} data; set {SOURCE_KEY}: carla when it is built")
-    wanted = PreparationKeys.of(config).as_mapping()
-    unlike = {key: value for key, value in wanted.items() if prepared.get(key) != value}
-    if unlike:
-        listed = "; ".join(
-            f"{key}: found {value!r}, the cache has {prepared.get(key)!r}" for key, value in unlike.items()
-        )
-        raise BadConfig(f"{listed}: build a cache with the run's values, or give the run the cache's")
+    refuse_other_preparation(PreparationKeys.of(config).as_mapping(), prepared)
 
 
 def sensor_entries(record: Mapping[str, memoryview], config: LeadConfig) -> Sample:

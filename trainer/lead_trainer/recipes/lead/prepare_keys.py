@@ -1,18 +1,12 @@
-"""The config values the preparation reads: these and no others, because it is handed nothing else.
+"""The config values that LEAD's preparation of CARLA reads."""
 
-Every value enters the digest of the cache. Made from a `LeadConfig` when a cache is built, and again when it is read,
-to refuse a run whose sizes differ from the cache's.
-"""
+from dataclasses import dataclass
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Self
-
-from lead_trainer.recipes.lead.config import LeadConfig
+from lead_trainer.recipes.prepare_keys import DigestedKeys
 
 
 @dataclass(frozen=True)
-class PreparationKeys:
+class PreparationKeys(DigestedKeys):
     """LEAD's key names; sizes in pixels, lengths in metres."""
 
     image_height: int
@@ -46,22 +40,6 @@ class PreparationKeys:
     skip_first_posttrain: int
     skip_last_posttrain: int
     tp_pop_distance: float
-
-    @classmethod
-    def of(cls, config: LeadConfig) -> Self:
-        """Takes the preparation's values out of a whole config."""
-        return cls(**{field.name: getattr(config, field.name) for field in fields(cls)})
-
-    @classmethod
-    def parse(cls, values: Mapping[str, Any]) -> Self:
-        """Takes them from what a manifest holds; JSON turned tuples into lists."""
-        plain = {field.name: values[field.name] for field in fields(cls)}
-        plain["data_bb_static_types_white_list"] = tuple(plain["data_bb_static_types_white_list"])
-        return cls(**plain)
-
-    def as_mapping(self) -> dict[str, Any]:
-        """Returns the values by key, as they enter the digest."""
-        return {**asdict(self), "data_bb_static_types_white_list": list(self.data_bb_static_types_white_list)}
 
     @property
     def bev_width(self) -> int:

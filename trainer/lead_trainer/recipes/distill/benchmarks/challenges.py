@@ -1,12 +1,15 @@
 """What evaluating a benchmark needs beside the recipe's mode: baselines, the submission's rows, metrics of the map.
 
-Called by `cli_evaluate`; one class a benchmark.
+Called by `cli_evaluate`; one value a benchmark.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -17,8 +20,10 @@ from lead_trainer.metrics.offroad import off_road_rate
 from lead_trainer.recipes.distill.benchmarks import baselines
 from lead_trainer.recipes.distill.benchmarks.agent_frame import AgentFrame
 from lead_trainer.recipes.distill.benchmarks.argoverse2 import submission as argoverse2
+from lead_trainer.recipes.distill.benchmarks.argoverse2.drivable_area import drivable_area
 from lead_trainer.recipes.distill.benchmarks.argoverse2.scenario import OBJECT_TYPES
 from lead_trainer.recipes.distill.benchmarks.evaluation import truth_of
+from lead_trainer.recipes.distill.benchmarks.forecasts import AgentForecast
 from lead_trainer.recipes.distill.benchmarks.nuscenes import submission as nuscenes
 from lead_trainer.recipes.distill.benchmarks.nuscenes.dataset import CLASSES
 from lead_trainer.recipes.distill.benchmarks.nuscenes.map_layers import read_city_map
@@ -26,87 +31,50 @@ from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.modes import mode_of
 from lead_trainer.recipes.recipe import Batch, SourceTree
 
+Road = Callable[[npt.NDArray[np.float64]], float]  # modes (K, T, 2) in the map's frame -> the share that leaves it
 
-class Challenge(Protocol):
+
+@dataclass(frozen=True)
+class Challenge:
     """One benchmark's evaluation."""
 
-    @property
-    def classes(self) -> Sequence[str]:
-        """Names that a batch's `category` counts through."""
-
-    @property
-    def file_name(self) -> str:
-        """What the submission file is called."""
-
-    def rows(self, forecast: Forecast, batch: Batch) -> list[Any]:
-        """Returns the submission's entries of one batch."""
-
-    def file(self, rows: Sequence[Any]) -> bytes:
-        """Returns the submission file."""
-
-    def map_metrics(self, forecast: Forecast, batch: Batch) -> Mapping[str, Tensor]:
-        """Returns metrics that need the map, (B,) each."""
-
-
-@dataclass(frozen=True)
-class Argoverse2Challenge:
-    """Single-agent motion forecasting."""
-
-    classes: Sequence[str] = OBJECT_TYPES
-    file_name: str = argoverse2.FILE_NAME
-
-    def rows(self, forecast: Forecast, batch: Batch) -> list[argoverse2.TrackForecast]:
-        """Returns one entry a track, in the city's frame."""
-        names = zip(batch["scenario_id"], batch["track_id"], strict=True)
-        return [
-            argoverse2.TrackForecast(scenario, track, modes, probabilities)
-            for (scenario, track), (modes, probabilities) in zip(names, _in_map(forecast, batch), strict=True)
-        ]
-
-    def file(self, rows: Sequence[argoverse2.TrackForecast]) -> bytes:
-        """Returns the parquet file."""
-        return argoverse2.submission(rows)
-
-    def map_metrics(self, forecast: Forecast, batch: Batch) -> Mapping[str, Tensor]:
-        """Has none: the challenge's drivable area compliance is not part of its ranking."""
-        return {}
-
-
-@dataclass(frozen=True)
-class NuscenesChallenge:
-    """Prediction of vehicles."""
-
     tree: SourceTree
-    classes: Sequence[str] = CLASSES
-    file_name: str = nuscenes.FILE_NAME
+    classes: Sequence[str]  # what a batch's `category` counts through
+    names: tuple[str, str]  # a batch's keys for the scene and the agent of a submission's row
+    file_name: str
+    file: Callable[[Sequence[AgentForecast]], bytes]  # the submission
+    roads: Callable[[SourceTree, Batch], Iterable[Road]]  # around each agent
 
-    def rows(self, forecast: Forecast, batch: Batch) -> list[nuscenes.AgentForecast]:
+    def rows(self, forecast: Forecast, batch: Batch) -> list[AgentForecast]:
         """Returns one entry an agent, in the map's frame."""
-        names = zip(batch["instance"], batch["sample"], strict=True)
-        return [
-            nuscenes.AgentForecast(instance, sample, modes, probabilities)
-            for (instance, sample), (modes, probabilities) in zip(names, _in_map(forecast, batch), strict=True)
-        ]
-
-    def file(self, rows: Sequence[nuscenes.AgentForecast]) -> bytes:
-        """Returns the JSON file."""
-        return nuscenes.submission(rows)
+        named = zip(*(batch[name] for name in self.names), _in_map(forecast, batch), strict=True)
+        return [AgentForecast(scene, agent, *found) for scene, agent, found in named]
 
     def map_metrics(self, forecast: Forecast, batch: Batch) -> Mapping[str, Tensor]:
-        """Returns OffRoadRate, asked of the map expansion."""
-        cities = [read_city_map(self.tree, location).drivable_at() for location in batch["location"]]
-        modes = (modes for modes, _ in _in_map(forecast, batch))
-        rates = [off_road_rate(mine, drivable_at) for mine, drivable_at in zip(modes, cities, strict=True)]
+        """Returns OffRoadRate, (B,), asked of the map."""
+        roads = self.roads(self.tree, batch)
+        rates = [road(modes) for (modes, _), road in zip(_in_map(forecast, batch), roads, strict=True)]
         return {"OffRoadRate": torch.tensor(rates, dtype=torch.float64)}
 
 
 def challenge_of(config: DistillConfig) -> Challenge:
     """Returns the evaluation of `config.benchmark`; raises BadConfig where the config names none."""
+    if config.benchmark == "none":
+        raise BadConfig("benchmark: found 'none', expected argoverse2 or nuscenes; name the one to evaluate")
+    tree = FolderTree(mode_of(config.benchmark).source_root(config))
     if config.benchmark == "argoverse2":
-        return Argoverse2Challenge()
-    if config.benchmark == "nuscenes":
-        return NuscenesChallenge(FolderTree(mode_of("nuscenes").source_root(config)))
-    raise BadConfig(f"benchmark: found {config.benchmark!r}, expected argoverse2 or nuscenes; name the one to evaluate")
+        names = ("scenario_id", "track_id")
+        return Challenge(tree, OBJECT_TYPES, names, argoverse2.FILE_NAME, argoverse2.submission, _argoverse2_roads)
+    return Challenge(tree, CLASSES, ("sample", "instance"), nuscenes.FILE_NAME, nuscenes.submission, _nuscenes_roads)
+
+
+def _argoverse2_roads(tree: SourceTree, batch: Batch) -> Iterator[Road]:
+    return (drivable_area(tree, route).off_road_rate for route in batch["route"])
+
+
+def _nuscenes_roads(tree: SourceTree, batch: Batch) -> Iterator[Road]:
+    cities = (read_city_map(tree, location) for location in batch["location"])
+    return (partial(off_road_rate, drivable_at=city.drivable_at()) for city in cities)
 
 
 def baseline_forecasts(batch: Batch, dt_s: float) -> dict[str, Forecast]:

@@ -6,26 +6,25 @@ used is a verdict with its reason, never replaced by another. Scanning reads eve
 content tells whether it is whole.
 """
 
-import difflib
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from lead_trainer.data.array_block import pack_arrays
 from lead_trainer.data.ordered_pool import ordered_map
-from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.errors import BadData
 from lead_trainer.recipes.distill.benchmarks.argoverse2.scenario import OBJECT_TYPES, Scenario, read_scenario
 from lead_trainer.recipes.distill.benchmarks.argoverse2.sensor_log import read_sensor_log
 from lead_trainer.recipes.distill.benchmarks.argoverse2.vector_map import Polyline, read_vector_map
 from lead_trainer.recipes.distill.benchmarks.argoverse2.window_arrays import window_arrays
 from lead_trainer.recipes.distill.benchmarks.argoverse2.windows import focal_window, windows
-from lead_trainer.recipes.distill.config_values import load_config
-from lead_trainer.recipes.recipe import Bucket, Collection, RouteVerdict, SampleKey, Scan, SourceFile, SourceTree
+from lead_trainer.recipes.distill.config_values import config_of_cache
+from lead_trainer.recipes.plain_scan import known_collections, plain_scan
+from lead_trainer.recipes.recipe import RouteVerdict, SampleKey, Scan, SourceFile, SourceTree
 
 SPLITS = ("train", "val", "test")
 FOCAL = {split: split for split in SPLITS}
@@ -84,49 +83,37 @@ class Argoverse2Preparation:
 
     def config_keys(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the read values; `config` holds the recipe's keys and optionally `preset`. Raises BadConfig."""
-        values = {"model": "baseline", **{key: value for key, value in config.items() if key != "preset"}}
-        resolved = load_config(values, str(config.get("preset", "")))
+        resolved = config_of_cache(config)
         return {key: getattr(resolved, key) for key in _KEYS}
 
     def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
         """Reads every scenario and fills the named collections."""
-        names = sorted(set(collections))
-        for name in names:
-            _known(name)
+        names = known_collections(collections, COLLECTIONS)
         folders = _folders(tree.files())
         if not folders:
             raise BadData("the tree has no folder <split>/<scenario> with split train, val or test; correct the source")
         with_windows = any(name in WINDOWS for name in names)
         judged = list(ordered_map(lambda folder: _judge(tree, folder, with_windows), folders, SCAN_THREADS))
-        rows = {name: _keys(name, judged) for name in names}
-        samples = sorted({key for keys in rows.values() for key in keys}, key=lambda key: (key.route, key.frame))
-        position = {key: number for number, key in enumerate(samples)}
         size = {one.folder.path: sum(file.size for file in one.folder.files.values()) for one in judged}
-        return Scan(
-            verdicts=tuple(
-                RouteVerdict(one.folder.path, one.reason == "kept", one.reason, one.steps) for one in judged
-            ),
-            samples=tuple(samples),
-            collections=tuple(
-                Collection(name, (Bucket("all", np.array([position[key] for key in rows[name]], np.int64)),), (1.0,))
-                for name in names
-            ),
-            estimated_bytes=np.array([size[key.route.rpartition("/")[0]] for key in samples], np.int64),
+        return plain_scan(
+            (RouteVerdict(one.folder.path, one.reason == "kept", one.reason, one.steps) for one in judged),
+            {name: _keys(name, judged) for name in names},
+            lambda key: size[key.route.rpartition("/")[0]],
         )
 
     def record(self, tree: SourceTree, config: Mapping[str, Any], sample: SampleKey) -> Mapping[str, bytes]:
         """Returns the arrays of one window; raises BadData naming file and route."""
-        folder, track = _folder_of(tree, sample.route)
+        path, _, track = sample.route.rpartition("/")
         arrays = window_arrays(
-            _scenario(tree, folder), _lines(tree, folder), track, sample.frame,
+            _scenario(tree, _folder_at(tree, path)), map_of(tree, path), track, sample.frame,
             radius_m=config["vector_radius_m"], points=config["polyline_points"],
         )  # fmt: skip
         return {"arrays": pack_arrays(arrays, compress=True)}
 
     def route_metas(self, tree: SourceTree, config: Mapping[str, Any], route: str, frames: Sequence[int]) -> pa.Table:
         """Returns the names of a track, one row a frame."""
-        folder, track = _folder_of(tree, route)
-        scenario = _scenario(tree, folder)
+        path, _, track = route.rpartition("/")
+        scenario = _scenario(tree, _folder_at(tree, path))
         row = scenario.track(track)
         same = {
             "scenario_id": scenario.name,
@@ -138,11 +125,10 @@ class Argoverse2Preparation:
         return pa.table({"frame": pa.array(frames, pa.int32()), **columns})
 
 
-def _known(name: str) -> None:
-    if name not in COLLECTIONS:
-        near = difflib.get_close_matches(name, COLLECTIONS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(COLLECTIONS)}"
-        raise BadConfig(f"collections: found {name!r}; {hint}")
+def map_of(tree: SourceTree, path: str) -> tuple[Polyline, ...]:
+    """Returns the map of a folder `<split>/<scenario>`; raises BadData where it cannot be read."""
+    name = _folder_at(tree, path).map
+    return read_vector_map(tree.read(name), name)
 
 
 def _folders(files: Iterable[SourceFile]) -> list[_Folder]:
@@ -156,15 +142,14 @@ def _folders(files: Iterable[SourceFile]) -> list[_Folder]:
     return [found[path] for path in sorted(found)]
 
 
-def _folder_of(tree: SourceTree, route: str) -> tuple[_Folder, str]:
-    path, _, track = route.rpartition("/")
+def _folder_at(tree: SourceTree, path: str) -> _Folder:
     files = tree.files()
     folder = _Folder(path)
     for file in islice(files, bisect_left(files, f"{path}/", key=lambda file: file.path), None):
         if not file.path.startswith(f"{path}/"):
             break
         folder.files[file.path[len(path) + 1 :]] = file
-    return folder, track
+    return folder
 
 
 def _judge(tree: SourceTree, folder: _Folder, with_windows: bool) -> _Judged:
@@ -198,7 +183,3 @@ def _scenario(tree: SourceTree, folder: _Folder) -> Scenario:
         return read_scenario(tree.read(folder.scenario), folder.scenario)
     poses = folder.named("city_SE3_egovehicle", ".feather") or f"{folder.path}/city_SE3_egovehicle.feather"
     return read_sensor_log(tree.read(folder.annotations), tree.read(poses), folder.path)
-
-
-def _lines(tree: SourceTree, folder: _Folder) -> tuple[Polyline, ...]:
-    return read_vector_map(tree.read(folder.map), folder.map)

@@ -10,7 +10,6 @@ future are not annotated is left out and counted. A record holds `image` (the ra
     pose        (3,) float64      x, y, yaw of the frame in the map's
 """
 
-import difflib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lead_trainer.data.array_block import pack_arrays
-from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.errors import BadData
 from lead_trainer.recipes.distill.benchmarks.agent_frame import AgentFrame
 from lead_trainer.recipes.distill.benchmarks.nuscenes.map_layers import read_city_map
 from lead_trainer.recipes.distill.benchmarks.nuscenes.raster import HISTORY_SECONDS, View, draw_raster
@@ -31,8 +30,9 @@ from lead_trainer.recipes.distill.benchmarks.nuscenes.tables import (
     Tables,
     read_tables,
 )
-from lead_trainer.recipes.distill.config_values import load_config
-from lead_trainer.recipes.recipe import Bucket, Collection, RouteVerdict, SampleKey, Scan, SourceTree
+from lead_trainer.recipes.distill.config_values import config_of_cache
+from lead_trainer.recipes.plain_scan import known_collections, plain_scan, sorted_samples
+from lead_trainer.recipes.recipe import RouteVerdict, SampleKey, Scan, SourceTree
 
 FORECAST_STEPS, FORECAST_SECONDS = 12, 6.0
 HISTORY_STEPS = 5
@@ -52,43 +52,29 @@ class NuscenesPreparation:
 
     def config_keys(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the read values; `config` holds the recipe's keys and optionally `preset`. Raises BadConfig."""
-        values = {"model": "baseline", **{key: value for key, value in config.items() if key != "preset"}}
-        resolved = load_config(values, str(config.get("preset", "")))
+        resolved = config_of_cache(config)
         return {key: getattr(resolved, key) for key in _KEYS}
 
     def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
         """Fills the named collections with the challenge's agents; a scene's verdict says whether it gave any."""
-        names = sorted(set(collections))
-        for name in names:
-            _known(name)
+        names = known_collections(collections, COLLECTIONS)
         tables, version = read_tables(tree, config["nuscenes_version"]), config["nuscenes_version"]
-        candidates = _candidates(tree, tables)
         kept: dict[str, list[SampleKey]] = {name: [] for name in COLLECTIONS}
         without = dict.fromkeys(COLLECTIONS, 0)
         verdicts = []
-        for scene, agents in sorted(candidates.items()):
+        for scene, agents in _candidates(tree, tables).items():
             split = split_of(scene, version)
             found = [key for agent in agents if (key := _sample_key(tables, scene, *agent)) is not None]
             kept[split] += found
             without[split] += len(agents) - len(found)
             reason = "kept" if found else "no_agent_with_a_whole_future" if agents else "no_agent"
             verdicts.append(RouteVerdict(scene, bool(found), reason, len(found)))
-        samples = sorted({key for name in names for key in kept[name]}, key=lambda key: (key.route, key.frame))
-        position = {key: number for number, key in enumerate(samples)}
         size = int(config["raster_pixels"] ** 2 * 3 * _PACKED_SHARE)
-        return Scan(
-            verdicts=tuple(verdicts),
-            samples=tuple(samples),
-            collections=tuple(
-                Collection(
-                    name,
-                    (Bucket("all", np.array([position[key] for key in sorted_keys(kept[name])], np.int64)),),
-                    (1.0,),
-                    {"agents": len(kept[name]) + without[name], "without_whole_future": without[name]},
-                )
-                for name in names
-            ),
-            estimated_bytes=np.full(len(samples), size, np.int64),
+        return plain_scan(
+            verdicts,
+            {name: sorted_samples(kept[name]) for name in names},
+            lambda key: size,
+            {n: {"agents": len(kept[n]) + without[n], "without_whole_future": without[n]} for n in names},
         )
 
     def record(self, tree: SourceTree, config: Mapping[str, Any], sample: SampleKey) -> Mapping[str, bytes]:
@@ -130,11 +116,6 @@ def agent_arrays(tables: Tables, target: Annotation) -> dict[str, Array]:
     }
 
 
-def sorted_keys(keys: Sequence[SampleKey]) -> list[SampleKey]:
-    """Returns samples by route and frame."""
-    return sorted(keys, key=lambda key: (key.route, key.frame))
-
-
 def _pose_in(frame: AgentFrame, annotation: Annotation) -> list[float]:
     x, y = frame.points_in(np.array([annotation.x, annotation.y]))
     return [float(x), float(y), float(frame.yaws_in(np.array(annotation.yaw)))]
@@ -167,10 +148,3 @@ def _target(tables: Tables, route: str, frame: int) -> tuple[str, Annotation]:
     if sample is None:
         raise BadData(f"{scene} has no keyframe {frame}; are the tables whole?")
     return scene, tables.of(instance, sample)
-
-
-def _known(name: str) -> None:
-    if name not in COLLECTIONS:
-        near = difflib.get_close_matches(name, COLLECTIONS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(COLLECTIONS)}"
-        raise BadConfig(f"collections: found {name!r}; {hint}")
