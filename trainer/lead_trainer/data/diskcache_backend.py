@@ -16,6 +16,7 @@ from lead_protocol.manifests import StoredObject
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.data.record import CorruptRecord, Record, decode_record
 from lead_trainer.data.session_cache import RETRY_S, CacheStats, Counters, DirectReads, refuse_other_sample
+from lead_trainer.data.water_marks import HIGH, room_bytes, volume_is_full
 
 LOG = logging.getLogger(__name__)
 
@@ -100,6 +101,10 @@ class DiskcacheBackend:
         if cache is None:
             return
         try:
+            if len(data) > room_bytes(self._folder, HIGH):
+                if not len(cache):
+                    raise volume_is_full(self._folder)
+                return  # what it holds stays: removing the oldest records of an epoch would help nobody
             cache.set(key, data, retry=True)
         except _DISK_ERRORS as error:
             self._degrade(error)

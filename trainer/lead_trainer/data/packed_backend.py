@@ -4,7 +4,7 @@
     <folder>/locks/<sha256>     flock of the one process that fetches it; freed by the kernel when that process dies
 
 A file under its final name is whole: downloads go to `.part`, are verified, synced and renamed by the store. Shards are
-removed only when nobody holds them, oldest first, and only to make room.
+removed only when nobody holds them, oldest first, and only to make room: from the high water mark down to the low one.
 """
 
 import fcntl
@@ -23,10 +23,10 @@ from lead_trainer.data.record import CorruptRecord, Record
 from lead_trainer.data.session_cache import RETRY_S, CacheStats, Counters, DirectReads, refuse_other_sample, with_tries
 from lead_trainer.data.shard import ShardReader
 from lead_trainer.data.shared_table import locked
+from lead_trainer.data.water_marks import HIGH, LOW, Mark, room_bytes, volume_is_full
 
 LOG = logging.getLogger(__name__)
 
-SPARE_BYTES = 64 * 1024 * 1024  # left free on the volume
 LOOK_EVERY_S = 5.0  # for shards that were removed while they are mapped
 
 
@@ -176,20 +176,27 @@ class PackedBackend:
             return self._map(shard)
 
     def _make_room(self, size: int) -> bool:
-        """Removes unlocked files, oldest first, until `size` bytes fit; returns whether they do."""
-        if self._fits(size):
-            return True
-        for _, path in sorted((status.st_mtime_ns, path) for path, status in self._files()):
-            if _remove_unlocked(path) and self._fits(size):
-                return True
-        return False
+        """Returns whether `size` bytes fit below the high mark; if not, removes unlocked files first, oldest first.
 
-    def _fits(self, size: int) -> bool:
-        volume = os.statvfs(self._shards)
-        if volume.f_bavail * volume.f_frsize < size + SPARE_BYTES:
-            return False
+        Down to the low mark, and nothing where that could not help; raises OSError where only others could make room.
+        """
+        if size <= self._room(HIGH):
+            return True
+        files = sorted((status.st_mtime_ns, path, status.st_size) for path, status in self._files())
+        if size > room_bytes(self._shards, HIGH) + sum(held for _, _, held in files):
+            raise volume_is_full(self._shards)
+        for _, path, _ in files:
+            if _remove_unlocked(path) and size <= self._room(LOW):
+                return True
+        return size <= self._room(HIGH)
+
+    def _room(self, mark: Mark) -> int:
+        """Returns how many bytes may be added until volume or limit is at the mark."""
+        room = room_bytes(self._shards, mark)
+        if not self._limit:
+            return room
         used = sum(status.st_size for _, status in self._files())
-        return not self._limit or used + size <= self._limit
+        return min(room, int(mark.of_limit * self._limit) - used)
 
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
         """Yields what lies in the folder, parts being written included; other processes add and remove meanwhile."""
