@@ -102,9 +102,7 @@ def score(words: list[str], root: Path, weights: Path) -> Score:
     confusion = torch.zeros(classes, classes, dtype=torch.int64)
     ours, straight = [], []
     for index in range(len(samples)):
-        sample = samples.sample(index, perturbed=False)
-        sample["rgb"] = np.ascontiguousarray(sample["rgb"].transpose(2, 0, 1))
-        batch = RECIPE.collate([sample])
+        batch = RECIPE.on_device(RECIPE.collate([samples.sample(index, perturbed=False)]), run.config)
         predictions = model(batch)
         truth, guess = batch["bev_semantic"].long().flatten(), predictions.bev_semantic.argmax(dim=1).flatten()
         confusion += torch.bincount(truth * classes + guess, minlength=classes**2).view(classes, classes)

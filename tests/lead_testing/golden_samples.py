@@ -13,6 +13,7 @@ from lead_testing.on_demand_cache import OnDemandCache
 from lead_trainer.data.cache_tables import CollectionRows
 from lead_trainer.recipes.lead.config_values import load_config
 from lead_trainer.recipes.lead.dataset import LeadSamples
+from lead_trainer.recipes.lead.recipe import RECIPE
 
 FOLDER = "golden/lead_data"
 VOLATILE = {"loading_time", "loading_meta_time", "loading_sensor_time"}
@@ -76,8 +77,18 @@ def deviations(tag: str) -> Iterator[tuple[str, float]]:
     entry = golden()[tag]
     samples = _samples(entry["planner"])
     sample = samples.sample(row_of(tag, samples._rows), perturbed=entry["perturbated"])
-    sample["rgb"] = np.ascontiguousarray(sample["rgb"].transpose(2, 0, 1))
-    yield from compared(tag, sample)
+    (row,) = rows_of(RECIPE.on_device(RECIPE.collate([sample]), samples._config))
+    yield from compared(tag, row)
+
+
+def rows_of(batch: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yields a batch sample by sample: arrays, and Python's own types for scalars."""
+    for row in range(len(batch["index"])):
+        parts = {key: value[row] for key, value in batch.items()}
+        yield {
+            key: part if isinstance(part, str) else part.item() if part.ndim == 0 else part.numpy()
+            for key, part in parts.items()
+        }
 
 
 def compared(tag: str, sample: Mapping[str, Any]) -> Iterator[tuple[str, float]]:

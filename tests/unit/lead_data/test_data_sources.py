@@ -25,6 +25,7 @@ from lead_trainer.recipes.lead.ingest.torch_pickle import read_gzip_pickle
 from lead_trainer.recipes.lead.losses import compute_losses, loss_weights
 from lead_trainer.recipes.lead.model import build_model
 from lead_trainer.recipes.lead.preparation import LeadPreparation
+from lead_trainer.recipes.lead.recipe import RECIPE
 from lead_trainer.recipes.recipe import SampleKey
 
 PICTURE = (64, 480)
@@ -67,7 +68,7 @@ def test_a_navsim_sample_is_the_file_in_carlas_frame(navsim_tree: Path) -> None:
     )
     sample = samples.load(0, 0)
     decoded = cv2.imdecode(np.asarray(feature["camera_feature"]), cv2.IMREAD_COLOR)
-    np.testing.assert_array_equal(sample["rgb"], decoded.transpose(2, 0, 1))  # the cache swaps red and blue
+    np.testing.assert_array_equal(sample["rgb"], decoded)  # the cache swaps red and blue
     trajectory = target["trajectory"].numpy().astype(np.float64)
     np.testing.assert_allclose(sample["future_waypoints"], trajectory[:, :2] * [1, -1])
     np.testing.assert_allclose(sample["future_yaws"], -trajectory[:, 2])
@@ -96,7 +97,7 @@ def test_a_waymo_sample_is_the_file_in_carlas_frame(waymo_tree: Path) -> None:
     document = json.loads(gzip.decompress(first_files(waymo_tree, "*.json.gz").read_bytes()))
     sample = samples.load(0, 0)
     bgr = cv2.imdecode(np.frombuffer(first_files(waymo_tree, "*.jpg").read_bytes(), np.uint8), cv2.IMREAD_COLOR)
-    np.testing.assert_array_equal(sample["rgb"], bgr[:, :, ::-1].transpose(2, 0, 1))
+    np.testing.assert_array_equal(sample["rgb"], bgr[:, :, ::-1])
     future = np.array([document["prediction"]["x"], document["prediction"]["y"]]).T[::2] * [1, -1]
     np.testing.assert_allclose(sample["future_waypoints"], future)
     assert sample["future_waypoints"].shape == (10, 2)
@@ -113,7 +114,7 @@ def test_a_network_trains_on_a_real_set_alone(preset: str, planner: bool, navsim
     values = {**values, "use_planning_decoder": planner}
     config = load_config(values, preset)
     samples = open_samples(config, {"real": OnDemandCache(tree, {**values, "preset": preset}, BOTH)})
-    batch = collate([samples.load(int(index), 0) for index in samples.epoch_draw(0)[:2]])
+    batch = RECIPE.on_device(collate([samples.load(int(index), 0) for index in samples.epoch_draw(0)[:2]]), config)
     torch.manual_seed(0)
     model = build_model(config)
     if preset == "waymo" and not planner:

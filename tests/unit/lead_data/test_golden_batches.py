@@ -1,7 +1,7 @@
 """What the loader hands to a step equals LEAD's samples: through build, shards, session caches and the device."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from lead_protocol.job import BuildJob, FolderSource, OwnerIdentity
 from lead_protocol.store.folder import FolderStore
 from lead_testing import shared_dir
-from lead_testing.golden_samples import COLLECTION, FLOATS_WITHIN, FOLDER, compared, golden, row_of
+from lead_testing.golden_samples import COLLECTION, FLOATS_WITHIN, FOLDER, compared, golden, row_of, rows_of
 from lead_trainer.data.build import build_share
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.cache_tables import CollectionRows
@@ -79,16 +79,6 @@ def store_and_digest(tmp_path_factory: pytest.TempPathFactory) -> tuple[FolderSt
     done = build_share(job, store, tree, RecordedOnly(), lambda record: None, part_bytes=4 << 20, threads=2)
     assert done.shards_done > 1
     return store, done.digest
-
-
-def rows_of(batch: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yields a batch sample by sample: arrays, and Python's own types for scalars."""
-    for row in range(BATCH):
-        parts = {key: value[row] for key, value in batch.items()}
-        yield {
-            key: part if isinstance(part, str) else part.item() if part.ndim == 0 else part.numpy()
-            for key, part in parts.items()
-        }
 
 
 def recorded_types(planner: bool) -> dict[str, str]:

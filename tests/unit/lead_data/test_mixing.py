@@ -217,7 +217,7 @@ def test_a_mixed_batch_has_each_sets_own_losses(trees: dict[str, Path]) -> None:
     model = build_model(config).eval()
 
     def losses(chosen: list[Any]) -> dict[str, float]:
-        batch = collate(chosen)
+        batch = RECIPE.on_device(collate(chosen), config)
         with torch.no_grad():
             report = compute_losses(config, model(batch), batch)
         return {key: float(value) for key, value in report.raw.items()}

@@ -12,6 +12,7 @@ import pytest
 from lead_protocol.job import BuildJob, FolderSource, OwnerIdentity
 from lead_protocol.store.folder import FolderStore
 from lead_testing import shared_dir
+from lead_testing.golden_samples import rows_of
 from lead_trainer.data.build import build_share
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.loader import Loader
@@ -21,6 +22,7 @@ from lead_trainer.recipes.lead.config_values import load_config
 from lead_trainer.recipes.lead.dataset import LeadSamples
 from lead_trainer.recipes.lead.dataset_collate import collate
 from lead_trainer.recipes.lead.preparation import LeadPreparation
+from lead_trainer.recipes.lead.recipe import RECIPE
 from lead_trainer.recipes.recipe import SampleKey, SourceFile
 
 ROUTE = "data/SignalizedJunctionLeftTurn/999_Rep-1_Town03_301_route0_11_04_01_11_59"
@@ -153,7 +155,7 @@ def test_a_bad_raw_file_is_named_with_route_and_frame(folder: str, damage: str) 
 def test_the_demo_preset_gets_small_pictures_and_grids(demo: CacheReader) -> None:
     config = load_config({"use_planning_decoder": True}, "demo")
     samples = LeadSamples(config, demo)
-    sample = samples.load(0, 0)
+    (sample,) = rows_of(RECIPE.on_device(collate([samples.load(0, 0)]), config))
     shapes = {key: value.shape for key, value in sample.items() if isinstance(value, np.ndarray)}
     assert shapes["rgb"] == (3, 96, 288)
     assert shapes["semantic"] == shapes["depth"] == (96, 288)

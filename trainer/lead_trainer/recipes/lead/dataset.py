@@ -1,6 +1,7 @@
 """LEAD's training samples from a cache: the dict of inputs and targets its `__getitem__` returns, key for key.
 
-One sample is a pure function of (index, epoch, config.seed) and the cache; several threads may call `load` at once.
+Pictures, LiDAR and depth are still as they are stored; `device_work` finishes them once a batch is on its device. One
+sample is a pure function of (index, epoch, config.seed) and the cache; several threads may call `load` at once.
 """
 
 import logging
@@ -14,7 +15,6 @@ import numpy.typing as npt
 
 from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.data.cache_tables import CollectionRows, MetaColumns
-from lead_trainer.data.channels import channels_first
 from lead_trainer.data.sample_order import draw_bucket, hash64, unit_float
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.lead.augment import augmented
@@ -24,7 +24,7 @@ from lead_trainer.recipes.lead.dataset_metas import meta_entries, planner_entrie
 from lead_trainer.recipes.lead.preparation import SOURCE_KEY
 from lead_trainer.recipes.lead.prepare_keys import PreparationKeys
 from lead_trainer.recipes.lead.prepare_metas import FUTURE_STEPS
-from lead_trainer.recipes.lead.targets.bev_planes import lidar_raster, painted_map
+from lead_trainer.recipes.lead.targets.bev_planes import painted_map
 from lead_trainer.recipes.lead.targets.center_net import center_net_targets
 from lead_trainer.recipes.lead.targets.planner import waypoint_indices
 from lead_trainer.recipes.lead.targets.radar import radar_inputs
@@ -40,6 +40,7 @@ from lead_trainer.recipes.recipe import Sample
 
 LOG = logging.getLogger(__name__)
 
+DEPTH_CODES = "depth_codes"  # instead of `depth`: (H/4, W/4) u8, all cameras
 METRES_8_BIT = 50.0  # depth of the largest 8-bit code
 METRES_16_BIT = 96.0
 COIN, COLOUR = 1, 2  # independent random streams of one sample
@@ -117,11 +118,10 @@ class LeadSamples:
         if config.use_color_aug:
             stream = int(hash64(config.seed, epoch, int(self._rows.sample[index]), COLOUR))
             sample["rgb"] = augmented(sample["rgb"], stream, config.use_color_aug_prob)
-        sample["rgb"] = channels_first(sample["rgb"])
         return sample
 
     def sample(self, index: int, *, perturbed: bool) -> Sample:
-        """Returns one sample of the named view without colour augmentation; `rgb` is still (H, W, 3)."""
+        """Returns one sample of the named view without colour augmentation."""
         config, rows = self._config, self._rows
         meta = self._metas.row(str(rows.route[index]), int(rows.frame[index]))
         view = View(meta["perturbation_translation"], meta["perturbation_rotation"]) if perturbed else NORMAL
@@ -155,7 +155,7 @@ def refuse_other_cache(config: LeadConfig, prepared: Mapping[str, Any]) -> None:
 
 
 def sensor_entries(record: Mapping[str, memoryview], config: LeadConfig) -> Sample:
-    """Returns the entries that come from one view's record; `rgb` is (H, W, 3)."""
+    """Returns the entries that come from one view's record: `rgb` (H, W, 3) and `rasterized_lidar` counts are u8."""
     planes = unpack_arrays(record["planes"], compressed=True)
     arrays = unpack_arrays(record["arrays"], compressed=False)
     semantic, occupancy = planes["semantic"], planes["occupancy"]
@@ -167,7 +167,7 @@ def sensor_entries(record: Mapping[str, memoryview], config: LeadConfig) -> Samp
         raise BadData("the camera picture of a checked record cannot be decoded; build the cache again")
     entries: Sample = {"rgb": used_columns(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), used, config)}
     if not config.LTF:
-        entries["rasterized_lidar"] = lidar_raster(planes["lidar"], config.hist_max_per_pixel)
+        entries["rasterized_lidar"] = planes["lidar"][None]
     if config.use_radars:
         sensors = radar_inputs([arrays[f"radar{n + 1}"] for n in range(config.num_radar_sensors)], config)
         entries |= {f"radar{number + 1}": points for number, points in enumerate(sensors)}
@@ -175,7 +175,11 @@ def sensor_entries(record: Mapping[str, memoryview], config: LeadConfig) -> Samp
     if config.use_semantic:
         entries["semantic"] = used_columns(semantic, used, config)
     if config.use_depth:
-        entries["depth"] = used_columns(depth_metres(planes["depth"], config), used, config)
+        codes = planes["depth"]
+        if is_usual_depth(codes, config):
+            entries[DEPTH_CODES] = codes
+        else:
+            entries["depth"] = used_columns(depth_metres(codes, config), used, config)
     if config.use_bev_semantic:
         painted = painted_map(planes["map"], occupancy)
         entries["bev_semantic"] = painted if config.carla_leaderboard_mode else SIM2REAL_BEV[painted]
@@ -184,6 +188,12 @@ def sensor_entries(record: Mapping[str, memoryview], config: LeadConfig) -> Samp
         boxes = arrays["boxes"] if config.carla_leaderboard_mode else sim2real_boxes(arrays["boxes"])
         entries |= center_net_targets(boxes, config)
     return entries
+
+
+def is_usual_depth(codes: npt.NDArray[Any], config: LeadConfig) -> bool:
+    """Returns whether depth is stored as LEAD's expert does, which the device can finish for a whole batch."""
+    height, width = codes.shape
+    return codes.dtype == np.uint8 and (4 * height, 4 * width) == (config.image_height, config.image_width)
 
 
 def depth_metres(codes: npt.NDArray[Any], config: LeadConfig) -> npt.NDArray[np.float32]:

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from lead_trainer.data.array_block import unpack_arrays
-from lead_trainer.data.channels import channels_first
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.data_sources import NAVSIM, DataSource
@@ -152,11 +151,10 @@ def _waypoints(points: npt.NDArray[np.float64], config: LeadConfig) -> npt.NDArr
 
 
 def _picture(jpeg: memoryview, config: LeadConfig, *, stored_as_rgb: bool) -> npt.NDArray[np.uint8]:
-    """Returns the (3, H, W) picture of the used cameras; NavSim's cache has red and blue of its JPEGs swapped."""
+    """Returns the (H, W, 3) picture of the used cameras; NavSim's cache has red and blue of its JPEGs swapped."""
     picture = cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR)
     if picture is None:
         raise BadData("the picture of a checked record cannot be decoded; build the cache again")
     if not stored_as_rgb:
         picture = cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)
-    used = used_columns(np.asarray(picture, np.uint8), np.flatnonzero(config.used_cameras), config)
-    return channels_first(used)
+    return used_columns(np.asarray(picture, np.uint8), np.flatnonzero(config.used_cameras), config)

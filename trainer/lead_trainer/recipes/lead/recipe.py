@@ -17,6 +17,7 @@ from lead_trainer.recipes.lead.data_sources import SOURCES, DataSource
 from lead_trainer.recipes.lead.dataset import SampleCache, collection_of
 from lead_trainer.recipes.lead.dataset_collate import collate
 from lead_trainer.recipes.lead.dataset_mix import MixedSamples, open_samples
+from lead_trainer.recipes.lead.device_work import finished
 from lead_trainer.recipes.lead.gpu_names import lead_precision, own_gpu_name
 from lead_trainer.recipes.lead.inheritance import INHERITED
 from lead_trainer.recipes.lead.losses import compute_losses
@@ -145,6 +146,10 @@ class LeadRecipe:
     def collate(self, samples: Sequence[Sample]) -> Batch:
         """Stacks samples."""
         return collate(samples)
+
+    def on_device(self, batch: Batch, config: LeadConfig) -> Batch:
+        """Makes planes, metres and numbers of the stored bytes."""
+        return finished(batch, config)
 
     def model(self, config: LeadConfig) -> torch.nn.Module:
         """Returns TFv6 with fresh weights, its image backbone with those of `backbone_weights` where that is set."""

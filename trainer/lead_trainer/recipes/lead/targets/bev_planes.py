@@ -1,9 +1,8 @@
 """LiDAR raster and map plane of one view on the BEV grid; the grid's rows run along y, its columns along x.
 
-Called by the preparation (counts, map) and when a sample is loaded (scaling, painting occupancy over the map).
+Called by the preparation (counts, map) and when a sample is loaded (painting occupancy over the map).
 """
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -31,12 +30,6 @@ def lidar_counts(points: LidarPoints, view: View, keys: PreparationKeys) -> UInt
     )
     counts = np.histogramdd(low[:, :2], bins=edges)[0]
     return np.ascontiguousarray(np.minimum(counts, keys.hist_max_per_pixel).T, np.uint8)
-
-
-def lidar_raster(counts: UInt8, hist_max_per_pixel: int) -> npt.NDArray[np.float32]:
-    """Returns the network's input (1, H, W) in [0, 1] from counts."""
-    levels = (np.arange(256) / hist_max_per_pixel).astype(np.float32)
-    return np.asarray(cv2.LUT(counts, levels)[None])
 
 
 def map_plane(hdmap: UInt8, keys: PreparationKeys) -> UInt8:
