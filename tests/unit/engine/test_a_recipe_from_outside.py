@@ -1,89 +1,40 @@
-"""A package of somebody else's adds a recipe by an entry point, with no change here; the engine knows none by name."""
+"""The package on the page of recipes is a recipe like ours, with no change here; the engine knows none by name."""
 
 import ast
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
+import torch
+
+from lead_protocol.exit_codes import ExitCode
 from lead_protocol.manifests import CheckpointManifest
 
 TRAINER = Path(__file__).parents[3] / "trainer/lead_trainer"
 
-PACKAGE = '''
-"""Fits a line to points; everything a recipe needs, on one screen."""
-import numpy as np
-import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
-from lead_trainer.engine.optim import AdamWSettings, make_adamw
-from lead_trainer.engine.schedule import cosine
-from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.recipe import StageShape, StepOutput
+PAGE = TRAINER / "recipes/README.md"
 
-class Config(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    seed: int = 0
-    epochs: int = 2
-    batch_size: int = 4
-    slope: float = 3.0
 
-class Points:
-    def __init__(self, config):
-        self.config = config
-    def __len__(self):
-        return 32
-    def epoch_draw(self, epoch):
-        return np.arange(32)
-    def load(self, index, epoch):
-        x = np.float32(index / 16 - 1)
-        return {"x": x, "y": np.float32(self.config.slope * x)}
-
-class Line:
-    name, config_model, preparation = "line", Config, None
-    def presets(self):
-        return []
-    def config(self, values, preset=""):
-        try:
-            return Config.model_validate(dict(values))
-        except ValidationError as error:
-            raise BadConfig(str(error)) from error
-    def shape(self, config):
-        return StageShape(
-            seed=config.seed, batch_size=config.batch_size, collection="points", precision="fp32", deterministic=True,
-            sync_batchnorm=False, compile=False, grad_clip_norm=0.0, scalars_every_steps=1, pictures_every_steps=0,
-            loader_threads=1, ema_decay=0.9, accumulate_steps=2)
-    def samples(self, config, cache):
-        return Points(config)
-    def collate(self, samples):
-        return {key: torch.tensor(np.stack([sample[key] for sample in samples])) for key in samples[0]}
-    def model(self, config):
-        return torch.nn.Linear(1, 1)
-    def load_initial_weights(self, model, config, state):
-        model.load_state_dict(state)
-    def optimizer(self, model, config):
-        return make_adamw(model, AdamWSettings(lr=0.1, weight_decay=0.0))
-    def lr_factor(self, config, step, steps_per_epoch, epochs):
-        return cosine(steps_per_epoch * epochs)(step)
-    def step(self, model, batch, config):
-        return StepOutput(torch.nn.functional.mse_loss(model(batch["x"][:, None])[:, 0], batch["y"]))
-    def picture(self, config, batch, outputs):
-        return None
-    def checkpoint_names(self, epoch):
-        parts = ("model", "optimizer", "scheduler", "scaler")
-        return {part: f"{part}_{epoch:04d}.pth" for part in parts} | {"skipped": f"skipped_{epoch:04d}.txt"}
-
-RECIPE = Line()
-'''
+def printed(language: str) -> dict[str, str]:
+    """Returns the page's blocks of a language by the file name in their first line."""
+    blocks = re.findall(rf"```{language}\n# (\S+)\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    return dict(blocks)
 
 
 def install(site: Path) -> Path:
-    """Lays the package out as pip does."""
-    (site / "line_recipe").mkdir(parents=True)
-    (site / "line_recipe/__init__.py").write_text(PACKAGE)
+    """Lays the page's package out as pip does."""
+    for name, text in printed("python").items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(text)
     info = site / "line_recipe-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: line-recipe\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[lead.recipes]\nline = line_recipe:RECIPE\n")
+    ((group, offered),) = tomllib.loads(printed("toml")["pyproject.toml"])["project"]["entry-points"].items()
+    lines = "".join(f"{name} = {place}\n" for name, place in offered.items())
+    (info / "entry_points.txt").write_text(f"[{group}]\n{lines}")
     return site
 
 
@@ -96,7 +47,8 @@ def lead(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_an_installed_package_is_a_recipe_like_ours(tmp_path: Path) -> None:
     site, logdir = install(tmp_path / "site"), tmp_path / "out"
-    assert len([line for line in PACKAGE.splitlines() if line.strip()]) < 66
+    smallest = printed("python")["line_recipe/__init__.py"]
+    assert len([line for line in smallest.splitlines() if line.strip()]) < 66
     ended = lead(site, "train", "recipe=line", f"logdir={logdir}", "epochs=3", "slope=2.0")
     assert ended.returncode == 0, ended.stderr
     shown = {path.name for path in logdir.iterdir()}
@@ -107,6 +59,30 @@ def test_an_installed_package_is_a_recipe_like_ours(tmp_path: Path) -> None:
     unknown = lead(site, "train", "recipe=lime", f"logdir={logdir}")
     assert unknown.returncode != 0 and "did you mean 'line'?" in unknown.stderr
     assert "Traceback" not in ended.stderr + unknown.stderr
+
+
+def test_a_package_that_reads_files_has_its_cache_built_and_trains(tmp_path: Path) -> None:
+    site, root, logdir = install(tmp_path / "site"), tmp_path / "points", tmp_path / "out"
+    for number in range(24):
+        file = root / f"route{number % 3}/{number}.txt"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{number / 12 - 1} {2 - number / 6}")
+    words = ["recipe=line-of-files", f"data_root={root}", f"logdir={logdir}", "epochs=9"]
+    ended = lead(site, "train", *words, "scale=0.5")
+    assert ended.returncode == 0, ended.stderr
+    assert torch.load(logdir / "model_0008.pth", weights_only=True)["weight"].item() < 0  # half of a slope of -2
+    assert len(list((root / "cache/caches").iterdir())) == 1
+    (root / "route1/1.txt").write_text("nothing")
+    spoiled = lead(site, "train", *words, "resume=never")
+    assert spoiled.returncode == ExitCode.BAD_DATA and "route1/1.txt does not hold x and y" in spoiled.stderr
+
+
+def test_the_pages_manifest_is_one_the_operator_takes(tmp_path: Path) -> None:
+    (manifest,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    (tmp_path / "line.yaml").write_text(manifest)
+    rendered = lead(tmp_path, "render", str(tmp_path / "line.yaml"))
+    assert rendered.returncode == 0, rendered.stderr
+    assert "line-train-s0-a1-1" in rendered.stdout
 
 
 def test_the_engine_imports_no_recipe() -> None:
