@@ -83,7 +83,7 @@ def parser() -> argparse.ArgumentParser:
     export.add_argument("--best", action="store_true", help="the best weights instead of the newest")
 
     evaluate = _command(
-        commands, "evaluate", "Measure weights on a benchmark's split: lead evaluate best.pt key=value."
+        commands, "evaluate", "Measure weights of recipe distill on a split: lead evaluate best.pt key=value."
     )
     evaluate.add_argument("weights", type=Path, help="with the run's config.json beside them")
     evaluate.add_argument("words", nargs="*", metavar="key=value", help="keys to change, such as argoverse2_root=DIR")
@@ -178,7 +178,7 @@ def run_command(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parses the command line, runs it, and returns the exit code."""
-    options = parser().parse_args(_words(sys.argv[1:] if arguments is None else arguments))
+    options = _parsed(_words(sys.argv[1:] if arguments is None else arguments))
     try:
         return run_command(options)
     except KeyboardInterrupt:
@@ -196,8 +196,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _words(arguments: Sequence[str]) -> list[str]:
     """Returns the command line with the flags of commands that take keys as `key=value` words."""
-    takes_keys = arguments and arguments[0] in ("train", "cache", "buckets", "lr-find")
+    takes_keys = arguments and arguments[0] in ("train", "cache", "buckets", "lr-find", "evaluate")
     return with_flags(arguments) if takes_keys else list(arguments)
+
+
+def _parsed(words: Sequence[str]) -> argparse.Namespace:
+    """Returns the options; words `key=value` may also stand behind options, where argparse expects none any more."""
+    options, rest = parser().parse_known_args(words)
+    unknown = [word for word in rest if word.startswith("-") or "=" not in word]
+    if unknown or (rest and not hasattr(options, "words")):
+        parser().error(f"unrecognized arguments: {' '.join(unknown or rest)}")
+    if rest:
+        options.words += rest
+    return options
 
 
 def _told_by_worker(error: Exception) -> ExitCode:

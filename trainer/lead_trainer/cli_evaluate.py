@@ -1,4 +1,4 @@
-"""`lead evaluate`: a checkpoint on a benchmark's split, its numbers beside the baselines', and the submission file.
+"""`lead evaluate`: a checkpoint on a split, its numbers beside the baselines', and a benchmark's submission file.
 
 The weights' config is read from `config.json` beside them; words on the command line win, for example another root.
 """
@@ -62,15 +62,17 @@ def evaluate_checkpoint(
     model = run.recipe.model(config)
     run.recipe.load_initial_weights(model, config, torch.load(weights, map_location="cpu", weights_only=True))
     results = measure(model.eval().to(device), _batches(run, samples), challenge, dt_s=config.horizon.dt_s)
-    show(results, f"{config.benchmark} {split}: {weights}", Console(width=None if sys.stdout.isatty() else LOG_COLUMNS))
-    path = target or weights.with_name(f"{weights.stem}_{split}_{challenge.file_name}")
-    _write(path, challenge.file(results.rows))
-    print(f"submission: {path}")
+    what = config.benchmark if challenge is not None else "clips"
+    show(results, f"{what} {split}: {weights}", Console(width=None if sys.stdout.isatty() else LOG_COLUMNS))
+    if challenge is not None:
+        path = target or weights.with_name(f"{weights.stem}_{split}_{challenge.file_name}")
+        _write(path, challenge.file(results.rows))
+        print(f"submission: {path}")
     return results
 
 
 @torch.no_grad()
-def measure(model: torch.nn.Module, batches: Iterator[Batch], challenge: Challenge, *, dt_s: float) -> Results:
+def measure(model: torch.nn.Module, batches: Iterator[Batch], challenge: Challenge | None, *, dt_s: float) -> Results:
     """Returns the metrics of the model and of every baseline over all batches."""
     results = Results(ks=())
     for batch in batches:
@@ -79,12 +81,13 @@ def measure(model: torch.nn.Module, batches: Iterator[Batch], challenge: Challen
                              for key, value in batch.items()})  # fmt: skip
         forecast = forecast_of({key: predictions[key].cpu() for key in ("xy", "logits")})
         results.ks = tuple(k for k in REPORTED_K if k <= forecast.modes)
-        results.agents += len(batch["pose"])
-        results.rows += challenge.rows(forecast, batch)
+        results.agents += len(batch["speed"])
+        if challenge is not None:
+            results.rows += challenge.rows(forecast, batch)
         for name, one in {MODEL: forecast, **baseline_forecasts(batch, dt_s)}.items():
             values = _values(one, batch, results.ks, challenge)
             results.overall[name] = results.overall.get(name, Totals()).add(values)
-            if name == MODEL:
+            if name == MODEL and challenge is not None:
                 results.classes = results.classes.add(by_class(values, batch["category"], challenge.classes))
     return results
 
@@ -98,6 +101,8 @@ def show(results: Results, title: str, console: Console) -> None:
         whole.add_row(tag, *(_number(means[name].get(tag, math.nan)) for name in means))
     console.print(whole)
     by_name = results.classes.means()
+    if not by_name:
+        return
     names = sorted({tag.rpartition("/")[2] for tag in by_name})
     classes = Table("metric", *names, title="model by class", title_justify="left")
     for tag in tags:
@@ -105,12 +110,14 @@ def show(results: Results, title: str, console: Console) -> None:
     console.print(classes)
 
 
-def _values(forecast: Forecast, batch: Batch, ks: Sequence[int], challenge: Challenge) -> dict[str, torch.Tensor]:
+def _values(
+    forecast: Forecast, batch: Batch, ks: Sequence[int], challenge: Challenge | None
+) -> dict[str, torch.Tensor]:
     truth = truth_of(batch)
     values: dict[str, torch.Tensor] = {}
     for k in ks:
         values |= metrics_at(forecast, truth, k)
-    return {**values, **challenge.map_metrics(forecast, batch)}
+    return {**values, **(challenge.map_metrics(forecast, batch) if challenge is not None else {})}
 
 
 def _run(weights: Path, words: Sequence[str], environ: Mapping[str, str]) -> LocalRun:
@@ -126,10 +133,14 @@ def _run(weights: Path, words: Sequence[str], environ: Mapping[str, str]) -> Loc
     return LocalRun(resolved.run, recipe, values, recipe.config(values))
 
 
-def _cache(run: LocalRun, split: str, environ: Mapping[str, str]) -> CacheReader:
-    """Opens the training's cache where it holds the split, else one of the split alone; builds what is missing."""
+def _cache(run: LocalRun, split: str, environ: Mapping[str, str]) -> CacheReader | None:
+    """Opens the training's cache where it holds the split, else one of the split alone; builds what is missing.
+
+    None for a config that needs no data.
+    """
     store = cache_store(run, environ)
-    assert store is not None
+    if store is None:
+        return None
     wanted = collection_of(run.config, split)
     others = () if wanted in collections_of(run.recipe, run.config) else (wanted,)
     return CacheReader(store, build_cache(run, store, others))

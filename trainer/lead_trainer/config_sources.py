@@ -119,8 +119,8 @@ def read_config_file(path: Path) -> dict[str, Any]:
     return values
 
 
-# What `lead train` itself takes as options; everything else that begins with -- is a key.
-OPTIONS = ("--config", "--collection", "--min-lr", "--max-lr", "--steps", "--help")
+# What the commands themselves take as options; everything else that begins with -- is a key.
+OPTIONS = ("--config", "--collection", "--min-lr", "--max-lr", "--steps", "--split", "--submission", "--help")
 
 
 def with_flags(arguments: Sequence[str]) -> list[str]:

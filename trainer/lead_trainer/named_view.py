@@ -19,7 +19,10 @@ from lead_trainer.recipes.recipe import NamesFiles
 
 @dataclass(frozen=True)
 class NamedView:
-    """Hard links in `logdir` to the weights of checkpoints at epochs' ends; averaged weights where there are any."""
+    """Hard links in `logdir` to the weights of checkpoints at epochs' ends; averaged weights where there are any.
+
+    Their `config.json` lies beside them, for whoever evaluates them or trains on from them.
+    """
 
     logdir: Path
     objects: Path  # the folder of `store`
@@ -48,6 +51,8 @@ class NamedView:
         stored = manifest.files.get(names.get("ema", "")) or manifest.files[names["model"]]
         for name in shown:
             link(self.objects / stored.key, self.logdir / name)
+        if shown:
+            link(self.objects / manifest.files["config.json"].key, self.logdir / "config.json")
 
 
 def link(source: Path, target: Path) -> None:

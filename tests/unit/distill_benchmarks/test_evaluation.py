@@ -134,16 +134,18 @@ def test_the_test_split_gives_a_submission_and_no_numbers(
     assert results.agents == 1 and math.isnan(results.overall["model"].means()["minADE_1"])
 
 
-@pytest.mark.parametrize("missing", ["weights", "config.json", "benchmark"])
+@pytest.mark.parametrize("missing", ["weights", "config.json", "clips", "split"])
 def test_what_cannot_be_evaluated_is_named(missing: str, checkpoint: Callable[..., Path], tmp_path: Path) -> None:
     path = checkpoint()
     if missing == "weights":
         path = tmp_path / "none.pt"
     if missing == "config.json":
         (tmp_path / "config.json").unlink()
-    with pytest.raises(BadConfig, match={"weights": "there is no file", "benchmark": "benchmark: found 'none'"}.get(
-            missing, "there is no")):  # fmt: skip
-        evaluate_checkpoint(path, [], "val", None, without_store())
+    told = {"weights": "there is no file", "config.json": "there is no", "clips": "there is no file .*ego_history",
+            "split": "collections: found 'test'"}  # fmt: skip
+    words = ["offline=true"] if missing == "split" else [f"data_root={tmp_path}"]
+    with pytest.raises(BadConfig, match=told[missing]):
+        evaluate_checkpoint(path, words, "test" if missing == "split" else "val", None, without_store())
 
 
 def test_baselines_go_straight_turn_and_never_learn() -> None:

@@ -12,11 +12,13 @@ from lead_trainer.recipes.distill.dataset import ClipSamples
 from lead_trainer.recipes.distill.dataset_dummy import DummySamples
 from lead_trainer.recipes.distill.modes import Mode, Totals
 from lead_trainer.recipes.distill.network.camera_encoder import CameraEncoder
-from lead_trainer.recipes.distill.prepare_clips import ClipPreparation
+from lead_trainer.recipes.distill.prepare_clips import SPLITS, ClipPreparation
+from lead_trainer.recipes.plain_scan import known_collections
 from lead_trainer.recipes.recipe import Batch, SampleSource
 
 
 def _samples(config: DistillConfig, cache: Any, split: str) -> SampleSource:
+    known_collections([split], SPLITS)
     if cache is not None:
         return ClipSamples(config, cache, split)
     if config.offline:

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from lead_trainer.data.source_tree import FolderTree
-from lead_trainer.errors import BadConfig
 from lead_trainer.metrics.forecasting import Forecast
 from lead_trainer.metrics.offroad import off_road_rate
 from lead_trainer.recipes.distill.benchmarks import baselines
@@ -31,6 +30,7 @@ from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.modes import mode_of
 from lead_trainer.recipes.recipe import Batch, SourceTree
 
+ONWARD = "constant velocity and heading"
 Road = Callable[[npt.NDArray[np.float64]], float]  # modes (K, T, 2) in the map's frame -> the share that leaves it
 
 
@@ -57,10 +57,10 @@ class Challenge:
         return {"OffRoadRate": torch.tensor(rates, dtype=torch.float64)}
 
 
-def challenge_of(config: DistillConfig) -> Challenge:
-    """Returns the evaluation of `config.benchmark`; raises BadConfig where the config names none."""
+def challenge_of(config: DistillConfig) -> Challenge | None:
+    """Returns the evaluation of `config.benchmark`; None for the teacher's clips, which nobody takes submissions of."""
     if config.benchmark == "none":
-        raise BadConfig("benchmark: found 'none', expected argoverse2 or nuscenes; name the one to evaluate")
+        return None
     tree = FolderTree(mode_of(config.benchmark).source_root(config))
     if config.benchmark == "argoverse2":
         names = ("scenario_id", "track_id")
@@ -78,11 +78,21 @@ def _nuscenes_roads(tree: SourceTree, batch: Batch) -> Iterator[Road]:
 
 
 def baseline_forecasts(batch: Batch, dt_s: float) -> dict[str, Forecast]:
-    """Returns what must be beaten, by name; the oracle is a bound and cannot be submitted."""
-    state, steps = baselines.Kinematics.of(batch["kinematics"]), batch["target_xy"].shape[1]
+    """Returns what must be beaten, by name; the oracle is a bound and cannot be submitted.
+
+    Of the teacher's clips no more is known than the present speed along the heading.
+    """
+    steps = batch["target_xy"].shape[1]
+    if "kinematics" not in batch:
+        still = torch.zeros_like(batch["speed"])
+        ahead = torch.stack([batch["speed"], still, still, batch["speed"], still], dim=1)
+        return {
+            ONWARD: baselines.one_mode(baselines.constant_velocity_heading(baselines.Kinematics.of(ahead), steps, dt_s))
+        }
+    state = baselines.Kinematics.of(batch["kinematics"])
     paths = {
         "constant velocity": baselines.constant_velocity(state, steps, dt_s),
-        "constant velocity and heading": baselines.constant_velocity_heading(state, steps, dt_s),
+        ONWARD: baselines.constant_velocity_heading(state, steps, dt_s),
         "physics oracle": baselines.physics_oracle(state, truth_of(batch), dt_s),
     }
     return {name: baselines.one_mode(path) for name, path in paths.items()}

@@ -1,0 +1,51 @@
+"""Training and evaluating as a person types them, each command a process of its own, in a folder of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lead_testing.forecasting_trees import write_argoverse2_tree
+from lead_trainer.cli import main
+from lead_trainer.recipes.distill.example_data.tree import write_example_tree
+
+LEAD = Path(sys.executable).with_name("lead")
+
+
+def lead(folder: Path, line: str) -> str:
+    """Runs a line of the shell in a folder and returns what it printed."""
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("LEAD_")}
+    done = subprocess.run(
+        [str(LEAD), *line.split()], cwd=folder, env={**environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_a_student_of_clips_is_measured_beside_going_straight_on(tmp_path: Path) -> None:
+    write_example_tree(tmp_path / "clips", train=4, val=3, resolution=32, seed=0)
+    lead(tmp_path, "train recipe=distill preset=tiny data_root=clips epochs=1 --ema")
+    assert {path.name for path in (tmp_path / "checkpoints").glob("*.*")} >= {
+        "baseline_seed42_latest.pt", "baseline_seed42_best.pt", "config.json"}  # fmt: skip
+    told = lead(tmp_path, "evaluate checkpoints/baseline_seed42_latest.pt --split train batch_size=3")
+    assert "clips train" in told and "4 agents" in told
+    assert "minADE_1" in told and "constant velocity and heading" in told and "submission" not in told
+
+
+def test_a_forecaster_is_measured_and_its_submission_written(tmp_path: Path) -> None:
+    write_argoverse2_tree(tmp_path / "av2", {"train": 2, "val": 1})
+    keys = "benchmark=argoverse2 input_type=vector num_modes=6 argoverse2_root=av2 logdir=out epochs=1 batch_size=2"
+    lead(tmp_path, f"train recipe=distill preset=tiny {keys}")
+    (tmp_path / "av2").rename(tmp_path / "moved")
+    told = lead(tmp_path, "evaluate out/baseline_seed42_best.pt --split val --argoverse2-root moved batch_size=1")
+    assert "argoverse2 val" in told and "OffRoadRate" in told
+    assert (tmp_path / "out/baseline_seed42_best_val_argoverse2_submission.parquet").is_file()
+
+
+def test_a_word_that_is_no_key_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["evaluate", "best.pt", "--split", "val", "batch_size=2", "stray"])
+    assert "unrecognized arguments: stray" in capsys.readouterr().err
