@@ -36,6 +36,24 @@ def test_a_folder_that_is_not_mounted_is_named(tmp_path: Path) -> None:
         FolderTree(tmp_path / "nowhere").files()
 
 
+def test_a_file_that_changes_after_the_listing_is_named(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    for name in ("r1/0", "r1/1"):
+        store.put(f"t/{name}", b"1")
+    in_store, in_folder = StoreTree(store, "t"), FolderTree(tmp_path / "t")
+    for tree in (in_store, in_folder):
+        assert tree.read("r1/0") == b"1", "nothing was promised before the listing"
+        assert len(tree.files()) == 2
+    store.put("t/r1/0", b"recorded again")
+    for tree in (in_store, in_folder):
+        assert tree.read("r1/1") == b"1"
+        with pytest.raises(BadData, match="t/r1/0 changed since the dataset was listed"):
+            tree.read("r1/0")
+    os.utime(tmp_path / "t/r1/1", ns=(1, 1))
+    with pytest.raises(BadData, match="t/r1/1 changed since"):
+        in_folder.read("r1/1")
+
+
 def test_a_tree_put_together_of_links_is_the_tree_they_lead_to(tmp_path: Path) -> None:
     for name in ("r1/rgb/0.jpg", "r2/rgb/0.jpg", "r2/results.json"):
         (tmp_path / "disk" / name).parent.mkdir(parents=True, exist_ok=True)

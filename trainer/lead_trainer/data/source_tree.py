@@ -1,10 +1,12 @@
 """A raw dataset tree, in a bucket or in a folder, behind one small interface; used by `build` and the preparations.
 
-The listing is taken once, when the tree is opened: it is what the cache's digest vouches for.
+The listing is taken once, when the tree is opened: it is what the cache's digest vouches for. A file that is no longer
+what was listed when it is read ends the build, or a cache would hold other bytes than its name says.
 """
 
 import logging
 import os
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -38,11 +40,16 @@ class StoreTree:
         return self._files
 
     def read(self, path: str) -> bytes:
-        """Returns one file's bytes; raises BadData naming the object when it is missing or too large."""
+        """Returns one file's bytes; raises BadData naming an object that is missing, too large, or of another size."""
+        where = f"{self._store.url}/{self._prefix}{path}"
         try:
-            return self._store.get(self._prefix + path, max_bytes=MAX_FILE_BYTES)
+            data = self._store.get(self._prefix + path, max_bytes=MAX_FILE_BYTES)
         except (ObjectNotFound, ObjectCorrupt) as error:
-            raise BadData(f"file {self._store.url}/{self._prefix}{path}: {error}; restore it") from error
+            raise BadData(f"file {where}: {error}; restore it") from error
+        listed = _listed(self.__dict__.get("_files", ()), path)
+        if listed is not None and listed.size != len(data):
+            raise _changed(where)
+        return data
 
 
 class FolderTree:
@@ -62,12 +69,29 @@ class FolderTree:
         return self._files
 
     def read(self, path: str) -> bytes:
-        """Returns one file's bytes; raises BadData naming the file when it cannot be read."""
+        """Returns one file's bytes; raises BadData naming a file that cannot be read or was written meanwhile."""
         target = self._root / path
         try:
-            return target.read_bytes()
+            with target.open("rb") as file:
+                data, status = file.read(), os.fstat(file.fileno())
         except OSError as error:
             raise BadData(f"file {target}: {error.strerror or error}; restore it") from error
+        listed = _listed(self.__dict__.get("_files", ()), path)
+        if listed is not None and (listed.size, listed.etag) != (len(data), str(status.st_mtime_ns)):
+            raise _changed(str(target))
+        return data
+
+
+def _listed(files: Sequence[SourceFile], path: str) -> SourceFile | None:
+    """Returns a path's entry in a sorted listing, None where there is none, or no listing yet."""
+    place = bisect_left(files, path, key=lambda file: file.path)
+    return files[place] if place < len(files) and files[place].path == path else None
+
+
+def _changed(where: str) -> BadData:
+    return BadData(
+        f"file {where} changed since the dataset was listed; let nobody write to the dataset, and build the cache again"
+    )
 
 
 def _files_below(folder: Path, prefix: str, above: tuple[_Identity, ...]) -> Iterator[SourceFile]:
