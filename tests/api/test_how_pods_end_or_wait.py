@@ -135,12 +135,9 @@ def _passes(bench: Bench) -> float:
 
 
 def test_a_group_that_hangs_is_told_and_replaced(bench: Bench) -> None:
-    bench.driver.script.held.add("pretrain")
-    begin(bench, failurePolicy={"hangTimeoutSeconds": 10})
-    told = wait_for("the hang", lambda: bench.status("tr", "drive").get("lastFailure"))
-    assert told["reason"] == "Hung"
-    bench.driver.script.held.clear()
-    done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+    bench.driver.script.hung.add(("pretrain", 1))
+    done = play(bench, failurePolicy={"hangTimeoutSeconds": 10})
+    assert done["lastFailure"]["reason"] == "Hung"
     assert (done["phase"], done["restarts"]["program"], done["stages"][0]["attempt"]) == ("Succeeded", 1, 2)
 
 

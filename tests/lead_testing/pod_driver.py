@@ -55,6 +55,7 @@ class Script:
     waiting: dict[tuple[str, int, int], tuple[str, str]] = field(default_factory=dict)  # like exits: reason, message
     reports: dict[int, bytes] = field(default_factory=dict)  # attempt -> what lies in its progress object instead
     held: set[str] = field(default_factory=set)  # stages whose groups work on until they are released; builds: ""
+    hung: set[tuple[str, int]] = field(default_factory=set)  # (stage, attempt) of groups that never get any further
     held_at: int = 0  # epochs that held groups have completed and committed
     nodes: dict[tuple[str, int, int], str] = field(default_factory=dict)  # like exits: where a pod is bound
     dead_nodes: set[str] = field(default_factory=set)  # their kubelets move no pod and answer no deletion
@@ -179,10 +180,13 @@ class PodDriver:
         elif isinstance(job, BuildJob):
             self._build(job)
             self._end(pod, Exit(0))
-        elif job.stage not in self.script.held and not self._group_will_fail(job):
+        elif not self._is_held(job) and not self._group_will_fail(job):
             self._commit(job, epoch=job.epochs)
             record = self._report(job, "Done", epoch=job.epochs)
             self._end(pod, Exit(0, record if rank == 0 else ""))
+
+    def _is_held(self, job: TrainJob) -> bool:
+        return job.stage in self.script.held or (job.stage, job.attempt) in self.script.hung
 
     def _scripted(self, job: TrainJob | BuildJob, rank: int) -> Exit | None:
         stage = job.stage if isinstance(job, TrainJob) else ""

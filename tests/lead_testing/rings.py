@@ -34,6 +34,8 @@ PROGRAMS_OF = {
     "chart": ("helm",),
     "api": (*CONTROL_PLANE_PROGRAMS, "minio", "helm"),
 }
+# Rings of live servers on whatever machine this is: what fails once is tried once more, and both outcomes are printed.
+TRIED_AGAIN = ("api", "cluster")
 DEFAULT_RINGS = ("unit", "chart", "api", "cluster")
 
 
@@ -89,6 +91,8 @@ def run_ring(name: str) -> tuple[str, float, int]:
 def run_pytest(name: str) -> int:
     """Runs one ring's tests; returns pytest's exit status."""
     command = [str(VENV / "bin/python"), "-m", "pytest", "-q", "--durations=5", *RINGS[name]]
+    if name in TRIED_AGAIN:
+        command += ["--reruns=1", "--rerun-show-tracebacks", "-rfEsR"]
     environment = dict(os.environ, PYTHONPATH=str(PROJECT_ROOT / "tests"), PYTHONUNBUFFERED="1")
     environment["PATH"] = f"{VENV / 'bin'}:{environment.get('PATH', '')}"
     return subprocess.run(command, cwd=PROJECT_ROOT, env=environment, check=False).returncode

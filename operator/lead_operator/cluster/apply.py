@@ -16,7 +16,7 @@ from lead_operator.cluster.api_errors import AlreadyExists, ApiError, Refused
 from lead_operator.cluster.client import KubeClient
 from lead_operator.cluster.event_recorder import EventRecorder
 from lead_operator.cluster.informers import Informers
-from lead_operator.cluster.kinds import POD, Kind, KubernetesObject, kind_of, owner_of
+from lead_operator.cluster.kinds import CLAIM, POD, Kind, KubernetesObject, kind_of, owner_of
 from lead_operator.decisions.plan import EventNote, Plan
 
 STATUS_PAUSE_S = 10.0  # between status writes of one resource that are not urgent
@@ -51,7 +51,7 @@ class Applier:
         if plan.guard is not None:
             body = await self.guard(kind, body, plan.guard)  # before there is anything to guard
         if plan.claim_attempt:
-            body = await self._write_status(kind, body, plan.status)
+            body = await self._write_status(kind, body, plan.status, quiet=True)
         for pod in plan.deletes:
             namespace = body["metadata"]["namespace"]
             await self._client.delete(POD, namespace, pod.name, uid=pod.uid, grace_period_s=pod.grace_period_s)
@@ -102,33 +102,35 @@ class Applier:
             self._refused_status[uid] = (written["metadata"]["resourceVersion"], plan.status)
         return None
 
-    async def _write_status(self, kind: Kind, body: KubernetesObject, status: dict[str, Any]) -> KubernetesObject:
+    async def _write_status(
+        self, kind: Kind, body: KubernetesObject, status: dict[str, Any], *, quiet: bool = False
+    ) -> KubernetesObject:
         written = await self._client.apply_status(kind, body, status)
         self._written_at[body["metadata"]["uid"]] = time.monotonic()
-        self._informers.of(kind, body["metadata"]["namespace"]).note_own_write(written)
+        self._informers.of(kind, body["metadata"]["namespace"]).note_own_write(written, quiet=quiet)
         return written
 
     async def _create_all(self, owner: KubernetesObject, bodies: tuple[KubernetesObject, ...]) -> None:
-        # What pods need stands before them in the plan and must exist first; the pods of a group may come at once.
-        for body in bodies:
-            if body["kind"] != POD.kind:
-                await self._create(owner, body)
-        pods = [self._create(owner, body) for body in bodies if body["kind"] == POD.kind]
-        failures = [result for result in await asyncio.gather(*pods, return_exceptions=True) if result is not None]
-        if failures:
-            raise failures[0]
+        # A pod is not scheduled before its claim is there; of all else, each finds the others when it looks for them.
+        claims = [body for body in bodies if body["kind"] == CLAIM.kind]
+        for together in (claims, [body for body in bodies if body["kind"] != CLAIM.kind]):
+            answers = await asyncio.gather(*(self._create(owner, body) for body in together), return_exceptions=True)
+            failures = [answer for answer in answers if answer is not None]
+            if failures:
+                raise failures[0]
 
     async def _create(self, owner: KubernetesObject, body: KubernetesObject) -> None:
         kind, metadata = kind_of(body), body["metadata"]
+        adopted = False
         try:
             stored = await self._client.create(body)
         except AlreadyExists:
-            stored = await self._adopt(owner, body)
+            stored, adopted = await self._adopt(owner, body), True
         except Refused as error:
             said = f"{kind.kind} {metadata['name']}: {error.message}"
             await self._recorder.record(owner, EventNote("Warning", "FailedCreate", said))
             raise CreateRefused(said) from error
-        self._informers.of(kind, metadata["namespace"]).note_own_write(stored)
+        self._informers.of(kind, metadata["namespace"]).note_own_write(stored, quiet=not adopted)
 
     async def _adopt(self, owner: KubernetesObject, body: KubernetesObject) -> KubernetesObject:
         kind, namespace, name = kind_of(body), body["metadata"]["namespace"], body["metadata"]["name"]

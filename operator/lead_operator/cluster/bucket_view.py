@@ -6,6 +6,7 @@ It never writes. A store that does not answer is an observation (`store_error`),
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,7 @@ from lead_protocol.strict_model import StrictModel
 
 THREADS = 8
 LIMITS = S3Limits(connect_s=3.0, read_s=5.0, total_s=10.0, longest_pause_s=2.0)
+ANSWERS_FOR_S = 60.0  # after an answer, a store counts as there
 REST_AFTER_ERROR_S = 5.0  # a store that is down is asked once in so long, whatever the number of runs
 MAX_RECORD_BYTES = 64 * 1024
 MAX_OBJECTS = 20_000  # of one resource, looked at in one LIST
@@ -71,19 +73,27 @@ class BucketView:
         self._open = open_profile or (lambda profile: open_profile_store(profile, settings))
         self._stores: dict[str, ObjectStore] = {}
         self._resting: dict[str, tuple[float, str]] = {}  # profile -> until when, because of which error
+        self._answered_at: dict[str, float] = {}  # profile -> monotonic time of its last good answer
         self._memories: dict[str, _Memory] = {}
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="bucket")
 
     async def look_at_run(
         self, profile: StorageProfile, namespace: str, uid: str, instances: tuple[tuple[str, int], ...], *,
-        pods: object, max_age_s: float,
+        pods: object, max_age_s: float, untouched: bool = False,
     ) -> BucketLook:  # fmt: skip
-        """Returns what the bucket holds of a run's stage instances; `pods` changed means: look now."""
+        """Returns what the bucket holds of a run's stage instances; `pods` changed means: look now.
+
+        Of an `untouched` run it holds nothing: that is believed without a look while the store is known to answer.
+        """
 
         def read(store: ObjectStore, records: Records) -> BucketLook:
             reader = RecordReader(store, records, f"runs/{namespace}/{uid}/", MAX_OBJECTS)
             return BucketLook(instances=read_instances(reader, namespace, uid, instances))
 
+        if untouched and time.monotonic() - self._answered_at.get(profile.name, -math.inf) < ANSWERS_FOR_S:
+            memory = self._memories.setdefault(uid, _Memory())
+            memory.looked_at, memory.pods = time.monotonic(), pods
+            return memory.look
         return await self._look(profile, uid, pods, max_age_s, read)
 
     async def look_at_build(
@@ -120,11 +130,13 @@ class BucketView:
             store = self.store(profile)
             memory.look = await loop.run_in_executor(self._threads, read, store, memory.records)
             memory.looked_at, memory.pods = started, pods
+            self._answered_at[profile.name] = started
             metrics.STORE_SECONDS.labels("ok").observe(time.monotonic() - started)
             return memory.look
         except StoreError as found:
             metrics.STORE_SECONDS.labels(type(found).__name__).observe(time.monotonic() - started)
             error = f"{type(found).__name__}: {found}"
+            self._answered_at.pop(profile.name, None)
             self._resting[profile.name] = (time.monotonic() + REST_AFTER_ERROR_S, error)
             if isinstance(found, StoreDenied):
                 self._stores.pop(profile.name, None)  # read the credential files anew: they may have been rotated

@@ -13,8 +13,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.request import getproxies_environment
 
 import aiohttp
+import orjson
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
@@ -51,6 +53,8 @@ class KubeClient:
         """Reads the service account of the pod, or the kubeconfig of the environment; does not call the server yet."""
         configuration = Configuration()
         configuration.connection_pool_maxsize = 0  # the semaphore bounds calls; watches would starve a bounded pool
+        # Without a proxy, looking for one and for ~/.netrc at every call would cost as much as sending it.
+        configuration.client_session_kwargs = {"trust_env": bool(getproxies_environment())}
         if "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ:
             config.load_incluster_config(client_configuration=configuration)
         else:
@@ -103,7 +107,7 @@ class KubeClient:
                 if response.status >= 400:
                     raise _error(response.status, await response.read())
                 async for line in _lines(response.content):
-                    event = json.loads(line)
+                    event = orjson.loads(line)
                     if event["type"] == "ERROR":
                         status = event["object"]
                         raise error_for(status.get("code", 500), status.get("reason", ""), status.get("message", ""))
@@ -203,7 +207,7 @@ class KubeClient:
                 answer = await response.read()
         if response.status >= 400:
             raise _error(response.status, answer)
-        found: KubernetesObject = json.loads(answer)
+        found: KubernetesObject = orjson.loads(answer)
         return found
 
     async def _send(

@@ -76,11 +76,14 @@ class Informer:
         """Returns the objects that name the resource of this UID as an owner."""
         return [self._objects[key] for key in sorted(self._by_owner.get(uid, ()))]
 
-    def note_own_write(self, body: KubernetesObject) -> None:
-        """Takes the server's answer to a write of ours as an event, so that the next look already sees it."""
+    def note_own_write(self, body: KubernetesObject, *, quiet: bool = False) -> None:
+        """Takes the server's answer to a write of ours as an event, so that the next look already sees it.
+
+        `quiet`: the pass that wrote it counts on it and has said when it wants to look again; nobody need be told.
+        """
         key = _key(body)
         self._own_writes[key] = time.monotonic()
-        self._store(key, self._trim(body))
+        self._store(key, self._trim(body), quiet=quiet)
 
     def forget(self, namespace: str, name: str) -> None:
         """Drops the copy of an object that a live read found gone."""
@@ -151,7 +154,7 @@ class Informer:
         for key, body in listed.items():
             self._store(key, self._trim(body), from_list=True)
 
-    def _store(self, key: ObjectKey, body: KubernetesObject, *, from_list: bool = False) -> None:
+    def _store(self, key: ObjectKey, body: KubernetesObject, *, from_list: bool = False, quiet: bool = False) -> None:
         held = self._objects.get(key)
         if held is not None and held["metadata"]["uid"] == body["metadata"]["uid"]:
             newer = _version(body) - _version(held)
@@ -160,7 +163,8 @@ class Informer:
                 return
         self._objects[key] = body
         self._index(key, held, body)
-        self._on_change(held, body)
+        if not quiet:
+            self._on_change(held, body)
 
     def _remove(self, key: ObjectKey) -> None:
         held = self._objects.pop(key, None)

@@ -26,6 +26,7 @@ from lead_operator.cluster.kinds import (
 from lead_operator.cluster.observe import (
     caches_of,
     condition,
+    has_ended,
     is_finished,
     observe_cache,
     trim_child,
@@ -41,11 +42,19 @@ Body = KubernetesObject | None
 class Informers:
     """The informers of every kind in every namespace where runs may live."""
 
-    def __init__(self, client: KubeClient, namespaces: tuple[str, ...], settings: Settings, enqueue: Enqueue) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        namespaces: tuple[str, ...],
+        settings: Settings,
+        enqueue: Enqueue,
+        enqueue_soon: Enqueue,
+    ) -> None:
         self._client = client
         self._namespaces = namespaces
         self._settings = settings
         self._enqueue = enqueue
+        self._enqueue_soon = enqueue_soon
         self._by_kind = {
             TRAINING_RUN.kind: self._informers(TRAINING_RUN, self._on_run),
             DATASET_CACHE.kind: self._informers(DATASET_CACHE, self._on_cache),
@@ -142,7 +151,9 @@ class Informers:
         assert body is not None
         owner = owner_of(body)
         if owner is not None and owner["kind"] in (TRAINING_RUN.kind, DATASET_CACHE.kind):
-            self._enqueue(ResourceKey(owner["kind"], body["metadata"]["namespace"], owner["name"]))
+            # Pods of a group come up together and one look at all of them is enough; an end is looked at now.
+            enqueue = self._enqueue if after is None or has_ended(after) else self._enqueue_soon
+            enqueue(ResourceKey(owner["kind"], body["metadata"]["namespace"], owner["name"]))
 
     def _on_node(self, before: Body, after: Body) -> None:
         if before is not None and after is not None and _ready(before) == _ready(after):

@@ -125,6 +125,11 @@ def is_finished(body: KubernetesObject) -> bool:
     return any(condition(body, end).get("status") == "True" for end in ends)
 
 
+def has_ended(child: KubernetesObject) -> bool:
+    """Tells whether a pod has ended or a child of any kind is being deleted."""
+    return "deletionTimestamp" in child["metadata"] or child.get("status", {}).get("phase") in ("Succeeded", "Failed")
+
+
 def condition(body: KubernetesObject, kind: str) -> dict[str, Any]:
     """Returns the condition of a type, or an empty dict."""
     found: dict[str, Any] = next(

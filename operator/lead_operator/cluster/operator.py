@@ -32,6 +32,7 @@ from lead_operator.cluster.work_queue import WorkQueue
 from lead_operator.settings import Settings
 
 WORKERS = 16  # passes mostly wait for the API server and the bucket
+GATHER_S = 0.1  # in which events that need no answer at once wait for each other
 LEASE_NAME = "lead-operator"
 
 log = structlog.get_logger(__name__)
@@ -45,7 +46,7 @@ class Operator:
         self._settings = settings
         self._client = client
         self._started_at: dict[ResourceKey, float] = {}  # passes that are going on
-        self.informers = Informers(client, settings.run_namespaces, settings, self.queue.add)
+        self.informers = Informers(client, settings.run_namespaces, settings, self.queue.add, self._look_soon)
         recorder = EventRecorder(client)
         self._bucket = BucketView(settings, open_profile)
         self._sweep = CheckpointSweep(self._bucket.store)
@@ -108,6 +109,9 @@ class Operator:
                 if reported and status.get("phase") == names.RunPhase.RUNNING and not is_finished(body):
                     oldest_s = max(oldest_s, time.time() - reported.timestamp())
         metrics.PROGRESS_AGE.set(oldest_s)
+
+    def _look_soon(self, key: ResourceKey) -> None:
+        self.queue.add_after(key, GATHER_S)
 
     async def _work(self) -> None:
         while True:

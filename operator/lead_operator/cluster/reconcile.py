@@ -4,6 +4,7 @@ A pass rests on nothing but what it sees: it may run twice, late, or after a cra
 """
 
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -26,7 +27,7 @@ from lead_operator.cluster.kinds import (
     KubernetesObject,
     ResourceKey,
 )
-from lead_operator.cluster.observe import NodeWatch, is_finished, observe_cache, observe_pods
+from lead_operator.cluster.observe import NodeWatch, is_finished, observe_cache, observe_pods, parse_time
 from lead_operator.cluster.source_watch import SourceWatch
 from lead_operator.decisions.dataset_cache_plan import decide_cache_removal, decide_dataset_cache
 from lead_operator.decisions.observed import ObservedBuild, ObservedPod, ObservedRun
@@ -44,6 +45,7 @@ from lead_protocol.store.object_store import StoreError
 
 AFTER_END_LOOK_S = 1.0
 AFTER_PORTION_LOOK_S = 0.1
+UNTOUCHED_FOR = timedelta(seconds=5)
 AFTER_REFUSAL_LOOK_S = 0.1  # status still tells of a refusal that is over
 
 log = structlog.get_logger(__name__)
@@ -182,7 +184,13 @@ class Reconciler:
         if profile is not None and not is_finished(body):
             instances = tuple((instance.stage.name, instance.seed) for instance in run.instances)
             look = await self.bucket.look_at_run(
-                profile, namespace, uid, instances, pods=_fingerprint(pods), max_age_s=self._look_age_s(pods)
+                profile,
+                namespace,
+                uid,
+                instances,
+                pods=_ended(pods),
+                max_age_s=self._look_age_s(pods),
+                untouched=_is_untouched(body, pods, now),
             )
         caches = self.informers.of(DATASET_CACHE, namespace)
         return ObservedRun(
@@ -214,7 +222,7 @@ class Reconciler:
         if profile is not None:
             look = await self.bucket.look_at_build(
                 profile, namespace, uid, cache.identity.generation,
-                pods=_fingerprint(pods), max_age_s=self._look_age_s(pods),
+                pods=_ended(pods), max_age_s=self._look_age_s(pods),
             )  # fmt: skip
         source = None
         if profile is not None and cache.source.prefix and look.manifest is not None and not look.error:
@@ -271,13 +279,20 @@ class Reconciler:
         return f"storage profile {name!r} is not defined; known are: {known}; ask the administrator or change the spec"
 
 
+def _is_untouched(body: KubernetesObject, pods: tuple[ObservedPod, ...], now: datetime) -> bool:
+    """A resource that nobody has acted on has nothing in the bucket; one that is older may have lost its status."""
+    created = parse_time(body["metadata"]["creationTimestamp"])
+    return not body.get("status") and not pods and created is not None and now - created < UNTOUCHED_FOR
+
+
 def _takes_its_data(body: KubernetesObject) -> bool:
     metadata = body["metadata"]
     return "deletionTimestamp" in metadata and names.CACHE_DATA_FINALIZER in metadata.get("finalizers", [])
 
 
-def _fingerprint(pods: tuple[ObservedPod, ...]) -> object:
-    return frozenset((pod.uid, pod.phase) for pod in pods)
+def _ended(pods: tuple[ObservedPod, ...]) -> object:
+    """What makes a look at the bucket due at once: a pod's last word. What it says before comes in time."""
+    return frozenset(pod.uid for pod in pods if pod.terminal)
 
 
 def _count_restarts(before: KubernetesObject, after: KubernetesObject) -> None:

@@ -77,12 +77,26 @@ def build_registry(operator: Operator, stop: asyncio.Event, failures: list[BaseE
     return registry
 
 
+class _NoState(kopf.DiffBaseStorage):  # type: ignore[misc]
+    """Keeps nothing of what kopf would compare the next event with: our handlers ask for no differences."""
+
+    def build(self, **_: Any) -> kopf.BodyEssence:
+        return kopf.BodyEssence()
+
+    def fetch(self, **_: Any) -> None:
+        return None
+
+    def store(self, **_: Any) -> None:
+        return None
+
+
 def thin_settings() -> kopf.OperatorSettings:
     """Returns kopf's settings with everything off that writes, scans or peers."""
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.scanning.disabled = True
     settings.peering.standalone = True
+    settings.persistence.diffbase_storage = _NoState()
     settings.watching.server_timeout = 300
     settings.watching.connect_timeout = 10
     settings.networking.error_backoffs = [1, 2, 3, 5, 10, 15, 30, 60, 60, 60]
