@@ -1,6 +1,7 @@
 """A recipe of nothing but bytes, a tree in memory, and a store that fails on purpose."""
 
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,24 @@ def fresh_store(tmp_path: Path) -> Callable[..., FailingStore]:
     """Returns stores in folders of their own."""
     count = iter(range(10**6))
     return lambda **options: FailingStore(FolderStore(tmp_path / f"store{next(count)}"), **options)
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Iterator[Callable[..., Path]]:
+    """Mounts a volume of some bytes; skips where that is not allowed."""
+    folder = tmp_path / "volume"
+    folder.mkdir()
+
+    def mounted(size: int, options: str = "") -> Path:
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size},{options}", "tmpfs", str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"a small volume cannot be mounted: {done.stderr.strip()}")
+        return folder
+
+    yield mounted
+    if folder.is_mount():
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)  # shards may still be mapped
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import os
 import random
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,25 +25,7 @@ KIB = 1024
 RECORDS, RECORD_BYTES = 50, 6000  # a shard of one record takes two pages
 BACKENDS = {"packed": PackedBackend, "diskcache": diskcache_backend.DiskcacheBackend}
 VOLUME_BYTES = {"packed": 400 * KIB, "diskcache": 16 * KIB * KIB}  # SQLite's log takes some megabytes
-Volume = Callable[[int], Path]
-
-
-@pytest.fixture
-def volume(tmp_path: Path) -> Iterator[Volume]:
-    """Mounts a volume of some bytes; skips where that is not allowed."""
-    folder = tmp_path / "volume"
-    folder.mkdir()
-
-    def mounted(size: int) -> Path:
-        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            pytest.skip(f"a small volume cannot be mounted: {done.stderr.strip()}")
-        return folder
-
-    yield mounted
-    if folder.is_mount():
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)  # shards may still be mapped
+Volume = Callable[..., Path]
 
 
 @pytest.fixture
@@ -142,6 +124,60 @@ def test_a_volume_that_others_fill_is_left_alone_and_told_and_used_again_later(
     assert [data(cache, shard) for shard in shards[:6]] == expected
     assert not cache.stats().degraded
     assert [data(cache, shard) for shard in shards[:6]] == expected and cache.stats().hits >= 6
+
+
+def test_a_full_volume_is_made_room_on(volume: Volume, store: Any, shards: list[StoredObject]) -> None:
+    folder = volume(200 * KIB)
+    earlier = PackedBackend(store, folder)
+    for shard in shards[:12]:
+        data(earlier, shard)
+    earlier.close()
+    fill(folder)
+    assert _free(folder) == 0
+    later = PackedBackend(store, folder)
+    assert data(later, shards[20]) == data(DirectReads(store), shards[20])
+    assert shards[20].sha256 in held(folder) and shards[0].sha256 not in held(folder)
+    assert not later.stats().degraded
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("trouble", ["read-only", "no inodes"])
+def test_a_volume_that_cannot_be_written_means_streaming_until_it_can(
+    volume: Volume, store: Any, shards: list[StoredObject], backend: str, trouble: str
+) -> None:
+    folder, now = volume(VOLUME_BYTES[backend], "nr_inodes=40"), 0.0
+    expected = [data(DirectReads(store), shard) for shard in shards[:6]]
+    first: Any = BACKENDS[backend](store, folder)
+    assert data(first, shards[0]) == expected[0]
+    if trouble == "read-only":
+        first.close()
+        subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+    else:
+        first.close()
+        taken = use_inodes(folder)
+    cache: Any = BACKENDS[backend](store, folder, clock=lambda: now)
+    assert [data(cache, shard) for shard in shards[:6]] == expected
+    assert cache.stats().degraded or (backend, trouble) == ("diskcache", "no inodes"), "SQLite needs no new file"
+    if trouble == "read-only":
+        subprocess.run(["mount", "-o", "remount,rw", str(folder)], check=True)
+    else:
+        for path in taken:
+            path.unlink()
+    now = RETRY_S
+    for _ in range(2):
+        assert [data(cache, shard) for shard in shards[:6]] == expected
+    assert not cache.stats().degraded and cache.stats().hits >= 6
+
+
+def use_inodes(folder: Path) -> list[Path]:
+    """Makes empty files until there can be no more."""
+    taken: list[Path] = []
+    try:
+        while True:
+            taken.append(folder / f"empty{len(taken)}")
+            taken[-1].touch()
+    except OSError:
+        return taken[:-1]
 
 
 def test_shards_that_others_leave_no_room_beside_stay(volume: Volume, store: Any, shards: list[StoredObject]) -> None:

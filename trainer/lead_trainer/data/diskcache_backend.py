@@ -14,6 +14,7 @@ import diskcache
 
 from lead_protocol.manifests import StoredObject
 from lead_protocol.store.object_store import ObjectStore
+from lead_trainer.data.local_disk import refuse_shared_volume
 from lead_trainer.data.record import CorruptRecord, Record, decode_record
 from lead_trainer.data.session_cache import RETRY_S, CacheStats, Counters, DirectReads, refuse_other_sample
 from lead_trainer.data.water_marks import HIGH, room_bytes, volume_is_full
@@ -76,6 +77,8 @@ class DiskcacheBackend:
             with self._mutex:
                 if self._cache is None and self._clock() >= self._retry_at:
                     try:
+                        self._folder.mkdir(parents=True, exist_ok=True)
+                        refuse_shared_volume(self._folder)
                         self._cache = diskcache.Cache(
                             str(self._folder / "diskcache"),
                             size_limit=self._limit,

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from lead_protocol.manifests import StoredObject
 from lead_protocol.store.object_store import ObjectStore, StoreFull
+from lead_trainer.data.local_disk import refuse_shared_volume
 from lead_trainer.data.record import CorruptRecord, Record
 from lead_trainer.data.session_cache import RETRY_S, CacheStats, Counters, DirectReads, refuse_other_sample, with_tries
 from lead_trainer.data.shard import ShardReader
@@ -141,6 +142,7 @@ class PackedBackend:
     def _make_folders(self) -> None:
         for path in (self._shards, self._locks):
             path.mkdir(parents=True, exist_ok=True)
+        refuse_shared_volume(self._shards)
 
     def _map(self, shard: StoredObject) -> _Mapped | None:
         """Maps a shard that is on the disk and takes a shared lock on it."""

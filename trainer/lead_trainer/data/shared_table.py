@@ -18,6 +18,7 @@ import pyarrow as pa
 import xxhash
 
 from lead_protocol.store.partial_file import partial_file
+from lead_trainer.data.local_disk import refuse_shared_volume
 
 LOG = logging.getLogger(__name__)
 SUFFIX = ".arrow"
@@ -30,6 +31,7 @@ def shared_table(folder: Path | None, name: str, make: Callable[[], pa.Table]) -
     made: pa.Table | None = None
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        refuse_shared_volume(folder)
         with locked(folder / f"{name}.lock"):
             found = _opened(folder, name)
             if found is None:
