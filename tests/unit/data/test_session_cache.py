@@ -2,19 +2,23 @@
 
 import fcntl
 import os
+import shutil
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import diskcache
 import pytest
 
 from lead_protocol.manifests import StoredObject
 from lead_protocol.store.object_store import StoreFull
+from lead_testing.bytes_recipe import MemoryTree
 from lead_trainer.data.build import build_share
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.packed_backend import PackedBackend
-from lead_trainer.data.session_cache import RETRY_S, SessionCache, open_session_cache
+from lead_trainer.data.session_cache import RETRY_S, DirectReads, SessionCache, open_session_cache
 from lead_trainer.errors import BadConfig, BadData
 
 BACKENDS = ["packed", "diskcache"]
@@ -171,6 +175,124 @@ def test_the_limit_is_kept_by_removing_shards_nobody_reads(store: Any, shards: A
         kept = list((tmp_path / "ssd" / "shards").iterdir())
         assert sum(path.stat().st_size for path in kept) <= limit
     assert not cache.stats().degraded
+
+
+def test_a_limit_that_is_lowered_holds_from_the_next_run_on(store: Any, shards: Any, tmp_path: Path) -> None:
+    expected = read_all(open_session_cache("packed", store, None, 0), shards)
+    wide = PackedBackend(store, tmp_path / "ssd")
+    read_all(wide, shards)
+    wide.close()
+    limit = 2 * max(shard.size for shard, _ in shards)
+    gone = shards[0][0]
+    (tmp_path / "ssd/shards" / gone.sha256).unlink()  # so that one must be fetched
+    narrow = PackedBackend(store, tmp_path / "ssd", limit)
+    assert narrow.record(gone, 0).fields["data"] and held_bytes(tmp_path) <= limit
+    assert read_all(narrow, shards) == expected and held_bytes(tmp_path) <= limit
+
+
+def test_two_caches_share_one_limit(job: Make, store: Any, shards: Any, recipe: Any, tmp_path: Path) -> None:
+    tree = MemoryTree({f"r1/{frame}": bytes([frame]) * 90 for frame in range(12)})
+    digest = build_share(job(), store, tree, recipe, lambda record: None, part_bytes=150).digest
+    others = [(entry.object, entry.records) for entry in CacheReader(store, digest).manifest.shards]
+    limit = 4 * max(shard.size for shard, _ in shards + others)
+    expected = [read_all(open_session_cache("packed", store, None, 0), each) for each in (shards, others)]
+    at_once = 2
+    for _ in range(2):
+        caches = [PackedBackend(store, tmp_path / "ssd", limit) for _ in range(at_once)]
+        with ThreadPoolExecutor(at_once) as pool:
+            assert list(pool.map(read_all, caches, (shards, others))) == expected
+        assert held_bytes(tmp_path) <= limit * 5 / 4, "each fetch but one may add a shard that the other did not see"
+        for cache in caches:
+            cache.close()
+        assert not any(cache.stats().degraded for cache in caches)
+
+
+def held_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in (folder / "ssd/shards").iterdir())
+
+
+def test_what_a_killed_fetch_left_is_removed_to_make_room(store: Any, shards: Any, tmp_path: Path) -> None:
+    limit = 2 * max(shard.size for shard, _ in shards)
+    orphan = tmp_path / "ssd/shards/of-a-dead-process.part"
+    orphan.parent.mkdir(parents=True)
+    orphan.write_bytes(bytes(limit))
+    cache = PackedBackend(store, tmp_path / "ssd", limit)
+    assert cache.record(shards[0][0], 0).fields["data"] and cache.stats().fetched_bytes == shards[0][0].size
+    assert not orphan.exists() and held_bytes(tmp_path) <= limit
+
+
+def test_a_part_that_its_writer_is_about_to_lock_stays(store: Any, shards: Any, tmp_path: Path) -> None:
+    limit = 2 * max(shard.size for shard, _ in shards)
+    begun = tmp_path / "ssd/shards/just-begun.part"
+    begun.parent.mkdir(parents=True)
+    begun.touch()
+    for shard, _ in shards:
+        cache = PackedBackend(store, tmp_path / "ssd", limit)
+        cache.record(shard, 0)
+        cache.close()
+    assert begun.exists() and held_bytes(tmp_path) <= limit
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_folder_that_is_removed_under_a_running_job_costs_no_sample(
+    backend: str, store: Any, shards: Any, tmp_path: Path
+) -> None:
+    expected = read_all(open_session_cache(backend, store, None, 0), shards)
+    cache = open_session_cache(backend, store, tmp_path / "ssd", 0)
+    assert cache.record(shards[0][0], 0).fields["data"]
+    shutil.rmtree(tmp_path / "ssd")
+    assert read_all(cache, shards) == expected
+    cache.close()
+    assert read_all(open_session_cache(backend, store, tmp_path / "ssd", 0), shards) == expected
+
+
+DAMAGES: dict[str, Callable[[bytes, bytes], Any]] = {
+    "cut": lambda record, other: record[:-9],
+    "zeroed": lambda record, other: record[:40] + bytes(64) + record[104:],
+    "of another sample": lambda record, other: other,
+    "of another version": lambda record, other: record[:4] + b"\2" + record[5:],
+    "empty": lambda record, other: b"",
+    "no bytes": lambda record, other: "text",
+}
+
+
+@pytest.mark.parametrize("damage_one", DAMAGES.values(), ids=DAMAGES.keys())
+def test_any_damage_to_a_single_record_is_found(store: Any, shards: Any, tmp_path: Path, damage_one: Any) -> None:
+    expected = read_all(open_session_cache("diskcache", store, None, 0), shards)
+    read_all(open_session_cache("diskcache", store, tmp_path / "ssd", 0), shards)
+    with diskcache.Cache(str(tmp_path / "ssd/diskcache")) as entries:
+        first, second = list(entries)[:2]
+        entries[first] = damage_one(entries[first], entries[second])
+    again = open_session_cache("diskcache", store, tmp_path / "ssd", 0)
+    found = [
+        bytes(again.record(shard, slot, sample_of(store, shard, slot)).fields["data"])
+        for shard, count in shards
+        for slot in range(count)
+    ]
+    assert found == expected and again.stats().misses == 1
+    warm = open_session_cache("diskcache", store, tmp_path / "ssd", 0)
+    assert read_all(warm, shards) == expected and warm.stats().misses == 0
+
+
+def sample_of(store: Any, shard: StoredObject, slot: int) -> int:
+    return DirectReads(store).record(shard, slot).sample_id
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_of_64_at_once_nobody_loses_or_sees_part_of_a_record(
+    backend: str, store: Any, shards: Any, tmp_path: Path
+) -> None:
+    expected = read_all(open_session_cache(backend, store, None, 0), shards)
+    store.reads.clear()
+    caches = [open_session_cache(backend, store, tmp_path / "ssd", 0) for _ in range(8)]
+    with ThreadPoolExecutor(64) as pool:
+        results = list(pool.map(lambda number: read_all(caches[number % 8], shards), range(64)))
+    assert results == [expected] * 64
+    assert not any(cache.stats().degraded or cache.stats().corrupt for cache in caches)
+    if backend == "packed":
+        assert lds_reads(store) == len(shards)
+    warm = open_session_cache(backend, store, tmp_path / "ssd", 0)
+    assert read_all(warm, shards) == expected and warm.stats().misses == 0, "no write was lost"
 
 
 def test_shards_in_use_are_not_removed_and_the_rest_is_streamed(store: Any, shards: Any, tmp_path: Path) -> None:

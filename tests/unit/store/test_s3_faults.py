@@ -133,6 +133,40 @@ def test_a_flipped_byte_is_found_before_the_file_is_visible(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_trickle_within_the_deadline_is_waited_for(s3_behind_proxy: S3Store, proxy: StoreProxy) -> None:
+    s3_behind_proxy.put("o", bytes(range(250)) * 4)
+    proxy.plan("trickle", method="GET")
+    assert s3_behind_proxy.get_range("o", 0, 1000) == bytes(range(250)) * 4
+    assert proxy.seen.count("GET", fault="trickle") == 1
+
+
+def test_credentials_that_expire_are_denied_at_once(s3_behind_proxy: S3Store, proxy: StoreProxy) -> None:
+    s3_behind_proxy.put("o", b"1")
+    proxy.seen.calls.clear()
+    proxy.plan("403-expired", times=10)
+    with pytest.raises(StoreDenied, match=r"ExpiredToken.*check the storage profile's credentials"):
+        s3_behind_proxy.get("o", max_bytes=1)
+    assert len(proxy.seen.calls) == 1
+
+
+def test_an_object_that_is_replaced_while_it_is_read_is_never_mixed(
+    s3_behind_proxy: S3Store, minio: MinioServer, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, data = big_file(tmp_path)
+    assert s3_behind_proxy.create_file("o", first, sha256=sha(data)) is True
+    plain, other = s3_behind_proxy._range, S3Store(minio.target(bucket), QUICK)
+
+    def replaced(full: str, offset: int, length: int, deadline: Any) -> bytes:
+        if offset:
+            other.put("o", bytes(len(data)))
+        return plain(full, offset, length, deadline)
+
+    monkeypatch.setattr(s3_behind_proxy, "_range", replaced)
+    with pytest.raises(ObjectCorrupt, match=f"expected {sha(data)}"):
+        s3_behind_proxy.download("o", tmp_path / "f", size=len(data), sha256=sha(data))
+    assert not (tmp_path / "f").exists()
+
+
 def test_a_slow_store_is_slow_but_right(s3_behind_proxy: S3Store, proxy: StoreProxy, tmp_path: Path) -> None:
     data = random.Random(3).randbytes(512 * 1024)
     s3_behind_proxy.put("o", data)

@@ -184,7 +184,8 @@ class PackedBackend:
         """
         if size <= self._room(HIGH):
             return True
-        files = sorted((status.st_mtime_ns, path, status.st_size) for path, status in self._files())
+        # An empty file frees nothing, and may be a part that its writer is about to lock.
+        files = sorted((status.st_mtime_ns, path, status.st_size) for path, status in self._files() if status.st_size)
         if size > room_bytes(self._shards, HIGH) + sum(held for _, _, held in files):
             raise volume_is_full(self._shards)
         for _, path, _ in files:
