@@ -1,7 +1,7 @@
-"""The last of the data path, done batch by batch on the device: what a GPU does in no time and a core does not.
+"""The last of the data path, done batch by batch on the device, so that fewer bytes travel to it.
 
 Pictures, LiDAR counts and depth codes travel as the bytes that are stored; here they become planes, numbers in [0, 1]
-and metres at picture size. Pure, and the same on every device to the last bits of a float.
+and metres at picture size.
 """
 
 import torch
@@ -37,5 +37,5 @@ def depth_from_codes(codes_BHW: Tensor, config: LeadConfig) -> Tensor:
 
 
 def divided(codes: Tensor, largest: int) -> Tensor:
-    """Returns codes / largest as float32; by a tensor, because GPUs multiply by 1 / number where they get a number."""
+    """Returns codes / largest as float32; by a tensor, because a number may be turned into its reciprocal first."""
     return codes.float() / torch.full((), float(largest), device=codes.device)
