@@ -128,7 +128,7 @@ def test_a_config_json_of_leads_own_gives_its_network(tmp_path: Path) -> None:
     """Other direction: weights and config.json that LEAD wrote are built without a change."""
     document = golden_json("config_defaults")["posttrain_default"]["values"]
     with torch.device("meta"):
-        model = build_model(load_config(from_config_json(document)))
+        model = build_model(load_config({**from_config_json(document), "compat": "lead"}))
     assert list(model.state_dict()) == list(golden_json("state_dict_posttrain")["entries"])
 
 

@@ -1,0 +1,81 @@
+"""Weights and config.json that LEAD wrote: somebody has to say `compat`, and with `lead` the outputs are LEAD's."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from lead_testing import golden_model as golden
+from lead_trainer.cli_train import local_run
+from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.lead.compat import Compat
+from lead_trainer.recipes.lead.config import LeadConfig
+from lead_trainer.recipes.lead.config_values import from_config_json, load_config, preset_values, to_config_json
+from lead_trainer.recipes.lead.recipe import RECIPE
+
+
+def leads_document() -> dict[str, Any]:
+    """Returns the config.json of the reference's variant `tiny`, whose outputs are recorded."""
+    document = golden.golden_json("config_defaults")["posttrain_default"]["values"]
+    return {**document, **preset_values("tiny"), "channel_last": False}
+
+
+@pytest.fixture
+def lead_run(tmp_path: Path) -> str:
+    """A folder of LEAD's; returns the words that start a stage from it."""
+    (tmp_path / "config.json").write_text(json.dumps(leads_document()))
+    (tmp_path / "model_0030.pth").write_bytes(b"")
+    return f"load_file={tmp_path / 'model_0030.pth'} logdir={tmp_path / 'next'}"
+
+
+def test_without_compat_the_error_names_what_to_say(lead_run: str) -> None:
+    with pytest.raises(
+        BadConfig, match=r"^compat: not set, but LEAD wrote the config\.json .*; set compat=lead, .* or"
+    ):
+        local_run(lead_run.split(), [], {})
+
+
+@pytest.mark.parametrize(
+    ("word", "compat"),
+    [
+        ("compat=lead", Compat.lead()),
+        ("compat=fixed", Compat()),
+        ("compat.lagging_lr=true", Compat(lagging_lr=True)),
+    ],
+)
+def test_whatever_is_said_of_compat_counts(lead_run: str, word: str, compat: Compat) -> None:
+    assert local_run([*lead_run.split(), word], [], {}).config.compat == compat
+
+
+def test_a_config_json_of_ours_says_it_itself() -> None:
+    for compat in (Compat(), Compat.lead()):
+        document = to_config_json(LeadConfig(compat=compat))
+        assert load_config(from_config_json(document)).compat == compat
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def outputs_beyond_tolerance(compat: str) -> set[str]:
+    """Returns which outputs of LEAD's weights, loaded as a stage loads them, are not LEAD's."""
+    config = load_config({**from_config_json(leads_document()), "compat": compat})
+    model = RECIPE.model(config)
+    entries = golden.golden_json("state_dict_posttrain_tiny")["entries"]
+    weights = {name: torch.from_numpy(golden.weight(name, tuple(entry["shape"]))) for name, entry in entries.items()}
+    RECIPE.load_initial_weights(model, config, weights)
+    deviations = golden.forward_deviations("tiny", golden.forward_outputs(model.eval(), golden.golden_batch(config)))
+    return {name for name, (found, allowed) in deviations.items() if found > allowed}
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_leads_weights_give_leads_outputs_with_compat_lead_and_others_without() -> None:
+    assert outputs_beyond_tolerance("lead") == set()
+    assert {"radar_predictions", "route"} <= outputs_beyond_tolerance("fixed")
