@@ -97,10 +97,12 @@ def without_incomplete(
     """
     first = min(int(keys[f"skip_first_{stage}"]) for stage in STAGES)
     last = min(int(keys[f"skip_last_{stage}"]) for stage in STAGES)
+    radar = int(keys["num_radar_sensors"]) > 0
     whole = []
     for route in judged:
         usable = route.reason is Reason.KEPT or route.ended_badly
-        missing = routes.missing_file(route.path, range(first, route.frames - last)) if usable else ""
+        drawn = range(first, route.frames - last)
+        missing = routes.missing_file(route.path, drawn, radar=radar) if usable else ""
         if missing:
             LOG.warning(
                 "route %s is left out: file %s is missing; restore it to train on the route", route.path, missing

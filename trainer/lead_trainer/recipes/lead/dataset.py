@@ -151,7 +151,10 @@ def refuse_other_cache(config: LeadConfig, prepared: Mapping[str, Any]) -> None:
     """Raises BadConfig for a cache of another data set, and for one that was built with other values."""
     if prepared.get(SOURCE_KEY) != CARLA.name:
         raise BadConfig(f"this cache holds {prepared.get(SOURCE_KEY)} data; set {SOURCE_KEY}: carla when it is built")
-    refuse_other_preparation(PreparationKeys.of(config).as_mapping(), prepared)
+    wanted = PreparationKeys.of(config).as_mapping()
+    if not config.use_radars:
+        del wanted["num_radar_sensors"]  # a cache with radar serves a run without, too
+    refuse_other_preparation(wanted, prepared)
 
 
 def sensor_entries(record: Mapping[str, memoryview], config: LeadConfig) -> Sample:

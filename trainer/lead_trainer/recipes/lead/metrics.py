@@ -62,7 +62,8 @@ def _plan(config: LeadConfig, plan: Plan, batch: Mapping[str, Tensor]) -> dict[s
         metrics["metric/route_fde"] = final_displacement(route, label)
     if plan.target_speed is not None:
         speed, wanted = plan.target_speed.float(), batch["target_speed"].float()
-        wanted = wanted.clamp(max=config.target_speed_classes[-1]).where(~batch["brake"].bool(), wanted.new_zeros(()))
+        slowest, fastest = config.target_speed_classes[0], config.target_speed_classes[-1]
+        wanted = wanted.clamp(slowest, fastest).where(~batch["brake"].bool(), wanted.new_tensor(slowest))
         metrics["metric/target_speed_error"] = (speed - wanted).abs().mean()
         metrics["metric/target_speed_correlation"] = correlation(speed, wanted)
     if plan.future_waypoints is not None:

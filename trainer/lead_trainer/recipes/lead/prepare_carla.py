@@ -139,9 +139,10 @@ def _fields(tree: SourceTree, keys: PreparationKeys, sample: SampleKey) -> dict[
         planes = _sensor_planes(tree, sample, suffix, keys)
         planes |= {"occupancy": occupancy, "lidar": lidar_counts(lidar, view, keys)}
         arrays: dict[str, Plane] = {"boxes": rows, "radar_detections": radar_detections(rows, keys)}
-        radar_path = frame_path(sample.route, f"radar{suffix}", sample.frame)
-        clouds = decode_radar(tree.read(radar_path), radar_path, keys.num_radar_sensors)
-        arrays |= {f"radar{number + 1}": cloud for number, cloud in enumerate(clouds)}
+        if keys.num_radar_sensors:
+            radar_path = frame_path(sample.route, f"radar{suffix}", sample.frame)
+            clouds = decode_radar(tree.read(radar_path), radar_path, keys.num_radar_sensors)
+            arrays |= {f"radar{number + 1}": cloud for number, cloud in enumerate(clouds)}
         fields[f"{name}/image"] = _image(tree, sample, suffix, keys)
         fields[f"{name}/planes"] = pack_arrays(planes, compress=True)
         fields[f"{name}/arrays"] = pack_arrays(arrays, compress=False)

@@ -1,6 +1,7 @@
 """The config values that LEAD's preparation of CARLA reads."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from lead_trainer.recipes.prepare_keys import DigestedKeys
 
@@ -40,6 +41,12 @@ class PreparationKeys(DigestedKeys):
     skip_first_posttrain: int
     skip_last_posttrain: int
     tp_pop_distance: float
+
+    @classmethod
+    def of(cls, config: Any) -> Self:
+        """Takes the preparation's values out of a whole config; without `use_radars` no radar file is read."""
+        keys = super().of(config)
+        return keys if config.use_radars else replace(keys, num_radar_sensors=0)
 
     @property
     def bev_width(self) -> int:

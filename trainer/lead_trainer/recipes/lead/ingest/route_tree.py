@@ -23,6 +23,7 @@ FRAME_FILES = {
     "radar_perturbated": "npz",
     "bboxes": "pkl",
 }
+RADAR_FOLDERS = ("radar", "radar_perturbated")  # read only where a run uses radar
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,10 @@ class RouteTree:
         """Returns the raw bytes of one frame's files; missing ones count nothing."""
         return sum(self.sizes.get(frame_path(route, folder, frame), 0) for folder in FRAME_FILES)
 
-    def missing_file(self, route: str, frames: Iterable[int]) -> str:
+    def missing_file(self, route: str, frames: Iterable[int], *, radar: bool) -> str:
         """Returns the path of the first file that these frames lack, empty where they are whole."""
-        paths = (frame_path(route, folder, frame) for frame in frames for folder in (*FRAME_FILES, "metas"))
+        folders = [folder for folder in (*FRAME_FILES, "metas") if radar or folder not in RADAR_FOLDERS]
+        paths = (frame_path(route, folder, frame) for frame in frames for folder in folders)
         return next((path for path in paths if path not in self.sizes), "")
 
 

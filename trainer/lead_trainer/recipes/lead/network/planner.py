@@ -51,8 +51,11 @@ class PlanningContextEncoder(nn.Module):
         """Maps BEV features (B, C, H, W), radar detections and the status in `batch` to (B, tokens, dim)."""
         bev = self.dimension_adapter(bev)
         grid = embed_grid(bev.shape[2], bev.shape[3], bev.shape[1] // 2, bev.device).to(bev.dtype)
-        status = torch.cat(self._status_tokens(bev.dtype, radar, batch), dim=1)
-        return torch.cat(((bev + grid).flatten(2).transpose(1, 2), status + self.status_pos_embedding), dim=1)
+        tokens = (bev + grid).flatten(2).transpose(1, 2)
+        status = self._status_tokens(bev.dtype, radar, batch)
+        if not status:  # a planner that is told nothing
+            return tokens
+        return torch.cat((tokens, torch.cat(status, dim=1) + self.status_pos_embedding), dim=1)
 
     def _status_tokens(
         self, dtype: torch.dtype, radar: RadarDetections | None, batch: Mapping[str, Tensor]

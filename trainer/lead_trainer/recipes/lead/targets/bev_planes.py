@@ -6,6 +6,7 @@ Called by the preparation (counts, map) and when a sample is loaded (painting oc
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.lead.ingest.frame_files import LidarPoints
 from lead_trainer.recipes.lead.prepare_keys import PreparationKeys
 from lead_trainer.recipes.lead.targets.label_classes import MAP_CLASSES, OCCUPANCY_OFFSET
@@ -33,8 +34,18 @@ def lidar_counts(points: LidarPoints, view: View, keys: PreparationKeys) -> UInt
 
 
 def map_plane(hdmap: UInt8, keys: PreparationKeys) -> UInt8:
-    """Returns the map classes on the BEV grid; `hdmap` is square, centred on the ego, 2 pixels a metre."""
+    """Returns the map classes on the BEV grid; `hdmap` is square, centred on the ego, 2 pixels a metre.
+
+    Raises BadConfig where the grid's window is larger than the map.
+    """
     centre = hdmap.shape[0] / 2
+    reach = centre / MAP_PIXELS_PER_METER
+    if max(-keys.min_x_meter, keys.max_x_meter, -keys.min_y_meter, keys.max_y_meter) > reach:
+        raise BadConfig(
+            f"min_x_meter, max_x_meter, min_y_meter, max_y_meter: the window x {keys.min_x_meter} .. {keys.max_x_meter}"
+            f", y {keys.min_y_meter} .. {keys.max_y_meter} reaches beyond the recorded map, which ends {reach:g} m "
+            "from the car; make it smaller"
+        )
     rows = _source_pixels(keys.min_y_meter, keys.bev_height, centre, keys)
     columns = _source_pixels(keys.min_x_meter, keys.bev_width, centre, keys)
     return _MAP_CLASSES[hdmap[np.ix_(rows, columns)]]
