@@ -9,6 +9,7 @@ import pytest
 
 from lead_testing.forecasting_trees import write_argoverse2_tree
 from lead_trainer.cli import main
+from lead_trainer.cli_train import local_run
 from lead_trainer.recipes.distill.example_data.tree import write_example_tree
 
 LEAD = Path(sys.executable).with_name("lead")
@@ -33,6 +34,9 @@ def test_a_student_of_clips_is_measured_beside_going_straight_on(tmp_path: Path)
     told = lead(tmp_path, "evaluate checkpoints/baseline_seed42_latest.pt --split train batch_size=3")
     assert "clips train" in told and "4 agents" in told
     assert "minADE_1" in told and "constant velocity and heading" in told and "submission" not in told
+    best = tmp_path / "checkpoints/baseline_seed42_best.pt"
+    next_stage = local_run(["recipe=distill", "model=baseline", "logdir=next", f"load_file={best}"], [], {})
+    assert next_stage.config.model_size == "tiny"  # the student's shape is taken over from the config beside it
 
 
 def test_a_forecaster_is_measured_and_its_submission_written(tmp_path: Path) -> None:
