@@ -6,8 +6,14 @@ ApiError            status, reason, message as the server said them
 ├── Conflict        409 on a write with resourceVersion or UID: look again, then decide again
 ├── Gone            410: the resourceVersion is too old, list again
 ├── Refused         400, 401, 403, 405, 413, 422: the same call would be refused again
+│   └── UndeclaredFields  500 on a server-side apply with fields that the installed CRD does not know
 └── Unreachable     429, 5xx, broken connection, timeout: the world is late; it may have been carried out
 """
+
+import re
+
+# `.status.stages[name="pretrain",seed=0].loss: field not declared in schema`
+_UNDECLARED = re.compile(r"((?:\.[A-Za-z0-9_]+(?:\[[^\]]*\])?)+): field not declared in schema")
 
 
 class ApiError(Exception):
@@ -43,6 +49,16 @@ class Refused(ApiError):
     """The server will not do this, however often it is asked."""
 
 
+class UndeclaredFields(Refused):
+    """The installed CRD is older than what is written; `paths` names the fields: (`status`, `stages`, `loss`)."""
+
+    @property
+    def paths(self) -> list[tuple[str, ...]]:
+        """The fields, each as the names on the way to it; keys of list items are left out."""
+        found = _UNDECLARED.findall(self.message)
+        return [tuple(re.sub(r"\[[^\]]*\]", "", path).strip(".").split(".")) for path in found]
+
+
 class Unreachable(ApiError):
     """No answer, or one that says: later."""
 
@@ -55,6 +71,8 @@ def error_for(status: int, reason: str, message: str) -> ApiError:
         return (AlreadyExists if reason == "AlreadyExists" else Conflict)(status, reason, message)
     if status == 410:
         return Gone(status, reason, message)
+    if status == 500 and _UNDECLARED.search(message):
+        return UndeclaredFields(status, reason, message)
     if status == 429 or status >= 500:
         return Unreachable(status, reason, message)
     return Refused(status, reason, message)

@@ -6,13 +6,15 @@ writes; where an answer was lost, the caller reads live before it decides again.
 """
 
 import asyncio
+import copy
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import structlog
 
 from lead_operator import names
-from lead_operator.cluster.api_errors import AlreadyExists, ApiError, Refused
+from lead_operator.cluster.api_errors import AlreadyExists, ApiError, Refused, UndeclaredFields
 from lead_operator.cluster.client import KubeClient
 from lead_operator.cluster.event_recorder import EventRecorder
 from lead_operator.cluster.informers import Informers
@@ -105,7 +107,13 @@ class Applier:
     async def _write_status(
         self, kind: Kind, body: KubernetesObject, status: dict[str, Any], *, quiet: bool = False
     ) -> KubernetesObject:
-        written = await self._client.apply_status(kind, body, status)
+        try:
+            written = await self._client.apply_status(kind, body, status)
+        except UndeclaredFields as error:
+            written = await self._client.apply_status(kind, body, without_fields(status, error.paths))
+            fields = ", ".join(".".join(path) for path in error.paths)
+            said = f"the installed CRD does not know {fields}, which are left out; apply the crds/ of this release"
+            await self._recorder.record(body, EventNote("Warning", "CustomResourceDefinitionOutdated", said))
         self._written_at[body["metadata"]["uid"]] = time.monotonic()
         self._informers.of(kind, body["metadata"]["namespace"]).note_own_write(written, quiet=quiet)
         return written
@@ -151,6 +159,23 @@ class Applier:
         message = f"{kind.kind} {name} exists and does not belong to this {owner['kind']}; delete or rename it"
         await self._recorder.record(owner, EventNote("Warning", "NameTaken", message))
         raise NameTaken(message)
+
+
+def without_fields(status: dict[str, Any], paths: Iterable[tuple[str, ...]]) -> dict[str, Any]:
+    """Returns a status without fields that an older CRD does not know; a path through a list means each of its items.
+
+    Example: `without_fields({"stages": [{"name": "a", "new": 1}]}, [("status", "stages", "new")])`.
+    """
+    kept = copy.deepcopy(status)
+    for path in paths:
+        holders: list[Any] = [kept]
+        for name in path[1:-1]:
+            below = [holder.get(name) for holder in holders if isinstance(holder, dict)]
+            holders = [item for found in below for item in (found if isinstance(found, list) else [found])]
+        for holder in holders:
+            if isinstance(holder, dict):
+                holder.pop(path[-1], None)
+    return kept
 
 
 def _labels(found: KubernetesObject) -> dict[str, str]:
