@@ -44,8 +44,8 @@ class Mode:
 
 MODES = {
     "none": "lead_trainer.recipes.distill.clips:MODE",
-    "argoverse2": "lead_trainer.recipes.distill.benchmarks.argoverse2:MODE",
-    "nuscenes": "lead_trainer.recipes.distill.benchmarks.nuscenes:MODE",
+    "argoverse2": "lead_trainer.recipes.distill.benchmarks.argoverse2.mode:MODE",
+    "nuscenes": "lead_trainer.recipes.distill.benchmarks.nuscenes.mode:MODE",
 }
 
 

@@ -24,6 +24,7 @@ from lead_trainer.recipes.distill.benchmarks.argoverse2.window_arrays import win
 from lead_trainer.recipes.distill.benchmarks.argoverse2.windows import focal_window, windows
 from lead_trainer.recipes.distill.config_values import config_of_cache
 from lead_trainer.recipes.plain_scan import known_collections, plain_scan
+from lead_trainer.recipes.prepare_keys import DigestedKeys
 from lead_trainer.recipes.recipe import RouteVerdict, SampleKey, Scan, SourceFile, SourceTree
 
 SPLITS = ("train", "val", "test")
@@ -31,7 +32,6 @@ FOCAL = {split: split for split in SPLITS}
 WINDOWS = {f"windows_{split}": split for split in ("train", "val")}
 COLLECTIONS = (*FOCAL, *WINDOWS)
 SCAN_THREADS = 8
-_KEYS = ("vector_radius_m", "polyline_points")
 
 
 @dataclass
@@ -75,6 +75,14 @@ class _Judged:
     windows: tuple[tuple[str, int], ...] = ()
 
 
+@dataclass(frozen=True)
+class WindowKeys(DigestedKeys):
+    """How far a window's map and agents reach, and how densely its lines are sampled."""
+
+    vector_radius_m: float
+    polyline_points: int
+
+
 class Argoverse2Preparation:
     """The preparation; pure in (tree, keys)."""
 
@@ -83,8 +91,7 @@ class Argoverse2Preparation:
 
     def config_keys(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the read values; `config` holds the recipe's keys and optionally `preset`. Raises BadConfig."""
-        resolved = config_of_cache(config)
-        return {key: getattr(resolved, key) for key in _KEYS}
+        return WindowKeys.of(config_of_cache(config)).as_mapping()
 
     def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
         """Reads every scenario and fills the named collections."""

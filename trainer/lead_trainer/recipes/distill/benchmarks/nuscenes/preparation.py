@@ -12,6 +12,7 @@ future are not annotated is left out and counted. A record holds `image` (the ra
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,16 +33,25 @@ from lead_trainer.recipes.distill.benchmarks.nuscenes.tables import (
 )
 from lead_trainer.recipes.distill.config_values import config_of_cache
 from lead_trainer.recipes.plain_scan import known_collections, plain_scan, sorted_samples
+from lead_trainer.recipes.prepare_keys import DigestedKeys
 from lead_trainer.recipes.recipe import RouteVerdict, SampleKey, Scan, SourceTree
 
 FORECAST_STEPS, FORECAST_SECONDS = 12, 6.0
 HISTORY_STEPS = 5
 COLLECTIONS = ("train", "train_val", "val")
 AGENTS_FILE = "maps/prediction/prediction_scenes.json"
-_KEYS = ("nuscenes_version", "raster_pixels", "raster_metres_per_pixel")
 _PACKED_SHARE = 0.1  # of a raster's bytes after compression
 
 Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class RasterKeys(DigestedKeys):
+    """Which tables are read, and what a raster is."""
+
+    nuscenes_version: str
+    raster_pixels: int
+    raster_metres_per_pixel: float
 
 
 class NuscenesPreparation:
@@ -52,8 +62,7 @@ class NuscenesPreparation:
 
     def config_keys(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the read values; `config` holds the recipe's keys and optionally `preset`. Raises BadConfig."""
-        resolved = config_of_cache(config)
-        return {key: getattr(resolved, key) for key in _KEYS}
+        return RasterKeys.of(config_of_cache(config)).as_mapping()
 
     def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
         """Fills the named collections with the challenge's agents; a scene's verdict says whether it gave any."""
