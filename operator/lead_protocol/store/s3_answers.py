@@ -6,6 +6,8 @@ ListObjectsV2 and multipart XML.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
 from urllib.parse import unquote_plus
 from xml.etree import ElementTree
 
@@ -29,6 +31,7 @@ _TRY_AGAIN_CODES = {
 }  # fmt: skip
 _FULL_CODES = {"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded", "InsufficientStorage"}
 _SKEW_CODES = {"RequestTimeTooSkewed", "RequestExpired"}
+_MOST_SKEW = timedelta(minutes=15)  # what S3 servers allow
 
 
 class TryAgain(Exception):
@@ -52,15 +55,20 @@ class ListPage:
     truncated: bool
 
 
-def explain_failure(status: int, headers: Mapping[str, str], body: bytes, *, where: str) -> Exception:
-    """Returns the StoreError, TryAgain or UploadGone that a failed answer means; `where` names method and object."""
+def explain_failure(
+    status: int, headers: Mapping[str, str], body: bytes, *, where: str, signed_at: datetime | None = None
+) -> Exception:
+    """Returns the StoreError, TryAgain or UploadGone that a failed answer means; `where` names method and object.
+
+    A HEAD has no body to name a wrong clock, so its `Date` is compared with when the request was signed.
+    """
     code, detail = _error_code(headers, body)
     told = f"{where}: the store answered {status} {code}".rstrip() + (f" ({detail})" if detail else "")
     if 300 <= status < 400:
         return StoreDenied(f"{told}, a redirect, which is refused; set the profile's final endpoint and region")
     if code == "NoSuchUpload":
         return UploadGone(told)
-    if code in _SKEW_CODES:
+    if code in _SKEW_CODES or (status == 403 and not code and _is_skewed(headers, signed_at)):
         return StoreSkew(f"{told}; set this machine's clock and the store's right")
     if code in _FULL_CODES or status == 507:
         return StoreFull(f"{told}; free or add space in the store")
@@ -125,6 +133,14 @@ def _error_code(headers: Mapping[str, str], body: bytes) -> tuple[str, str]:
         return _text(root, "Code")[:80], _text(root, "Message")[:200]
     except (ElementTree.ParseError, UnicodeDecodeError):
         return headers.get("x-minio-error-code", "")[:80], ""  # HEAD has no body; a proxy's page is not XML
+
+
+def _is_skewed(headers: Mapping[str, str], signed_at: datetime | None) -> bool:
+    try:
+        told = parsedate_to_datetime(headers.get("Date", ""))
+        return signed_at is not None and abs(told - signed_at) > _MOST_SKEW
+    except (TypeError, ValueError):  # no date, or one without a zone
+        return False
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float:

@@ -109,7 +109,9 @@ class SignedRequests:
             try:
                 if not (200 <= response.status < 300 or response.status in request.also_expected):
                     body = b"" if request.method == "HEAD" else (response.read(MAX_ERROR_BYTES) or b"")
-                    raise explain_failure(response.status, response.headers, body, where=where)
+                    raise explain_failure(
+                        response.status, response.headers, body, where=where, signed_at=minio_time.utcnow()
+                    )
                 yield response, _chunks(response, deadline, where)
             except BaseException:
                 response.close()  # half-read: the connection cannot be used again
@@ -186,7 +188,7 @@ class SignedRequests:
 
 
 def _chunks(response: BaseHTTPResponse, deadline: Deadline, where: str) -> Iterator[bytes]:
-    while chunk := response.read(CHUNK_BYTES):
+    while chunk := response.read1(CHUNK_BYTES):  # what has come: a trickle must not outlast the deadline
         yield chunk
         if deadline.remaining_s() <= 0:
             raise TryAgain(f"{where}: the answer was not whole when the deadline passed", doubtful=True)

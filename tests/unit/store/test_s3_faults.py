@@ -19,7 +19,7 @@ from lead_protocol.store.object_store import ObjectCorrupt, StoreDenied, StoreSk
 from lead_protocol.store.s3 import S3Store
 from lead_protocol.store.s3_target import MIB, S3Limits, S3Target
 from lead_testing.minio_server import MinioServer, free_port, minio_program
-from lead_testing.store_proxy import Fault, StoreProxy
+from lead_testing.store_proxy import TRICKLE_BYTES_PER_S, Fault, StoreProxy
 
 QUICK = S3Limits(read_s=10, total_s=20, part_bytes=5 * MIB, first_pause_s=0.01, longest_pause_s=0.1)
 IMPATIENT = replace(QUICK, total_s=1.0, read_s=0.5)
@@ -175,6 +175,16 @@ def test_a_slow_store_is_slow_but_right(s3_behind_proxy: S3Store, proxy: StorePr
     assert (tmp_path / "f").read_bytes() == data
 
 
+def test_a_trickle_ends_with_the_deadline(s3_behind_proxy: S3Store, proxy: StoreProxy) -> None:
+    store = S3Store(s3_behind_proxy._target, IMPATIENT)
+    store.put("o", b"x" * 16 * TRICKLE_BYTES_PER_S)
+    proxy.plan("trickle", method="GET", times=100)
+    begin = time.monotonic()
+    with pytest.raises(StoreUnavailable, match="not whole when the deadline passed"):
+        store.get("o", max_bytes=16 * TRICKLE_BYTES_PER_S)
+    assert time.monotonic() - begin < 8, "half of what the whole object would take"
+
+
 @pytest.mark.parametrize("fault", ["drop-answer", "drop-before", "503", "cut-body"])
 @pytest.mark.parametrize("method, part", [("POST", "uploads="), ("PUT", "partNumber=2"), ("POST", "uploadId=")])
 def test_a_fault_at_any_call_of_an_upload_in_parts_changes_nothing(
@@ -270,6 +280,23 @@ def test_a_clock_that_is_wrong_is_one_error_that_says_so(
         assert len(proxy.seen.calls) == 1, "it is told at once: trying again cannot help"
     monkeypatch.undo()
     assert [found.key for found in store.list("")] == ["k"] and store.get("k", max_bytes=4) == b"1234"
+
+
+def test_a_wrong_clock_is_told_from_wrong_credentials_where_the_answer_has_no_body(
+    s3: S3Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3.put("k", b"1234")
+    now = minio_time.utcnow
+    monkeypatch.setattr(minio_time, "utcnow", lambda: now() - timedelta(minutes=20))
+    for call in (
+        lambda: s3.head("k"),
+        lambda: s3.download("k", tmp_path / "f", size=4, sha256=sha(b"1234")),  # it begins with a HEAD
+    ):
+        with pytest.raises(StoreSkew, match="403; set this machine's clock"):
+            call()
+    monkeypatch.undo()
+    with pytest.raises(StoreDenied):
+        S3Store(replace(s3._target, secret_key="the-wrong-secret-key"), QUICK).head("k")
 
 
 def test_a_redirect_is_refused_and_never_followed(s3_behind_proxy: S3Store, proxy: StoreProxy) -> None:
