@@ -99,7 +99,6 @@ CASES: dict[str, Case] = {
     "navsim_num_bev_semantic_classes": (8, NAVSIM),
     "num_past_samples_used": (3, {**WAYMO, "use_past_positions": True, "num_past_samples_used": 2}),
     "num_radar_queries": (5, {}),
-    "num_route_points_smoothing": (5, {}),
     "num_radar_sensors": (3, {}),
     "pedestrian_min_num_lidar_points": (10_000, {"pedestrian_min_num_visible_pixels": 10_000_000}),
     "pedestrian_min_num_visible_pixels": (10_000_000, {"pedestrian_min_num_lidar_points": 10_000}),
@@ -144,6 +143,9 @@ SHOWN_BY: dict[str, str] = {
     "carla_root": "lead_model/test_the_files_are_leads.py::test_a_tiny_run_leaves_the_files_of_leads_guide",
     "continue_failed_training": (
         "cli/test_a_local_run_leaves_leads_files.py::test_a_killed_run_resumes_to_the_same_bits_under_leads_names"
+    ),
+    "num_route_points_smoothing": (
+        "lead_model/test_other_horizons.py::test_a_route_is_smoothed_from_so_many_stored_points"
     ),
     "navsim_data_root": "lead_data/test_mixing.py::test_a_run_trains_on_the_caches_of_two_sets",
     "navsim_num_samples": "lead_data/test_mixing.py::test_a_wanted_number_is_a_new_subset_each_epoch_or_repeats_evenly",

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -15,6 +16,8 @@ from lead_trainer.recipes.lead.losses import compute_losses
 from lead_trainer.recipes.lead.metrics import compute_metrics
 from lead_trainer.recipes.lead.model import build_model
 from lead_trainer.recipes.lead.network.planner import Plan
+from lead_trainer.recipes.lead.targets.planner import route_points
+from lead_trainer.recipes.lead.targets.view import NORMAL
 
 TABLES = [(0.0, 10.0), (2.0, 5.0, 11.0), (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)]
 BLIND = {
@@ -67,8 +70,17 @@ def test_any_horizon_is_planned_and_learned(waypoints: int, route: int) -> None:
     assert all(torch.isfinite(value) for value in compute_metrics(config, predictions, batch).values())
 
 
-def test_a_route_longer_than_the_smoothed_one_is_refused() -> None:
-    with pytest.raises(BadConfig, match="num_route_points_prediction: found 21, but a smoothed route has 20 points"):
+def test_a_route_is_smoothed_from_so_many_stored_points() -> None:
+    """Where a stored route repeats points, its end counts only if it is among those that are read."""
+    ahead = np.array([[2.5 + number // 2, 0.0] for number in range(16)] + [[11.0, number + 1.0] for number in range(4)])
+    short, whole = (route_points(ahead, NORMAL, points, smooth=True) for points in (12, 20))
+    assert len(short) == 12 and len(whole) == 20
+    assert not np.allclose(short[:12], whole[:12])
+    np.testing.assert_allclose(short[:6], whole[:6])
+
+
+def test_a_route_longer_than_what_is_read_is_refused() -> None:
+    with pytest.raises(BadConfig, match="num_route_points_prediction: found 21, but no more than 20 points of a route"):
         demo(num_route_points_prediction=21)
     assert demo(num_route_points_prediction=21, num_route_points_smoothing=30).num_route_points_prediction == 21
 

@@ -37,10 +37,10 @@ def _check_sizes(config: "LeadConfig") -> None:
         raise ValueError(f"image_width: found {config.image_width}, expected a multiple of the {cameras} cameras")
     if len(config.target_point_scale) != 2:
         raise ValueError(f"target_point_scale: found {len(config.target_point_scale)} numbers, expected 2 (x, y)")
-    if config.smooth_route and config.num_route_points_prediction > config.num_route_points_smoothing:
+    if config.num_route_points_prediction > config.num_route_points_smoothing:
         raise ValueError(
-            f"num_route_points_prediction: found {config.num_route_points_prediction}, but a smoothed route has "
-            f"{config.num_route_points_smoothing} points; raise num_route_points_smoothing"
+            f"num_route_points_prediction: found {config.num_route_points_prediction}, but no more than "
+            f"{config.num_route_points_smoothing} points of a route are read; raise num_route_points_smoothing"
         )
     speeds = config.target_speed_classes
     if list(speeds) != sorted(set(speeds)) or len(speeds) < 2:
