@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,10 @@ CALL_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
 WATCH_GRACE_S = 15.0  # after the end that the server was asked for, silence is a broken connection
 TRIES = 3  # within one call; beyond them the work queue's backoff takes over
-LIST_PAGE = 500
+LIST_PAGE = 200
 WATCH_LINE_LIMIT = 16 * 1024 * 1024  # more than the API server can store in one object
+
+Trim = Callable[[KubernetesObject], KubernetesObject]
 
 _JSON = "application/json"
 _MERGE = "application/merge-patch+json"
@@ -73,13 +75,15 @@ class KubeClient:
         except NotFound:
             return None
 
-    async def list(self, kind: Kind, namespace: str, *, selector: str = "") -> tuple[list[KubernetesObject], str]:
-        """Returns every object of a kind, in pages, with the resourceVersion to watch from."""
+    async def list(
+        self, kind: Kind, namespace: str, *, trim: Trim, selector: str = ""
+    ) -> tuple[list[KubernetesObject], str]:
+        """Returns what `trim` leaves of every object of a kind, and the resourceVersion to watch from; reads pages."""
         items: list[KubernetesObject] = []
         query: dict[str, str] = {"limit": str(LIST_PAGE)} | ({"labelSelector": selector} if selector else {})
         while True:
             page = await self._call("GET", kind.path(namespace), kind=kind, query=query, verb="list")
-            items += page["items"]
+            items += [trim(item) for item in page["items"]]
             following = page["metadata"].get("continue")
             if not following:
                 return items, page["metadata"]["resourceVersion"]

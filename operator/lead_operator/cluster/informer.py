@@ -15,7 +15,7 @@ from contextlib import aclosing
 import structlog
 
 from lead_operator.cluster.api_errors import ApiError, Gone, Unreachable
-from lead_operator.cluster.client import KubeClient
+from lead_operator.cluster.client import KubeClient, Trim
 from lead_operator.cluster.kinds import Kind, KubernetesObject
 
 FIRST_PAUSE_S = 0.3
@@ -24,7 +24,6 @@ OWN_WRITE_GRACE_S = 20.0  # longer than a list takes: a page may be older than o
 
 ObjectKey = tuple[str, str]  # namespace, name
 Change = Callable[[KubernetesObject | None, KubernetesObject | None], None]  # before, after
-Trim = Callable[[KubernetesObject], KubernetesObject]
 
 log = structlog.get_logger(__name__)
 
@@ -107,7 +106,7 @@ class Informer:
                 await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
 
     async def _list_and_watch(self) -> None:
-        items, version = await self._client.list(self.kind, self.namespace, selector=self._selector)
+        items, version = await self._client.list(self.kind, self.namespace, trim=self._trim, selector=self._selector)
         self._replace(items, version)
         self._live()
         self.synced.set()
@@ -152,7 +151,7 @@ class Informer:
             if not (key in self._own_writes and _version(self._objects[key]) > int(version)):
                 self._remove(key)
         for key, body in listed.items():
-            self._store(key, self._trim(body), from_list=True)
+            self._store(key, body, from_list=True)
 
     def _store(self, key: ObjectKey, body: KubernetesObject, *, from_list: bool = False, quiet: bool = False) -> None:
         held = self._objects.get(key)

@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 from lead_operator import names
-from lead_operator.cluster.client import KubeClient
-from lead_operator.cluster.informer import Informer, Trim, drop_managed_fields
+from lead_operator.cluster.client import KubeClient, Trim
+from lead_operator.cluster.informer import Informer, drop_managed_fields
 from lead_operator.cluster.kinds import (
     CLAIM,
     DATASET_CACHE,

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import urllib3
+
 from bench.operator.audit import POLICY, AuditLog
 from lead_testing import PROJECT_ROOT
 from lead_testing.api_bench import set_node_ready
@@ -109,13 +111,14 @@ class BenchCluster:
 
         def empty() -> bool:  # children may be made while their owners go
             for path in paths:
-                self.api.call("DELETE", path, now)
+                with suppress(urllib3.exceptions.TimeoutError):  # thousands take longer than a call may
+                    self.api.call("DELETE", path, now)
             for service in self._items(f"/api/v1/namespaces/{namespace}/services"):
                 with suppress(ApiRefused):  # services cannot be deleted as a collection by every server
                     self.api.call("DELETE", f"/api/v1/namespaces/{namespace}/services/{service['metadata']['name']}")
             return not any(self._items(f"{path}?limit=1") for path in paths[:3])
 
-        wait_for("the namespace to be empty", empty, within_s=120, poll_s=0.5)
+        wait_for("the namespace to be empty", empty, within_s=600, poll_s=0.5)
 
     def _items(self, path: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.api.call("GET", path)["items"]
