@@ -119,6 +119,7 @@ class System(ABC):
         assert self._process is None, f"{self.name} runs already"
         self._page = page
         environment = {**no_proxy_environment(), "KUBECONFIG": str(self.kubeconfig), **environment}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # images hold compiled bytecode
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(words, stdout=log, stderr=log, env=environment, start_new_session=True)
 

@@ -26,10 +26,10 @@ from lead_trainer.errors import BadConfig, BadData, NoValidCheckpoint
 # told of the run, and how long it goes on.
 NOT_LEARNED = frozenset(
     {
-        "bucket_collection_path", "carla_cache_path", "carla_data", "carla_root", "continue_failed_training",
-        "description", "epochs", "id", "load_file", "loader", "log_images_frequency", "log_scalars_frequency",
-        "log_wandb", "logdir", "num_threads", "num_workers", "prefetch_factor", "session_cache_backend",
-        "use_training_session_cache", "visualize_training",
+        "bucket_collection_path", "carla_cache_path", "carla_data", "carla_root", "compile",
+        "continue_failed_training", "description", "epochs", "id", "load_file", "loader", "log_images_frequency",
+        "log_scalars_frequency", "log_wandb", "logdir", "num_threads", "num_workers", "prefetch_factor",
+        "session_cache_backend", "use_training_session_cache", "visualize_training",
     }
 )  # fmt: skip
 
