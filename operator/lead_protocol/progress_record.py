@@ -2,7 +2,8 @@
 
 Rank 0 overwrites `InstanceKeys.progress(attempt)` every few seconds and writes the last record to the termination log;
 build pods do the same at `BuildKeys.progress`. The operator pulls them and trusts nothing: size, schema and bounds are
-checked here, and only what grew in (attempt, seq) is applied.
+checked here, and only what grew in (attempt, seq) is applied. What a newer trainer tells besides is passed over, so
+that an operator that was rolled back still sees that its runs are alive.
 """
 
 from typing import Annotated, Any, Literal, TypeVar
@@ -117,6 +118,6 @@ def _parse(model: type[_Record], data: bytes) -> _Record | None:
     if len(data) > MAX_RECORD_BYTES:
         return None
     try:
-        return model.model_validate_json(data)
+        return model.model_validate_json(data, extra="ignore")
     except ValidationError:
         return None

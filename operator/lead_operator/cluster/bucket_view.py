@@ -182,7 +182,8 @@ def _read_manifest(store: ObjectStore, records: Records, digest: str) -> Observe
     held = records.parsed.get(key := CacheKeys(digest).manifest)
     if held is None:
         try:
-            manifest = CacheManifest.model_validate_json(store.get(key, max_bytes=MAX_MANIFEST_BYTES))
+            data = store.get(key, max_bytes=MAX_MANIFEST_BYTES)
+            manifest = CacheManifest.model_validate_json(data, extra="ignore")  # of a newer trainer
         except (ObjectNotFound, ValidationError):
             return None
         if manifest.digest != digest:

@@ -71,7 +71,7 @@ def _checkpoint(key: str, manifest: CheckpointManifest, keys: InstanceKeys) -> O
 
 def _parse_manifest(data: bytes) -> CheckpointManifest | None:
     try:
-        return CheckpointManifest.model_validate_json(data)
+        return CheckpointManifest.model_validate_json(data, extra="ignore")  # of a newer trainer
     except ValidationError:
         return None
 

@@ -1,0 +1,40 @@
+"""An operator that was rolled back reads what newer trainers write: it passes over what it does not know."""
+
+import json
+from pathlib import Path
+
+from lead_operator.cluster.instance_records import read_instances
+from lead_operator.cluster.record_reader import RecordReader, Records
+from lead_protocol.manifests import CheckpointManifest, StoredObject
+from lead_protocol.object_keys import InstanceKeys
+from lead_protocol.progress_record import ProgressRecord, parse_build
+from lead_protocol.store.folder import FolderStore
+from lead_testing.makers import DIGEST, RUN_UID
+
+KEYS = InstanceKeys("team-a", RUN_UID, "train", 0)
+PROGRESS = ProgressRecord(attempt=1, seq=3, phase="Training", epoch=1, epochs=2, step=10, steps=20)
+
+
+def newer(document: str) -> bytes:
+    return json.dumps({**json.loads(document), "told_since_next_year": {"by": ["newer", "trainers"]}}).encode()
+
+
+def test_progress_and_checkpoints_with_more_fields_are_read(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    manifest = CheckpointManifest(
+        run_uid=KEYS.uid, stage=KEYS.stage, seed=KEYS.seed, attempt=1, nonce="abc123", step=10, epoch=1,
+        step_in_epoch=0, parent_sha256=None, recipe="lead", config_sha256=DIGEST, dataset_digests=[], world_size=2,
+        torch_version="2", parameters_sha256=DIGEST, saved_at="2026-01-01T00:00:00Z",
+        files={"model.pth": StoredObject(key="runs/model.pth", size=4, sha256=DIGEST)},
+    )  # fmt: skip
+    store.put(KEYS.progress(1), newer(PROGRESS.model_dump_json()))
+    store.put(KEYS.manifest(10, 0), newer(manifest.model_dump_json()))
+    reader = RecordReader(store, Records(), KEYS.prefix, 100)
+    (found,) = read_instances(reader, KEYS.namespace, KEYS.uid, ((KEYS.stage, KEYS.seed),))
+    assert found.progress == PROGRESS
+    assert found.checkpoint is not None and found.checkpoint.step == 10
+
+
+def test_what_is_known_must_still_be_sound() -> None:
+    assert parse_build(newer('{"attempt": 1, "seq": 1, "phase": "Listing"}')) is not None
+    assert parse_build(newer('{"attempt": 0, "seq": 1, "phase": "Listing"}')) is None
