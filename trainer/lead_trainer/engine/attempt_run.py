@@ -306,7 +306,7 @@ class Attempt:
         prefix = self.job.keys.tensorboard_prefix
         events = EventFile(
             self.place.events_folder or self.place.scratch / "tensorboard",
-            self.place.store,
+            None if self.place.events_folder else self.place.store,
             prefix,
             attempt=self.job.attempt,
             first_step=first_step,

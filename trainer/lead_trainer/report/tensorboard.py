@@ -22,9 +22,12 @@ class EventFile:
     """Scalars and pictures of one attempt; a switched-off one swallows them."""
 
     def __init__(
-        self, folder: Path, store: ObjectStore, prefix: str, *, attempt: int, first_step: int, on: bool
+        self, folder: Path, store: ObjectStore | None, prefix: str, *, attempt: int, first_step: int, on: bool
     ) -> None:
-        """Opens the file; steps after `first_step` of earlier files are hidden by readers."""
+        """Opens the file; steps after `first_step` of earlier files are hidden by readers.
+
+        Without a store it stays where it is: TensorBoard would show a copy below the same folder as a second run.
+        """
         self._folder, self._store, self._prefix = folder, store, prefix
         self._suffix = f".attempt-{attempt:04d}"
         self._writer: SummaryWriter | None = None
@@ -57,6 +60,8 @@ class EventFile:
         if self._writer is None:
             return
         self._writer.flush()
+        if self._store is None:
+            return
         try:
             for path in sorted(self._folder.glob(f"events.out.tfevents.*{self._suffix}")):
                 self._store.put(self._prefix + path.name, path.read_bytes())
