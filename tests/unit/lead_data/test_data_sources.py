@@ -170,10 +170,10 @@ def test_a_bad_navsim_feature_is_named(case: str, navsim_tree: Path, capsys: pyt
     content, message = HOSTILE[case]
     preparation, tree = LeadPreparation(), FolderTree(navsim_tree)
     keys = preparation.config_keys({"preset": "demo_navsim"})
-    scan = preparation.scan(tree, keys, BOTH)
     path = first_files(navsim_tree, "transfuser_feature.gz")
     before = rewrite(path, content)
     try:
+        scan = preparation.scan(tree, keys, BOTH)
         with pytest.raises(BadData, match=rf"transfuser_feature\.gz.*{message}"):
             preparation.record(tree, keys, scan.samples[0])
     finally:
