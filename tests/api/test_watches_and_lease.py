@@ -16,7 +16,7 @@ from lead_operator.cluster import client as client_module
 from lead_operator.cluster import lease as lease_module
 from lead_operator.cluster.client import KubeClient
 from lead_operator.cluster.informer import Informer
-from lead_operator.cluster.kinds import SERVICE, Kind, KubernetesObject
+from lead_operator.cluster.kinds import SERVICE, KubernetesObject
 from lead_operator.cluster.lease import Lease, LeaseLost
 from lead_operator.cluster.watchdog import Watchdog
 from lead_testing.local_cluster.control_plane import ControlPlane
@@ -100,9 +100,9 @@ async def test_a_watch_from_a_forgotten_version_begins_with_a_new_list(
 
         lists = 0
 
-        async def list(self, kind: Kind, namespace: str, *, selector: str = "") -> tuple[list[KubernetesObject], str]:
+        async def list(self, *arguments: Any, **asked: Any) -> tuple[list[KubernetesObject], str]:
             self.lists += 1
-            items, version = await super().list(kind, namespace, selector=selector)
+            items, version = await super().list(*arguments, **asked)
             return ([], "1") if self.lists == 1 else (items, version)
 
     away = LongAway(client._api)
@@ -122,9 +122,9 @@ class Counting(KubeClient):
     lists = watches = 0
     hidden = ""  # no event of this object is passed on
 
-    async def list(self, kind: Kind, namespace: str, *, selector: str = "") -> tuple[list[KubernetesObject], str]:
+    async def list(self, *arguments: Any, **asked: Any) -> tuple[list[KubernetesObject], str]:
         self.lists += 1
-        return await super().list(kind, namespace, selector=selector)
+        return await super().list(*arguments, **asked)
 
     async def watch(self, *arguments: Any, **asked: Any) -> AsyncGenerator[tuple[str, KubernetesObject], None]:
         self.watches += 1
