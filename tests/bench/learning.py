@@ -26,8 +26,8 @@ from lead_trainer.recipes.lead.dataset import LeadSamples
 from lead_trainer.recipes.lead.example_data.tree import write_example_tree
 from lead_trainer.recipes.lead.recipe import RECIPE
 
-ROUTES, UNSEEN_ROUTES, FRAMES = 8, 4, 12
-PRETRAIN_EPOCHS, POSTTRAIN_EPOCHS = 63, 127  # 2^n - 1: the warm restarts end low
+ROUTES, UNSEEN_ROUTES, FRAMES = 8, 4, 22
+PRETRAIN_EPOCHS, POSTTRAIN_EPOCHS = 15, 255  # 2^n - 1: the warm restarts end low
 # Learning by heart: the views that are scored, no dropout, and BEV cells of 1 m as LEAD has them; the preset's 2 m are
 # wider than a lane marking or a walker, so that no training could reach the wanted mIoU with them.
 HURRIED = ["lr=0.001", "batch_size=4", "use_color_aug=false", "visualize_training=false",

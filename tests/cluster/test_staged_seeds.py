@@ -19,10 +19,6 @@ from lead_trainer.engine.config_document import keys_of_document
 from lead_trainer.recipes.lead.example_data.tree import write_example_tree
 from lead_trainer.recipes.recipe import load_recipe
 
-pytestmark = pytest.mark.skipif(
-    "LEAD_TEST_STAGED" not in os.environ,
-    reason="trains three instances and kills two: minutes; LEAD_TEST_STAGED=1 runs it",
-)
 RUN, EPOCHS, SEEDS = "staged", 3, (0, 1)
 INSTANCES = [("pretrain", 0), *(("posttrain", seed) for seed in SEEDS)]
 STAGES = [
