@@ -58,7 +58,6 @@ def test_figures_stay_until_something_was_read_again(record: ProgressRecord | No
         {"loading_s": {"a b\n": 1.0}},
         {"loading_s": {"x" * 65: 1.0}},
         {"loading_s": {f"stage{n}": 1.0 for n in range(9)}},
-        {"cache_waits": 1},
     ],
 )
 def test_a_report_with_impossible_figures_is_not_believed(hostile: dict[str, Any]) -> None:
