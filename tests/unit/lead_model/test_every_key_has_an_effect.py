@@ -8,7 +8,7 @@ prepared records, the samples, the network, its predictions, losses and pictures
 import ast
 import functools
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -35,6 +35,8 @@ from lead_trainer.recipes.lead.recipe import RECIPE
 from lead_trainer.recipes.lead.targets.boxes import SceneFacts, box_rows
 from lead_trainer.recipes.lead.targets.label_classes import DOOR_SCENARIO
 from lead_trainer.recipes.lead.targets.view import NORMAL
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 TESTS = Path(__file__).parents[1]
 SMALL = {"use_planning_decoder": True, "num_threads": 1, "batch_size": 2, "epochs": 4, "carla_root": "tree"}
@@ -171,14 +173,6 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("keys") / "carla_leaderboard2"
     write_example_tree(root, routes=2, frames=22, seed=0)
     return root
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def digest(*values: Any) -> str:

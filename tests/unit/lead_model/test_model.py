@@ -1,7 +1,7 @@
 """What the network promises beyond LEAD's numbers: small presets, mixed precision, masks, weights from files."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,8 @@ from lead_trainer.recipes.lead.model import Predictions, build_model
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+def repeatable(one_thread: None) -> None:
     torch.manual_seed(0)
-    yield
-    torch.set_num_threads(threads)
 
 
 def demo(**values: Any) -> LeadConfig:

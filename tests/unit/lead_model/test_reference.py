@@ -1,6 +1,5 @@
 """The network, its losses, gradients and optimizer steps equal LEAD's within the reference's own rounding noise."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,15 +14,9 @@ from lead_trainer.recipes.lead.losses import compute_losses
 from lead_trainer.recipes.lead.metrics import compute_metrics
 from lead_trainer.recipes.lead.model import build_model
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 STAGES = {False: "pretrain", True: "posttrain"}
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("planner", STAGES)

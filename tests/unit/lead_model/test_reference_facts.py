@@ -2,7 +2,7 @@
 
 import hashlib
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,17 +14,11 @@ from lead_testing import golden_model as golden
 from lead_trainer.blocks.fusion_transformer import SelfAttention
 from lead_trainer.recipes.lead.model import TFv6, build_model
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 Batch = dict[str, Tensor]
 
 WIDTHS = {"1152 wide (default, small, regnety032)": 1152, "384 wide (tiny)": 384}
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("name", WIDTHS)

@@ -1,7 +1,6 @@
 """Weights and config.json that LEAD wrote: somebody has to say `compat`, and with `lead` the outputs are LEAD's."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,14 +53,6 @@ def test_a_config_json_of_ours_says_it_itself() -> None:
     for compat in (Compat(), Compat.lead()):
         document = to_config_json(LeadConfig(compat=compat))
         assert load_config(from_config_json(document)).compat == compat
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def outputs_beyond_tolerance(compat: str) -> set[str]:
