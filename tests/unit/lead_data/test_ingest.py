@@ -32,7 +32,11 @@ def test_plain_values_and_numpy_arrays_come_back(protocol: int) -> None:
     assert found["b"].dtype == np.float16
 
 
-@pytest.mark.parametrize("value", [Command(), {"x": [Command()]}, io.BytesIO, np.random.default_rng], ids=str)
+@pytest.mark.parametrize(
+    "value",
+    [Command(), {"x": [Command()]}, io.BytesIO, np.random.default_rng],
+    ids=["an object", "an object inside", "a class", "a function"],
+)
 def test_anything_but_plain_data_is_refused_with_the_files_name(value: Any, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(BadData, match=r"m\.pkl"):
         read_plain(packed(value), "m.pkl")
