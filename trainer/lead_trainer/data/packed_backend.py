@@ -1,10 +1,13 @@
 """Session cache of whole shards: one file a shard, mapped read-only, fetched once a node.
 
     <folder>/shards/<sha256>    a complete, verified shard; readers hold a shared flock on it
-    <folder>/locks/<sha256>     flock of the one process that fetches it; freed by the kernel when that process dies
+    <folder>/locks/<sha256>     flock of the one process that fetches it; freed by the kernel when that process dies.
+                                Its length, without a byte in it, is the room that process was given
+    <folder>/locks/room         flock of the one process that counts and makes room
 
 A file under its final name is whole: downloads go to `.part`, are verified, synced and renamed by the store. Shards are
 removed only when nobody holds them, oldest first, and only to make room: from the high water mark down to the low one.
+What is being fetched counts whole from its start, so fetches at the same moment do not exceed the limit together.
 """
 
 import fcntl
@@ -19,6 +22,7 @@ from pathlib import Path
 
 from lead_protocol.manifests import StoredObject
 from lead_protocol.store.object_store import ObjectStore, StoreFull
+from lead_protocol.store.partial_file import SUFFIX
 from lead_trainer.data.local_disk import refuse_shared_volume
 from lead_trainer.data.record import CorruptRecord, Record
 from lead_trainer.data.session_cache import RETRY_S, CacheStats, Counters, DirectReads, refuse_other_sample, with_tries
@@ -28,6 +32,7 @@ from lead_trainer.data.water_marks import HIGH, LOW, Mark, room_bytes, volume_is
 
 LOG = logging.getLogger(__name__)
 
+ROOM = "room"
 LOOK_EVERY_S = 5.0  # for shards that were removed while they are mapped
 
 
@@ -166,16 +171,24 @@ class PackedBackend:
 
     def _fetched(self, shard: StoredObject) -> _Mapped | None:
         """Fetches a shard, once a node: whoever waits for the lock finds the file there."""
-        with locked(self._locks / shard.sha256):
+        with locked(self._locks / shard.sha256) as lock:
             mapped = self._map(shard)
             if mapped is not None:
                 return mapped
-            if not self._make_room(shard.size):
-                return None
-            with self._counters.fetching():
-                self._store.download(shard.key, self._shards / shard.sha256, size=shard.size, sha256=shard.sha256)
-            self._counters.add(misses=1, fetched_bytes=shard.size)
-            return self._map(shard)
+            for part in self._shards.glob(f"{shard.sha256}.*{SUFFIX}"):
+                _remove_unlocked(part)  # of a fetch that was killed, and so is the room it was given
+            os.ftruncate(lock, 0)
+            with locked(self._locks / ROOM):
+                if not self._make_room(shard.size):
+                    return None
+                os.ftruncate(lock, shard.size)
+            try:
+                with self._counters.fetching():
+                    self._store.download(shard.key, self._shards / shard.sha256, size=shard.size, sha256=shard.sha256)
+                self._counters.add(misses=1, fetched_bytes=shard.size)
+                return self._map(shard)
+            finally:
+                os.ftruncate(lock, 0)
 
     def _make_room(self, size: int) -> bool:
         """Returns whether `size` bytes fit below the high mark; if not, removes unlocked files first, oldest first.
@@ -198,8 +211,18 @@ class PackedBackend:
         room = room_bytes(self._shards, mark)
         if not self._limit:
             return room
-        used = sum(status.st_size for _, status in self._files())
-        return min(room, int(mark.of_limit * self._limit) - used)
+        coming = self._coming()
+        held = sum(status.st_size for path, status in self._files() if path.name.partition(".")[0] not in coming)
+        return min(room, int(mark.of_limit * self._limit) - held - sum(coming.values()))
+
+    def _coming(self) -> dict[str, int]:
+        """Returns the shards that are being fetched, here or in another process, and their sizes."""
+        coming = {}
+        for path in self._locks.iterdir():
+            size = path.stat().st_size
+            if size and _is_locked(path):  # or its fetch was killed
+                coming[path.name] = size
+        return coming
 
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
         """Yields what lies in the folder, parts being written included; other processes add and remove meanwhile."""
@@ -240,6 +263,17 @@ def _remove_unlocked(path: Path) -> bool:
         return True
     except BlockingIOError:
         return False
+    finally:
+        os.close(descriptor)
+
+
+def _is_locked(path: Path) -> bool:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
     finally:
         os.close(descriptor)
 

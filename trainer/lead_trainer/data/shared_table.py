@@ -46,12 +46,12 @@ def shared_table(folder: Path | None, name: str, make: Callable[[], pa.Table]) -
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Holds the file's lock, which the kernel frees when its holder dies."""
+def locked(path: Path) -> Iterator[int]:
+    """Holds the file's lock, which the kernel frees when its holder dies; yields its descriptor."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 
