@@ -56,6 +56,24 @@ def test_a_pod_deleted_while_every_watch_was_broken_is_noticed(bench: Bench) -> 
     assert bench.operator.page("healthz") == (200, "ok")
 
 
+def test_what_pods_wrote_while_no_operator_lived_is_told_by_the_next_one(bench: Bench) -> None:
+    bench.driver.script.held.add("pretrain")
+    bench.operator.start()
+    stages = [{"name": "pretrain", "epochs": 4}]
+    bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", stages=stages))
+    bench.wait_phase("tr", "drive", "Running")
+    bench.operator.kill()
+    bench.driver.script.held_at = 2
+    rank_0 = next(pod for pod in bench.pods() if pod["metadata"]["labels"]["lead.dev/rank"] == "0")
+    bench.driver.begin_training(rank_0)
+    before = bench.status("tr", "drive")
+    assert before["progress"]["epoch"] == 0
+    bench.operator.start()  # pods and status agree, so nothing but the bucket has news
+    wait_for("the second epoch to be told", lambda: bench.status("tr", "drive")["progress"]["epoch"] == 2)
+    told = bench.status("tr", "drive")
+    assert (told["checkpoint"]["epoch"], told["restarts"], told["stages"][0]["attempt"]) == (2, before["restarts"], 1)
+
+
 def test_of_two_operators_one_acts_and_the_other_takes_over(bench: Bench, tmp_path: Path) -> None:
     bench.driver.script.held.add("pretrain")
     bench.operator.start()

@@ -3,7 +3,8 @@
 A pass rests on nothing but what it sees: it may run twice, late, or after a crash between any two lines.
 """
 
-from dataclasses import dataclass, field
+import random
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import structlog
@@ -68,6 +69,7 @@ class Reconciler:
     doubtful: set[ResourceKey] = field(default_factory=set)  # a write's answer was lost, or the copy was too old
     uids: dict[ResourceKey, str] = field(default_factory=dict)  # of the resource last seen under a key
     refusals: dict[str, str] = field(default_factory=dict)  # uid -> why its newest children were not taken
+    seen: set[str] = field(default_factory=set)  # uids of the runs that this process has passed over
 
     async def reconcile(self, key: ResourceKey) -> float | None:
         """Makes one pass; returns in how many seconds the resource wants to be looked at again, if at all."""
@@ -96,6 +98,8 @@ class Reconciler:
 
     async def _training_run(self, body: KubernetesObject) -> float | None:
         run = parse_training_run(body)
+        if self._may_wait(run, body):
+            return self.settings.progress_s * random.uniform(0.5, 1.0)
         observed = await self._observe_run(run, body)
         plan = decide_training_run(run, observed, self.settings)
         _count_restarts(observed.previous, plan.status)
@@ -176,32 +180,48 @@ class Reconciler:
                 )
             )
 
+    def _may_wait(self, run: TrainingRun, body: KubernetesObject) -> bool:
+        """Tells whether a run that a new process meets is as its status says, so that its bucket can be read later.
+
+        After a restart every run is met at once. Whatever there is to do or to tell needs the bucket; nothing does not.
+        """
+        first = run.identity.uid not in self.seen
+        self.seen.add(run.identity.uid)
+        if not first or not body.get("status") or is_finished(body):
+            return False
+        observed = self._observe_cluster(run, body)
+        plan = decide_training_run(run, observed, self.settings)
+        acts = plan.claim_attempt or plan.deletes or plan.creates or plan.annotates or plan.events or plan.delete_self
+        return not acts and plan.status == observed.previous and not any(pod.terminal for pod in observed.pods)
+
     async def _observe_run(self, run: TrainingRun, body: KubernetesObject) -> ObservedRun:
-        now, namespace, uid = self.client.clock.now(), run.identity.namespace, run.identity.uid
-        pods = observe_pods(self.informers.of(POD, namespace).owned_by(uid), self.nodes, now)
+        observed = self._observe_cluster(run, body)
         profile = self.settings.storage_profiles.get(run.storage_profile)
-        look = BucketLook()
-        if profile is not None and not is_finished(body):
-            instances = tuple((instance.stage.name, instance.seed) for instance in run.instances)
-            look = await self.bucket.look_at_run(
-                profile,
-                namespace,
-                uid,
-                instances,
-                pods=_ended(pods),
-                max_age_s=self._look_age_s(pods),
-                untouched=_is_untouched(body, pods, now),
-            )
+        if profile is None or is_finished(body):
+            return observed
+        look = await self.bucket.look_at_run(
+            profile,
+            run.identity.namespace,
+            run.identity.uid,
+            tuple((instance.stage.name, instance.seed) for instance in run.instances),
+            pods=_ended(observed.pods),
+            max_age_s=self._look_age_s(observed.pods),
+            untouched=_is_untouched(body, observed.pods, observed.now),
+        )
+        return replace(observed, instances=look.instances, store_error=look.error)
+
+    def _observe_cluster(self, run: TrainingRun, body: KubernetesObject) -> ObservedRun:
+        """Returns what is known of a run without its bucket."""
+        now, namespace, uid = self.client.clock.now(), run.identity.namespace, run.identity.uid
         caches = self.informers.of(DATASET_CACHE, namespace)
+        known = run.storage_profile in self.settings.storage_profiles
         return ObservedRun(
             now=now,
-            pods=pods,
+            pods=observe_pods(self.informers.of(POD, namespace).owned_by(uid), self.nodes, now),
             service_exists=bool(self.informers.of(SERVICE, namespace).owned_by(uid)),
             claims=self._claims_of(run),
             caches=tuple(observe_cache(name, caches.get(namespace, name)) for name in run.datasets),
-            instances=look.instances,
-            store_error=look.error,
-            profile_error="" if profile else self._no_profile(run.storage_profile),
+            profile_error="" if known else self._no_profile(run.storage_profile),
             apply_error=self.refusals.get(uid, ""),
             previous=read_status(body),
         )
@@ -257,6 +277,7 @@ class Reconciler:
     def _forget(self, key: ResourceKey) -> None:
         uid = self.uids.pop(key, None)
         if uid is not None:
+            self.seen.discard(uid)
             self.bucket.forget(uid)
             self.sweep.forget(uid)
             self.sources.forget(uid)

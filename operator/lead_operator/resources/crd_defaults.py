@@ -16,6 +16,9 @@ import yaml
 
 from lead_operator.errors import SpecError
 
+# Where PyYAML was built with libyaml, its loader takes an eighth of the time.
+_LOADER: type[yaml.SafeLoader | yaml.CSafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
@@ -38,7 +41,7 @@ def read_schema(kind: str) -> dict[str, Any]:
     file = crd_folder() / f"{kind.lower()}.yaml"
     if not file.is_file():
         raise SpecError(f"kind {kind!r} is not one of ours; known are TrainingRun and DatasetCache")
-    document = yaml.safe_load(file.read_text())
+    document = yaml.load(file.read_text(), Loader=_LOADER)
     schema: dict[str, Any] = document["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return schema
 

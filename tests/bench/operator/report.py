@@ -50,6 +50,7 @@ def lines(runs: int, wide: int, many: int) -> list[Line]:
         Line(f"idle with {many} runs: lease renewals a minute", "", "many", lambda t: _a_minute(t, "lease_writes")),
         Line(f"idle with {many} runs: CPU of one core", "%", "many", lambda t: 100 * t["idle"]["cpu_share"]),
         Line(f"restart with {many} runs: all reconciled", "s", "many", lambda t: t["restart"]["seconds"], 5),
+        Line(f"restart with {many} runs: progress of all read", "s", "many", lambda t: t["restart"]["read_s"]),
         Line(f"restart with {many} runs: writes", "", "many", lambda t: t["restart"]["writes"], 0),
         Line("writes of one run's life", "", "life", lambda t: t["writes_a_run"], 13),
     ]  # fmt: skip

@@ -71,6 +71,10 @@ class System(ABC):
     def has_looked_at(self, runs: int) -> bool:
         """Tells, by its own metrics, whether it has reconciled so many runs since its start and has no more to do."""
 
+    def has_read_progress(self, runs: int) -> bool:
+        """Tells whether it has read from so many runs how far they are; one that reads nothing has read all."""
+        return True
+
     @abstractmethod
     def begin_training(self, pods: list[dict[str, Any]]) -> None:
         """Does what the programs in running pods do that the operator reads."""
@@ -175,6 +179,9 @@ class Ours(System):
     def has_looked_at(self, runs: int) -> bool:
         looks = self.metric("lead_reconcile_duration_seconds_count", 'kind="TrainingRun"')
         return looks >= runs and self.metric("lead_work_queue_depth", "") == 0
+
+    def has_read_progress(self, runs: int) -> bool:
+        return self.metric("lead_store_look_duration_seconds_count", 'result="ok"') >= runs
 
     def begin_training(self, pods: list[dict[str, Any]]) -> None:
         for pod in pods:

@@ -136,8 +136,10 @@ class Trials:
         self._system.start(SPACE)
         wait_for("every run to be looked at", lambda: self._system.has_looked_at(runs), within_s=HOPELESS_S)
         took_s = time.monotonic() - began
-        time.sleep(max(0.0, watch_s - took_s))
-        return {"seconds": took_s, "writes": sum(call.wrote for call in self._ours(mark))}
+        wait_for("every run's progress to be read", lambda: self._system.has_read_progress(runs), within_s=HOPELESS_S)
+        read_s = time.monotonic() - began
+        time.sleep(max(0.0, watch_s - read_s))
+        return {"seconds": took_s, "read_s": read_s, "writes": sum(call.wrote for call in self._ours(mark))}
 
     def _wait_for_condition(self, space: str, runs: int, condition: str) -> None:
         def all_have_it() -> bool:
