@@ -36,6 +36,9 @@ PROGRAMS_OF = {
 }
 # Rings of live servers on whatever machine this is: what fails once is tried once more, and both outcomes are printed.
 TRIED_AGAIN = ("api", "cluster")
+# Rings whose files share nothing but read-only programs: a worker a core, each with servers of its own.
+SIDE_BY_SIDE = ("unit", "api")
+MOST_WORKERS = 4  # each may hold 2 GB of torch, or an API server
 DEFAULT_RINGS = ("unit", "chart", "api", "cluster")
 
 
@@ -94,6 +97,9 @@ def run_pytest(name: str) -> int:
     if name in TRIED_AGAIN:
         command += ["--reruns=1", "--rerun-show-tracebacks", "-rfEsR"]
     environment = dict(os.environ, PYTHONPATH=str(PROJECT_ROOT / "tests"), PYTHONUNBUFFERED="1")
+    if name in SIDE_BY_SIDE:
+        command += [f"--numprocesses={min(os.cpu_count() or 1, MOST_WORKERS)}", "--dist=loadfile"]
+        environment["OMP_NUM_THREADS"] = "1"  # torch's threads of two workers would wait for each other
     environment["PATH"] = f"{VENV / 'bin'}:{environment.get('PATH', '')}"
     return subprocess.run(command, cwd=PROJECT_ROOT, env=environment, check=False).returncode
 
