@@ -67,7 +67,7 @@ class Applier:
             refused = error
         wait_s = await self._report(kind, body, plan)
         for note in plan.events:
-            await self._recorder.record(body, note)
+            self._recorder.record(body, note)
         if refused is not None:
             raise refused
         if plan.delete_self:
@@ -113,7 +113,7 @@ class Applier:
             written = await self._client.apply_status(kind, body, without_fields(status, error.paths))
             fields = ", ".join(".".join(path) for path in error.paths)
             said = f"the installed CRD does not know {fields}, which are left out; apply the crds/ of this release"
-            await self._recorder.record(body, EventNote("Warning", "CustomResourceDefinitionOutdated", said))
+            self._recorder.record(body, EventNote("Warning", "CustomResourceDefinitionOutdated", said))
         self._written_at[body["metadata"]["uid"]] = time.monotonic()
         self._informers.of(kind, body["metadata"]["namespace"]).note_own_write(written, quiet=quiet)
         return written
@@ -136,7 +136,7 @@ class Applier:
             stored, adopted = await self._adopt(owner, body), True
         except Refused as error:
             said = f"{kind.kind} {metadata['name']}: {error.message}"
-            await self._recorder.record(owner, EventNote("Warning", "FailedCreate", said))
+            self._recorder.record(owner, EventNote("Warning", "FailedCreate", said))
             raise CreateRefused(said) from error
         self._informers.of(kind, metadata["namespace"]).note_own_write(stored, quiet=not adopted)
 
@@ -157,7 +157,7 @@ class Applier:
                 f"{kind.kind} {namespace}/{name} belongs to an earlier {owner['kind']}; it is being deleted"
             )
         message = f"{kind.kind} {name} exists and does not belong to this {owner['kind']}; delete or rename it"
-        await self._recorder.record(owner, EventNote("Warning", "NameTaken", message))
+        self._recorder.record(owner, EventNote("Warning", "NameTaken", message))
         raise NameTaken(message)
 
 

@@ -1,9 +1,12 @@
 """Writes Kubernetes events about custom resources: each sentence once, and few of one reason at a time.
 
-Called by `cluster.apply` after everything else has succeeded. An event is a courtesy to people: one that cannot be
-written is logged and forgotten, and no decision ever reads one.
+Called by `cluster.apply` after everything else has succeeded; a task of its own sends them one after another, so that
+no pass waits for words where others wait for pods. An event is a courtesy to people: one that cannot be written is
+logged and forgotten, and no decision ever reads one.
 """
 
+import asyncio
+import contextlib
 import hashlib
 import time
 from datetime import UTC, datetime
@@ -19,6 +22,7 @@ from lead_operator.decisions.plan import EventNote
 BURST = 5  # of one reason on one resource; afterwards one a minute
 REFILL_S = 60.0
 MAX_MESSAGE = 1024  # the API server refuses longer ones
+LAST_WORDS_S = 2.0  # in which an operator that ends sends what is left
 
 log = structlog.get_logger(__name__)
 
@@ -29,18 +33,34 @@ class EventRecorder:
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self._budgets: dict[tuple[str, str], tuple[float, float]] = {}  # tokens left, when counted
+        self._unsent: asyncio.Queue[KubernetesObject] = asyncio.Queue()
 
-    async def record(self, body: KubernetesObject, note: EventNote) -> None:
-        """Writes one event on the resource, unless the same sentence was written or its reason's budget is used up."""
+    def record(self, body: KubernetesObject, note: EventNote) -> None:
+        """Leaves one event on the resource to be sent, unless its reason's budget is used up."""
         if not self._allowed(body["metadata"]["uid"], note.reason):
             log.info("event_dropped", resource=body["metadata"]["name"], reason=note.reason)
             return
+        self._unsent.put_nowait(build_event(body, note, datetime.now(UTC)))
+
+    async def run(self) -> None:
+        """Sends until cancelled, and then what is left, for a moment."""
         try:
-            await self._client.create(build_event(body, note, datetime.now(UTC)))
+            while True:
+                await self._send(await self._unsent.get())
+        finally:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_WORDS_S):
+                    while not self._unsent.empty():
+                        await self._send(self._unsent.get_nowait())
+
+    async def _send(self, event: KubernetesObject) -> None:
+        try:
+            await self._client.create(event)
         except AlreadyExists:
             return  # the name holds a digest of the sentence: it has been said
         except ApiError as error:
-            log.warning("event_not_written", resource=body["metadata"]["name"], reason=note.reason, error=str(error))
+            told = {"resource": event["involvedObject"]["name"], "reason": event["reason"]}
+            log.warning("event_not_written", **told, error=str(error))
 
     def forget(self, uid: str) -> None:
         """Drops what is remembered of a resource that is gone."""

@@ -49,7 +49,7 @@ class Operator:
         self._client = client
         self._started_at: dict[ResourceKey, float] = {}  # passes that are going on
         self.informers = Informers(client, settings.run_namespaces, settings, self.queue.add, self._look_soon)
-        recorder = EventRecorder(client)
+        self._recorder = EventRecorder(client)
         self._bucket = BucketView(settings, open_profile)
         self._sweep = CheckpointSweep(self._bucket.store)
         self._removal = CacheRemoval(self._bucket.store)
@@ -62,8 +62,8 @@ class Operator:
             sweep=self._sweep,
             sources=self._sources,
             removal=self._removal,
-            applier=Applier(client, recorder, self.informers),
-            recorder=recorder,
+            applier=Applier(client, self._recorder, self.informers),
+            recorder=self._recorder,
             settings=settings,
         )
         self.watchdog = Watchdog(self.informers.vital, self._oldest_pass_s)
@@ -79,6 +79,7 @@ class Operator:
                 log.info("informers_synced", resources=sum(1 for _ in self.informers.resources()))
                 await self._lease.acquire()
                 tasks.create_task(self._lease.keep(), name="lease")
+                tasks.create_task(self._recorder.run(), name="events")
                 tasks.create_task(self._resync(), name="resync")
                 for number in range(WORKERS):
                     tasks.create_task(self._work(), name=f"worker {number}")
@@ -113,7 +114,7 @@ class Operator:
         metrics.PROGRESS_AGE.set(oldest_s)
 
     def _look_soon(self, key: ResourceKey) -> None:
-        self.queue.add_after(key, GATHER_S)
+        self.queue.add_after(key, GATHER_S)  # behind all that cannot wait
 
     async def _work(self) -> None:
         while True:

@@ -92,7 +92,7 @@ class Reconciler:
         except SpecError as error:
             self.doubtful.discard(key)
             log.warning("spec_refused", resource=str(key), error=str(error))
-            await self.recorder.record(body, EventNote("Warning", "SpecRefused", str(error)))
+            self.recorder.record(body, EventNote("Warning", "SpecRefused", str(error)))
             return None
         return again_s
 

@@ -1,12 +1,16 @@
 """Keys that wait to be looked at: each at most once, never with two workers at a time, failures with a growing pause.
 
+Two lanes: what was asked for now comes before what was asked for later and is due. Where a hundred gangs fail at once,
+pods are made for all of them before anybody tells that the first run again.
+
 Filled by informers, kopf handlers and the reconcile pass itself; emptied by the workers of `cluster.operator`. It
 holds no object: a worker reads the newest state when its turn comes, so a hundred events on one key cost one pass.
 """
 
 import asyncio
+import itertools
 import random
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from lead_operator.cluster import metrics
 
@@ -14,28 +18,27 @@ Key = TypeVar("Key")
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 60.0
+NOW: Final = 0
+DUE: Final = 1
 
 
 class WorkQueue(Generic[Key]):
     """A deduplicating queue for one event loop; not for threads."""
 
     def __init__(self) -> None:
-        self._waiting: asyncio.Queue[Key] = asyncio.Queue()
-        self._dirty: set[Key] = set()  # wait for a worker, or for the one that has them to finish
+        self._waiting: asyncio.PriorityQueue[tuple[int, int, Key]] = asyncio.PriorityQueue()  # lane, turn, key
+        self._turns = itertools.count()
+        self._lanes: dict[Key, int] = {}  # of keys that wait for a worker, or for the one that has them to finish
         self._in_work: set[Key] = set()
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._failures: dict[Key, int] = {}
 
     def __len__(self) -> int:
-        return self._waiting.qsize()
+        return len(self._lanes) - sum(key in self._lanes for key in self._in_work)
 
     def add(self, key: Key) -> None:
         """Asks for one look at `key` as soon as a worker is free."""
-        if key in self._dirty:
-            return
-        self._dirty.add(key)
-        if key not in self._in_work:
-            self._enqueue(key)
+        self._add(key, NOW)
 
     def add_after(self, key: Key, delay_s: float) -> None:
         """Asks for a look at `key` after a while; of several such wishes the earliest counts."""
@@ -67,22 +70,31 @@ class WorkQueue(Generic[Key]):
 
     async def get(self) -> Key:
         """Waits for a key and hands it to one worker, who must call `done`."""
-        key = await self._waiting.get()
-        metrics.QUEUE_DEPTH.set(self._waiting.qsize())
-        self._dirty.discard(key)
+        while True:
+            lane, _, key = await self._waiting.get()
+            if self._lanes.get(key) == lane and key not in self._in_work:  # else `done` queues it, or it came up faster
+                break
+        del self._lanes[key]
         self._in_work.add(key)
+        metrics.QUEUE_DEPTH.set(len(self))
         return key
 
     def done(self, key: Key) -> None:
         """Takes a key back from its worker; it is queued again if it was asked for meanwhile."""
         self._in_work.discard(key)
-        if key in self._dirty:
+        if key in self._lanes:
             self._enqueue(key)
 
     def _due(self, key: Key) -> None:
         self._timers.pop(key, None)
-        self.add(key)
+        self._add(key, DUE)
+
+    def _add(self, key: Key, lane: int) -> None:
+        if self._lanes.get(key, DUE + 1) <= lane:
+            return
+        self._lanes[key] = lane
+        self._enqueue(key)
 
     def _enqueue(self, key: Key) -> None:
-        self._waiting.put_nowait(key)
-        metrics.QUEUE_DEPTH.set(self._waiting.qsize())
+        self._waiting.put_nowait((self._lanes[key], next(self._turns), key))
+        metrics.QUEUE_DEPTH.set(len(self))

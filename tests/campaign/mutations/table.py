@@ -77,8 +77,8 @@ MUTATIONS = (
     Mutation(
         "two workers get one key",
         "operator/lead_operator/cluster/work_queue.py",
-        "        if key not in self._in_work:\n            self._enqueue(key)",
-        "        self._enqueue(key)",
+        "            if self._lanes.get(key) == lane and key not in self._in_work:",
+        "            if self._lanes.get(key) == lane:",
         f"{OPERATOR}/test_work_queue.py::test_a_key_in_work_is_never_given_to_a_second_worker_and_comes_back_if_asked_for",
     ),
     Mutation(

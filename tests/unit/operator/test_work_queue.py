@@ -67,6 +67,26 @@ async def test_the_pause_grows_with_each_failure_in_a_row_up_to_a_limit() -> Non
     queue.drop_timer("a")
 
 
+async def test_what_was_asked_for_now_comes_before_what_is_due_and_each_key_once() -> None:
+    queue = WorkQueue[str]()
+    for key in ("a", "b", "c"):
+        queue.add_after(key, 0)
+    async with asyncio.timeout(5):
+        while len(queue) < 3:
+            await asyncio.sleep(0)
+    queue.add("c")
+    queue.add("d")
+    assert len(queue) == 4
+    assert [await taken(queue) for _ in range(4)] == ["c", "d", "a", "b"]
+    queue.add("a")  # while it is in work
+    assert len(queue) == 0
+    for key in ("a", "b", "c", "d"):
+        queue.done(key)
+    assert (len(queue), await taken(queue)) == (1, "a")
+    queue.add_after("b", 0)
+    assert await taken(queue) == "b"
+
+
 async def test_many_workers_share_the_keys_and_none_is_lost() -> None:
     queue, seen, at_work = WorkQueue[int](), list[int](), set[int]()
 
