@@ -3,6 +3,7 @@
 import gzip
 import json
 import pickle
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from lead_trainer.recipes.lead.losses import compute_losses, loss_weights
 from lead_trainer.recipes.lead.model import build_model
 from lead_trainer.recipes.lead.preparation import LeadPreparation
 from lead_trainer.recipes.lead.recipe import RECIPE
+from lead_trainer.recipes.lead.validation import evaluate
 from lead_trainer.recipes.recipe import SampleKey
 
 PICTURE = (64, 480)
@@ -105,6 +107,33 @@ def test_a_waymo_sample_is_the_file_in_carlas_frame(waymo_tree: Path) -> None:
     np.testing.assert_allclose(sample["past_positions"], past)
     assert sample["past_speeds"].shape == (6, 1)
     assert sample["command"].tolist() == [0, 1, 0, 0]
+
+
+def test_what_raters_said_of_a_waymo_frame_is_scored_in_validation(tmp_path: Path) -> None:
+    write_waymo_tree(tmp_path, sequences=2, frames=2, size=(96, 288))
+    judged = sorted(tmp_path.rglob("*.json.gz"))[0]
+    document = json.loads(gzip.decompress(judged.read_bytes()))
+    points = np.array([document["prediction"]["x"], document["prediction"]["y"]])
+    short, unjudged = points[:, :12], np.zeros((2, 0))
+    document["preferences"] = [
+        {"pos_x": x.tolist(), "pos_y": y.tolist(), "preference_score": score}
+        for (x, y), score in ((points, 9.0), (short, 6.0), (unjudged, -1.0))
+    ]
+    judged.write_bytes(gzip.compress(json.dumps(document).encode()))
+    values = {**waymo_values(), "use_planning_decoder": True}
+    config = load_config(values, "waymo")
+    samples = RealSamples(config, OnDemandCache(tmp_path, {**values, "preset": "waymo"}, BOTH), WAYMO)
+    sample = samples.load(0, 0)
+    np.testing.assert_allclose(sample["rated_trajectories"][0], points.T * [1, -1])
+    np.testing.assert_allclose(sample["rated_trajectories"][1, 11:], np.tile(short[:, -1] * [1, -1], (9, 1)))
+    assert sample["ratings"].tolist() == [9, 6, 6]
+    assert samples.load(1, 0)["ratings"].tolist() == [-1, -1, -1]
+    batch = RECIPE.on_device(collate([samples.load(index, 0) for index in range(4)]), config)
+    predictions = build_model(config).eval()(batch)
+    assert predictions.plan is not None
+    as_driven = replace(predictions, plan=replace(predictions.plan, future_waypoints=batch["future_waypoints"].float()))
+    total, count = evaluate(config, as_driven, batch).totals["rfm"]
+    assert (float(total), int(count)) == (9, 1)
 
 
 @pytest.mark.parametrize("preset", ["demo_navsim", "waymo"])
@@ -215,6 +244,14 @@ def test_collections_of_carla_are_refused_for_navsim(navsim_tree: Path) -> None:
         ({"past": {"x": [1], "y": [1], "vx": [1], "vy": [1]}, "command": 4}, "command 4, expected 0..3"),
         ({"past": {"x": [1, 2], "y": [1], "vx": [1], "vy": [1]}, "command": 0}, "not a measurement"),
         ({"past": {"x": [], "y": [], "vx": [], "vy": []}, "command": 0}, "expected finite points"),
+        (
+            {
+                "past": {"x": [1], "y": [1], "vx": [1], "vy": [1]},
+                "command": 0,
+                "preferences": [{"preference_score": 1, "pos_x": [], "pos_y": []}],
+            },
+            "not a measurement",
+        ),
     ],
 )
 def test_a_bad_measurement_is_named(document: Any, message: str, waymo_tree: Path) -> None:

@@ -56,7 +56,7 @@ WITHOUT_EFFECT: dict[str, str] = {
     "visualize_dataset": "lead buckets shows what a dataset holds, visualize_training what the model sees",
     "visualize_failed_scenarios": "lead cache --collection failed prepares the routes that ended badly",
     "waymo_e2e_test_data_root": "training reads no test split",
-    "waymo_e2e_val_data_root": "the rated validation split is scored by Waymo's own tools",
+    "waymo_e2e_val_data_root": "put that split into the tree and its folder's name into validation_towns, for val/rfm",
     "workers_per_cpu_cores": "the loader has threads; num_threads says how many",
     "world_size": "torchrun or the operator sets it",
 }

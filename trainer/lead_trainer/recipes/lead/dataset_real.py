@@ -12,16 +12,19 @@ import numpy.typing as npt
 
 from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.metrics.rater_feedback import RATED_STEPS
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.data_sources import NAVSIM, DataSource
 from lead_trainer.recipes.lead.dataset import SampleCache, collection_of, used_columns
 from lead_trainer.recipes.lead.preparation import SOURCE_KEY
+from lead_trainer.recipes.lead.prepare_waymo import RATED
 from lead_trainer.recipes.lead.targets.center_net import center_net_targets
 from lead_trainer.recipes.lead.targets.label_classes import BoxColumn
 from lead_trainer.recipes.recipe import Sample
 
 FLIP_Y = np.array([1.0, -1.0])
 COMMANDS = 4  # of both sets
+UNRATED = -1.0
 WAYMO_STEP = 2  # futures come at 4 Hz, waypoints are half a second apart
 
 Arrays = Mapping[str, npt.NDArray[np.generic]]
@@ -95,7 +98,7 @@ def navsim_status(arrays: Arrays, config: LeadConfig) -> Sample:
 
 
 def waymo_status(arrays: Arrays, config: LeadConfig) -> Sample:
-    """Returns command, speed, past and future of a Waymo frame; the test split has no future."""
+    """Returns command, speed, past, future and what raters said of a Waymo frame; the test split has no future."""
     past = np.asarray(arrays["past"], np.float64)  # x, y, vx, vy; the last row is now
     speeds = np.hypot(past[:, 2], past[:, 3])
     sample: Sample = {"command": np.eye(COMMANDS)[int(arrays["command"].item())], "speed": float(speeds[-1])}
@@ -106,7 +109,9 @@ def waymo_status(arrays: Arrays, config: LeadConfig) -> Sample:
         sample["past_positions"] = past[-count - 1 : -1, :2] * FLIP_Y
         sample["past_speeds"] = speeds[-count - 1 : -1, None]
     sample["future_waypoints"] = _waypoints(np.asarray(arrays["future"], np.float64)[::WAYMO_STEP], config)
-    return sample
+    unrated = np.zeros((RATED, RATED_STEPS, 2)), np.full(RATED, UNRATED)
+    rated, ratings = (arrays["rated"], arrays["ratings"]) if "ratings" in arrays else unrated
+    return {**sample, "rated_trajectories": rated * FLIP_Y, "ratings": np.asarray(ratings)}
 
 
 def navsim_labels(arrays: Arrays, planes: memoryview, config: LeadConfig) -> Sample:

@@ -1,11 +1,13 @@
 """How frames of the Waymo Open Dataset for end-to-end driving, as LEAD unpacks them, become cache records.
 
     <sequence>/<folder>/<frame>.jpg        the stitched cameras
-    <sequence>/<folder>/<frame>.json.gz    past {x, y, vx, vy} at 4 Hz, command 0..3, and, in the training split,
-                                           prediction {x, y}: 5 s at 4 Hz
+    <sequence>/<folder>/<frame>.json.gz    past {x, y, vx, vy} at 4 Hz, command 0..3, and, but in the test split,
+                                           prediction {x, y}: 5 s at 4 Hz; where raters judged the frame, preferences:
+                                           three of {pos_x, pos_y, preference_score}
 
-A record holds `image` and `arrays` (past (T, 4), command, future (M, 2)). Frames stay Waymo's (y to the left) until
-samples are loaded. Format: LEAD's lead/data_loader/waymo_e2e_dataset.py.
+A record holds `image` and `arrays` (past (T, 4), command, future (M, 2), of a judged frame also rated (3, 20, 2)
+and ratings (3)). Frames stay Waymo's (y to the left) until samples are loaded. Format: LEAD's
+lead/data_loader/waymo_e2e_dataset.py.
 """
 
 import json
@@ -19,6 +21,7 @@ import pyarrow as pa
 
 from lead_trainer.data.array_block import pack_arrays
 from lead_trainer.errors import BadData
+from lead_trainer.metrics.rater_feedback import RATED_STEPS
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.ingest.torch_pickle import decompress
 from lead_trainer.recipes.lead.prepare_paired import Pair, fitted_jpeg, frame_table, pairs_by_sequence, scan_pairs
@@ -27,6 +30,7 @@ from lead_trainer.recipes.recipe import SampleKey, Scan, SourceTree
 PICTURE, MEASUREMENT = ".jpg", ".json.gz"
 PAST = ("x", "y", "vx", "vy")
 COMMANDS = 4
+RATED = 3  # trajectories of a judged frame
 
 
 class WaymoPreparation:
@@ -80,7 +84,8 @@ def _numbers(data: bytes, path: str) -> dict[str, npt.NDArray[Any]]:
         future = document.get("prediction")
         points = np.zeros((0, 2)) if future is None else np.stack([np.asarray(future[a], np.float64) for a in "xy"], 1)
         command = int(document["command"])
-    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+        rated = _rated(document.get("preferences") or [])
+    except (OSError, EOFError, ValueError, LookupError, TypeError) as error:
         raise BadData(f"file {path} is not a measurement of Waymo-E2E ({error!r}); unpack the frame again") from error
     if (
         past.ndim != 2
@@ -88,8 +93,23 @@ def _numbers(data: bytes, path: str) -> dict[str, npt.NDArray[Any]]:
         or points.ndim != 2
         or not np.isfinite(past).all()
         or not np.isfinite(points).all()
+        or not all(np.isfinite(array).all() for array in rated.values())
     ):
         raise BadData(f"file {path}: past has shape {past.shape}, prediction {points.shape}; expected finite points")
     if not 0 <= command < COMMANDS:
         raise BadData(f"file {path}: command {command}, expected 0..{COMMANDS - 1}")
-    return {"past": past, "command": np.array(command), "future": points}
+    return {"past": past, "command": np.array(command), "future": points, **rated}
+
+
+def _rated(preferences: Sequence[Mapping[str, Any]]) -> dict[str, npt.NDArray[np.float64]]:
+    """Returns the rated trajectories and their ratings, nothing for a frame that nobody judged.
+
+    As in Waymo's score, a shorter trajectory stands still at its end, and the last one stands in for missing ones.
+    """
+    judged = [one for one in preferences if one["preference_score"] >= 0][:RATED]
+    if not judged:
+        return {}
+    judged += judged[-1:] * (RATED - len(judged))
+    paths = [np.stack([np.asarray(one[name], np.float64) for name in ("pos_x", "pos_y")], 1) for one in judged]
+    held = [path[np.minimum(np.arange(RATED_STEPS), len(path) - 1)] for path in paths]
+    return {"rated": np.stack(held), "ratings": np.array([one["preference_score"] for one in judged], np.float64)}

@@ -16,11 +16,17 @@ from torch import Tensor
 
 from lead_trainer.data.cache_tables import CollectionRows, MetaColumns
 from lead_trainer.errors import BadConfig
+from lead_trainer.metrics.rater_feedback import RATED_STEPS, rater_feedback_score
+from lead_trainer.metrics.totals import batch_totals
 from lead_trainer.recipes.lead.config import LeadConfig
+from lead_trainer.recipes.lead.data_sources import WAYMO
 from lead_trainer.recipes.lead.dataset import SampleCache
+from lead_trainer.recipes.lead.dataset_real import UNRATED, WAYMO_STEP
+from lead_trainer.recipes.lead.loss_terms.per_sample import samples_of
 from lead_trainer.recipes.lead.losses import compute_losses
 from lead_trainer.recipes.lead.metrics import compute_metrics
 from lead_trainer.recipes.lead.model import Predictions
+from lead_trainer.recipes.lead.network.planner import Plan
 from lead_trainer.recipes.recipe import Batch, Evaluation
 
 _PER_ROW = ("bucket", "position", "route", "frame", "sample", "shard", "slot")
@@ -98,7 +104,19 @@ def evaluate(config: LeadConfig, predictions: Predictions, batch: Batch) -> Eval
         logits: Tensor | None = getattr(predictions, head)
         if logits is not None:
             totals |= _overlaps(head, logits.argmax(dim=1), batch[head].long(), classes)
-    return Evaluation(totals)
+    return Evaluation(totals | _rater_feedback(predictions.plan, batch))
+
+
+def _rater_feedback(plan: Plan | None, batch: Batch) -> dict[str, tuple[Tensor, Tensor | int]]:
+    """Returns Waymo's score of the rated frames, under LEAD's tag; nothing for a plan that does not reach 5 s."""
+    waypoints = plan.future_waypoints if plan is not None else None
+    if "ratings" not in batch or waypoints is None or waypoints.shape[1] * WAYMO_STEP != RATED_STEPS:
+        return {}
+    between = (waypoints[:, :-1] + waypoints[:, 1:]) / 2
+    # Waypoints end at 4.75 s; as in LEAD, the car stands there until 5 s.
+    path = torch.stack((waypoints, torch.cat((between, waypoints[:, -1:]), dim=1)), dim=2).flatten(1, 2)
+    ratings = batch["ratings"].where(samples_of(batch, WAYMO)[:, None], UNRATED)
+    return batch_totals({"rfm": rater_feedback_score(path, batch["rated_trajectories"], ratings, batch["speed"])})
 
 
 def _overlaps(head: str, guess: Tensor, truth: Tensor, classes: int) -> dict[str, tuple[Tensor, Tensor | int]]:
