@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.lead.ingest.route_tree import RouteTree
+from lead_trainer.recipes.lead.ingest.route_tree import OPTIONAL_FOLDERS, RouteTree
+from lead_trainer.recipes.lead.prepare_keys import PreparationKeys
 from lead_trainer.recipes.lead.route_filter import (
     Reason,
     RouteResult,
@@ -89,27 +90,36 @@ def judge_routes(tree: SourceTree, routes: RouteTree) -> tuple[JudgedRoute, ...]
 
 
 def without_incomplete(
-    judged: Sequence[JudgedRoute], routes: RouteTree, keys: Mapping[str, Any]
+    judged: Sequence[JudgedRoute], routes: RouteTree, keys: PreparationKeys
 ) -> tuple[JudgedRoute, ...]:
     """Leaves out, with a code of its own, each usable route that lacks a file of a frame that any stage would draw.
 
     LEAD lists such frames and ends when one of them is drawn; here one broken route costs neither a build nor a run.
     """
-    first = min(int(keys[f"skip_first_{stage}"]) for stage in STAGES)
-    last = min(int(keys[f"skip_last_{stage}"]) for stage in STAGES)
-    radar = int(keys["num_radar_sensors"]) > 0
+    first = min(keys.skip_first_pretrain, keys.skip_first_posttrain)
+    last = min(keys.skip_last_pretrain, keys.skip_last_posttrain)
     whole = []
     for route in judged:
         usable = route.reason is Reason.KEPT or route.ended_badly
         drawn = range(first, route.frames - last)
-        missing = routes.missing_file(route.path, drawn, radar=radar) if usable else ""
+        missing = routes.missing_file(route.path, drawn, keys.unread_folders) if usable else ""
         if missing:
             LOG.warning(
-                "route %s is left out: file %s is missing; restore it to train on the route", route.path, missing
+                "route %s is left out: file %s is missing; restore it to train on the route%s",
+                route.path,
+                missing,
+                _or_switch_off(missing),
             )
             route = replace(route, reason=Reason.MISSING_FILES, ended_badly=False)
         whole.append(route)
     return tuple(whole)
+
+
+def _or_switch_off(path: str) -> str:
+    """Returns what else helps where a file is missing that only a head or sensor that can be switched off reads."""
+    folder = path.split("/")[-2]
+    switch = next((key for key, folders in OPTIONAL_FOLDERS.items() if folder in folders), "")
+    return f", or set {switch} to false if the tree has none" if switch else ""
 
 
 def verdicts(routes: Sequence[JudgedRoute]) -> tuple[RouteVerdict, ...]:

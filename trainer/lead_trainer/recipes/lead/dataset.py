@@ -152,8 +152,9 @@ def refuse_other_cache(config: LeadConfig, prepared: Mapping[str, Any]) -> None:
     if prepared.get(SOURCE_KEY) != CARLA.name:
         raise BadConfig(f"this cache holds {prepared.get(SOURCE_KEY)} data; set {SOURCE_KEY}: carla when it is built")
     wanted = PreparationKeys.of(config).as_mapping()
-    if not config.use_radars:
-        del wanted["num_radar_sensors"]  # a cache with radar serves a run without, too
+    # A cache with radar, semantics or depth serves a run without, too.
+    reads = {"num_radar_sensors": config.use_radars, "use_semantic": config.use_semantic, "use_depth": config.use_depth}
+    wanted = {key: value for key, value in wanted.items() if reads.get(key, True)}
     refuse_other_preparation(wanted, prepared)
 
 
@@ -161,9 +162,7 @@ def sensor_entries(record: Mapping[str, memoryview], config: LeadConfig) -> Samp
     """Returns the entries that come from one view's record: `rgb` (H, W, 3) and `rasterized_lidar` counts are u8."""
     planes = unpack_arrays(record["planes"], compressed=True)
     arrays = unpack_arrays(record["arrays"], compressed=False)
-    semantic, occupancy = planes["semantic"], planes["occupancy"]
-    if not config.carla_leaderboard_mode:
-        semantic, occupancy = SIM2REAL_SEMANTIC[semantic], SIM2REAL_OCCUPANCY[occupancy]
+    occupancy = planes["occupancy"] if config.carla_leaderboard_mode else SIM2REAL_OCCUPANCY[planes["occupancy"]]
     used = np.flatnonzero(config.used_cameras)
     picture = cv2.imdecode(np.frombuffer(record["image"], np.uint8), cv2.IMREAD_COLOR)
     if picture is None:
@@ -176,6 +175,7 @@ def sensor_entries(record: Mapping[str, memoryview], config: LeadConfig) -> Samp
         entries |= {f"radar{number + 1}": points for number, points in enumerate(sensors)}
         entries |= {"radar": np.concatenate(sensors), "radar_detections": arrays["radar_detections"]}
     if config.use_semantic:
+        semantic = planes["semantic"] if config.carla_leaderboard_mode else SIM2REAL_SEMANTIC[planes["semantic"]]
         entries["semantic"] = used_columns(semantic, used, config)
     if config.use_depth:
         codes = planes["depth"]

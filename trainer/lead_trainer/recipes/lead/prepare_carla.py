@@ -61,7 +61,7 @@ class CarlaPreparation:
     def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
         """Judges every route and fills the named collections."""
         routes = route_tree(tree.files())
-        judged = without_incomplete(judge_routes(tree, routes), routes, config)
+        judged = without_incomplete(judge_routes(tree, routes), routes, PreparationKeys.parse(config))
         unknown = Counter(v.route.split("/")[1] for v in verdicts(judged) if v.reason == KEPT_UNKNOWN_SCENARIO)
         for scenario, count in sorted(unknown.items()):
             LOG.warning("scenario %s is not in LEAD's list; its %d routes are used, numbered like NA", scenario, count)
@@ -172,9 +172,10 @@ def scene_facts(meta: Mapping[str, Any]) -> SceneFacts:
 
 
 def _sensor_planes(tree: SourceTree, sample: SampleKey, suffix: str, keys: PreparationKeys) -> dict[str, Plane]:
-    """Returns semantic, depth and map planes of one view at the configured sizes; depth keeps its stored codes."""
+    """Returns map and, where used, semantic and depth planes of one view at the configured sizes, depth as codes."""
     planes: dict[str, Plane] = {}
-    for folder in ("semantics", "depth", "hdmap"):
+    used = {"semantics": keys.use_semantic, "depth": keys.use_depth, "hdmap": True}
+    for folder in (name for name, on in used.items() if on):
         path = frame_path(sample.route, f"{folder}{suffix}", sample.frame)
         planes[folder] = decode_plane(tree.read(path), path)
         if folder != "depth" and planes[folder].dtype != np.uint8:
@@ -183,16 +184,20 @@ def _sensor_planes(tree: SourceTree, sample: SampleKey, suffix: str, keys: Prepa
     if hdmap.shape[0] != hdmap.shape[1] or int(hdmap.max(initial=0)) >= MAP_CLASS_COUNT:
         path = frame_path(sample.route, f"hdmap{suffix}", sample.frame)
         raise BadData(f"file {path}: shape {hdmap.shape}, largest class {int(hdmap.max())}; expected square and < 9")
-    semantic, depth = planes.pop("semantics"), planes.pop("depth")
-    cropped = fitted_height(semantic, keys) > keys.image_height
-    if cropped or depth.shape[0] > keys.image_height:
-        enlarged = depth.shape[1] < keys.image_width
-        depth = fitted(depth, keys, cv2.INTER_LINEAR if enlarged else cv2.INTER_AREA)
-    return {
-        "semantic": fitted(semantic, keys, cv2.INTER_NEAREST),
-        "depth": depth,
-        "map": map_plane(hdmap, keys),
-    }
+    result = {"map": map_plane(hdmap, keys)}
+    if keys.use_semantic:
+        result["semantic"] = fitted(planes["semantics"], keys, cv2.INTER_NEAREST)
+    if keys.use_depth:
+        result["depth"] = _depth_codes(planes["depth"], planes.get("semantics", planes["depth"]), keys)
+    return result
+
+
+def _depth_codes(depth: Plane, recorded: Plane, keys: PreparationKeys) -> Plane:
+    """Returns depth as stored, at the configured size where it is larger or `recorded` pictures lose lower rows."""
+    if max(depth.shape[0], fitted_height(recorded, keys)) <= keys.image_height:
+        return depth
+    enlarged = depth.shape[1] < keys.image_width
+    return fitted(depth, keys, cv2.INTER_LINEAR if enlarged else cv2.INTER_AREA)
 
 
 def fitted_height(picture: Plane, keys: PreparationKeys) -> int:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from lead_trainer.recipes.lead.ingest.route_tree import OPTIONAL_FOLDERS
 from lead_trainer.recipes.prepare_keys import DigestedKeys
 
 
@@ -23,6 +24,8 @@ class PreparationKeys(DigestedKeys):
     max_height_lidar: float
     num_radar_sensors: int
     num_radar_queries: int
+    use_semantic: bool
+    use_depth: bool
     max_num_bbs: int
     min_z: float
     max_z: float
@@ -47,6 +50,16 @@ class PreparationKeys(DigestedKeys):
         """Takes the preparation's values out of a whole config; without `use_radars` no radar file is read."""
         keys = super().of(config)
         return keys if config.use_radars else replace(keys, num_radar_sensors=0)
+
+    @property
+    def unread_folders(self) -> tuple[str, ...]:
+        """Folders of a route that nothing is read from; a tree may lack them."""
+        read = {
+            "use_radars": self.num_radar_sensors > 0,
+            "use_semantic": self.use_semantic,
+            "use_depth": self.use_depth,
+        }
+        return tuple(folder for key, folders in OPTIONAL_FOLDERS.items() if not read[key] for folder in folders)
 
     @property
     def bev_width(self) -> int:

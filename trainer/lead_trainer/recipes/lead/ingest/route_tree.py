@@ -4,7 +4,7 @@ Built once from the tree's listing; used by the route filter, the buckets and th
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from lead_trainer.recipes.recipe import SourceFile
@@ -23,7 +23,11 @@ FRAME_FILES = {
     "radar_perturbated": "npz",
     "bboxes": "pkl",
 }
-RADAR_FOLDERS = ("radar", "radar_perturbated")  # read only where a run uses radar
+OPTIONAL_FOLDERS = {  # config key -> folders that are read only where it is true
+    "use_radars": ("radar", "radar_perturbated"),
+    "use_semantic": ("semantics", "semantics_perturbated"),
+    "use_depth": ("depth", "depth_perturbated"),
+}
 
 
 @dataclass(frozen=True)
@@ -47,9 +51,9 @@ class RouteTree:
         """Returns the raw bytes of one frame's files; missing ones count nothing."""
         return sum(self.sizes.get(frame_path(route, folder, frame), 0) for folder in FRAME_FILES)
 
-    def missing_file(self, route: str, frames: Iterable[int], *, radar: bool) -> str:
-        """Returns the path of the first file that these frames lack, empty where they are whole."""
-        folders = [folder for folder in (*FRAME_FILES, "metas") if radar or folder not in RADAR_FOLDERS]
+    def missing_file(self, route: str, frames: Iterable[int], unread: Collection[str]) -> str:
+        """Returns the path of the first file that these frames lack outside of `unread` folders, empty for none."""
+        folders = [folder for folder in (*FRAME_FILES, "metas") if folder not in unread]
         paths = (frame_path(route, folder, frame) for frame in frames for folder in folders)
         return next((path for path in paths if path not in self.sizes), "")
 
