@@ -43,15 +43,33 @@ def warm_restarts(total_steps: int, steps_per_epoch: int) -> Schedule:
     """
     if total_steps < 1 or steps_per_epoch < 1:
         raise ValueError(f"expected at least one step, found {total_steps} and {steps_per_epoch} an epoch")
-    cycles = max(1, math.floor(math.log2(total_steps / steps_per_epoch + 1) + 1e-9))
-    first = total_steps / (2**cycles - 1)
+    cycles = max(1, _cycles_within(total_steps, steps_per_epoch))
+    return _doubling_cycles(total_steps / (2**cycles - 1), cycles)
+
+
+def fixed_warm_restarts(first_steps: int) -> Schedule:
+    """Cosine cycles of `first_steps` and twice as many each time, wherever the run ends.
+
+    As torch's CosineAnnealingWarmRestarts with T_mult 2: a run that ends within a cycle ends with a high rate.
+    """
+    if first_steps < 1:
+        raise ValueError(f"expected at least one step in the first cycle, found {first_steps}")
+    return _doubling_cycles(first_steps, math.inf)
+
+
+def _doubling_cycles(first: float, cycles: float) -> Schedule:
+    """Returns cosines of `first` steps and twice as many each time, of which the last stays low."""
 
     def factor(step: int) -> float:
-        cycle = min(math.floor(math.log2(step / first + 1) + 1e-9), cycles - 1)
+        cycle = min(_cycles_within(step, first), cycles - 1)
         begin, length = first * (2**cycle - 1), first * 2**cycle
         return _half_cosine(min((step - begin) / length, 1.0))
 
     return factor
+
+
+def _cycles_within(steps: int, first: float) -> int:
+    return math.floor(math.log2(steps / first + 1) + 1e-9)
 
 
 def warmed_up(schedule: Schedule, warmup_steps: int) -> Schedule:

@@ -21,6 +21,9 @@ class Compat(BaseModel):
     unmasked_radar_padding: bool = False  # zero-padded radar points are ordinary tokens
     unmasked_radar_loss: bool = False  # samples without radar labels enter the radar loss
     lagging_lr: bool = False  # each optimizer step uses the learning rate of the step before
+    fixed_restart_lengths: bool = (
+        False  # LR cycles of 1, 2, 4, … epochs wherever the run ends, not stretched to its end
+    )
     fixed_epoch_order: bool = False  # every epoch replays the order of epoch 0
     painted_hdmap: bool = False  # the sample's `hdmap` also holds the occupancy, as it is the array of `bev_semantic`
 

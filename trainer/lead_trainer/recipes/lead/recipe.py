@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 
 from lead_trainer.engine.optim import AdamWSettings, make_adamw
-from lead_trainer.engine.schedule import Schedule, cosine, lagging, warm_restarts, warmed_up
+from lead_trainer.engine.schedule import Schedule, cosine, fixed_warm_restarts, lagging, warm_restarts, warmed_up
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.config_values import from_config_json, load_config, preset_names, to_config_json
@@ -217,7 +217,12 @@ def lead_schedule(config: LeadConfig, steps_per_epoch: int, epochs: int) -> Sche
     total = steps_per_epoch * epochs
     if total < 1:
         raise BadData(f"a stage of {epochs} epochs of {steps_per_epoch} steps has nothing to train")
-    plain = warm_restarts(total, steps_per_epoch) if config.use_cosine_annealing_with_restarts else cosine(total)
+    if not config.use_cosine_annealing_with_restarts:
+        plain = cosine(total)
+    elif config.compat.fixed_restart_lengths:
+        plain = fixed_warm_restarts(steps_per_epoch)
+    else:
+        plain = warm_restarts(total, steps_per_epoch)
     schedule = warmed_up(plain, config.lr_warmup_steps)
     return lagging(schedule) if config.compat.lagging_lr else schedule
 
