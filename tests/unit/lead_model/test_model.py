@@ -19,7 +19,7 @@ from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.lead.compat import Compat
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.config_values import load_config
-from lead_trainer.recipes.lead.losses import compute_losses, loss_weights
+from lead_trainer.recipes.lead.losses import compute_losses, loss_weights, raw_weights
 from lead_trainer.recipes.lead.metrics import compute_metrics
 from lead_trainer.recipes.lead.model import Predictions, build_model
 
@@ -107,7 +107,7 @@ def test_ltf_needs_no_lidar() -> None:
     assert loss_weights(config)["loss_center_net_velocity"] == 0
 
 
-HEADS = ["use_semantic", "use_depth", "use_bev_semantic", "detect_boxes", "use_radar_detection"]
+HEADS = ["use_semantic", "use_depth", "use_bev_semantic", "detect_boxes", "radar_detection"]
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -118,6 +118,29 @@ def test_a_head_that_is_off_has_no_loss_and_no_weight(head: str) -> None:
     weights = loss_weights(config)
     assert set(report.raw) == {key for key, weight in weights.items() if weight > 0}
     assert sum(weights.values()) == pytest.approx(1)
+
+
+def test_a_planner_that_is_not_told_of_radar_leaves_its_detector_to_learn() -> None:
+    told, untold = demo(), demo(use_radar_detection=False)
+    batch = random_batch(untold)
+    predictions = build_model(untold)(batch)
+    tokens = build_model(told)(batch).plan.context.shape[1]
+    assert tokens - predictions.plan.context.shape[1] == told.num_radar_queries
+    assert compute_losses(untold, predictions, batch).raw["radar_loss"] > 0
+    assert loss_weights(untold) == loss_weights(told)
+
+
+def test_without_a_radar_detector_the_planner_is_told_nothing_of_radar() -> None:
+    config = demo(radar_detection=False)
+    assert build_model(config)(random_batch(config)).radar is None and not config.plans_with_radar
+
+
+def test_a_planners_output_that_is_off_leaves_the_weights_of_the_other_losses() -> None:
+    outputs = ("predict_temporal_spatial_waypoints", "predict_spatial_path", "predict_target_speed")
+    for output in outputs:
+        assert loss_weights(demo(**{output: False})) == loss_weights(demo())
+    sums = [sum(raw_weights(demo(use_planning_decoder=planner)).values()) for planner in (False, True)]
+    assert sums[1] - sums[0] == pytest.approx(3)
 
 
 def changed_loss(key: str, change: Callable[[dict[str, torch.Tensor]], None], **compat: bool) -> tuple[float, float]:

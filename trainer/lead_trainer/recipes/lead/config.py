@@ -224,7 +224,8 @@ class LeadConfig(BaseModel):
     iou_treshold_nms: Probability = 0.2
 
     # --- model: radar detector
-    use_radar_detection: bool = True
+    radar_detection: bool = True  # the detector and its loss
+    use_radar_detection: bool = True  # what it finds is told to the planner
     num_radar_queries: Count = 20
     radar_hidden_dim_tokenizer: Count = 1024
     radar_token_dim: Count = 256
@@ -378,8 +379,14 @@ class LeadConfig(BaseModel):
 
     # --- derived: heads
     @property
-    def radar_detection(self) -> bool:
-        return self.use_radars and self.use_radar_detection
+    def detects_radar(self) -> bool:
+        """Whether there is a radar detector."""
+        return self.use_radars and self.radar_detection and self.use_carla_data
+
+    @property
+    def plans_with_radar(self) -> bool:
+        """Whether the planner sees what the radar detector finds."""
+        return self.detects_radar and self.use_radar_detection
 
     @property
     def predicts_box_velocity(self) -> bool:

@@ -86,8 +86,11 @@ def _check_sources(config: "LeadConfig") -> None:
     real = [source.use_key for source in config.sources if source is not CARLA]
     if real and not config.LTF and not config.source_dataset:
         raise ValueError(f"LTF: found false, but {real[0]} is true and its data has no LiDAR; set LTF to true")
-    if real and config.radar_detection:
-        raise ValueError(f"use_radar_detection: found true, but {real[0]} is true and its data has no radar")
+    if real and config.use_radars and (config.radar_detection or config.use_radar_detection):
+        raise ValueError(
+            f"radar_detection, use_radar_detection: found {config.radar_detection}, {config.use_radar_detection}, but "
+            f"{real[0]} is true and its data has no radar; set both to false"
+        )
     if config.schedule_carla_num_samples and (len(config.sources) != 2 or not config.use_carla_data):
         raise ValueError("schedule_carla_num_samples: needs use_carla_data and exactly one real data set beside it")
     if (config.use_past_positions or config.use_past_speeds) and set(config.sources) != {WAYMO}:

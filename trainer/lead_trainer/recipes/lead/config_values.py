@@ -34,7 +34,6 @@ DERIVED: dict[str, str] = {
     "need_grad_scaler": "precision",
     "num_available_cameras": "used_cameras",
     "num_used_cameras": "used_cameras",
-    "radar_detection": "use_radars and use_radar_detection",
     "skip_first": "skip_first_pretrain or skip_first_posttrain",
     "skip_last": "skip_last_pretrain or skip_last_posttrain",
     "target_points_normalization_constants": "target_point_scale",

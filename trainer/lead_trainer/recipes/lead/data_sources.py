@@ -40,6 +40,7 @@ _SIM2REAL: dict[str, Any] = {
     "min_y_meter": -32,
     "max_y_meter": 32,
     "use_depth": False,
+    "radar_detection": False,
     "use_radar_detection": False,
     "predict_target_speed": False,
     "predict_spatial_path": False,

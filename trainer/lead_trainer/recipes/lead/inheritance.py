@@ -15,7 +15,7 @@ ARCHITECTURE = frozenset(
         "use_semantic", "use_depth", "use_bev_semantic", "num_semantic_classes", "num_bev_semantic_classes",
         "perspective_downsample_factor", "deconv_channel_num_0", "deconv_channel_num_1", "deconv_channel_num_2",
         "deconv_scale_factor_0", "deconv_scale_factor_1", "detect_boxes", "num_bb_classes", "num_dir_bins",
-        "bb_input_channel", "use_radars", "use_radar_detection", "num_radar_sensors",
+        "bb_input_channel", "use_radars", "radar_detection", "use_radar_detection", "num_radar_sensors",
         "num_radar_points_per_sensor", "num_radar_queries", "radar_hidden_dim_tokenizer", "radar_token_dim",
         "radar_tf_dim_ff", "radar_dropout", "radar_num_heads", "radar_num_layers", "radar_hidden_dim_decoder",
         "radar_sine_features", "radar_classification_loss_weight", "radar_regression_loss_weight",

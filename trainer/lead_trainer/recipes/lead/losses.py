@@ -38,14 +38,15 @@ class LossReport:
 def raw_weights(config: LeadConfig) -> dict[str, float]:
     """Returns every term's weight before normalising; 0 where the config has no such head or the data no such label.
 
-    As in LEAD, every data set in use adds its terms to the sum, also ones that it cannot label.
+    As in LEAD, every data set in use adds its terms to the sum, also ones that it cannot label, and the planner adds
+    all of its own, also those of outputs that are switched off.
     """
     planner = float(config.use_planning_decoder)
     weights: dict[str, float] = {}
     for source in config.sources:
         weights |= {f"{source.prefix}{key}": value for key, value in _perception_weights(config, source).items()}
     return weights | {
-        "loss_spatio_temporal_waypoints": planner * config.predict_temporal_spatial_waypoints,
+        "loss_spatio_temporal_waypoints": planner,
         "loss_target_speed": planner,
         "loss_spatial_route": planner,
     }
@@ -63,7 +64,7 @@ def _perception_weights(config: LeadConfig, source: DataSource) -> dict[str, flo
         "loss_center_net_yaw_class": boxes,
         "loss_center_net_yaw_res": boxes,
         "loss_center_net_velocity": boxes * (config.predicts_box_velocity and not config.LTF and carla),
-        "radar_loss": float(config.radar_detection and carla),
+        "radar_loss": float(config.detects_radar and carla),
     }
 
 

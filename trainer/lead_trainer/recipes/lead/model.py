@@ -64,7 +64,7 @@ class TFv6(nn.Module):
         boxes, navsim_boxes = config.num_bb_classes, config.navsim_num_bb_classes
         self.center_net_decoder = _made(CenterNetDecoder, config, boxes, config.detect_boxes and carla)
         self.center_net_decoder_navsim = _made(CenterNetDecoder, config, navsim_boxes, config.detect_boxes and navsim)
-        self.radar_detector = RadarDetector(config, bev) if config.radar_detection and carla else None
+        self.radar_detector = RadarDetector(config, bev) if config.detects_radar else None
         self.planning_decoder = PlanningDecoder(config, bev) if config.use_planning_decoder else None
 
     def forward(self, batch: Mapping[str, Tensor]) -> Predictions:

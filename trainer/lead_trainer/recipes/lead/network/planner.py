@@ -31,7 +31,7 @@ class PlanningContextEncoder(nn.Module):
         super().__init__()
         self.config = config
         dim = config.transfuser_token_dim
-        radar_tokens = config.num_radar_queries if config.radar_detection else 0
+        radar_tokens = config.num_radar_queries if config.plans_with_radar else 0
         points = len(target_point_keys(config))
         numbers = config.use_velocity + config.use_acceleration + config.use_discrete_command
         past = config.num_past_samples_used * (config.use_past_positions + config.use_past_speeds)
