@@ -7,11 +7,11 @@ from typing import Any
 
 Batch = dict[str, Any]
 Epoch = Callable[[int], Iterator[Batch]]  # number of the epoch → its batches
-OURS = ("packed", "diskcache", "decode only")
+OURS = ("packed", "diskcache", "no cache", "decode only")
 OTHERS = ("litdata", "mds", "webdataset", "files")
 LEADS = ("lead persistent", "lead session", "lead session, u8")
 SYSTEMS = (*OURS, *OTHERS, *LEADS)
-FROM_STORE = ("packed", "diskcache", "litdata", "mds", "webdataset")  # the others read a file system
+FROM_STORE = ("packed", "diskcache", "no cache", "litdata", "mds", "webdataset")  # the others read a file system
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Job:
     endpoint: str = ""  # of the S3 store; empty: everything is on this disk
     digests: bool = False
     touched: bool = False  # memory is handed over in rings of pages that were written before
+    pinned: bool = False  # batches end in memory that is made once, as a GPU copies from
     cores: tuple[int, ...] = ()
 
     def to_json(self) -> str:
@@ -51,17 +52,17 @@ class EpochFigures:
     gap_p50_s: float  # between batches
     gap_p99_s: float
     gap_max_s: float
+    cpu_ms: float  # a sample, of all processes
+    faults: float  # a sample: pages touched for the first time
     digest: str = ""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What one process took; CPU and faults of its children too, without imports."""
+    """What one process took, without imports."""
 
     epochs: list[EpochFigures] = field(default_factory=list)
     open_s: float = 0.0  # before the first epoch could be asked for
-    cpu_ms_a_sample: float = 0.0
-    faults_a_sample: float = 0.0  # pages touched for the first time
 
     @staticmethod
     def from_json(text: str) -> "Figures":

@@ -4,6 +4,10 @@ Persistent cache: one xz-compressed pickle a sample, of JPEG and PNG bytes, on s
 `diskcache.Cache` with pickled values, shared by the workers, filled as samples are read; the meta is read from shared
 storage for every sample of every epoch and written to the session cache each time. Only the LAZ and radar files are
 left out, which it reads on a miss of both caches. Run in the bench's own environment.
+
+Pickles are unpickled here because LEAD does it, and what it costs is measured. Nobody else can have written them: the
+files come from `write_formats`, the entries of diskcache from this module, both below the bench's own folder on this
+disk, and the trainer imports nothing of this.
 """
 
 import lzma

@@ -7,10 +7,9 @@ batch of some epochs. It takes them as a training loop with a GPU step of no len
 spares loaders that hand over shared memory the first touch of it in this process.
 """
 
-import gc
+import contextlib
 import json
 import os
-import resource
 import signal
 import statistics
 import sys
@@ -19,6 +18,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import asdict
 from importlib import import_module
+from pathlib import Path
 
 from bench.data.jobs import Epoch, EpochFigures, Figures, Job
 from bench.data.samples import digest, digest_of_all
@@ -28,6 +28,7 @@ TIMEOUT_S = 1800
 
 def one_epoch(epochs: Epoch, number: int, job: Job) -> EpochFigures:
     """Takes every batch; raises RuntimeError unless each sample came exactly once."""
+    cpu_before_s, faults_before = used()
     begin = before = time.perf_counter()
     gaps: list[float] = []
     indices: list[int] = []
@@ -42,6 +43,7 @@ def one_epoch(epochs: Epoch, number: int, job: Job) -> EpochFigures:
             digests += [digest({key: value[row] for key, value in batch.items()}) for row in range(len(rows))]
         del batch  # or the memory it lies in could not be used again
     took_s = time.perf_counter() - begin
+    cpu_s, faults = used()
     if sorted(indices) != list(range(job.count)):
         raise RuntimeError(f"{job.system}: {len(indices)} samples, {len(set(indices))} of {job.count} different ones")
     ordered = sorted(gaps)
@@ -52,30 +54,34 @@ def one_epoch(epochs: Epoch, number: int, job: Job) -> EpochFigures:
         gap_p50_s=statistics.median(gaps),
         gap_p99_s=ordered[int(0.99 * (len(gaps) - 1))],
         gap_max_s=ordered[-1],
+        cpu_ms=1000 * (cpu_s - cpu_before_s) / len(indices),
+        faults=(faults - faults_before) / len(indices),
         digest=digest_of_all(digests) if digests else "",
     )
 
 
 def used() -> tuple[float, int]:
-    """Returns CPU seconds and minor page faults of this process and its children that have ended."""
-    kinds = [resource.getrusage(kind) for kind in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(kind.ru_utime + kind.ru_stime for kind in kinds), sum(kind.ru_minflt for kind in kinds)
+    """Returns CPU seconds and minor page faults so far of this process and its descendants, ended ones too."""
+    of_process: dict[int, list[str]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            of_process[int(path.parent.name)] = path.read_text().rpartition(")")[2].split()
+    ours = {os.getpid()}
+    while more := {pid for pid, fields in of_process.items() if int(fields[1]) in ours} - ours:
+        ours |= more
+    counts = [[int(of_process[pid][place]) for place in (7, 8, 11, 12, 13, 14)] for pid in ours]
+    ticks = sum(sum(count[2:]) for count in counts)
+    return ticks / os.sysconf("SC_CLK_TCK"), sum(sum(count[:2]) for count in counts)
 
 
 def figures_of(job: Job, open_epochs: Callable[[Job], Epoch]) -> Figures:
     """Runs the job in this process."""
     signal.alarm(TIMEOUT_S)
     os.sched_setaffinity(0, job.cores)
-    before_s, faults_before = used()
     begin = time.perf_counter()
     epochs = open_epochs(job)
     opened_s = time.perf_counter() - begin
-    taken = [one_epoch(epochs, number, job) for number in range(job.epochs)]
-    del epochs  # ends worker processes, whose use counts only then
-    gc.collect()
-    after_s, faults_after = used()
-    samples = sum(epoch.samples for epoch in taken)
-    return Figures(taken, opened_s, 1000 * (after_s - before_s) / samples, (faults_after - faults_before) / samples)
+    return Figures([one_epoch(epochs, number, job) for number in range(job.epochs)], opened_s)
 
 
 def answered(job: Job, open_epochs: Callable[[Job], Epoch]) -> str:

@@ -1,7 +1,8 @@
 """The other systems' loaders, as their documents advise, with the same decode function; in the bench's own environment.
 
 Every one of them ends in torch's DataLoader with worker processes. With `touched`, workers stack samples into memory
-that is shared and written once before they are forked, and hand over only its number.
+that is shared and written once before they are forked, and hand over only its number. With `pinned`, the loop copies
+every batch into memory that is made once, as the thread of `pin_memory` does; our ring is such memory already.
 """
 
 import os
@@ -72,11 +73,22 @@ def open_epochs(job: Job) -> Epoch:
     ring = TouchedRing(_example(job), job.batch, job.threads) if job.touched else None
     loader = _loader(job, ring or default_collate)
 
+    pinned: Batch = {}
+
     def epoch(number: int) -> Iterator[Batch]:
         for handed in loader:
-            yield ring.batch(handed) if ring else handed
+            batch = ring.batch(handed) if ring else handed
+            yield _copied(batch, pinned) if job.pinned else batch
 
     return epoch
+
+
+def _copied(batch: Batch, memory: Batch) -> Batch:
+    for key, value in batch.items():
+        if key not in memory:
+            memory[key] = torch.empty_like(value)
+        memory[key][: len(value)].copy_(value)
+    return {key: memory[key][: len(value)] for key, value in batch.items()}
 
 
 def _loader(job: Job, collate: Any) -> Any:
@@ -97,6 +109,7 @@ def _loader(job: Job, collate: Any) -> Any:
 
 def _litdata(job: Job, options: dict[str, Any]) -> Any:
     from litdata import StreamingDataLoader, StreamingDataset  # type: ignore[import-not-found]
+    from litdata.streaming import downloader  # type: ignore[import-not-found]
 
     class LitSamples(StreamingDataset):  # type: ignore[misc]
         def __getitem__(self, index: Any) -> Sample:
@@ -104,6 +117,7 @@ def _litdata(job: Job, options: dict[str, Any]) -> Any:
 
     if not job.endpoint:
         return StreamingDataLoader(LitSamples(str(Path(job.data) / "litdata"), shuffle=True), **options)
+    downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = True  # 0.2.76 has no option for a store without TLS
     access = {"endpoint_url": f"http://{job.endpoint}", "aws_access_key_id": USER, "aws_secret_access_key": PASSWORD}
     samples = LitSamples(
         f"s3://{BUCKET}/litdata", cache_dir=job.cache, shuffle=True, storage_options=access, max_cache_size="50GB"
@@ -124,7 +138,10 @@ def _mds(job: Job) -> Any:
     if job.endpoint:
         os.environ["S3_ENDPOINT_URL"] = f"http://{job.endpoint}"
     remote = f"s3://{BUCKET}/mds" if job.endpoint else str(Path(job.data) / "mds")
-    return MdsSamples(remote=remote, local=job.cache, batch_size=job.batch, shuffle=True)
+    samples = MdsSamples(remote=remote, local=job.cache, batch_size=job.batch, shuffle=True)
+    for stream in samples.streams:  # or the forked workers share its connection and get each other's shards
+        stream._downloader.clean_up()
+    return samples
 
 
 def _webdataset(job: Job, collate: Any) -> Any:

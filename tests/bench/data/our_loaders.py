@@ -124,8 +124,8 @@ def open_epochs(job: Job) -> Epoch:
     """Returns the batches of the ring loader, or of nothing but decoding."""
     torch.set_num_threads(1)
     store = store_of(job)
-    backend = "packed" if job.system == "decode only" else job.system
-    session = open_session_cache(backend, store, Path(job.cache), 0)
+    backend = "diskcache" if job.system == "diskcache" else "packed"
+    session = open_session_cache(backend, store, None if job.system == "no cache" else Path(job.cache), 0)
     samples = Samples(CacheReader(store, json.loads((Path(job.data) / DIGEST_FILE).read_text()), session))
     if job.system == "decode only":
         return lambda epoch: _decoded(samples, job)

@@ -21,7 +21,7 @@ from bench.data.bench_venv import bench_python, environment
 from bench.data.jobs import FROM_STORE, OTHERS, OURS, SYSTEMS, Figures, Job
 from bench.data.our_loaders import BUCKET, DIGEST_FILE, build_cache
 from bench.data.report import Result, printed
-from bench.data.samples import digest_of_all, shard_bytes
+from bench.data.samples import QUALITY, digest_of_all, shard_bytes
 from lead_testing.minio_server import MinioServer, minio_program
 from lead_testing.store_proxy import StoreProxy
 
@@ -55,9 +55,10 @@ def main() -> None:
     out: Path = options.out
     out.mkdir(parents=True, exist_ok=True)
     python = bench_python()
-    data = samples_written(out / f"samples-{options.samples}", options.samples, python)
+    data = samples_written(out / f"samples-{options.samples}-q{options.quality}", options, python)
     cores = tuple(sorted(os.sched_getaffinity(0)))[: options.cores]
-    job = Job("", str(data), "", options.samples, 1, options.batch, len(cores), touched=options.touched, cores=cores)
+    job = Job("", str(data), "", options.samples, 1, options.batch, len(cores), touched=options.touched,
+              pinned=options.pinned, cores=cores)  # fmt: skip
     digest = digest_of_all(json.loads((data / "digests.json").read_text()))
     results: list[Result] = []
     with (
@@ -73,19 +74,27 @@ def main() -> None:
                 results += measured(bench, system, options.states, number)
                 (out / "results.json").write_text(json.dumps([asdict(result) for result in results], indent=1))
     shutil.rmtree(bench.scratch, ignore_errors=True)
-    print(printed(results, options.samples, options.rounds, touched=options.touched))
+    print(printed(results, title(options)))
     subprocess.run(
         [python, "-m", "bench.data.picture", out / "results.json", out / "data.png"], env=environment(), check=True
     )
 
 
-def samples_written(data: Path, count: int, python: Path) -> Path:
+def title(options: argparse.Namespace) -> str:
+    """Returns what was measured, in words."""
+    memory = "memory touched before" if options.touched else "memory as each system takes it"
+    batches = ", batches copied to pinned memory" if options.pinned else ""
+    return f"{options.samples} samples of JPEG quality {options.quality}, {options.rounds} rounds, {memory}{batches}"
+
+
+def samples_written(data: Path, options: argparse.Namespace, python: Path) -> Path:
     """Returns the folder with every format, written at the first call."""
     if not (data / "digests.json").exists():
         shutil.rmtree(data, ignore_errors=True)
-        subprocess.run([python, "-m", "bench.data.write_formats", data, str(count)], env=environment(), check=True)
+        words = [str(options.samples), str(options.quality)]
+        subprocess.run([python, "-m", "bench.data.write_formats", data, *words], env=environment(), check=True)
     if not (data / DIGEST_FILE).exists():
-        build_cache(data, shard_bytes(count))
+        build_cache(data, shard_bytes(options.samples))
     return data
 
 
@@ -186,12 +195,16 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} samples instead of {FULL}")
     parser.add_argument("--samples", type=int, default=0, help="a multiple of the batch times the cores")
+    parser.add_argument(
+        "--quality", type=int, default=QUALITY, help="of the JPEGs: 30 is LEAD's on a cluster, 90 elsewhere"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
     parser.add_argument("--states", nargs="+", choices=STATES, default=list(STATES))
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--touched", action="store_true", help="memory whose pages were written before, for all")
+    parser.add_argument("--pinned", action="store_true", help="every batch ends in memory a GPU can copy from")
     parser.add_argument("--no-digests", action="store_true", help="leave out the comparison of every sample")
     parser.add_argument("--out", type=Path, default=Path("outputs/bench/data"))
     options = parser.parse_args()

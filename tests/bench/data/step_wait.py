@@ -1,10 +1,11 @@
 """How long the training loop waits for data: with a warm session cache, while it fills, and without any.
 
-    python -m bench.data.step_wait [--root FOLDER] [--batch 2] [--steps 8] [--rounds 5] [preset=small key=value …]
+    python -m bench.data.step_wait [--root FOLDER] [--batch 2] [--steps 4] [--minutes 4] [preset=small key=value …]
 
 Builds the cache of a LEAD tree (default: the golden one in the shared folder) in MinIO, then trains with the trainer's
 own loader: forward, backward, update. Goals: waits < 2 % of the time of a warm epoch; an epoch that fills the cache at
-least 0.97 times as fast as one that streams from the store. The states take turns; medians over the rounds.
+least 0.97 times as fast as one that streams from the store. The states take turns; medians over the rounds that fit
+into the minutes.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -65,24 +66,31 @@ def main() -> None:
         with MinioServer(minio_program(), folder / "minio") as server:
             server.admin().make_bucket(BUCKET)
             store = S3Store(server.target(BUCKET))
-            epochs = measured(run, store, folder, options.steps, options.rounds)
+            epochs = measured(run, store, folder, options.steps, 60 * options.minutes)
     print_table(epochs, options)
 
 
-def measured(run: LocalRun, store: ObjectStore, folder: Path, steps: int, rounds: int) -> list[Epoch]:
-    """Trains `rounds` times in each state, a warm epoch always after the one that filled the cache."""
+def measured(run: LocalRun, store: ObjectStore, folder: Path, steps: int, seconds: float) -> list[Epoch]:
+    """Trains once in each state, and again while another round fits; a warm epoch follows the one that filled."""
     job = local_job(run, FolderStore(folder / "run" / "objects"), store, processes=1)
     train = trained(run)
     epochs: list[Epoch] = []
-    for number in range(-1, rounds):  # the first round makes the model's memory and is not counted
+    begin = time.monotonic()
+    for number in count():
         session = folder / f"session{number}"
-        for state in STATES if number % 2 else ("filling", "warm", "without"):
-            dataset = open_dataset(job, run.recipe, run.config, store, None if state == "without" else session)
+        states = ("filling", "warm", "without") if number % 2 else STATES
+        for state in states if number else ("unmeasured", *states):  # the first makes the model's memory
+            dataset = open_dataset(
+                job, run.recipe, run.config, store, session if state in ("filling", "warm") else None
+            )
             try:
-                epoch = one_epoch(run, dataset.samples, train, state, steps)
+                epoch = one_epoch(run, dataset.samples, train, state, 1 if state == "unmeasured" else steps)
             finally:
                 dataset.close()
-            epochs += [epoch] if number >= 0 else []
+            print(f"{state:10} {epoch.seconds:7.2f} s, waiting {100 * epoch.waiting:.2f} %", flush=True)
+            epochs += [epoch] if state in STATES else []
+        if (time.monotonic() - begin) * (number + 2) / (number + 1) > seconds:
+            break
     return epochs
 
 
@@ -120,8 +128,9 @@ def trained(run: LocalRun) -> Callable[[Batch], None]:
 
 def print_table(epochs: list[Epoch], options: argparse.Namespace) -> None:
     """Prints medians and the two goals."""
+    rounds = len(epochs) // len(STATES)
     table = Table("session cache", "s", "least … most", "waiting", "longest wait s", "threads' load s",
-                  title=f"{options.steps} steps of batch {options.batch}, {options.rounds} rounds, {_device().type}",
+                  title=f"{options.steps} steps of batch {options.batch}, {rounds} rounds, {_device().type}",
                   title_justify="left")  # fmt: skip
     middle: dict[str, float] = {}
     for state in STATES:
@@ -148,8 +157,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("words", nargs="*", default=["preset=small"], help="of the config, as for `lead train`")
     parser.add_argument("--root", default="", help="a LEAD tree")
     parser.add_argument("--batch", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=4, help="of an epoch")
+    parser.add_argument("--minutes", type=float, default=4.0, help="for all rounds; there is at least one")
     return parser.parse_args()
 
 

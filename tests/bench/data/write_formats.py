@@ -1,6 +1,6 @@
 """Writes the same samples in every system's own format; run once in the bench's own environment.
 
-python -m bench.data.write_formats FOLDER COUNT
+python -m bench.data.write_formats FOLDER COUNT QUALITY
 
 files/<n>.jpg, <n>.lz4    plain files, also the raw tree of our build      lead/     persistent cache and metas
 litdata/  mds/  wds/      shards of about `shard_bytes`                   digests.json    of each sample
@@ -9,6 +9,7 @@ litdata/  mds/  wds/      shards of about `shard_bytes`                   digest
 import json
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +22,20 @@ from bench.data.lead_caches import cache_entry, meta_entry
 from bench.data.samples import CONTENTS, decode, digest, jpeg, packed_planes, raw_planes, shard_bytes
 
 
-def content(number: int) -> tuple[bytes, bytes, bytes, str]:
+def content(number: int, quality: int) -> tuple[bytes, bytes, bytes, str]:
     """Returns picture, packed planes, LEAD's entry and digest of one of the different contents."""
     cv2.setNumThreads(1)
-    image, planes = jpeg(number), raw_planes(number)
+    image, planes = jpeg(number, quality), raw_planes(number)
     block = packed_planes(planes)
     return image, block, cache_entry(image, planes), digest({**decode(image, block), "index": number}).split()[1]
 
 
-def write_files(folder: Path, count: int) -> list[str]:
+def write_files(folder: Path, count: int, quality: int) -> list[str]:
     """Writes the plain files and LEAD's; returns every sample's digest."""
     for name in ("files", "lead/cache", "lead/metas"):
         (folder / name).mkdir(parents=True)
     with ProcessPoolExecutor(2) as pool:
-        contents = list(pool.map(content, range(min(count, CONTENTS)), chunksize=8))
+        contents = list(pool.map(partial(content, quality=quality), range(min(count, CONTENTS)), chunksize=8))
     metas = [meta_entry(number) for number in range(len(contents))]
     for number in range(count):
         image, block, entry, _ = contents[number % CONTENTS]
@@ -83,13 +84,13 @@ def write_webdataset(folder: Path, count: int) -> None:
             writer.write({"__key__": f"{number:06d}", "jpg": fields["image"], "lz4": fields["planes"]})
 
 
-def main(folder: Path, count: int) -> None:
+def main(folder: Path, count: int, quality: int) -> None:
     """Writes everything that is not there."""
-    digests = write_files(folder, count)
+    digests = write_files(folder, count, quality)
     for write in (write_mds, write_litdata, write_webdataset):
         write(folder, count)
     (folder / "digests.json").write_text(json.dumps(digests))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

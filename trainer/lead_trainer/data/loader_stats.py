@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 STAGES = ("load", "copy", "outage", "wait", "step")
 
@@ -44,7 +44,8 @@ class LoaderClock:
     """LoaderStats that several threads add to."""
 
     def __init__(self) -> None:
-        self._stats = LoaderStats()
+        self._seconds = dict.fromkeys(STAGES, 0.0)
+        self._batches, self._longest_wait_s = 0, 0.0
         self._lock = threading.Lock()
         self._handed_over = time.perf_counter()
 
@@ -60,8 +61,7 @@ class LoaderClock:
     def handed_over(self) -> None:
         """Notes that the loop has got a batch."""
         self._handed_over = time.perf_counter()
-        with self._lock:
-            self._stats = replace(self._stats, batches=self._stats.batches + 1)
+        self._batches += 1
 
     def asked(self) -> None:
         """Notes that the loop asks for the next batch."""
@@ -69,12 +69,11 @@ class LoaderClock:
 
     def read(self) -> LoaderStats:
         """Returns the times now."""
-        return self._stats
+        seconds = {f"{stage}_s": self._seconds[stage] for stage in STAGES}
+        return LoaderStats(**seconds, batches=self._batches, longest_wait_s=self._longest_wait_s)
 
     def _add(self, name: str, seconds: float) -> None:
         with self._lock:
-            old = self._stats
-            changes = {f"{name}_s": getattr(old, f"{name}_s") + seconds}
+            self._seconds[name] += seconds
             if name == "wait":
-                changes["longest_wait_s"] = max(old.longest_wait_s, seconds)
-            self._stats = replace(old, **changes)
+                self._longest_wait_s = max(self._longest_wait_s, seconds)
