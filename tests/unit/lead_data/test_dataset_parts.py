@@ -39,6 +39,12 @@ def test_an_angle_comes_back_from_class_and_residual(angle: float, bins: int) ->
     assert abs(wrap_angle(index * 2 * np.pi / bins + residual - angle)) < 1e-6
 
 
+@pytest.mark.parametrize("angle", [-0.26179938779914963, -6.544984694978736])
+def test_an_angle_just_before_the_first_bin_is_in_the_last(angle: float) -> None:
+    index, residual = angle_class(angle, 12)
+    assert index == 11 and residual == pytest.approx(np.pi / 12)
+
+
 def test_a_straight_route_is_resampled_from_two_and_a_half_metres_on() -> None:
     path = np.stack([np.arange(20) + 2.5, np.zeros(20)], axis=1)
     np.testing.assert_allclose(resample_path(path, 10), path[:10])

@@ -78,5 +78,5 @@ def angle_class(angle: float, bins: int) -> tuple[int, float]:
     """Returns the bin of an angle (bin 0 is centred on 0) and the distance to the bin's centre."""
     bin_width = 2 * np.pi / bins
     shifted = (angle % (2 * np.pi) + bin_width / 2) % (2 * np.pi)
-    index = int(shifted / bin_width)
+    index = int(shifted // bin_width)  # not /, which may round up to one bin too many
     return index, float(shifted - (index * bin_width + bin_width / 2))
