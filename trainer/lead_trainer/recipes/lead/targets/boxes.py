@@ -30,6 +30,11 @@ from lead_trainer.recipes.lead.targets.view import View
 Box = Mapping[str, Any]
 BoxRows = npt.NDArray[np.float32]
 STANDING_MPS = 0.1
+KINDS = {
+    "walker": BoxClass.WALKER,
+    "traffic_light": BoxClass.TRAFFIC_LIGHT,
+    "stop_sign": BoxClass.STOP_SIGN,
+}  # of a box's class, where it is no vehicle
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ def _row(box: Box, scene: SceneFacts, view: View, keys: PreparationKeys) -> BoxR
     row[BoxColumn.W : BoxColumn.H + 1] = box_half_extents(box)
     row[BoxColumn.YAW] = view.angle(box["yaw"])
     row[BoxColumn.RADAR_POINTS] = box.get("num_radar_points", -1)
-    row[BoxColumn.CLASS] = _class(box, scene)
+    row[BoxColumn.CLASS] = _class(box, scene) if keys.carla_leaderboard_mode else _plain_class(box)
     if box["class"] in ("car", "walker"):
         row[BoxColumn.VELOCITY] = box["speed"]
     if box["class"] == "car":
@@ -134,16 +139,18 @@ def _inside(row: BoxRows, z: float, keys: PreparationKeys) -> bool:
     return bool(in_x and in_y and keys.min_z < z < keys.max_z)
 
 
+def _plain_class(box: Box) -> BoxClass:
+    """Returns the detection class beside real data, which tells nothing of what a car is in its scenario."""
+    type_id = box.get("type_id")
+    if type_id in BIKES:
+        return BoxClass.BIKER
+    return BoxClass.OBSTACLE if type_id in PROP_SIZES else KINDS.get(box["class"], BoxClass.VEHICLE)
+
+
 def _class(box: Box, scene: SceneFacts) -> BoxClass:
-    """Returns the detection class; later rules win, as in LEAD."""
+    """Returns the detection class in leaderboard mode; later rules win, as in LEAD."""
     kind, type_id = box["class"], box.get("type_id")
-    label = {
-        "walker": BoxClass.WALKER,
-        "traffic_light": BoxClass.TRAFFIC_LIGHT,
-        "stop_sign": BoxClass.STOP_SIGN,
-        "static": BoxClass.PARKING,
-        "static_prop_car": BoxClass.PARKING,
-    }.get(kind, BoxClass.VEHICLE)
+    label = BoxClass.PARKING if kind in ("static", "static_prop_car") else KINDS.get(kind, BoxClass.VEHICLE)
     if kind == "car" and type_id in EMERGENCY and "scenario" in box.get("role_name", ""):
         label = BoxClass.SPECIAL
     if type_id in PROP_SIZES:

@@ -90,7 +90,7 @@ def _label(box: Box, scene: SceneFacts, keys: PreparationKeys) -> tuple[Occupanc
     """Returns the class a box is drawn in (None: not drawn) and the hull its corners join."""
     kind = box["class"]
     if kind == "car":
-        return _car_label(box, scene)
+        return _car_label(box, scene) if keys.carla_leaderboard_mode else _plain_car_label(box)
     if kind == "walker":
         return Occupancy.WALKER, ""
     if kind == "static_prop_car":
@@ -99,10 +99,18 @@ def _label(box: Box, scene: SceneFacts, keys: PreparationKeys) -> tuple[Occupanc
         return _light_label(box, scene)
     type_id = box.get("type_id", "")
     if type_id in keys.data_bb_static_types_white_list:
-        return Occupancy.OBSTACLE, {CONE: "cones", WARNING: "warnings"}.get(type_id, "")
+        site = {CONE: "cones", WARNING: "warnings"} if keys.carla_leaderboard_mode else {}
+        return Occupancy.OBSTACLE, site.get(type_id, "")
+    if not keys.carla_leaderboard_mode:
+        return None, ""
     if type_id in EMERGENCY:
         return Occupancy.SPECIAL, "obstacle"
     return (Occupancy.PARKING, "") if is_parked_mesh(box) else (None, "")
+
+
+def _plain_car_label(box: Box) -> tuple[Occupancy, str]:
+    """Returns the label of a car beside real data, whatever it is in its scenario."""
+    return (Occupancy.BIKER if box.get("type_id", "") in BIKES else Occupancy.VEHICLE), ""
 
 
 def _car_label(box: Box, scene: SceneFacts) -> tuple[Occupancy, str]:
