@@ -1,11 +1,13 @@
 """Looks now and then whether the raw data below a prefix is still what a complete cache was built from.
 
 Asked by `cluster.reconcile` at each pass over a complete cache; answers with what the last listing came to and, when
-that is too old, takes a new one in a thread of its own, one source at a time. It holds no listing, only its hash.
+that is too old, takes a new one in a thread of its own, one source at a time. Of a listing it holds the hash and, of
+the one that a cache was built from, a checksum of each route, so that it can name those that change.
 """
 
 import asyncio
 import time
+import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,8 +20,18 @@ from lead_protocol.source_listing import ListingHash
 from lead_protocol.store.object_store import ObjectStore, StoreError
 
 MAX_FILES = 20_000_000  # a listing beyond it is given up: it would take hours
+MAX_PLACES = 50_000  # beyond it none is named: some ten megabytes of memory
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class SourceListing:
+    """What one listing came to, with a checksum of all files of each place; no places where there are too many."""
+
+    sha256: str
+    files: int
+    places: dict[str, int]
 
 
 @dataclass
@@ -27,7 +39,9 @@ class _Memory:
     """What is kept of one source."""
 
     prefix: str
+    built_from: str  # hash of the listing that the cache was built from
     due: float = 0.0
+    places: dict[str, int] | None = None  # of that listing, if this process has seen it
     found: ObservedSource | None = None
     task: asyncio.Task[None] | None = None
 
@@ -41,12 +55,12 @@ class SourceWatch:
         self._memories: dict[str, _Memory] = {}
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="source")
 
-    def look(self, profile: StorageProfile, uid: str, prefix: str) -> ObservedSource | None:
+    def look(self, profile: StorageProfile, uid: str, prefix: str, built_from: str) -> ObservedSource | None:
         """Returns what the last listing of a resource's source came to, None before there is one; never waits."""
         memory = self._memories.get(uid)
-        if memory is None or memory.prefix != prefix:
+        if memory is None or (memory.prefix, memory.built_from) != (prefix, built_from):
             self.forget(uid)
-            memory = self._memories[uid] = _Memory(prefix)
+            memory = self._memories[uid] = _Memory(prefix, built_from)
         if memory.task is None and time.monotonic() >= memory.due:
             memory.task = asyncio.get_running_loop().create_task(self._list(profile, memory), name=f"source {prefix}")
         return memory.found
@@ -66,9 +80,10 @@ class SourceWatch:
     async def _list(self, profile: StorageProfile, memory: _Memory) -> None:
         loop = asyncio.get_running_loop()
         try:
-            memory.found = await loop.run_in_executor(
-                self._threads, list_source, self._store_of(profile), memory.prefix
-            )
+            listing = await loop.run_in_executor(self._threads, list_source, self._store_of(profile), memory.prefix)
+            if listing is not None and listing.sha256 == memory.built_from:
+                memory.places = listing.places
+            memory.found = None if listing is None else compare(listing, memory.places)
         except StoreError as error:
             log.info("source_not_listed", prefix=memory.prefix, error=str(error))  # the next look tries again
         finally:
@@ -76,15 +91,42 @@ class SourceWatch:
             memory.task = None
 
 
-def list_source(store: ObjectStore, prefix: str) -> ObservedSource | None:
+def list_source(store: ObjectStore, prefix: str) -> SourceListing | None:
     """Returns the hash of everything below `prefix`, as a build pod computes it; None where it is too much to list."""
     below = f"{prefix.strip('/')}/"
-    listing = ListingHash()
+    listing, places = ListingHash(), dict[str, int]()
     for info in store.list(below):  # in key order, which is path order
         if info.key.endswith("/"):
             continue
         if listing.files == MAX_FILES:
             log.warning("source_too_large_to_compare", prefix=prefix, files=MAX_FILES)
             return None
-        listing.add(info.key[len(below) :], info.size, info.etag)
-    return ObservedSource(listing.hexdigest(), listing.files)
+        path = info.key[len(below) :]
+        listing.add(path, info.size, info.etag)
+        if len(places) <= MAX_PLACES:
+            place = place_of(path)
+            places[place] = zlib.crc32(f"{path}\0{info.size}\0{info.etag}\0".encode(), places.get(place, 0))
+    return SourceListing(listing.hexdigest(), listing.files, places if len(places) <= MAX_PLACES else {})
+
+
+def place_of(path: str) -> str:
+    """Returns what a file is counted to: the folder above its own (of a sensor), or itself where it lies higher.
+
+    Example: `data/Accident/route1/rgb/0001.jpg` belongs to `data/Accident/route1`, and `trainval/log.db` is its own.
+    """
+    folders = path.split("/")
+    return "/".join(folders[:-2]) if len(folders) > 2 else path
+
+
+def compare(listing: SourceListing, before: dict[str, int] | None) -> ObservedSource:
+    """Returns a listing with the places that differ from those before; none where either is not known."""
+    now = listing.places
+    if not now or not before:
+        return ObservedSource(listing.sha256, listing.files)
+    return ObservedSource(
+        listing.sha256,
+        listing.files,
+        added=tuple(sorted(now.keys() - before.keys())),
+        removed=tuple(sorted(before.keys() - now.keys())),
+        replaced=tuple(sorted(place for place in now.keys() & before.keys() if now[place] != before[place])),
+    )

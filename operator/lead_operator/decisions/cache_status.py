@@ -17,6 +17,8 @@ from lead_protocol.object_keys import CacheKeys
 
 MAX_USERS = 64
 MAX_REASONS = 64
+SHOWN_PLACES = 3
+MAX_PLACE = 120
 DIGEST_DIGITS = 12
 
 
@@ -161,12 +163,28 @@ def _source_drift(observed: ObservedBuild, generation: int) -> list[Finding]:
     if source.sha256 == manifest.source_sha256:
         text = f"the source is the one the cache was built from: {source.files} files"
         return [Finding(Condition.SOURCE_DRIFT, False, "Unchanged", text)]
+    parts = ((source.added, "added"), (source.removed, "removed"), (source.replaced, "changed"))
+    named = ", ".join(f"{len(places)} {verb} ({_first(places)})" for places, verb in parts if places)
+    what = (
+        f"the source has changed since the cache was built: {named}"
+        if named
+        else ("files were added to the source, removed from it or replaced since the cache was built")
+    )
+    told = _drift_told_before(observed, generation)
+    how_many = f"it has {source.files} files now"
+    if not named and told and told[0].holds and how_many in told[0].message:
+        return told  # by an operator that could name what changed; this one has never seen the source as it was
     text = (
-        f"files were added to the source, removed from it or replaced since the cache was built; it has {source.files} "
-        "now; runs go on with the cache as it is; to build with the new data, change the spec (build.maxRetries, for "
-        "instance) or create another DatasetCache"
+        f"{what}; {how_many}; runs go on with the cache as it is; to build with the new data, "
+        "change the spec (build.maxRetries, for instance) or create another DatasetCache"
     )
     return [Finding(Condition.SOURCE_DRIFT, True, "SourceChanged", text)]
+
+
+def _first(places: tuple[str, ...]) -> str:
+    shown = [place if len(place) <= MAX_PLACE else f"…{place[-MAX_PLACE:]}" for place in places[:SHOWN_PLACES]]
+    more = len(places) - len(shown)
+    return ", ".join([*shown, f"+{more} more"] if more else shown)
 
 
 def _drift_told_before(observed: ObservedBuild, generation: int) -> list[Finding]:

@@ -134,7 +134,14 @@ class ObservedCacheManifest:
 
 @dataclass(frozen=True)
 class ObservedSource:
-    """What one listing of the raw data came to."""
+    """What one listing of the raw data came to.
+
+    Where it has changed, the places (routes, logs) that differ are named as far as they are known: an operator that
+    has not seen the source as it was built from knows none.
+    """
 
     sha256: str
     files: int
+    added: tuple[str, ...] = ()  # in order, like the others
+    removed: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()  # are still there, with other files

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lead_operator.cluster.source_watch import SourceWatch, list_source
+from lead_operator.cluster import source_watch
+from lead_operator.cluster.source_watch import SourceWatch, compare, list_source, place_of
 from lead_operator.decisions.observed import ObservedSource
 from lead_operator.settings import StorageProfile
 from lead_protocol.store.folder import FolderStore
@@ -14,6 +15,7 @@ from lead_testing.makers import PROFILE
 from lead_trainer.data.digest import listing_sha256
 from lead_trainer.data.source_tree import StoreTree
 
+SHA = "5" * 64
 FILES = ["b/r1/0001.jpg", "b/r1.json", "b/r1-x/0001.jpg", "a/Ü/0001.jpg", "a/z.json"]
 
 
@@ -28,7 +30,8 @@ def a_source(folder: Path) -> FolderStore:
 def test_operator_and_build_pods_come_to_the_same_hash(tmp_path: Path) -> None:
     store = a_source(tmp_path)
     built_from = listing_sha256(StoreTree(store, "datasets/towns").files())
-    assert list_source(store, "datasets/towns/") == ObservedSource(built_from, len(FILES))
+    listing = list_source(store, "datasets/towns/")
+    assert listing and (listing.sha256, listing.files) == (built_from, len(FILES))
 
 
 @pytest.mark.parametrize("change", ["add", "remove", "replace"])
@@ -53,16 +56,67 @@ async def test_a_source_is_listed_rarely_and_never_in_the_way(tmp_path: Path) ->
         return store
 
     watch = SourceWatch(open_store, every_s=3600)
-    assert watch.look(PROFILE, "uid", "datasets/towns") is None
+    assert watch.look(PROFILE, "uid", "datasets/towns", SHA) is None
     async with asyncio.timeout(10):
         while opened < 1 or asyncio.all_tasks() != {asyncio.current_task()}:
             await asyncio.sleep(0)
-    assert watch.look(PROFILE, "uid", "datasets/towns") is None  # it failed, and its time has not come again
+    assert watch.look(PROFILE, "uid", "datasets/towns", SHA) is None  # it failed, and its time has not come again
     watch.forget("uid")
     async with asyncio.timeout(10):
-        while watch.look(PROFILE, "uid", "datasets/towns") is None:
+        while watch.look(PROFILE, "uid", "datasets/towns", SHA) is None:
             await asyncio.sleep(0.01)
     for _ in range(10):
-        found = watch.look(PROFILE, "uid", "datasets/towns")
+        found = watch.look(PROFILE, "uid", "datasets/towns", SHA)
     assert (found and found.files, opened) == (len(FILES), 2)
     watch.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("data/Accident/route1/rgb/0001.jpg", "data/Accident/route1"),
+        ("results/Accident/route1.json", "results"),
+        ("trainval/log.db", "trainval/log.db"),
+        ("log.db", "log.db"),
+    ],
+)
+def test_a_file_counts_to_its_route(path: str, place: str) -> None:
+    assert place_of(path) == place
+
+
+async def test_the_routes_that_differ_from_what_a_cache_was_built_from_are_named(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    for route in ("r1", "r2", "r3"):
+        store.put(f"datasets/towns/data/Accident/{route}/rgb/0001.jpg", b"a picture")
+    built_from = list_source(store, "datasets/towns")
+    assert built_from is not None
+    watch = SourceWatch(lambda profile: store, every_s=0)
+
+    async def looked() -> ObservedSource:
+        watch.look(PROFILE, "uid", "datasets/towns", built_from.sha256)
+        async with asyncio.timeout(10):
+            while asyncio.all_tasks() != {asyncio.current_task()}:
+                await asyncio.sleep(0)
+        found = watch.look(PROFILE, "uid", "datasets/towns", built_from.sha256)
+        assert found is not None
+        return found
+
+    assert await looked() == ObservedSource(built_from.sha256, 3)
+    store.delete("datasets/towns/data/Accident/r1/rgb/0001.jpg")
+    store.put("datasets/towns/data/Accident/r2/rgb/0001.jpg", b"another picture")
+    store.put("datasets/towns/data/Accident/r4/lidar/0001.laz", b"points")
+    drifted = await looked()
+    assert (drifted.added, drifted.removed, drifted.replaced) == (
+        ("data/Accident/r4",), ("data/Accident/r1",), ("data/Accident/r2",),
+    )  # fmt: skip
+    watch.close()
+
+
+def test_a_source_of_too_many_routes_is_compared_without_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = a_source(tmp_path)
+    before = list_source(store, "datasets/towns")
+    monkeypatch.setattr(source_watch, "MAX_PLACES", 2)
+    store.delete("datasets/towns/a/z.json")
+    now = list_source(store, "datasets/towns")
+    assert before and now and now.places == {}
+    assert compare(now, before.places) == ObservedSource(now.sha256, len(FILES) - 1)

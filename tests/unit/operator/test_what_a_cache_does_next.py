@@ -109,7 +109,7 @@ def test_a_source_that_changed_is_told_and_nothing_is_built_until_the_spec_chang
     assert (condition(ready, "SourceDrift")["status"], condition(ready, "Ready")["status"]) == ("False", "True")
     drifted = look(cache, previous=ready.status, source=ObservedSource("b" * 64, 171), **complete)
     assert (condition(drifted, "SourceDrift")["status"], drifted.status["phase"]) == ("True", "Ready")
-    assert "it has 171 now" in condition(drifted, "SourceDrift")["message"]
+    assert "it has 171 files now" in condition(drifted, "SourceDrift")["message"]
     assert not drifted.creates and drifted.urgent
     unseen = look(cache, **complete)
     assert not condition(unseen, "SourceDrift")
@@ -117,6 +117,23 @@ def test_a_source_that_changed_is_told_and_nothing_is_built_until_the_spec_chang
     assert restarted.status == drifted.status, "an operator that has not listed the source yet unsays nothing"
     rebuilt = look(a_dataset_cache(generation=2), previous=drifted.status)
     assert made(rebuilt) == ["towns-build-g2-a1-0", "towns-build-g2-a1-1"]
+
+
+def test_routes_that_changed_are_named_the_first_of_many_and_by_the_next_operator_too() -> None:
+    cache, manifest = a_dataset_cache(), replace(MANIFEST, source_sha256="a" * 64)
+    complete: dict[str, Any] = {"result_digest": DIGEST, "manifest": manifest}
+    added = tuple(f"data/Accident/r{number}" for number in range(1, 7))
+    source = ObservedSource("b" * 64, 171, added=added, replaced=("x" * 300,))
+    drifted = look(cache, source=source, **complete)
+    said = condition(drifted, "SourceDrift")["message"]
+    assert "6 added (data/Accident/r1, data/Accident/r2, data/Accident/r3, +3 more), 1 changed (…xxx" in said
+    assert "removed" not in said
+    assert len(said) < 500
+    after_restart = look(cache, previous=drifted.status, source=ObservedSource("b" * 64, 171), **complete)
+    assert after_restart.status == drifted.status
+    more = look(cache, previous=drifted.status, source=ObservedSource("c" * 64, 172), **complete)
+    assert "it has 172 files now" in condition(more, "SourceDrift")["message"]
+    assert "added (" not in condition(more, "SourceDrift")["message"]
 
 
 def test_a_cache_is_ready_when_its_manifest_exists() -> None:
