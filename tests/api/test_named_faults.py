@@ -19,6 +19,12 @@ NAMED = {
     "500 on creates": Plan("failing_rank", (Fault("error", 3, PODS, times=8),)),
     "409 on status": Plan("failing_rank", (Fault("conflict", 2, STATUS, times=3),)),
     "etcd slow": Plan("build", (Fault("slow", 1, times=1000, seconds=1.0),)),
+    "back in a world without the group that failed": Plan(
+        "failing_rank", (Fault("stale", 3, STATUS, seconds=12.0, back=16),)
+    ),
+    "back in a world without the group that replaced it": Plan(
+        "failing_rank", (Fault("stale", 6, STATUS, seconds=12.0, back=8),)
+    ),
     "the API server answers 503 for a while": Plan("failing_rank", (Fault("outage", 8, seconds=6.0),)),
 }  # fmt: skip
 

@@ -4,7 +4,7 @@ Called by `cluster.reconcile` at the start of each pass. It reads copies only, m
 reference's UID alone: a pod of an earlier run of the same name is never counted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,6 +13,8 @@ from lead_operator import names
 from lead_operator.cluster.informer import Informer
 from lead_operator.cluster.kinds import KubernetesObject
 from lead_operator.decisions.observed import ObservedCache, ObservedPod
+from lead_operator.resources.dataset_cache import DatasetCache
+from lead_operator.resources.training_run import TrainingRun
 
 MAX_MESSAGE = 4096
 AS_IT_SHOULD = ("ContainerCreating", "PodInitializing")  # reasons to wait that nobody needs to act on
@@ -92,6 +94,25 @@ def observe_pod(pod: KubernetesObject, nodes: NodeWatch, now: datetime) -> Obser
         node_ready=health.ready,
         node_not_ready_since=health.not_ready_since,
     )
+
+
+def expected_training_pods(run: TrainingRun, status: KubernetesObject, *, ended_too: bool) -> Iterator[str]:
+    """Yields the names of the pods that were there, by a run's status, and whose end is not accounted for (or is)."""
+    for entry in status.get("stages") or []:
+        book, attempt = entry.get("book") or {}, int(entry.get("attempt") or 0)
+        if (book.get("created") and attempt > int(book.get("endedAttempt") or 0)) or (ended_too and attempt > 0):
+            for rank in range(run.nodes):
+                yield names.training_pod_name(run.identity.name, entry["name"], entry["seed"], attempt, rank)
+
+
+def expected_build_pods(cache: DatasetCache, status: KubernetesObject, *, ended_too: bool) -> Iterator[str]:
+    """Yields the names of the build pods that were there, by a cache's status, as for a run."""
+    build, identity = status.get("build") or {}, cache.identity
+    for worker in (build.get("workers") or []) if build.get("generation") == identity.generation else []:
+        attempt, ended = int(worker.get("attempt") or 0), int(worker.get("endedAttempt") or 0)
+        open_ = worker.get("created") and not worker.get("done") and attempt > ended
+        if open_ or (ended_too and attempt > 0):
+            yield names.build_pod_name(identity.name, identity.generation, attempt, worker["index"])
 
 
 def observe_cache(name: str, body: KubernetesObject | None) -> ObservedCache:

@@ -4,6 +4,7 @@ A pass rests on nothing but what it sees: it may run twice, late, or after a cra
 """
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -28,7 +29,15 @@ from lead_operator.cluster.kinds import (
     KubernetesObject,
     ResourceKey,
 )
-from lead_operator.cluster.observe import NodeWatch, is_finished, observe_cache, observe_pods, parse_time
+from lead_operator.cluster.observe import (
+    NodeWatch,
+    expected_build_pods,
+    expected_training_pods,
+    is_finished,
+    observe_cache,
+    observe_pods,
+    parse_time,
+)
 from lead_operator.cluster.source_watch import SourceWatch
 from lead_operator.decisions.dataset_cache_plan import decide_cache_removal, decide_dataset_cache
 from lead_operator.decisions.observed import ObservedBuild, ObservedPod, ObservedRun
@@ -73,6 +82,7 @@ class Reconciler:
 
     async def reconcile(self, key: ResourceKey) -> float | None:
         """Makes one pass; returns in how many seconds the resource wants to be looked at again, if at all."""
+        live = key in self.doubtful
         kind = TRAINING_RUN if key.kind == TRAINING_RUN.kind else DATASET_CACHE
         body = await self._current(kind, key)
         if body is not None and _takes_its_data(body):
@@ -87,7 +97,8 @@ class Reconciler:
         try:
             # From here until all answers are in, what the copy says may be older than what we did.
             self.doubtful.add(key)
-            again_s = await (self._training_run(body) if kind is TRAINING_RUN else self._dataset_cache(body))
+            one_pass = self._training_run if kind is TRAINING_RUN else self._dataset_cache
+            again_s = await one_pass(body, live)
             self.doubtful.discard(key)
         except SpecError as error:
             self.doubtful.discard(key)
@@ -96,10 +107,12 @@ class Reconciler:
             return None
         return again_s
 
-    async def _training_run(self, body: KubernetesObject) -> float | None:
+    async def _training_run(self, body: KubernetesObject, live: bool) -> float | None:
         run = parse_training_run(body)
         if self._may_wait(run, body):
             return self.settings.progress_s * random.uniform(0.5, 1.0)
+        expected = expected_training_pods(run, read_status(body), ended_too=live)
+        await self._ask_for_unseen(run.identity.namespace, expected)
         observed = await self._observe_run(run, body)
         plan = decide_training_run(run, observed, self.settings)
         _count_restarts(observed.previous, plan.status)
@@ -107,8 +120,10 @@ class Reconciler:
         again_s = await self._apply(TRAINING_RUN, body, plan)
         return self._no_later_than_progress(again_s, observed.pods)
 
-    async def _dataset_cache(self, body: KubernetesObject) -> float | None:
+    async def _dataset_cache(self, body: KubernetesObject, live: bool) -> float | None:
         cache = parse_dataset_cache(body)
+        expected = expected_build_pods(cache, read_status(body), ended_too=live)
+        await self._ask_for_unseen(cache.identity.namespace, expected)
         observed = await self._observe_build(cache, body)
         plan = decide_dataset_cache(cache, observed, self.settings)
         again_s = await self._apply(DATASET_CACHE, body, plan)
@@ -194,6 +209,18 @@ class Reconciler:
         acts = plan.claim_attempt or plan.deletes or plan.creates or plan.annotates or plan.events or plan.delete_self
         return not acts and plan.status == observed.previous and not any(pod.terminal for pod in observed.pods)
 
+    async def _ask_for_unseen(self, namespace: str, expected: Iterable[str]) -> None:
+        """Reads live the pods that should be there and are not in the copy: it may be older than the resource.
+
+        Only what the server does not hold either counts as gone; how a pod ended decides which budget pays for it. Of a
+        resource that had to be read live because its copy was too old, pods that have ended are asked for too.
+        """
+        copies = self.informers.of(POD, namespace)
+        for name in [name for name in expected if copies.get(namespace, name) is None]:
+            found = await self.client.get(POD, namespace, name)
+            if found is not None:
+                copies.note_own_write(found)
+
     async def _observe_run(self, run: TrainingRun, body: KubernetesObject) -> ObservedRun:
         observed = self._observe_cluster(run, body)
         profile = self.settings.storage_profiles.get(run.storage_profile)
@@ -246,7 +273,7 @@ class Reconciler:
             )  # fmt: skip
         source = None
         if profile is not None and cache.source.prefix and look.manifest is not None and not look.error:
-            source = self.sources.look(profile, uid, cache.source.prefix)
+            source = self.sources.look(profile, uid, cache.source.prefix, look.manifest.source_sha256)
         users = (run["metadata"]["name"] for run in self.informers.users_of(namespace, cache.identity.name))
         return ObservedBuild(
             now=now,

@@ -1,7 +1,9 @@
 """What the operator makes of bodies from the API server before it decides anything."""
 
-from lead_operator.cluster.observe import observe_cache
-from lead_testing.makers import a_cache_body, a_ready_cache
+from typing import Any
+
+from lead_operator.cluster.observe import expected_build_pods, expected_training_pods, observe_cache
+from lead_testing.makers import a_cache_body, a_dataset_cache, a_ready_cache, a_training_run
 
 
 def test_a_caches_profile_and_answer_are_seen_and_an_old_answer_counts_for_nothing() -> None:
@@ -13,3 +15,30 @@ def test_a_caches_profile_and_answer_are_seen_and_an_old_answer_counts_for_nothi
     body["status"]["observedGeneration"] = 1
     assert not observe_cache("towns", body).ready
     assert not observe_cache("towns", None).found
+
+
+def test_pods_are_expected_from_when_they_were_seen_until_their_end_is_accounted_for() -> None:
+    def expected(created: bool, ended: int, *, ended_too: bool = False) -> list[str]:
+        entry = {"name": "train", "seed": 0, "attempt": 2, "book": {"created": created, "endedAttempt": ended}}
+        run: Any = a_training_run(nodes=2)
+        return list(expected_training_pods(run, {"stages": [entry]}, ended_too=ended_too))
+
+    group = [f"{a_training_run().identity.name}-train-s0-a2-{rank}" for rank in range(2)]
+    assert expected(True, 1) == group
+    assert expected(False, 1) == expected(True, 2) == []
+    assert expected(True, 2, ended_too=True) == expected(False, 2, ended_too=True) == group
+    assert (
+        list(expected_training_pods(a_training_run(), {"stages": [{"name": "train", "seed": 0}]}, ended_too=True)) == []
+    )
+
+
+def test_build_pods_are_expected_of_this_spec_alone_and_until_their_share_is_done() -> None:
+    def expected(generation: int, *, ended_too: bool = False, **facts: Any) -> list[str]:
+        worker = {"index": 1, "attempt": 3, "endedAttempt": 2, "created": True, **facts}
+        status = {"build": {"generation": generation, "workers": [worker]}}
+        return list(expected_build_pods(a_dataset_cache(generation=4), status, ended_too=ended_too))
+
+    assert expected(4) == ["towns-build-g4-a3-1"]
+    assert expected(3) == expected(3, ended_too=True) == []
+    assert expected(4, done=True) == expected(4, created=False) == expected(4, endedAttempt=3) == []
+    assert expected(4, endedAttempt=3, ended_too=True) == ["towns-build-g4-a3-1"]
