@@ -1,5 +1,6 @@
 """How each goal is tried in a campaign, and what its result file says: seed, counts, violations, each with its plan."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -10,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, settings
+from hypothesis import seed as with_seed
 from hypothesis.stateful import run_state_machine_as_test
 
 from lead_testing import PROJECT_ROOT
 from lead_testing.decision_worlds.cache_world import CacheMachine
 from lead_testing.decision_worlds.pods_world import CountedMachine
-from lead_testing.decision_worlds.run_world import RunMachine
+from lead_testing.decision_worlds.run_world import RunMachine, SideBySideMachine
 from lead_testing.kube_faults.goals import GOALS, Learned, choose
 from lead_testing.kube_faults.plan import Fault, Plan
 from lead_testing.kube_faults.trial import Outcome, report, run_trials
@@ -26,6 +28,7 @@ from lead_testing.operator_process import CONSTANTS
 
 OUTAGES_S = (60.0, 300.0, 1200.0)  # an API server that answers 503: the second is longer than kopf's own patience
 STEPS = 50  # of one example of a model test
+PORTION = 5_000  # steps after which a model test says how far it is, and begins with another seed
 
 # Goals that are whole tests of the API ring, with how they are made larger: by environment, or by repeating them.
 _USERS = "test_what_users_and_administrators_do.py"
@@ -94,29 +97,31 @@ def plans_of(goal: str, learned: Learned, count: int, seed: int) -> list[Plan]:
 
 
 def try_model(count: int, seed: int) -> dict[str, Any]:
-    """Runs both model tests of `decide` for at least `count` steps each."""
+    """Runs the model tests of `decide` for at least `count` steps each."""
     started, found = time.monotonic(), {}
-    for machine in (RunMachine, CacheMachine):
-        found[machine.__name__] = _steps(machine, count)
+    for machine in (RunMachine, SideBySideMachine, CacheMachine):
+        found[machine.__name__] = _steps(machine, count, seed)
     steps = {name: entry["steps"] for name, entry in found.items()}
     violations = [{"machine": name, "said": entry["said"]} for name, entry in found.items() if entry["said"]]
     seconds = round(time.monotonic() - started)
     return {"goal": "model", "seed": seed, "count": steps, "violations": violations, "seconds": seconds}
 
 
-def _steps(machine: type[CountedMachine], count: int) -> dict[str, Any]:
-    while machine.steps < count:  # an example may end early
-        examples = max(20, (count - machine.steps) // STEPS)
-        chosen = settings(
-            max_examples=examples, stateful_step_count=STEPS, deadline=None, database=None,
-            suppress_health_check=list(HealthCheck), print_blob=True,
-        )  # fmt: skip
+def _steps(machine: type[CountedMachine], count: int, seed: int) -> dict[str, Any]:
+    machine.steps = 0
+    chosen = settings(
+        max_examples=max(1, min(count, PORTION) // STEPS), stateful_step_count=STEPS, deadline=None, database=None,
+        suppress_health_check=list(HealthCheck), print_blob=True,
+    )  # fmt: skip
+    for portion in itertools.count():
+        if machine.steps >= count:
+            break
         try:
-            run_state_machine_as_test(machine, settings=chosen)
+            run_state_machine_as_test(with_seed(f"{machine.__name__} {seed} {portion}")(machine), settings=chosen)
         except Exception as error:
             notes = "\n".join(getattr(error, "__notes__", []))
             return {"steps": machine.steps, "said": f"{type(error).__name__}: {error}\n{notes}"}
-        print(f"model: {machine.__name__} {machine.steps} steps", flush=True)
+        print(f"model: {machine.__name__} {machine.steps} of {count} steps", flush=True)
     return {"steps": machine.steps, "said": ""}
 
 
