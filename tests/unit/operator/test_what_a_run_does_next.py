@@ -75,6 +75,15 @@ def made(plan: Plan) -> list[str]:
     return [o["metadata"]["name"] for o in plan.creates]
 
 
+def test_a_rank_that_never_learned_the_address_of_rank_0_is_told_and_costs_no_program_restart() -> None:
+    said = "LostPeer: the address of rank 0, night-drive-train-s0-a1-0.night-drive-ranks, was not known within 900 s"
+    run = a_training_run()
+    pods = (replace(a_pod(0), phase="Pending", ready=False), replace(a_failed_pod(1, 81), message=said))
+    plan = look(run, previous=started(run), after_s=900, pods=pods)
+    assert said in plan.status["lastFailure"]["message"]
+    assert (plan.status["restarts"]["infrastructure"], plan.status["restarts"]["program"]) == (1, 0)
+
+
 def test_a_new_run_claims_its_first_attempt_and_asks_for_the_whole_group() -> None:
     plan = look(a_training_run(), service_exists=False)
     assert plan.claim_attempt
