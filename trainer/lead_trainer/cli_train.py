@@ -282,7 +282,7 @@ class LeadView:
 
     logdir: Path
     store: FolderStore
-    kept_epochs: Sequence[int] = ()  # whose model file stays when its checkpoint has gone
+    kept_epochs: Sequence[int] = ()  # at whose end the model file of the epoch before stays, as in LEAD
 
     def show(self, manifest: CheckpointManifest) -> None:
         """Links the files of a checkpoint, then removes those of older epochs, as LEAD keeps the last only."""
@@ -297,7 +297,7 @@ class LeadView:
 
     def _keeps(self, name: str) -> bool:
         part, epoch = name.split(".")[0].rsplit("_", 1)
-        return part == "model" and int(epoch) in self.kept_epochs
+        return part == "model" and int(epoch) + 1 in self.kept_epochs
 
     def show_newest(self, keys: InstanceKeys) -> None:
         """Links the newest checkpoint, in case the process was killed between its commit and its links."""

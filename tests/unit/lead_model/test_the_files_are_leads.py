@@ -85,7 +85,21 @@ def test_scalars_have_leads_tags(runs: Path) -> None:
             "scaled_loss/loss_semantic", "scaled_loss/radar_loss", "debug/num_gpu", "debug/model_size",
             "debug/dataset_size", "debug/dataloader_size", "debug/batch_size_per_gpu", "debug/allocated_cpus",
             "debug/steps_left", "debug/max_gpu_mem", "debug/average_loading_time", "debug/finished_percentage",
+            "debug/source_dataset",
             "metric/waypoints_ade", "metric/route_fde", "metric/target_speed_error"} <= tags  # fmt: skip
+
+
+def test_sizes_and_position_are_told_in_leads_units(runs: Path) -> None:
+    events = EventAccumulator(str(runs / "posttrain"), size_guidance={"scalars": 0}).Reload()
+    told = {name: [event.value for event in events.Scalars(f"debug/{name}")] for name in (
+        "num_gradient_steps", "finished_percentage", "model_size", "source_dataset")}  # fmt: skip
+    steps = len(told["finished_percentage"])
+    assert set(told["num_gradient_steps"]) == {steps}
+    assert told["finished_percentage"] == pytest.approx([(n + 1) / steps for n in range(steps)])
+    state = torch.load(runs / "posttrain/model_0001.pth", weights_only=True)
+    model = build_model(load_config(from_config_json(json.loads((runs / "posttrain/config.json").read_text()))))
+    trained = sum(state[name].numel() for name, one in model.named_parameters() if one.requires_grad)
+    assert set(told["model_size"]) == {trained} and set(told["source_dataset"]) == {1.0}
 
 
 def test_scaled_losses_sum_to_the_loss(runs: Path) -> None:
@@ -133,11 +147,12 @@ def test_a_config_json_of_leads_own_gives_its_network(tmp_path: Path) -> None:
 
 
 def test_chosen_epochs_keep_their_model_file(tmp_path: Path) -> None:
+    """LEAD keeps model_0006.pth with epoch 7 in the list: it looks when it would remove the epoch before."""
     for epoch in (0, 1, 2):
         for part in ("model", "optimizer"):
             (tmp_path / f"{part}_{epoch:04d}.pth").write_bytes(b"")
 
-    view = LeadView(tmp_path, FolderStore(tmp_path / ".lead"), kept_epochs=(1,))
+    view = LeadView(tmp_path, FolderStore(tmp_path / ".lead"), kept_epochs=(2,))
     view.show(manifest_of_nothing())
     assert sorted(path.name for path in tmp_path.glob("*.pth")) == ["model_0001.pth"]
 

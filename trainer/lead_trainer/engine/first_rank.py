@@ -52,8 +52,8 @@ class FirstRank:
             newest = [advisory.model_dump() for advisory in self.advisories.values()][-MAX_ADVISORIES:]
             self.tell(state, urgent=True, advisories=newest)
 
-    def scalars(self, state: TrainState, output: StepOutput, norm: float, finished: float) -> None:
-        """Writes the scalars of one step, under LEAD's tags; `finished` is the share of the stage behind it."""
+    def scalars(self, state: TrainState, output: StepOutput, norm: float) -> None:
+        """Writes the scalars of one step, under LEAD's tags."""
         rates = {f"debug/lr_{index}": group["lr"] for index, group in enumerate(state.optimizer.param_groups)}
         clipped = {"debug/gradient_norm": norm} if math.isfinite(norm) else {}
         self.events.scalars(
@@ -65,10 +65,8 @@ class FirstRank:
                 **clipped,
                 "debug/loss": float(output.loss.detach()),
                 "debug/epoch": state.epoch,
-                "debug/num_gradient_steps": state.step,
                 "debug/gradient_steps_skipped": state.skipped_steps,
                 "debug/grad_scale": state.scaler.get_scale() if state.scaler.is_enabled() else 1.0,
-                "debug/finished_percentage": 100.0 * finished,
             },
             state.step,
         )

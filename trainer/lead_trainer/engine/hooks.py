@@ -195,11 +195,11 @@ class Hooks:
         steps = self.epochs * self.plan.steps
         due = state.step % max(self.shape.scalars_every_steps, 1) == 0
         if due:
-            first.scalars(state, step.outputs[-1], step.gradient_norm, state.step / steps)
+            first.scalars(state, step.outputs[-1], step.gradient_norm)
             loading = self.loader.stage_scalars()
             facts = debug_scalars(
                 state, self.shape, self.plan, epochs=self.epochs, samples=len(self.samples),
-                processes=self.group.world.world_size, loading=loading,
+                processes=self.group.world.world_size, loading=loading, batch=step.batch,
             )  # fmt: skip
             first.events.scalars({**facts, **loading}, state.step)
         if self._due(self.shape.histograms_every_steps, state.step):

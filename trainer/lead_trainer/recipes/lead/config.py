@@ -48,7 +48,7 @@ class LeadConfig(BaseModel):
     logdir: str | None = None
     load_file: str | None = None
     continue_failed_training: bool = False
-    epoch_checkpoints_keep: Ints = ()  # epochs, from 0, whose model file stays in logdir
+    epoch_checkpoints_keep: Ints = ()  # epochs, from 0, at whose end the model file of the one before stays in logdir
     save_model_checkpoint: bool = True
     log_scalars_frequency: Count = 1  # optimizer steps
     log_images_frequency: CountOrZero = 100  # optimizer steps; 0: no pictures
@@ -135,7 +135,7 @@ class LeadConfig(BaseModel):
     min_y_meter: int = -40
     max_y_meter: int = 40
     training_used_lidar_steps: Count = 10
-    hist_max_per_pixel: Count = 5
+    hist_max_per_pixel: Annotated[int, Field(ge=1, le=255)] = 5  # points; counts are stored in 8 bits
     min_height_lidar: float = -4.0
     max_height_lidar: float = 10.0
     use_radars: bool = True

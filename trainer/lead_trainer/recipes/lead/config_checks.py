@@ -5,19 +5,21 @@ Called by `LeadConfig` once its keys have their types; each check raises ValueEr
 
 from typing import TYPE_CHECKING
 
-from lead_trainer.recipes.lead.data_sources import CARLA, WAYMO
+from lead_trainer.recipes.lead.data_sources import CARLA, NAVSIM_BEV_CLASSES, WAYMO
 from lead_trainer.recipes.lead.rig import check_rig
+from lead_trainer.recipes.lead.targets.label_classes import OCCUPANCY_OFFSET, BoxClass, Occupancy
 
 if TYPE_CHECKING:
     from lead_trainer.recipes.lead.config import LeadConfig
 
 STRIDE = 32  # of the last backbone stage
+SEMANTIC_CLASSES = 10  # of CARLA's pictures, as LEAD's expert groups them
 
 
 def check_config(config: "LeadConfig") -> None:
     """Raises ValueError for the first thing that does not fit."""
     check_rig(config.cameras, config.used_cameras, config.image_height, config.image_width)
-    for check in (_check_sizes, _check_couplings, _check_switches, _check_sources):
+    for check in (_check_sizes, _check_couplings, _check_classes, _check_switches, _check_sources):
         check(config)
 
 
@@ -63,6 +65,19 @@ def _check_couplings(config: "LeadConfig") -> None:
         if not fits:
             found = ", ".join(str(getattr(config, key)) for key in keys.split(", "))
             raise ValueError(f"{keys}: found {found}, expected {expected}")
+
+
+def _check_classes(config: "LeadConfig") -> None:
+    """Refuses heads with fewer classes than the labels of a data set in use have."""
+    carla, navsim = config.use_carla_data, config.use_navsim_data
+    for key, used, fewest in (
+        ("num_semantic_classes", carla and config.use_semantic, SEMANTIC_CLASSES),
+        ("num_bev_semantic_classes", carla and config.use_bev_semantic, OCCUPANCY_OFFSET + len(Occupancy)),
+        ("num_bb_classes", carla and config.detect_boxes, len(BoxClass)),
+        ("navsim_num_bev_semantic_classes", navsim and config.use_bev_semantic, NAVSIM_BEV_CLASSES),
+    ):
+        if used and getattr(config, key) < fewest:
+            raise ValueError(f"{key}: found {getattr(config, key)}, but the labels have {fewest} classes; raise it")
 
 
 def _check_switches(config: "LeadConfig") -> None:

@@ -31,6 +31,7 @@ WAYMO = DataSource(
     "waymo_e2e_num_training_samples",
     "waymo_e2e_2025_",
 )
+NAVSIM_BEV_CLASSES = 7
 SOURCES = (CARLA, NAVSIM, WAYMO)  # in the order LEAD puts them in a batch
 
 # Everything but CARLA alone: labels, inputs and augmentation that real data share.
@@ -50,6 +51,7 @@ _SIM2REAL: dict[str, Any] = {
     "use_color_aug_prob": 0.1,
     "use_sensor_perburtation_prob": 0.8,
     "discrete_command_dim": 4,
+    "epoch_checkpoints_keep": tuple(2**cycles - 1 for cycles in range(3, 10)),  # models of the ends of LR cycles
     "waypoints_spacing": 10,
 }
 _NAVSIM = _SIM2REAL | {

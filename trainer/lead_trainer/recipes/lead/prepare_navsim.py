@@ -19,12 +19,12 @@ import pyarrow as pa
 from lead_trainer.data.array_block import pack_arrays
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.lead.config import LeadConfig
+from lead_trainer.recipes.lead.data_sources import NAVSIM_BEV_CLASSES
 from lead_trainer.recipes.lead.ingest.torch_pickle import read_gzip_pickle
 from lead_trainer.recipes.lead.prepare_paired import Pair, fitted_jpeg, frame_table, pairs_by_sequence, scan_pairs
 from lead_trainer.recipes.recipe import SampleKey, Scan, SourceTree
 
 FEATURE, TARGET = "transfuser_feature.gz", "transfuser_target.gz"
-BEV_CLASSES = 7
 STATUS_NUMBERS = 8  # command (4), velocity (2), acceleration (2)
 BOX_NUMBERS = 5  # x, y, heading, length, width
 
@@ -100,6 +100,6 @@ def _array(content: Mapping[str, Any], name: str, shape: tuple[int | None, ...],
 def _bev_map(target: Mapping[str, Any], path: str) -> npt.NDArray[np.uint8]:
     """Returns the map turned by 90 degrees against the clock, as LEAD does to bring it to CARLA's grid."""
     grid = _array(target, "bev_semantic_map", (None, None), path)
-    if grid.size == 0 or grid.min() < 0 or grid.max() >= BEV_CLASSES:
-        raise BadData(f"file {path}: bev_semantic_map holds classes beyond 0..{BEV_CLASSES - 1}")
+    if grid.size == 0 or grid.min() < 0 or grid.max() >= NAVSIM_BEV_CLASSES:
+        raise BadData(f"file {path}: bev_semantic_map holds classes beyond 0..{NAVSIM_BEV_CLASSES - 1}")
     return np.ascontiguousarray(np.rot90(grid.astype(np.uint8), 1))
