@@ -98,7 +98,7 @@ def test_the_job_wins_over_the_recipes_keys_and_every_key_has_its_place() -> Non
     asked = wandb_settings(a_toy_job(), keys, {})
     assert asked is not None
     assert (asked.mode, asked.project, asked.id, asked.resume) == ("online", "lead_posttrain", "abc", "must")
-    assert (asked.name, asked.notes) == ("big", "why")
+    assert (asked.name, asked.notes) == ("why", "big")  # LEAD's name of a run is its description
     told = wandb_settings(a_toy_job(logging=OFFLINE), keys, {})
     assert told is not None and (told.mode, told.project) == ("offline", "night")
     assert wandb_settings(a_toy_job(), WandbKeys(), {}) is None

@@ -34,6 +34,27 @@ def test_our_config_json_reads_back_the_same() -> None:
     assert load_config(from_config_json(to_config_json(config))) == config
 
 
+def test_a_config_json_of_leads_later_code_reads_without_what_concerns_other_programs() -> None:
+    later = {
+        "training_session_cache_path": "/scratch/1", "bucket_cap_mb": 256, "gradient_as_bucket_view": False,
+        "horizontal_fov_reduction": 0, "use_kalman_filter_for_gps": True, "radar_detection": False,
+        "use_radar_detection": False, "rank": 0,
+    }  # fmt: skip
+    config = load_config({**from_config_json(later), "compat": "lead"})
+    assert not config.radar_detection
+    with pytest.raises(BadConfig, match=r"horizontal_fov_reduction: .*remove it"):
+        load_config({**from_config_json({**later, "horizontal_fov_reduction": 50}), "compat": "lead"})
+
+
+def test_models_of_the_ends_of_cycles_are_kept_with_real_data_as_in_lead() -> None:
+    assert load_config({}).epoch_checkpoints_keep == ()
+    ends = (7, 15, 31, 63, 127, 255, 511)
+    assert load_config({"use_navsim_data": True, "LTF": True}).epoch_checkpoints_keep == ends
+    assert (
+        load_config({"use_navsim_data": True, "LTF": True, "epoch_checkpoints_keep": []}).epoch_checkpoints_keep == ()
+    )
+
+
 @pytest.mark.parametrize("preset", preset_names())
 def test_every_preset_is_valid(preset: str) -> None:
     assert isinstance(load_config({}, preset), LeadConfig)
@@ -52,6 +73,10 @@ BAD = [
     ({"compat": {"bf16_label": True}}, "compat.bf16_label: unknown key; did you mean bf16_labels?"),
     ({"use_sensor_perturbation": True, "use_sensor_perburtation": False}, "use_sensor_perburtation is given twice"),
     ({"epochs": True}, "epochs: found True; input should be a valid integer"),
+    ({"num_bb_classes": 7}, "num_bb_classes: found 7, but the labels have 8 classes; raise it"),
+    ({"num_semantic_classes": 9}, "num_semantic_classes: found 9, but the labels have 10 classes"),
+    ({"num_bev_semantic_classes": 12}, "num_bev_semantic_classes: found 12, but the labels have 13 classes"),
+    ({"hist_max_per_pixel": 256}, "hist_max_per_pixel: found 256; input should be less than or equal to 255"),
     ({"used_cameras": [False, False, False]}, "found 0, expected a multiple of 32"),
 ]
 
@@ -84,7 +109,8 @@ def test_every_key_is_either_taken_over_from_load_file_or_a_decision_of_each_sta
 
 
 def test_stages_that_inherit_share_their_cache() -> None:
-    assert {field.name for field in fields(PreparationKeys)} <= INHERITED
+    follows_from_the_data_sets = {"carla_leaderboard_mode"}
+    assert {field.name for field in fields(PreparationKeys)} - follows_from_the_data_sets <= INHERITED
 
 
 @pytest.mark.parametrize(

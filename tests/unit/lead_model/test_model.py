@@ -164,6 +164,21 @@ def test_depth_labels_keep_their_decimals_unless_lead_is_asked_for() -> None:
     assert before == after
 
 
+@pytest.mark.parametrize("key", ["image_architecture", "lidar_architecture"])
+def test_a_backbone_that_cannot_exchange_features_between_stages_is_refused(key: str) -> None:
+    with pytest.raises(BadConfig, match=f"{key}: timm's 'efficientnet_b0' cannot be run stage by stage; .*resnet34"):
+        build_model(demo(**{key: "efficientnet_b0"}))
+
+
+def test_without_the_semantic_head_depth_is_learned_unless_lead_is_asked_for() -> None:
+    for leads in (False, True):
+        config = demo(use_semantic=False, compat=Compat(depth_with_semantic_alone=leads))
+        batch = random_batch(config)
+        report = compute_losses(config, build_model(config)(batch), batch)
+        assert ("loss_depth" in report.raw) is not leads
+        assert report.weights["loss_depth"] > 0
+
+
 def test_bev_pixels_out_of_view_do_not_dilute_the_loss() -> None:
     clean, _ = changed_loss("loss_bev_semantic", lambda batch: None)
     torch.manual_seed(0)

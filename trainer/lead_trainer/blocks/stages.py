@@ -27,6 +27,11 @@ def make_backbone(architecture: str, in_channels: int, key: str) -> nn.ModuleDic
     except (RuntimeError, AttributeError) as error:
         near = timm.list_models(f"{architecture[:6]}*")[:5]
         raise BadConfig(f"{key}: timm cannot make features of {architecture!r} ({error}); near: {near}") from error
+    if not hasattr(network, "return_layers"):
+        raise BadConfig(
+            f"{key}: timm's {architecture!r} cannot be run stage by stage; use another family, such as resnet34, "
+            "regnety_032 or convnext_tiny"
+        )
     if len(stage_channels(network)) != STAGES:
         raise BadConfig(f"{key}: {architecture!r} has {len(stage_channels(network))} stages, expected {STAGES}")
     return network

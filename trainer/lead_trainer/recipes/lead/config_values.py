@@ -43,15 +43,20 @@ DERIVED: dict[str, str] = {
 
 # Keys of LEAD's config.json that describe the machine or the moment, or that LEAD itself does not read in training.
 WITHOUT_EFFECT: dict[str, str] = {
+    "bucket_cap_mb": "DistributedDataParallel keeps its own bucket size",
     "carla_crop_height_type": "pictures are cropped when they are recorded",
     "crop_height": "pictures are cropped when they are recorded",
     "force_rebuild_bucket": "buckets are part of the cache, which is made again whenever files or keys change",
     "force_rebuild_data_cache": "a cache is made again whenever files or keys change; remove its folder to force it",
+    "gradient_as_bucket_view": "DistributedDataParallel keeps its own way",
+    "horizontal_fov_reduction": "pictures keep their sides; declare cameras for a narrower rig",
     "local_rank": "torchrun or the operator sets it",
     "rank": "torchrun or the operator sets it",
     "slurm_job_id": "there is no SLURM here",
     "ssd_cache_path": "session_cache names the folder on a fast disk; in a cluster spec.sessionCache",
     "target_dataset": "the sensor rig follows from carla_root's data; see used_cameras, image_width, image_height",
+    "training_session_cache_path": "session_cache names the folder on a fast disk; in a cluster spec.sessionCache",
+    "use_kalman_filter_for_gps": "LEAD's evaluation agent reads it; use_noisy_tp trains on noisy target points",
     "visualize_dataset": "lead buckets shows what a dataset holds, visualize_training what the model sees",
     "visualize_failed_scenarios": "lead cache --collection failed prepares the routes that ended badly",
     "waymo_e2e_test_data_root": "training reads no test split",
@@ -63,6 +68,7 @@ WITHOUT_EFFECT: dict[str, str] = {
 # Of those keys, the ones that a user may set but that a config.json tells about another machine or run.
 OF_ANOTHER_MACHINE = frozenset({"assigned_cpu_cores", "gpu_name"})
 
+CROPS_SIDES = "horizontal_fov_reduction"
 UNSAID = "unsaid"  # what LEAD's own config.json says of `compat`, until a user says it
 
 # Keys of LEAD that stay at their default here, with the reason and what to do instead.
@@ -115,6 +121,8 @@ def from_config_json(document: Mapping[str, Any]) -> dict[str, Any]:
     """
     dropped = WITHOUT_EFFECT.keys() | DERIVED.keys() | OF_ANOTHER_MACHINE
     values = {key: value for key, value in document.items() if key not in dropped}
+    if document.get(CROPS_SIDES):
+        values[CROPS_SIDES] = document[CROPS_SIDES]  # other inputs than ours: load_config refuses it
     scale = document.get("target_points_normalization_constants")
     if scale:
         values.setdefault("target_point_scale", list(scale[0]))

@@ -92,7 +92,7 @@ def _raw_losses(config: LeadConfig, predictions: Predictions, batch: Mapping[str
     raw: dict[str, Tensor] = {}
     if predictions.semantic is not None:
         raw["loss_semantic"] = semantic_loss(predictions.semantic, batch)
-    if predictions.depth is not None:
+    if predictions.depth is not None and (config.use_semantic or not config.compat.depth_with_semantic_alone):
         raw["loss_depth"] = depth_loss(config, predictions.depth, batch)
     if predictions.bev_semantic is not None:
         raw["loss_bev_semantic"] = bev_semantic_loss(config, predictions.bev_semantic, batch)

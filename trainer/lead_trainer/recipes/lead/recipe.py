@@ -79,8 +79,8 @@ class LeadRecipe:
             project=config.wandb_project,
             id=config.wandb_id or "",
             resume=config.wandb_resume,
-            name=config.id if config.id != LeadConfig.model_fields["id"].default else "",
-            notes=config.description,
+            name=config.description if config.description != LeadConfig.model_fields["description"].default else "",
+            notes=config.id if config.id != LeadConfig.model_fields["id"].default else "",
         )
 
     def shape(self, config: LeadConfig) -> StageShape:
