@@ -32,18 +32,18 @@ def test_a_wrong_type_is_refused_by_name(installed: Installed) -> None:
 
 
 def test_an_unknown_config_key_names_its_nearest_match(installed: Installed, ready_cache: str) -> None:
-    failed = run_until_failed(installed, a_training_run("bad-key", ready_cache, config={"batch_sise": 2}))
+    failed = run_until_failed(installed, a_training_run("bad-key", ready_cache, nodes=1, config={"batch_sise": 2}))
     assert failed["Accepted"].startswith("False")
     assert "batch_sise" in failed["Accepted"] and "batch_size" in failed["Accepted"]
 
 
 def test_an_unknown_recipe_is_named(installed: Installed, ready_cache: str) -> None:
-    failed = run_until_failed(installed, a_training_run("bad-recipe", ready_cache, recipe="leed", preset=""))
+    failed = run_until_failed(installed, a_training_run("bad-recipe", ready_cache, nodes=1, recipe="leed", preset=""))
     assert "leed" in failed["Failed"] and "lead" in failed["Failed"]
 
 
 def test_a_missing_cache_is_named_and_the_run_proceeds_once_it_is_there(installed: Installed, ready_cache: str) -> None:
-    installed.apply(a_training_run("early", "later"))
+    installed.apply(a_training_run("early", "later", nodes=1))
     waiting = installed.wait_for("the condition", lambda: message(installed, "early", "DatasetReady"))
     assert "later" in waiting
     installed.apply(a_dataset_cache("later", "datasets/small"))
@@ -52,7 +52,7 @@ def test_a_missing_cache_is_named_and_the_run_proceeds_once_it_is_there(installe
 
 def test_a_missing_secret_is_named(installed: Installed, ready_cache: str) -> None:
     wandb = {"project": "p", "mode": "online", "secretName": "lead-wandb-none"}
-    installed.apply(a_training_run("no-secret", ready_cache, logging={"wandb": wandb}))
+    installed.apply(a_training_run("no-secret", ready_cache, nodes=1, logging={"wandb": wandb}))
     installed.wait_for(
         "the Secret's name in a condition", lambda: "lead-wandb-none" in json.dumps(status(installed, "no-secret"))
     )

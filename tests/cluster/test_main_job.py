@@ -14,8 +14,9 @@ from lead_testing.live_runs import epoch_of, keys_of, kill_a_rank, newest_manife
 from lead_testing.manifests import a_dataset_cache, a_training_run
 
 PREFIX = "datasets/golden"
+PRETRAIN = {"name": "pretrain", "epochs": 4}
 PRETRAIN_THEN_POSTTRAIN = [
-    {"name": "pretrain", "epochs": 2},
+    PRETRAIN,
     {
         "name": "posttrain",
         "epochs": 2,
@@ -48,14 +49,19 @@ def test_kept_routes_and_samples_equal_leads_own(installed: Installed, golden_ca
             assert rows == golden_rows(golden["collections"][name])
 
 
-def test_a_two_stage_run_over_two_pods_succeeds(installed: Installed, golden_cache: dict[str, Any]) -> None:
+@pytest.fixture(scope="module")
+def two_stages(installed: Installed, golden_cache: dict[str, Any]) -> dict[str, Any]:
+    """The status of a run of both stages over two pods, after its end."""
     installed.apply(a_training_run("two-stages", "golden", stages=PRETRAIN_THEN_POSTTRAIN))
-    status = installed.wait_for_phase("trainingrun", "two-stages", "Succeeded", deadline_s=600)
-    assert [(s["name"], s["phase"], s["epoch"]) for s in status["stages"]] == [
-        ("pretrain", "Succeeded", 2),
+    return installed.wait_for_phase("trainingrun", "two-stages", "Succeeded", deadline_s=600)
+
+
+def test_a_two_stage_run_over_two_pods_succeeds(installed: Installed, two_stages: dict[str, Any]) -> None:
+    assert [(s["name"], s["phase"], s["epoch"]) for s in two_stages["stages"]] == [
+        ("pretrain", "Succeeded", 4),
         ("posttrain", "Succeeded", 2),
     ]
-    assert status["restarts"]["total"] == 0
+    assert two_stages["restarts"]["total"] == 0
     with installed.store() as store:
         files = newest_manifest(store, installed, "two-stages", "posttrain")["files"]
     assert {"config.json", "model_0001.pth", "optimizer_0001.pth", "scheduler_0001.pth", "scaler_0001.pth"} <= set(
@@ -65,14 +71,10 @@ def test_a_two_stage_run_over_two_pods_succeeds(installed: Installed, golden_cac
 
 
 def test_a_killed_rank_and_a_killed_operator_change_nothing_but_the_restart_count(
-    installed: Installed, golden_cache: dict[str, Any]
+    installed: Installed, two_stages: dict[str, Any]
 ) -> None:
-    stages = [{"name": "pretrain", "epochs": 4}]
-    installed.apply(a_training_run("undisturbed", "golden", stages=stages))
-    installed.wait_for_phase("trainingrun", "undisturbed", "Succeeded", deadline_s=600)
-
-    installed.apply(a_training_run("disturbed", "golden", stages=stages))
-    installed.wait_for("epoch 2 of 4", lambda: epoch_of(installed, "disturbed") >= 1, deadline_s=600)
+    installed.apply(a_training_run("disturbed", "golden", stages=[PRETRAIN]))
+    installed.wait_for("an epoch", lambda: epoch_of(installed, "disturbed") >= 1, deadline_s=600)
     kill_a_rank(installed, "disturbed", rank=1)
     installed.run(
         "kubectl", "delete", "pod", "-l", "app.kubernetes.io/component=operator", "--grace-period=0", "--force"
@@ -82,14 +84,14 @@ def test_a_killed_rank_and_a_killed_operator_change_nothing_but_the_restart_coun
     assert status["restarts"]["total"] == 1, conditions(status)
     assert status["stages"][0]["attempt"] == 2
     with installed.store() as store:
-        expected = newest_manifest(store, installed, "undisturbed", "pretrain")
+        expected = newest_manifest(store, installed, "two-stages", "pretrain")
         actual = newest_manifest(store, installed, "disturbed", "pretrain")
     assert actual["parameters_sha256"] == expected["parameters_sha256"]
     assert actual["files"]["model_0003.pth"]["sha256"] == expected["files"]["model_0003.pth"]["sha256"]
 
 
 def test_a_suspended_run_commits_and_goes_on(installed: Installed, golden_cache: dict[str, Any]) -> None:
-    installed.apply(a_training_run("paused", "golden", stages=[{"name": "pretrain", "epochs": 3}]))
+    installed.apply(a_training_run("paused", "golden", nodes=1, stages=[{"name": "pretrain", "epochs": 3}]))
     installed.wait_for("the first epoch", lambda: epoch_of(installed, "paused") >= 1, deadline_s=600)
     installed.kubectl("patch", "trainingrun", "paused", "--type=merge", "-p", '{"spec":{"suspend":true}}')
     suspended = installed.wait_for_phase("trainingrun", "paused", "Suspended")
@@ -101,25 +103,27 @@ def test_a_suspended_run_commits_and_goes_on(installed: Installed, golden_cache:
     assert status["restarts"]["total"] == 0
 
 
-def test_deleting_a_run_removes_its_pods_and_keeps_its_checkpoints(
-    installed: Installed, golden_cache: dict[str, Any]
-) -> None:
-    installed.apply(a_training_run("short-lived", "golden"))
-    keys = keys_of(installed, "short-lived", "pretrain")
+@pytest.fixture(scope="module")
+def short_lived(installed: Installed, golden_cache: dict[str, Any]) -> str:
+    """The name of a run that trains."""
+    installed.apply(a_training_run("short-lived", "golden", nodes=1, stages=[{"name": "pretrain", "epochs": 1000}]))
     installed.wait_for("a checkpoint", lambda: epoch_of(installed, "short-lived") >= 1, deadline_s=600)
-    installed.kubectl("delete", "trainingrun", "short-lived", "--wait")
-    installed.wait_for("no pod left", lambda: not installed.items("pods", "lead.dev/run=short-lived"))
-    with installed.store() as store:
-        assert list(store.list(keys.manifests_prefix))
+    return "short-lived"
 
 
-def test_training_pods_hold_no_kubernetes_credential(installed: Installed, golden_cache: dict[str, Any]) -> None:
-    installed.apply(a_training_run("no-token", "golden"))
-    pod = installed.wait_for("a pod", lambda: next(iter(installed.items("pods", "lead.dev/run=no-token")), None))
+def test_training_pods_hold_no_kubernetes_credential(installed: Installed, short_lived: str) -> None:
+    (pod,) = installed.items("pods", f"lead.dev/run={short_lived}")
     mounts = [m["mountPath"] for c in pod["spec"]["containers"] for m in c["volumeMounts"]]
     assert pod["spec"]["automountServiceAccountToken"] is False
     assert not [path for path in mounts if "serviceaccount" in path]
-    installed.kubectl("delete", "trainingrun", "no-token", "--wait")
+
+
+def test_deleting_a_run_removes_its_pods_and_keeps_its_checkpoints(installed: Installed, short_lived: str) -> None:
+    keys = keys_of(installed, short_lived, "pretrain")
+    installed.kubectl("delete", "trainingrun", short_lived, "--wait")
+    installed.wait_for("no pod left", lambda: not installed.items("pods", f"lead.dev/run={short_lived}"))
+    with installed.store() as store:
+        assert list(store.list(keys.manifests_prefix))
 
 
 def golden_rows(collection: dict[str, Any]) -> list[tuple[str, int]]:

@@ -7,6 +7,7 @@ import pytest
 
 from lead_testing import shared_dir
 from lead_testing.installed import Installed, helm, upload_tree
+from lead_testing.live_runs import epoch_of
 from lead_testing.manifests import a_dataset_cache, a_training_run
 
 
@@ -21,26 +22,39 @@ def towns(installed: Installed) -> str:
     return "towns"
 
 
-def test_an_evicted_pod_costs_no_program_restart(installed: Installed, towns: str) -> None:
-    installed.apply(a_training_run("evicted", towns, stages=[{"name": "pretrain", "epochs": 3}]))
-    victim = running_pods(installed, "evicted")[1]["metadata"]
-    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": victim["name"]}}
-    path = f"/api/v1/namespaces/{installed.namespace}/pods/{victim['name']}/eviction"
+def test_a_helm_upgrade_restarts_no_trainer_and_an_evicted_pod_costs_no_program_restart(
+    installed: Installed, images: dict[str, str], towns: str
+) -> None:
+    installed.apply(a_training_run("guest", towns, stages=[{"name": "pretrain", "epochs": 1000}]))
+    before = running_pods(installed, "guest")
+    helm(installed, "upgrade", images, "operator.logLevel=DEBUG")
+    epoch = epoch_of(installed, "guest")
+    installed.wait_for("an epoch after the upgrade", lambda: epoch_of(installed, "guest") > epoch, deadline_s=600)
+    assert uids(running_pods(installed, "guest")) == uids(before)
+    status = installed.status("trainingrun", "guest")
+    assert (status["restarts"]["total"], status["stages"][0]["attempt"]) == (0, 1)
+
+    victim = before[1]["metadata"]["name"]
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": victim}}
+    path = f"/api/v1/namespaces/{installed.namespace}/pods/{victim}/eviction"
     done = installed.run("kubectl", "create", "--raw", path, "-f", "-", stdin=json.dumps(body))
     assert done.returncode == 0, done.stderr
-    status = installed.wait_for_phase("trainingrun", "evicted", "Succeeded", deadline_s=600)
-    assert status["restarts"]["program"] == 0
-    assert status["stages"][0]["attempt"] == 2
+    installed.wait_for("another attempt", lambda: attempt_of(installed, "guest") == 2)
+    epoch = epoch_of(installed, "guest")
+    installed.wait_for("an epoch after the eviction", lambda: epoch_of(installed, "guest") > epoch, deadline_s=600)
+    restarts = installed.status("trainingrun", "guest")["restarts"]
+    assert (restarts["program"], restarts["total"]) == (0, 1)
+    installed.kubectl("delete", "trainingrun", "guest", "--wait")
 
 
-def test_a_helm_upgrade_restarts_no_trainer(installed: Installed, images: dict[str, str], towns: str) -> None:
-    installed.apply(a_training_run("upgraded", towns, stages=[{"name": "pretrain", "epochs": 4}]))
-    before = {pod["metadata"]["uid"] for pod in running_pods(installed, "upgraded")}
-    helm(installed, "upgrade", images, "operator.logLevel=DEBUG")
-    status = installed.wait_for_phase("trainingrun", "upgraded", "Succeeded", deadline_s=600)
-    assert (status["restarts"]["total"], status["stages"][0]["attempt"]) == (0, 1)
-    kept = {pod["metadata"]["uid"] for pod in installed.items("pods", "lead.dev/run=upgraded")}
-    assert kept <= before
+def attempt_of(installed: Installed, run: str) -> int:
+    """Returns the attempt of a run's first stage."""
+    return int(installed.status("trainingrun", run)["stages"][0]["attempt"])
+
+
+def uids(pods: list[dict[str, Any]]) -> set[str]:
+    """Returns the identities of pods."""
+    return {pod["metadata"]["uid"] for pod in pods}
 
 
 def running_pods(installed: Installed, run: str) -> list[dict[str, Any]]:
