@@ -109,8 +109,8 @@ class Reconciler:
 
     async def _training_run(self, body: KubernetesObject, live: bool) -> float | None:
         run = parse_training_run(body)
-        if self._may_wait(run, body):
-            return self.settings.progress_s * random.uniform(0.5, 1.0)
+        if (later_s := self._rests_for_s(run, body)) is not None:
+            return later_s
         expected = expected_training_pods(run, read_status(body), ended_too=live)
         await self._ask_for_unseen(run.identity.namespace, expected)
         observed = await self._observe_run(run, body)
@@ -195,19 +195,22 @@ class Reconciler:
                 )
             )
 
-    def _may_wait(self, run: TrainingRun, body: KubernetesObject) -> bool:
-        """Tells whether a run that a new process meets is as its status says, so that its bucket can be read later.
+    def _rests_for_s(self, run: TrainingRun, body: KubernetesObject) -> float | None:
+        """Returns how long the bucket of a run may wait that a new process meets and finds as its status says, or None.
 
         After a restart every run is met at once. Whatever there is to do or to tell needs the bucket; nothing does not.
         """
         first = run.identity.uid not in self.seen
         self.seen.add(run.identity.uid)
         if not first or not body.get("status") or is_finished(body):
-            return False
+            return None
         observed = self._observe_cluster(run, body)
         plan = decide_training_run(run, observed, self.settings)
         acts = plan.claim_attempt or plan.deletes or plan.creates or plan.annotates or plan.events or plan.delete_self
-        return not acts and plan.status == observed.previous and not any(pod.terminal for pod in observed.pods)
+        if acts or plan.status != observed.previous or any(pod.terminal for pod in observed.pods):
+            return None
+        later_s = self.settings.progress_s * random.uniform(0.5, 1.0)
+        return min(later_s, plan.requeue_after_s or later_s)
 
     async def _ask_for_unseen(self, namespace: str, expected: Iterable[str]) -> None:
         """Reads live the pods that should be there and are not in the copy: it may be older than the resource.
