@@ -84,11 +84,12 @@ def open_epochs(job: Job) -> Epoch:
 
 
 def _copied(batch: Batch, memory: Batch) -> Batch:
-    for key, value in batch.items():
+    tensors = {key: value for key, value in batch.items() if isinstance(value, torch.Tensor)}  # WebDataset adds texts
+    for key, value in tensors.items():
         if key not in memory:
             memory[key] = torch.empty_like(value)
         memory[key][: len(value)].copy_(value)
-    return {key: memory[key][: len(value)] for key, value in batch.items()}
+    return {key: memory[key][: len(value)] for key, value in tensors.items()}
 
 
 def _loader(job: Job, collate: Any) -> Any:
