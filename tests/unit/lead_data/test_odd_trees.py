@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -200,6 +201,14 @@ def test_both_of_leads_layouts_are_read() -> None:
             first, second = table.column(name).to_pylist()
             assert first == second, name
     assert len(table.column("future_yaws").to_pylist()[1]) == 61
+
+
+def test_metas_in_64_bits_keep_every_digit() -> None:
+    exact = np.full((101, 2), 1 / 3)
+    meta = {**recorded(), "route": exact[:20], "future_positions": exact, "future_yaws": exact[:, 0]}
+    table = meta_table([meta_row(meta, 9, 3.25, "m")])
+    for name in ("route", "future_positions", "future_yaws"):
+        assert set(table.column(name).to_pylist()[0]) == {1 / 3}
 
 
 def test_a_meta_of_neither_layout_is_refused_by_field() -> None:

@@ -11,7 +11,15 @@ from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.lead.ingest.plain_pickle import read_plain
 from lead_trainer.recipes.lead.preparation import LeadPreparation
-from lead_trainer.recipes.lead.sim2real_buckets import BAD_WEATHER, MINED, RULES, MinedFrame, bucket_of
+from lead_trainer.recipes.lead.sim2real_buckets import (
+    BAD_WEATHER,
+    GENERAL,
+    MINED,
+    RULES,
+    MinedFrame,
+    bucket_of,
+    numbered,
+)
 
 RULES_OF_NAVSIM = (BAD_WEATHER, *RULES)
 CAR = {"class": "car", "id": 7, "speed": 3.0, "distance": 9.0, "position": [9.0, 0.0, 0.0]}
@@ -116,6 +124,20 @@ def test_factors_and_numbers_are_leads() -> None:
     assert BAD_WEATHER.factor == 0.0
 
 
+@pytest.mark.parametrize(
+    ("name", "navsim"),
+    [("BadWeather", 0), ("Accident", 1), ("VehicleTurningRoutePedestrian", 40), ("FarTargetPoint", 41), ("Town15", 42),
+     ("TargetPointBehindEgo", 43), ("RedOverheadTrafficLight", 47), ("HighAcceleration", 54), ("Others", 59)],
+)  # fmt: skip
+def test_a_bucket_has_the_number_that_lead_writes_into_samples(name: str, navsim: int) -> None:
+    numbers = {
+        source: [rule.name for rule in numbered(MINED[f"{source}_pretrain"][1])] for source in ("navsim", "waymo")
+    }
+    assert numbers["navsim"].index(name) == navsim
+    assert numbers["navsim"][1:] == numbers["waymo"]  # LEAD sorts bad weather out for NavSim only
+    assert numbers["waymo"][-len(GENERAL) :] == list(GENERAL)
+
+
 def test_a_missing_field_is_named() -> None:
     meta = {key: value for key, value in quiet_meta().items() if key != "scenario_actors_ids"}
     meta["current_active_scenario_type"] = "PedestrianCrossing"
@@ -135,3 +157,5 @@ def test_every_kept_frame_of_a_tree_is_in_exactly_one_bucket() -> None:
     members = [int(number) for one in mined.buckets for number in one.samples]
     assert sorted(members) == sorted(whole.buckets[0].samples.tolist()) and len(mined.buckets) == 59
     assert sum(len(one.samples) > 0 for one in mined.buckets) >= 3
+    assert [one.name for one in mined.buckets] == [rule.name for rule in numbered(RULES)]
+    assert mined.mixture == tuple(rule.factor for rule in numbered(RULES))

@@ -20,7 +20,7 @@ from lead_trainer.recipes.lead.route_filter import (
     route_result,
     training_reason,
 )
-from lead_trainer.recipes.lead.sim2real_buckets import MINED, Rule
+from lead_trainer.recipes.lead.sim2real_buckets import MINED, Rule, numbered
 from lead_trainer.recipes.lead.targets.label_classes import SCENARIO_TYPES
 from lead_trainer.recipes.recipe import RouteVerdict, SampleKey, SourceTree
 
@@ -163,16 +163,19 @@ def fill_mined(
     keys: Mapping[str, Any],
     buckets_of: Callable[[Sequence[SampleKey], Sequence[Rule]], Iterable[int]],
 ) -> FilledCollection:
-    """Fills a collection of MINED: every frame of the kept routes in the bucket that `buckets_of` finds for it."""
+    """Fills a collection of MINED: every frame of the kept routes in the bucket that `buckets_of` finds for it.
+
+    Buckets have LEAD's numbers; `buckets_of` tells positions among the rules, in the order of their tests.
+    """
     posttrain, rules = MINED[name]
     base = fill_collection("full_posttrain" if posttrain else "full_pretrain", routes, keys)
-    rows: list[list[SampleKey]] = [[] for _ in rules]
-    for key, bucket in zip(base.buckets[0], buckets_of(base.buckets[0], rules), strict=True):
-        rows[bucket].append(key)
+    rows: dict[str, list[SampleKey]] = {rule.name: [] for rule in numbered(rules)}
+    for key, position in zip(base.buckets[0], buckets_of(base.buckets[0], rules), strict=True):
+        rows[rules[position].name].append(key)
     return FilledCollection(
         name=name,
-        bucket_names=tuple(rule.name for rule in rules),
-        buckets=tuple(tuple(bucket) for bucket in rows),
-        mixture=tuple(rule.factor for rule in rules),
+        bucket_names=tuple(rows),
+        buckets=tuple(tuple(bucket) for bucket in rows.values()),
+        mixture=tuple(rule.factor for rule in numbered(rules)),
         counters=base.counters,
     )

@@ -48,7 +48,7 @@ LAYOUT_MARK = "dataset_information"
 DROPPED = frozenset({"reduce_speed_discontinuous_road", "reduce_speed_high_route_curvature"})
 REQUIRED_MEASURES = frozenset({"speed", "theta", "perturbation_rotation", "perturbation_translation"})
 
-_LIST64, _LIST32 = pa.list_(pa.float64()), pa.list_(pa.float32())
+_LIST64 = pa.list_(pa.float64())  # also of what most collections store in 32 bits, so that none loses digits
 POINT_LISTS: dict[str, pa.DataType] = {
     "pos_global": _LIST64,  # xy
     "noisy_pos_global": _LIST64,
@@ -58,9 +58,9 @@ POINT_LISTS: dict[str, pa.DataType] = {
     "next_gps_target_points": _LIST64,
     "previous_gps_target_points": _LIST64,
     "next_gps_commands": pa.list_(pa.int32()),
-    "route": _LIST32,  # xy xy ..., ego frame
-    "future_positions": _LIST32,
-    "future_yaws": _LIST32,
+    "route": _LIST64,  # xy xy ..., ego frame
+    "future_positions": _LIST64,
+    "future_yaws": _LIST64,
 }
 
 SCHEMA = pa.schema(
@@ -129,7 +129,7 @@ def _points(meta: Mapping[str, Any], distance: float) -> dict[str, Any]:
         columns["route"] = _flat(meta["route"])
     if meta.get("future_positions") is not None:
         columns["future_positions"] = _flat(meta["future_positions"][:FUTURE_STEPS])
-        columns["future_yaws"] = np.asarray(meta["future_yaws"][:FUTURE_STEPS], np.float32).tolist()
+        columns["future_yaws"] = np.asarray(meta["future_yaws"][:FUTURE_STEPS], np.float64).tolist()
     return columns
 
 

@@ -265,6 +265,14 @@ RULES: tuple[Rule, ...] = (
     Rule("Others", 0.1, lambda frame: True),
 )  # fmt: skip
 
+# LEAD numbers bad weather and the scenarios in the order of their tests, and then the general rules in this order.
+GENERAL = (
+    "FarTargetPoint", "Town15", "TargetPointBehindEgo", "OccludedJunction", "EnteringJunction", "CloseToJunction",
+    "RedOverheadTrafficLight", "NearUrgentLaneChange", "StopSignHazard", "LargeLateralDeviation", "VehicleHazard",
+    "RedEuropeTrafficLight", "RedTrafficLight", "HighAcceleration", "MediumAcceleration", "LowAcceleration",
+    "HighRouteCurvature", "MediumRouteCurvature", "Others",
+)  # fmt: skip
+
 MINED: dict[str, tuple[bool, tuple[Rule, ...]]] = {  # collection -> whether posttraining's skips apply, rules in order
     "navsim_pretrain": (False, (BAD_WEATHER, *RULES)),
     "navsim_posttrain": (True, (BAD_WEATHER, *RULES)),
@@ -273,8 +281,13 @@ MINED: dict[str, tuple[bool, tuple[Rule, ...]]] = {  # collection -> whether pos
 }
 
 
+def numbered(rules: Sequence[Rule]) -> tuple[Rule, ...]:
+    """Returns rules in the order of LEAD's bucket numbers (`bucket_identity`), which is not that of their tests."""
+    return tuple(sorted(rules, key=lambda rule: GENERAL.index(rule.name) if rule.name in GENERAL else -1))
+
+
 def bucket_of(rules: Sequence[Rule], frame: MinedFrame, path: str) -> int:
-    """Returns the number of the first rule that fits; raises BadData naming the file and a field it lacks."""
+    """Returns the position of the first rule that fits; raises BadData naming the file and a field it lacks."""
     try:
         return next(number for number, rule in enumerate(rules) if rule.fits(frame))
     except (KeyError, TypeError, IndexError, ValueError) as error:
