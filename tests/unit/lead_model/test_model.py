@@ -219,6 +219,24 @@ def test_a_batch_without_perception_labels_costs_nothing_and_stays_finite() -> N
     assert torch.isfinite(report.total)
 
 
+def test_target_points_are_rounded_before_they_are_divided_only_in_compat_mode() -> None:
+    point = torch.full((2, 2), 43.3)
+    tokens = []
+    for compat in (Compat(), Compat(bf16_labels=True)):
+        torch.manual_seed(0)
+        config = demo(compat=compat)
+        encoder = build_model(config).planning_decoder.planning_context_encoder.to(torch.bfloat16)
+        batch = {**random_batch(config), "target_point": point}
+        seen: list[torch.Tensor] = []
+        encoder.tp_encoder.register_forward_pre_hook(lambda _module, inputs, seen=seen: seen.append(inputs[0]))
+        encoder._status_tokens(torch.bfloat16, None, batch)
+        tokens.append(seen[0][:, 0])
+    scale = torch.tensor([200.0, 50.0])
+    assert torch.equal(tokens[0], (point / scale).bfloat16())
+    assert torch.equal(tokens[1], point.bfloat16() / scale.bfloat16())
+    assert not torch.equal(tokens[0], tokens[1])
+
+
 def test_labels_are_rounded_to_bf16_only_in_compat_mode() -> None:
     config = demo()
     batch = random_batch(config)

@@ -16,7 +16,7 @@ class Compat(BaseModel):
     integer_depth_labels: bool = False  # depth labels are truncated to whole metres
     phantom_padded_boxes: bool = False  # padding rows leave a VEHICLE peak in cell (0, 0)
     depth_with_semantic_alone: bool = False  # without the semantic head depth has no loss, and still a weight
-    bf16_labels: bool = False  # under bf16, planner and radar labels are rounded to bf16 (0.25 m beyond 32 m)
+    bf16_labels: bool = False  # under bf16, labels and target points are rounded to bf16 (0.25 m beyond 32 m)
     diluted_bev_semantic: bool = False  # BEV pixels out of view count as zeros in the mean
     transposed_radar_sampling: bool = False  # radar points read the BEV features at (y, x) instead of (x, y)
     unmasked_radar_padding: bool = False  # zero-padded radar points are ordinary tokens

@@ -70,6 +70,8 @@ class PlanningContextEncoder(nn.Module):
             tokens.append(self.command_encoder(batch["command"].to(dtype)[:, None]))
         if self.tp_encoder is not None:
             points = torch.stack([batch[key] for key in target_point_keys(self.config)], dim=1)
+            if self.config.compat.bf16_labels:
+                points = points.to(dtype)
             tokens.append(self.tp_encoder((points / points.new_tensor(self.config.target_point_scale)).to(dtype)))
         if self.past_positions_encoder is not None:
             past = batch["past_positions"]
