@@ -14,6 +14,7 @@ from lead_testing.pod_driver import Exit
 
 RUNS = int(os.environ.get("LEAD_TEST_RUNS", "40"))
 PATIENCE_S = 300 + 10 * RUNS  # a deadline for the hopeless: how long it takes is for the benchmarks to tell
+LOOKS_S = max(2.0, RUNS / 200)  # between two looks at each: what an operator on a small machine can keep up with
 MAX_RSS_MIB = 400  # a limit of the chart, not a goal of speed
 
 
@@ -23,7 +24,7 @@ def test_many_runs_at_once_their_pods_failing_together_and_a_restart_that_writes
     bench.driver.script.held.add("pretrain")
     runs = [a_training_run(f"run-{number:03d}", "town", nodes=1) for number in range(RUNS)]
     constants = {**PATIENT, "lead_operator.cluster.apply.STATUS_PAUSE_S": 0.0}  # nothing is left to write at rest
-    bench.operator.start(LEAD_PROGRESS_SECONDS="5", **{CONSTANTS: json.dumps(constants)})
+    bench.operator.start(LEAD_PROGRESS_SECONDS=str(LOOKS_S), **{CONSTANTS: json.dumps(constants)})
     with Truth(bench.plane.kubeconfig, bench.namespace) as truth:
         bench.apply(a_dataset_cache("town", "datasets/town"), *runs)
         wait_for("all to train", lambda: phases(bench).count("Running") == RUNS, within_s=PATIENCE_S, poll_s=1)
@@ -33,7 +34,7 @@ def test_many_runs_at_once_their_pods_failing_together_and_a_restart_that_writes
     assert rss_mib(bench.operator.pid) < MAX_RSS_MIB
     wait_for("rest", lambda: writes_nothing_more(bench), within_s=PATIENCE_S)
     bench.operator.kill()
-    bench.operator.start(LEAD_PROGRESS_SECONDS="3600", LEAD_RESYNC_SECONDS="5")
+    bench.operator.start(LEAD_PROGRESS_SECONDS="3600", LEAD_RESYNC_SECONDS=str(LOOKS_S))
     wait_for("two looks at each", lambda: looks(bench) >= 2 * RUNS, within_s=PATIENCE_S)
     assert bench.operator.writes() == 0
     bench.driver.script.held.clear()
