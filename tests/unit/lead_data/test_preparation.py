@@ -124,6 +124,22 @@ def test_a_route_that_lacks_a_file_is_left_out_with_a_code_and_the_files_name(
     assert f"{ROUTE}/{folder}/0009" in caplog.text
 
 
+def test_a_file_that_only_pretraining_draws_costs_pretraining_alone(caplog: pytest.LogCaptureFixture) -> None:
+    class Gap(FolderTree):
+        def files(self) -> Sequence[SourceFile]:
+            return [file for file in super().files() if file.path != f"{ROUTE}/rgb/0001.jpg"]
+
+    preparation, tree = LeadPreparation(), Gap(shared_dir() / "golden/lead_data/carla_leaderboard2")
+    scan = preparation.scan(tree, preparation.config_keys({}), ["full_posttrain", "full_pretrain"])
+    used = {one.name: {scan.samples[n].route for n in one.buckets[0].samples} for one in scan.collections}
+    assert {name: ROUTE in routes for name, routes in used.items()} == {"full_posttrain": True, "full_pretrain": False}
+    assert next(verdict.reason for verdict in scan.verdicts if verdict.route == ROUTE) == "kept"
+    assert f"route {ROUTE} is left out of pretraining: file {ROUTE}/rgb/0001.jpg is missing" in caplog.text
+    caplog.clear()
+    preparation.scan(tree, preparation.config_keys({}), ["full_posttrain"])
+    assert not caplog.text
+
+
 def test_a_file_that_no_stage_draws_may_be_missing() -> None:
     class Gap(FolderTree):
         def files(self) -> Sequence[SourceFile]:

@@ -77,6 +77,14 @@ class JudgedRoute:
     frames: int
     reason: Reason
     ended_badly: bool
+    incomplete_for: frozenset[str] = frozenset()  # stages that would draw a frame of which a file is missing
+
+
+def stage_of(collection: str) -> str:
+    """Returns the stage whose skips a collection has; an unknown name is refused where it is filled."""
+    rule = RULES.get(collection)
+    posttrain = rule.posttrain if rule else MINED.get(collection, (False, ()))[0]
+    return STAGES[posttrain]
 
 
 def judge_routes(tree: SourceTree, routes: RouteTree) -> tuple[JudgedRoute, ...]:
@@ -90,28 +98,37 @@ def judge_routes(tree: SourceTree, routes: RouteTree) -> tuple[JudgedRoute, ...]
 
 
 def without_incomplete(
-    judged: Sequence[JudgedRoute], routes: RouteTree, keys: PreparationKeys
+    judged: Sequence[JudgedRoute], routes: RouteTree, keys: PreparationKeys, collections: Sequence[str]
 ) -> tuple[JudgedRoute, ...]:
-    """Leaves out, with a code of its own, each usable route that lacks a file of a frame that any stage would draw.
+    """Leaves each usable route out of the named collections that would draw a frame of which it lacks a file.
 
     LEAD lists such frames and ends when one of them is drawn; here one broken route costs neither a build nor a run.
+    A route that no collection can use has a code of its own.
     """
-    first = min(keys.skip_first_pretrain, keys.skip_first_posttrain)
-    last = min(keys.skip_last_pretrain, keys.skip_last_posttrain)
+    skips = {
+        "pretrain": (keys.skip_first_pretrain, keys.skip_last_pretrain),
+        "posttrain": (keys.skip_first_posttrain, keys.skip_last_posttrain),
+    }
+    stages = sorted({stage_of(name) for name in collections})
     whole = []
     for route in judged:
         usable = route.reason is Reason.KEPT or route.ended_badly
-        drawn = range(first, route.frames - last)
-        missing = routes.missing_file(route.path, drawn, keys.unread_folders) if usable else ""
-        if missing:
+        missing = {}
+        for stage in stages if usable else ():
+            first, last = skips[stage]
+            missing[stage] = routes.missing_file(route.path, range(first, route.frames - last), keys.unread_folders)
+        lacking = {stage: file for stage, file in missing.items() if file}
+        for file in sorted(set(lacking.values())):
             LOG.warning(
-                "route %s is left out: file %s is missing; restore it to train on the route%s",
+                "route %s is left out%s: file %s is missing; restore it to train on the route%s",
                 route.path,
-                missing,
-                _or_switch_off(missing),
+                "" if len(lacking) == len(stages) else f" of {', '.join(lacking)}ing",
+                file,
+                _or_switch_off(file),
             )
+        if lacking and len(lacking) == len(stages):
             route = replace(route, reason=Reason.MISSING_FILES, ended_badly=False)
-        whole.append(route)
+        whole.append(replace(route, incomplete_for=frozenset(lacking)))
     return tuple(whole)
 
 
@@ -140,9 +157,10 @@ def fill_collection(name: str, routes: Sequence[JudgedRoute], keys: Mapping[str,
         hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(known)}"
         raise BadConfig(f"collections: found {name!r}; {hint}")
     rule = RULES[name]
-    stage = "posttrain" if rule.posttrain else "pretrain"
+    stage = stage_of(name)
     first, last = int(keys[f"skip_first_{stage}"]), int(keys[f"skip_last_{stage}"])
-    used = [r for r in routes if (r.ended_badly if rule.failed else r.reason is Reason.KEPT)]
+    whole = [route for route in routes if stage not in route.incomplete_for]
+    used = [route for route in whole if (route.ended_badly if rule.failed else route.reason is Reason.KEPT)]
     rows: list[list[SampleKey]] = [[], []] if rule.hold_out else [[]]
     for route in used:
         bucket = 1 if rule.hold_out and rule.hold_out not in route.path else 0

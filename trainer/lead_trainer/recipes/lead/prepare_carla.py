@@ -61,7 +61,7 @@ class CarlaPreparation:
     def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
         """Judges every route and fills the named collections."""
         routes = route_tree(tree.files())
-        judged = without_incomplete(judge_routes(tree, routes), routes, PreparationKeys.parse(config))
+        judged = without_incomplete(judge_routes(tree, routes), routes, PreparationKeys.parse(config), collections)
         unknown = Counter(v.route.split("/")[1] for v in verdicts(judged) if v.reason == KEPT_UNKNOWN_SCENARIO)
         for scenario, count in sorted(unknown.items()):
             LOG.warning("scenario %s is not in LEAD's list; its %d routes are used, numbered like NA", scenario, count)
