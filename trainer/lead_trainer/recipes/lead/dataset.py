@@ -167,7 +167,8 @@ def sensor_entries(record: Mapping[str, memoryview], config: LeadConfig) -> Samp
     picture = cv2.imdecode(np.frombuffer(record["image"], np.uint8), cv2.IMREAD_COLOR)
     if picture is None:
         raise BadData("the camera picture of a checked record cannot be decoded; build the cache again")
-    entries: Sample = {"rgb": used_columns(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), used, config)}
+    picture = cv2.cvtColor(picture[: config.image_height], cv2.COLOR_BGR2RGB)
+    entries: Sample = {"rgb": used_columns(np.asarray(picture, np.uint8), used, config)}
     if not config.LTF:
         entries["rasterized_lidar"] = planes["lidar"][None]
     if config.use_radars:
@@ -200,14 +201,19 @@ def is_usual_depth(codes: npt.NDArray[Any], config: LeadConfig) -> bool:
 
 
 def depth_metres(codes: npt.NDArray[Any], config: LeadConfig) -> npt.NDArray[np.float32]:
-    """Returns the depth label in metres at picture size from stored 8- or 16-bit codes."""
+    """Returns the depth label in metres at picture size from recorded 8- or 16-bit codes of any size.
+
+    Rows that pictures lose are left out after the resize, as in LEAD.
+    """
     scaled = codes.astype(np.float32)
     eight_bit = codes.dtype == np.uint8
     metres = scaled / np.float32(255) * np.float32(METRES_8_BIT) if eight_bit else scaled / 65535 * METRES_16_BIT
-    size = (config.image_width, config.image_height)
-    if metres.shape != size[::-1]:
-        metres = cv2.resize(metres, size, interpolation=cv2.INTER_LINEAR)
-    return np.asarray(metres, np.float32)
+    height, width = codes.shape
+    rows = max(config.image_height, round(height * config.image_width / width))
+    if codes.shape != (rows, config.image_width):
+        method = cv2.INTER_AREA if width > config.image_width else cv2.INTER_LINEAR
+        metres = cv2.resize(metres, (config.image_width, rows), interpolation=method)
+    return np.ascontiguousarray(metres[: config.image_height], np.float32)
 
 
 def used_columns(picture: npt.NDArray[Any], used: npt.NDArray[np.int64], config: LeadConfig) -> npt.NDArray[Any]:

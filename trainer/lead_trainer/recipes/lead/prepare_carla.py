@@ -1,7 +1,7 @@
 """How a raw LEAD tree becomes cache records: LEAD's filter and labels, each view of each frame prepared once.
 
-A record holds for `normal` and `perturbated` each: `image` (the camera JPEG as recorded), `planes` (semantic, depth,
-map, occupancy, LiDAR counts in one lz4 block) and `arrays` (box rows, radar detections, radar points, raw).
+A record holds for `normal` and `perturbated` each: `image` (the camera JPEG as recorded), `planes` (semantic, depth as
+recorded, map, occupancy, LiDAR counts in one lz4 block) and `arrays` (box rows, radar detections, radar points, raw).
 Called by `preparation`; it reads nothing of the config but `PreparationKeys`.
 """
 
@@ -172,7 +172,7 @@ def scene_facts(meta: Mapping[str, Any]) -> SceneFacts:
 
 
 def _sensor_planes(tree: SourceTree, sample: SampleKey, suffix: str, keys: PreparationKeys) -> dict[str, Plane]:
-    """Returns map and, where used, semantic and depth planes of one view at the configured sizes, depth as codes."""
+    """Returns map and, where used, semantic and depth planes of one view at the configured sizes, depth as recorded."""
     planes: dict[str, Plane] = {}
     used = {"semantics": keys.use_semantic, "depth": keys.use_depth, "hdmap": True}
     for folder in (name for name, on in used.items() if on):
@@ -188,16 +188,8 @@ def _sensor_planes(tree: SourceTree, sample: SampleKey, suffix: str, keys: Prepa
     if keys.use_semantic:
         result["semantic"] = fitted(planes["semantics"], keys, cv2.INTER_NEAREST)
     if keys.use_depth:
-        result["depth"] = _depth_codes(planes["depth"], planes.get("semantics", planes["depth"]), keys)
+        result["depth"] = planes["depth"]  # codes, which lose digits when they are resized
     return result
-
-
-def _depth_codes(depth: Plane, recorded: Plane, keys: PreparationKeys) -> Plane:
-    """Returns depth as stored, at the configured size where it is larger or `recorded` pictures lose lower rows."""
-    if max(depth.shape[0], fitted_height(recorded, keys)) <= keys.image_height:
-        return depth
-    enlarged = depth.shape[1] < keys.image_width
-    return fitted(depth, keys, cv2.INTER_LINEAR if enlarged else cv2.INTER_AREA)
 
 
 def fitted_height(picture: Plane, keys: PreparationKeys) -> int:
@@ -218,12 +210,15 @@ def fitted(picture: Plane, keys: PreparationKeys, interpolation: int) -> Plane:
 
 
 def _image(tree: SourceTree, sample: SampleKey, suffix: str, keys: PreparationKeys) -> bytes:
-    """Returns the JPEG as recorded where it has the configured size, else one made smaller."""
+    """Returns the JPEG as recorded where it has the configured width, else one made smaller.
+
+    Rows below the configured height are left out when a sample is loaded: encoding again would change all others.
+    """
     path = frame_path(sample.route, f"rgb{suffix}", sample.frame)
     data = tree.read(path)
     picture = decode_picture(data, path)
     height, width = picture.shape[:2]
-    if (height, width) == (keys.image_height, keys.image_width):
+    if width == keys.image_width and height >= keys.image_height:
         return data
     if height < keys.image_height or width < keys.image_width:
         raise BadConfig(
