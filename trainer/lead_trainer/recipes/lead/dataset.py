@@ -21,6 +21,7 @@ from lead_trainer.recipes.lead.augment import augmented
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.data_sources import CARLA, DataSource
 from lead_trainer.recipes.lead.dataset_metas import meta_entries, planner_entries
+from lead_trainer.recipes.lead.ingest.route_tree import OPTIONAL_FOLDERS
 from lead_trainer.recipes.lead.preparation import SOURCE_KEY
 from lead_trainer.recipes.lead.prepare_keys import PreparationKeys
 from lead_trainer.recipes.lead.prepare_metas import FUTURE_STEPS
@@ -152,9 +153,10 @@ def refuse_other_cache(config: LeadConfig, prepared: Mapping[str, Any]) -> None:
     if prepared.get(SOURCE_KEY) != CARLA.name:
         raise BadConfig(f"this cache holds {prepared.get(SOURCE_KEY)} data; set {SOURCE_KEY}: carla when it is built")
     wanted = PreparationKeys.of(config).as_mapping()
-    # A cache with radar, semantics or depth serves a run without, too.
-    reads = {"num_radar_sensors": config.use_radars, "use_semantic": config.use_semantic, "use_depth": config.use_depth}
-    wanted = {key: value for key, value in wanted.items() if reads.get(key, True)}
+    # A cache with radar, a view or a label serves a run without, too.
+    wanted = {key: value for key, value in wanted.items() if value or key not in OPTIONAL_FOLDERS}
+    if not config.use_radars:
+        del wanted["num_radar_sensors"]
     refuse_other_preparation(wanted, prepared)
 
 
@@ -162,7 +164,6 @@ def sensor_entries(record: Mapping[str, memoryview], config: LeadConfig) -> Samp
     """Returns the entries that come from one view's record: `rgb` (H, W, 3) and `rasterized_lidar` counts are u8."""
     planes = unpack_arrays(record["planes"], compressed=True)
     arrays = unpack_arrays(record["arrays"], compressed=False)
-    occupancy = planes["occupancy"] if config.carla_leaderboard_mode else SIM2REAL_OCCUPANCY[planes["occupancy"]]
     used = np.flatnonzero(config.used_cameras)
     picture = cv2.imdecode(np.frombuffer(record["image"], np.uint8), cv2.IMREAD_COLOR)
     if picture is None:
@@ -185,6 +186,7 @@ def sensor_entries(record: Mapping[str, memoryview], config: LeadConfig) -> Samp
         else:
             entries["depth"] = used_columns(depth_metres(codes, config), used, config)
     if config.use_bev_semantic:
+        occupancy = planes["occupancy"] if config.carla_leaderboard_mode else SIM2REAL_OCCUPANCY[planes["occupancy"]]
         painted = painted_map(planes["map"], occupancy)
         entries["bev_semantic"] = painted if config.carla_leaderboard_mode else SIM2REAL_BEV[painted]
         entries["hdmap"] = painted if config.compat.painted_hdmap else planes["map"]

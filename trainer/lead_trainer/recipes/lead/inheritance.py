@@ -43,6 +43,7 @@ INPUT_AND_LABELS = frozenset(
         "smooth_route", "num_route_points_smoothing", "tp_pop_distance", "use_noisy_tp",
         "max_distance_future_waypoint", "bb_confidence_threshold", "top_k_center_keypoints",
         "center_net_max_pooling_kernel", "iou_treshold_nms", "center_net_global_avg_factor", "compat",
+        "use_sensor_perburtation",
     }
 )  # fmt: skip
 
@@ -66,7 +67,7 @@ OWN = frozenset(
         "use_persistent_cache", "use_training_session_cache", "session_cache_backend",
         "training_png_compression_level", "load_bev_3rd_person_images", "data_save_freq", "carla_fps",
         "validation_fraction", "validation_towns", "validate_every_epochs", "validation_max_samples",
-        "best_metric", "best_is_greatest", "patience_epochs", "use_sensor_perburtation",
+        "best_metric", "best_is_greatest", "patience_epochs",
         "use_sensor_perburtation_prob", "use_color_aug", "use_color_aug_prob", "backbone_weights",
         "backbone_weights_sha256", "freeze_backbone", "use_planning_decoder",
     }

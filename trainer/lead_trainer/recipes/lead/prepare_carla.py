@@ -1,7 +1,8 @@
 """How a raw LEAD tree becomes cache records: LEAD's filter and labels, each view of each frame prepared once.
 
-A record holds for `normal` and `perturbated` each: `image` (the camera JPEG as recorded), `planes` (semantic, depth as
-recorded, map, occupancy, LiDAR counts in one lz4 block) and `arrays` (box rows, radar detections, radar points, raw).
+A record holds for `normal` and, with use_sensor_perburtation, `perturbated` each: `image` (the camera JPEG as
+recorded), `planes` (semantic, depth as recorded, map, occupancy, LiDAR counts in one lz4 block) and `arrays` (box rows,
+radar detections, radar points, raw). What a run does not read is left out.
 Called by `preparation`; it reads nothing of the config but `PreparationKeys`.
 """
 
@@ -129,15 +130,17 @@ def _fields(tree: SourceTree, keys: PreparationKeys, sample: SampleKey) -> dict[
     lidar = decode_lidar(tree.read(lidar_path), lidar_path)
     fields: dict[str, bytes] = {}
     for name, suffix in VIEWS.items():
+        if suffix and not keys.use_sensor_perburtation:
+            continue
         try:
             view = View(meta["perturbation_translation"], meta["perturbation_rotation"]) if suffix else NORMAL
             scene = scene_facts(meta)
             rows = box_rows(boxes, scene, view, keys)
-            occupancy = occupancy_plane(boxes, scene, view, keys)
+            occupancy = {"occupancy": occupancy_plane(boxes, scene, view, keys)} if keys.use_bev_semantic else {}
         except (KeyError, TypeError, IndexError, ValueError, AttributeError, OverflowError) as error:
             raise BadData(f"file {boxes_path}, or the frame's meta, lacks or spoils a field: {error!r}") from error
         planes = _sensor_planes(tree, sample, suffix, keys)
-        planes |= {"occupancy": occupancy, "lidar": lidar_counts(lidar, view, keys)}
+        planes |= {**occupancy, "lidar": lidar_counts(lidar, view, keys)}
         arrays: dict[str, Plane] = {"boxes": rows, "radar_detections": radar_detections(rows, keys)}
         if keys.num_radar_sensors:
             radar_path = frame_path(sample.route, f"radar{suffix}", sample.frame)
@@ -172,19 +175,23 @@ def scene_facts(meta: Mapping[str, Any]) -> SceneFacts:
 
 
 def _sensor_planes(tree: SourceTree, sample: SampleKey, suffix: str, keys: PreparationKeys) -> dict[str, Plane]:
-    """Returns map and, where used, semantic and depth planes of one view at the configured sizes, depth as recorded."""
+    """Returns the used ones of map, semantic and depth planes of a view at the configured sizes, depth as recorded."""
     planes: dict[str, Plane] = {}
-    used = {"semantics": keys.use_semantic, "depth": keys.use_depth, "hdmap": True}
+    used = {"semantics": keys.use_semantic, "depth": keys.use_depth, "hdmap": keys.use_bev_semantic}
     for folder in (name for name, on in used.items() if on):
         path = frame_path(sample.route, f"{folder}{suffix}", sample.frame)
         planes[folder] = decode_plane(tree.read(path), path)
         if folder != "depth" and planes[folder].dtype != np.uint8:
             raise BadData(f"file {path} holds {planes[folder].dtype}, expected 8 bit")
-    hdmap = planes.pop("hdmap")
-    if hdmap.shape[0] != hdmap.shape[1] or int(hdmap.max(initial=0)) >= MAP_CLASS_COUNT:
-        path = frame_path(sample.route, f"hdmap{suffix}", sample.frame)
-        raise BadData(f"file {path}: shape {hdmap.shape}, largest class {int(hdmap.max())}; expected square and < 9")
-    result = {"map": map_plane(hdmap, keys)}
+    result: dict[str, Plane] = {}
+    if keys.use_bev_semantic:
+        hdmap = planes["hdmap"]
+        if hdmap.shape[0] != hdmap.shape[1] or int(hdmap.max(initial=0)) >= MAP_CLASS_COUNT:
+            path = frame_path(sample.route, f"hdmap{suffix}", sample.frame)
+            raise BadData(
+                f"file {path}: shape {hdmap.shape}, largest class {int(hdmap.max())}; expected square and < 9"
+            )
+        result["map"] = map_plane(hdmap, keys)
     if keys.use_semantic:
         result["semantic"] = fitted(planes["semantics"], keys, cv2.INTER_NEAREST)
     if keys.use_depth:

@@ -25,8 +25,10 @@ class PreparationKeys(DigestedKeys):
     max_height_lidar: float
     num_radar_sensors: int
     num_radar_queries: int
+    use_sensor_perburtation: bool
     use_semantic: bool
     use_depth: bool
+    use_bev_semantic: bool
     max_num_bbs: int
     min_z: float
     max_z: float
@@ -55,11 +57,7 @@ class PreparationKeys(DigestedKeys):
     @property
     def unread_folders(self) -> tuple[str, ...]:
         """Folders of a route that nothing is read from; a tree may lack them."""
-        read = {
-            "use_radars": self.num_radar_sensors > 0,
-            "use_semantic": self.use_semantic,
-            "use_depth": self.use_depth,
-        }
+        read = {**vars(self), "use_radars": self.num_radar_sensors > 0}
         return tuple(folder for key, folders in OPTIONAL_FOLDERS.items() if not read[key] for folder in folders)
 
     @property

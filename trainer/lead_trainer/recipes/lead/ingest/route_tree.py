@@ -24,9 +24,11 @@ FRAME_FILES = {
     "bboxes": "pkl",
 }
 OPTIONAL_FOLDERS = {  # config key -> folders that are read only where it is true
+    "use_sensor_perburtation": tuple(folder for folder in FRAME_FILES if folder.endswith("_perturbated")),
     "use_radars": ("radar", "radar_perturbated"),
     "use_semantic": ("semantics", "semantics_perturbated"),
     "use_depth": ("depth", "depth_perturbated"),
+    "use_bev_semantic": ("hdmap", "hdmap_perturbated"),
 }
 
 
