@@ -25,6 +25,7 @@ from lead_testing.bytes_recipe import BytesRecipe, MemoryTree
 from lead_testing.store_proxy import Fault, StoreProxy
 from lead_trainer.data.build import build_share
 from lead_trainer.data.cache_reader import CacheReader
+from lead_trainer.data.in_shards import RowsInShards
 from lead_trainer.data.process_loader import loader_named
 from lead_trainer.data.session_cache import CacheStats, open_session_cache
 from lead_trainer.recipes.recipe import Batch, Sample
@@ -49,7 +50,7 @@ def build_test_cache(store: ObjectStore) -> str:
     return build_share(job, store, tree, recipe, lambda record: None, part_bytes=PART_BYTES).digest
 
 
-class BytesSamples:
+class BytesSamples(RowsInShards):
     """The cache's samples as arrays of bytes."""
 
     def __init__(self, cache: CacheReader) -> None:

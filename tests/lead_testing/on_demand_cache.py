@@ -49,6 +49,9 @@ class OnDemandCache:
             tables.append(table.append_column(ROUTE_COLUMN, [[route] * table.num_rows]))
         return MetaColumns(read_table(write_table(pa.concat_tables(tables)), "metas"))
 
+    def fetch_shard(self, shard: int) -> None:
+        """Has none: each record is prepared when it is asked for."""
+
     def fields(self, sample: int) -> Mapping[str, memoryview]:
         """Returns one record, prepared at the first call."""
         if sample not in self._records:

@@ -6,8 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lead_trainer.data.sample_order import (
+    SHARD_WINDOW,
     draw_bucket,
     epoch_order,
+    in_turn,
     rank_batch,
     rank_batch_size,
     shuffled,
@@ -65,3 +67,32 @@ def test_a_bucket_is_drawn_factor_times_its_size(count: int, factor: float, epoc
 def test_coins_are_fair() -> None:
     coins = [unit_float(0, 0, sample, 1) for sample in range(4000)]
     assert 0.47 < np.mean(np.array(coins) < 0.5) < 0.53
+
+
+@given(st.integers(1, 400), st.integers(1, 60), st.integers(0, 2**40), st.integers(0, 3))
+def test_shards_come_in_windows_and_one_by_one_in_the_first_epoch(
+    count: int, shards: int, seed: int, epoch: int
+) -> None:
+    draw = np.arange(count)
+    shard_of = shuffled(count, seed, 9) % shards
+    order = epoch_order(draw, seed, epoch, shard_of)
+    assert sorted(order) == draw.tolist()
+    turns = in_turn(shard_of[order]).tolist()
+    assert sorted(turns) == sorted(set(shard_of.tolist()))
+    size = SHARD_WINDOW if epoch else 1
+    window = {shard: place // size for place, shard in enumerate(turns)}
+    windows = [window[shard] for shard in shard_of[order].tolist()]
+    assert windows == sorted(windows)
+    if len(turns) <= size:
+        assert order.tolist() == epoch_order(draw, seed, epoch).tolist()
+
+
+def test_epochs_pair_other_shards_and_each_window_is_shuffled_through() -> None:
+    shard_of = np.repeat(np.arange(64), 50)
+    orders = [shard_of[epoch_order(np.arange(3200), 0, epoch, shard_of)] for epoch in (1, 2)]
+    for shards in orders:
+        windows = shards.reshape(-1, SHARD_WINDOW * 50)
+        assert all(len(set(window.tolist())) == SHARD_WINDOW for window in windows)
+        assert all(len(set(window[:50].tolist())) > SHARD_WINDOW // 2 for window in windows)
+    firsts = [frozenset(shards[: SHARD_WINDOW * 50].tolist()) for shards in orders]
+    assert firsts[0] != firsts[1]

@@ -57,6 +57,9 @@ class DiskcacheBackend:
         self._set(key, data)
         return decode_record(data)
 
+    def fetch(self, shard: StoredObject) -> None:
+        """Keeps single records, each from its first use on."""
+
     def stats(self) -> CacheStats:
         """Returns the counters."""
         return self._counters.read()

@@ -80,6 +80,10 @@ class PackedBackend:
 
         return with_tries(fetch, shard, self._store, self._counters, lambda: self._quarantine(shard))
 
+    def fetch(self, shard: StoredObject) -> None:
+        """Brings a shard to the disk, if there is room; raises StoreError, and CorruptRecord for a spoiled copy."""
+        self._reader(shard)
+
     @property
     def tables(self) -> Path | None:
         """Folder of the shared tables: among the shards, so that their room is counted and can be had back."""

@@ -89,6 +89,9 @@ class SessionCache(Protocol):
         Raises BadData naming the shard when it stays bad after TRIES fetches.
         """
 
+    def fetch(self, shard: StoredObject) -> None:
+        """Brings a shard to the node before it is needed, where shards are kept whole; raises StoreError."""
+
     def stats(self) -> CacheStats:
         """Returns the counters."""
 
@@ -122,6 +125,9 @@ class DirectReads:
             return data
 
         return with_tries(fetch, shard, self._store, self._counters, lambda: self._indices.pop(shard.sha256, None))
+
+    def fetch(self, shard: StoredObject) -> None:
+        """Has nowhere to keep a shard."""
 
     def stats(self) -> CacheStats:
         """Returns the counters."""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.data.cache_tables import CollectionRows
+from lead_trainer.data.in_shards import FetchesShards, RowsInShards
 from lead_trainer.data.sample_order import hash64
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.distill.config import CAMERAS, FRAMES_PER_CAMERA, DistillConfig
@@ -28,7 +29,7 @@ _DUMMY = 5  # random stream of dummy pictures
 Array = npt.NDArray[Any]
 
 
-class SampleCache(Protocol):
+class SampleCache(FetchesShards, Protocol):
     """What the samples need of `data.cache_reader.CacheReader`."""
 
     @property
@@ -42,7 +43,7 @@ class SampleCache(Protocol):
         """Checked record of one sample."""
 
 
-class ClipSamples:
+class ClipSamples(RowsInShards):
     """The clips of one split of a cache."""
 
     def __init__(self, config: DistillConfig, cache: SampleCache, split: str) -> None:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.data.cache_tables import CollectionRows, MetaColumns
+from lead_trainer.data.in_shards import FetchesShards, RowsInShards
 from lead_trainer.data.sample_order import draw_bucket, hash64, unit_float
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.lead.augment import augmented
@@ -47,7 +48,7 @@ METRES_16_BIT = 96.0
 COIN, COLOUR = 1, 2  # independent random streams of one sample
 
 
-class SampleCache(Protocol):
+class SampleCache(FetchesShards, Protocol):
     """What the samples need of `data.cache_reader.CacheReader`."""
 
     @property
@@ -73,7 +74,7 @@ def collection_of(config: LeadConfig, source: DataSource = CARLA) -> str:
     return f"town13_heldout_{stage}" if held_out else f"full_{stage}"
 
 
-class LeadSamples:
+class LeadSamples(RowsInShards):
     """The samples of the stage's collection; index is the position among the collection's rows, bucket after bucket."""
 
     def __init__(self, config: LeadConfig, cache: SampleCache) -> None:

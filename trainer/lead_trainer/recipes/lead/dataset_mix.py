@@ -62,7 +62,8 @@ class MixedSamples:
         draws = [self.source_draw(source, epoch) for source in self._groups]
         seed = self._config.seed
         if not self._mixed:
-            return epoch_order(np.concatenate(draws), seed, epoch)
+            draw = np.concatenate(draws)
+            return epoch_order(draw, seed, epoch, self.shards_of(draw))
         shares = batch_shares(self._config, len(draws), batch_size, epoch)
         steps = sum(map(len, draws)) // batch_size
         rounds = [_in_rounds(draw, steps * share, seed, epoch) for draw, share in zip(draws, shares, strict=True)]
@@ -98,6 +99,20 @@ class MixedSamples:
         """Returns one sample of the cache it is in."""
         part, place = self._place(index)
         return part.load(place, epoch)
+
+    def shards_of(self, indices: Indices) -> Indices:
+        """Returns the shard of each sample, numbered through all caches."""
+        parts = np.searchsorted(self._starts, indices, side="right") - 1
+        shards = np.zeros(len(indices), np.int64)
+        for number, part in enumerate(self._parts):
+            of = parts == number
+            shards[of] = part.shards_of(indices[of] - self._starts[number]) * len(self._parts) + number
+        return shards
+
+    def fetch_shard(self, shard: int) -> None:
+        """Brings a shard of one of the caches to this node."""
+        number, part = divmod(shard, len(self._parts))
+        self._parts[part].fetch_shard(number)
 
     def _place(self, index: int) -> tuple[Part, int]:
         number = int(np.searchsorted(self._starts, index, side="right")) - 1

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lead_trainer.data.array_block import unpack_arrays
+from lead_trainer.data.in_shards import RowsInShards
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.metrics.rater_feedback import RATED_STEPS
 from lead_trainer.recipes.lead.config import LeadConfig
@@ -30,7 +31,7 @@ WAYMO_STEP = 2  # futures come at 4 Hz, waypoints are half a second apart
 Arrays = Mapping[str, npt.NDArray[np.generic]]
 
 
-class RealSamples:
+class RealSamples(RowsInShards):
     """The frames of one cache of NavSim or Waymo-E2E; index is the position among the collection's rows."""
 
     def __init__(self, config: LeadConfig, cache: SampleCache, source: DataSource) -> None:

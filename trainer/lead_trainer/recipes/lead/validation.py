@@ -88,6 +88,10 @@ class CachePart:
         """Checked record of one sample."""
         return self.cache.fields(sample)
 
+    def fetch_shard(self, shard: int) -> None:
+        """Brings a shard to this node."""
+        self.cache.fetch_shard(shard)
+
 
 @torch.no_grad()
 def evaluate(config: LeadConfig, predictions: Predictions, batch: Batch) -> Evaluation:

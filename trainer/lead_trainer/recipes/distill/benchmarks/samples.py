@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lead_trainer.data.array_block import unpack_arrays
+from lead_trainer.data.in_shards import RowsInShards
 from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.modes import collection_of, mode_of
@@ -20,7 +21,7 @@ from lead_trainer.recipes.recipe import Sample
 PLAIN_STATS = ((0.0, 0.0), (1.0, 0.02))  # mean and spread of (m/s², 1/m): benchmarks give positions, no actions
 
 
-class BenchmarkSamples(ABC):
+class BenchmarkSamples(RowsInShards, ABC):
     """The samples of one split; index is the position among its rows, and nothing in a sample is random."""
 
     def __init__(self, config: DistillConfig, cache: Any, split: str) -> None:

@@ -1,0 +1,28 @@
+"""What a source of samples over one cache knows of its shards: a base class, for `loader.LiesInShards`."""
+
+from typing import Any, Protocol
+
+from lead_trainer.data.cache_tables import CollectionRows
+from lead_trainer.data.sample_order import Indices
+
+
+class FetchesShards(Protocol):
+    """What is needed of `cache_reader.CacheReader`."""
+
+    def fetch_shard(self, shard: int) -> None:
+        """Brings a shard to this node."""
+
+
+class RowsInShards:
+    """A source whose index is the position among a collection's rows."""
+
+    _rows: CollectionRows
+    _cache: Any  # at least FetchesShards
+
+    def shards_of(self, indices: Indices) -> Indices:
+        """Returns the number of the shard that each sample lies in."""
+        return self._rows.shard[indices]
+
+    def fetch_shard(self, shard: int) -> None:
+        """Brings a shard to this node; raises StoreError, and CorruptRecord for a spoiled copy."""
+        self._cache.fetch_shard(shard)
