@@ -120,7 +120,8 @@ def _steps(machine: type[CountedMachine], count: int, seed: int) -> dict[str, An
             run_state_machine_as_test(with_seed(f"{machine.__name__} {seed} {portion}")(machine), settings=chosen)
         except Exception as error:
             notes = "\n".join(getattr(error, "__notes__", []))
-            return {"steps": machine.steps, "said": f"{type(error).__name__}: {error}\n{notes}"}
+            said = f"portion {portion} of seed {seed}: {type(error).__name__}: {error}\n{notes}"
+            return {"steps": machine.steps, "said": said}
         print(f"model: {machine.__name__} {machine.steps} of {count} steps", flush=True)
     return {"steps": machine.steps, "said": ""}
 

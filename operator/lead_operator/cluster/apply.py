@@ -1,8 +1,8 @@
 """Carries out a Plan against the API server, in an order in which a crash on any line loses nothing.
 
 Called by `cluster.reconcile` at the end of each pass. First the raised attempt, by compare-and-swap, then deletes, then
-creates, then status and events. Every answer goes back into the informers' copies, so the next look sees our own
-writes; where an answer was lost, the caller reads live before it decides again.
+creates, then status; events are left to be sent. Every answer goes back into the informers' copies, so the next look
+sees our own writes; where an answer was lost, the caller reads live before it decides again.
 """
 
 import asyncio

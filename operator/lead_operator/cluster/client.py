@@ -209,10 +209,10 @@ class KubeClient:
             async with response:
                 outcome.code = response.status
                 answer = await response.read()
-        if response.status >= 400:
-            raise _error(response.status, answer)
-        found: KubernetesObject = orjson.loads(answer)
-        return found
+            if response.status >= 400:
+                raise _error(response.status, answer)
+            found: KubernetesObject = orjson.loads(answer)  # what is no JSON is from a proxy on the way
+            return found
 
     async def _send(
         self,

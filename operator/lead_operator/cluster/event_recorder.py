@@ -23,6 +23,7 @@ BURST = 5  # of one reason on one resource; afterwards one a minute
 REFILL_S = 60.0
 MAX_MESSAGE = 1024  # the API server refuses longer ones
 LAST_WORDS_S = 2.0  # in which an operator that ends sends what is left
+MAX_UNSENT = 10_000  # some ten megabytes, where the API server takes no events for long
 
 log = structlog.get_logger(__name__)
 
@@ -33,23 +34,28 @@ class EventRecorder:
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self._budgets: dict[tuple[str, str], tuple[float, float]] = {}  # tokens left, when counted
-        self._unsent: asyncio.Queue[KubernetesObject] = asyncio.Queue()
+        self._unsent: asyncio.Queue[KubernetesObject] = asyncio.Queue(MAX_UNSENT)
 
     def record(self, body: KubernetesObject, note: EventNote) -> None:
-        """Leaves one event on the resource to be sent, unless its reason's budget is used up."""
-        if not self._allowed(body["metadata"]["uid"], note.reason):
+        """Leaves one event on the resource to be sent, unless its reason's budget is used up or too many wait."""
+        if self._unsent.full() or not self._allowed(body["metadata"]["uid"], note.reason):
             log.info("event_dropped", resource=body["metadata"]["name"], reason=note.reason)
             return
         self._unsent.put_nowait(build_event(body, note, datetime.now(UTC)))
 
     async def run(self) -> None:
         """Sends until cancelled, and then what is left, for a moment."""
+        at: KubernetesObject | None = None  # once more is no harm: its name is taken
         try:
             while True:
-                await self._send(await self._unsent.get())
+                at = await self._unsent.get()
+                await self._send(at)
+                at = None
         finally:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LAST_WORDS_S):
+                    if at is not None:
+                        await self._send(at)
                     while not self._unsent.empty():
                         await self._send(self._unsent.get_nowait())
 

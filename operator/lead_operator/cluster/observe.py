@@ -13,6 +13,7 @@ from lead_operator import names
 from lead_operator.cluster.informer import Informer
 from lead_operator.cluster.kinds import KubernetesObject
 from lead_operator.decisions.observed import ObservedCache, ObservedPod
+from lead_operator.names import CachePhase, RunPhase
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_operator.resources.training_run import TrainingRun
 
@@ -96,22 +97,29 @@ def observe_pod(pod: KubernetesObject, nodes: NodeWatch, now: datetime) -> Obser
     )
 
 
-def expected_training_pods(run: TrainingRun, status: KubernetesObject, *, ended_too: bool) -> Iterator[str]:
-    """Yields the names of the pods that were there, by a run's status, and whose end is not accounted for (or is)."""
+def expected_training_pods(run: TrainingRun, status: KubernetesObject, *, ended: bool = False) -> Iterator[str]:
+    """Yields the names of the pods that were there, by a run's status, and whose end is not accounted for.
+
+    `ended`: instead, those of the last attempt of each instance that will have another.
+    """
     for entry in status.get("stages") or []:
         book, attempt = entry.get("book") or {}, int(entry.get("attempt") or 0)
-        if (book.get("created") and attempt > int(book.get("endedAttempt") or 0)) or (ended_too and attempt > 0):
+        last_ended = int(book.get("endedAttempt") or 0)
+        over = entry.get("phase") in (RunPhase.SUCCEEDED, RunPhase.FAILED)
+        if (0 < attempt == last_ended and not over) if ended else (book.get("created") and attempt > last_ended):
             for rank in range(run.nodes):
                 yield names.training_pod_name(run.identity.name, entry["name"], entry["seed"], attempt, rank)
 
 
-def expected_build_pods(cache: DatasetCache, status: KubernetesObject, *, ended_too: bool) -> Iterator[str]:
-    """Yields the names of the build pods that were there, by a cache's status, as for a run."""
+def expected_build_pods(cache: DatasetCache, status: KubernetesObject, *, ended: bool = False) -> Iterator[str]:
+    """Yields the names of the build pods that were there, by a cache's status, as for a run; none of an ended build."""
     build, identity = status.get("build") or {}, cache.identity
+    if status.get("phase") in (CachePhase.READY, CachePhase.FAILED):
+        return
     for worker in (build.get("workers") or []) if build.get("generation") == identity.generation else []:
-        attempt, ended = int(worker.get("attempt") or 0), int(worker.get("endedAttempt") or 0)
-        open_ = worker.get("created") and not worker.get("done") and attempt > ended
-        if open_ or (ended_too and attempt > 0):
+        attempt, last_ended = int(worker.get("attempt") or 0), int(worker.get("endedAttempt") or 0)
+        there = 0 < attempt == last_ended if ended else worker.get("created") and attempt > last_ended
+        if there and not worker.get("done"):
             yield names.build_pod_name(identity.name, identity.generation, attempt, worker["index"])
 
 

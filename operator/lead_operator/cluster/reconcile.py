@@ -3,6 +3,7 @@
 A pass rests on nothing but what it sees: it may run twice, late, or after a crash between any two lines.
 """
 
+import asyncio
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -108,24 +109,35 @@ class Reconciler:
         return again_s
 
     async def _training_run(self, body: KubernetesObject, live: bool) -> float | None:
-        run = parse_training_run(body)
+        run, namespace, previous = parse_training_run(body), body["metadata"]["namespace"], read_status(body)
         if (later_s := self._rests_for_s(run, body)) is not None:
             return later_s
-        expected = expected_training_pods(run, read_status(body), ended_too=live)
-        await self._ask_for_unseen(run.identity.namespace, expected)
+        await self._ask_for_unseen(namespace, expected_training_pods(run, previous))
+        if live:
+            await self._ask_for_unseen(namespace, expected_training_pods(run, previous, ended=True))
         observed = await self._observe_run(run, body)
         plan = decide_training_run(run, observed, self.settings)
+        # Before another attempt: is the copy right that nothing of the last one is left?
+        asked = expected_training_pods(run, previous, ended=True)
+        if plan.claim_attempt and not live and await self._ask_for_unseen(namespace, asked):
+            observed = await self._observe_run(run, body)
+            plan = decide_training_run(run, observed, self.settings)
         _count_restarts(observed.previous, plan.status)
         self._sweep_checkpoints(run, observed, plan.status)  # first: once its end is written, nobody looks again
         again_s = await self._apply(TRAINING_RUN, body, plan)
         return self._no_later_than_progress(again_s, observed.pods)
 
     async def _dataset_cache(self, body: KubernetesObject, live: bool) -> float | None:
-        cache = parse_dataset_cache(body)
-        expected = expected_build_pods(cache, read_status(body), ended_too=live)
-        await self._ask_for_unseen(cache.identity.namespace, expected)
+        cache, namespace, previous = parse_dataset_cache(body), body["metadata"]["namespace"], read_status(body)
+        await self._ask_for_unseen(namespace, expected_build_pods(cache, previous))
+        if live:
+            await self._ask_for_unseen(namespace, expected_build_pods(cache, previous, ended=True))
         observed = await self._observe_build(cache, body)
         plan = decide_dataset_cache(cache, observed, self.settings)
+        asked = expected_build_pods(cache, previous, ended=True)
+        if plan.claim_attempt and not live and await self._ask_for_unseen(namespace, asked):
+            observed = await self._observe_build(cache, body)
+            plan = decide_dataset_cache(cache, observed, self.settings)
         again_s = await self._apply(DATASET_CACHE, body, plan)
         return self._no_later_than_progress(again_s, observed.pods)
 
@@ -212,17 +224,20 @@ class Reconciler:
         later_s = self.settings.progress_s * random.uniform(0.5, 1.0)
         return min(later_s, plan.requeue_after_s or later_s)
 
-    async def _ask_for_unseen(self, namespace: str, expected: Iterable[str]) -> None:
-        """Reads live the pods that should be there and are not in the copy: it may be older than the resource.
+    async def _ask_for_unseen(self, namespace: str, expected: Iterable[str]) -> bool:
+        """Reads live the pods that should be there and are not in the copy; returns whether there is one.
 
-        Only what the server does not hold either counts as gone; how a pod ended decides which budget pays for it. Of a
-        resource that had to be read live because its copy was too old, pods that have ended are asked for too.
+        The copy may be older than the resource. Only what the server does not hold either counts as gone; how a pod
+        ended decides which budget pays for it. Of a resource that had to be read live because its copy was too old, and
+        before another attempt, pods of an attempt that has ended are asked for too.
         """
         copies = self.informers.of(POD, namespace)
-        for name in [name for name in expected if copies.get(namespace, name) is None]:
-            found = await self.client.get(POD, namespace, name)
-            if found is not None:
-                copies.note_own_write(found)
+        unseen = [name for name in expected if copies.get(namespace, name) is None]
+        answers = await asyncio.gather(*(self.client.get(POD, namespace, name) for name in unseen))
+        found = [pod for pod in answers if pod is not None]
+        for pod in found:
+            copies.note_own_write(pod)
+        return bool(found)
 
     async def _observe_run(self, run: TrainingRun, body: KubernetesObject) -> ObservedRun:
         observed = self._observe_cluster(run, body)

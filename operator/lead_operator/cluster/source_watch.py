@@ -104,7 +104,8 @@ def list_source(store: ObjectStore, prefix: str) -> SourceListing | None:
         path = info.key[len(below) :]
         listing.add(path, info.size, info.etag)
         if len(places) <= MAX_PLACES:
-            place = place_of(path)
+            folder = path.rpartition("/")[0]
+            place = folder if folder in places else place_of(path)  # a route's own files come after its sensors'
             places[place] = zlib.crc32(f"{path}\0{info.size}\0{info.etag}\0".encode(), places.get(place, 0))
     return SourceListing(listing.hexdigest(), listing.files, places if len(places) <= MAX_PLACES else {})
 

@@ -1,7 +1,7 @@
 """Keys that wait to be looked at: each at most once, never with two workers at a time, failures with a growing pause.
 
-Two lanes: what was asked for now comes before what was asked for later and is due. Where a hundred gangs fail at once,
-pods are made for all of them before anybody tells that the first run again.
+Two lanes: what was asked for now comes before what was asked for later and is due, but only so many times. Where a
+hundred gangs fail at once, pods are made for all of them before anybody tells that the first run again.
 
 Filled by informers, kopf handlers and the reconcile pass itself; emptied by the workers of `cluster.operator`. It
 holds no object: a worker reads the newest state when its turn comes, so a hundred events on one key cost one pass.
@@ -20,13 +20,14 @@ FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 60.0
 NOW: Final = 0
 DUE: Final = 1
+OVERTAKES = 1000  # keys that may go before one that is due
 
 
 class WorkQueue(Generic[Key]):
     """A deduplicating queue for one event loop; not for threads."""
 
     def __init__(self) -> None:
-        self._waiting: asyncio.PriorityQueue[tuple[int, int, Key]] = asyncio.PriorityQueue()  # lane, turn, key
+        self._waiting: asyncio.PriorityQueue[tuple[int, int, Key]] = asyncio.PriorityQueue()  # turn, lane, key
         self._turns = itertools.count()
         self._lanes: dict[Key, int] = {}  # of keys that wait for a worker, or for the one that has them to finish
         self._in_work: set[Key] = set()
@@ -71,7 +72,7 @@ class WorkQueue(Generic[Key]):
     async def get(self) -> Key:
         """Waits for a key and hands it to one worker, who must call `done`."""
         while True:
-            lane, _, key = await self._waiting.get()
+            _, lane, key = await self._waiting.get()
             if self._lanes.get(key) == lane and key not in self._in_work:  # else `done` queues it, or it came up faster
                 break
         del self._lanes[key]
@@ -96,5 +97,6 @@ class WorkQueue(Generic[Key]):
         self._enqueue(key)
 
     def _enqueue(self, key: Key) -> None:
-        self._waiting.put_nowait((self._lanes[key], next(self._turns), key))
+        lane = self._lanes[key]
+        self._waiting.put_nowait((next(self._turns) + lane * OVERTAKES, lane, key))
         metrics.QUEUE_DEPTH.set(len(self))

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any, cast
 
+import pytest
+
 from lead_operator.cluster.api_errors import AlreadyExists, Refused
 from lead_operator.cluster.client import KubeClient
 from lead_operator.cluster.event_recorder import BURST, EventRecorder
@@ -76,3 +78,30 @@ async def test_of_one_reason_only_so_many_are_sent_at_a_time() -> None:
     task.cancel()
     await asyncio.wait([task])
     assert client.taken == [*map(str, range(BURST)), "another"]
+
+
+async def test_an_event_on_its_way_when_the_operator_ends_is_sent_too() -> None:
+    recorder, client = a_recorder()
+    for message in ("at", "left"):
+        recorder.record(a_run_body(), EventNote("Normal", "Started", message))
+    task = asyncio.create_task(recorder.run())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    task.cancel()
+    for _ in range(2):
+        client.let.release()
+    await asyncio.wait([task])
+    assert client.taken == ["at", "left"]
+
+
+async def test_events_that_nobody_takes_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lead_operator.cluster.event_recorder.MAX_UNSENT", 2)
+    recorder, client = a_recorder()
+    for number in range(BURST):
+        recorder.record(a_run_body(), EventNote("Normal", "Started", str(number)))
+        client.let.release()
+    task = asyncio.create_task(recorder.run())
+    await until(client, 2)
+    task.cancel()
+    await asyncio.wait([task])
+    assert client.taken == ["0", "1"]

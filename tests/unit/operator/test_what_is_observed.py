@@ -18,27 +18,35 @@ def test_a_caches_profile_and_answer_are_seen_and_an_old_answer_counts_for_nothi
 
 
 def test_pods_are_expected_from_when_they_were_seen_until_their_end_is_accounted_for() -> None:
-    def expected(created: bool, ended: int, *, ended_too: bool = False) -> list[str]:
-        entry = {"name": "train", "seed": 0, "attempt": 2, "book": {"created": created, "endedAttempt": ended}}
+    def expected(created: bool, last_ended: int, *, ended: bool = False, phase: str = "Recovering") -> list[str]:
+        book = {"created": created, "endedAttempt": last_ended}
+        entry = {"name": "train", "seed": 0, "attempt": 2, "phase": phase, "book": book}
         run: Any = a_training_run(nodes=2)
-        return list(expected_training_pods(run, {"stages": [entry]}, ended_too=ended_too))
+        return list(expected_training_pods(run, {"stages": [entry]}, ended=ended))
 
     group = [f"{a_training_run().identity.name}-train-s0-a2-{rank}" for rank in range(2)]
     assert expected(True, 1) == group
     assert expected(False, 1) == expected(True, 2) == []
-    assert expected(True, 2, ended_too=True) == expected(False, 2, ended_too=True) == group
-    assert (
-        list(expected_training_pods(a_training_run(), {"stages": [{"name": "train", "seed": 0}]}, ended_too=True)) == []
-    )
+    assert expected(True, 2, ended=True) == expected(False, 2, ended=True) == group
+    assert expected(True, 1, ended=True) == expected(True, 2, ended=True, phase="Succeeded") == []
+    assert list(expected_training_pods(a_training_run(), {"stages": [{"name": "train", "seed": 0}]}, ended=True)) == []
 
 
 def test_build_pods_are_expected_of_this_spec_alone_and_until_their_share_is_done() -> None:
-    def expected(generation: int, *, ended_too: bool = False, **facts: Any) -> list[str]:
+    def expected(generation: int, *, ended: bool = False, phase: str = "Building", **facts: Any) -> list[str]:
         worker = {"index": 1, "attempt": 3, "endedAttempt": 2, "created": True, **facts}
-        status = {"build": {"generation": generation, "workers": [worker]}}
-        return list(expected_build_pods(a_dataset_cache(generation=4), status, ended_too=ended_too))
+        status = {"phase": phase, "build": {"generation": generation, "workers": [worker]}}
+        return list(expected_build_pods(a_dataset_cache(generation=4), status, ended=ended))
 
     assert expected(4) == ["towns-build-g4-a3-1"]
-    assert expected(3) == expected(3, ended_too=True) == []
+    assert expected(3) == expected(3, ended=True) == []
     assert expected(4, done=True) == expected(4, created=False) == expected(4, endedAttempt=3) == []
-    assert expected(4, endedAttempt=3, ended_too=True) == ["towns-build-g4-a3-1"]
+    assert expected(4, endedAttempt=3, ended=True) == ["towns-build-g4-a3-1"]
+
+
+def test_no_build_pod_is_expected_of_a_cache_that_is_ready_or_failed() -> None:
+    worker = {"index": 0, "attempt": 1, "endedAttempt": 0, "created": True}
+    for phase in ("Ready", "Failed"):
+        status = {"phase": phase, "build": {"generation": 4, "workers": [worker]}}
+        for ended in (False, True):
+            assert not list(expected_build_pods(a_dataset_cache(generation=4), status, ended=ended))

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from lead_operator.cluster.work_queue import FIRST_PAUSE_S, LONGEST_PAUSE_S, WorkQueue
+from lead_operator.cluster.work_queue import FIRST_PAUSE_S, LONGEST_PAUSE_S, OVERTAKES, WorkQueue
 
 
 async def taken(queue: WorkQueue[str]) -> str:
@@ -116,3 +116,14 @@ async def test_many_workers_share_the_keys_and_none_is_lost() -> None:
         worker.cancel()
     ended = await asyncio.gather(*workers, return_exceptions=True)
     assert all(isinstance(result, asyncio.CancelledError) for result in ended)
+
+
+async def test_what_is_due_is_overtaken_only_so_many_times() -> None:
+    queue = WorkQueue[str]()
+    queue.add_after("due", 0)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    for number in range(2 * OVERTAKES):
+        queue.add(f"now {number}")
+    handed_out = [await taken(queue) for _ in range(2 * OVERTAKES + 1)]
+    assert 0 < handed_out.index("due") <= OVERTAKES
