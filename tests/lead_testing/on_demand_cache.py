@@ -49,8 +49,9 @@ class OnDemandCache:
             tables.append(table.append_column(ROUTE_COLUMN, [[route] * table.num_rows]))
         return MetaColumns(read_table(write_table(pa.concat_tables(tables)), "metas"))
 
-    def fetch_shard(self, shard: int) -> None:
+    def fetch_shard(self, shard: int) -> bool:
         """Has none: each record is prepared when it is asked for."""
+        return True
 
     def fields(self, sample: int) -> Mapping[str, memoryview]:
         """Returns one record, prepared at the first call."""

@@ -22,6 +22,7 @@ from lead_protocol.store.s3_target import S3Target
 from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER
 from lead_trainer.data.build import build_share
 from lead_trainer.data.cache_reader import CacheReader
+from lead_trainer.data.in_shards import RowsInShards
 from lead_trainer.data.loader import Loader
 from lead_trainer.data.session_cache import open_session_cache
 from lead_trainer.data.source_tree import FolderTree
@@ -78,12 +79,12 @@ class Recipe:
     preparation: Preparation = field(default_factory=Preparation)
 
 
-class Samples:
+class Samples(RowsInShards):
     """The samples of the cache; index is the frame."""
 
     def __init__(self, reader: CacheReader) -> None:
         cv2.setNumThreads(1)
-        self._reader, self._rows = reader, reader.rows(COLLECTION)
+        self._cache, self._rows = reader, reader.rows(COLLECTION)
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -95,7 +96,7 @@ class Samples:
 
     def load(self, index: int, epoch: int) -> Sample:
         """Returns one decoded sample."""
-        fields = self._reader.fields(int(self._rows.sample[index]))
+        fields = self._cache.fields(int(self._rows.sample[index]))
         return {**decode(fields["image"], fields["planes"]), "index": int(self._rows.frame[index])}
 
 

@@ -92,7 +92,9 @@ class ControlPlane:
             timeout=120, env=api_server.no_proxy_environment(), check=False,
         )  # fmt: skip
         if done.returncode != 0:
-            raise StepFailed(f"`kubectl {' '.join(words)}` ended with {done.returncode}: {done.stderr.strip()}")
+            raise StepFailed(
+                f"`kubectl {' '.join(words)}` ended with {done.returncode}: {(done.stderr or done.stdout).strip()}"
+            )
         return done.stdout
 
     def kubeconfig_for(self, identity: Identity) -> Path:

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lead_trainer.data.sample_order import (
+    FIRST_WINDOW,
     SHARD_WINDOW,
     draw_bucket,
     epoch_order,
@@ -70,7 +71,7 @@ def test_coins_are_fair() -> None:
 
 
 @given(st.integers(1, 400), st.integers(1, 60), st.integers(0, 2**40), st.integers(0, 3))
-def test_shards_come_in_windows_and_one_by_one_in_the_first_epoch(
+def test_shards_come_in_windows_and_in_smaller_ones_in_the_first_epoch(
     count: int, shards: int, seed: int, epoch: int
 ) -> None:
     draw = np.arange(count)
@@ -79,7 +80,7 @@ def test_shards_come_in_windows_and_one_by_one_in_the_first_epoch(
     assert sorted(order) == draw.tolist()
     turns = in_turn(shard_of[order]).tolist()
     assert sorted(turns) == sorted(set(shard_of.tolist()))
-    size = SHARD_WINDOW if epoch else 1
+    size = SHARD_WINDOW if epoch else FIRST_WINDOW
     window = {shard: place // size for place, shard in enumerate(turns)}
     windows = [window[shard] for shard in shard_of[order].tolist()]
     assert windows == sorted(windows)

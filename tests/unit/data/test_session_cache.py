@@ -364,3 +364,29 @@ def test_a_lock_left_by_a_dead_process_does_not_block(store: Any, shards: Any, t
 def test_an_unknown_backend_is_a_config_error(store: Any, tmp_path: Path) -> None:
     with pytest.raises(BadConfig, match="found backend 'redis'"):
         open_session_cache("redis", store, tmp_path, 0)
+
+
+def test_the_counters_can_be_read_while_shards_are_being_mapped(
+    shards: list[tuple[StoredObject, int]], store: Any, tmp_path: Path
+) -> None:
+    now = iter(range(10**9))
+    errors: list[BaseException] = []
+    for _ in range(100):
+        cache = PackedBackend(store, tmp_path / "ssd", clock=lambda: 10.0 * next(now))  # looks at each call
+        done = threading.Event()
+
+        def look(cache: PackedBackend = cache, done: threading.Event = done) -> None:
+            try:
+                while not done.is_set():
+                    cache.stats()
+            except BaseException as error:
+                errors.append(error)
+
+        looking = threading.Thread(target=look)
+        looking.start()
+        for shard, _count in shards:
+            cache.fetch(shard)
+        done.set()
+        looking.join()
+        cache.close()
+    assert not errors

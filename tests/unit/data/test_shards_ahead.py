@@ -1,5 +1,7 @@
 """The shards of an epoch are on their way to the node before their samples are asked for, in the order of first use."""
 
+import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lead_protocol.manifests import StoredObject
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import StoreUnavailable
 from lead_testing.bytes_recipe import FailingStore
@@ -15,6 +18,7 @@ from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.loader import Loader
 from lead_trainer.data.packed_backend import PackedBackend
 from lead_trainer.data.sample_order import in_turn
+from lead_trainer.data.shards_ahead import AT_ONCE, ShardsAhead
 
 DEADLINE_S = 60.0
 
@@ -26,7 +30,7 @@ def store(tmp_path: Path) -> FailingStore:
 
 
 @pytest.mark.parametrize("start_step", [0, 5])
-def test_one_batch_is_enough_for_the_rest_of_the_epoch_to_be_fetched_in_its_order(
+def test_one_batch_is_enough_for_the_rest_of_the_epoch_to_be_fetched(
     store: FailingStore, tmp_path: Path, start_step: int
 ) -> None:
     cache = CacheReader(store, build_test_cache(store), PackedBackend(store, tmp_path / "ssd"))
@@ -34,13 +38,35 @@ def test_one_batch_is_enough_for_the_rest_of_the_epoch_to_be_fetched_in_its_orde
     loader = Loader(samples, stack, batch_size=BATCH, seed=1, threads=1, batches_ahead=1)
     rest = np.concatenate(list(loader.sample_indices(0, start_step)))
     expected = [cache.manifest.shards[number].object.key for number in in_turn(samples.shards_of(rest))]
-    assert len(expected) > 2
+    assert len(expected) > AT_ONCE
     batches = loader.batches(0, start_step)
     next(batches)
-    wait_for(lambda: [key for key in store.reads if "/shards/" in key] == expected)
+    wait_for(lambda: sorted(key for key in store.reads if "/shards/" in key) == sorted(expected))
     assert cache.stats().hits < SAMPLES / 2
     batches.close()
     cache.close()
+
+
+def test_shards_are_asked_for_in_the_order_of_first_use_and_again_where_they_did_not_come() -> None:
+    answers: dict[int, list[bool | Exception]] = {2: [False, True], 7: [StoreUnavailable("connection refused"), True]}
+    asked: list[int] = []
+
+    class Source:
+        def shards_of(self, indices: np.ndarray) -> np.ndarray:
+            return indices // 10
+
+        def fetch_shard(self, shard: int) -> bool:
+            asked.append(shard)
+            answer = answers[shard].pop(0) if answers.get(shard) else True
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    order = np.array([95, 21, 96, 70, 71, 20, 4])
+    ahead = ShardsAhead(Source(), order, again_s=0.0)
+    wait_for(lambda: sorted(asked) == [0, 2, 2, 7, 7, 9])
+    ahead.stop()
+    assert asked[0] == 9 and asked.index(2) < asked.index(0)
 
 
 def test_a_store_that_is_away_while_it_fetches_ahead_costs_no_sample(store: FailingStore, tmp_path: Path) -> None:
@@ -48,14 +74,47 @@ def test_a_store_that_is_away_while_it_fetches_ahead_costs_no_sample(store: Fail
     asked: list[int] = []
 
     class Away(BytesSamples):
-        def fetch_shard(self, shard: int) -> None:
+        def fetch_shard(self, shard: int) -> bool:
             asked.append(shard)
             raise StoreUnavailable("connection refused")
 
     loader = Loader(Away(cache), stack, batch_size=BATCH, seed=1)
     found = np.concatenate([batch["index"].numpy() for batch in loader.batches(0)])
     assert sorted(found) == list(range(SAMPLES))
-    wait_for(lambda: sorted(asked) == list(range(len(cache.manifest.shards))))
+    assert len(asked) == AT_ONCE
+
+
+def test_who_waited_for_a_shard_of_a_store_that_is_away_does_not_wait_as_long_again(
+    store: FailingStore, tmp_path: Path
+) -> None:
+    digest = build_test_cache(store)
+    tries, let = [], threading.Event()
+
+    class Away(FailingStore):
+        def download(self, key: str, path: Path, *, size: int, sha256: str) -> None:
+            tries.append(key)
+            let.wait(DEADLINE_S)
+            raise StoreUnavailable("connection refused")
+
+    backend = PackedBackend(Away(store.inner), tmp_path / "ssd")
+    shard: StoredObject = CacheReader(store, digest).manifest.shards[0].object
+    errors: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            backend.fetch(shard)
+        except StoreUnavailable as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=read, daemon=True) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    wait_for(lambda: len(tries) == 1 and all(_is_in("_reader", thread) for thread in threads))
+    let.set()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+    assert len(errors) == 8
+    assert len(tries) < 4  # one, and one for whoever was not yet waiting
 
 
 def wait_for(seen: Callable[[], bool]) -> None:
@@ -64,3 +123,11 @@ def wait_for(seen: Callable[[], bool]) -> None:
     while not seen():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def _is_in(function: str, thread: threading.Thread) -> bool:
+    """Tells whether a thread is within a function of this name."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    while frame is not None and frame.f_code.co_name != function:
+        frame = frame.f_back
+    return frame is not None

@@ -174,9 +174,12 @@ def test_without_the_semantic_head_depth_is_learned_unless_lead_is_asked_for() -
     for leads in (False, True):
         config = demo(use_semantic=False, compat=Compat(depth_with_semantic_alone=leads))
         batch = random_batch(config)
-        report = compute_losses(config, build_model(config)(batch), batch)
+        model = build_model(config)
+        report = compute_losses(config, model(batch), batch)
         assert ("loss_depth" in report.raw) is not leads
         assert report.weights["loss_depth"] > 0
+        report.total.backward()
+        assert [name for name, value in model.named_parameters() if value.grad is None] == []  # DDP waits for all
 
 
 def test_bev_pixels_out_of_view_do_not_dilute_the_loss() -> None:

@@ -82,9 +82,9 @@ class CacheReader:
         shard, slot = self._place(sample)
         return self._session.record(self.manifest.shards[shard].object, slot, sample).fields
 
-    def fetch_shard(self, shard: int) -> None:
-        """Brings a shard to this node before its samples are needed; raises StoreError."""
-        self._session.fetch(self.manifest.shards[shard].object)
+    def fetch_shard(self, shard: int) -> bool:
+        """Brings a shard to this node before its samples are needed; see `SessionCache.fetch`."""
+        return self._session.fetch(self.manifest.shards[shard].object)
 
     def stats(self) -> CacheStats:
         """Returns the session cache's counters."""

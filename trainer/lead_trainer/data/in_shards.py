@@ -9,8 +9,8 @@ from lead_trainer.data.sample_order import Indices
 class FetchesShards(Protocol):
     """What is needed of `cache_reader.CacheReader`."""
 
-    def fetch_shard(self, shard: int) -> None:
-        """Brings a shard to this node."""
+    def fetch_shard(self, shard: int) -> bool:
+        """Brings a shard to this node; returns False where that may succeed later."""
 
 
 class RowsInShards:
@@ -23,6 +23,6 @@ class RowsInShards:
         """Returns the number of the shard that each sample lies in."""
         return self._rows.shard[indices]
 
-    def fetch_shard(self, shard: int) -> None:
-        """Brings a shard to this node; raises StoreError, and CorruptRecord for a spoiled copy."""
-        self._cache.fetch_shard(shard)
+    def fetch_shard(self, shard: int) -> bool:
+        """Brings a shard to this node; see `session_cache.SessionCache.fetch`."""
+        return bool(self._cache.fetch_shard(shard))

@@ -2,12 +2,11 @@
 
     order (pure) → threads load samples into the rows of a slot → last row: batch, on the device → the loop
 
-One more thread fetches the shards of the epoch in the order of their first use. The loop asks for an epoch from a step
-on; nothing before that step is loaded. One loader a rank. `process_loader` makes the same batches with torch's
-DataLoader.
+A few more threads (`shards_ahead`) fetch the shards of the epoch in the order of their first use. The loop asks for an
+epoch from a step on; nothing before that step is loaded. One loader a rank. `process_loader` makes the same batches
+with torch's DataLoader, without fetching ahead.
 """
 
-import logging
 import sys
 import threading
 import time
@@ -19,21 +18,19 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from lead_protocol.store.object_store import StoreError
 from lead_trainer.data.batch_slots import Collate, RowKeys, Slot, SlotRing, compared_keys
 from lead_trainer.data.loader_stats import LoaderClock, LoaderStats, stage_scalars
 from lead_trainer.data.loader_threads import LoaderThreads
 from lead_trainer.data.patient_source import PatientSource, sample_name
-from lead_trainer.data.record import CorruptRecord
 from lead_trainer.data.sample_order import (
     Indices,
     epoch_order,
     grouped_by_length,
-    in_turn,
     rank_batch,
     rank_batch_size,
     steps_in_epoch,
 )
+from lead_trainer.data.shards_ahead import LiesInShards, ShardsAhead
 from lead_trainer.errors import StuckLoader
 from lead_trainer.recipes.recipe import Batch, FinishesOnDevice, Sample, SampleSource
 
@@ -41,9 +38,6 @@ BATCHES_AHEAD = 2
 STUCK_AFTER_S = 540.0  # before the other ranks give up on this one (engine.ddp.GRADIENT_TIMEOUT_S)
 STORE_OUTAGE_S = 480.0  # how long one sample waits for a store that is away
 _STOP_WAIT_S = 60.0
-_FETCH_WAIT_S = 2.0  # a shard on its way is no reason to keep a checkpoint waiting
-
-LOG = logging.getLogger(__name__)
 
 
 @runtime_checkable
@@ -68,17 +62,6 @@ class GroupsByLength(Protocol):
 
     def group_lengths(self) -> Indices | None:
         """Returns the length of every sample, None for batches of any mixture."""
-
-
-@runtime_checkable
-class LiesInShards(Protocol):
-    """A source whose samples lie in shards, which a node fetches whole."""
-
-    def shards_of(self, indices: Indices) -> Indices:
-        """Returns the number of the shard that each sample lies in."""
-
-    def fetch_shard(self, shard: int) -> None:
-        """Brings a shard to this node; raises StoreError, and CorruptRecord for a spoiled copy."""
 
 
 OnDevice = Callable[[Batch], Batch]
@@ -140,7 +123,9 @@ class Loader:
 
     def sample_indices(self, epoch: int, start_step: int = 0) -> Iterator[Indices]:
         """Yields this rank's sample indices of each batch."""
-        order = self._order(epoch)
+        return self._shares(self._order(epoch), start_step)
+
+    def _shares(self, order: Indices, start_step: int) -> Iterator[Indices]:
         for step in range(start_step, steps_in_epoch(len(order), self._batch_size)):
             yield rank_batch(order, step, self._batch_size, self._rank, self._world)
 
@@ -164,9 +149,10 @@ class Loader:
         Raises StuckLoader when a sample makes no progress for too long. Memory of a batch is used again once nothing
         refers to it.
         """
-        wanted = self.sample_indices(epoch, start_step)
+        order = self._order(epoch)
+        wanted = self._shares(order, start_step)
         threads = LoaderThreads(self._threads)
-        fetching = self._fetch_ahead(epoch, start_step)
+        ahead = ShardsAhead(self._source, order[start_step * self._batch_size :])
         pending: deque[_Pending] = deque()
         stop_wait_s = _STOP_WAIT_S
         try:
@@ -188,7 +174,7 @@ class Loader:
             for item in pending:
                 item.abandoned = True
             threads.stop(stop_wait_s)
-            fetching.stop(min(stop_wait_s, _FETCH_WAIT_S))
+            ahead.stop()
 
     def stats(self) -> LoaderStats:
         """Returns where the time went since the loader was made."""
@@ -198,14 +184,6 @@ class Loader:
         """Returns what each stage took a batch since the last call, for the event files."""
         before, self._told = self._told, self._clock.read()
         return stage_scalars(before, self._told)
-
-    def _fetch_ahead(self, epoch: int, start_step: int) -> LoaderThreads:
-        """Starts to fetch what is left of the epoch, shard after shard; whoever loads a sample fetches its own too."""
-        fetching, source = LoaderThreads(1), self._source
-        if isinstance(source, LiesInShards):
-            for shard in in_turn(source.shards_of(self._order(epoch)[start_step * self._batch_size :])):
-                fetching.submit(lambda shard=int(shard): _fetch(source, shard))  # type: ignore[misc]
-        return fetching
 
     def _begin_more(
         self, threads: LoaderThreads, pending: "deque[_Pending]", wanted: Iterator[Indices], epoch: int, ahead: int
@@ -325,13 +303,6 @@ class _Pending:
         """Returns since when, and by which thread, rows are being loaded."""
         with self._lock:
             return dict(self._running)
-
-
-def _fetch(source: LiesInShards, shard: int) -> None:
-    try:
-        source.fetch_shard(shard)
-    except (StoreError, CorruptRecord) as error:
-        LOG.info("shard %d was not fetched ahead: %s; its first sample fetches it", shard, error)
 
 
 def on_device_of(recipe: Any, config: Any) -> OnDevice | None:

@@ -7,7 +7,7 @@
 
 A file under its final name is whole: downloads go to `.part`, are verified, synced and renamed by the store. Shards are
 removed only when nobody holds them, oldest first, and only to make room: from the high water mark down to the low one.
-What is being fetched counts whole from its start, so fetches at the same moment do not exceed the limit together.
+What is being fetched counts whole against the limit from its start, so fetches at the same moment keep it together.
 """
 
 import fcntl
@@ -17,11 +17,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from lead_protocol.manifests import StoredObject
-from lead_protocol.store.object_store import ObjectStore, StoreFull
+from lead_protocol.store.object_store import ObjectStore, StoreFull, StoreUnavailable
 from lead_protocol.store.partial_file import SUFFIX
 from lead_trainer.data.local_disk import refuse_shared_volume
 from lead_trainer.data.record import CorruptRecord, Record
@@ -62,6 +63,7 @@ class PackedBackend:
         self._streamed: dict[str, float] = {}  # shards there was no room for, and when to look again
         self._mutex = threading.Lock()
         self._opening: dict[str, threading.Lock] = {}
+        self._away: dict[str, tuple[int, StoreUnavailable]] = {}  # by shard: how often the store was away, and how
         try:
             self._make_folders()
         except OSError as error:
@@ -80,9 +82,12 @@ class PackedBackend:
 
         return with_tries(fetch, shard, self._store, self._counters, lambda: self._quarantine(shard))
 
-    def fetch(self, shard: StoredObject) -> None:
-        """Brings a shard to the disk, if there is room; raises StoreError, and CorruptRecord for a spoiled copy."""
-        self._reader(shard)
+    def fetch(self, shard: StoredObject) -> bool:
+        """Brings a shard to the disk; returns False where it cannot take it for now.
+
+        Raises StoreError, and CorruptRecord for a spoiled copy.
+        """
+        return self._reader(shard) is not None
 
     @property
     def tables(self) -> Path | None:
@@ -112,9 +117,19 @@ class PackedBackend:
             return None
         with self._mutex:
             opening = self._opening.setdefault(shard.sha256, threading.Lock())
+            times, _ = self._away.get(shard.sha256, (0, None))
         with opening:  # other shards may be fetched meanwhile
             mapped = self._mapped.get(shard.sha256)
-            return mapped.reader if mapped is not None else self._opened(shard)
+            if mapped is not None:
+                return mapped.reader
+            now, met = self._away.get(shard.sha256, (0, None))
+            if met is not None and now > times:  # while this thread waited: it would wait as long again
+                raise StoreUnavailable(str(met))
+            try:
+                return self._opened(shard)
+            except StoreUnavailable as error:
+                self._away[shard.sha256] = (now + 1, error)
+                raise
 
     def _opened(self, shard: StoredObject) -> ShardReader | None:
         try:
@@ -129,7 +144,8 @@ class PackedBackend:
         if self._counters.read().degraded:
             LOG.warning("session cache %s can be used again", self._shards.parent)
             self._counters.degrade(False)
-        self._mapped[shard.sha256] = mapped
+        with self._mutex:
+            self._mapped[shard.sha256] = mapped
         return mapped.reader
 
     def _notice_removed(self) -> None:
@@ -192,7 +208,8 @@ class PackedBackend:
                 self._counters.add(misses=1, fetched_bytes=shard.size)
                 return self._map(shard)
             finally:
-                os.ftruncate(lock, 0)
+                with suppress(OSError):  # of a dying disk; the length of a file that nobody locks counts nothing
+                    os.ftruncate(lock, 0)
 
     def _make_room(self, size: int) -> bool:
         """Returns whether `size` bytes fit below the high mark; if not, removes unlocked files first, oldest first.

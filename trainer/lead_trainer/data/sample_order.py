@@ -12,6 +12,7 @@ from lead_trainer.errors import BadConfig, BadData
 Indices = npt.NDArray[np.int64]
 LENGTH_WINDOW = 50  # batches among which samples of like length are brought together
 SHARD_WINDOW = 16  # shards whose samples are shuffled together: 2 GB
+FIRST_WINDOW = 4  # in the first epoch, when most nodes are without the cache
 
 
 def hash64(*values: int | npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -47,14 +48,14 @@ def epoch_order(draw: Indices, seed: int, epoch: int, shards: Indices | None = N
     """Returns the drawn samples of one epoch in training order.
 
     `shards`, one a drawn sample, is the shard it lies in. Shards then come in random order, SHARD_WINDOW of them
-    shuffled together, so that a node without them trains on the first while the next are on their way. In the first
-    epoch, when most nodes are without, they come one by one: a shard is a random part of the data, so nothing is lost.
+    shuffled together, so that a node without them trains on the first while the next are on their way. FIRST_WINDOW is
+    smaller, as a node begins when it has it: a shard is a random part of the data, so little is lost.
     """
     order = shuffled(len(draw), seed, epoch, 3)
     if shards is not None and len(draw):
         present, place = np.unique(shards, return_inverse=True)
         turn = np.argsort(np.argsort(hash64(seed, epoch, 5, present.astype(np.uint64)), kind="stable"), kind="stable")
-        window = turn[place] // (SHARD_WINDOW if epoch else 1)
+        window = turn[place] // (SHARD_WINDOW if epoch else FIRST_WINDOW)
         order = order[np.argsort(window[order], kind="stable")]
     return draw[order]
 

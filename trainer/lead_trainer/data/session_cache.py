@@ -89,8 +89,11 @@ class SessionCache(Protocol):
         Raises BadData naming the shard when it stays bad after TRIES fetches.
         """
 
-    def fetch(self, shard: StoredObject) -> None:
-        """Brings a shard to the node before it is needed, where shards are kept whole; raises StoreError."""
+    def fetch(self, shard: StoredObject) -> bool:
+        """Brings a shard to the node before it is needed; returns False where that may succeed later.
+
+        True too where shards are not kept whole. Raises StoreError, and CorruptRecord for a spoiled copy.
+        """
 
     def stats(self) -> CacheStats:
         """Returns the counters."""
@@ -126,8 +129,9 @@ class DirectReads:
 
         return with_tries(fetch, shard, self._store, self._counters, lambda: self._indices.pop(shard.sha256, None))
 
-    def fetch(self, shard: StoredObject) -> None:
+    def fetch(self, shard: StoredObject) -> bool:
         """Has nowhere to keep a shard."""
+        return True
 
     def stats(self) -> CacheStats:
         """Returns the counters."""

@@ -109,10 +109,10 @@ class MixedSamples:
             shards[of] = part.shards_of(indices[of] - self._starts[number]) * len(self._parts) + number
         return shards
 
-    def fetch_shard(self, shard: int) -> None:
+    def fetch_shard(self, shard: int) -> bool:
         """Brings a shard of one of the caches to this node."""
         number, part = divmod(shard, len(self._parts))
-        self._parts[part].fetch_shard(number)
+        return self._parts[part].fetch_shard(number)
 
     def _place(self, index: int) -> tuple[Part, int]:
         number = int(np.searchsorted(self._starts, index, side="right")) - 1

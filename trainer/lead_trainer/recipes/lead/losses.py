@@ -85,6 +85,8 @@ def compute_losses(config: LeadConfig, predictions: Predictions, batch: Mapping[
             )
         weights = loss_weights(config)
         total = torch.stack([weights[key] * loss for key, loss in raw.items()]).sum()
+        if predictions.depth is not None and "loss_depth" not in raw:
+            total = total + 0 * predictions.depth.sum()  # DDP waits for the gradients of a head that has run
     return LossReport(total, raw, weights)
 
 

@@ -88,9 +88,9 @@ class CachePart:
         """Checked record of one sample."""
         return self.cache.fields(sample)
 
-    def fetch_shard(self, shard: int) -> None:
+    def fetch_shard(self, shard: int) -> bool:
         """Brings a shard to this node."""
-        self.cache.fetch_shard(shard)
+        return self.cache.fetch_shard(shard)
 
 
 @torch.no_grad()
