@@ -30,6 +30,8 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
         crds = [str(PROJECT_ROOT / "crds" / f"{name}.yaml") for name in ("trainingrun", "datasetcache")]
         plane.kubectl("apply", "--server-side", "-f", crds[0], "-f", crds[1])
         plane.kubectl("wait", "--for=condition=Established", "crd/trainingruns.lead.dev", "crd/datasetcaches.lead.dev")
+        for kind in ("trainingruns", "datasetcaches"):  # from the watch cache, which answers 429 until it is filled
+            plane.kubectl("get", "--raw", f"/apis/lead.dev/v1alpha1/{kind}?resourceVersion=0")
         yield plane
 
 
