@@ -88,6 +88,7 @@ async def test_the_routes_that_differ_from_what_a_cache_was_built_from_are_named
     store = FolderStore(tmp_path)
     for route in ("r1", "r2", "r3"):
         store.put(f"datasets/towns/data/Accident/{route}/rgb/0001.jpg", b"a picture")
+        store.put(f"datasets/towns/data/Accident/{route}/results.json", b"{}")
     built_from = list_source(store, "datasets/towns")
     assert built_from is not None
     watch = SourceWatch(lambda profile: store, every_s=0)
@@ -101,13 +102,15 @@ async def test_the_routes_that_differ_from_what_a_cache_was_built_from_are_named
         assert found is not None
         return found
 
-    assert await looked() == ObservedSource(built_from.sha256, 3)
+    assert await looked() == ObservedSource(built_from.sha256, 6)
     store.delete("datasets/towns/data/Accident/r1/rgb/0001.jpg")
+    store.delete("datasets/towns/data/Accident/r1/results.json")
     store.put("datasets/towns/data/Accident/r2/rgb/0001.jpg", b"another picture")
+    store.put("datasets/towns/data/Accident/r3/results.json", b'{"status": "Failed"}')
     store.put("datasets/towns/data/Accident/r4/lidar/0001.laz", b"points")
     drifted = await looked()
     assert (drifted.added, drifted.removed, drifted.replaced) == (
-        ("data/Accident/r4",), ("data/Accident/r1",), ("data/Accident/r2",),
+        ("data/Accident/r4",), ("data/Accident/r1",), ("data/Accident/r2", "data/Accident/r3"),
     )  # fmt: skip
     watch.close()
 
@@ -115,7 +118,7 @@ async def test_the_routes_that_differ_from_what_a_cache_was_built_from_are_named
 def test_a_source_of_too_many_routes_is_compared_without_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = a_source(tmp_path)
     before = list_source(store, "datasets/towns")
-    monkeypatch.setattr(source_watch, "MAX_PLACES", 2)
+    monkeypatch.setattr(source_watch, "MAX_PLACES", 1)
     store.delete("datasets/towns/a/z.json")
     now = list_source(store, "datasets/towns")
     assert before and now and now.places == {}
