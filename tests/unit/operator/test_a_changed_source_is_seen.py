@@ -87,7 +87,7 @@ def test_a_file_counts_to_its_route(path: str, place: str) -> None:
 async def test_the_routes_that_differ_from_what_a_cache_was_built_from_are_named(tmp_path: Path) -> None:
     store = FolderStore(tmp_path)
     for route in ("r1", "r2", "r3"):
-        store.put(f"datasets/towns/data/Accident/{route}/rgb/0001.jpg", b"a picture")
+        store.put(f"datasets/towns/data/Accident/{route}/metas/0001.pkl", b"a meta")
         store.put(f"datasets/towns/data/Accident/{route}/results.json", b"{}")
     built_from = list_source(store, "datasets/towns")
     assert built_from is not None
@@ -103,9 +103,9 @@ async def test_the_routes_that_differ_from_what_a_cache_was_built_from_are_named
         return found
 
     assert await looked() == ObservedSource(built_from.sha256, 6)
-    store.delete("datasets/towns/data/Accident/r1/rgb/0001.jpg")
+    store.delete("datasets/towns/data/Accident/r1/metas/0001.pkl")
     store.delete("datasets/towns/data/Accident/r1/results.json")
-    store.put("datasets/towns/data/Accident/r2/rgb/0001.jpg", b"another picture")
+    store.put("datasets/towns/data/Accident/r2/metas/0001.pkl", b"another meta")
     store.put("datasets/towns/data/Accident/r3/results.json", b'{"status": "Failed"}')
     store.put("datasets/towns/data/Accident/r4/lidar/0001.laz", b"points")
     drifted = await looked()
