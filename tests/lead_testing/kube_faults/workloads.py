@@ -13,7 +13,7 @@ from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.operator_process import wait_for
 from lead_testing.pod_driver import Exit
 
-ENDED = ("Succeeded", "Failed")
+ENDED = ("Succeeded", "Failed", "Ready")
 CACHE = a_dataset_cache("town", "datasets/town")
 STAGES = [{"name": "pretrain", "epochs": 2}, {"name": "posttrain", "epochs": 1, "initFrom": {"stage": "pretrain"}}]
 
@@ -97,11 +97,17 @@ WORKLOADS: dict[str, Callable[[Bench], None]] = {
 def describe_end(bench: Bench) -> dict[str, Any]:
     """Returns the end of a story: resources, children of those that exist, and committed manifests.
 
-    Services only of runs that have not ended: pods that are played may end before theirs was taken, real ones wait.
+    Services of runs and pods of caches only as long as those have not ended: pods that are played may end a run before
+    its service was taken, or a build before its second pod was made; real ones wait for both.
     """
     found = {kind: bench.items(kind) for kind in ("tr", "dsc", "pod", "service")}
     names = {item["metadata"]["uid"]: item["metadata"]["name"] for kind in ("tr", "dsc") for item in found[kind]}
-    ended = {item["metadata"]["uid"] for item in found["tr"] if item.get("status", {}).get("phase") in ENDED}
+    ended = {
+        item["metadata"]["uid"]: "service" if kind == "tr" else "pod"
+        for kind in ("tr", "dsc")
+        for item in found[kind]
+        if item.get("status", {}).get("phase") in ENDED
+    }
     keys = [info.key for info in bench.store.list("runs/") if "/manifests/" in info.key]
     return {
         "runs": {item["metadata"]["name"]: _run(item) for item in found["tr"]},
@@ -111,7 +117,7 @@ def describe_end(bench: Bench) -> dict[str, Any]:
             for kind in ("pod", "service")
             for item in found[kind]
             for owner in item["metadata"].get("ownerReferences", [])
-            if owner["uid"] in names and (kind == "pod" or owner["uid"] not in ended)
+            if owner["uid"] in names and ended.get(owner["uid"]) != kind
         ),
         "manifests": sorted(
             "/".join([names[uid], *rest])
