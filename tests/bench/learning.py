@@ -1,6 +1,6 @@
 """Shows that the recipe `lead` learns: preset `demo` on eight generated routes, from pretraining to a plan.
 
-Run as `python tests/bench/learning.py`; 3,600 steps, some 20 minutes of an idle CPU core. It trains by `lead train`,
+Run as `python tests/bench/learning.py`; 3,600 steps, some 24 minutes of an idle CPU core. It trains by `lead train`,
 as a user does, prints the curves, and compares on every frame of the routes it trained on and of routes it never saw.
 Exits with 1 unless waypoints came 5 times closer, BEV classes reached 0.8 mIoU, and unseen routes beat constant speed.
 """
