@@ -9,7 +9,7 @@ from typing import Any
 from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
-from lead_testing.toy_jobs import a_free_port, manifests
+from lead_testing.toy_jobs import a_free_port, manifests, run_together
 from lead_trainer.cli_train import NAMESPACE, PRIVATE_FOLDER, STAGE, UID
 
 SECONDS = 120
@@ -25,13 +25,7 @@ def train_in_group(words: list[str], ranks: int, kill: Kill = (0, 0)) -> list[in
     )  # fmt: skip
     port = a_free_port()
     group = [context.Process(target=_rank, args=(words, rank, ranks, port, kill)) for rank in range(ranks)]
-    for process in group:
-        process.start()
-    for process in group:
-        process.join(SECONDS)
-        process.kill()
-        process.join()
-    return [process.exitcode for process in group]
+    return run_together(group, SECONDS)
 
 
 def newest_manifest(logdir: Path, seed: int = 0) -> CheckpointManifest:

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,17 @@ def manifests(store: ObjectStore, keys: InstanceKeys = KEYS) -> list[CheckpointM
     """Returns all manifests of a stage instance, oldest first."""
     found = list(store.list(keys.manifests_prefix))
     return [CheckpointManifest.model_validate_json(store.get(info.key, max_bytes=10**6)) for info in found]
+
+
+def run_together(group: Sequence[BaseProcess], seconds: float) -> list[int | None]:
+    """Runs processes side by side, for so long at most; returns their exit codes, negative for a signal."""
+    for process in group:
+        process.start()
+    for process in group:
+        process.join(seconds)
+        process.kill()
+        process.join()
+    return [process.exitcode for process in group]
 
 
 def a_free_port() -> int:

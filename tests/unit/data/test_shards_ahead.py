@@ -2,8 +2,6 @@
 
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +12,7 @@ from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import StoreUnavailable
 from lead_testing.bytes_recipe import FailingStore
 from lead_testing.data_faults import BATCH, SAMPLES, BytesSamples, build_test_cache, stack
+from lead_testing.operator_process import wait_for
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.loader import Loader
 from lead_trainer.data.packed_backend import PackedBackend
@@ -41,7 +40,9 @@ def test_one_batch_is_enough_for_the_rest_of_the_epoch_to_be_fetched(
     assert len(expected) > AT_ONCE
     batches = loader.batches(0, start_step)
     next(batches)
-    wait_for(lambda: sorted(key for key in store.reads if "/shards/" in key) == sorted(expected))
+    wait_for(
+        "every shard of the rest", lambda: sorted(key for key in store.reads if "/shards/" in key) == sorted(expected)
+    )
     assert cache.stats().hits < SAMPLES / 2
     batches.close()
     cache.close()
@@ -64,7 +65,7 @@ def test_shards_are_asked_for_in_the_order_of_first_use_and_again_where_they_did
 
     order = np.array([95, 21, 96, 70, 71, 20, 4])
     ahead = ShardsAhead(Source(), order, again_s=0.0)
-    wait_for(lambda: sorted(asked) == [0, 2, 2, 7, 7, 9])
+    wait_for("two shards to be asked for again", lambda: sorted(asked) == [0, 2, 2, 7, 7, 9])
     ahead.stop()
     assert asked[0] == 9 and asked.index(2) < asked.index(0)
 
@@ -109,20 +110,14 @@ def test_who_waited_for_a_shard_of_a_store_that_is_away_does_not_wait_as_long_ag
     threads = [threading.Thread(target=read, daemon=True) for _ in range(8)]
     for thread in threads:
         thread.start()
-    wait_for(lambda: len(tries) == 1 and all(_is_in("_reader", thread) for thread in threads))
+    wait_for(
+        "everybody to wait for one", lambda: len(tries) == 1 and all(_is_in("_reader", thread) for thread in threads)
+    )
     let.set()
     for thread in threads:
         thread.join(DEADLINE_S)
     assert len(errors) == 8
     assert len(tries) < 4  # one, and one for whoever was not yet waiting
-
-
-def wait_for(seen: Callable[[], bool]) -> None:
-    """Waits until `seen`; fails after the deadline."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not seen():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def _is_in(function: str, thread: threading.Thread) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from lead_testing.toy_jobs import a_free_port
+from lead_testing.toy_jobs import a_free_port, run_together
 from lead_trainer.engine import ddp
 from lead_trainer.engine.ddp import Group
 from lead_trainer.errors import LostPeer
@@ -49,13 +49,7 @@ def test_a_group_forms_when_the_address_of_rank_0_comes_late() -> None:
     ranks: list[BaseProcess] = [
         context.Process(target=join, args=(rank, port, times)) for rank, times in ((0, 0), (1, 2))
     ]
-    for process in ranks:
-        process.start()
-    for process in ranks:
-        process.join(SECONDS)
-        process.kill()
-        process.join()
-    assert [process.exitcode for process in ranks] == [0, 0]
+    assert run_together(ranks, SECONDS) == [0, 0]
 
 
 def test_an_address_that_never_comes_ends_the_rank_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What a source of samples over one cache knows of its shards: a base class, for `loader.LiesInShards`."""
+"""What a source of samples over one cache knows of its shards: a base class, for `shards_ahead.LiesInShards`."""
 
 from typing import Any, Protocol
 
