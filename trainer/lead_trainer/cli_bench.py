@@ -23,6 +23,7 @@ from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.cli_train import LocalRun, cache_store, local_job, local_run
 from lead_trainer.data.cache_reader import CacheReader
+from lead_trainer.data.jpeg_picture import decoded
 from lead_trainer.data.loader import Loader, on_device_of
 from lead_trainer.data.process_loader import loader_named
 from lead_trainer.engine.dataset import Dataset, open_dataset
@@ -130,7 +131,12 @@ def _disk(readers: Sequence[CacheReader], threads: int, seconds: float) -> Stage
 def _decode(dataset: Dataset, threads: int, seconds: float) -> StageRate:
     """Loads samples as the loader does, without making batches."""
     draw = dataset.samples.epoch_draw(0)
-    rate = _rate(lambda n: dataset.samples.load(int(draw[n % len(draw)]), 0), threads, seconds)
+
+    def load(number: int) -> None:
+        for value in dataset.samples.load(int(draw[number % len(draw)]), 0).values():
+            decoded(value)
+
+    rate = _rate(load, threads, seconds)
     return StageRate("decode", rate, f"{1e3 * threads / rate:.1f} ms a sample in each of {threads} threads")
 
 
@@ -150,7 +156,7 @@ def _hand_over(loader: Loader, shape: StageShape, seconds: float) -> StageRate:
     rate = _batch_rate(endless, seconds)
     stats = loader.stats()
     share = stats.copy_s / max(1e-9, stats.copy_s + stats.load_s)
-    return StageRate("hand-over", rate, f"the whole loader; {100 * share:.0f}% of its threads' time is copying")
+    return StageRate("hand-over", rate, f"the whole loader; {100 * share:.0f}% of its threads' time is `collate`")
 
 
 def _batch_rate(batches: Iterator[Batch], seconds: float) -> float:

@@ -9,20 +9,22 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "outputs" / "bench-venv"
 THEIRS = ("litdata==0.2.76", "mosaicml-streaming==0.13.0", "webdataset==1.0.2")
-SHARED = ("torch", "opencv-python-headless", "lz4", "xxhash", "diskcache")  # in our environment's versions
+# In our environment's versions.
+SHARED = ("torch", "opencv-python-headless", "simplejpeg", "lz4", "xxhash", "diskcache")
 OTHER = ("numpy<2.2", "matplotlib>=3.10,<4")  # mosaicml-streaming asks for the old numpy; the picture is drawn here
 
 
 def bench_python() -> Path:
-    """Returns the environment's interpreter; makes it with uv at the first call, torch from uv's cache."""
+    """Returns the environment's interpreter; makes it with uv where it is missing or of other versions."""
     python = FOLDER / "bin" / "python"
     done = FOLDER / "complete"
-    if not done.exists():
-        same = [f"{name}=={importlib.metadata.version(name).partition('+')[0]}" for name in SHARED]
+    same = [f"{name}=={importlib.metadata.version(name).partition('+')[0]}" for name in SHARED]
+    wanted = "\n".join([*THEIRS, *same, *OTHER])
+    if not done.exists() or done.read_text() != wanted:
         uv = Path(sys.executable).with_name("uv")
         subprocess.run([uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, FOLDER], check=True)
         subprocess.run([uv, "pip", "install", "--quiet", "--python", python, *THEIRS, *same, *OTHER], check=True)
-        done.touch()
+        done.write_text(wanted)
     return python
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import torch
 
 from bench.data.jobs import Batch, Epoch, Job
-from bench.data.samples import decode
+from bench.data.samples import HEIGHT, WIDTH, decode_planes
 from lead_protocol.job import BuildJob, FolderSource, OwnerIdentity
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectStore
@@ -23,6 +23,7 @@ from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER
 from lead_trainer.data.build import build_share
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.in_shards import RowsInShards
+from lead_trainer.data.jpeg_picture import stored_picture
 from lead_trainer.data.loader import Loader
 from lead_trainer.data.session_cache import open_session_cache
 from lead_trainer.data.source_tree import FolderTree
@@ -97,7 +98,8 @@ class Samples(RowsInShards):
     def load(self, index: int, epoch: int) -> Sample:
         """Returns one decoded sample."""
         fields = self._cache.fields(int(self._rows.sample[index]))
-        return {**decode(fields["image"], fields["planes"]), "index": int(self._rows.frame[index])}
+        picture = stored_picture(fields["image"], "BGR")  # decoded into its batch, by the decoder of every system
+        return {"picture": picture, **decode_planes(fields["planes"]), "index": int(self._rows.frame[index])}
 
 
 def build_cache(data: Path, part_bytes: int) -> None:
@@ -139,6 +141,14 @@ def _decoded(samples: Samples, job: Job) -> Iterator[Batch]:
     numbers = range(job.count)
     with ThreadPoolExecutor(job.threads) as pool:
         chunks = [numbers[start :: 4 * job.threads] for start in range(4 * job.threads)]
-        done = pool.map(lambda chunk: [samples.load(n, 0)["index"] for n in chunk], chunks)
-        for indices in done:
+        for indices in pool.map(lambda chunk: _decoded_chunk(samples, chunk), chunks):
             yield {"index": np.array(indices)}
+
+
+def _decoded_chunk(samples: Samples, chunk: Sequence[int]) -> list[int]:
+    pixels, indices = np.empty((HEIGHT, WIDTH, 3), np.uint8), []
+    for number in chunk:
+        sample = samples.load(number, 0)
+        sample["picture"].write_into(pixels)
+        indices.append(sample["index"])
+    return indices

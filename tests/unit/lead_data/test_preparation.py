@@ -199,7 +199,7 @@ def test_the_view_and_the_colours_change_from_epoch_to_epoch(demo: CacheReader) 
     samples = LeadSamples(load_config({"use_color_aug_prob": 1.0}, "demo"), demo)
     views = [[samples.load(index, epoch)["perturbate_sensor"] for index in range(8)] for epoch in range(3)]
     assert len({tuple(view) for view in views}) == 3 and len({view for run in views for view in run}) == 2
-    pictures = [samples.load(0, epoch)["rgb"].tobytes() for epoch in (0, 0, 1)]
+    pictures = [np.asarray(samples.load(0, epoch)["rgb"]).tobytes() for epoch in (0, 0, 1)]
     assert pictures[0] == pictures[1] != pictures[2]
 
 

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 from lead_testing import shared_dir
@@ -53,6 +54,6 @@ def test_the_tree_is_used_where_nothing_reads_them(
 def test_a_cache_with_them_serves_runs_without_and_not_the_other_way_round(key: str, text: str, folder: str) -> None:
     caches = [OnDemandCache(ROOT, {key: value}, ["full_pretrain"]) for value in (True, False)]
     samples = [LeadSamples(load_config({key: False, "use_color_aug": False}), cache).load(0, 0) for cache in caches]
-    assert samples[0].keys() == samples[1].keys() and (samples[0]["rgb"] == samples[1]["rgb"]).all()
+    assert samples[0].keys() == samples[1].keys() and np.array_equal(samples[0]["rgb"], samples[1]["rgb"])
     with pytest.raises(BadConfig, match=f"{key}: found True, the cache has False: build a cache with the run's values"):
         LeadSamples(load_config({}), caches[1])

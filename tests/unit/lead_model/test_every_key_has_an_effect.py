@@ -21,6 +21,7 @@ from lead_testing import golden_model, shared_dir
 from lead_testing.on_demand_cache import OnDemandCache
 from lead_testing.sample_batches import random_batch
 from lead_trainer.blocks.fusion_transformer import SelfAttention
+from lead_trainer.data.jpeg_picture import decoded
 from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.lead.config import ALIASES, LeadConfig
 from lead_trainer.recipes.lead.config_values import DERIVED, REFUSED, WITHOUT_EFFECT, load_config
@@ -180,6 +181,7 @@ def digest(*values: Any) -> str:
     sha = hashlib.sha256()
 
     def add(value: Any) -> None:
+        value = decoded(value)
         if isinstance(value, torch.Tensor):
             value = value.detach().numpy()
         if isinstance(value, np.ndarray):

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from lead_trainer.data.jpeg_picture import JpegPicture, decoded
 from lead_trainer.recipes.recipe import Batch, Sample
 
 Array = npt.NDArray[Any]
@@ -62,15 +63,18 @@ class Slot:
         return all(sys.getrefcount(array) <= _HELD_BY_US for array in self._arrays.values())
 
     def put(self, row: int, sample: Sample, keys: RowKeys) -> None:
-        """Copies a sample into its row; what does not fit the slot is kept beside it."""
+        """Copies a sample into its row, where pictures are decoded; what does not fit the slot is kept beside it."""
         place = self._samples[row] = _Row(tuple(sample))
         for key, value in sample.items():
             array = self._array(key, value) if keys.allows(key) else None
-            if array is not None and _fits(value, array):
-                array[row] = value
-                place.stacked.append(key)
+            if array is None or not _fits(value, array):
+                place.rest[key] = decoded(value)
+                continue
+            if isinstance(value, JpegPicture):
+                value.write_into(array[row])
             else:
-                place.rest[key] = value
+                array[row] = value
+            place.stacked.append(key)
 
     def batch(self, collate: Collate, keys: RowKeys) -> Batch:
         """Returns the batch of the filled rows; its tensors are views of the slot."""
@@ -108,7 +112,7 @@ class Slot:
             with self._lock:
                 array = self._arrays.get(key)
                 if array is None:
-                    shape = (self._rows, *np.shape(value))
+                    shape = (self._rows, *(value.shape if isinstance(value, JpegPicture) else np.shape(value)))
                     array = self._arrays[key] = torch.empty(shape, dtype=kind, pin_memory=self._pinned).numpy()
         return array
 
@@ -164,15 +168,16 @@ def _same_bytes(first: Any, second: Any) -> bool:
 
 def _row_type(value: Any) -> torch.dtype | None:
     """Returns the dtype of a row, None for what memory cannot be made for ahead."""
-    if not isinstance(value, (np.ndarray, np.generic, bool, int, float)):
+    if not isinstance(value, (JpegPicture, np.ndarray, np.generic, bool, int, float)):
         return None
+    kind = value.dtype if isinstance(value, JpegPicture) else np.asarray(value).dtype
     try:
-        return torch.from_numpy(np.empty(0, np.asarray(value).dtype)).dtype
+        return torch.from_numpy(np.empty(0, kind)).dtype
     except TypeError:
         return None
 
 
 def _fits(value: Any, array: Array) -> bool:
-    if isinstance(value, (np.ndarray, np.generic)):
+    if isinstance(value, (JpegPicture, np.ndarray, np.generic)):
         return value.dtype == array.dtype and value.shape == array.shape[1:]
     return isinstance(value, (bool, int, float)) and np.asarray(value).dtype == array.dtype and array.ndim == 1

@@ -21,7 +21,7 @@ import torch
 from lead_trainer.data.batch_slots import Collate, RowKeys, Slot, SlotRing, compared_keys
 from lead_trainer.data.loader_stats import LoaderClock, LoaderStats, stage_scalars
 from lead_trainer.data.loader_threads import LoaderThreads
-from lead_trainer.data.patient_source import PatientSource, sample_name
+from lead_trainer.data.patient_source import PatientSource, naming, sample_name
 from lead_trainer.data.sample_order import (
     Indices,
     epoch_order,
@@ -200,7 +200,7 @@ class Loader:
             item.begin(row)
             try:
                 sample = self._load(item.indices[row], item.epoch, item)
-                with self._clock.stage("copy"):
+                with self._clock.stage("load"), naming(self._source, item.indices[row]):
                     item.slot.put(row, sample, self._keys)
             except BaseException as error:
                 item.errors[row] = error

@@ -16,8 +16,8 @@ STAGES = ("load", "copy", "outage", "wait", "step")
 class LoaderStats:
     """Seconds since the loader was made."""
 
-    load_s: float = 0.0  # threads: fetch, read, check and decode samples
-    copy_s: float = 0.0  # threads: into the slot, and collate
+    load_s: float = 0.0  # threads: fetch, read and check samples, and decode them into their rows
+    copy_s: float = 0.0  # threads: from rows to a batch: what only `collate` can do
     outage_s: float = 0.0  # threads: waiting for a store that is away
     wait_s: float = 0.0  # the loop: waiting for a batch
     step_s: float = 0.0  # the loop: between a batch and the wish for the next

@@ -1,7 +1,8 @@
 """One sample of a source, however it is loaded: a store that is away is waited for, an error names its sample."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -44,6 +45,15 @@ class PatientSource:
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             except Exception as error:
                 raise named(error, sample_name(self.source, index)) from error
+
+
+@contextmanager
+def naming(source: SampleSource, index: int) -> Iterator[None]:
+    """Raises what its body raises by the sample's name."""
+    try:
+        yield
+    except Exception as error:
+        raise named(error, sample_name(source, index)) from error
 
 
 def named(error: Exception, name: str) -> Exception:

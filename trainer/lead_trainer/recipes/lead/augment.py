@@ -11,6 +11,8 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.data.jpeg_picture import JpegPicture
+
 Picture = npt.NDArray[np.uint8]
 Generator = np.random.Generator
 
@@ -24,14 +26,14 @@ ELASTIC_SIGMA = 0.25
 MIDDLE = 127.0
 
 
-def augmented(picture: Picture, stream: int, probability: float) -> Picture:
-    """Returns an (H, W, 3) picture changed by the operations that stream `stream` chooses."""
+def augmented(picture: Picture | JpegPicture, stream: int, probability: float) -> Picture | JpegPicture:
+    """Returns an (H, W, 3) picture changed by the operations that stream `stream` chooses, itself where it is none."""
     random = np.random.Generator(np.random.Philox(key=stream))
     order = random.permutation(len(OPERATIONS))
     chosen = random.random(len(OPERATIONS)) < probability
     for number in order:
         if chosen[number]:
-            picture = OPERATIONS[number](picture, random)
+            picture = OPERATIONS[number](np.asarray(picture), random)
     return picture
 
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.data.cache_tables import CollectionRows, MetaColumns
 from lead_trainer.data.in_shards import FetchesShards, RowsInShards
+from lead_trainer.data.jpeg_picture import JpegPicture, stored_picture
 from lead_trainer.data.sample_order import draw_bucket, hash64, unit_float
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.lead.augment import augmented
@@ -162,15 +163,14 @@ def refuse_other_cache(config: LeadConfig, prepared: Mapping[str, Any]) -> None:
 
 
 def sensor_entries(record: Mapping[str, memoryview], config: LeadConfig) -> Sample:
-    """Returns the entries that come from one view's record: `rgb` (H, W, 3) and `rasterized_lidar` counts are u8."""
+    """Returns the entries that come from one view's record: `rgb` (H, W, 3) and `rasterized_lidar` counts are u8.
+
+    `rgb` may still be a JPEG, to be decoded into its batch.
+    """
     planes = unpack_arrays(record["planes"], compressed=True)
     arrays = unpack_arrays(record["arrays"], compressed=False)
     used = np.flatnonzero(config.used_cameras)
-    picture = cv2.imdecode(np.frombuffer(record["image"], np.uint8), cv2.IMREAD_COLOR)
-    if picture is None:
-        raise BadData("the camera picture of a checked record cannot be decoded; build the cache again")
-    picture = cv2.cvtColor(picture[: config.image_height], cv2.COLOR_BGR2RGB)
-    entries: Sample = {"rgb": used_columns(np.asarray(picture, np.uint8), used, config)}
+    entries: Sample = {"rgb": used_part(stored_picture(record["image"]), config)}
     if not config.LTF:
         entries["rasterized_lidar"] = planes["lidar"][None]
     if config.use_radars:
@@ -217,6 +217,14 @@ def depth_metres(codes: npt.NDArray[Any], config: LeadConfig) -> npt.NDArray[np.
         method = cv2.INTER_AREA if width > config.image_width else cv2.INTER_LINEAR
         metres = cv2.resize(metres, (config.image_width, rows), interpolation=method)
     return np.ascontiguousarray(metres[: config.image_height], np.float32)
+
+
+def used_part(picture: JpegPicture | npt.NDArray[Any], config: LeadConfig) -> JpegPicture | npt.NDArray[Any]:
+    """Returns the rows and columns that a model sees; a JPEG of nothing else stays one."""
+    used = np.flatnonzero(config.used_cameras)
+    if picture.shape[0] <= config.image_height and len(used) == config.num_available_cameras:
+        return picture
+    return used_columns(np.asarray(picture)[: config.image_height], used, config)
 
 
 def used_columns(picture: npt.NDArray[Any], used: npt.NDArray[np.int64], config: LeadConfig) -> npt.NDArray[Any]:

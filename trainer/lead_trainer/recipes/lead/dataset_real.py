@@ -12,11 +12,12 @@ import numpy.typing as npt
 
 from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.data.in_shards import RowsInShards
+from lead_trainer.data.jpeg_picture import stored_picture
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.metrics.rater_feedback import RATED_STEPS
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.data_sources import NAVSIM, DataSource
-from lead_trainer.recipes.lead.dataset import SampleCache, collection_of, used_columns
+from lead_trainer.recipes.lead.dataset import SampleCache, collection_of, used_part
 from lead_trainer.recipes.lead.preparation import SOURCE_KEY
 from lead_trainer.recipes.lead.prepare_waymo import RATED
 from lead_trainer.recipes.lead.targets.center_net import center_net_targets
@@ -62,7 +63,8 @@ class RealSamples(RowsInShards):
             "index": index,
             "sequence_id": str(self._rows.route[index]),
             "frame_number": f"{int(self._rows.frame[index]):04d}",
-            "rgb": _picture(fields["image"], config, stored_as_rgb=navsim),
+            # NavSim's cache has red and blue of its JPEGs swapped.
+            "rgb": used_part(stored_picture(fields["image"], "BGR" if navsim else "RGB"), config),
         }
         try:
             sample |= navsim_status(arrays, config) if navsim else waymo_status(arrays, config)
@@ -154,13 +156,3 @@ def _waypoints(points: npt.NDArray[np.float64], config: LeadConfig) -> npt.NDArr
     if config.use_planning_decoder and len(points) < count:
         raise BadData(f"{len(points)} future waypoints, expected {count} (num_way_points_prediction)")
     return np.asarray(points[:count] * FLIP_Y)
-
-
-def _picture(jpeg: memoryview, config: LeadConfig, *, stored_as_rgb: bool) -> npt.NDArray[np.uint8]:
-    """Returns the (H, W, 3) picture of the used cameras; NavSim's cache has red and blue of its JPEGs swapped."""
-    picture = cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR)
-    if picture is None:
-        raise BadData("the picture of a checked record cannot be decoded; build the cache again")
-    if not stored_as_rgb:
-        picture = cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)
-    return used_columns(np.asarray(picture, np.uint8), np.flatnonzero(config.used_cameras), config)
