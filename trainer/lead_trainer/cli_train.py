@@ -5,7 +5,6 @@ epoch its files appear in `logdir` under LEAD's names, as hard links. Calling it
 process calls it.
 """
 
-import re
 import statistics
 import uuid
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,6 @@ from lead_protocol.job import (
     OwnerIdentity,
     TrainJob,
 )
-from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectStore
@@ -42,7 +40,8 @@ from lead_trainer.engine.stop import StopFlag
 from lead_trainer.engine.storage import open_store
 from lead_trainer.engine.worker import device_of
 from lead_trainer.errors import BadConfig
-from lead_trainer.named_view import NamedView, link
+from lead_trainer.lead_view import LeadView
+from lead_trainer.named_view import NamedView
 from lead_trainer.recipes.local_runs import MixesTrees, Respells, collections_of, source_root
 from lead_trainer.recipes.recipe import Inherits, NamesFiles, Recipe, load_recipe
 from lead_trainer.report.console import open_log
@@ -52,7 +51,6 @@ NAMESPACE, UID, STAGE = "local", "local", "train"
 PRIVATE_FOLDER = ".lead"
 PICTURES_FOLDER = "training_viz"  # LEAD writes outputs/training_viz, where runs overwrite each other's
 IDENTITY_KEY = "identity"
-_EPOCH_FILE = re.compile(r"^(model|ema|optimizer|scheduler|scaler|clipper|gradient_steps_skipped)_(\d{4})\.(pth|txt)$")
 
 log = structlog.get_logger(__name__)
 
@@ -97,6 +95,7 @@ def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str,
     """Trains or resumes one run, every process of the group together."""
     world = group.world
     store = FolderStore(run.logdir / PRIVATE_FOLDER)
+    refuse_weights_alone(run, store)
     caches = cache_store(run, environ)
     text = done_by_first(
         group, lambda: local_job(run, store, caches, processes=group.world.world_size).model_dump_json()
@@ -119,11 +118,30 @@ def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str,
         view.show_newest(job.keys)
 
 
-def view_of(run: LocalRun, store: FolderStore, keys: InstanceKeys) -> "LeadView | NamedView":
+def refuse_weights_alone(run: LocalRun, store: FolderStore) -> None:
+    """Raises BadConfig where a run shall be continued of which there is nothing but the weights in `load_file`.
+
+    LEAD reads the optimizer and the epoch from the files beside them; ours have a manifest, and no run without one is
+    continued.
+    """
+    keys, found = InstanceKeys(NAMESPACE, UID, STAGE, run.keys.seed), Path(run.keys.load_file)
+    if not (run.keys.continue_failed_training and run.keys.load_file) or manifest_keys(store, keys.manifests_prefix):
+        return
+    own = (found.parent / PRIVATE_FOLDER).is_dir() and found.parent.resolve() != run.logdir.resolve()
+    raise BadConfig(
+        f"continue_failed_training: found true, but logdir {run.logdir} holds no checkpoint of `lead train`, and of "
+        f"load_file {found} only the weights can be read: the run would begin again at epoch 0. "
+        + (f"To continue that run set logdir={found.parent}; to" if own else "To")
+        + " begin a run from these weights give load_file alone, with a new logdir"
+    )
+
+
+def view_of(run: LocalRun, store: FolderStore, keys: InstanceKeys) -> LeadView | NamedView:
     """Returns what shows a run's checkpoints in its folder."""
+    objects = run.logdir / PRIVATE_FOLDER
     if isinstance(run.recipe, NamesFiles):
-        return NamedView(run.logdir, run.logdir / PRIVATE_FOLDER, store, run.recipe, run.config, keys)
-    return LeadView(run.logdir, store, getattr(run.config, "epoch_checkpoints_keep", ()))
+        return NamedView(run.logdir, objects, store, run.recipe, run.config, keys)
+    return LeadView(run.logdir, objects, store, keys, getattr(run.config, "epoch_checkpoints_keep", ()))
 
 
 def _identity(store: FolderStore) -> str:
@@ -274,37 +292,3 @@ def seeds_table(logdirs: Sequence[Path]) -> str:
         spread = statistics.stdev(values) if len(values) > 1 else 0.0
         rows.append(f"  {name:<32} {statistics.fmean(values):.6g} ± {spread:.3g}")
     return "\n".join(rows)
-
-
-@dataclass(frozen=True)
-class LeadView:
-    """The newest checkpoint of an epoch's end under LEAD's file names, directly in `logdir`, and the models to keep."""
-
-    logdir: Path
-    store: FolderStore
-    kept_epochs: Sequence[int] = ()  # at whose end the model file of the epoch before stays, as in LEAD
-
-    def show(self, manifest: CheckpointManifest) -> None:
-        """Links the files of a checkpoint, then removes those of older epochs, as LEAD keeps the last only."""
-        if manifest.step_in_epoch:
-            return
-        for name, stored in manifest.files.items():
-            if not name.startswith("loop_"):
-                link(self.store_path(stored.key), self.logdir / name)
-        for path in self.logdir.iterdir():
-            if _EPOCH_FILE.match(path.name) and path.name not in manifest.files and not self._keeps(path.name):
-                path.unlink()
-
-    def _keeps(self, name: str) -> bool:
-        part, epoch = name.split(".")[0].rsplit("_", 1)
-        return part == "model" and int(epoch) + 1 in self.kept_epochs
-
-    def show_newest(self, keys: InstanceKeys) -> None:
-        """Links the newest checkpoint, in case the process was killed between its commit and its links."""
-        for key in manifest_keys(self.store, keys.manifests_prefix)[:1]:
-            data = self.store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES)
-            self.show(CheckpointManifest.model_validate_json(data))
-
-    def store_path(self, key: str) -> Path:
-        """Returns the file of an object."""
-        return self.logdir / PRIVATE_FOLDER / key

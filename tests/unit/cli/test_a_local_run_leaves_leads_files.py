@@ -64,6 +64,23 @@ def test_a_killed_run_resumes_to_the_same_bits_under_leads_names(
     assert "1 findings" in capsys.readouterr().out
 
 
+def test_a_run_of_which_there_are_only_weights_is_not_continued_from_epoch_0(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "leads").mkdir()
+    for part in ("model", "optimizer", "scheduler", "scaler"):
+        (here / f"leads/{part}_0015.pth").write_bytes(b"LEAD's")
+    words = ["train", "recipe=toy", "continue_failed_training=true", "load_file=leads/model_0015.pth"]
+    for logdir in ("leads", "new"):
+        assert main([*words, f"logdir={logdir}"]) == ExitCode.BAD_CONFIG
+        assert "the run would begin again at epoch 0. To begin" in capsys.readouterr().err
+    assert len(list((here / "leads").glob("*_0015.pth"))) == 4
+
+    (here / "leads/.lead").mkdir()  # as in a folder of ours
+    assert main([*words, "logdir=new"]) == ExitCode.BAD_CONFIG
+    assert "To continue that run set logdir=leads; to begin" in capsys.readouterr().err
+
+
 def test_a_mistake_is_one_sentence_and_its_exit_code(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "recipe=toy", "logdir=x", "learning_rate=1"]) == ExitCode.BAD_CONFIG
     sentence = capsys.readouterr().err.strip()

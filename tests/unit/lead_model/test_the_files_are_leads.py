@@ -13,12 +13,13 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from lead_protocol.exit_codes import ExitCode
-from lead_protocol.manifests import CheckpointManifest
+from lead_protocol.manifests import CheckpointManifest, StoredObject
+from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
 from lead_testing import shared_dir
 from lead_testing.golden_model import golden_json
 from lead_trainer.cli import main
-from lead_trainer.cli_train import LeadView
+from lead_trainer.lead_view import LeadView
 from lead_trainer.recipes.lead.config_values import from_config_json, load_config
 from lead_trainer.recipes.lead.example_data.tree import write_example_tree
 from lead_trainer.recipes.lead.model import build_model
@@ -146,17 +147,35 @@ def test_a_config_json_of_leads_own_gives_its_network(tmp_path: Path) -> None:
     assert list(model.state_dict()) == list(golden_json("state_dict_posttrain")["entries"])
 
 
+def view_in(folder: Path, *kept_epochs: int) -> LeadView:
+    objects = folder / ".lead"
+    return LeadView(folder, objects, FolderStore(objects), InstanceKeys("local", "local", "train", 0), kept_epochs)
+
+
+def checkpoint_in(folder: Path, epoch: int) -> CheckpointManifest:
+    """Returns the manifest of an epoch's end, and puts its two files into the store."""
+    names = (f"model_{epoch:04d}.pth", f"optimizer_{epoch:04d}.pth")
+    files = {name: StoredObject(key=f"files/{name}", size=4, sha256="0" * 64) for name in names}
+    for stored in files.values():
+        FolderStore(folder / ".lead").put(stored.key, b"ours")
+    return CheckpointManifest.model_construct(step_in_epoch=0, files=files)
+
+
 def test_chosen_epochs_keep_their_model_file(tmp_path: Path) -> None:
     """LEAD keeps model_0006.pth with epoch 7 in the list: it looks when it would remove the epoch before."""
-    for epoch in (0, 1, 2):
-        for part in ("model", "optimizer"):
-            (tmp_path / f"{part}_{epoch:04d}.pth").write_bytes(b"")
+    view = view_in(tmp_path, 2)
+    for epoch in (0, 1, 2, 3):
+        view.show(checkpoint_in(tmp_path, epoch))
+    assert sorted(path.name for path in tmp_path.glob("*.pth")) == [
+        "model_0001.pth", "model_0003.pth", "optimizer_0003.pth",
+    ]  # fmt: skip
 
-    view = LeadView(tmp_path, FolderStore(tmp_path / ".lead"), kept_epochs=(2,))
-    view.show(manifest_of_nothing())
-    assert sorted(path.name for path in tmp_path.glob("*.pth")) == ["model_0001.pth"]
 
-
-def manifest_of_nothing() -> CheckpointManifest:
-    """Returns the manifest of a checkpoint without files: what is in the folder already is of older epochs."""
-    return CheckpointManifest.model_construct(step_in_epoch=0, files={})
+def test_files_that_lead_wrote_stay_in_the_folder(tmp_path: Path) -> None:
+    leads = {"model_0015.pth", "optimizer_0015.pth"}
+    for name in leads:
+        (tmp_path / name).write_bytes(b"LEAD's")
+    for epoch in (0, 1):
+        view_in(tmp_path).show(checkpoint_in(tmp_path, epoch))
+    assert {path.name for path in tmp_path.glob("*.pth")} == {*leads, "model_0001.pth", "optimizer_0001.pth"}
+    assert {(tmp_path / name).read_bytes() for name in leads} == {b"LEAD's"}
