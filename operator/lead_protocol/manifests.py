@@ -36,6 +36,7 @@ class CheckpointManifest(StrictModel):
     step: int  # optimizer steps completed
     epoch: int  # epochs completed
     step_in_epoch: int  # 0 at an epoch's end
+    final: bool = False  # the stage ends with it: after the last epoch, or early
     parent_sha256: Sha256 | None  # of the manifest this attempt resumed from or committed before
     recipe: str
     config_sha256: Sha256

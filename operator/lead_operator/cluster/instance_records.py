@@ -66,6 +66,7 @@ def _checkpoint(key: str, manifest: CheckpointManifest, keys: InstanceKeys) -> O
         size_bytes=sum(file.size for file in manifest.files.values()),
         saved_at=manifest.saved_at,
         metrics=dict(manifest.metrics),
+        final=manifest.final,
     )
 
 

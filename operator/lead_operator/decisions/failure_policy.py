@@ -108,7 +108,7 @@ def explain_hang(pod: str, seconds: int) -> Failure:
 
 def explain_lost_result(pod: str) -> Failure:
     """Returns the failure of a group that ended well without its final checkpoint."""
-    text = "all ranks ended without an error, but the checkpoint of the last epoch is not in the object store"
+    text = "all ranks ended without an error, but the final checkpoint is not in the object store"
     return Failure(ExitClass.PROGRAM_ERROR, "FinalCheckpointMissing", text, _PROGRAM, pod=pod)
 
 

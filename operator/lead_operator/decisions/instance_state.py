@@ -29,6 +29,7 @@ class InstanceState:
     completion_time: str | None
     loss: str
     best: str
+    told_epoch: int
     checkpoint_uri: str
     pods: tuple[ObservedPod, ...]
     bucket: ObservedInstance | None
@@ -60,8 +61,15 @@ class InstanceState:
 
     @property
     def final_committed(self) -> bool:
-        """Whether the checkpoint of the last epoch is committed."""
-        return self.checkpoint is not None and self.checkpoint.epoch >= self.instance.stage.epochs
+        """Whether the checkpoint is committed with which the stage ends: of the last epoch, or of an early end."""
+        found = self.checkpoint
+        return found is not None and (found.final or found.epoch >= self.instance.stage.epochs)
+
+    @property
+    def epochs_trained(self) -> int:
+        """Epochs of its final checkpoint; as told before where that is not seen."""
+        found = self.checkpoint if self.final_committed else None
+        return min(found.epoch, self.instance.stage.epochs) if found is not None else self.told_epoch
 
 
 def choose_positions(run: TrainingRun, states: tuple[InstanceState, ...]) -> tuple[int, ...]:
@@ -111,6 +119,7 @@ def _state(run: TrainingRun, observed: ObservedRun, instance: StageInstance, ent
         completion_time=entry.get("completionTime"),
         loss=str(entry.get("loss") or ""),
         best=str(entry.get("best") or ""),
+        told_epoch=int(entry.get("epoch") or 0),
         checkpoint_uri=str(entry.get("checkpoint") or ""),
         pods=pods,
         bucket=bucket,

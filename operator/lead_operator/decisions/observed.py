@@ -56,6 +56,7 @@ class ObservedCheckpoint:
     size_bytes: int
     saved_at: str
     metrics: dict[str, float] = field(default_factory=dict)
+    final: bool = False  # the trainer says that the stage ends with it
 
 
 @dataclass(frozen=True)

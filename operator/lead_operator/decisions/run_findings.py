@@ -58,8 +58,14 @@ def run_findings(view: RunView, step: Step) -> list[Finding]:
 
 
 def _what_was_trained(view: RunView, step: Step) -> str:
-    names = ", ".join(state.instance.text for state in step.states[:16])
-    return f"trained to the last epoch: {names}; the newest checkpoint is {view.checkpoint.get('uri', 'in the bucket')}"
+    names = ", ".join(_how_far(state) for state in step.states[:16])
+    return f"trained to the end: {names}; the newest checkpoint is {view.checkpoint.get('uri', 'in the bucket')}"
+
+
+def _how_far(state: InstanceState) -> str:
+    trained, epochs = state.epochs_trained, state.instance.stage.epochs
+    early = f" (stopped early, {trained} of {epochs} epochs)" if trained < epochs else ""
+    return f"{state.instance.text}{early}"
 
 
 def _advisory(view: RunView) -> list[Finding]:

@@ -35,8 +35,9 @@ def read_progress(state: InstanceState, before: dict[str, Any], now: datetime) -
     if checkpoint is not None and "step" not in fields:
         fields.update(epoch=checkpoint.epoch, step=checkpoint.step)
     if state.final_committed and state.succeeded and checkpoint is not None:
-        fields.update(epoch=state.instance.stage.epochs, step=max(checkpoint.step, int(fields.get("step") or 0)))
-    return Progress(_with_texts(fields, state.instance.stage.epochs), record, refused)
+        fields.update(epoch=state.epochs_trained, step=max(checkpoint.step, int(fields.get("step") or 0)))
+    texts = _with_texts(fields, state.instance.stage.epochs)
+    return Progress({**texts, "percent": 100} if state.succeeded else texts, record, refused)
 
 
 def without_live_fields(fields: dict[str, Any]) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def _instance_entry(view: RunView, position: int, state: InstanceState) -> dict[
     if told:
         epoch = int(told.progress.fields.get("epoch") or 0)
     if state.succeeded:
-        epoch = state.instance.stage.epochs
+        epoch = state.epochs_trained
     beside = told is not None and position != view.position and state.attempt > 0
     entry: dict[str, Any] = {
         "name": state.instance.stage.name,

@@ -42,6 +42,16 @@ def test_a_run_that_goes_on_from_another_ends_with_the_weights_of_one_that_was_n
     assert [m.step for m in manifests(store)] == [6]  # nothing was written to the first run
 
 
+def test_a_run_that_goes_on_from_one_that_stopped_early_ends_with_a_checkpoint_of_its_own(tmp_path: Path) -> None:
+    config = {"validation_samples": 8, "patience_epochs": 1, "best_metric": "val/loss", "best_is_greatest": True}
+    store = FolderStore(tmp_path / "store")
+    train_here(store, tmp_path, a_toy_job(epochs=30, config=config))
+    job = another_run(epochs=40).model_copy(update={"config": config})
+    train_here(store, tmp_path, job)
+    (end,), origin = manifests(store, job.keys), manifests(store)[-1]
+    assert end.final and (end.step, end.parameters_sha256) == (origin.step, origin.parameters_sha256)
+
+
 def test_its_own_checkpoints_win_after_a_restart(tmp_path: Path) -> None:
     store = FolderStore(tmp_path / "store")
     train_here(store, tmp_path, a_toy_job(epochs=1))

@@ -48,9 +48,25 @@ def test_patience_ends_a_stage_and_is_not_forgotten_by_a_restart(tmp_path: Path)
     assert attempt > 2 and manifests(store)[-1].parameters_sha256 == end.parameters_sha256
     train_here(store, tmp_path / "b", a_toy_job(attempt + 1, epochs=30, config=config))
     assert manifests(store)[-1].step == end.step  # a stage that stopped early is done
+    assert [manifest.final for manifest in manifests(whole)] == [False] * (len(manifests(whole)) - 1) + [True]
     record = parse_progress(whole.get(KEYS.progress(1), max_bytes=4096))
     assert record is not None and record.phase == "Done"
     assert (record.best_by, record.best_metric) == ("val/loss", loop["best"]["value"])
+
+
+def test_a_stage_that_had_ended_early_without_saying_so_says_so_when_it_is_started_again(tmp_path: Path) -> None:
+    config = {"validation_samples": 8, "patience_epochs": 1, "best_metric": "val/loss", "best_is_greatest": True}
+    store = FolderStore(tmp_path / "store")
+    train_here(store, tmp_path, a_toy_job(epochs=30, config=config))
+    silent = manifests(store)[-1].model_copy(update={"final": False})  # as a trainer without the field wrote it
+    store.put(KEYS.manifest(silent.step, 0), silent.model_dump_json().encode())
+    for attempt in (2, 3):
+        train_here(store, tmp_path, a_toy_job(attempt, epochs=30, config=config))
+    *_, before, end = manifests(store)
+    assert (before, end.final, end.attempt) == (silent, True, 2)  # the third found nothing to do
+    assert (end.step, end.parameters_sha256, end.metrics) == (silent.step, silent.parameters_sha256, silent.metrics)
+    record = json.loads(store.get(KEYS.quarantine(silent.step, 0), max_bytes=10**4))
+    assert record["reason"].startswith("superseded by attempt 2")
 
 
 def test_a_value_that_is_missing_or_not_finite_is_never_the_best() -> None:

@@ -65,6 +65,7 @@ def test_a_run_of_six_epochs_leaves_exactly_what_its_policy_says(
     job = a_toy_job(epochs=6, config={"samples": 16}).model_copy(update={"checkpoint": policy})
     train_here(store, tmp_path, job)
     assert [manifest.epoch for manifest in manifests(store)] == epochs
+    assert [manifest.final for manifest in manifests(store)] == [epoch == 6 for epoch in epochs]
 
 
 def test_a_better_epoch_is_saved_although_none_is_due(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def test_progress_and_checkpoints_with_more_fields_are_read(tmp_path: Path) -> N
     manifest = CheckpointManifest(
         run_uid=KEYS.uid, stage=KEYS.stage, seed=KEYS.seed, attempt=1, nonce="abc123", step=10, epoch=1,
         step_in_epoch=0, parent_sha256=None, recipe="lead", config_sha256=DIGEST, dataset_digests=[], world_size=2,
-        torch_version="2", parameters_sha256=DIGEST, saved_at="2026-01-01T00:00:00Z",
+        final=True, torch_version="2", parameters_sha256=DIGEST, saved_at="2026-01-01T00:00:00Z",
         files={"model.pth": StoredObject(key="runs/model.pth", size=4, sha256=DIGEST)},
     )  # fmt: skip
     store.put(KEYS.progress(1), newer(PROGRESS.model_dump_json()))
@@ -32,7 +32,7 @@ def test_progress_and_checkpoints_with_more_fields_are_read(tmp_path: Path) -> N
     reader = RecordReader(store, Records(), KEYS.prefix, 100)
     (found,) = read_instances(reader, KEYS.namespace, KEYS.uid, ((KEYS.stage, KEYS.seed),))
     assert found.progress == PROGRESS
-    assert found.checkpoint is not None and found.checkpoint.step == 10
+    assert found.checkpoint is not None and (found.checkpoint.step, found.checkpoint.final) == (10, True)
 
 
 def test_what_is_known_must_still_be_sound() -> None:

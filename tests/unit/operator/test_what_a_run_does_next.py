@@ -314,6 +314,23 @@ def test_a_stage_is_done_when_its_final_checkpoint_is_committed_and_nothing_runs
     assert late.status["lastFailure"]["reason"] == "FinalCheckpointMissing"
 
 
+def test_a_stage_that_stopped_early_is_done_and_its_columns_say_how_far_it_came() -> None:
+    run = a_training_run()
+    done = (a_pod(0, phase="Succeeded"), a_pod(1, phase="Succeeded"))
+    held = replace(bucket(epoch=3, step=36), progress=record(phase="Done", epoch=3, step=36, eta_s=0.0))
+    assert held.checkpoint is not None
+    unmarked = look(run, after_s=90, previous=started(run), pods=done, instances=(held,))
+    assert unmarked.status["lastFailure"]["reason"] == "FinalCheckpointMissing"
+    marked = replace(held, checkpoint=replace(held.checkpoint, final=True))
+    plan = look(run, after_s=2, previous=started(run), pods=done, instances=(marked,))
+    again = look(run, after_s=9, previous=plan.status, instances=(), store_error="StoreUnavailable: no answer")
+    for status in (plan.status, again.status):  # the second cannot read the bucket
+        assert (status["phase"], status["stages"][0]["epoch"]) == ("Succeeded", 3)
+        assert (status["progress"]["epochText"], status["progress"]["percent"]) == ("3/4", 100)
+        assert "eta" not in status["progress"]
+    assert "stopped early, 3 of 4 epochs" in condition(plan, "Succeeded")["message"]
+
+
 def test_the_second_stage_starts_from_the_first_and_knows_its_own_config() -> None:
     stages = [
         {"name": "train", "epochs": 4},

@@ -169,8 +169,12 @@ def commit_checkpoint(
     metrics: Mapping[str, float],
     patience: Patience,
     scratch: Path,
+    final: bool = False,
 ) -> Committed:
-    """Uploads the files and commits them; raises Fenced, or a StoreError once patience is at its end."""
+    """Uploads the files and commits them; raises Fenced, or a StoreError once patience is at its end.
+
+    A `final` one takes the place of a checkpoint of the same step that does not say so.
+    """
     keys, attempt, step = identity.keys, identity.attempt, loop["step"]
     patience.call(lambda: refuse_if_fenced(store, keys, attempt))
     nonce = uuid.uuid4().hex[:12]
@@ -183,6 +187,7 @@ def commit_checkpoint(
         step=step,
         epoch=loop["epoch"],
         step_in_epoch=loop["step_in_epoch"],
+        final=final,
         parent_sha256=parent_sha256,
         recipe=identity.recipe,
         config_sha256=identity.config_sha256,
@@ -207,8 +212,11 @@ def commit_checkpoint(
             return Committed(key, sha256_hex(data), manifest)
         patience.call(lambda: refuse_if_fenced(store, keys, attempt))
         adopted = _adopt(store, identity, key, patience, scratch)
-        if adopted is not None:
+        if adopted is not None and adopted.manifest.final >= final:
             return adopted
+        if adopted is not None:
+            reason = f"superseded by attempt {attempt}: it does not say that the stage ends with it"
+            patience.call(quarantine, store, keys, key, reason, attempt)
         quarantined += 1
 
 

@@ -57,7 +57,13 @@ class Checkpointer:
         self.parent_sha256, self.committed_step = sha256, manifest.step
         self.manifest_key, self.manifest = key, manifest
 
-    def commit(self, state: TrainState) -> CheckpointManifest:
+    @property
+    def stage_is_closed(self) -> bool:
+        """Whether a checkpoint of this instance says that the stage ends with it."""
+        own = self.manifest_key.startswith(self.identity.keys.manifests_prefix)
+        return own and self.manifest is not None and self.manifest.final
+
+    def commit(self, state: TrainState, *, final: bool = False) -> CheckpointManifest:
         """Commits `state` and returns its manifest; raises ReplicaDivergence, Fenced or a StoreError on all ranks."""
         self.group.share_buffers(state.model)
         parameters = parameters_sha256(state.model)
@@ -68,16 +74,19 @@ class Checkpointer:
                 + ", ".join(f"rank {rank} {value[:8]}" for rank, value in enumerate(hashes))
             )
         pairs = merged(self.group.gather(state.totals.as_pairs()))
-        metrics = means(pairs) | state.fresh_validation()
+        known = self.manifest.metrics if self.manifest is not None and self.committed_step == state.step else {}
+        metrics = known | means(pairs) | state.fresh_validation()
         committed = Committed.from_json(
-            done_by_first(self.group, lambda: self._commit(state, parameters, pairs, metrics).as_json())
+            done_by_first(self.group, lambda: self._commit(state, parameters, pairs, metrics, final).as_json())
         )
         self._note(committed.key, committed.sha256, committed.manifest)
         if committed.adopted and committed.manifest.parameters_sha256 != parameters:
             self._reload(state, committed.manifest)
         return committed.manifest
 
-    def _commit(self, state: TrainState, parameters: str, pairs: Pairs, metrics: Mapping[str, float]) -> Committed:
+    def _commit(
+        self, state: TrainState, parameters: str, pairs: Pairs, metrics: Mapping[str, float], final: bool
+    ) -> Committed:
         self.patience.begin()
         folder = self.scratch / "staging"
         loop = state.loop_state(pairs if state.step_in_epoch else {})
@@ -95,6 +104,7 @@ class Checkpointer:
                 metrics=metrics,
                 patience=self.patience,
                 scratch=self.scratch,
+                final=final,
             )
         finally:
             shutil.rmtree(folder, ignore_errors=True)

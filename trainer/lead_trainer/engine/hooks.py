@@ -89,10 +89,15 @@ class Hooks:
             batches.close()  # type: ignore[attr-defined]  # a generator
 
     def after_start(self, state: TrainState) -> None:
-        """Tells that training begins, unless a stop was asked for while loading."""
+        """Tells that training begins, unless a stop was asked for while loading.
+
+        A stage that ended early and has no checkpoint that says so gets one: nothing else of it is left to do.
+        """
         self.pace.mark(state.step)
         if self.first is not None:
             self.first.tell(state, urgent=True, phase="Training", message="")
+        if state.ranking.patience_is_over and state.epoch < self.epochs and not self.checkpointer.stage_is_closed:
+            self._save(state, final=True)
         self._stop_if_asked(state)
 
     def after_step(self, state: TrainState, step: Step) -> None:
@@ -124,7 +129,7 @@ class Hooks:
         last = state.epoch == self.epochs or state.ranking.patience_is_over
         by_steps = self._due(self.policy.every_steps, state.step)
         if last or by_steps or self._due(self.policy.every_epochs, state.epoch) or (better and self.policy.on_best):
-            self._save(state)
+            self._save(state, final=last)
         if not last:
             self._stop_if_asked(state)
         elif state.epoch < self.epochs and self.first is not None:
@@ -183,10 +188,10 @@ class Hooks:
             self._save(state)
         raise StopRequested(f"stopped on request after step {state.step}; a checkpoint of it is committed")
 
-    def _save(self, state: TrainState) -> None:
+    def _save(self, state: TrainState, *, final: bool = False) -> None:
         if self.first is not None:
             self.first.tell(state, urgent=True, phase="Checkpointing")
-        manifest = self.checkpointer.commit(state)
+        manifest = self.checkpointer.commit(state, final=final)
         if self.first is not None:
             self.first.committed(state, manifest, self.checkpointer.manifest_key)
         self.pace.restart()
