@@ -82,6 +82,8 @@ def _wait_for_all(
         if by_our_hand and end.code in (128 + signal.SIGTERM, 128 + signal.SIGKILL):
             end = Ended(end.local_rank, ExitCode.LOST_PEER)
         ends.append(end)
+        if end.code == ExitCode.STOPPED:
+            continue  # the others commit too, for as long as whoever asked for the stop lets them
         if end.code and deadline is None and len(ends) < len(children):
             _signal_all(children, signal.SIGTERM)
             deadline = time.monotonic() + peer_grace_s

@@ -44,6 +44,14 @@ def test_one_failed_worker_ends_the_others_even_deaf_ones(tmp_path: Path) -> Non
     assert run_workers(workers, peer_grace_s=1.0) == Ended(1, ExitCode.BAD_CONFIG)
 
 
+def test_a_worker_that_has_stopped_gives_the_one_that_still_commits_its_time(tmp_path: Path) -> None:
+    stops = "import signal; signal.signal(signal.SIGTERM, lambda *_: exit(75)); exit(75)"
+    commits = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    commits += "end = time.monotonic() + 1\nwhile time.monotonic() < end: time.sleep(0.01)\nexit(75)"
+    workers = [a_worker(tmp_path, 0, commits), a_worker(tmp_path, 1, stops)]
+    assert run_workers(workers, peer_grace_s=0.1) == Ended(0, ExitCode.STOPPED)
+
+
 def a_worker_that_asks_for_the_stop(folder: Path, rank: int, *, once: Path) -> Worker:
     """Ends in 75 at SIGTERM, which it asks the launcher for when `once` exists."""
     program = "import os, pathlib, signal, time\nsignal.signal(signal.SIGTERM, lambda *_: exit(75))\n"
