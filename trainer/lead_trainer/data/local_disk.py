@@ -1,10 +1,11 @@
-"""Whether a folder lies on a disk of this node, as a session cache must: it maps files and holds their locks.
+"""What a session cache, which maps files and holds their locks, asks of its node: a disk of its own, and open files.
 
 Readers of a file that another node removes from a shared volume end in SIGBUS, and not every such volume passes locks
 on to the other nodes, which SQLite needs too.
 """
 
 import os
+import resource
 from pathlib import Path
 
 MOUNTS = Path("/proc/self/mountinfo")
@@ -32,3 +33,14 @@ def volume_kind(folder: Path) -> str:
         if before.split()[2] == device:
             return after.split()[0]
     return ""
+
+
+def most_files() -> int:
+    """Lets this process open as many files as the system allows it, and returns that number.
+
+    A mapped shard is an open file, and many systems start a program with 1024 until it asks for more.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard

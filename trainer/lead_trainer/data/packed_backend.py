@@ -24,7 +24,8 @@ from pathlib import Path
 from lead_protocol.manifests import StoredObject
 from lead_protocol.store.object_store import ObjectStore, StoreFull, StoreUnavailable
 from lead_protocol.store.partial_file import SUFFIX
-from lead_trainer.data.local_disk import refuse_shared_volume
+from lead_trainer.data.held_files import FileIdentity, file_at, identity, is_locked, remove_unlocked
+from lead_trainer.data.local_disk import most_files, refuse_shared_volume
 from lead_trainer.data.record import CorruptRecord, Record
 from lead_trainer.data.session_cache import RETRY_S, CacheStats, Counters, DirectReads, refuse_other_sample, with_tries
 from lead_trainer.data.shard import ShardReader
@@ -39,8 +40,8 @@ LOOK_EVERY_S = 5.0  # for shards that were removed while they are mapped
 
 @dataclass(frozen=True)
 class _Mapped:
-    reader: ShardReader
-    descriptor: int  # holds the shared lock
+    reader: ShardReader  # its mapping keeps the file open, and with it the shared lock
+    file: FileIdentity
 
 
 class PackedBackend:
@@ -60,6 +61,8 @@ class PackedBackend:
         self._counters = Counters()
         self._direct = DirectReads(store, self._counters)
         self._mapped: dict[str, _Mapped] = {}
+        self._most = max(1, most_files() // 2)  # mapped at once: sockets and checkpoints need files too
+        self._stays: set[str] = set()  # damaged shards that the disk did not let go of
         self._streamed: dict[str, float] = {}  # shards there was no room for, and when to look again
         self._mutex = threading.Lock()
         self._opening: dict[str, threading.Lock] = {}
@@ -102,11 +105,9 @@ class PackedBackend:
         return self._counters.read()
 
     def close(self) -> None:
-        """Frees the locks; mapped bytes live on while somebody holds a record."""
+        """Lets go of the shards; the bytes and the lock of one live on while somebody holds a record of it."""
         with self._mutex:
-            held, self._mapped = list(self._mapped.values()), {}
-        for mapped in held:
-            os.close(mapped.descriptor)
+            self._mapped = {}
 
     def _reader(self, shard: StoredObject) -> ShardReader | None:
         """Returns the mapped shard, fetching it first if needed; None where the disk cannot hold it."""
@@ -114,7 +115,7 @@ class PackedBackend:
         if mapped is not None:
             return mapped.reader
         if self._clock() < max(self._resting_until, self._streamed.get(shard.sha256, self._resting_until)):
-            return None
+            return self._found(shard)
         with self._mutex:
             opening = self._opening.setdefault(shard.sha256, threading.Lock())
             times, _ = self._away.get(shard.sha256, (0, None))
@@ -144,25 +145,49 @@ class PackedBackend:
         if self._counters.read().degraded:
             LOG.warning("session cache %s can be used again", self._shards.parent)
             self._counters.degrade(False)
+        return self._kept(shard, mapped)
+
+    def _found(self, shard: StoredObject) -> ShardReader | None:
+        """Returns a shard that is there already, while nothing is written to the disk."""
+        path = self._shards / shard.sha256
+        if shard.sha256 in self._stays or file_at(path) is None:
+            return None
+        try:
+            refuse_shared_volume(self._shards)
+            mapped = self._map(shard)
+        except (OSError, CorruptRecord) as error:
+            LOG.debug("%s is not read while the session cache rests: %s", path, error)
+            return None
+        return self._kept(shard, mapped) if mapped else None
+
+    def _kept(self, shard: StoredObject, mapped: _Mapped) -> ShardReader:
         with self._mutex:
+            while len(self._mapped) >= self._most:
+                self._mapped.pop(next(iter(self._mapped)))  # mapped again when it is read again
             self._mapped[shard.sha256] = mapped
         return mapped.reader
 
     def _notice_removed(self) -> None:
         """Degrades when mapped shards were removed by somebody else; they serve on, and are fetched again after a rest.
 
-        Without this a wiped volume would stay empty, and the next run or pod would find it cold.
+        Without this a wiped volume would stay empty, and the next run or pod would find it cold. A shard that another
+        process has replaced, or is fetching again, as it does with a damaged one, is mapped anew.
         """
         with self._mutex:
-            gone = [name for name, mapped in self._mapped.items() if os.fstat(mapped.descriptor).st_nlink == 0]
-            if not gone:
-                return
-            if self._counters.read().degraded and self._clock() >= self._resting_until:
-                for name in gone:
-                    os.close(self._mapped.pop(name).descriptor)
-                return
-        if not self._counters.read().degraded:
-            self._degrade(FileNotFoundError(f"{len(gone)} shards in use were removed from it"))
+            held = list(self._mapped.items())
+        rested = self._counters.read().degraded and self._clock() >= self._resting_until
+        gone = 0
+        for name, mapped in held:
+            there = file_at(self._shards / name)
+            if there == mapped.file:
+                continue
+            removed = there is None and not is_locked(self._locks / name)
+            gone += removed
+            if rested or not removed:
+                with self._mutex:
+                    self._mapped.pop(name, None)
+        if gone and not self._counters.read().degraded:
+            self._degrade(FileNotFoundError(f"{gone} shards in use were removed from it"))
 
     def _make_folders(self) -> None:
         for path in (self._shards, self._locks):
@@ -179,15 +204,13 @@ class PackedBackend:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
             status = os.fstat(descriptor)
             if status.st_nlink == 0:  # removed between open and lock
-                os.close(descriptor)
                 return None
             if status.st_size != shard.size:
                 raise CorruptRecord(f"cached shard has {status.st_size} bytes, expected {shard.size}")
             buffer = memoryview(mmap.mmap(descriptor, 0, prot=mmap.PROT_READ))
-            return _Mapped(ShardReader(buffer), descriptor)
-        except BaseException:
-            _close_quietly(descriptor)
-            raise
+            return _Mapped(ShardReader(buffer), identity(status))
+        finally:
+            os.close(descriptor)  # the mapping has one of its own, of the same open file and so of the same lock
 
     def _fetched(self, shard: StoredObject) -> _Mapped | None:
         """Fetches a shard, once a node: whoever waits for the lock finds the file there."""
@@ -196,7 +219,7 @@ class PackedBackend:
             if mapped is not None:
                 return mapped
             for part in self._shards.glob(f"{shard.sha256}.*{SUFFIX}"):
-                _remove_unlocked(part)  # of a fetch that was killed, and so is the room it was given
+                remove_unlocked(part)  # of a fetch that was killed, and so is the room it was given
             os.ftruncate(lock, 0)
             with locked(self._locks / ROOM):
                 if not self._make_room(shard.size):
@@ -223,25 +246,28 @@ class PackedBackend:
         if size > room_bytes(self._shards, HIGH) + sum(held for _, _, held in files):
             raise volume_is_full(self._shards)
         for _, path, _ in files:
-            if _remove_unlocked(path) and size <= self._room(LOW):
+            if remove_unlocked(path) and size <= self._room(LOW):
                 return True
         return size <= self._room(HIGH)
 
     def _room(self, mark: Mark) -> int:
         """Returns how many bytes may be added until volume or limit is at the mark."""
-        room = room_bytes(self._shards, mark)
-        if not self._limit:
-            return room
-        coming = self._coming()
-        held = sum(status.st_size for path, status in self._files() if path.name.partition(".")[0] not in coming)
-        return min(room, int(mark.of_limit * self._limit) - held - sum(coming.values()))
+        coming, begun, held = self._coming(), 0, 0
+        for path, status in self._files():
+            if path.name.partition(".")[0] in coming:
+                begun += status.st_size
+            else:
+                held += status.st_size
+        whole = sum(coming.values())
+        room = room_bytes(self._shards, mark) - max(0, whole - begun)
+        return min(room, int(mark.of_limit * self._limit) - held - whole) if self._limit else room
 
     def _coming(self) -> dict[str, int]:
         """Returns the shards that are being fetched, here or in another process, and their sizes."""
         coming = {}
         for path in self._locks.iterdir():
             size = path.stat().st_size
-            if size and _is_locked(path):  # or its fetch was killed
+            if size and is_locked(path):  # or its fetch was killed
                 coming[path.name] = size
         return coming
 
@@ -256,13 +282,13 @@ class PackedBackend:
     def _quarantine(self, shard: StoredObject) -> None:
         """Takes a bad copy away, so that the next try fetches it again."""
         with self._mutex:
-            mapped = self._mapped.pop(shard.sha256, None)
-        if mapped is not None:
-            _close_quietly(mapped.descriptor)
+            self._mapped.pop(shard.sha256, None)
         LOG.warning("cached shard %s is damaged; fetching it again", shard.sha256)
         try:
             (self._shards / shard.sha256).unlink(missing_ok=True)
+            self._stays.discard(shard.sha256)
         except OSError as error:
+            self._stays.add(shard.sha256)
             self._degrade(error)
 
     def _degrade(self, error: Exception) -> None:
@@ -270,37 +296,3 @@ class PackedBackend:
         if not self._counters.read().degraded:
             LOG.warning("session cache %s cannot be used (%s); reading from the store", self._shards.parent, error)
         self._counters.degrade()
-
-
-def _remove_unlocked(path: Path) -> bool:
-    """Removes a shard that nobody reads; returns whether it did."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path.unlink(missing_ok=True)
-        return True
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(descriptor)
-
-
-def _is_locked(path: Path) -> bool:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return False
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-
-
-def _close_quietly(descriptor: int) -> None:
-    try:
-        os.close(descriptor)
-    except OSError as error:
-        LOG.debug("descriptor %d was closed already: %s", descriptor, error)
