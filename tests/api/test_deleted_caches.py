@@ -41,3 +41,16 @@ def test_a_cache_that_retains_its_data_goes_at_once_without_an_operator(bench: B
     bench.operator.kill()
     bench.kubectl("delete", "dsc", "town", "--timeout=10s")
     assert CacheKeys(digest).manifest in objects(bench, CacheKeys(digest).prefix)
+
+
+def test_a_deleted_cache_keeps_its_data_when_its_owner_sets_retain_again(bench: Bench) -> None:
+    bench.driver.script.held.add("pretrain")
+    bench.operator.start()
+    bench.apply(a_dataset_cache("town", "datasets/town", retain="Delete"), a_training_run("drive", "town"))
+    digest = bench.wait_phase("dsc", "town", "Ready")["digest"]
+    bench.wait_phase("tr", "drive", "Running")
+    bench.kubectl("delete", "dsc", "town", "--wait=false")
+    bench.wait_phase("dsc", "town", "Deleting")
+    bench.kubectl("patch", "dsc", "town", "--type=merge", "-p", '{"spec":{"retain":"Retain"}}')
+    wait_for("the cache to be gone", lambda: not bench.get("dsc", "town"))
+    assert CacheKeys(digest).manifest in objects(bench, CacheKeys(digest).prefix)

@@ -14,7 +14,7 @@ from lead_testing.local_cluster.binaries import ensure_programs
 from lead_testing.local_cluster.errors import CannotRun, StepFailed
 from lead_testing.local_cluster.home import Home
 from lead_testing.manifests import a_dataset_cache, a_training_run
-from lead_testing.operator_process import OperatorProcess
+from lead_testing.operator_process import CONSTANTS, PATIENT, OperatorProcess, wait_for
 
 
 def test_the_charts_roles_are_enough_for_a_whole_run(bench: Bench, tmp_path: Path) -> None:
@@ -33,6 +33,45 @@ def test_the_charts_roles_are_enough_for_a_whole_run(bench: Bench, tmp_path: Pat
         assert small.metric("lead_api_calls_total", code="403") == 0
     with pytest.raises(StepFailed, match="forbidden"):
         bench.plane.kubectl("--kubeconfig", str(kubeconfig), "-n", bench.namespace, "get", "secrets")
+
+
+def test_a_namespace_that_is_lost_stops_no_other_and_is_served_again_when_it_is_back(
+    bench: Bench, tmp_path: Path
+) -> None:
+    lost = f"{bench.namespace}-lost"
+    bench.plane.kubectl("create", "namespace", lost)
+    roles = rendered_roles(bench.namespace)
+    bench.plane.kubectl("apply", "-f", "-", stdin=roles)
+    role, binding = (
+        json.dumps({**found, "metadata": {"name": "lead-operator", "namespace": lost}})
+        for kind in ("Role", "RoleBinding")
+        for found in yaml.safe_load_all(roles)
+        if found["kind"] == kind and found["metadata"]["name"] == "lead-operator"
+    )
+    bench.plane.kubectl("apply", "-f", "-", stdin=role)
+    bench.plane.kubectl("apply", "-f", "-", stdin=binding)
+    kubeconfig = kubeconfig_of(bench, "lead-operator", tmp_path / "kubeconfig")
+    constants = {CONSTANTS: json.dumps({**PATIENT, "lead_operator.cluster.watchdog.SILENT_S": 10.0})}
+    asked = {"LEAD_RUN_NAMESPACES": f"{lost},{bench.namespace}", "LEAD_RESYNC_SECONDS": "4", **constants}
+    with OperatorProcess(
+        kubeconfig, tmp_path / "two", bench.namespace, bench.minio.endpoint, bench.namespace
+    ) as operator:
+        operator.start(**asked)
+        wait_for("both to be listed", lambda: operator.page("readyz") == (200, "ok"))
+        bench.plane.kubectl("-n", lost, "delete", "rolebinding", "lead-operator")
+        wait_for("the loss to be told", lambda: f"not served: {lost}: 403" in operator.page("readyz")[1])
+        # By then that watch has been silent for longer than one may be.
+        wait_for("many tries", lambda: '"failures": 6' in operator.log.read_text())
+        assert operator.page("healthz") == (200, "ok")
+        assert operator.metric("lead_namespace_served", namespace=lost) == 0
+        operator.kill()
+        operator.start(**asked)  # a new process gets as far without it
+        bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
+        assert bench.wait_phase("tr", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
+        bench.plane.kubectl("-n", lost, "apply", "-f", "-", stdin=json.dumps(a_dataset_cache("town", "datasets/town")))
+        bench.plane.kubectl("apply", "-f", "-", stdin=binding)
+        wait_for("it to be served again", lambda: operator.metric("lead_namespace_served", namespace=lost) == 1)
+        bench.plane.kubectl("-n", lost, "wait", "dsc/town", "--for=jsonpath={.status.phase}=Building", "--timeout=60s")
 
 
 def rendered_roles(namespace: str) -> str:

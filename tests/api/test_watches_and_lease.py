@@ -85,7 +85,7 @@ async def test_a_server_behind_a_dead_wire_is_away_and_no_reason_to_end(
     await until(informer.synced.is_set)
     wire.cut()
     await until(lambda: informer.last_unreachable > informer.last_sign_of_life)
-    assert Watchdog([informer], lambda: 0.0).verdict() == ""
+    assert Watchdog(lambda: [informer], lambda: 0.0).verdict() == ""
     silent_since = informer.last_sign_of_life
     wire.mend()
     await until(lambda: informer.last_sign_of_life > silent_since)

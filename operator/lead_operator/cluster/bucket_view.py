@@ -139,7 +139,7 @@ class BucketView:
             self._answered_at.pop(profile.name, None)
             self._resting[profile.name] = (time.monotonic() + REST_AFTER_ERROR_S, error)
             if isinstance(found, StoreDenied):
-                self._stores.pop(profile.name, None)  # read the credential files anew: they may have been rotated
+                self.forget_store(profile)
             return replace(memory.look, error=error)
 
     def store(self, profile: StorageProfile) -> ObjectStore:
@@ -147,6 +147,10 @@ class BucketView:
         if profile.name not in self._stores:
             self._stores[profile.name] = self._open(profile)
         return self._stores[profile.name]
+
+    def forget_store(self, profile: StorageProfile) -> None:
+        """Lets the next look read the credential files anew: they may have been rotated."""
+        self._stores.pop(profile.name, None)
 
 
 def open_profile_store(profile: StorageProfile, settings: Settings) -> ObjectStore:

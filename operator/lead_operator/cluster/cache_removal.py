@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from typing import TypeVar
 
 import structlog
 from pydantic import ValidationError
@@ -16,9 +17,11 @@ from pydantic import ValidationError
 from lead_operator.cluster.bucket_view import MAX_RECORD_BYTES, BuildResult
 from lead_operator.settings import StorageProfile
 from lead_protocol.object_keys import BuildKeys, CacheKeys
-from lead_protocol.store.object_store import ObjectNotFound, ObjectStore
+from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore, StoreDenied
 
 PORTION = 500  # objects of one call
+
+Result = TypeVar("Result")
 
 log = structlog.get_logger(__name__)
 
@@ -26,14 +29,28 @@ log = structlog.get_logger(__name__)
 class CacheRemoval:
     """Removes what builds of deleted resources came to."""
 
-    def __init__(self, store_of: Callable[[StorageProfile], ObjectStore]) -> None:
+    def __init__(
+        self, store_of: Callable[[StorageProfile], ObjectStore], on_denied: Callable[[StorageProfile], None]
+    ) -> None:
         self._store_of = store_of
+        self._on_denied = on_denied
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="removal")
+
+    async def digests(self, profile: StorageProfile, keys: BuildKeys) -> set[str]:
+        """Returns every digest that builds of a resource came to or were on their way to; raises StoreError."""
+        return await self._in_thread(profile, read_digests, keys)
 
     async def remove(self, profile: StorageProfile, keys: BuildKeys, kept: frozenset[str]) -> bool:
         """Removes a portion, but nothing of the digests `kept`; returns whether nothing is left; raises StoreError."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, remove_portion, self._store_of(profile), keys, kept)
+        return await self._in_thread(profile, remove_portion, keys, kept)
+
+    async def _in_thread(self, profile: StorageProfile, work: Callable[..., Result], *arguments: object) -> Result:
+        try:
+            store, loop = self._store_of(profile), asyncio.get_running_loop()
+            return await loop.run_in_executor(self._threads, work, store, *arguments)
+        except StoreDenied:
+            self._on_denied(profile)
+            raise
 
     def close(self) -> None:
         """Starts no more."""
@@ -42,7 +59,7 @@ class CacheRemoval:
 
 def remove_portion(store: ObjectStore, keys: BuildKeys, kept: frozenset[str]) -> bool:
     """Removes at most PORTION objects of a build's caches, then of the build itself; returns whether none is left."""
-    doomed = (key for digest in sorted(_digests(store, keys) - kept) for key in _data(store, digest))
+    doomed = (key for digest in sorted(read_digests(store, keys) - kept) for key in _data(store, digest))
     portion = list(islice(doomed, PORTION))
     if not portion:
         portion = [info.key for info in islice(store.list(keys.prefix), PORTION)]
@@ -62,15 +79,13 @@ def _data(store: ObjectStore, digest: str) -> Iterator[str]:
     yield from (info.key for info in store.list(cache.prefix) if not info.key.startswith((records, cache.manifest)))
 
 
-def _digests(store: ObjectStore, keys: BuildKeys) -> set[str]:
-    """Returns the digests that the generations of a resource came to; what they say was written by pods."""
+def read_digests(store: ObjectStore, keys: BuildKeys) -> set[str]:
+    """Returns the digests that results and mailboxes of a resource's builds name; what they say was written by pods."""
     found = set()
     for info in store.list(keys.prefix):
-        if "/" in info.key.removeprefix(keys.prefix):
-            continue  # a mailbox
         try:
             digest = BuildResult.model_validate_json(store.get(info.key, max_bytes=MAX_RECORD_BYTES)).digest
-        except (ObjectNotFound, ValidationError):
+        except (ObjectNotFound, ObjectCorrupt, ValidationError):
             continue
         if len(digest) == 64 and set(digest) <= set("0123456789abcdef"):
             found.add(digest)

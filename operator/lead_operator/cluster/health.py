@@ -17,8 +17,9 @@ async def start_health_server(operator: Operator, port: int) -> web.AppRunner:
         return web.Response(text=verdict or "ok", status=503 if verdict else 200)
 
     async def readyz(_: web.Request) -> web.Response:
-        missing = [informer.name for informer in operator.informers.vital if not informer.synced.is_set()]
-        text = f"not listed yet: {', '.join(missing)}" if missing else "ok"
+        missing = [informer.name for informer in operator.informers.awaited if not informer.synced.is_set()]
+        unserved = (f"; not served: {name}: {why}" for name, why in operator.informers.unserved.items())
+        text = f"not listed yet: {', '.join(missing)}" if missing else f"ok{''.join(unserved)}"
         return web.Response(text=text, status=503 if missing else 200)
 
     async def show_metrics(_: web.Request) -> web.Response:

@@ -14,12 +14,14 @@ from contextlib import aclosing
 
 import structlog
 
-from lead_operator.cluster.api_errors import ApiError, Gone, Unreachable
+from lead_operator.cluster.api_errors import ApiError, Gone, NotFound, Refused, Unreachable
 from lead_operator.cluster.client import KubeClient, Trim
 from lead_operator.cluster.kinds import Kind, KubernetesObject
 
 FIRST_PAUSE_S = 0.3
 LONGEST_PAUSE_S = 15.0
+FORBIDDEN = 403
+NOT_SERVED_REMEDY = "run helm upgrade to make the namespace's Role again, or take it out of runs.namespaces"
 OWN_WRITE_GRACE_S = 20.0  # longer than a list takes: a page may be older than our own write
 
 ObjectKey = tuple[str, str]  # namespace, name
@@ -47,6 +49,7 @@ class Informer:
         self.namespace = namespace
         self.synced = asyncio.Event()
         self.last_sign_of_life = time.monotonic()  # a list, an event or a bookmark arrived
+        self.refused = ""  # why the server shows none of it: the namespace, or the right to see it, is gone
         self.last_unreachable = 0.0  # the server was asked and was not there: waiting is right
         self._client = client
         self._selector = selector
@@ -101,6 +104,7 @@ class Informer:
                 failures += 1
                 if isinstance(error, Unreachable):
                     self.last_unreachable = time.monotonic()
+                self._note_refusal(error)
                 log.warning("watch_broken", watch=self.name, failures=failures, error=str(error))
                 pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(failures, 10))
                 await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
@@ -109,6 +113,9 @@ class Informer:
         items, version = await self._client.list(self.kind, self.namespace, trim=self._trim, selector=self._selector)
         self._replace(items, version)
         self._live()
+        if self.refused:
+            log.info("served_again", watch=self.name)
+            self.refused = ""
         self.synced.set()
         # What one process asks for must not all come in the same second, nor for two kinds meet for ever.
         until = time.monotonic() + self._relist_s * random.uniform(0.8, 1.0)
@@ -129,6 +136,13 @@ class Informer:
         if time.monotonic() - started < 1:  # a server that ends watches at once must not be asked in a tight loop
             await asyncio.sleep(FIRST_PAUSE_S)
         return version
+
+    def _note_refusal(self, error: ApiError) -> None:
+        if not (isinstance(error, NotFound) or (isinstance(error, Refused) and error.status == FORBIDDEN)):
+            return
+        if not self.refused:
+            log.error("not_served", watch=self.name, error=str(error), remedy=NOT_SERVED_REMEDY)
+        self.refused = str(error)
 
     def _live(self) -> None:
         self.last_sign_of_life = time.monotonic()

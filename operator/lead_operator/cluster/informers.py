@@ -35,6 +35,9 @@ from lead_operator.cluster.observe import (
 )
 from lead_operator.settings import Settings
 
+SYNC_LOOK_S = 0.05
+_NAMESPACED = (TRAINING_RUN, DATASET_CACHE, POD, SERVICE, CLAIM)
+
 Enqueue = Callable[[ResourceKey], None]
 Body = KubernetesObject | None
 
@@ -97,10 +100,30 @@ class Informers:
             if run["metadata"]["namespace"] == namespace and cache in caches_of(run) and not is_finished(run):
                 yield run
 
-    async def synced(self) -> None:
-        """Waits until every vital informer has listed once."""
+    def serves(self, namespace: str) -> bool:
+        """Tells whether every kind of a namespace is seen: what is acted on must not rest on half a look."""
+        seen = [self.find(kind, namespace) for kind in _NAMESPACED]
+        return all(informer is not None and informer.synced.is_set() and not informer.refused for informer in seen)
+
+    @property
+    def unserved(self) -> dict[str, str]:
+        """The namespaces that the server does not show, and why; none where it shows not a single one."""
+        refused: dict[str, str] = {}
         for informer in self.vital:
-            await informer.synced.wait()
+            if informer.refused:
+                refused.setdefault(informer.namespace, informer.refused)
+        return refused if any(self.serves(namespace) for namespace in self._namespaces) else {}
+
+    @property
+    def awaited(self) -> list[Informer]:
+        """The vital informers of the namespaces that are served: those that must not be silent."""
+        unserved = self.unserved
+        return [informer for informer in self.vital if informer.namespace not in unserved]
+
+    async def synced(self) -> None:
+        """Waits until every vital informer has listed once, but for namespaces that the server does not show."""
+        while not all(informer.synced.is_set() for informer in self.awaited):
+            await asyncio.sleep(SYNC_LOOK_S)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Runs every informer in the group."""

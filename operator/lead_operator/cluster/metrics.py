@@ -33,6 +33,10 @@ PROGRESS_AGE = Gauge(
     registry=REGISTRY,
 )  # fmt: skip
 WATCH_AGE = Gauge("lead_watch_age_seconds", "Time since a watch's last sign of life.", ["watch"], registry=REGISTRY)
+SERVED = Gauge(
+    "lead_namespace_served", "1 while the API server shows a namespace for runs; 0: it, or a right, is gone.",
+    ["namespace"], registry=REGISTRY,
+)  # fmt: skip
 LEADER = Gauge("lead_leader", "1 while this process holds the lease.", registry=REGISTRY)
 
 

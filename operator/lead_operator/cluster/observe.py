@@ -14,6 +14,7 @@ from lead_operator.cluster.informer import Informer
 from lead_operator.cluster.kinds import KubernetesObject
 from lead_operator.decisions.observed import ObservedCache, ObservedPod
 from lead_operator.names import CachePhase, RunPhase
+from lead_operator.objects.pod_skeleton import CONTAINER_NAME
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_operator.resources.training_run import TrainingRun
 
@@ -58,7 +59,7 @@ def observe_pods(pods: Sequence[KubernetesObject], nodes: NodeWatch, now: dateti
 def observe_pod(pod: KubernetesObject, nodes: NodeWatch, now: datetime) -> ObservedPod:
     """Returns what is known of one pod."""
     metadata, status, labels = pod["metadata"], pod.get("status", {}), pod["metadata"]["labels"]
-    container = (status.get("containerStatuses") or [{}])[0]
+    container = _own_container(status)
     state = container.get("state") or {}
     ended, waiting, running = state.get("terminated") or {}, state.get("waiting") or {}, state.get("running") or {}
     unscheduled = condition(pod, "PodScheduled")
@@ -199,6 +200,12 @@ def trim_child(child: KubernetesObject) -> KubernetesObject:
     """Returns a child's metadata: for services and claims only their being there matters."""
     kept = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "deletionTimestamp")
     return {"metadata": {key: child["metadata"][key] for key in kept if key in child["metadata"]}}
+
+
+def _own_container(status: KubernetesObject) -> KubernetesObject:
+    """Returns the status of the container that works; others may have been added at admission."""
+    containers: list[KubernetesObject] = status.get("containerStatuses") or [{}]
+    return next((each for each in containers if each.get("name") == CONTAINER_NAME), containers[0])
 
 
 def _number(text: str | None) -> int:

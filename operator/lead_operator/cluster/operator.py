@@ -19,6 +19,7 @@ from lead_operator.cluster import metrics
 from lead_operator.cluster.api_errors import Conflict
 from lead_operator.cluster.apply import Applier, is_worth_retrying
 from lead_operator.cluster.bucket_view import BucketView, OpenStore
+from lead_operator.cluster.cache_end import CacheEnd
 from lead_operator.cluster.cache_removal import CacheRemoval
 from lead_operator.cluster.checkpoint_sweep import CheckpointSweep
 from lead_operator.cluster.client import KubeClient
@@ -52,21 +53,22 @@ class Operator:
         self._recorder = EventRecorder(client)
         self._bucket = BucketView(settings, open_profile)
         self._sweep = CheckpointSweep(self._bucket.store)
-        self._removal = CacheRemoval(self._bucket.store)
+        self._removal = CacheRemoval(self._bucket.store, self._bucket.forget_store)
         self._sources = SourceWatch(self._bucket.store, settings.source_check_s)
+        nodes, applier = NodeWatch(self.informers.nodes), Applier(client, self._recorder, self.informers)
         self._reconciler = Reconciler(
             client=client,
             informers=self.informers,
-            nodes=NodeWatch(self.informers.nodes),
+            nodes=nodes,
             bucket=self._bucket,
             sweep=self._sweep,
             sources=self._sources,
-            removal=self._removal,
-            applier=Applier(client, self._recorder, self.informers),
+            cache_end=CacheEnd(client, self.informers, nodes, self._removal, applier, settings),
+            applier=applier,
             recorder=self._recorder,
             settings=settings,
         )
-        self.watchdog = Watchdog(self.informers.vital, self._oldest_pass_s)
+        self.watchdog = Watchdog(lambda: self.informers.awaited, self._oldest_pass_s)
         self._lease = Lease(client, settings.release_namespace, LEASE_NAME, _identity())
 
     async def run(self) -> None:
@@ -112,6 +114,8 @@ class Operator:
                 if reported and status.get("phase") == names.RunPhase.RUNNING and not is_finished(body):
                     oldest_s = max(oldest_s, time.time() - reported.timestamp())
         metrics.PROGRESS_AGE.set(oldest_s)
+        for namespace in self._settings.run_namespaces:
+            metrics.SERVED.labels(namespace or "*").set(self.informers.serves(namespace))
 
     def _look_soon(self, key: ResourceKey) -> None:
         self.queue.add_after(key, GATHER_S)  # behind all that cannot wait

@@ -15,7 +15,7 @@ from lead_operator import names
 from lead_operator.cluster import metrics
 from lead_operator.cluster.apply import Applier, CreateRefused
 from lead_operator.cluster.bucket_view import BucketLook, BucketView
-from lead_operator.cluster.cache_removal import CacheRemoval
+from lead_operator.cluster.cache_end import CacheEnd
 from lead_operator.cluster.checkpoint_sweep import CheckpointSweep, SweepRequest
 from lead_operator.cluster.client import KubeClient
 from lead_operator.cluster.event_recorder import EventRecorder
@@ -40,7 +40,7 @@ from lead_operator.cluster.observe import (
     parse_time,
 )
 from lead_operator.cluster.source_watch import SourceWatch
-from lead_operator.decisions.dataset_cache_plan import decide_cache_removal, decide_dataset_cache
+from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
 from lead_operator.decisions.observed import ObservedBuild, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import EventNote, Plan
 from lead_operator.decisions.training_run_plan import decide_training_run
@@ -51,11 +51,10 @@ from lead_operator.resources.dataset_cache import DatasetCache, parse_dataset_ca
 from lead_operator.resources.known_status import read_status
 from lead_operator.resources.training_run import TrainingRun, parse_training_run
 from lead_operator.settings import Settings
-from lead_protocol.object_keys import BuildKeys, InstanceKeys
-from lead_protocol.store.object_store import StoreError
+from lead_protocol.object_keys import InstanceKeys
 
 AFTER_END_LOOK_S = 1.0
-AFTER_PORTION_LOOK_S = 0.1
+NOT_SERVED_LOOK_S = 5.0
 UNTOUCHED_FOR = timedelta(seconds=5)
 AFTER_REFUSAL_LOOK_S = 0.1  # status still tells of a refusal that is over
 
@@ -72,7 +71,7 @@ class Reconciler:
     bucket: BucketView
     sweep: CheckpointSweep
     sources: SourceWatch
-    removal: CacheRemoval
+    cache_end: CacheEnd
     applier: Applier
     recorder: EventRecorder
     settings: Settings
@@ -83,11 +82,13 @@ class Reconciler:
 
     async def reconcile(self, key: ResourceKey) -> float | None:
         """Makes one pass; returns in how many seconds the resource wants to be looked at again, if at all."""
+        if not self.informers.serves(key.namespace):
+            return NOT_SERVED_LOOK_S
         live = key in self.doubtful
         kind = TRAINING_RUN if key.kind == TRAINING_RUN.kind else DATASET_CACHE
         body = await self._current(kind, key)
         if body is not None and _takes_its_data(body):
-            return await self._remove_cache({**body, "apiVersion": kind.api_version, "kind": kind.kind})
+            return await self.cache_end.step({**body, "apiVersion": kind.api_version, "kind": kind.kind})
         if body is None or "deletionTimestamp" in body["metadata"]:
             self._forget(key)  # its children go with it, by their owner references
             return None
@@ -140,44 +141,6 @@ class Reconciler:
             plan = decide_dataset_cache(cache, observed, self.settings)
         again_s = await self._apply(DATASET_CACHE, body, plan)
         return self._no_later_than_progress(again_s, observed.pods)
-
-    async def _remove_cache(self, body: KubernetesObject) -> float | None:
-        """One step towards the end of a DatasetCache that takes its data with it."""
-        cache = parse_dataset_cache(body)
-        identity, profile = cache.identity, self.settings.storage_profiles.get(cache.storage_profile)
-        users, kept = self._users_of_data(cache, str(body.get("status", {}).get("digest", "")))
-        now = self.client.clock.now()
-        pods = observe_pods(self.informers.of(POD, identity.namespace).owned_by(identity.uid), self.nodes, now)
-        observed = ObservedBuild(now=now, pods=pods, previous=read_status(body))
-        again_s = await self._apply(DATASET_CACHE, body, decide_cache_removal(cache, observed, users))
-        if users or not all(pod.terminal for pod in pods):
-            return again_s
-        keys = BuildKeys(identity.namespace, identity.uid)
-        try:
-            if profile is not None and not await self.removal.remove(profile, keys, kept):
-                return AFTER_PORTION_LOOK_S
-        except StoreError as error:
-            log.warning("cache_data_stay_for_now", resource=str(identity), error=str(error))
-            return self.settings.progress_s
-        current = self.informers.of(DATASET_CACHE, identity.namespace).get(identity.namespace, identity.name)
-        if current is not None and current["metadata"]["uid"] == identity.uid:
-            await self.applier.guard(DATASET_CACHE, current, False)
-        return None
-
-    def _users_of_data(self, cache: DatasetCache, digest: str) -> tuple[list[str], frozenset[str]]:
-        """Returns who keeps a cache's newest digest from being removed, and every digest of its store in use."""
-        digests: dict[str, set[str]] = {}
-        for other in self.informers.all(DATASET_CACHE):
-            metadata, status = other["metadata"], other.get("status", {})
-            goes_too = "deletionTimestamp" in metadata and other["spec"].get("retain") == "Delete"
-            if metadata["uid"] != cache.identity.uid and not goes_too:
-                digests[f"DatasetCache {metadata['namespace']}/{metadata['name']}"] = {status.get("digest", "")}
-        for run in self.informers.all(TRAINING_RUN):
-            if not is_finished(run):
-                pinned = {entry.get("digest", "") for entry in run.get("status", {}).get("datasets", [])}
-                digests[f"TrainingRun {run['metadata']['namespace']}/{run['metadata']['name']}"] = pinned
-        users = sorted(name for name, used in digests.items() if digest and digest in used)
-        return users, frozenset().union(*digests.values())
 
     async def _apply(self, kind: Kind, body: KubernetesObject, plan: Plan) -> float | None:
         uid = body["metadata"]["uid"]
@@ -327,6 +290,7 @@ class Reconciler:
             self.sweep.forget(uid)
             self.sources.forget(uid)
             self.applier.forget(uid)
+            self.cache_end.forget(uid)
             self.refusals.pop(uid, None)
 
     def _no_later_than_progress(self, again_s: float | None, pods: tuple[ObservedPod, ...]) -> float | None:

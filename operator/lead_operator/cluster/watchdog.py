@@ -6,7 +6,7 @@ would not see more. A watch that is silent without saying why, or one that is re
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 from lead_operator.cluster import metrics
 from lead_operator.cluster.informer import Informer
@@ -21,16 +21,16 @@ class Deaf(Exception):
 
 
 class Watchdog:
-    """Looks at the informers and at the time since which the oldest pass has been going on."""
+    """Looks at the informers that must not be silent and at the time since which the oldest pass has been going on."""
 
-    def __init__(self, informers: Sequence[Informer], oldest_pass_s: Callable[[], float]) -> None:
+    def __init__(self, informers: Callable[[], Iterable[Informer]], oldest_pass_s: Callable[[], float]) -> None:
         self._informers = informers
         self._oldest_pass_s = oldest_pass_s
 
     def verdict(self) -> str:
         """Returns what is wrong in one sentence, or an empty string."""
         now = time.monotonic()
-        for informer in self._informers:
+        for informer in self._informers():
             silent_s = now - informer.last_sign_of_life
             metrics.WATCH_AGE.labels(informer.name).set(silent_s)
             if silent_s > SILENT_S and now - informer.last_unreachable > SILENT_S:

@@ -100,6 +100,13 @@ def decide_cache_removal(cache: DatasetCache, observed: ObservedBuild, users: Se
     if users:
         reason = "InUse"
         text = f"deleted, but its data are used by {', '.join(users[:5])}; they go when those have ended or are deleted"
+    elif observed.store_error:
+        reason = "RemovalFails"
+        text = (
+            f"deleted, but its data cannot be removed: {observed.store_error}; it is tried again; let the operator's "
+            f"key of storage profile {cache.storage_profile} list and delete below caches/ and builds/, or set "
+            "spec.retain to Retain: then the data stay and this DatasetCache goes"
+        )
     else:
         reason, text = "RemovingData", "deleted; its data are being removed from the object store"
     finding = Finding(Condition.READY, False, reason, text)

@@ -6,7 +6,9 @@ peers; where its part or ours ends, both end.
 
 import asyncio
 import contextlib
+import itertools
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import kopf
@@ -90,6 +92,16 @@ class _NoState(kopf.DiffBaseStorage):  # type: ignore[misc]
         return None
 
 
+class _ForEver:
+    """Pauses in seconds between tries that never end: a namespace that is gone must not end the watches of others.
+
+    Whether this process still sees enough is for the watchdog to say.
+    """
+
+    def __iter__(self) -> Iterator[float]:
+        return itertools.chain((1, 2, 3, 5, 10, 15, 30), itertools.repeat(60))
+
+
 def thin_settings() -> kopf.OperatorSettings:
     """Returns kopf's settings with everything off that writes, scans or peers."""
     settings = kopf.OperatorSettings()
@@ -99,7 +111,7 @@ def thin_settings() -> kopf.OperatorSettings:
     settings.persistence.diffbase_storage = _NoState()
     settings.watching.server_timeout = 300
     settings.watching.connect_timeout = 10
-    settings.networking.error_backoffs = [1, 2, 3, 5, 10, 15, 30, 60, 60, 60]
+    settings.networking.error_backoffs = _ForEver()
     return settings
 
 

@@ -60,7 +60,7 @@ def a_store(folder: Path) -> FolderStore:
             store.put(key, b"{}")
     for generation, digest in enumerate((OLDER, SHARED, MINE), 1):
         store.put(KEYS.result(generation), f'{{"digest": "{digest}", "phase": "Done"}}'.encode())
-        store.put(KEYS.progress(generation, 0), f'{{"digest": "{OTHER}"}}'.encode())
+        store.put(KEYS.progress(generation, 0), f'{{"digest": "{digest}"}}'.encode())
     return store
 
 

@@ -10,6 +10,7 @@ from lead_operator.cluster.client import KubeClient
 from lead_operator.cluster.informer import Informer
 from lead_operator.cluster.kinds import POD
 from lead_operator.cluster.watchdog import SILENT_S, STALLED_S, Deaf, Watchdog
+from lead_operator.handlers.startup import thin_settings
 
 NO_CLIENT = cast(KubeClient, None)  # an informer that is not run makes no call
 
@@ -36,11 +37,16 @@ def test_only_silence_without_a_reason_is_deafness(
     silent_s: float, unreachable_s_ago: float, pass_s: float, verdict: str
 ) -> None:
     informers = [an_informer(), an_informer(silent_s=silent_s, unreachable_s_ago=unreachable_s_ago)]
-    said = Watchdog(informers, lambda: pass_s).verdict()
+    said = Watchdog(lambda: informers, lambda: pass_s).verdict()
     assert said.startswith(verdict) and bool(said) == bool(verdict)
 
 
 async def test_deafness_ends_the_process() -> None:
     async with asyncio.timeout(5):
         with pytest.raises(Deaf, match="pods/team-a"):
-            await Watchdog([an_informer(silent_s=SILENT_S + 1)], lambda: 0.0).run()
+            await Watchdog(lambda: [an_informer(silent_s=SILENT_S + 1)], lambda: 0.0).run()
+
+
+def test_kopf_goes_on_asking_where_it_is_refused() -> None:
+    tries = iter(thin_settings().networking.error_backoffs)  # where they end, kopf ends the process
+    assert [next(tries) for _ in range(10_000)][-1] == 60

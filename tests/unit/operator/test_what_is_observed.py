@@ -1,9 +1,18 @@
 """What the operator makes of bodies from the API server before it decides anything."""
 
-from typing import Any
+from typing import Any, cast
 
-from lead_operator.cluster.observe import expected_build_pods, expected_training_pods, observe_cache
-from lead_testing.makers import a_cache_body, a_dataset_cache, a_ready_cache, a_training_run
+from lead_operator.cluster.client import KubeClient
+from lead_operator.cluster.informer import Informer
+from lead_operator.cluster.kinds import NODE
+from lead_operator.cluster.observe import (
+    NodeWatch,
+    expected_build_pods,
+    expected_training_pods,
+    observe_cache,
+    observe_pod,
+)
+from lead_testing.makers import NOW, a_cache_body, a_dataset_cache, a_ready_cache, a_training_run
 
 
 def test_a_caches_profile_and_answer_are_seen_and_an_old_answer_counts_for_nothing() -> None:
@@ -50,3 +59,19 @@ def test_no_build_pod_is_expected_of_a_cache_that_is_ready_or_failed() -> None:
         status = {"phase": phase, "build": {"generation": 4, "workers": [worker]}}
         for ended in (False, True):
             assert not list(expected_build_pods(a_dataset_cache(generation=4), status, ended=ended))
+
+
+def test_a_container_that_was_added_at_admission_is_not_taken_for_ours() -> None:
+    ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": "our last word"}}
+    proxy = {"name": "istio-proxy", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}
+    metadata = {"name": "p", "uid": "u", "labels": {"lead.dev/role": "train"}}
+
+    def seen(*containers: dict[str, Any]) -> tuple[Any, ...]:
+        pod = {"metadata": metadata, "status": {"phase": "Failed", "containerStatuses": list(containers)}}
+        found = observe_pod(pod, NodeWatch(Informer(cast(KubeClient, None), NODE, "")), NOW)
+        return found.exit_code, found.reason, found.message
+
+    ours = (137, "OOMKilled", "our last word")
+    assert seen(proxy, {"name": "lead", "state": ended}) == seen({"name": "lead", "state": ended}, proxy) == ours
+    assert seen({"name": "renamed", "state": ended}, proxy) == ours
+    assert seen() == (None, "", "")

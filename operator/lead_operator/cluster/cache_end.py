@@ -1,0 +1,121 @@
+"""The passes over a DatasetCache that was deleted and takes its data with it, until nothing of it is left.
+
+Called by `cluster.reconcile` instead of a usual pass. Who uses the data is asked of the copies and of the bucket's own
+records of what this cache came to, so that a run that trains from an earlier build counts too.
+"""
+
+from dataclasses import dataclass, field
+
+import structlog
+
+from lead_operator import names
+from lead_operator.cluster.apply import Applier
+from lead_operator.cluster.cache_removal import CacheRemoval
+from lead_operator.cluster.client import KubeClient
+from lead_operator.cluster.informers import Informers
+from lead_operator.cluster.kinds import DATASET_CACHE, POD, TRAINING_RUN, KubernetesObject
+from lead_operator.cluster.observe import NodeWatch, is_finished, observe_pods, trim_pod
+from lead_operator.decisions.dataset_cache_plan import decide_cache_removal
+from lead_operator.decisions.observed import ObservedBuild
+from lead_operator.resources.dataset_cache import DatasetCache, parse_dataset_cache
+from lead_operator.resources.known_status import read_status
+from lead_operator.settings import Settings
+from lead_protocol.object_keys import BuildKeys
+from lead_protocol.store.object_store import StoreError
+
+AFTER_PORTION_LOOK_S = 0.1
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class CacheEnd:
+    """What such a pass needs."""
+
+    client: KubeClient
+    informers: Informers
+    nodes: NodeWatch
+    removal: CacheRemoval
+    applier: Applier
+    settings: Settings
+    listed: set[str] = field(default_factory=set)  # uids whose pods were read live once nobody used their data
+    errors: dict[str, str] = field(default_factory=dict)  # uid -> why the store did not give up its data
+
+    async def step(self, body: KubernetesObject) -> float | None:
+        """Makes one step; returns in how many seconds to look again, None when the cache may go."""
+        cache = parse_dataset_cache(body)
+        identity, profile = cache.identity, self.settings.storage_profiles.get(cache.storage_profile)
+        if cache.retain != "Delete":  # its owner has thought better of it
+            await self._let_go(cache)
+            return None
+        keys, own, told = BuildKeys(identity.namespace, identity.uid), {str(body.get("status", {}).get("digest"))}, True
+        try:
+            own |= await self.removal.digests(profile, keys) if profile else set()
+        except StoreError as error:
+            told = self._failed(cache, error)
+        users, kept = users_of_data(cache, own, self.informers)
+        if not users and identity.uid not in self.listed:
+            await self._read_pods_live(identity.namespace, identity.uid)
+        now = self.client.clock.now()
+        observed = ObservedBuild(
+            now=now,
+            pods=observe_pods(self.informers.of(POD, identity.namespace).owned_by(identity.uid), self.nodes, now),
+            store_error=self.errors.get(identity.uid, ""),
+            previous=read_status(body),
+        )
+        again_s = await self.applier.apply(DATASET_CACHE, body, decide_cache_removal(cache, observed, users))
+        if users or not told or not all(pod.terminal for pod in observed.pods):
+            return again_s
+        try:
+            over = profile is None or await self.removal.remove(profile, keys, kept)
+        except StoreError as error:
+            self._failed(cache, error)
+            return again_s
+        self.errors.pop(identity.uid, None)
+        if not over:
+            return AFTER_PORTION_LOOK_S
+        await self._let_go(cache)
+        return None
+
+    def forget(self, uid: str) -> None:
+        """Drops what is remembered of a resource that is gone."""
+        self.listed.discard(uid)
+        self.errors.pop(uid, None)
+
+    def _failed(self, cache: DatasetCache, error: StoreError) -> bool:
+        self.errors[cache.identity.uid] = f"{type(error).__name__}: {error}"
+        log.warning("cache_data_stay_for_now", resource=str(cache.identity), error=str(error))
+        return False
+
+    async def _read_pods_live(self, namespace: str, uid: str) -> None:
+        """Takes over pods of a build that the copies have not seen yet: one that writes must not be overlooked."""
+        selector = f"{names.Label.OWNER_UID}={uid}"
+        found, _ = await self.client.list(POD, namespace, trim=trim_pod, selector=selector)
+        for pod in found:
+            self.informers.of(POD, namespace).note_own_write(pod)
+        self.listed.add(uid)
+
+    async def _let_go(self, cache: DatasetCache) -> None:
+        identity = cache.identity
+        current = self.informers.of(DATASET_CACHE, identity.namespace).get(identity.namespace, identity.name)
+        if current is not None and current["metadata"]["uid"] == identity.uid:
+            await self.applier.guard(DATASET_CACHE, current, False)
+
+
+def users_of_data(cache: DatasetCache, own: set[str], informers: Informers) -> tuple[list[str], frozenset[str]]:
+    """Returns who keeps data of a cache from being removed, and every digest of its store in use.
+
+    `own`: the digests that any build of the cache came to.
+    """
+    digests: dict[str, set[str]] = {}
+    for other in informers.all(DATASET_CACHE):
+        metadata, status = other["metadata"], other.get("status", {})
+        goes_too = "deletionTimestamp" in metadata and other["spec"].get("retain") == "Delete"
+        if metadata["uid"] != cache.identity.uid and not goes_too:
+            digests[f"DatasetCache {metadata['namespace']}/{metadata['name']}"] = {status.get("digest", "")}
+    for run in informers.all(TRAINING_RUN):
+        if not is_finished(run):
+            pinned = {entry.get("digest", "") for entry in run.get("status", {}).get("datasets", [])}
+            digests[f"TrainingRun {run['metadata']['namespace']}/{run['metadata']['name']}"] = pinned
+    users = sorted(name for name, used in digests.items() if own & used)
+    return users, frozenset().union(*digests.values())

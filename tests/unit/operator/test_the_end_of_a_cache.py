@@ -1,0 +1,167 @@
+"""A deleted DatasetCache with `retain: Delete`, pass after pass: whom it waits for, what it removes, what it says."""
+
+from datetime import datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from lead_operator.cluster.apply import Applier
+from lead_operator.cluster.cache_end import CacheEnd
+from lead_operator.cluster.cache_removal import CacheRemoval
+from lead_operator.cluster.client import KubeClient
+from lead_operator.cluster.informers import Informers
+from lead_operator.cluster.kinds import DATASET_CACHE, POD, TRAINING_RUN, KubernetesObject
+from lead_operator.cluster.observe import NodeWatch
+from lead_operator.decisions.plan import Plan
+from lead_operator.names import CACHE_DATA_FINALIZER
+from lead_operator.resources.crd_defaults import fill_defaults
+from lead_protocol.object_keys import BuildKeys, CacheKeys
+from lead_protocol.store.folder import FolderStore
+from lead_protocol.store.object_store import StoreDenied
+from lead_testing.makers import CACHE_UID, NOW, SETTINGS, a_cache_body, a_run_body
+
+OLD, NEW = "a1" * 32, "b2" * 32
+KEYS = BuildKeys("team-a", CACHE_UID)
+
+
+class World:
+    """The copies, the bucket and the API server that one cache's last passes see."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = FolderStore(folder)
+        self.plans: list[Plan] = []
+        self.guards: list[bool] = []
+        self.live_pods: list[KubernetesObject] = []
+        self.denied: list[str] = []
+        self.informers = Informers(cast(KubeClient, None), ("team-a",), SETTINGS, lambda key: None, lambda key: None)
+        self.removal = CacheRemoval(lambda profile: self.store, lambda profile: self.denied.append(profile.name))
+        self.body = {**a_cache_body(retain="Delete"), "status": {"phase": "Ready", "digest": NEW}}
+        self.body["metadata"] |= {"deletionTimestamp": "2026-01-01T13:00:00Z", "finalizers": [CACHE_DATA_FINALIZER]}
+        self.end = CacheEnd(
+            cast(KubeClient, self), self.informers, NodeWatch(self.informers.nodes), self.removal,
+            cast(Applier, self), SETTINGS,
+        )  # fmt: skip
+        for generation, digest in enumerate((OLD, NEW), 1):
+            self.store.put(KEYS.result(generation), f'{{"digest": "{digest}"}}'.encode())
+            self.store.put(CacheKeys(digest).manifest, b"{}")
+
+    @property
+    def clock(self) -> SimpleNamespace:
+        def now() -> datetime:
+            return NOW
+
+        return SimpleNamespace(now=now)
+
+    async def list(self, kind: object, namespace: str, **_: Any) -> tuple[list[KubernetesObject], str]:
+        """The API server's answer, where copies may be late."""
+        return self.live_pods, "9"
+
+    async def apply(self, kind: object, body: KubernetesObject, plan: Plan) -> float | None:
+        """Takes a plan as the applier does."""
+        fill_defaults({**a_cache_body(), "status": plan.status})
+        self.plans.append(plan)
+        self.body["status"] = plan.status
+        return plan.requeue_after_s
+
+    async def guard(self, kind: object, body: KubernetesObject, wanted: bool) -> KubernetesObject:
+        """Takes a changed finalizer as the applier does."""
+        self.guards.append(wanted)
+        return body
+
+    async def step(self) -> float | None:
+        """One pass."""
+        self.informers.of(DATASET_CACHE, "team-a").note_own_write(_stored(self.body))
+        return await self.end.step(self.body)
+
+    async def to_the_end(self) -> None:
+        """Passes until the cache may go."""
+        for _ in range(20):
+            if await self.step() is None:
+                return
+        raise AssertionError(f"it never ends: {self.plans[-1].status}")
+
+    def left(self) -> tuple[str, ...]:
+        """Everything in the bucket."""
+        return tuple(info.key for info in self.store.list(""))
+
+
+def _stored(body: KubernetesObject) -> KubernetesObject:
+    metadata = {"resourceVersion": "7", **body["metadata"]}
+    return {**body, "metadata": metadata}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+async def test_a_run_that_trains_from_an_earlier_build_keeps_its_data_and_the_records_of_all(world: World) -> None:
+    run = _stored({**a_run_body(), "status": {"datasets": [{"name": "towns", "digest": OLD}]}})
+    world.informers.of(TRAINING_RUN, "team-a").note_own_write(run)
+    before = world.left()
+    assert await world.step() is not None
+    assert world.plans[-1].status["reason"] == "InUse"
+    assert (world.left(), world.guards) == (before, [])
+    world.informers.of(TRAINING_RUN, "team-a").forget("team-a", run["metadata"]["name"])
+    await world.to_the_end()
+    assert (world.left(), world.guards) == ((), [False])
+
+
+async def test_users_are_found_although_the_status_names_no_digest(world: World) -> None:
+    world.body["status"] = {"phase": "Building"}
+    other = _stored({**a_cache_body(), "status": {"digest": NEW}})
+    other["metadata"] |= {"name": "other", "uid": "another"}
+    world.informers.of(DATASET_CACHE, "team-a").note_own_write(other)
+    await world.step()
+    assert "DatasetCache team-a/other" in world.plans[-1].status["conditions"][0]["message"]
+
+
+async def test_a_cache_whose_owner_wants_the_data_kept_after_all_leaves_them(world: World) -> None:
+    world.body["spec"]["retain"] = "Retain"
+    before = world.left()
+    assert await world.step() is None
+    assert (world.left(), world.guards, world.plans) == (before, [False], [])
+
+
+async def test_what_a_build_without_a_result_has_left_goes_too(world: World) -> None:
+    failed = "c3" * 32
+    world.store.put(KEYS.progress(3, 0), f'{{"digest": "{failed}", "phase": "Failed"}}'.encode())
+    world.store.put(CacheKeys(failed).shard(0, "0" * 64), b"x")
+    await world.to_the_end()
+    assert world.left() == ()
+
+
+async def test_a_build_pod_that_no_copy_shows_yet_is_waited_for(world: World) -> None:
+    owner = {"kind": "DatasetCache", "name": "towns", "uid": CACHE_UID, "controller": True}
+    metadata = {"name": "towns-build-g1-a1-0", "namespace": "team-a", "uid": "p1", "resourceVersion": "8",
+                "labels": {"lead.dev/role": "build"}, "ownerReferences": [owner]}  # fmt: skip
+    pod: KubernetesObject = {"metadata": metadata, "spec": {"nodeName": ""}, "status": {"phase": "Running"}}
+    world.live_pods = [pod]
+    before = world.left()
+    await world.step()
+    assert [found.name for found in world.plans[-1].deletes] == ["towns-build-g1-a1-0"]
+    assert world.left() == before
+    world.informers.of(POD, "team-a").forget("team-a", "towns-build-g1-a1-0")
+    world.live_pods = []
+    await world.to_the_end()
+    assert world.left() == ()
+
+
+async def test_a_store_that_refuses_is_told_with_the_remedy_and_its_keys_are_read_anew(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(key: str) -> None:
+        raise StoreDenied(f"store s3://lead: delete {key}: AccessDenied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.store, "delete", refuse)
+        await world.step()
+        await world.step()
+    status = world.plans[-1].status
+    assert (status["phase"], status["reason"]) == ("Deleting", "RemovalFails")
+    assert "AccessDenied" in status["conditions"][0]["message"] and "spec.retain" in status["conditions"][0]["message"]
+    assert world.denied == ["default"] * 2 and world.guards == []
+    await world.to_the_end()
+    assert (world.left(), world.guards) == ((), [False])
