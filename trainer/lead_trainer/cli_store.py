@@ -1,9 +1,11 @@
 """`lead fsck` and `lead export`: what lies in a store, checked object by object, and taken out for evaluation."""
 
+import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 from lead_protocol import environment
 from lead_protocol.checkpoint_retention import ranked
@@ -17,7 +19,16 @@ from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.quarantine import fetch_fault, find_fault, position_of, quarantined_positions
 from lead_trainer.engine.resume import manifest_keys, model_file_name
 from lead_trainer.engine.storage import open_store
-from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.errors import BadConfig, BadData, NoSuchRecipe
+from lead_trainer.recipes.recipe import load_recipe
+
+
+@runtime_checkable
+class IsEvaluatedElsewhere(Protocol):
+    """A recipe whose weights another program evaluates, which reads their `config.json` in its own way."""
+
+    def for_evaluation(self, document: Mapping[str, Any]) -> tuple[Mapping[str, Any], Sequence[str]]:
+        """Returns the document as that program can read it, and what a person should know before it runs."""
 
 
 def check_prefix(prefix: str, url: str | None, environ: Mapping[str, str]) -> int:
@@ -71,16 +82,17 @@ def export_run(
 
     Weights that were averaged while training are the ones that were validated, and so the ones that are written.
     """
-    if (Path(run) / ".lead").is_dir():
-        store, parts = FolderStore(Path(run) / ".lead"), ["runs", "local", "local"]
-    else:
-        store, parts = store_of(url, environ), run.strip("/").split("/")  # type: ignore[assignment]
+    logdirs = _logdirs(Path(run))
+    local: list[ObjectStore] = [FolderStore(logdir / ".lead") for logdir in logdirs]
+    parts = ["runs", "local", "local"] if logdirs else run.strip("/").split("/")
     if len(parts) != 3 or parts[0] != "runs":
         raise BadConfig(f"export: found {run!r}, expected runs/<namespace>/<uid> or a logdir of lead train")
-    found = instances(store, parts[1], parts[2])
-    stages = sorted({keys.stage for keys in found})
+    found = [
+        (keys, store) for store in local or [store_of(url, environ)] for keys in instances(store, parts[1], parts[2])
+    ]
+    stages = sorted({keys.stage for keys, _ in found})
     wanted = stage or ("posttrain" if "posttrain" in stages else stages[0] if len(stages) == 1 else "")
-    chosen = [keys for keys in found if keys.stage == wanted]
+    chosen = [(keys, store) for keys, store in found if keys.stage == wanted]
     if not chosen:
         raise BadConfig(
             f"export: stage {wanted!r} is not in the run, which has {', '.join(stages)}; name one by --stage"
@@ -88,8 +100,29 @@ def export_run(
     if folder.is_dir() and any(folder.glob("model*.pth")):
         raise BadConfig(f"export: {folder} holds model files, which would join the ensemble; choose an empty folder")
     folder.mkdir(parents=True, exist_ok=True)
-    for keys in chosen:
-        print(_export_instance(store, keys, folder, best=best))
+    recipe = ""
+    for keys, store in chosen:
+        target, recipe = _export_instance(store, keys, folder, best=best)
+        print(target)
+    _fit_for_evaluation(recipe, folder / "config.json")
+
+
+def _logdirs(run: Path) -> list[Path]:
+    """Returns the folders of a local run: its own, else one a seed (`seed_<n>`); none for a run that is not local."""
+    seeds = [path for path in sorted(run.glob("seed_*")) if (path / ".lead").is_dir()]
+    return [run] if (run / ".lead").is_dir() else seeds
+
+
+def _fit_for_evaluation(name: str, config_json: Path) -> None:
+    try:
+        recipe = load_recipe(name)
+    except NoSuchRecipe:  # weights are copied without their recipe too
+        return
+    if isinstance(recipe, IsEvaluatedElsewhere):
+        document, told = recipe.for_evaluation(json.loads(config_json.read_text(encoding="utf-8")))
+        config_json.write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        for sentence in told:
+            print(sentence)
 
 
 def instance_manifests(store: ObjectStore, keys: InstanceKeys) -> list[CheckpointManifest]:
@@ -101,7 +134,7 @@ def instance_manifests(store: ObjectStore, keys: InstanceKeys) -> list[Checkpoin
     ]
 
 
-def _export_instance(store: ObjectStore, keys: InstanceKeys, folder: Path, *, best: bool) -> Path:
+def _export_instance(store: ObjectStore, keys: InstanceKeys, folder: Path, *, best: bool) -> tuple[Path, str]:
     manifests = instance_manifests(store, keys)
     for manifest in ranked(manifests) if best else manifests:
         if manifest.step_in_epoch:
@@ -116,7 +149,7 @@ def _export_instance(store: ObjectStore, keys: InstanceKeys, folder: Path, *, be
                 target = folder / f"{plain.removesuffix('.pth')}_{keys.seed}.pth"
                 shutil.copyfile(Path(scratch) / name, target)
                 shutil.copyfile(Path(scratch) / "config.json", folder / "config.json")
-                return target
+                return target, manifest.recipe
     raise BadData(f"{keys.prefix} has no sound checkpoint of an epoch's end")
 
 

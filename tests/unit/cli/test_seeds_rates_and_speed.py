@@ -122,3 +122,13 @@ def test_the_best_averaged_weights_are_exported_under_the_models_name(tmp_path: 
     assert exported.name == name.replace(".pth", "_0.pth")
     stored = best["files"][best["parts"]["ema"]]
     assert exported.read_bytes() == store.get(stored["key"], max_bytes=10**6)
+
+
+def test_seeds_trained_by_one_command_are_exported_as_one_ensemble(tmp_path: Path) -> None:
+    train_locally(["recipe=toy", f"logdir={tmp_path / 'run'}", "epochs=1", "seeds=[0,1,2]"], [], {})
+    assert main(["export", str(tmp_path / "run"), str(tmp_path / "bundle")]) == 0
+    names = sorted(path.name for path in (tmp_path / "bundle").iterdir())
+    assert names == ["config.json", "model_0000_0.pth", "model_0000_1.pth", "model_0000_2.pth"]
+    for seed in (0, 1, 2):
+        trained = tmp_path / f"run/seed_{seed}/model_0000.pth"
+        assert (tmp_path / f"bundle/model_0000_{seed}.pth").read_bytes() == trained.read_bytes()

@@ -117,8 +117,17 @@ def test_bev_features_are_read_where_lead_reads_them(recorded: Any) -> None:
     bev = torch.from_numpy(golden.uniform("bev_sample:bev", 1, 3, 10, 12).astype(np.float32))
     points = torch.tensor(case["points_xy"])
     np.testing.assert_allclose(sample_bev(LEAD, bev, points), case["out"], atol=1e-5)
-    straight = sample_bev(LeadConfig(), bev, torch.tensor([[[64.0, -40.0]]]))
+    straight = sample_bev(LeadConfig(compat=Compat.fixed()), bev, torch.tensor([[[64.0, -40.0]]]))
     np.testing.assert_allclose(straight[0, 0], bev[0, :, 0, 11])  # far ahead on the left: first row, last column
+
+
+def test_cells_of_a_large_bev_map_are_found_in_half_precision_too() -> None:
+    """bf16 has 8 bits for whole numbers: exact for a row or a column, not for their place in the flattened map."""
+    bev = torch.arange(33 * 33, dtype=torch.float32).reshape(1, 1, 33, 33)
+    rows = torch.arange(33.0)
+    points = torch.stack((rows * 3 - 32, torch.full_like(rows, 37.5)), dim=-1)[None]  # a column of cells each
+    read = sample_bev(LeadConfig(compat=Compat.fixed()), bev, points.bfloat16())
+    np.testing.assert_array_equal(read[0, :, 0], bev[0, 0, 31])
 
 
 def test_sine_positions_equal_leads(recorded: Any) -> None:

@@ -1,4 +1,4 @@
-"""Weights and config.json that LEAD wrote: somebody has to say `compat`, and with `lead` the outputs are LEAD's."""
+"""Weights and config.json that LEAD wrote give LEAD's outputs, unless somebody asks for a mended forward pass."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,6 @@ import torch
 
 from lead_testing import golden_model as golden
 from lead_trainer.cli_train import local_run
-from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.lead.compat import Compat
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.config_values import from_config_json, load_config, preset_values, to_config_json
@@ -30,18 +29,12 @@ def lead_run(tmp_path: Path) -> str:
     return f"load_file={tmp_path / 'model_0030.pth'} logdir={tmp_path / 'next'}"
 
 
-def test_without_compat_the_error_names_what_to_say(lead_run: str) -> None:
-    with pytest.raises(
-        BadConfig, match=r"^compat: not set, but LEAD wrote the config\.json .*; set compat=lead, .* or"
-    ):
-        local_run(lead_run.split(), [], {})
-
-
 @pytest.mark.parametrize(
     ("word", "compat"),
     [
+        ("lr=0.1", Compat()),
         ("compat=lead", Compat.lead()),
-        ("compat=fixed", Compat()),
+        ("compat=fixed", Compat.fixed()),
         ("compat.lagging_lr=true", Compat(lagging_lr=True)),
     ],
 )
@@ -50,14 +43,14 @@ def test_whatever_is_said_of_compat_counts(lead_run: str, word: str, compat: Com
 
 
 def test_a_config_json_of_ours_says_it_itself() -> None:
-    for compat in (Compat(), Compat.lead()):
+    for compat in (Compat(), Compat.lead(), Compat.fixed()):
         document = to_config_json(LeadConfig(compat=compat))
         assert load_config(from_config_json(document)).compat == compat
 
 
-def outputs_beyond_tolerance(compat: str) -> set[str]:
+def outputs_beyond_tolerance(**said: Any) -> set[str]:
     """Returns which outputs of LEAD's weights, loaded as a stage loads them, are not LEAD's."""
-    config = load_config({**from_config_json(leads_document()), "compat": compat})
+    config = load_config({**from_config_json(leads_document()), **said})
     model = RECIPE.model(config)
     entries = golden.golden_json("state_dict_posttrain_tiny")["entries"]
     weights = {name: torch.from_numpy(golden.weight(name, tuple(entry["shape"]))) for name, entry in entries.items()}
@@ -67,6 +60,18 @@ def outputs_beyond_tolerance(compat: str) -> set[str]:
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_leads_weights_give_leads_outputs_with_compat_lead_and_others_without() -> None:
-    assert outputs_beyond_tolerance("lead") == set()
-    assert {"radar_predictions", "route"} <= outputs_beyond_tolerance("fixed")
+@pytest.mark.parametrize("said", [{}, {"compat": "lead"}, {"compat": {"lagging_lr": True}}], ids=str)
+def test_leads_weights_give_leads_outputs_whatever_is_said_of_training(said: dict[str, Any]) -> None:
+    assert outputs_beyond_tolerance(**said) == set()
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("switch", Compat.fixed().mended_forward)
+def test_a_switch_of_the_forward_pass_that_is_off_gives_other_outputs(switch: str) -> None:
+    assert {"radar_predictions", "route"} <= outputs_beyond_tolerance(compat={switch: False})
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_every_switch_that_changes_outputs_is_known_as_one() -> None:
+    others = {name: False for name in Compat.model_fields if name not in Compat.fixed().mended_forward}
+    assert outputs_beyond_tolerance(compat=others) == outputs_beyond_tolerance(compat=dict.fromkeys(others, True))

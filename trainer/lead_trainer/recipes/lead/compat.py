@@ -1,6 +1,8 @@
-"""Where we differ from LEAD on purpose and the difference changes numbers: one switch each, read wherever it applies.
+"""Where LEAD's behaviour can be mended and the mending changes numbers: one switch each, read wherever it applies.
 
-`compat: lead` in a config switches all of them on; then losses, gradients and steps equal LEAD's.
+What a trained network computes is LEAD's unless somebody says otherwise, because LEAD's evaluation runs our weights by
+LEAD's code. `compat: lead` switches the rest on too; then losses, gradients and steps equal LEAD's. `compat: fixed`
+switches all off.
 """
 
 from typing import ClassVar, Self
@@ -9,17 +11,19 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Compat(BaseModel):
-    """Which of LEAD's behaviours are brought back; none by default."""
+    """Which of LEAD's behaviours hold; by default those of the forward pass alone."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, strict=True)
 
+    # of the forward pass: weights trained without them give other outputs in LEAD's evaluation
+    transposed_radar_sampling: bool = True  # radar points read the BEV features at (y, x) instead of (x, y)
+    unmasked_radar_padding: bool = True  # zero-padded radar points are ordinary tokens
+    # of training alone
     integer_depth_labels: bool = False  # depth labels are truncated to whole metres
     phantom_padded_boxes: bool = False  # padding rows leave a VEHICLE peak in cell (0, 0)
     depth_with_semantic_alone: bool = False  # without the semantic head depth has no loss, and still a weight
     bf16_labels: bool = False  # under bf16, labels and target points are rounded to bf16 (0.25 m beyond 32 m)
     diluted_bev_semantic: bool = False  # BEV pixels out of view count as zeros in the mean
-    transposed_radar_sampling: bool = False  # radar points read the BEV features at (y, x) instead of (x, y)
-    unmasked_radar_padding: bool = False  # zero-padded radar points are ordinary tokens
     unmasked_radar_loss: bool = False  # samples without radar labels enter the radar loss
     lagging_lr: bool = False  # each optimizer step uses the learning rate of the step before
     fixed_restart_lengths: bool = (
@@ -32,3 +36,15 @@ class Compat(BaseModel):
     def lead(cls) -> Self:
         """Returns LEAD's behaviour in every point."""
         return cls(**dict.fromkeys(cls.model_fields, True))
+
+    @classmethod
+    def fixed(cls) -> Self:
+        """Returns LEAD's behaviour in no point."""
+        return cls(**dict.fromkeys(cls.model_fields, False))
+
+    @property
+    def mended_forward(self) -> tuple[str, ...]:
+        """Names the switches that give a trained network other outputs than LEAD's code computes with its weights."""
+        return tuple(
+            name for name in ("transposed_radar_sampling", "unmasked_radar_padding") if not getattr(self, name)
+        )

@@ -257,13 +257,13 @@ class LeadConfig(BaseModel):
     max_speed: Positive = 25.0  # m/s, divides speeds
     target_point_scale: Floats = (200.0, 50.0)  # metres, divides target points
 
-    # --- LEAD's behaviour where ours differs: `compat: lead` switches all of it on
+    # --- LEAD's behaviour where it can be mended: `compat: lead` keeps all of it, `compat: fixed` none
     compat: Compat = Compat()
 
     @model_validator(mode="before")
     @classmethod
     def _accept_spellings(cls, values: Any) -> Any:
-        """Renames keys that are spelled right to LEAD's names and expands `compat: lead`."""
+        """Renames keys that are spelled right to LEAD's names and expands `compat: lead` and `compat: fixed`."""
         if not isinstance(values, dict):
             return values
         renamed: dict[str, Any] = {}
@@ -273,7 +273,7 @@ class LeadConfig(BaseModel):
                 raise ValueError(f"{name} is given twice, once spelled {key}; keep one")
             renamed[name] = value
         if renamed.get("compat") in ("lead", "fixed"):
-            renamed["compat"] = Compat.lead() if renamed["compat"] == "lead" else Compat()
+            renamed["compat"] = Compat.lead() if renamed["compat"] == "lead" else Compat.fixed()
         return {**source_defaults(renamed), **rig_defaults(renamed), **renamed}
 
     @model_validator(mode="after")

@@ -69,7 +69,6 @@ WITHOUT_EFFECT: dict[str, str] = {
 OF_ANOTHER_MACHINE = frozenset({"assigned_cpu_cores", "gpu_name"})
 
 CROPS_SIDES = "horizontal_fov_reduction"
-UNSAID = "unsaid"  # what LEAD's own config.json says of `compat`, until a user says it
 
 # Keys of LEAD that stay at their default here, with the reason and what to do instead.
 REFUSED: dict[str, str] = {
@@ -96,11 +95,6 @@ def preset_values(name: str) -> dict[str, Any]:
 
 def load_config(values: Mapping[str, Any], preset: str = "") -> LeadConfig:
     """Returns defaults < preset < `values`, validated; raises BadConfig naming every bad key."""
-    if values.get("compat") == UNSAID:
-        raise BadConfig(
-            "compat: not set, but LEAD wrote the config.json beside these weights; set compat=lead, with which they "
-            "give LEAD's outputs, or compat=fixed to train them on with LEAD's defects mended"
-        )
     config = checked(LeadConfig, preset_values(preset) if preset else {}, values, ALIASES, _own_words)
     _refuse_unsupported(config)
     return config
@@ -114,11 +108,7 @@ def _refuse_unsupported(config: LeadConfig) -> None:
 
 
 def from_config_json(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the keys a `config.json` (LEAD's or ours) sets; drops those that follow from others or have no effect.
-
-    LEAD's own leaves `compat` unsaid, which `load_config` refuses until somebody says it: weights that LEAD trained
-    fit our network by name and shape, but give other outputs where a defect of LEAD is mended.
-    """
+    """Returns the keys a `config.json` (LEAD's or ours) sets; drops those that follow from others or have no effect."""
     dropped = WITHOUT_EFFECT.keys() | DERIVED.keys() | OF_ANOTHER_MACHINE
     values = {key: value for key, value in document.items() if key not in dropped}
     if document.get(CROPS_SIDES):
@@ -128,8 +118,6 @@ def from_config_json(document: Mapping[str, Any]) -> dict[str, Any]:
         values.setdefault("target_point_scale", list(scale[0]))
     if values.get("wandb_project_name") in STAGE_PROJECTS:
         del values["wandb_project_name"]  # a posttrain stage must not inherit the pretrain stage's project
-    if "compat" not in document and document.keys() & WITHOUT_EFFECT.keys():
-        values["compat"] = UNSAID
     return values
 
 

@@ -18,6 +18,7 @@ from lead_trainer.recipes.lead.dataset import SampleCache, collection_of
 from lead_trainer.recipes.lead.dataset_collate import collate
 from lead_trainer.recipes.lead.dataset_mix import MixedSamples, open_samples
 from lead_trainer.recipes.lead.device_work import finished
+from lead_trainer.recipes.lead.evaluation_config import for_leads_evaluation
 from lead_trainer.recipes.lead.gpu_names import lead_precision, own_gpu_name
 from lead_trainer.recipes.lead.inheritance import INHERITED
 from lead_trainer.recipes.lead.losses import compute_losses
@@ -71,6 +72,10 @@ class LeadRecipe:
     def from_config_json(self, document: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the keys that a `config.json`, LEAD's or ours, sets."""
         return from_config_json(document)
+
+    def for_evaluation(self, document: Mapping[str, Any]) -> tuple[Mapping[str, Any], Sequence[str]]:
+        """Returns the `config.json` that LEAD's evaluation reads, and what a person should know before it runs."""
+        return for_leads_evaluation(document)
 
     def wandb_keys(self, config: LeadConfig) -> WandbKeys:
         """Returns what LEAD's keys say about W&B."""

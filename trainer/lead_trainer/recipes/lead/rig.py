@@ -72,7 +72,7 @@ def rig_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
     """
     if values.get("cameras"):
         try:
-            return _defaults(TypeAdapter(list[Camera]).validate_python(values["cameras"]))
+            return rig_keys(TypeAdapter(list[Camera]).validate_python(values["cameras"]))
         except ValidationError:
             return {}  # the key's own validation says what is wrong with it
     root, mixed = values.get("carla_root"), values.get("use_navsim_data") or values.get("use_waymo_e2e_data")
@@ -89,10 +89,11 @@ def rig_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
             f"used_cameras: found {len(used)} entries, but carla_root {root!r} names a rig of {len(rig)} cameras; "
             "give one entry a camera, or declare cameras"
         )
-    return _defaults(rig)
+    return rig_keys(rig)
 
 
-def _defaults(rig: Sequence[Camera]) -> dict[str, Any]:
+def rig_keys(rig: Sequence[Camera]) -> dict[str, Any]:
+    """Returns the camera keys with which all that a rig records is used; none for no rig."""
     if not rig:
         return {}
     return {

@@ -17,8 +17,8 @@ def unit_points(config: LeadConfig, points: Tensor) -> Tensor:
 def sample_bev(config: LeadConfig, features: Tensor, points: Tensor) -> Tensor:
     """Reads features (B, C, H, W) at points (B, N, 2), bilinear, as (B, N, C); outside of the window they fade to 0.
 
-    The map's rows run along y and its columns along x. LEAD reads rows along x and columns along y
-    (`compat.transposed_radar_sampling`).
+    The map's rows run along y and its columns along x, but LEAD reads rows along x and columns along y, and so does
+    `compat.transposed_radar_sampling`, which is on unless somebody says otherwise.
     """
     place = unit_points(config, points)
     if config.compat.transposed_radar_sampling:
@@ -32,7 +32,7 @@ def sample_bev(config: LeadConfig, features: Tensor, points: Tensor) -> Tensor:
         y, x = row.floor() + row_step, column.floor() + column_step
         inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
         share = (1 - (row - y).abs()) * (1 - (column - x).abs()) * inside
-        index = (y.clamp(0, height - 1) * width + x.clamp(0, width - 1)).long()
+        index = y.clamp(0, height - 1).long() * width + x.clamp(0, width - 1).long()
         read = read + flat.gather(2, index[:, None].expand(-1, flat.shape[1], -1)) * share[:, None]
     return read.transpose(1, 2)
 

@@ -1,0 +1,54 @@
+"""The `config.json` that LEAD's closed-loop evaluation reads beside exported weights, and what it cannot be told.
+
+LEAD reads every key of the file that it has itself. Of `carla_root` it wants to know one thing, which cameras to mount,
+by a list of folder names, and any other path ends its evaluation; so the exported file names a folder of that list.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from lead_trainer.recipes.lead.compat import Compat
+from lead_trainer.recipes.lead.rig import RECORDED_FOR, RIGS, SIX_CAMERAS, THREE_CAMERAS, Camera, rig_keys, rig_of
+
+NAMES = {"carla_leaderboard2": THREE_CAMERAS, "carla_leaderboad2_v10": SIX_CAMERAS}  # one of LEAD's for each rig
+
+
+def for_leads_evaluation(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Returns a run's `config.json` as LEAD can read it, and a sentence for each thing a person should know."""
+    root = str(document.get("carla_root", ""))
+    known, told = _known_root(document, root), []
+    if known is None:
+        told.append(
+            "config.json: LEAD's evaluation has no rig of these cameras and pictures (cameras, used_cameras, "
+            f"image_height, image_width), and its list of folders does not hold carla_root {root!r}; declare the rig "
+            "in LEAD's code before these weights are driven"
+        )
+    elif known != root:
+        told.append(f"config.json: carla_root is {known}, by which LEAD knows these cameras; trained on {root}")
+    mended = Compat.model_validate(document.get("compat") or {}).mended_forward
+    if mended:
+        names = ", ".join(f"compat.{name}" for name in mended)
+        told.append(f"{names}: false in training, so LEAD's evaluation computes other outputs with these weights")
+    path = root if known is None else known
+    return {**document, "carla_root": path, "carla_data": f"{path}/data"}, told
+
+
+def _known_root(document: Mapping[str, Any], root: str) -> str | None:
+    """Returns the run's root where LEAD knows it with the run's cameras, else one that it knows; None if none fits."""
+    real = [part for part, key in RECORDED_FOR.items() if document.get(key)]
+    if real:
+        return root if any(part in root for part in (*RIGS, *RECORDED_FOR)) else f"data/{real[0]}"
+    fitting = [name for name, rig in NAMES.items() if _has(document, rig)]
+    if not fitting:
+        return None
+    return root if rig_of(root) == NAMES[fitting[0]] else f"data/{fitting[0]}"
+
+
+def _has(document: Mapping[str, Any], rig: Sequence[Camera]) -> bool:
+    declared = TypeAdapter(tuple[Camera, ...]).validate_python(document.get("cameras") or (), strict=False)
+    wanted = rig_keys(rig)
+    sizes = all(document.get(key) == wanted[key] for key in ("image_height", "image_width"))
+    same_number = len(document.get("used_cameras", ())) == len(rig)
+    return sizes and same_number and (not declared or declared == tuple(rig))
