@@ -16,6 +16,7 @@ from lead_protocol.progress_record import MAX_ADVISORIES, Advisory, CheckpointRe
 from lead_trainer.engine.progress import Mailbox
 from lead_trainer.engine.retention import Retention
 from lead_trainer.engine.state import TrainState
+from lead_trainer.engine.validation import Validated
 from lead_trainer.recipes.recipe import Batch, Recipe, StageShape, StepOutput
 from lead_trainer.report.sinks import Sink
 
@@ -51,6 +52,21 @@ class FirstRank:
         if advisories:
             newest = [advisory.model_dump() for advisory in self.advisories.values()][-MAX_ADVISORIES:]
             self.tell(state, urgent=True, advisories=newest)
+
+    def validating(self, state: TrainState) -> Callable[[int, int], None]:
+        """Returns what tells of each batch of a validation, so that a long one is not taken for a hang."""
+        return lambda done, of: self.tell(state, phase="Checkpointing", message=f"validation: batch {done} of {of}")
+
+    def validated(self, state: TrainState, found: Validated) -> None:
+        """Tells that a validation is over, with its values where that is inside an epoch, and what was left out."""
+        if found.spoiled:
+            text = f"the loss of {found.spoiled} of {found.batches} batches of validation was not finite; "
+            text += "val/loss is the mean of the others" if found.values else "this epoch has no val/loss"
+            self.advise(state, [Advisory(rule="validation-not-finite", epoch=state.epoch, message=text)])
+        if state.step_in_epoch:
+            self.events.scalars(found.values, state.step)
+            log.info("validated", step=state.step, **found.values)
+        self.tell(state, phase="Training", message="")
 
     def scalars(self, state: TrainState, output: StepOutput, norm: float) -> None:
         """Writes the scalars of one step, under LEAD's tags."""

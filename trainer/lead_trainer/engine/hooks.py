@@ -138,12 +138,12 @@ class Hooks:
     def _validate(self, state: TrainState) -> dict[str, float]:
         if self.validator is None:
             return {}
-        values = self.validator.run(state)
+        first = self.first
+        found = self.validator.run(state, first.validating(state) if first is not None else lambda done, of: None)
         self.pace.restart()
-        if self.first is not None and state.step_in_epoch:
-            self.first.events.scalars(values, state.step)
-            log.info("validated", step=state.step, **values)
-        return values
+        if first is not None:
+            first.validated(state, found)
+        return found.values
 
     def _name_bad_samples(self, state: TrainState, step: Step) -> None:
         """Says which samples a skipped step had; an overflow of fp16 with a finite loss is the loss scale's matter."""

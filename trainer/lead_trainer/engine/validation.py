@@ -1,27 +1,74 @@
 """Validation: every sample of the split once, over all ranks, and the exact means of what the recipe counts.
 
 The bare model runs on each rank's share in eval mode, so no rank waits for another before the sums are exchanged, and
-the shares need not be equal. Nothing that training depends on changes: its generators are seeded before every step.
+the shares need not be equal. A batch whose loss is not finite is left out and counted, as a step's is: no single sample
+ends a run. Nothing that training depends on changes: its generators are seeded before every step.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 import torch
 
-from lead_protocol.store.object_store import StoreError
-from lead_trainer.data.loader import on_device_of
+from lead_trainer.data.loader import STORE_OUTAGE_S, on_device_of
+from lead_trainer.data.loader_stats import LoaderClock
 from lead_trainer.data.ordered_pool import ordered_map
-from lead_trainer.data.patient_source import NamesSamples
+from lead_trainer.data.patient_source import PatientSource
 from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.precision import autocast
 from lead_trainer.engine.ranking import VALIDATION
 from lead_trainer.engine.seeding import seed_step
 from lead_trainer.engine.state import Pairs, TrainState, greatest, means, merged
 from lead_trainer.errors import BadData
-from lead_trainer.recipes.recipe import Batch, Evaluation, Sample, SampleSource
+from lead_trainer.recipes.recipe import Batch, Evaluation, SampleSource
+
+
+@dataclass(frozen=True)
+class Validated:
+    """What validation found, the same on every rank."""
+
+    values: dict[str, float]  # `val/<tag>`, finite
+    spoiled: int  # batches without a finite loss, of all ranks
+    batches: int
+
+
+@dataclass
+class Sums:
+    """What the batches of one rank add up to, on the device until somebody asks; without what is not finite."""
+
+    sums: dict[str, torch.Tensor] = field(default_factory=dict)
+    counts: dict[str, torch.Tensor] = field(default_factory=dict)
+    largest: dict[str, torch.Tensor] = field(default_factory=dict)
+    finite_losses: list[torch.Tensor] = field(default_factory=list)  # of each batch, whether
+
+    def add(self, evaluation: Evaluation) -> None:
+        """Adds what is finite of one batch."""
+        for tag, (total, count) in evaluation.totals.items():
+            total = total.double()
+            finite = torch.isfinite(total)
+            total, seen = torch.where(finite, total, 0.0), finite.double() * count
+            self.sums[tag] = self.sums[tag] + total if tag in self.sums else total
+            self.counts[tag] = self.counts[tag] + seen if tag in self.counts else seen
+        for tag, value in evaluation.largest.items():
+            value = torch.where(torch.isfinite(value), value, -math.inf)
+            self.largest[tag] = torch.maximum(self.largest[tag], value) if tag in self.largest else value
+        self.finite_losses.append(torch.isfinite(evaluation.totals["loss"][0]))
+
+    def as_pairs(self) -> Pairs:
+        """Returns (sum, count) by tag."""
+        return {tag: (float(total), float(self.counts[tag])) for tag, total in self.sums.items()}
+
+    def largest_values(self) -> dict[str, float]:
+        """Returns the greatest value by tag, minus infinity where none was finite."""
+        return {tag: float(value) for tag, value in self.largest.items()}
+
+    def batch_counts(self) -> tuple[int, int]:
+        """Returns how many batches have a loss that is not finite, and how many there were."""
+        return sum(not bool(finite) for finite in self.finite_losses), len(self.finite_losses)
 
 
 @dataclass(frozen=True)
@@ -37,47 +84,49 @@ class Validator:
     group: Group
     dtype: torch.dtype
 
-    def run(self, state: TrainState) -> dict[str, float]:
-        """Evaluates the weights that count and returns `val/<tag>`, on every rank; a collective."""
+    def run(self, state: TrainState, tell: Callable[[int, int], None] = lambda done, of: None) -> Validated:
+        """Evaluates the weights that count, on every rank; a collective. `tell` hears of each batch of this rank.
+
+        Raises BadData for a split in which nothing can be counted.
+        """
         model = state.judged
         self.group.share_buffers(model)
         was_training = model.training
         model.eval()
         try:
-            totals, largest = self._totals(model)
+            sums = self._sums(model, tell)
         finally:
             model.train(was_training)
-        exact = means(merged(self.group.gather(totals))) | greatest(self.group.gather(largest))
-        if "loss" not in exact:
-            raise BadData("validation has no finite mean `loss`; look at the labels of the validation split")
-        told = self.recipe.validation_metrics(self.config, exact)
-        state.validation = {f"{VALIDATION}{tag}": float(value) for tag, value in told.items()}
+        exact = means(merged(self.group.gather(sums.as_pairs()))) | greatest(self.group.gather(sums.largest_values()))
+        spoiled, batches = (sum(counts) for counts in zip(*self.group.gather(sums.batch_counts()), strict=True))
+        if "loss" not in exact and not spoiled:
+            raise BadData("validation counts no sample for `loss`; look at the labels of the validation split")
+        told = self.recipe.validation_metrics(self.config, exact) if "loss" in exact else {}
+        values = {f"{VALIDATION}{tag}": float(value) for tag, value in told.items()}
+        state.validation = {tag: value for tag, value in values.items() if math.isfinite(value)}
         state.validated_step = state.step
-        return state.validation
+        return Validated(state.validation, spoiled, batches)
 
     @torch.no_grad()
-    def _totals(self, model: torch.nn.Module) -> tuple[Pairs, dict[str, float]]:
-        sums: dict[str, torch.Tensor] = {}
-        largest: dict[str, torch.Tensor] = {}
-        counts: dict[str, torch.Tensor] = {}
-        for number, batch in enumerate(self._batches()):
+    def _sums(self, model: torch.nn.Module, tell: Callable[[int, int], None]) -> Sums:
+        sums, numbers = Sums(), self._numbers()
+        for number, batch in enumerate(self._batches(numbers)):
             seed_step(self.seed, -1, number, self.group.world.rank)
             with autocast(self.dtype, self.group.device):
-                evaluation: Evaluation = self.recipe.evaluate(model, batch, self.config)
-            for tag, (total, count) in evaluation.totals.items():
-                total, count = total.double(), torch.as_tensor(count, dtype=torch.float64)
-                sums[tag] = sums[tag] + total if tag in sums else total
-                counts[tag] = counts[tag] + count if tag in counts else count
-            for tag, value in evaluation.largest.items():
-                largest[tag] = torch.maximum(largest[tag], value) if tag in largest else value
-        pairs = {tag: (float(sums[tag]), float(counts[tag])) for tag in sums}
-        return pairs, {tag: float(value) for tag, value in largest.items()}
+                sums.add(self.recipe.evaluate(model, batch, self.config))
+            tell(number + 1, -(-len(numbers) // self.rank_batch))
+        return sums
 
-    def _batches(self) -> Iterator[Batch]:
-        """Yields this rank's share of what epoch 0 draws, in order; the last batch may be smaller."""
+    def _numbers(self) -> list[int]:
+        """Returns this rank's share of what epoch 0 draws, in order."""
         world = self.group.world
-        numbers = [int(index) for index in self.samples.epoch_draw(0)[world.rank :: world.world_size]]
-        loaded = ordered_map(self._load, numbers, self.threads, self.threads + 2 * self.rank_batch)
+        return [int(index) for index in self.samples.epoch_draw(0)[world.rank :: world.world_size]]
+
+    def _batches(self, numbers: Sequence[int]) -> Iterator[Batch]:
+        """Yields samples as batches; the last one may be smaller."""
+        patient, left = PatientSource(self.samples, STORE_OUTAGE_S, LoaderClock()), threading.Event()
+        ahead = self.threads + 2 * self.rank_batch
+        loaded = ordered_map(lambda index: patient.load(index, 0, left.is_set), numbers, self.threads, ahead)
         try:
             while ready := list(islice(loaded, self.rank_batch)):
                 batch = {
@@ -87,13 +136,5 @@ class Validator:
                 finish = on_device_of(self.recipe, self.config)
                 yield finish(batch) if finish else batch
         finally:
+            left.set()
             loaded.close()  # type: ignore[attr-defined]  # a generator: stops the threads
-
-    def _load(self, index: int) -> Sample:
-        try:
-            return self.samples.load(index, 0)
-        except StoreError:
-            raise  # names the object, and its class decides the exit code
-        except Exception as error:
-            name = self.samples.name(index) if isinstance(self.samples, NamesSamples) else str(index)
-            raise BadData(f"validation sample {name}: {type(error).__name__}: {error}") from error

@@ -1,0 +1,91 @@
+"""Validation leaves out what is no number, waits for a store that is away, and tells that it is under way."""
+
+from pathlib import Path
+
+import pytest
+
+from lead_protocol.progress_record import ProgressRecord, parse_progress
+from lead_protocol.store.folder import FolderStore
+from lead_protocol.store.object_store import StoreUnavailable
+from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
+from lead_testing.toy_recipe import ToyRecipe, ToySamples
+from lead_testing.toy_runs import train_here
+from lead_trainer.engine.progress import Mailbox
+from lead_trainer.errors import BadData
+from lead_trainer.recipes.recipe import Sample
+
+VALIDATES = {"batch_size": 4, "samples": 8, "validation_samples": 8}
+SPOILED = 10_003  # the fourth sample of the validation split, in its first batch
+
+
+def last_record(store: FolderStore) -> ProgressRecord:
+    record = parse_progress(store.get(KEYS.progress(1), max_bytes=4096))
+    assert record is not None
+    return record
+
+
+def test_a_batch_that_is_not_finite_is_left_out_and_told(tmp_path: Path) -> None:
+    store, clean = FolderStore(tmp_path / "store"), FolderStore(tmp_path / "clean")
+    train_here(store, tmp_path / "a", a_toy_job(epochs=2, config={**VALIDATES, "poisoned_sample": SPOILED}))
+    train_here(clean, tmp_path / "b", a_toy_job(epochs=2, config=VALIDATES))
+    spoiled, whole = manifests(store), manifests(clean)
+    assert [one.parameters_sha256 for one in spoiled] == [one.parameters_sha256 for one in whole]
+    assert 0 < spoiled[-1].metrics["val/loss"] != whole[-1].metrics["val/loss"]
+    (advisory,) = last_record(store).advisories
+    assert advisory.rule == "validation-not-finite" and "1 of 2 batches" in advisory.message
+
+
+def test_an_epoch_whose_validation_is_no_number_is_saved_without_one(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "store")
+    config = {"samples": 8, "validation_samples": 5, "poisoned_sample": SPOILED}
+    train_here(store, tmp_path, a_toy_job(epochs=2, config=config))
+    assert [(one.epoch, sorted(one.metrics)) for one in manifests(store)] == [
+        (1, ["loss", "loss_plane"]),
+        (2, ["loss", "loss_plane"]),
+    ]
+    record = last_record(store)
+    assert record.best_metric is None and "no val/loss" in record.advisories[0].message
+
+
+def test_a_split_in_which_nothing_counts_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = ToyRecipe.evaluate
+
+    def counts_nothing(*arguments: object) -> object:
+        found = plain(*arguments)  # type: ignore[arg-type]
+        return type(found)({tag: (total * 0, 0) for tag, (total, _) in found.totals.items()})
+
+    monkeypatch.setattr(ToyRecipe, "evaluate", counts_nothing)
+    with pytest.raises(BadData, match="counts no sample for `loss`"):
+        train_here(FolderStore(tmp_path / "store"), tmp_path, a_toy_job(epochs=1, config=VALIDATES))
+
+
+def test_a_store_that_is_away_for_a_moment_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, away = ToySamples.load, [SPOILED]
+
+    def load(self: ToySamples, index: int, epoch: int) -> Sample:
+        if index in away:
+            away.remove(index)
+            raise StoreUnavailable("no answer")
+        return plain(self, index, epoch)
+
+    monkeypatch.setattr(ToySamples, "load", load)
+    store = FolderStore(tmp_path / "store")
+    train_here(store, tmp_path, a_toy_job(epochs=1, config=VALIDATES))
+    assert not away and "val/loss" in manifests(store)[-1].metrics
+
+
+def test_each_batch_of_a_long_validation_is_told_as_something_else_than_a_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, told = Mailbox.update, []
+
+    def update(self: Mailbox, **fields: object) -> None:
+        plain(self, **fields)  # type: ignore[arg-type]
+        told.append(self.record)
+
+    monkeypatch.setattr(Mailbox, "update", update)
+    train_here(FolderStore(tmp_path / "store"), tmp_path, a_toy_job(epochs=1, config=VALIDATES))
+    said = [(one.phase, one.message) for one in told if one.message.startswith("validation")]
+    # While the step stays the same, only another phase than Training counts as an advance.
+    assert said == [("Checkpointing", "validation: batch 1 of 2"), ("Checkpointing", "validation: batch 2 of 2")]
+    assert told[-1].phase == "Done" and told[-1].message == ""
