@@ -40,9 +40,7 @@ def tell_last_checkpoint(view: RunView, state: InstanceState) -> tuple[PodToAnno
 
 
 def clean_pods(run: TrainingRun, observed: ObservedRun) -> tuple[PodToDelete, ...]:
-    """Returns the deletions that cleanPodPolicy asks for when a run has ended."""
-    if run.clean_pod_policy == "None":
-        return ()
+    """Returns the deletions when a run has ended: of what still runs, and of what cleanPodPolicy does not keep."""
     deletes = retire_pods(observed.pods, run, observed)
     if run.clean_pod_policy == "All":
         deletes += tuple(PodToDelete(p.name, p.uid) for p in observed.pods if p.terminal and not p.deleting)

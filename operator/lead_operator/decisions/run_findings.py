@@ -1,5 +1,6 @@
 """What each condition of a TrainingRun says. Pure."""
 
+from lead_operator.decisions.attempt_health import OLD_PODS, STAYS_S, find_pod_that_stays
 from lead_operator.decisions.conditions import Finding
 from lead_operator.decisions.failure_policy import SPEC_REASONS
 from lead_operator.decisions.instance_state import InstanceState
@@ -8,6 +9,7 @@ from lead_operator.decisions.refusals import OBJECTS_REFUSED, explain_refusal
 from lead_operator.decisions.run_step import Step
 from lead_operator.decisions.run_view import SUSPEND_REQUESTED, RunView
 from lead_operator.names import Condition, RunPhase
+from lead_operator.objects.session_cache_claim import claim_name
 
 _REMEDIES = {
     "ImagePullBackOff": "check the trainer image in the chart's values and the pull secrets of the namespace",
@@ -92,9 +94,9 @@ def storage_available(store_error: str, profile_error: str) -> Finding:
     return Finding(Condition.STORAGE_AVAILABLE, True, "Readable", "the object store answers")
 
 
-def explain_waiting(pod: ObservedPod) -> str:
-    """Returns why a pod does not start, with what to do."""
-    remedy = _REMEDIES.get(pod.waiting_reason, f"see kubectl describe pod {pod.name}")
+def explain_waiting(pod: ObservedPod, remedy: str = "") -> str:
+    """Returns why a pod does not start, with what to do: `remedy`, or what helps most pods that wait for this."""
+    remedy = remedy or _REMEDIES.get(pod.waiting_reason, f"see kubectl describe pod {pod.name}")
     said = f": {pod.waiting_message}" if pod.waiting_message else ""
     return f"pod {pod.name} waits: {pod.waiting_reason}{said}; {remedy}"
 
@@ -129,8 +131,12 @@ def _ready(view: RunView, step: Step) -> Finding:
         return Finding(Condition.READY, False, OBJECTS_REFUSED, explain_refusal(view.observed.apply_error))
     waiting = next((p for p in pods if p.waiting_reason), None)
     if waiting is not None:
-        return Finding(Condition.READY, False, waiting.waiting_reason[:64], explain_waiting(waiting))
+        text = explain_waiting(waiting, _of_its_volume(view, waiting))
+        return Finding(Condition.READY, False, waiting.waiting_reason[:64], text)
     if not any(state.active for state in states):
+        stays = (find_pod_that_stays(view, state) for state in states)
+        if (pod := next((pod for pod in stays if pod is not None), None)) is not None:
+            return Finding(Condition.READY, False, OLD_PODS, _explain_stay(view, pod))
         return Finding(Condition.READY, False, "NoAttempt", _why_no_attempt(step))
     return Finding(Condition.READY, False, "PodsStarting", f"{ready} of {wanted} pods run{_first_slow(pods)}")
 
@@ -150,12 +156,33 @@ def _why_no_attempt(step: Step) -> str:
     return f"no pods are asked for: {step.reason}"
 
 
+def _explain_stay(view: RunView, pod: ObservedPod) -> str:
+    late = f"{view.run.grace_period_s} s of grace and {STAYS_S:.0f} s more"
+    return (
+        f"pod {pod.name} was told to stop and is still there after {late}, though its node {pod.node} answers; the next "
+        f"attempt begins when it is gone: see kubectl describe pod {pod.name}; restart its node, or, if its container "
+        f"has ended, kubectl delete pod {pod.name} --force"
+    )
+
+
+def _of_its_volume(view: RunView, pod: ObservedPod) -> str:
+    """What to do where a rank's cache lies on a node that cannot take it; empty where it waits for another thing."""
+    said = pod.waiting_message.lower().replace("volume's", "volume")
+    if view.run.session_cache.medium != "PersistentVolume" or "volume node affinity" not in said:
+        return ""
+    claim = claim_name(view.run, pod.rank)
+    return (
+        f"its session cache (claim {claim}) lies on a node that is gone or full; if that does not change, "
+        f"kubectl delete pvc {claim}: it is made anew, empty, where there is room"
+    )
+
+
 def _progressing(view: RunView, step: Step) -> Finding:
     if view.progress.refused:
         text = f"{view.progress.refused}; such reports are ignored"
         return Finding(Condition.PROGRESSING, False, "ImplausibleReport", text)
     if step.phase is RunPhase.RUNNING:
-        if view.observed.store_error:
+        if view.unreadable:
             return Finding(Condition.PROGRESSING, None, "StorageUnavailable", "reports cannot be read")
         return Finding(Condition.PROGRESSING, True, "StepsArrive", f"attempt {view.current.attempt} trains")
     reason = step.reason or step.phase.value
@@ -181,6 +208,9 @@ def _checkpointed(view: RunView) -> Finding:
 
 def _checkpoints_sound(view: RunView) -> Finding:
     spoiled = [key for state in view.states if state.bucket for key in state.bucket.quarantined]
+    if spoiled and view.run.checkpoint.resume == "Never":  # each attempt sets the earlier ones aside, sound as they are
+        text = f"{len(spoiled)} of earlier attempts are set aside, because checkpoint.resume is Never"
+        return Finding(Condition.CHECKPOINTS_SOUND, True, "SetAside", text)
     if not spoiled:
         return Finding(Condition.CHECKPOINTS_SOUND, True, "NoneSpoiled", "no spoiled checkpoint was found")
     named = ", ".join(spoiled[:5])

@@ -8,6 +8,8 @@ from lead_operator.decisions.plan import PodToAnnotate, PodToDelete
 from lead_operator.decisions.restarts import Restarts
 from lead_operator.names import RunPhase
 
+SOON_S = 1.0
+
 
 @dataclass(frozen=True)
 class Step:
@@ -25,6 +27,13 @@ class Step:
     creates: tuple[dict[str, Any], ...] = field(default=())
     claim: bool = False
     requeue_after_s: float | None = None
+
+    def wake(self, after_s: float) -> "Step":
+        """Returns the step with another look after so many seconds at the latest, and not at once."""
+        after_s = max(SOON_S, after_s)
+        if self.requeue_after_s is not None and self.requeue_after_s <= after_s:
+            return self
+        return replace(self, requeue_after_s=after_s)
 
 
 # Of several instances that are trained at once, the run shows the phase of the one that is furthest.

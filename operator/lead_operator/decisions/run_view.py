@@ -13,7 +13,7 @@ from lead_operator.decisions.observed import ObservedPod, ObservedRun
 from lead_operator.decisions.restarts import NO_CHECKPOINT, Restarts, read_restarts
 from lead_operator.decisions.run_progress import Progress, read_progress
 from lead_operator.decisions.run_step import Step
-from lead_operator.names import Condition
+from lead_operator.names import Condition, RunPhase
 from lead_operator.objects.training_pod import instance_keys
 from lead_operator.resources.training_run import TrainingRun
 from lead_operator.settings import Settings, StorageProfile
@@ -72,6 +72,31 @@ class RunView:
             last_failure=step.last_failure,
             start_time=step.start_time,
         )
+
+    def step(self, phase: RunPhase, reason: str) -> Step:
+        """Returns the step that changes nothing but what the run's phase and reason say."""
+        return Step(
+            phase=phase,
+            reason=reason[:64],
+            states=self.states,
+            restarts=self.restarts,
+            last_failure=self.last_failure,
+            start_time=self.start_time,
+        )
+
+    def states_with(self, state: InstanceState) -> tuple[InstanceState, ...]:
+        """Returns the states, with another one of the current instance."""
+        return tuple(state if i == self.position else s for i, s in enumerate(self.states))
+
+    @property
+    def states_ended(self) -> tuple[InstanceState, ...]:
+        """The states with every attempt that lives now ended."""
+        return tuple(replace(s, ended=s.attempt) if i in self.positions else s for i, s in enumerate(self.states))
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether the bucket could not be read this time: what is known of it may be old."""
+        return bool(self.observed.store_error or self.observed.profile_error)
 
     @property
     def all_done(self) -> bool:

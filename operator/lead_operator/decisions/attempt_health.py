@@ -1,0 +1,142 @@
+"""What is wrong with an attempt: a failure, a hang, a wait that is too long, a pod that stays. Pure.
+
+Asked by `training_run_plan`, which makes steps of the answers. What a node's clock tells is never taken for earlier
+than the attempt's claim, and a clock that is ahead never holds a verdict back for long.
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from lead_operator import names
+from lead_operator.decisions.conditions import find_condition
+from lead_operator.decisions.failure_policy import (
+    MAX_MESSAGE,
+    TELLING_WAIT_S,
+    Failure,
+    explain_hang,
+    explain_missing,
+    explain_pod,
+    heaviest,
+    is_telling,
+)
+from lead_operator.decisions.figures import parse_time, seconds_since, shorten
+from lead_operator.decisions.instance_state import InstanceState
+from lead_operator.decisions.observed import ObservedPod
+from lead_operator.decisions.refusals import explain_refusal
+from lead_operator.decisions.run_step import SOON_S
+from lead_operator.decisions.run_view import RunView
+from lead_operator.names import Condition
+from lead_protocol.exit_codes import ExitClass, ExitCode
+
+GROUP_INCOMPLETE, OLD_PODS = "GroupIncomplete", "WaitingForOldPods"
+FINAL_CHECKPOINT_WAIT_S = 60.0  # the bucket is read less often than the pods
+STAYS_S = 60.0  # after its grace, for the kubelet to say that a pod is gone
+
+
+def find_failure(view: RunView) -> Failure | None:
+    """Returns why the current attempt ended, or None while it has not; a group that never ran whole is not to blame."""
+    state, now = view.current, view.observed.now
+    loss_s = view.run.failure_policy.node_loss_s
+    explained = (explain_pod(pod, now=now, node_loss_s=loss_s) for pod in state.attempt_pods)
+    failures = [failure for failure in explained if failure is not None]
+    absent = _absent(view)
+    if state.created:
+        there = {pod.name for pod in state.attempt_pods}
+        failures += [explain_missing(name) for name in absent if name not in there]
+    failure = heaviest(failures)
+    if failure is None or failure.exit_code != ExitCode.LOST_PEER or not absent:
+        return failure
+    text = f"{', '.join(absent[:3])} did not start while the other ranks waited; last words: {failure.message}"
+    return replace(failure, exit_class=ExitClass.STOPPED, reason=GROUP_INCOMPLETE, message=shorten(text, MAX_MESSAGE))
+
+
+def waits_since_earlier(state: InstanceState) -> bool:
+    """Returns whether the next attempt goes on with the wait of the last one, which never ran whole."""
+    return state.recovering and state.streak.reason == GROUP_INCOMPLETE and state.attempt_time is not None
+
+
+def telling_wait_s(failure: Failure, view: RunView) -> float:
+    """Returns how long a failure that may be an echo waits for the one that tells why."""
+    pods = view.current.attempt_pods
+    if is_telling(failure) or all(pod.terminal for pod in pods):
+        return 0.0
+    return TELLING_WAIT_S - max(_ends_s_ago(view), default=TELLING_WAIT_S)
+
+
+def lacks_final_checkpoint(view: RunView) -> bool:
+    """Returns whether ranks that all ended well have left no final checkpoint for as long as it may take to be seen."""
+    return not view.unreadable and min(_ends_s_ago(view), default=0.0) >= FINAL_CHECKPOINT_WAIT_S
+
+
+def find_hang(view: RunView) -> Failure | None:
+    """Returns the failure of a group that runs and does not advance; nothing is judged by reports that are not read."""
+    pods = view.current.attempt_pods
+    running = [pod for pod in pods if pod.phase == "Running"]
+    up = len(pods) == view.run.nodes and all(pod.phase in ("Running", "Succeeded") for pod in pods)
+    readable = find_condition(view.observed.previous, Condition.STORAGE_AVAILABLE) or {}
+    if not running or not up or view.unreadable or readable.get("status") != "True":
+        return None  # in the look at which the store is back, a report may still be the one of before
+    began, fields = _began(view.current), view.progress.fields
+    started = [min(pod.started_at, view.observed.now) for pod in pods if pod.started_at is not None]
+    advanced = parse_time(fields.get("advancedAt")) if fields.get("attempt") == view.current.attempt else None
+    moments = [*started, began, advanced, parse_time(readable.get("lastTransitionTime"))]
+    known = [moment for moment in moments if moment is not None]
+    limit_s = view.run.failure_policy.hang_timeout_s
+    if not known or _seconds(view, max(known)) < limit_s:
+        return None
+    return explain_hang(running[0].name, limit_s)
+
+
+def explain_pending_too_long(view: RunView) -> str:
+    """Returns that not all pods ran within pendingDeadlineSeconds, and why; empty while there is time."""
+    limit_s, waited_s = view.run.pending_deadline_s, seconds_since(view.current.attempt_time, view.observed.now)
+    if limit_s is None or waited_s is None or waited_s < limit_s or not _absent(view):
+        return ""
+    waiting = next((p for p in view.current.attempt_pods if p.waiting_reason), None)
+    why = f"; {waiting.name}: {waiting.waiting_reason}: {waiting.waiting_message}" if waiting else ""
+    if view.observed.apply_error:
+        why = f"; {explain_refusal(view.observed.apply_error)}"
+    return f"not all pods ran within {limit_s} s (pendingDeadlineSeconds){why}"
+
+
+def find_pod_that_stays(view: RunView, state: InstanceState) -> ObservedPod | None:
+    """Returns a pod of a failed attempt that was told to stop and has outstayed its grace on a node that answers."""
+    failed_s = seconds_since(state.streak.failed_at, view.observed.now) if state.recovering else None
+    if failed_s is None or failed_s < view.run.grace_period_s + STAYS_S:
+        return None
+    old = (p for p in state.pods if p.attempt <= state.ended and not p.terminal)
+    return next((p for p in old if p.deleting and p.node_ready), None)
+
+
+def next_loss_s(view: RunView) -> float:
+    """Returns the seconds until a pod that does not go counts as lost with its node; else the resync period."""
+    limit = timedelta(seconds=view.run.failure_policy.node_loss_s)
+    away = [p.node_not_ready_since for p in view.live_pods if not p.node_ready and p.node_not_ready_since]
+    left = [(since + limit - view.observed.now) / timedelta(seconds=1) for since in away]
+    return max(SOON_S, min([*left, view.settings.progress_s]))
+
+
+def _absent(view: RunView) -> list[str]:
+    """Names of the current attempt's pods that do not exist, or have never run."""
+    state, stage = view.current, view.current.instance.stage.name
+    ran = {pod.rank for pod in state.attempt_pods if pod.phase != "Pending"}
+    run, seed = view.run.identity.name, state.instance.seed
+    ranks = [rank for rank in range(view.run.nodes) if rank not in ran]
+    return [names.training_pod_name(run, stage, seed, state.attempt, rank) for rank in ranks]
+
+
+def _began(state: InstanceState) -> datetime | None:
+    """When the current attempt was claimed, or shortly before; `attempt_time` may be that of an earlier one."""
+    moments = [parse_time(state.attempt_time), parse_time(state.streak.failed_at)]
+    return max((moment for moment in moments if moment is not None), default=None)
+
+
+def _ends_s_ago(view: RunView) -> list[float]:
+    """Seconds since the current attempt's pods ended; a clock that is ahead counts as one that is behind as much."""
+    began = _began(view.current)
+    ends = [pod.finished_at for pod in view.current.attempt_pods if pod.terminal and pod.finished_at is not None]
+    return [abs(_seconds(view, max(end, began or end))) for end in ends]
+
+
+def _seconds(view: RunView, since: datetime) -> float:
+    return (view.observed.now - since) / timedelta(seconds=1)
