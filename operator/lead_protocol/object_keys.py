@@ -15,7 +15,7 @@
     runs/<namespace>/<uid>/<instance>/progress/<attempt nnnn>.json
     runs/<namespace>/<uid>/<instance>/checkpoints/<step 12>/<attempt>-<nonce>/<file>
     runs/<namespace>/<uid>/<instance>/tensorboard/<file>
-    runs/<namespace>/<uid>/<instance>/memory/<parts 4>-<0|1>.json   how a step is made to fit into memory: create-only
+    runs/<namespace>/<uid>/<instance>/memory/<rows 4>-<0|1>.json    how a step is made to fit into memory: create-only
     runs/<namespace>/<uid>/<instance>/perf/<attempt nnnn>.json      how fast an attempt trained
 
 `instance` is `<stage>-s<seed>`. Keys hold UIDs, so a re-created resource of the same name
@@ -148,9 +148,9 @@ class InstanceKeys:
         """Prefix of the create-only records of how a step is made to fit into memory."""
         return f"{self.prefix}memory/"
 
-    def memory(self, parts: int, gradient_checkpointing: bool) -> str:
-        """Key of the record that batches are cut into `parts`, with or without recomputed activations."""
-        return f"{self.memory_prefix}{parts:04d}-{int(gradient_checkpointing)}.json"
+    def memory(self, rows: int, gradient_checkpointing: bool) -> str:
+        """Key of the record that a process takes `rows` samples at once, with or without recomputed activations."""
+        return f"{self.memory_prefix}{rows:04d}-{int(gradient_checkpointing)}.json"
 
     @property
     def perf_prefix(self) -> str:

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from lead_protocol.exit_codes import ExitCode
 from lead_protocol.progress_record import parse_progress
 from lead_protocol.store.folder import FolderStore
 from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
-from lead_testing.toy_runs import train_here
-from lead_trainer.engine.memory import OutOfMemory, Rung, next_rung, recorded_rung
+from lead_testing.toy_runs import train_group, train_here
+from lead_trainer.engine.memory import OutOfMemory, Rung, next_rung, record_rung, recorded_rung
 from lead_trainer.errors import BadData
 
 
@@ -36,11 +37,28 @@ def test_a_batch_that_does_not_fit_is_cut_and_the_run_goes_on(tmp_path: Path) ->
     train_here(store, tmp_path, a_toy_job(epochs=2, config=config))
     last = manifests(store)[-1]
     assert (last.step, last.micro_batches) == (12, 4)  # as many steps as with whole batches of 8
-    assert recorded_rung(store, KEYS, Rung(False)) == Rung(True, 4)
+    assert recorded_rung(store, KEYS, Rung(False), rank_batch=8) == Rung(True, 4)
     record = parse_progress(store.get(KEYS.progress(1), max_bytes=4096))
     assert record is not None and record.advisories[0].rule == "memory"
     train_here(store, tmp_path, a_toy_job(2, epochs=3, config=config))  # begins at the rung that worked
     assert manifests(store)[-1].micro_batches == 4
+
+
+@pytest.mark.parametrize(("rank_batch", "parts"), [(8, 2), (4, 1), (16, 4), (6, 2), (7, 7), (1, 1)])
+def test_a_group_of_another_size_takes_as_many_samples_at_once(tmp_path: Path, rank_batch: int, parts: int) -> None:
+    store = FolderStore(tmp_path)
+    for recorded in (1, 2):  # of 8 samples a process: first whole, then 4 at once
+        record_rung(store, KEYS, Rung(True, recorded), rank_batch=8)
+    assert recorded_rung(store, KEYS, Rung(False), rank_batch) == Rung(True, parts)
+
+
+def test_a_run_whose_group_became_larger_cuts_no_more_than_it_must(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "store")
+    config = {"rows_in_memory": 2, "split_when_out_of_memory": True, "batch_size": 12}
+    train_here(store, tmp_path, a_toy_job(epochs=1, config=config))
+    assert manifests(store)[-1].micro_batches == 6
+    assert train_group(tmp_path, a_toy_job(2, epochs=2, processes=2, config=config), 2) == [ExitCode.DONE] * 2
+    assert (manifests(store)[-1].micro_batches, manifests(store)[-1].world_size) == (3, 2)
 
 
 def test_without_leave_to_cut_the_error_says_what_to_do(tmp_path: Path) -> None:
@@ -58,7 +76,7 @@ def test_the_rungs_end_with_single_samples_and_a_spoiled_record_is_named(tmp_pat
     store = FolderStore(tmp_path)
     store.create(KEYS.memory(2, True), b"{}")
     with pytest.raises(BadData, match="no record of a memory rung"):
-        recorded_rung(store, KEYS, Rung(False))
+        recorded_rung(store, KEYS, Rung(False), rank_batch=8)
 
 
 def test_recomputed_activations_give_the_same_weights(tmp_path: Path) -> None:

@@ -54,6 +54,8 @@ def test_seven_batches_of_four_make_two_steps_and_leave_none_out() -> None:
         list(plan.micro_batches(iter([]), 0))
     with pytest.raises(BadConfig, match="accumulate_steps: found 0"):
         EpochPlan(batches=7, rank_batch=2, accumulate=0)
+    with pytest.raises(BadConfig, match="batch of 6 samples a process cannot be cut into 4 equal parts"):
+        EpochPlan(batches=7, rank_batch=6, parts=4)
 
 
 @given(st.integers(1, 64))

@@ -144,7 +144,8 @@ class Attempt:
         if not self.shape.split_when_out_of_memory:
             with memory_errors_named():
                 return self._train(first)
-        recorded = done_by_first(self.group, lambda: vars(recorded_rung(self.place.store, self.job.keys, first)))
+        store, keys = self.place.store, self.job.keys
+        recorded = done_by_first(self.group, lambda: vars(recorded_rung(store, keys, first, self._rank_batch)))
         rung = Rung(**recorded)
         while True:
             try:
@@ -154,13 +155,16 @@ class Attempt:
                 rung = self._after_out_of_memory(rung, error)
             torch.cuda.empty_cache()
 
+    @property
+    def _rank_batch(self) -> int:
+        return self.shape.batch_size // self.group.world.world_size
+
     def _after_out_of_memory(self, rung: Rung, error: OutOfMemory) -> Rung:
-        rank_batch = self.shape.batch_size // self.group.world.world_size
         can_checkpoint = isinstance(self.recipe.model(self.config), SavesMemory)
-        following = next_rung(rung, rank_batch, can_checkpoint=can_checkpoint)
+        following = next_rung(rung, self._rank_batch, can_checkpoint=can_checkpoint)
         if following is None:
             raise error
-        record_rung(self.place.store, self.job.keys, following)
+        record_rung(self.place.store, self.job.keys, following, self._rank_batch)
         log.warning("a step did not fit into memory", next_parts=following.parts,
                     gradient_checkpointing=following.gradient_checkpointing, error=str(error))  # fmt: skip
         if self.group.world.world_size > 1:
@@ -218,7 +222,7 @@ class Attempt:
             on_device=on_device_of(self.recipe, self.config),
         )
         batches = min((loader.steps_per_epoch(epoch) for epoch in range(epochs)), default=0)
-        plan = EpochPlan(batches, shape.batch_size // world.world_size, shape.accumulate_steps, rung.parts)
+        plan = EpochPlan(batches, self._rank_batch, shape.accumulate_steps, rung.parts)
         return Stage(
             self.recipe, self.config, shape, epochs, world.rank, self.group.device,
             chosen_dtype(shape.precision, self.group.device), loader, plan,

@@ -28,6 +28,8 @@ class EpochPlan:
     def __post_init__(self) -> None:
         if self.accumulate < 1:
             raise BadConfig(f"accumulate_steps: found {self.accumulate}, expected at least 1")
+        if self.rank_batch % self.parts:
+            raise BadConfig(f"a batch of {self.rank_batch} samples a process cannot be cut into {self.parts} equal parts")
 
     @property
     def steps(self) -> int:
@@ -73,6 +75,11 @@ def cut(batch: Batch, parts: int, rows: int) -> Iterator[Batch]:
 def next_parts(parts: int, rank_batch: int) -> int | None:
     """Returns the next larger number of equal parts of a rank's batch, None when each part is one sample already."""
     return next((number for number in range(parts + 1, rank_batch + 1) if rank_batch % number == 0), None)
+
+
+def parts_of(rank_batch: int, most_rows: int) -> int:
+    """Returns the fewest equal parts of a rank's batch of which none has more than `most_rows` samples."""
+    return next(n for n in range(1, rank_batch + 1) if rank_batch % n == 0 and rank_batch // n <= most_rows)
 
 
 def _has_rows(value: object, rows: int) -> bool:

@@ -3,7 +3,8 @@
     1. gradient checkpointing, where the model has it
     2. each rank's batch in 2, 3, 4 … equal parts, one after the other
 
-A rung is recorded beside the run before it is taken: create-only, so that every later attempt starts with it. One
+A rung is recorded beside the run before it is taken: create-only, so that every later attempt starts with it. What is
+recorded is how many samples a process takes at once: with more or fewer processes other parts have as many. One
 process tries again at once, from its newest checkpoint; in a group the other ranks wait for the one that failed, so the
 attempt ends and the next one takes the rung. Batch norms then see smaller batches, which changes the numbers: the rung
 stands in the log, in an advisory and in every manifest.
@@ -12,14 +13,14 @@ stands in the log, in an advisory and in every manifest.
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
 
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.object_store import ObjectStore
-from lead_trainer.engine.epoch_plan import next_parts
+from lead_trainer.engine.epoch_plan import next_parts, parts_of
 from lead_trainer.errors import BadConfig, BadData, TrainerError
 
 
@@ -60,19 +61,24 @@ def next_rung(rung: Rung, rank_batch: int, *, can_checkpoint: bool) -> Rung | No
     return None if parts is None else Rung(rung.gradient_checkpointing, parts)
 
 
-def record_rung(store: ObjectStore, keys: InstanceKeys, rung: Rung) -> None:
-    """Lets every later attempt of this instance start with `rung`."""
-    store.create(keys.memory(rung.parts, rung.gradient_checkpointing), json.dumps(asdict(rung)).encode())
+def record_rung(store: ObjectStore, keys: InstanceKeys, rung: Rung, rank_batch: int) -> None:
+    """Lets every later attempt of this instance start with `rung`, or what is like it for another number of ranks."""
+    rows = rank_batch // rung.parts
+    record = {"gradient_checkpointing": rung.gradient_checkpointing, "rows": rows}
+    store.create(keys.memory(rows, rung.gradient_checkpointing), json.dumps(record).encode())
 
 
-def recorded_rung(store: ObjectStore, keys: InstanceKeys, first: Rung) -> Rung:
-    """Returns the last recorded rung, `first` where there is none; raises BadData for a record that is none."""
+def recorded_rung(store: ObjectStore, keys: InstanceKeys, first: Rung, rank_batch: int) -> Rung:
+    """Returns the last recorded rung, for a rank's batch of `rank_batch` samples; `first` where there is none.
+
+    Raises BadData for a record that is none.
+    """
     rungs = [first]
     for info in store.list(keys.memory_prefix):
         try:
             value = json.loads(store.get(info.key, max_bytes=200))
-            rungs.append(Rung(bool(value["gradient_checkpointing"]), int(value["parts"])))
-        except (ValueError, KeyError, TypeError) as error:
+            rungs.append(Rung(bool(value["gradient_checkpointing"]), parts_of(rank_batch, int(value["rows"]))))
+        except (ValueError, KeyError, TypeError, StopIteration) as error:
             raise BadData(f"{info.key} is no record of a memory rung: {error}") from error
     return max(rungs, key=lambda rung: (rung.parts, rung.gradient_checkpointing))
 
