@@ -156,3 +156,19 @@ def test_a_pod_that_fails_while_the_run_is_suspended_costs_nothing(bench: Bench)
     bench.wait_phase("tr", "drive", "Suspended")
     bench.kubectl("patch", "tr", "drive", "--type=merge", "-p", '{"spec":{"suspend":false}}')
     assert finish(bench)["phase"] == "Succeeded"
+
+
+def test_a_ready_cache_stays_ready_when_how_it_is_kept_and_built_changes(bench: Bench) -> None:
+    bench.operator.start()
+    bench.apply(a_dataset_cache("town", "datasets/town"))
+    ready = bench.wait_phase("dsc", "town", "Ready")
+    patch = '{"spec":{"retain":"Delete","build":{"maxRetries":7,"nodeSelector":{"disk":"ssd"}}}}'
+    bench.kubectl("patch", "dsc", "town", "--type=merge", "-p", patch)
+    wait_for("an answer", lambda: bench.status("dsc", "town").get("observedGeneration") == 2)
+    bench.operator.kill()
+    bench.operator.start()  # a new process reads the same from status and bucket
+    bench.kubectl("patch", "dsc", "town", "--type=merge", "-p", '{"spec":{"build":{"maxRetries":8}}}')
+    wait_for("an answer", lambda: bench.status("dsc", "town").get("observedGeneration") == 3)
+    status = bench.status("dsc", "town")
+    assert (status["phase"], status["digest"], status["uri"]) == ("Ready", ready["digest"], ready["uri"])
+    assert all("-g1-" in pod["metadata"]["name"] for pod in bench.pods("build"))

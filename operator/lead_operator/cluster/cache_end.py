@@ -117,5 +117,5 @@ def users_of_data(cache: DatasetCache, own: set[str], informers: Informers) -> t
         if not is_finished(run):
             pinned = {entry.get("digest", "") for entry in run.get("status", {}).get("datasets", [])}
             digests[f"TrainingRun {run['metadata']['namespace']}/{run['metadata']['name']}"] = pinned
-    users = sorted(name for name, used in digests.items() if own & used)
+    users = sorted(name for name, used in digests.items() if (own & used) - {""})
     return users, frozenset().union(*digests.values())

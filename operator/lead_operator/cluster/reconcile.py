@@ -40,6 +40,7 @@ from lead_operator.cluster.observe import (
     parse_time,
 )
 from lead_operator.cluster.source_watch import SourceWatch
+from lead_operator.decisions.build_state import build_generation
 from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
 from lead_operator.decisions.observed import ObservedBuild, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import EventNote, Plan
@@ -249,7 +250,7 @@ class Reconciler:
         look = BucketLook()
         if profile is not None:
             look = await self.bucket.look_at_build(
-                profile, namespace, uid, cache.identity.generation,
+                profile, namespace, uid, build_generation(cache, read_status(body)),
                 pods=_ended(pods), max_age_s=self._look_age_s(pods),
             )  # fmt: skip
         source = None

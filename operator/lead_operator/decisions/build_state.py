@@ -1,10 +1,18 @@
-"""What is known of a DatasetCache's build: one worker a share of the work, from status and pods together. Pure."""
+"""What is known of a DatasetCache's build: one worker a share of the work, from status and pods together. Pure.
 
-from dataclasses import dataclass, replace
+A build belongs to the generation of the spec that began it. A complete one goes on answering later generations while
+only what does not change its result has changed: then nothing is built anew, perhaps from raw data long gone.
+"""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from lead_operator import names
+from lead_operator.decisions.conditions import condition_holds
 from lead_operator.decisions.observed import ObservedBuild, ObservedPod
+from lead_operator.names import Condition
 from lead_operator.resources.dataset_cache import DatasetCache
 
 
@@ -51,6 +59,7 @@ class Worker:
 class BuildState:
     """The build that answers the newest spec."""
 
+    generation: int  # that began it
     workers: tuple[Worker, ...]
     round: int
     strays: tuple[ObservedPod, ...]  # live pods of an older spec or of no worker
@@ -65,16 +74,39 @@ class BuildState:
         return replace(self, workers=again, round=self.round + 1)
 
 
-def read_build_state(cache: DatasetCache, observed: ObservedBuild) -> BuildState:
-    """Returns the build as it stands; what an older generation of the spec had claimed is forgotten."""
+def build_inputs(cache: DatasetCache) -> str:
+    """Returns a hash of all in the spec that a build's result depends on."""
+    inputs = [cache.recipe, cache.storage_profile, asdict(cache.source), list(cache.collections), cache.config]
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def build_generation(cache: DatasetCache, previous: dict[str, Any]) -> int:
+    """Returns the generation whose build answers the spec: an older one where that is complete and of the same inputs.
+
+    `previous`: the status. A pin on another digest asks for another build.
+    """
+    build, newest = previous.get("build") or {}, cache.identity.generation
+    same = build.get("inputs") == build_inputs(cache) and cache.expect_digest in ("", previous.get("digest"))
+    return int(build.get("generation") or newest) if same and condition_holds(previous, Condition.READY) else newest
+
+
+def answers(cache: DatasetCache, previous: dict[str, Any]) -> bool:
+    """Tells whether a status is about the build that answers the spec."""
+    newest = cache.identity.generation
+    return previous.get("observedGeneration") == newest or build_generation(cache, previous) != newest
+
+
+def read_build_state(cache: DatasetCache, observed: ObservedBuild, *, anew: bool = False) -> BuildState:
+    """Returns the build as it stands, or how one of the newest generation begins; others' claims are forgotten."""
     build = observed.previous.get("build") or {}
-    if build.get("generation") != cache.identity.generation:
+    generation = cache.identity.generation if anew else build_generation(cache, observed.previous)
+    if build.get("generation") != generation:
         build = {}
     entries = {e.get("index"): e for e in build.get("workers") or [] if isinstance(e, dict)}
-    own = tuple(p for p in observed.pods if _is_of_generation(cache, p))
+    own = tuple(p for p in observed.pods if _is_of_generation(cache, generation, p))
     workers = tuple(_worker(i, entries.get(i, {}), own) for i in range(cache.parallelism))
     strays = tuple(p for p in observed.pods if not p.terminal and (p not in own or p.rank >= cache.parallelism))
-    return BuildState(workers=workers, round=int(build.get("round") or 1), strays=strays)
+    return BuildState(generation=generation, workers=workers, round=int(build.get("round") or 1), strays=strays)
 
 
 def _worker(index: int, entry: dict[str, Any], pods: tuple[ObservedPod, ...]) -> Worker:
@@ -95,6 +127,5 @@ def _worker(index: int, entry: dict[str, Any], pods: tuple[ObservedPod, ...]) ->
     )
 
 
-def _is_of_generation(cache: DatasetCache, pod: ObservedPod) -> bool:
-    identity = cache.identity
-    return pod.name == names.build_pod_name(identity.name, identity.generation, pod.attempt, pod.rank)
+def _is_of_generation(cache: DatasetCache, generation: int, pod: ObservedPod) -> bool:
+    return pod.name == names.build_pod_name(cache.identity.name, generation, pod.attempt, pod.rank)

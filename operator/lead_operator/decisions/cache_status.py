@@ -3,7 +3,7 @@
 from typing import Any
 
 from lead_operator.decisions.build_speed import build_speed
-from lead_operator.decisions.build_state import BuildState
+from lead_operator.decisions.build_state import BuildState, answers, build_inputs
 from lead_operator.decisions.conditions import Finding, find_condition, update_conditions
 from lead_operator.decisions.failure_policy import SPEC_REASONS
 from lead_operator.decisions.figures import format_size, format_time
@@ -35,7 +35,7 @@ def build_cache_status(
 ) -> dict[str, Any]:
     """Returns the status as it should read; empty fields are left out."""
     generation, now = cache.identity.generation, format_time(observed.now)
-    previous = observed.previous if observed.previous.get("observedGeneration") == generation else {}
+    previous = observed.previous if answers(cache, observed.previous) else {}
     profile = settings.storage_profiles.get(cache.storage_profile)
     digest = _digest(observed, previous)
     done = sum(1 for w in state.workers if w.done)
@@ -53,7 +53,8 @@ def build_cache_status(
         "usedBy": list(observed.used_by[:MAX_USERS]),
         "usedByText": _users(observed.used_by),
         "build": {
-            "generation": generation,
+            "generation": state.generation,
+            "inputs": build_inputs(cache),
             "round": state.round,
             "pods": f"{done}/{len(state.workers)}",
             "workers": [w.to_status() for w in state.workers],
@@ -176,7 +177,7 @@ def _source_drift(observed: ObservedBuild, generation: int) -> list[Finding]:
         return told  # by an operator that could name what changed; this one has never seen the source as it was
     text = (
         f"{what}; {how_many}; runs go on with the cache as it is; to build with the new data, "
-        "change the spec (build.maxRetries, for instance) or create another DatasetCache"
+        "create another DatasetCache, or delete this one and create it again"
     )
     return [Finding(Condition.SOURCE_DRIFT, True, "SourceChanged", text)]
 

@@ -1,6 +1,6 @@
 """The state machine of a DatasetCache: what was asked, what is seen, what comes next. Pure; called at every look.
 
-    Pending ──> Building ──(manifest exists)──> Ready ──(spec changes)──> Building
+    Pending ──> Building ──(manifest exists)──> Ready ──(what it is built from changes)──> Building
                    └──(mistake in spec or data, or too many errors)──> Failed ──(spec changes)──> Building
 
 Every share of the work is tried again on its own, under a new attempt number that is claimed in status first; shards
@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from lead_operator import names
-from lead_operator.decisions.build_state import BuildState, Worker, read_build_state
+from lead_operator.decisions.build_state import BuildState, Worker, answers, read_build_state
 from lead_operator.decisions.cache_status import build_cache_status, is_urgent
 from lead_operator.decisions.conditions import Finding, condition_holds, update_conditions
 from lead_operator.decisions.events import cache_events
@@ -126,7 +126,7 @@ def decide_cache_removal(cache: DatasetCache, observed: ObservedBuild, users: Se
 def next_cache_step(cache: DatasetCache, observed: ObservedBuild, settings: Settings) -> CacheStep:
     """Returns what to do next."""
     state = read_build_state(cache, observed)
-    same_spec = observed.previous.get("observedGeneration") == cache.identity.generation
+    same_spec = answers(cache, observed.previous)
     failure = dict(observed.previous.get("lastFailure") or {}) if same_spec else {}
     if cache.storage_profile not in settings.storage_profiles:
         text = observed.profile_error or f"storage profile {cache.storage_profile!r} is not defined"
@@ -140,7 +140,9 @@ def next_cache_step(cache: DatasetCache, observed: ObservedBuild, settings: Sett
     if same_spec and condition_holds(observed.previous, Condition.READY):
         if observed.store_error:
             return CacheStep(CachePhase.READY, "Complete", "the cache is complete", state, failure)
-        state = state.begun_anew()  # the bucket was emptied: what was promised is not there any more
+        # The bucket was emptied: what was promised is not there any more.
+        older = state.generation != cache.identity.generation
+        state = read_build_state(cache, observed, anew=True) if older else state.begun_anew()
     return _build(cache, observed, settings, state, failure)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from lead_operator.decisions.build_state import build_generation
 from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
 from lead_operator.decisions.observed import ObservedBuild, ObservedCacheManifest, ObservedPod, ObservedSource
 from lead_operator.decisions.plan import Plan
@@ -115,7 +116,7 @@ def test_a_source_that_changed_is_told_and_nothing_is_built_until_the_spec_chang
     assert not condition(unseen, "SourceDrift")
     restarted = look(cache, previous=drifted.status, after_s=60, **complete)
     assert restarted.status == drifted.status, "an operator that has not listed the source yet unsays nothing"
-    rebuilt = look(a_dataset_cache(generation=2), previous=drifted.status)
+    rebuilt = look(a_dataset_cache(generation=2, config={"stride": 2}), previous=drifted.status)
     assert made(rebuilt) == ["towns-build-g2-a1-0", "towns-build-g2-a1-1"]
 
 
@@ -202,6 +203,39 @@ def test_a_changed_spec_is_built_anew_after_the_old_pods_are_gone() -> None:
     assert [d.name for d in waiting.deletes] == ["towns-build-g1-a1-0"] and not waiting.creates
     plan = look(changed, previous=waiting.status)
     assert made(plan) == ["towns-build-g2-a1-0", "towns-build-g2-a1-1"]
+
+
+UNCHANGED_RESULT: list[dict[str, Any]] = [
+    {"retain": "Delete"},
+    {"expectDigest": DIGEST},
+    {"build": {"parallelism": 3, "maxRetries": 9, "nodeSelector": {"disk": "ssd"}}},
+]
+
+
+@pytest.mark.parametrize("changed", UNCHANGED_RESULT)
+def test_a_ready_cache_stays_ready_over_a_change_that_does_not_change_its_result(changed: dict[str, Any]) -> None:
+    """Its raw data may be gone: the build of the first generation is what answers."""
+    status = look(a_dataset_cache(), **COMPLETE).status
+    for generation in (2, 3):
+        cache = a_dataset_cache(generation=generation, **changed)
+        assert build_generation(cache, status) == 1
+        plan = look(cache, previous=status, **COMPLETE)
+        status = plan.status
+        assert (status["phase"], status["observedGeneration"], status["digest"]) == ("Ready", generation, DIGEST)
+        assert (status["build"]["generation"], made(plan), plan.claim_attempt) == (1, [], False)
+        assert look(cache, previous=status, store_error="no answer").status["phase"] == "Ready"
+    emptied = look(cache, previous=status)
+    assert {name.rsplit("-a1-")[0] for name in made(emptied)} == {"towns-build-g3"}
+
+
+@pytest.mark.parametrize(
+    "changed", [{"source": {"prefix": "datasets/other"}}, {"collections": ["full_pretrain"]}, {"config": {"stride": 2}},
+                {"expectDigest": "e" * 64}],
+)  # fmt: skip
+def test_what_changes_the_result_is_built_anew_and_an_unfinished_build_by_every_change(changed: dict[str, Any]) -> None:
+    ready, building = look(a_dataset_cache(), **COMPLETE).status, look(a_dataset_cache()).status
+    assert made(look(a_dataset_cache(generation=2, **changed), previous=ready))[0] == "towns-build-g2-a1-0"
+    assert build_generation(a_dataset_cache(generation=2), building) == 2
 
 
 def test_another_digest_than_the_pinned_one_fails() -> None:
