@@ -52,6 +52,7 @@ class Settings:
     run_namespaces: tuple[str, ...] = ()  # ("",): all of the cluster
     run_service_account: str = "lead-run"
     release_namespace: str = "lead-system"
+    lease_name: str = "lead-operator"  # of two releases in one namespace each has its own
     log_level: str = "INFO"
     health_port: int = 8080
     resync_s: float = 60.0  # every resource is looked at so often, and every watch lasts so long: a frozen one ends
@@ -73,6 +74,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         run_namespaces=_namespaces(_required(environment, "LEAD_RUN_NAMESPACES")),
         run_service_account=environment.get("LEAD_RUN_SERVICE_ACCOUNT", "lead-run"),
         release_namespace=environment.get("LEAD_RELEASE_NAMESPACE", "lead-system"),
+        lease_name=environment.get("LEAD_LEASE_NAME", "lead-operator"),
         log_level=_choice(environment, "LEAD_LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR")),
         health_port=int(_number(environment, "LEAD_HEALTH_PORT", 8080)),
         resync_s=_number(environment, "LEAD_RESYNC_SECONDS", 60),

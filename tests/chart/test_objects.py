@@ -3,12 +3,16 @@
 import base64
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+
+from lead_testing import PROJECT_ROOT
 
 Objects = list[dict[str, Any]]
 RUN_ROLE = {
@@ -157,6 +161,8 @@ def test_the_operator_has_exactly_these_rights_and_none_on_secrets(rendered: Obj
     assert rules(rendered, "Role", "lead-operator-lease", "lead-system") == {
         ("coordination.k8s.io", "leases"): {"get", "create", "update"}
     }
+    on_its_own = one(rendered, "Role", "lead-operator-lease", "lead-system")["rules"][1]
+    assert on_its_own["resourceNames"] == [environment_of(everywhere)["LEAD_LEASE_NAME"]] == ["lead-operator"]
     roles = [each for each in rendered if each["kind"] == "Role" and each["metadata"]["name"] == "lead-operator"]
     assert roles
     for role in roles:
@@ -212,7 +218,7 @@ def test_the_operator_reads_its_settings_from_the_deployment(rendered: Objects, 
     profiles = one(rendered, "ConfigMap", "lead-storage-profiles")["data"]["profiles.json"]
     (tmp_path / "profiles.json").write_text(profiles)
     settings = read_settings({**environment, "LEAD_STORAGE_PROFILES_FILE": str(tmp_path / "profiles.json")})
-    assert settings.release_namespace == "lead-system"
+    assert (settings.release_namespace, settings.lease_name) == ("lead-system", "lead-operator")
     assert settings.run_namespaces == ("",) or list(settings.run_namespaces) == sorted(
         account["metadata"]["namespace"]
         for account in rendered
@@ -224,7 +230,7 @@ def test_the_operator_reads_its_settings_from_the_deployment(rendered: Objects, 
     assert known == {
         "LEAD_TRAINER_IMAGE", "LEAD_TRAINER_PULL_POLICY", "LEAD_STORAGE_PROFILES_FILE", "LEAD_OPERATOR_CREDENTIALS_DIR",
         "LEAD_RUN_NAMESPACES", "LEAD_RUN_SERVICE_ACCOUNT", "LEAD_RELEASE_NAMESPACE", "LEAD_LOG_LEVEL",
-        "LEAD_HEALTH_PORT", "LEAD_RESYNC_SECONDS", "LEAD_RELIST_SECONDS",
+        "LEAD_HEALTH_PORT", "LEAD_LEASE_NAME", "LEAD_RESYNC_SECONDS", "LEAD_RELIST_SECONDS",
         "LEAD_PROGRESS_SECONDS", "LEAD_SOURCE_CHECK_SECONDS",
     }  # fmt: skip
 
@@ -258,6 +264,29 @@ def test_a_changed_profile_restarts_the_operator_and_makes_another_job(render: A
     assert digests[0] != digests[1]
     assert names(before, "Job") != names(after, "Job")
     assert names(before, "Job") == names(render(), "Job")
+
+
+def test_two_releases_in_one_namespace_have_a_lease_each(render: Any) -> None:
+    deployment = one(render(release="second"), "Deployment", "second-operator")
+    assert environment_of(deployment)["LEAD_LEASE_NAME"] == "second-operator"
+
+
+def test_another_chart_version_changes_no_job_and_restarts_no_store(render: Any, tmp_path: Path) -> None:
+    newer = Path(shutil.copytree(PROJECT_ROOT / "charts/lead", tmp_path / "lead"))
+    chart = yaml.safe_load((newer / "Chart.yaml").read_text())
+    (newer / "Chart.yaml").write_text(yaml.safe_dump({**chart, "version": "99.0.0", "appVersion": "99"}))
+    before, after = (
+        {f"{each['kind']} {each['metadata']['name']}": each["spec"]["template"] for each in objects
+         if each["kind"] in ("Job", "StatefulSet")}
+        for objects in (render("everything"), render("everything", chart=newer))
+    )  # fmt: skip
+    assert len(before) == 3 and before == after
+
+
+def test_whatever_changes_a_jobs_pod_makes_another_job(render: Any) -> None:
+    before = names(render("everything"), "Job")
+    after = names(render("everything", "--set", "imagePullSecrets[0].name=mirror"), "Job")
+    assert len(before) == 2 and not set(before) & set(after)
 
 
 @pytest.mark.parametrize(
@@ -352,11 +381,17 @@ def test_who_may_view_or_edit_a_namespace_may_view_or_edit_its_runs(render: Any)
     }
 
 
+def runs_policy(objects: Objects) -> dict[str, Any]:
+    spec: dict[str, Any] = next(each for each in objects if each["metadata"]["name"] == "lead-runs")["spec"]
+    return spec
+
+
 def test_policies_open_what_the_operator_and_the_store_need_and_no_more(rendered: Objects) -> None:
     policy = one(rendered, "NetworkPolicy", "lead-operator")["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert {port["port"] for rule in policy["ingress"] for port in rule["ports"]} == {8080}
     profiles = json.loads(one(rendered, "ConfigMap", "lead-storage-profiles")["data"]["profiles.json"])
+    assert all(rule in policy["egress"] for rule in runs_policy(rendered)["egress"] if "192.0.2.7" in str(rule))
     stores = {int(profile["endpoint"].rpartition(":")[2] or 443) if ":" in profile["endpoint"] else 443
               for profile in profiles.values()}  # fmt: skip
     assert {port["port"] for rule in policy["egress"] for port in rule["ports"]} == {53, 443, 6443} | stores

@@ -36,7 +36,6 @@ from lead_operator.settings import Settings
 
 WORKERS = 16  # passes mostly wait for the API server and the bucket
 GATHER_S = 0.1  # in which events that need no answer at once wait for each other
-LEASE_NAME = "lead-operator"
 
 log = structlog.get_logger(__name__)
 
@@ -69,7 +68,7 @@ class Operator:
             settings=settings,
         )
         self.watchdog = Watchdog(lambda: self.informers.awaited, self._oldest_pass_s)
-        self._lease = Lease(client, settings.release_namespace, LEASE_NAME, _identity())
+        self._lease = Lease(client, settings.release_namespace, settings.lease_name, _identity())
 
     async def run(self) -> None:
         """Works until cancelled, or until one part ends: then everything ends with that part's error."""
