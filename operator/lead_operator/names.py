@@ -105,8 +105,8 @@ CACHE_DATA_FINALIZER: Final = f"{GROUP}/cache-data"  # only on caches with retai
 
 
 def training_pod_name(run: str, stage: str, seed: int, attempt: int, rank: int) -> str:
-    """Returns `<run>-<stage>-s<seed>-a<attempt>-<rank>`."""
-    return _child(run, f"-{stage}-s{seed}-a{attempt}-{rank}")
+    """Returns `<run>-<stage>-s<seed>-a<attempt>-<rank>`; with digits of the run's hash where the stage has a dash."""
+    return _child(run, f"-{stage}-s{seed}-a{attempt}-{rank}", plainly="-" not in stage)
 
 
 def rank_service_name(run: str) -> str:
@@ -131,7 +131,7 @@ def build_pod_name(cache: str, generation: int, attempt: int, index: int) -> str
 
 def pod_group_name(run: str, stage: str, seed: int, attempt: int) -> str:
     """Returns the name of the pod group that a queueing system admits as one."""
-    return _child(run, f"-{stage}-s{seed}-a{attempt}")
+    return _child(run, f"-{stage}-s{seed}-a{attempt}", plainly="-" not in stage)
 
 
 def label_value(name: str) -> str:
@@ -141,9 +141,10 @@ def label_value(name: str) -> str:
     return f"{name[: MAX_NAME - 9].rstrip('-._')}-{_digits(name)}"
 
 
-def _child(owner: str, suffix: str) -> str:
-    # The name must be one DNS label (pods are host names), and services may not begin with a digit.
-    plain = re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", owner) is not None
+def _child(owner: str, suffix: str, *, plainly: bool = True) -> str:
+    # The name must be one DNS label (pods are host names), and services may not begin with a digit. Nor may two owners
+    # share one: `exp` with stage `big-train` and `exp-big` with stage `train` read the same.
+    plain = plainly and re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", owner) is not None
     if plain and len(owner) + len(suffix) <= MAX_NAME:
         return owner + suffix
     stem = owner.replace(".", "-")

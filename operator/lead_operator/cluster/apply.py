@@ -18,7 +18,16 @@ from lead_operator.cluster.api_errors import AlreadyExists, ApiError, Refused, U
 from lead_operator.cluster.client import KubeClient
 from lead_operator.cluster.event_recorder import EventRecorder
 from lead_operator.cluster.informers import Informers
-from lead_operator.cluster.kinds import CLAIM, POD, Kind, KubernetesObject, kind_of, owner_of
+from lead_operator.cluster.kinds import (
+    CLAIM,
+    DATASET_CACHE,
+    POD,
+    TRAINING_RUN,
+    Kind,
+    KubernetesObject,
+    kind_of,
+    owner_of,
+)
 from lead_operator.decisions.plan import EventNote, Plan
 
 STATUS_PAUSE_S = 10.0  # between status writes of one resource that are not urgent
@@ -156,7 +165,9 @@ class Applier:
             raise NameTaken(
                 f"{kind.kind} {namespace}/{name} belongs to an earlier {owner['kind']}; it is being deleted"
             )
-        message = f"{kind.kind} {name} exists and does not belong to this {owner['kind']}; delete or rename it"
+        ours = reference.get("kind") in (TRAINING_RUN.kind, DATASET_CACHE.kind)
+        holder = f", but to {reference['kind']} {reference['name']}" if ours else "; delete or rename it"
+        message = f"{kind.kind} {name} exists and does not belong to this {owner['kind']}{holder}"
         self._recorder.record(owner, EventNote("Warning", "NameTaken", message))
         raise NameTaken(message)
 

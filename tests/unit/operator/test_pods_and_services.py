@@ -331,3 +331,14 @@ def test_every_child_name_is_one_dns_label(owner: str) -> None:
 def test_long_owners_with_one_beginning_keep_their_children_apart() -> None:
     first, second = ("x" * 200 + end for end in "ab")
     assert names.rank_service_name(first) != names.rank_service_name(second)
+
+
+def test_no_two_runs_share_a_pods_name_whatever_dashes_they_have() -> None:
+    """Names without a dash in the stage stay as they are: live pods are not to be renamed."""
+    assert names.training_pod_name("exp-big", "train", 0, 1, 0) == "exp-big-train-s0-a1-0"
+    assert names.training_pod_name("exp", "big-train", 0, 1, 0) != "exp-big-train-s0-a1-0"
+    assert names.pod_group_name("exp", "big-train", 0, 1) != names.pod_group_name("exp-big", "train", 0, 1)
+    made = {
+        names.training_pod_name(run, stage, 0, 1, 0) for run, stage in (("a", "b-c-d"), ("a-b", "c-d"), ("a-b-c", "d"))
+    }
+    assert len(made) == 3
