@@ -42,7 +42,7 @@ from lead_trainer.engine.worker import device_of
 from lead_trainer.errors import BadConfig
 from lead_trainer.lead_view import LeadView
 from lead_trainer.named_view import NamedView
-from lead_trainer.recipes.local_runs import MixesTrees, Respells, collections_of, source_root
+from lead_trainer.recipes.local_runs import MixesTrees, Respells, WarnsAtStart, collections_of, source_root
 from lead_trainer.recipes.recipe import Inherits, NamesFiles, Recipe, load_recipe
 from lead_trainer.report.console import open_log
 from lead_trainer.world import world_of
@@ -96,6 +96,9 @@ def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str,
     world = group.world
     store = FolderStore(run.logdir / PRIVATE_FOLDER)
     refuse_weights_alone(run, store)
+    if world.is_first and isinstance(run.recipe, WarnsAtStart):
+        for sentence in run.recipe.warnings(run.config):
+            log.warning(sentence)
     caches = cache_store(run, environ)
     text = done_by_first(
         group, lambda: local_job(run, store, caches, processes=group.world.world_size).model_dump_json()

@@ -46,6 +46,13 @@ def test_a_stage_takes_over_architecture_but_no_decision(tmp_path: Path) -> None
     assert (config.seed, config.lr, config.logdir, config.continue_failed_training) == (0, 3e-4, "new", False)
 
 
+def test_weights_of_cropped_pictures_are_refused_as_the_inputs_would_be_others(tmp_path: Path) -> None:
+    (tmp_path / "model_0030.pth").write_bytes(b"")
+    (tmp_path / "config.json").write_text(json.dumps({"horizontal_fov_reduction": 50}))
+    with pytest.raises(BadConfig, match="horizontal_fov_reduction: has no effect here: pictures keep their sides"):
+        local_run([f"load_file={tmp_path}/model_0030.pth", "logdir=new"], [], {})
+
+
 def test_a_preset_wins_over_what_is_taken_over(tmp_path: Path) -> None:
     (tmp_path / "model_0030.pth").write_bytes(b"")
     (tmp_path / "config.json").write_text(json.dumps({"image_architecture": "resnet18", "n_head": 2}))

@@ -119,3 +119,8 @@ def test_stages_that_inherit_share_their_cache() -> None:
 )
 def test_what_leads_users_lost_runs_by_is_not_inherited(key: str) -> None:
     assert key in OWN
+
+
+@pytest.mark.parametrize("key", ["hold_out_town13_routes", "validation_towns", "validation_fraction"])
+def test_routes_that_one_stage_holds_out_the_next_one_does_too(key: str) -> None:
+    assert key in INHERITED

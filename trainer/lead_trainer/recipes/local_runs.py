@@ -28,6 +28,14 @@ class MixesTrees(Protocol):
 
 
 @runtime_checkable
+class WarnsAtStart(Protocol):
+    """A recipe that knows values which are allowed and seldom meant."""
+
+    def warnings(self, config: Any) -> Sequence[str]:
+        """Returns a sentence for each thing to know before a run begins; naming the key and what to do."""
+
+
+@runtime_checkable
 class Respells(Protocol):
     """A recipe with spellings of its own for the trainer's keys."""
 

@@ -15,6 +15,7 @@ from lead_protocol.store.object_store import ObjectNotFound
 from lead_trainer.blocks.stages import read_weights
 from lead_trainer.engine.storage import open_store
 from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.lead.config import LeadConfig
 
 STORE_MARK = "store:"
 MAX_BYTES = 4 << 30
@@ -39,6 +40,16 @@ def backbone_state(source: str, sha256: str, environ: Mapping[str, str]) -> dict
         path = Path(folder) / Path(key).name
         path.write_bytes(data)
         return read_weights(path)
+
+
+def random_backbone(config: LeadConfig) -> str | None:
+    """Returns what to say of an image backbone that the config gives no weights, None where it gives some."""
+    if config.backbone_weights or config.load_file:
+        return None
+    return (
+        f"backbone_weights is not set: an image backbone without weights of another run begins with random ones, "
+        f"LEAD's with ImageNet's; set it to a file of timm's {config.image_architecture}, nothing is downloaded"
+    )
 
 
 def _refuse_other(source: str, data: bytes, sha256: str) -> None:

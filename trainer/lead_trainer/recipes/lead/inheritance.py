@@ -47,7 +47,10 @@ INPUT_AND_LABELS = frozenset(
     }
 )  # fmt: skip
 
-INHERITED = ARCHITECTURE | INPUT_AND_LABELS
+# Which routes are held out: a later stage that trained on them would spoil what they are held out for.
+HELD_OUT = frozenset({"hold_out_town13_routes", "validation_fraction", "validation_towns"})
+
+INHERITED = ARCHITECTURE | INPUT_AND_LABELS | HELD_OUT
 
 # Decisions of each stage.
 OWN = frozenset(
@@ -63,10 +66,10 @@ OWN = frozenset(
         "grad_scaler_growth_interval", "grad_scaler_max_grad_scale", "carla_root", "use_carla_data",
         "carla_num_samples", "use_navsim_data", "navsim_data_root", "navsim_num_samples", "use_waymo_e2e_data",
         "waymo_e2e_training_data_root", "waymo_e2e_num_training_samples", "waymo_e2e_subsample_factor",
-        "schedule_carla_num_samples", "source_dataset", "hold_out_town13_routes", "randomize_route_order",
+        "schedule_carla_num_samples", "source_dataset", "randomize_route_order",
         "use_persistent_cache", "use_training_session_cache", "session_cache_backend",
         "training_png_compression_level", "load_bev_3rd_person_images", "data_save_freq", "carla_fps",
-        "validation_fraction", "validation_towns", "validate_every_epochs", "validation_max_samples",
+        "validate_every_epochs", "validation_max_samples",
         "best_metric", "best_is_greatest", "patience_epochs",
         "use_sensor_perburtation_prob", "use_color_aug", "use_color_aug_prob", "backbone_weights",
         "backbone_weights_sha256", "freeze_backbone", "use_planning_decoder",

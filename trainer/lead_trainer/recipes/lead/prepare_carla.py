@@ -193,8 +193,10 @@ def _sensor_planes(tree: SourceTree, sample: SampleKey, suffix: str, keys: Prepa
             )
         result["map"] = map_plane(hdmap, keys)
     if keys.use_semantic:
-        result["semantic"] = fitted(planes["semantics"], keys, cv2.INTER_NEAREST)
+        path = frame_path(sample.route, f"semantics{suffix}", sample.frame)
+        result["semantic"] = fitted(planes["semantics"], keys, cv2.INTER_NEAREST, path)
     if keys.use_depth:
+        refuse_other_rig(planes["depth"], keys, frame_path(sample.route, f"depth{suffix}", sample.frame))
         result["depth"] = planes["depth"]  # codes, which lose digits when they are resized
     return result
 
@@ -205,11 +207,27 @@ def fitted_height(picture: Plane, keys: PreparationKeys) -> int:
     return round(height * keys.image_width / width)
 
 
-def fitted(picture: Plane, keys: PreparationKeys, interpolation: int) -> Plane:
+def refuse_other_rig(picture: Plane, keys: PreparationKeys, path: str) -> None:
+    """Raises BadConfig where a picture is too flat for the configured size: cameras of another rig recorded it.
+
+    A plane of fewer pixels may lack one of its own rows, by which its height was rounded.
+    """
+    height, width = picture.shape[:2]
+    rows = fitted_height(picture, keys)
+    if rows <= keys.image_height - max(1, keys.image_width // width):
+        raise BadConfig(
+            f"image_height, image_width: found {keys.image_height} x {keys.image_width}, but {path} was recorded with "
+            f"{height} x {width}, at that width {rows} rows; declare the rig that recorded it in cameras, or set "
+            "used_cameras, image_height and image_width for it"
+        )
+
+
+def fitted(picture: Plane, keys: PreparationKeys, interpolation: int, path: str) -> Plane:
     """Returns a picture or plane scaled to the configured width, without the rows below the configured height.
 
-    Cameras of the NavSim rig record 280 rows and train on the upper 270.
+    Cameras of the NavSim rig record 280 rows and train on the upper 270. Raises BadConfig for another rig's.
     """
+    refuse_other_rig(picture, keys, path)
     height = max(fitted_height(picture, keys), keys.image_height)
     if picture.shape[:2] != (height, keys.image_width):
         picture = cv2.resize(picture, (keys.image_width, height), interpolation=interpolation)
@@ -227,12 +245,13 @@ def _image(tree: SourceTree, sample: SampleKey, suffix: str, keys: PreparationKe
     height, width = picture.shape[:2]
     if width == keys.image_width and height >= keys.image_height:
         return data
-    if height < keys.image_height or width < keys.image_width:
+    refuse_other_rig(picture, keys, path)
+    if width < keys.image_width:
         raise BadConfig(
             f"image_height, image_width: found {keys.image_height} x {keys.image_width}, but {path} was recorded with "
             f"{height} x {width}; pictures are never made larger"
         )
-    small = fitted(picture, keys, cv2.INTER_AREA)
+    small = fitted(picture, keys, cv2.INTER_AREA, path)
     good, encoded = cv2.imencode(".jpg", small[:, :, ::-1], [int(cv2.IMWRITE_JPEG_QUALITY), RESIZED_JPEG_QUALITY])
     if not good:
         raise BadData(f"file {path} could not be encoded again at {keys.image_width} x {keys.image_height}")

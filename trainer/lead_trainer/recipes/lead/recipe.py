@@ -6,13 +6,21 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import structlog
 import torch
 
 from lead_trainer.engine.optim import AdamWSettings, make_adamw
 from lead_trainer.engine.schedule import Schedule, cosine, fixed_warm_restarts, lagging, warm_restarts, warmed_up
 from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.recipes.lead.backbone_file import random_backbone
 from lead_trainer.recipes.lead.config import LeadConfig
-from lead_trainer.recipes.lead.config_values import from_config_json, load_config, preset_names, to_config_json
+from lead_trainer.recipes.lead.config_values import (
+    CROPS_SIDES,
+    from_config_json,
+    load_config,
+    preset_names,
+    to_config_json,
+)
 from lead_trainer.recipes.lead.data_sources import SOURCES, DataSource
 from lead_trainer.recipes.lead.dataset import SampleCache, collection_of
 from lead_trainer.recipes.lead.dataset_collate import collate
@@ -27,11 +35,13 @@ from lead_trainer.recipes.lead.model import build_model
 from lead_trainer.recipes.lead.preparation import SOURCE_KEY, LeadPreparation
 from lead_trainer.recipes.lead.validation import AS_RECORDED, CachePart, evaluate, with_means_over_classes
 from lead_trainer.recipes.lead.visualize import draw_training_picture
-from lead_trainer.recipes.recipe import Batch, Evaluation, LossScale, Sample, StageShape, StepOutput
+from lead_trainer.recipes.recipe import Batch, Evaluation, LossScale, Sample, StageShape, StepOutput, WatchRule
 from lead_trainer.report.wandb import WandbKeys
 
 PLANNER_PREFIX = "planning_decoder."  # what a posttrain stage has and its pretrain stage had not
 _MOST_THREADS = 16
+
+log = structlog.get_logger(__name__)
 
 
 class LeadRecipe:
@@ -41,7 +51,7 @@ class LeadRecipe:
     config_model = LeadConfig
     preparation = LeadPreparation()
     mixes_caches = True
-    inherited_keys = INHERITED
+    inherited_keys = INHERITED | {CROPS_SIDES}  # the latter to be refused
 
     def datasets(self, config: LeadConfig) -> Mapping[str, Mapping[str, Any]]:
         """Returns a cache for each data set in use."""
@@ -76,6 +86,16 @@ class LeadRecipe:
     def for_evaluation(self, document: Mapping[str, Any]) -> tuple[Mapping[str, Any], Sequence[str]]:
         """Returns the `config.json` that LEAD's evaluation reads, and what a person should know before it runs."""
         return for_leads_evaluation(document)
+
+    def warnings(self, config: LeadConfig) -> Sequence[str]:
+        """Returns what is said before a local run begins."""
+        said = random_backbone(config)
+        return [said] if said else []
+
+    def watch_rules(self, config: LeadConfig) -> Sequence[WatchRule]:
+        """Returns a word on a first stage without weights: a config does not tell from which stage a pod begins."""
+        said = random_backbone(config) if config.is_pretraining else None
+        return [WatchRule("random-backbone", lambda history: said if history else None)]
 
     def wandb_keys(self, config: LeadConfig) -> WandbKeys:
         """Returns what LEAD's keys say about W&B."""
@@ -161,9 +181,12 @@ class LeadRecipe:
         return build_model(config)
 
     def load_initial_weights(self, model: torch.nn.Module, config: LeadConfig, state: Mapping[str, Any]) -> None:
-        """Loads an earlier stage's weights; only the planner may be missing from them, and nothing may be left over."""
+        """Loads an earlier stage's weights; only the planner may be missing from them, only whole heads left over."""
+        left = [name for name in state if getattr(model, name.split(".")[0], model) is None]
         try:
-            missing, unexpected = model.load_state_dict(state, strict=False)
+            missing, unexpected = model.load_state_dict(
+                {name: value for name, value in state.items() if name not in left}, strict=False
+            )
         except RuntimeError as error:
             raise BadConfig(
                 f"load_file: its weights are of another shape: {str(error).splitlines()[1].strip()}"
@@ -175,6 +198,9 @@ class LeadRecipe:
                     f"load_file: its weights {what} {len(names)} parameters, such as {names[0]}; "
                     "give this stage the architecture keys of the stage it starts from"
                 )
+        if left:
+            heads = ", ".join(sorted({name.split(".")[0] for name in left}))
+            log.warning(f"load_file: weights left out of heads that this stage does not have: {heads}")
 
     def optimizer(self, model: torch.nn.Module, config: LeadConfig) -> torch.optim.Optimizer:
         """Returns LEAD's AdamW: amsgrad, everything decayed."""
