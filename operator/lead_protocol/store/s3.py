@@ -59,7 +59,7 @@ class S3Store:
 
     def download(self, key: str, path: Path, *, size: int, sha256: str) -> None:
         """Streams an object to `path` (`.part`, fsync, rename); raises ObjectCorrupt unless size and SHA-256 match."""
-        full, deadline, digest = self._full(key), self._deadline(size), hashlib.sha256()
+        full, digest = self._full(key), hashlib.sha256()
         found = self._head(full)
         if found is None:
             raise ObjectNotFound(f"{self.url}/{key} does not exist")
@@ -67,6 +67,7 @@ class S3Store:
             raise ObjectCorrupt(f"{self.url}/{key} has {found.size} bytes, expected {size}")
         step = self._limits.part_bytes
         ranges = ((offset, min(step, size - offset)) for offset in range(0, size, step))
+        deadline = Deadline(self._limits.total_for(size), self._limits.total_s)
         with partial_file(path.parent, path.name) as part:
             part.reserve(size)
             for data in map_in_order(
@@ -110,7 +111,8 @@ class S3Store:
     def create_file(self, key: str, path: Path, *, sha256: str) -> bool:
         """Like `create` for a file of any size; raises ObjectCorrupt when the file itself is not what was promised."""
         full, size = self._full(key), path.stat().st_size
-        deadline = self._deadline(size)
+        at_once = self._limits.part_bytes * self._limits.parallel
+        deadline = Deadline(self._limits.total_for(size), self._limits.total_for(at_once))
         if size <= self._limits.part_bytes:
             data = path.read_bytes()
             _check_file(path, hashlib.sha256(data).hexdigest(), sha256)
@@ -243,7 +245,9 @@ class S3Store:
                     yield Request("PUT", full, query={**upload, "partNumber": str(number)}, body=data)
 
         def send(request: Request) -> str:
-            return str(self._requests.call(request, deadline, max_bytes=MAX_XML_BYTES).headers.get("ETag", ""))
+            answer = self._requests.call(request, deadline, max_bytes=MAX_XML_BYTES)
+            deadline.progress()
+            return str(answer.headers.get("ETag", ""))
 
         etags = tuple(map_in_order(send, parts(), parallel=self._limits.parallel))
         _check_file(path, digest.hexdigest(), sha256)

@@ -32,11 +32,17 @@ _Result = TypeVar("_Result")
 
 
 class Deadline:
-    """When a call must have ended."""
+    """When a call must have ended; a long one ends earlier when nothing of it comes or goes for a while."""
 
-    def __init__(self, total_s: float) -> None:
-        self.total_s = total_s
-        self._end = time.monotonic() + total_s
+    def __init__(self, total_s: float, piece_s: float | None = None) -> None:
+        """`piece_s`: the longest time from one `progress` to the next, if that is not `total_s`."""
+        self.piece_s = total_s if piece_s is None else min(piece_s, total_s)
+        begin = time.monotonic()
+        self._end, self._last = begin + self.piece_s, begin + total_s
+
+    def progress(self) -> None:
+        """Notes that CHUNK_BYTES have come or a part has gone, which gives the next its whole time."""
+        self._end = min(self._last, time.monotonic() + self.piece_s)
 
     def remaining_s(self) -> float:
         """Seconds left; negative when it has passed."""
@@ -136,7 +142,7 @@ class SignedRequests:
                 pause_s = max(min(failure.pause_s, self._limits.longest_retry_after_s), self._pause_s(tries))
                 if pause_s >= deadline.remaining_s():
                     raise StoreUnavailable(
-                        f"{where} had no good answer within {deadline.total_s:.0f} s and {tries} tries; the last: "
+                        f"{where} had no good answer within {deadline.piece_s:.0f} s and {tries} tries; the last: "
                         f"{failure}; check that the store runs and is reachable"
                     ) from failure
                 time.sleep(pause_s)
@@ -188,7 +194,12 @@ class SignedRequests:
 
 
 def _chunks(response: BaseHTTPResponse, deadline: Deadline, where: str) -> Iterator[bytes]:
+    come = 0
     while chunk := response.read1(CHUNK_BYTES):  # what has come: a trickle must not outlast the deadline
+        come += len(chunk)
+        if come >= CHUNK_BYTES:
+            come = 0
+            deadline.progress()
         yield chunk
         if deadline.remaining_s() <= 0:
             raise TryAgain(f"{where}: the answer was not whole when the deadline passed", doubtful=True)
