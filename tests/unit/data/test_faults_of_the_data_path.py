@@ -9,23 +9,32 @@ from pathlib import Path
 
 import pytest
 
+from lead_protocol.exit_codes import ExitCode
 from lead_protocol.store.folder import FolderStore
-from lead_protocol.store.object_store import ObjectStore
+from lead_protocol.store.object_store import ObjectStore, StoreUnavailable
 from lead_protocol.store.s3 import S3Store
 from lead_protocol.store.s3_target import MIB, S3Limits
+from lead_testing.bytes_recipe import FailingStore
 from lead_testing.data_faults import (
+    BATCH,
     DAMAGES,
     READ_FAULTS,
     SAMPLES,
+    BytesSamples,
     build_test_cache,
     damage_shards,
     deliver,
     kill_while_filling,
     spoil_reads,
+    stack,
 )
 from lead_testing.minio_server import MinioServer, minio_program
 from lead_testing.store_proxy import Fault, StoreProxy
-from lead_trainer.errors import BadData
+from lead_trainer.data.cache_reader import CacheReader
+from lead_trainer.data.loader import LoaderLimits
+from lead_trainer.data.packed_backend import PackedBackend
+from lead_trainer.data.process_loader import loader_named
+from lead_trainer.errors import BadData, exit_code_of
 
 QUICK = S3Limits(read_s=2, total_s=20, part_bytes=5 * MIB, first_pause_s=0.01, longest_pause_s=0.1,
                  longest_retry_after_s=0.05)  # fmt: skip
@@ -137,10 +146,50 @@ def test_runs_that_evict_each_others_shards_all_get_every_sample(
     assert results == [clean] * 3
 
 
-def test_a_shard_gone_from_the_store_is_named(tmp_path: Path) -> None:
+def test_a_shard_that_is_another_object_is_named(tmp_path: Path) -> None:
     store = FolderStore(tmp_path / "store")
     digest = build_test_cache(store)
     key = next(info.key for info in store.list("caches/") if "/shards/00002" in info.key)
     store.put(key, b"LDSHARD1 nothing else")
     with pytest.raises(BadData, match=key.rsplit("/", 1)[-1]):
         deliver(store, digest, tmp_path / "ssd")
+
+
+@pytest.mark.parametrize("backend", ["packed", "diskcache", "none"])
+@pytest.mark.parametrize("part", ["/shards/00002", "/buckets/"])
+def test_a_shard_gone_from_the_store_is_named(tmp_path: Path, backend: str, part: str) -> None:
+    store = FolderStore(tmp_path / "store")
+    digest = build_test_cache(store)
+    key = next(info.key for info in store.list("caches/") if part in info.key)
+    store.delete(key)
+    folder = None if backend == "none" else tmp_path / "ssd"
+    with pytest.raises(BadData, match=rf"{key.rsplit('/', 1)[-1]} is missing; delete the cache and build it again"):
+        deliver(store, digest, folder, backend=backend)
+
+
+class AwayFromNowOn(FailingStore):
+    """A store that does not answer for shards."""
+
+    def download(self, key: str, path: Path, *, size: int, sha256: str) -> None:
+        raise StoreUnavailable(f"{key}: connection refused")
+
+
+@pytest.mark.parametrize("loader", ["ring", "process"])
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
+def test_a_long_outage_in_the_first_epoch_ends_with_the_class_of_the_store(
+    in_folder: tuple[ObjectStore, str, str], tmp_path: Path, loader: str
+) -> None:
+    store, digest, _ = in_folder
+    cache = CacheReader(store, digest, PackedBackend(AwayFromNowOn(store), tmp_path / "ssd"))
+    batches = loader_named(loader)(
+        BytesSamples(cache), stack, batch_size=BATCH, seed=1, threads=2, limits=LoaderLimits(store_outage_s=1.0)
+    ).batches(0)
+    with pytest.raises(StoreUnavailable, match=r"\.lds") as caught:
+        next(batches)
+    assert exit_code_of(caught.value) == ExitCode.STORE_UNAVAILABLE
+
+
+def test_the_last_try_of_an_outage_ends_before_its_sample_counts_as_stuck() -> None:
+    limits, store = LoaderLimits(), S3Limits()
+    one_try_s = store.total_s + store.total_s + store.read_s  # of HEAD; without a piece of the shard; of a last piece
+    assert limits.store_outage_s + one_try_s < limits.stuck_after_s

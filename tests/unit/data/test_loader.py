@@ -107,6 +107,22 @@ def test_a_blocked_sample_is_reported_with_name_and_place_and_never_hangs() -> N
     release.set()
 
 
+def test_a_sample_that_is_stuck_beside_one_the_store_did_not_give_is_an_error_of_the_store() -> None:
+    release = threading.Event()
+
+    class Blocking(Numbers):
+        def load(self, index: int, epoch: int) -> Sample:
+            if index == 5:
+                release.wait()
+            return super().load(index, epoch)
+
+    source = Blocking(8, 2, StoreUnavailable("no answer"))
+    limits = LoaderLimits(stuck_after_s=0.4, store_outage_s=0.0)
+    with pytest.raises(StoreUnavailable, match="no answer"):
+        list(loader(source, batch_size=8, limits=limits).batches(0))
+    release.set()
+
+
 def test_a_thread_that_is_told_to_exit_ends_the_epoch_with_that() -> None:
     class Leaving(Numbers):
         def load(self, index: int, epoch: int) -> Sample:

@@ -85,8 +85,9 @@ def test_a_store_that_is_away_while_it_fetches_ahead_costs_no_sample(store: Fail
     assert len(asked) == AT_ONCE
 
 
+@pytest.mark.parametrize("processes", [1, 8])
 def test_who_waited_for_a_shard_of_a_store_that_is_away_does_not_wait_as_long_again(
-    store: FailingStore, tmp_path: Path
+    store: FailingStore, tmp_path: Path, processes: int
 ) -> None:
     digest = build_test_cache(store)
     tries, let = [], threading.Event()
@@ -97,17 +98,17 @@ def test_who_waited_for_a_shard_of_a_store_that_is_away_does_not_wait_as_long_ag
             let.wait(DEADLINE_S)
             raise StoreUnavailable("connection refused")
 
-    backend = PackedBackend(Away(store.inner), tmp_path / "ssd")
+    backends = [PackedBackend(Away(store.inner), tmp_path / "ssd") for _ in range(processes)]
     shard: StoredObject = CacheReader(store, digest).manifest.shards[0].object
     errors: list[BaseException] = []
 
-    def read() -> None:
+    def read(backend: PackedBackend) -> None:
         try:
             backend.fetch(shard)
         except StoreUnavailable as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=read, daemon=True) for _ in range(8)]
+    threads = [threading.Thread(target=read, args=(backends[n % processes],), daemon=True) for n in range(8)]
     for thread in threads:
         thread.start()
     wait_for(

@@ -5,14 +5,13 @@ It starts from the manifest and verifies every table it reads by SHA-256; it nev
 
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 
 from lead_protocol.manifests import CacheManifest, StoredObject, sha256_hex
 from lead_protocol.object_keys import CacheKeys
-from lead_protocol.store.object_store import ObjectCorrupt, ObjectStore
+from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore
 from lead_trainer.data.build_finish import stored_manifest
 from lead_trainer.data.cache_tables import CollectionRows, MetaColumns, collection_rows, joined_metas, read_table
 from lead_trainer.data.ordered_pool import ordered_map
@@ -110,8 +109,14 @@ class CacheReader:
 
     def _table(self, item: StoredObject) -> bytes:
         for _ in range(TRIES):  # it may have been spoiled on the way
-            with suppress(ObjectCorrupt):
+            try:
                 data = self._store.get(item.key, max_bytes=item.size)
-                if len(data) == item.size and sha256_hex(data) == item.sha256:
-                    return data
+            except ObjectNotFound as error:
+                raise BadData(
+                    f"{self._store.url}/{item.key} is missing; delete the cache and build it again"
+                ) from error
+            except ObjectCorrupt:
+                continue
+            if len(data) == item.size and sha256_hex(data) == item.sha256:
+                return data
         raise BadData(f"{self._store.url}/{item.key} is not what the manifest vouches for; build the cache again")

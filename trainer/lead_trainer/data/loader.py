@@ -18,6 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
+from lead_protocol.store.object_store import StoreError
 from lead_trainer.data.batch_slots import Collate, RowKeys, Slot, SlotRing, compared_keys
 from lead_trainer.data.loader_stats import LoaderClock, LoaderStats, stage_scalars
 from lead_trainer.data.loader_threads import LoaderThreads
@@ -36,7 +37,7 @@ from lead_trainer.recipes.recipe import Batch, FinishesOnDevice, Sample, SampleS
 
 BATCHES_AHEAD = 2
 STUCK_AFTER_S = 540.0  # before the other ranks give up on this one (engine.ddp.GRADIENT_TIMEOUT_S)
-STORE_OUTAGE_S = 480.0  # how long one sample waits for a store that is away
+STORE_OUTAGE_S = 360.0  # how long one sample waits for a store that is away; its last try must end before it is stuck
 _STOP_WAIT_S = 60.0
 
 
@@ -259,6 +260,9 @@ class Loader:
         now = time.monotonic()
         for row, (since, thread) in sorted(item.running().items()):
             if now - since > self._limits.stuck_after_s:
+                for error in list(item.errors.values()):
+                    if isinstance(error, StoreError):
+                        raise error  # which is what the others wait for too
                 raise StuckLoader(
                     f"sample {self._name(item.indices[row])} has been loading for {now - since:.0f} s "
                     f"({_place(thread)}); its thread is blocked: check the disk of the session cache and the store"

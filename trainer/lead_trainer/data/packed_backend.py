@@ -3,6 +3,7 @@
     <folder>/shards/<sha256>    a complete, verified shard; readers hold a shared flock on it
     <folder>/locks/<sha256>     flock of the one process that fetches it; freed by the kernel when that process dies.
                                 Its length, without a byte in it, is the room that process was given
+    <folder>/locks/<sha256>.away    touched when the store was away: who waited for that does not wait as long again
     <folder>/locks/room         flock of the one process that counts and makes room
 
 A file under its final name is whole: downloads go to `.part`, are verified, synced and renamed by the store. Shards are
@@ -214,10 +215,13 @@ class PackedBackend:
 
     def _fetched(self, shard: StoredObject) -> _Mapped | None:
         """Fetches a shard, once a node: whoever waits for the lock finds the file there."""
+        away, begin = self._locks / f"{shard.sha256}.away", time.time_ns()
         with locked(self._locks / shard.sha256) as lock:
             mapped = self._map(shard)
             if mapped is not None:
                 return mapped
+            if away.exists() and away.stat().st_mtime_ns > begin:
+                raise StoreUnavailable(f"{self._store.url}/{shard.key} did not come for another process of this node")
             for part in self._shards.glob(f"{shard.sha256}.*{SUFFIX}"):
                 remove_unlocked(part)  # of a fetch that was killed, and so is the room it was given
             os.ftruncate(lock, 0)
@@ -230,6 +234,9 @@ class PackedBackend:
                     self._store.download(shard.key, self._shards / shard.sha256, size=shard.size, sha256=shard.sha256)
                 self._counters.add(misses=1, fetched_bytes=shard.size)
                 return self._map(shard)
+            except StoreUnavailable:
+                away.touch()
+                raise
             finally:
                 with suppress(OSError):  # of a dying disk; the length of a file that nobody locks counts nothing
                     os.ftruncate(lock, 0)

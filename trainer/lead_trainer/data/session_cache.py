@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from lead_protocol.manifests import StoredObject
-from lead_protocol.store.object_store import ObjectCorrupt, ObjectStore
+from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore
 from lead_trainer.data.record import CorruptRecord, Record, decode_record
 from lead_trainer.data.shard import TRAILER_BYTES, ShardIndex, footer_range, parse_footer
 from lead_trainer.data.shared_counters import SharedCounters
@@ -164,11 +164,16 @@ def with_tries(
     counters: Counters,
     forget: Callable[[], object],
 ) -> Result:
-    """Returns the first sound result of `fetch`, calling `forget` after each bad one; raises BadData after TRIES."""
+    """Returns the first sound result of `fetch`, calling `forget` after each bad one.
+
+    Raises BadData after TRIES, and at once for a shard that is not in the store.
+    """
     last: Exception | None = None
     for _ in range(TRIES):
         try:
             return fetch()
+        except ObjectNotFound as error:
+            raise BadData(f"shard {store.url}/{shard.key} is missing; delete the cache and build it again") from error
         except (CorruptRecord, ObjectCorrupt) as error:
             counters.add(corrupt=1)
             forget()
