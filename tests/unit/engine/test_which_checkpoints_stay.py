@@ -10,8 +10,9 @@ from lead_protocol.checkpoint_retention import expendable
 from lead_protocol.job import CheckpointPolicy
 from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.store.folder import FolderStore
-from lead_testing.toy_jobs import a_toy_job, manifests
+from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
 from lead_testing.toy_runs import train_here
+from lead_trainer.engine.retention import Retention
 from lead_trainer.engine.revision import VARIABLE, git_revision
 
 
@@ -66,6 +67,21 @@ def test_a_run_of_six_epochs_leaves_exactly_what_its_policy_says(
     train_here(store, tmp_path, job)
     assert [manifest.epoch for manifest in manifests(store)] == epochs
     assert [manifest.final for manifest in manifests(store)] == [epoch == 6 for epoch in epochs]
+
+
+def test_a_spoiled_manifest_stays_and_the_others_go_as_ever(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = FolderStore(tmp_path / "store")
+    job = a_toy_job(epochs=3, config={"samples": 16})
+    train_here(store, tmp_path, job)
+    (spoiled, *_), policy = store.list(KEYS.manifests_prefix), CheckpointPolicy(keep_last=2, keep_best=0)
+    store.put(spoiled.key, b"{}")
+    retention = Retention(store, KEYS, policy)
+    assert retention.apply() == [] and retention.apply() == []
+    longer = a_toy_job(2, epochs=5, config={"samples": 16}).model_copy(update={"checkpoint": policy})
+    train_here(store, tmp_path, longer)
+    left = [info.key for info in store.list(KEYS.manifests_prefix)]
+    assert left == [spoiled.key, KEYS.manifest(8, 0), KEYS.manifest(10, 0)]
+    assert capsys.readouterr().out.count("its manifest is spoiled") == 2  # once each time the run is started
 
 
 def test_a_better_epoch_is_saved_although_none_is_due(tmp_path: Path) -> None:

@@ -7,12 +7,13 @@ always has its objects. Pods have no such object: their credential may not delet
 from dataclasses import dataclass, field
 
 import structlog
+from pydantic import ValidationError
 
 from lead_protocol.checkpoint_retention import expendable
 from lead_protocol.job import CheckpointPolicy
 from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest
 from lead_protocol.object_keys import InstanceKeys
-from lead_protocol.store.object_store import ObjectStore, StoreDenied, StoreError
+from lead_protocol.store.object_store import ObjectCorrupt, ObjectStore, StoreDenied, StoreError
 from lead_trainer.engine.quarantine import position_of, quarantined_positions
 from lead_trainer.engine.resume import manifest_keys
 
@@ -26,7 +27,7 @@ class Retention:
     store: ObjectStore
     keys: InstanceKeys
     policy: CheckpointPolicy
-    _read: dict[str, CheckpointManifest] = field(default_factory=dict)
+    _read: dict[str, CheckpointManifest | None] = field(default_factory=dict)  # None: it cannot be read
     _may_delete: bool = True
 
     def apply(self) -> list[CheckpointManifest]:
@@ -47,18 +48,24 @@ class Retention:
         keys = [key for key in manifest_keys(self.store, self.keys.manifests_prefix) if position_of(key) not in bad]
         for key in keys:
             if key not in self._read:
-                data = self.store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES)
-                self._read[key] = CheckpointManifest.model_validate_json(data)
+                self._read[key] = self._manifest(key)
+        known = {key: manifest for key in keys if (manifest := self._read[key]) is not None}
         gone = expendable(
-            [self._read[key] for key in keys],
+            list(known.values()),
             keep_last=self.policy.keep_last,
             keep_best=self.policy.keep_best,
             keep_every_epochs=self.policy.keep_every_epochs,
         )
-        for key in keys:
-            manifest = self._read[key]
+        for key, manifest in known.items():
             if manifest in gone:
                 self.store.delete(key)
                 for stored in manifest.files.values():
                     self.store.delete(stored.key)
         return gone
+
+    def _manifest(self, key: str) -> CheckpointManifest | None:
+        try:
+            return CheckpointManifest.model_validate_json(self.store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES))
+        except (ValidationError, ObjectCorrupt) as error:
+            log.warning("a checkpoint stays: its manifest is spoiled", manifest=key, error=str(error).splitlines()[0])
+            return None
