@@ -117,4 +117,6 @@ class Checkpointer:
         if fault is not None:
             raise ObjectCorrupt(f"the adopted checkpoint of step {manifest.step} changed while it was read: {fault}")
         restore(state, manifest, self.names(file_index(manifest.epoch, manifest.step_in_epoch)), folder)
+        if not self.group.world.is_first:
+            state.begin_epoch()  # rank 0 carries the sums of all ranks
         shutil.rmtree(folder, ignore_errors=True)
