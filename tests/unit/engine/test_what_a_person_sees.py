@@ -1,18 +1,24 @@
-"""The block of a step for a person at a terminal, and the histograms in the event file."""
+"""The block of a step for a person at a terminal, the event file, and metrics with names of any kind."""
 
+import threading
 from pathlib import Path
 
+import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from lead_protocol.progress_record import parse_progress
 from lead_protocol.store.folder import FolderStore
-from lead_testing.toy_recipe import ToyModel
+from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
+from lead_testing.toy_recipe import ToyModel, ToyRecipe
+from lead_testing.toy_runs import train_here
 from lead_trainer.engine.batch_norms import BatchNorms
 from lead_trainer.engine.clip import Clipper
 from lead_trainer.engine.ranking import Ranking
 from lead_trainer.engine.state import TrainState
 from lead_trainer.recipes.recipe import StepOutput
 from lead_trainer.report.progress_block import progress_block
+from lead_trainer.report.sinks import Sinks
 from lead_trainer.report.tensorboard import EventFile
 
 
@@ -56,3 +62,57 @@ def test_histograms_hold_the_finite_values(tmp_path: Path) -> None:
     assert read.Tags()["histograms"] == ["weights/layer"]
     (histogram,) = read.Histograms("weights/layer")
     assert (histogram.step, histogram.histogram_value.num) == (3, 2)
+
+
+def test_an_attempt_that_begins_anew_hides_the_steps_of_the_one_before(tmp_path: Path) -> None:
+    for attempt, steps in ((1, 4), (2, 2)):
+        events = EventFile(tmp_path, FolderStore(tmp_path / "s"), "tb/", attempt=attempt, first_step=0, on=True)
+        for step in range(1, steps + 1):
+            events.scalars({"loss": float(attempt)}, step)
+        events.close()
+    read = EventAccumulator(str(tmp_path))
+    read.Reload()
+    assert [(event.step, event.value) for event in read.Scalars("loss")] == [(1, 2.0), (2, 2.0)]
+
+
+class SlowPlace(EventFile):
+    """A place whose first copy to the store takes until it is let go."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, None, "", attempt=1, first_step=0, on=False)
+        self.goes_on, self.said = threading.Event(), list[str]()
+
+    def upload(self) -> None:
+        self.said.append("begun")
+        assert self.goes_on.wait(30)
+        self.said.append("done")
+
+    def close(self) -> None:
+        self.said.append("closed")
+
+
+def test_a_slow_upload_holds_nobody_up_and_the_last_one_comes_after_it(tmp_path: Path) -> None:
+    place = SlowPlace(tmp_path)
+    sinks = Sinks((place,))
+    sinks.upload()
+    sinks.upload()
+    place.goes_on.set()
+    sinks.close()
+    assert place.said == ["begun", "done", "closed"]
+
+
+def test_a_metric_of_any_name_is_kept_in_the_manifest_and_told_where_its_name_can_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd, plain = "error [m] of all the pedestrians, é", ToyRecipe.validation_metrics
+
+    def told(self: ToyRecipe, config: object, means: dict[str, float]) -> dict[str, float]:
+        return {**plain(self, config, means), odd: 1.0}  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ToyRecipe, "validation_metrics", told)
+    store = FolderStore(tmp_path / "store")
+    train_here(store, tmp_path, a_toy_job(epochs=2, config={"validation_samples": 8}))
+    assert manifests(store)[-1].metrics[f"val/{odd}"] == 1.0
+    record = parse_progress(store.get(KEYS.progress(1), max_bytes=4096))
+    assert record is not None and set(record.metrics) == {"val/bias", "val/loss", "val/rmse", "loss_plane"}
+    assert capsys.readouterr().out.count("left out of the progress record") == 1

@@ -29,7 +29,9 @@ class EpochPlan:
         if self.accumulate < 1:
             raise BadConfig(f"accumulate_steps: found {self.accumulate}, expected at least 1")
         if self.rank_batch % self.parts:
-            raise BadConfig(f"a batch of {self.rank_batch} samples a process cannot be cut into {self.parts} equal parts")
+            raise BadConfig(
+                f"a batch of {self.rank_batch} samples a process cannot be cut into {self.parts} equal parts"
+            )
 
     @property
     def steps(self) -> int:

@@ -14,6 +14,7 @@ import torch
 from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.progress_record import MAX_ADVISORIES, Advisory, CheckpointRef
 from lead_trainer.engine.progress import Mailbox
+from lead_trainer.engine.ranking import TELLABLE, VALIDATION
 from lead_trainer.engine.retention import Retention
 from lead_trainer.engine.state import TrainState
 from lead_trainer.engine.validation import Validated
@@ -36,6 +37,7 @@ class FirstRank:
     after_commit: Callable[[CheckpointManifest], None] = lambda manifest: None
     data_counters: Callable[[], Mapping[str, Any]] = dict  # of cache and loader, by the progress record's names
     advisories: dict[str, Advisory] = field(default_factory=dict)  # the newest of each rule
+    _untold: set[str] = field(default_factory=set)  # metrics whose names no progress record takes
 
     def tell(self, state: TrainState, *, urgent: bool = False, **fields: Any) -> None:
         """Puts the position and `fields` into the progress record."""
@@ -118,13 +120,23 @@ class FirstRank:
     def epoch_done(self, state: TrainState, values: Mapping[str, float], epochs: int) -> None:
         """Tells the means of an epoch, and its validation."""
         self.events.scalars(
-            {name if name.startswith("val/") else f"epoch/{name}": value for name, value in values.items()}, state.step
+            {name if name.startswith(VALIDATION) else f"epoch/{name}": value for name, value in values.items()},
+            state.step,
         )
         told = {name: round(value, 6) for name, value in values.items()}
         log.info("epoch done", epoch=state.epoch, of=epochs, step=state.step, skipped=state.skipped_steps,
                  best=state.best_metric, best_epoch=state.ranking.best.epoch or None,
                  epochs_since_best=state.ranking.best.epochs_since, **told)  # fmt: skip
-        self.tell(state, urgent=True, loss=values.get("loss"), metrics=_few(values))
+        self.tell(state, urgent=True, loss=values.get("loss"), metrics=self._few(values))
+
+    def _few(self, values: Mapping[str, float]) -> dict[str, float]:
+        if untold := sorted({name for name in values if not TELLABLE.fullmatch(name)} - self._untold):
+            self._untold.update(untold)
+            log.warning("metrics are left out of the progress record: a name is up to 64 of A-Z a-z 0-9 _ . / -",
+                        names=untold)  # fmt: skip
+        names = [name for name in values if name != "loss" and name not in self._untold]
+        validation_first = sorted(names, key=lambda name: (not name.startswith(VALIDATION), name))
+        return {name: values[name] for name in validation_first[:_PROGRESS_METRICS]}
 
 
 def checkpoint_reference(manifest: CheckpointManifest, manifest_key: str) -> CheckpointRef:
@@ -142,8 +154,3 @@ def floats(values: Mapping[str, torch.Tensor]) -> dict[str, float]:
     """Returns scalars as Python numbers, without those that are not finite."""
     numbers = {name: float(value.detach()) for name, value in values.items()}
     return {name: number for name, number in numbers.items() if math.isfinite(number)}
-
-
-def _few(values: Mapping[str, float]) -> dict[str, float]:
-    validation_first = sorted(values, key=lambda name: (not name.startswith("val/"), name))
-    return {name: values[name] for name in [name for name in validation_first if name != "loss"][:_PROGRESS_METRICS]}

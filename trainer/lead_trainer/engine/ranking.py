@@ -12,6 +12,7 @@ from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.recipe import StageShape
 
 VALIDATION = "val/"  # begins the tag of every validation metric
+TELLABLE = re.compile(r"[A-Za-z0-9_./-]{1,64}")  # what a progress record takes as the name of a metric
 
 
 class Best(StrictModel):
@@ -56,7 +57,7 @@ class Ranking:
 def ranking_of(shape: StageShape, *, validates: bool) -> Ranking:
     """Returns the ranking a stage asks for; raises BadConfig for a metric that it cannot have."""
     metric = shape.best_metric or (f"{VALIDATION}loss" if validates else "loss")
-    if not re.fullmatch(r"[A-Za-z0-9_./-]{1,64}", metric):
+    if not TELLABLE.fullmatch(metric):
         raise BadConfig(f"best_metric: found {metric!r}, expected the tag of a metric, for example val/loss")
     if metric.startswith(VALIDATION) and not validates:
         raise BadConfig(

@@ -1,8 +1,10 @@
 """Where rank 0 says how training goes; one call reaches every place that is on.
 
-Called by `engine.hooks`; `tensorboard.EventFile` and `wandb.WandbRun` are the places.
+Called by `engine.hooks` while other ranks may wait, so a slow store is left to a thread. `tensorboard.EventFile` and
+`wandb.WandbRun` are the places.
 """
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -31,11 +33,12 @@ class Sink(Protocol):
         """Writes what is left, for the last time."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Sinks:
-    """Several places as one."""
+    """Several places as one; a thread uploads."""
 
     each: tuple[Sink, ...]
+    _uploading: threading.Thread | None = None
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         """Adds one value a tag."""
@@ -53,11 +56,18 @@ class Sinks:
             sink.histogram(tag, values, step)
 
     def upload(self) -> None:
-        """Copies what was said so far to the store."""
+        """Begins to copy what was said so far to the store, unless a copy is still under way: the next has it all."""
+        if self._uploading is None or not self._uploading.is_alive():
+            self._uploading = threading.Thread(target=self._upload, name="upload", daemon=True)
+            self._uploading.start()
+
+    def _upload(self) -> None:
         for sink in self.each:
             sink.upload()
 
     def close(self) -> None:
-        """Writes what is left, for the last time."""
+        """Writes what is left, for the last time and to the end, after any copy that is under way."""
+        if self._uploading is not None:
+            self._uploading.join()
         for sink in self.each:
             sink.close()

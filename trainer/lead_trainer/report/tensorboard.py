@@ -33,7 +33,7 @@ class EventFile:
         self._writer: SummaryWriter | None = None
         if on:
             folder.mkdir(parents=True, exist_ok=True)
-            purge = first_step + 1 if first_step else None
+            purge = first_step + 1 if first_step or attempt > 1 else None
             self._writer = SummaryWriter(str(folder), purge_step=purge, filename_suffix=self._suffix)
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
@@ -65,7 +65,7 @@ class EventFile:
         try:
             for path in sorted(self._folder.glob(f"events.out.tfevents.*{self._suffix}")):
                 self._store.put(self._prefix + path.name, path.read_bytes())
-        except StoreError as error:
+        except (OSError, StoreError) as error:
             log.warning("event file is not uploaded for now", error=str(error))
 
     def close(self) -> None:
