@@ -1,7 +1,8 @@
 """Looks into the buckets, seldom and little: one LIST a resource, and a GET of each record whose etag is new.
 
-Called by `cluster.reconcile` when the last look is too old or the pods have changed since. What it reads was written
-by pods and is hostile until parsed: sizes are capped, models strict, and names inside are compared with the key's.
+Called by `cluster.reconcile` when the last look is too old or the pods have changed since. Of a run with very many
+objects only the folders with records are listed. What it reads was written by pods and is hostile until parsed: sizes
+are capped, models strict, and names inside are compared with the key's.
 It never writes. A store that does not answer is an observation (`store_error`), not an exception.
 """
 
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pydantic import ConfigDict, ValidationError
 
 from lead_operator.cluster import metrics
-from lead_operator.cluster.instance_records import read_instances
+from lead_operator.cluster.instance_records import read_instances, record_prefixes
 from lead_operator.cluster.record_reader import RecordReader, Records
 from lead_operator.decisions.observed import ObservedCacheManifest, ObservedInstance
 from lead_operator.settings import Settings, StorageProfile
@@ -87,8 +88,9 @@ class BucketView:
         """
 
         def read(store: ObjectStore, records: Records) -> BucketLook:
-            reader = RecordReader(store, records, f"runs/{namespace}/{uid}/", MAX_OBJECTS)
-            return BucketLook(instances=read_instances(reader, namespace, uid, instances))
+            parts = record_prefixes(namespace, uid, instances)
+            reader = RecordReader(store, records, f"runs/{namespace}/{uid}/", MAX_OBJECTS, parts)
+            return BucketLook(error=reader.excess, instances=read_instances(reader, namespace, uid, instances))
 
         if untouched and time.monotonic() - self._answered_at.get(profile.name, -math.inf) < ANSWERS_FOR_S:
             memory = self._memories.setdefault(uid, _Memory())
@@ -128,7 +130,8 @@ class BucketView:
         loop = asyncio.get_running_loop()
         try:
             store = self.store(profile)
-            memory.look = await loop.run_in_executor(self._threads, read, store, memory.records)
+            look = await loop.run_in_executor(self._threads, read, store, memory.records)
+            memory.look = replace(memory.look, error=look.error) if look.error else look
             memory.looked_at, memory.pods = started, pods
             self._answered_at[profile.name] = started
             metrics.STORE_SECONDS.labels("ok").observe(time.monotonic() - started)
@@ -178,7 +181,8 @@ def read_build(store: ObjectStore, records: Records, keys: BuildKeys, generation
         if key.endswith(mailboxes[1])
     ]
     manifest = _read_manifest(store, records, digest) if digest else None
-    return BucketLook(result_digest=digest, manifest=manifest, records=tuple(r for r in found if r is not None))
+    told = tuple(r for r in found if r is not None)
+    return BucketLook(error=reader.excess, result_digest=digest, manifest=manifest, records=told)
 
 
 def _read_manifest(store: ObjectStore, records: Records, digest: str) -> ObservedCacheManifest | None:

@@ -18,6 +18,15 @@ def read_instances(
     return tuple(_read_instance(reader, InstanceKeys(namespace, uid, stage, seed)) for stage, seed in instances)
 
 
+def record_prefixes(namespace: str, uid: str, instances: tuple[tuple[str, int], ...]) -> list[str]:
+    """Returns every prefix below which records of these instances lie; beside them lie checkpoints and event files."""
+    return [
+        prefix
+        for keys in (InstanceKeys(namespace, uid, stage, seed) for stage, seed in instances)
+        for prefix in (keys.attempts_prefix, keys.manifests_prefix, keys.quarantine_prefix, _mailboxes(keys))
+    ]
+
+
 def _read_instance(reader: RecordReader, keys: InstanceKeys) -> ObservedInstance:
     quarantined = {_file(key) for key in reader.keys_below(keys.quarantine_prefix)}
     attempts = (_number(_file(key)) for key in reader.keys_below(keys.attempts_prefix))
@@ -28,7 +37,7 @@ def _read_instance(reader: RecordReader, keys: InstanceKeys) -> ObservedInstance
         checkpoint=_newest_checkpoint(reader, keys, quarantined),
         highest_attempt=max(attempts, default=0),
         quarantined=tuple(f"{keys.manifests_prefix}{file}" for file in sorted(quarantined)),
-        manifests=_sound_manifests(reader, keys, quarantined) if reader.complete else (),
+        manifests=_sound_manifests(reader, keys, quarantined) if not reader.excess else (),
     )
 
 
@@ -36,8 +45,12 @@ def _sound_manifests(reader: RecordReader, keys: InstanceKeys, quarantined: set[
     return tuple(key for key in reader.keys_below(keys.manifests_prefix) if _file(key) not in quarantined)
 
 
+def _mailboxes(keys: InstanceKeys) -> str:
+    return f"{keys.prefix}progress/"
+
+
 def _newest_progress(reader: RecordReader, keys: InstanceKeys) -> ProgressRecord | None:
-    mailboxes = list(reader.keys_below(f"{keys.prefix}progress/"))
+    mailboxes = list(reader.keys_below(_mailboxes(keys)))
     for key in sorted(mailboxes, key=lambda key: _number(_file(key)), reverse=True):
         record = reader.parsed(key, parse_progress, MAX_PROGRESS_BYTES)
         if record is not None and record.attempt == _number(_file(key)):

@@ -1,11 +1,11 @@
 """Reads small records below one prefix, each only once while its etag stays: what `bucket_view` is made of."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
 
-from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore
+from lead_protocol.store.object_store import ObjectCorrupt, ObjectInfo, ObjectNotFound, ObjectStore
 
 Record = TypeVar("Record")
 
@@ -15,18 +15,39 @@ class Records:
     """What earlier looks have parsed: key -> (etag, record or None where it did not parse)."""
 
     parsed: dict[str, tuple[str, Any]] = field(default_factory=dict)
+    large: bool = False  # one LIST does not hold everything: only those of the parts with records are made
 
 
 class RecordReader:
-    """One LIST of a prefix, and GETs of the objects that changed since the last one."""
+    """One LIST of a prefix, and GETs of the objects that changed since the last one.
 
-    def __init__(self, store: ObjectStore, records: Records, prefix: str, max_objects: int) -> None:
+    Where one LIST would be too long, each of `parts` is listed instead: what lies elsewhere is no record. `excess` says
+    which of them is too long as well, so that what was not listed is not taken for absent; empty where all is listed.
+    """
+
+    def __init__(
+        self, store: ObjectStore, records: Records, prefix: str, max_objects: int, parts: Iterable[str] = ()
+    ) -> None:
         self._store = store
         self._records = records
-        self._listed = {info.key: info for info in islice(store.list(prefix), max_objects)}
-        self.complete = len(self._listed) < max_objects
+        self._listed: dict[str, ObjectInfo] = {}
+        self.excess = "" if records.large else self._list(prefix, max_objects)
+        if parts and (self.excess or records.large):
+            records.large = True
+            self._listed.clear()
+            self.excess = next(filter(None, [self._list(part, max_objects) for part in parts]), "")
         for key in [key for key in records.parsed if key.startswith(prefix) and key not in self._listed]:
             del records.parsed[key]
+
+    def _list(self, prefix: str, max_objects: int) -> str:
+        found = {info.key: info for info in islice(self._store.list(prefix), max_objects)}
+        self._listed |= found
+        if len(found) < max_objects:
+            return ""
+        return (
+            f"{max_objects} objects or more below {prefix}, which are not read; remove what neither the operator "
+            "nor its pods have written there"
+        )
 
     def keys_below(self, prefix: str) -> Iterator[str]:
         """Yields the listed keys below a prefix, in key order."""

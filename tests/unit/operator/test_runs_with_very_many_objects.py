@@ -1,0 +1,79 @@
+"""A run whose checkpoints or event files are more than one LIST may hold is seen none the less, or is told of."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lead_operator.cluster import bucket_view
+from lead_operator.cluster.bucket_view import BucketLook, BucketView
+from lead_protocol.object_keys import InstanceKeys
+from lead_protocol.progress_record import ProgressRecord
+from lead_protocol.store.folder import FolderStore
+from lead_protocol.store.object_store import ObjectInfo
+from lead_testing.makers import RUN_UID, SETTINGS
+
+MOST = 20
+KEYS = InstanceKeys("team-a", RUN_UID, "train", 0)
+PROGRESS = ProgressRecord(attempt=1, seq=3, phase="Training", epoch=1, epochs=2, step=10, steps=20)
+
+
+class Counting(FolderStore):
+    """A store that remembers what was listed."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.listed: Any = []
+
+    def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """Lists, and remembers it."""
+        self.listed.append(prefix)
+        return super().list(prefix, start_after=start_after)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Counting:
+    monkeypatch.setattr(bucket_view, "MAX_OBJECTS", MOST)
+    store = Counting(tmp_path)
+    store.put(KEYS.attempt(1), b"{}")
+    store.put(KEYS.progress(1), PROGRESS.model_dump_json().encode())
+    return store
+
+
+def add_checkpoints(store: FolderStore) -> None:
+    for step in range(MOST):
+        store.put(f"{KEYS.checkpoint(step, 1, 'abc')}model.pth", b"x")
+
+
+async def look(view: BucketView) -> BucketLook:
+    profile = SETTINGS.storage_profiles["default"]
+    return await view.look_at_run(profile, KEYS.namespace, KEYS.uid, ((KEYS.stage, KEYS.seed),), pods=(), max_age_s=0)
+
+
+async def test_a_usual_run_costs_one_list_a_look(store: Counting) -> None:
+    view = BucketView(SETTINGS, lambda profile: store)
+    for _ in range(2):
+        assert (await look(view)).instances[0].progress == PROGRESS
+    assert store.listed == [f"runs/team-a/{RUN_UID}/"] * 2
+
+
+async def test_many_checkpoints_hide_no_progress_and_are_listed_once(store: Counting) -> None:
+    add_checkpoints(store)
+    view = BucketView(SETTINGS, lambda profile: store)
+    for _ in range(3):
+        found = await look(view)
+        assert (found.error, found.instances[0].progress, found.instances[0].highest_attempt) == ("", PROGRESS, 1)
+    parts = [f"{KEYS.prefix}{part}/" for part in ("attempt", "manifest", "quarantine", "progress")]
+    assert store.listed == [f"runs/team-a/{RUN_UID}/", *parts * 3]
+
+
+async def test_records_beyond_counting_are_an_error_and_what_was_known_stays_known(store: Counting) -> None:
+    view = BucketView(SETTINGS, lambda profile: store)
+    known = await look(view)
+    add_checkpoints(store)
+    for number in range(MOST):
+        store.put(f"{KEYS.manifests_prefix}junk-{number}", b"x")
+    found = await look(view)
+    assert f"{MOST} objects or more below {KEYS.manifests_prefix}" in found.error
+    assert found.instances == known.instances
