@@ -19,6 +19,8 @@ from lead_operator.resources.dataset_cache import DatasetCache
 from lead_operator.resources.training_run import TrainingRun
 
 MAX_MESSAGE = 4096
+CLAIM = "persistentVolumeClaim"  # as a volume names its source
+MOUNTED_AFTER_S = 60.0  # where nothing is missing, volumes and network are there in seconds
 AS_IT_SHOULD = ("ContainerCreating", "PodInitializing")  # reasons to wait that nobody needs to act on
 
 
@@ -66,7 +68,7 @@ def observe_pod(pod: KubernetesObject, nodes: NodeWatch, now: datetime) -> Obser
     if not waiting and unscheduled.get("status") == "False":
         waiting = unscheduled
     if waiting.get("reason") in AS_IT_SHOULD:
-        waiting = {}
+        waiting = _waits_for_volumes(pod, now)
     disruption = condition(pod, "DisruptionTarget")
     node = pod.get("spec", {}).get("nodeName", "")
     health = nodes.health(node, now)
@@ -183,7 +185,10 @@ def trim_pod(pod: KubernetesObject) -> KubernetesObject:
     told = ("phase", "reason", "message", "conditions", "containerStatuses")
     return {
         "metadata": {key: metadata[key] for key in kept if key in metadata} | annotations,
-        "spec": {"nodeName": pod.get("spec", {}).get("nodeName", "")},
+        "spec": {
+            "nodeName": pod.get("spec", {}).get("nodeName", ""),
+            "volumes": [each for each in pod.get("spec", {}).get("volumes", []) if "secret" in each or CLAIM in each],
+        },
         "status": {key: status[key] for key in told if key in status},
     }
 
@@ -200,6 +205,22 @@ def trim_child(child: KubernetesObject) -> KubernetesObject:
     """Returns a child's metadata: for services and claims only their being there matters."""
     kept = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "deletionTimestamp")
     return {"metadata": {key: child["metadata"][key] for key in kept if key in child["metadata"]}}
+
+
+def _waits_for_volumes(pod: KubernetesObject, now: datetime) -> dict[str, str]:
+    """Returns a reason to wait where a scheduled pod has no sandbox for long: kubelet tells why in an event alone.
+
+    Kubernetes pulls images only when the sandbox is there, so that a slow pull is not taken for a missing Secret.
+    """
+    scheduled = parse_time(condition(pod, "PodScheduled").get("lastTransitionTime"))
+    begun = condition(pod, "PodReadyToStartContainers").get("status") != "False"
+    if begun or scheduled is None or (now - scheduled).total_seconds() < MOUNTED_AFTER_S:
+        return {}
+    sources = pod.get("spec", {}).get("volumes", [])
+    named = [f"Secret {each['secret'].get('secretName', '')}" for each in sources if "secret" in each]
+    named += [f"claim {each[CLAIM]['claimName']}" for each in sources if CLAIM in each]
+    text = f"its volumes or its network are not there after {MOUNTED_AFTER_S:.0f} s; it mounts {', '.join(named)}"
+    return {"reason": "FailedMount", "message": text} if named else {}
 
 
 def _own_container(status: KubernetesObject) -> KubernetesObject:

@@ -1,5 +1,6 @@
 """What the operator makes of bodies from the API server before it decides anything."""
 
+from datetime import timedelta
 from typing import Any, cast
 
 from lead_operator.cluster.client import KubeClient
@@ -11,6 +12,7 @@ from lead_operator.cluster.observe import (
     expected_training_pods,
     observe_cache,
     observe_pod,
+    trim_pod,
 )
 from lead_testing.makers import NOW, a_cache_body, a_dataset_cache, a_ready_cache, a_training_run
 
@@ -75,3 +77,25 @@ def test_a_container_that_was_added_at_admission_is_not_taken_for_ours() -> None
     assert seen(proxy, {"name": "lead", "state": ended}) == seen({"name": "lead", "state": ended}, proxy) == ours
     assert seen({"name": "renamed", "state": ended}, proxy) == ours
     assert seen() == (None, "", "")
+
+
+def test_a_pod_whose_secret_is_missing_says_so_after_a_while_and_one_that_pulls_an_image_does_not() -> None:
+    volumes = [{"secret": {"secretName": "lead-s3"}}, {"persistentVolumeClaim": {"claimName": "raw"}}, {"emptyDir": {}}]
+
+    def seen(after_s: float, sandbox: str) -> tuple[str, str]:
+        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": NOW.isoformat()}
+        begun = {"type": "PodReadyToStartContainers", "status": sandbox}
+        waiting = {"name": "lead", "state": {"waiting": {"reason": "ContainerCreating"}}}
+        status = {"phase": "Pending", "conditions": [scheduled, begun], "containerStatuses": [waiting]}
+        metadata = {"name": "p", "uid": "u", "labels": {"lead.dev/role": "train"}}
+        pod = trim_pod(
+            trim_pod({"metadata": metadata, "spec": {"nodeName": "n", "volumes": volumes}, "status": status})
+        )
+        nodes = NodeWatch(Informer(cast(KubeClient, None), NODE, ""))
+        found = observe_pod(pod, nodes, NOW + timedelta(seconds=after_s))
+        return found.waiting_reason, found.waiting_message
+
+    assert seen(30, "False") == seen(600, "True") == ("", "")
+    reason, message = seen(61, "False")
+    assert reason == "FailedMount" and message.endswith("it mounts Secret lead-s3, claim raw")
+    assert seen(600, "False") == (reason, message), "a status is not to change with the clock"
