@@ -1,6 +1,8 @@
-"""Session cache of single records in python-diskcache: bytes values, one entry a record, removed by diskcache's limit.
+"""Session cache of single records in python-diskcache: bytes values, one entry a record.
 
-A value is the record itself, whose header and checksum are verified on every read.
+A value is the record itself, whose header and checksum are verified on every read; nothing is unpickled. At its limit,
+as on a full volume, it stores no more and keeps what it has: an epoch reads every record once, in an order of its own,
+so whatever made room would be missed as soon. Empty its folder to give another cache the room.
 """
 
 import logging
@@ -9,8 +11,10 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import diskcache
+from diskcache.core import MODE_PICKLE
 
 from lead_protocol.manifests import StoredObject
 from lead_protocol.store.object_store import ObjectStore
@@ -22,7 +26,16 @@ from lead_trainer.data.water_marks import HIGH, room_bytes, volume_is_full
 LOG = logging.getLogger(__name__)
 
 NO_LIMIT = 1 << 60
+KEEP_ALL = "none"  # diskcache's eviction policy
 _DISK_ERRORS = (OSError, sqlite3.Error, diskcache.Timeout)
+
+
+class _BytesOnly(diskcache.Disk):  # type: ignore[misc]
+    """Refuses the entries that diskcache would unpickle: whoever may write to the volume could run code by one."""
+
+    def fetch(self, mode: int, filename: str | None, value: Any, read: bool) -> Any:
+        """Returns an entry's value, None (a miss) for a pickle."""
+        return None if mode == MODE_PICKLE else super().fetch(mode, filename, value, read)
 
 
 class DiskcacheBackend:
@@ -85,8 +98,9 @@ class DiskcacheBackend:
                         refuse_shared_volume(self._folder)
                         self._cache = diskcache.Cache(
                             str(self._folder / "diskcache"),
+                            disk=_BytesOnly,
                             size_limit=self._limit,
-                            eviction_policy="least-recently-stored",
+                            eviction_policy=KEEP_ALL,
                         )
                     except _DISK_ERRORS as error:
                         self._degrade(error)
@@ -111,7 +125,9 @@ class DiskcacheBackend:
             if len(data) > room_bytes(self._folder, HIGH):
                 if not len(cache):
                     raise volume_is_full(self._folder)
-                return  # what it holds stays: removing the oldest records of an epoch would help nobody
+                return
+            if cache.volume() + len(data) > self._limit and key not in cache:  # a bad entry is replaced
+                return
             cache.set(key, data, retry=True)
         except _DISK_ERRORS as error:
             self._degrade(error)
