@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lead_testing import shared_dir
 from lead_trainer.errors import BadData
-from lead_trainer.recipes.lead.augment import OPERATIONS, augmented
+from lead_trainer.recipes.lead.augment import OPERATIONS, augmented, elastic
 from lead_trainer.recipes.lead.dataset_collate import collate
 from lead_trainer.recipes.lead.dataset_metas import scenario_id
 from lead_trainer.recipes.lead.targets.center_net import angle_class, paint_peak
@@ -95,6 +95,15 @@ def test_colours_depend_on_the_stream_alone() -> None:
     first, again, other = (augmented(picture, stream, 0.9) for stream in (1, 1, 2))
     assert np.array_equal(first, again) and not np.array_equal(first, other)
     assert np.array_equal(augmented(picture, 1, 0.0), picture)
+
+
+def test_elastic_moves_cubically_and_brings_in_black_as_imgaug_does() -> None:
+    white = np.full((24, 32, 3), 255, np.uint8)
+    moved = elastic(white, np.random.default_rng(0))
+    assert (moved[3:-3, 3:-3] == 255).all() and (moved == 0).any()
+    halves = np.repeat(np.where(np.arange(32) < 16, 100, 150), 3).reshape(1, 32, 3).repeat(24, axis=0).astype(np.uint8)
+    inside = elastic(halves, np.random.default_rng(0))[3:-3, 3:-3]
+    assert inside.min() < 100 and inside.max() > 150  # beyond an edge's sides, which linear interpolation never is
 
 
 def test_a_batch_keeps_leads_types_and_fills_what_a_sample_lacks() -> None:

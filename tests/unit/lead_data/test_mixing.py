@@ -86,7 +86,7 @@ def test_a_set_of_which_nothing_is_drawn_is_refused() -> None:
 def test_every_batch_and_every_rank_gets_equal_shares() -> None:
     samples = mixed({"use_navsim_data": True}, (CARLA, 50), (NAVSIM, 50))
     order = samples.composed_order(3, 16)
-    steps = 100 // 16
+    steps = 50 // 16  # of the first set alone, as in LEAD
     assert len(order) == steps * 16
     for step in range(steps):
         for rank in range(4):
@@ -103,7 +103,7 @@ def test_carlas_share_is_annealed_as_in_lead_for_any_batch(batch_size: int) -> N
     expected = {0: 40, 1: 32, 2: 32, 3: 24, 6: 24, 7: 16, 14: 16, 15: 8, 30: 8, 31: 0, 60: 0}
     for epoch, of_64 in expected.items():
         drawn = batches(samples, batch_size, epoch)
-        assert len(drawn) == 1280 // batch_size  # the learning rate follows the steps: every epoch has as many
+        assert len(drawn) == 640 // batch_size  # the learning rate follows the steps: every epoch has as many
         assert {int(np.count_nonzero(batch < 640)) for batch in drawn} == {of_64 * batch_size // 64}
 
 
@@ -117,7 +117,18 @@ def test_sets_of_unequal_size_are_refused_with_their_sizes_and_keys() -> None:
     samples = mixed({"use_navsim_data": True}, (CARLA, 10), (NAVSIM, 12))
     with pytest.raises(BadConfig, match=r"carla_num_samples, navsim_num_samples: .* draw carla 10, navsim 12"):
         samples.epoch_draw(0)
-    assert len(mixed({"use_navsim_data": True, **EQUAL}, (CARLA, 10), (NAVSIM, 12)).epoch_draw(0)) == 12
+    assert len(mixed({"use_navsim_data": True, **EQUAL}, (CARLA, 10), (NAVSIM, 12)).epoch_draw(0)) == 6
+
+
+def test_an_epoch_on_two_sets_has_leads_steps_or_those_of_both() -> None:
+    """LEAD's MixedSampler counts len(first sampler) // batch_size, and its loop ends there."""
+    for values, steps in (({}, 6), ({"compat": {"one_set_mixed_epochs": False}}, 12)):
+        samples = mixed({"use_navsim_data": True, **values}, (CARLA, 50), (NAVSIM, 50))
+        drawn = np.concatenate(batches(samples, 8, 0))
+        assert len(drawn) == 8 * steps == len(samples.epoch_draw(0)) // 8 * 8
+        assert max(Counter(drawn.tolist()).values()) == 1
+    samples = mixed({"use_navsim_data": True}, (CARLA, 50), (NAVSIM, 50))
+    assert len(set(np.concatenate([*batches(samples, 8, 0), *batches(samples, 8, 1)]).tolist())) > 50
 
 
 def test_a_wanted_number_is_a_new_subset_each_epoch_or_repeats_evenly() -> None:
@@ -264,7 +275,7 @@ def test_a_run_trains_on_the_caches_of_two_sets(trees: dict[str, Path], tmp_path
     run_attempt(train, Place(store, tmp_path / "scratch"), Group(World(), torch.device("cpu")), StopFlag())
     manifests = list(store.list(train.keys.manifests_prefix))
     assert len(manifests) == 1
-    assert '"step":6' in store.get(manifests[0].key, max_bytes=1 << 20).decode().replace(" ", "")
+    assert '"step":3' in store.get(manifests[0].key, max_bytes=1 << 20).decode().replace(" ", "")
     told = parse_progress(store.get(train.keys.progress(1), max_bytes=4096))
     assert told is not None and told.cache_misses > 0 and told.cache_fetched_bytes > 0 and not told.cache_degraded
     assert told.loading_s["load"] > 0 and set(told.loading_s) == {"load", "copy", "outage", "wait", "step"}

@@ -16,7 +16,7 @@ from lead_trainer.recipes.lead.config_values import load_config
 from lead_trainer.recipes.lead.loss_terms.detection import gaussian_focal
 from lead_trainer.recipes.lead.loss_terms.planning import two_hot
 from lead_trainer.recipes.lead.loss_terms.radar import match, matching_cost, radar_loss
-from lead_trainer.recipes.lead.metrics import average_displacement, final_displacement
+from lead_trainer.recipes.lead.metrics import average_displacement, final_displacement, heading_distance
 from lead_trainer.recipes.lead.network.bev_points import sample_bev, unit_points, visible_bev
 from lead_trainer.recipes.lead.network.perception_heads import CenterNetMaps
 
@@ -128,6 +128,12 @@ def test_cells_of_a_large_bev_map_are_found_in_half_precision_too() -> None:
     points = torch.stack((rows * 3 - 32, torch.full_like(rows, 37.5)), dim=-1)[None]  # a column of cells each
     read = sample_bev(LeadConfig(compat=Compat.fixed()), bev, points.bfloat16())
     np.testing.assert_array_equal(read[0, :, 0], bev[0, 0, 31])
+
+
+def test_headings_are_measured_as_leads_tag_does() -> None:
+    """LEAD passes headings (B, N) where it passes points (B, N, 2): the last axis is taken for coordinates."""
+    prediction, label = torch.zeros(2, 4), torch.tensor([[0.3, 0.4, 0.0, 0.0], [0.1, 0.1, 0.1, 0.1]])
+    assert heading_distance(prediction, label).item() == pytest.approx((0.5 + 0.2) / 2)
 
 
 def test_sine_positions_equal_leads(recorded: Any) -> None:

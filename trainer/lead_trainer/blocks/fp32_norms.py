@@ -1,5 +1,6 @@
 """Normalisation layers under mixed precision and under many processes.
 
+What they give stays in fp32 until the next layer asks for less; LEAD rounds it to the input's type at once.
 Called once on a finished model, by recipes (`keep_norms_in_fp32`) and by whoever wraps it for several ranks
 (`synchronise_norms`).
 """

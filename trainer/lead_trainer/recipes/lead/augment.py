@@ -78,7 +78,7 @@ def elastic(picture: Picture, random: Generator) -> Picture:
     shift = [cv2.GaussianBlur(move, (3, 3), ELASTIC_SIGMA) * alpha for move in moves]
     rows, columns = _pixel_grid(height, width)
     return np.asarray(
-        cv2.remap(picture, columns + shift[0], rows + shift[1], cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101),
+        cv2.remap(picture, columns + shift[0], rows + shift[1], cv2.INTER_CUBIC, borderMode=cv2.BORDER_CONSTANT),
         np.uint8,
     )
 

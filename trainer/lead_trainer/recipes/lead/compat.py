@@ -11,18 +11,22 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Compat(BaseModel):
-    """Which of LEAD's behaviours hold; by default those of the forward pass alone."""
+    """Which of LEAD's behaviours hold; by default those of the forward pass and of the schedule."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     # of the forward pass: weights trained without them give other outputs in LEAD's evaluation
     transposed_radar_sampling: bool = True  # radar points read the BEV features at (y, x) instead of (x, y)
     unmasked_radar_padding: bool = True  # zero-padded radar points are ordinary tokens
+    # of the number of steps, with which the learning rate falls
+    one_set_mixed_epochs: bool = True  # an epoch on several data sets has as many steps as one on the first of them
     # of training alone
     integer_depth_labels: bool = False  # depth labels are truncated to whole metres
     phantom_padded_boxes: bool = False  # padding rows leave a VEHICLE peak in cell (0, 0)
     depth_with_semantic_alone: bool = False  # without the semantic head depth has no loss, and still a weight
-    bf16_labels: bool = False  # under bf16, labels and target points are rounded to bf16 (0.25 m beyond 32 m)
+    # under bf16, labels and target points are rounded to bf16 (0.25 m beyond 32 m); of LEAD's other roundings there is
+    # no switch: it also adds losses in bf16 and rounds what norm layers give
+    bf16_labels: bool = False
     diluted_bev_semantic: bool = False  # BEV pixels out of view count as zeros in the mean
     unmasked_radar_loss: bool = False  # samples without radar labels enter the radar loss
     lagging_lr: bool = False  # each optimizer step uses the learning rate of the step before

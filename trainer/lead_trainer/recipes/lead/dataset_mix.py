@@ -1,8 +1,9 @@
 """The samples of a stage from one or several caches: those of one data set joined, data sets mixed batch by batch.
 
 In a batch every data set has a fixed share: equal ones, or, under `schedule_carla_num_samples`, ones that move from
-CARLA to real data over the epochs. LEAD's MixedSampler ends an epoch with the first set that is exhausted; here every
-epoch has the same number of steps, because the learning rate follows them, and a set that is short starts over.
+CARLA to real data over the epochs. As in LEAD, an epoch has the steps of one set alone, because LEAD counts them so and
+the learning rate follows them; of S equal shares each set gives a part in S, another one each epoch. Without
+`compat.one_set_mixed_epochs` an epoch is as long as all sets together, and a set that is short starts over.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,7 +47,10 @@ class MixedSamples:
         return int(self._starts[-1])
 
     def epoch_draw(self, epoch: int) -> Indices:
-        """Returns the drawn samples of every data set; raises BadConfig where mixed sets are of unequal size."""
+        """Returns the drawn samples of every data set, as many as an epoch has.
+
+        Raises BadConfig where mixed sets are of unequal size.
+        """
         draws = {source: self.source_draw(source, epoch) for source in self._groups}
         sizes = {source.name: len(draw) for source, draw in draws.items()}
         if self._mixed and len(set(sizes.values())) > 1:
@@ -55,7 +59,8 @@ class MixedSamples:
             raise BadConfig(
                 f"{keys}: an epoch would draw {found} samples; mixed data sets need equal numbers: set them"
             )
-        return np.concatenate(list(draws.values()))
+        drawn = np.stack(list(draws.values()), axis=1).reshape(-1) if self._mixed else np.concatenate([*draws.values()])
+        return drawn[: self._epoch_length(list(draws.values()))]
 
     def composed_order(self, epoch: int, batch_size: int) -> Indices:
         """Returns the epoch's samples in training order; each slice of `batch_size` holds every data set's share."""
@@ -65,10 +70,14 @@ class MixedSamples:
             draw = np.concatenate(draws)
             return epoch_order(draw, seed, epoch, self.shards_of(draw))
         shares = batch_shares(self._config, len(draws), batch_size, epoch)
-        steps = sum(map(len, draws)) // batch_size
+        steps = self._epoch_length(draws) // batch_size
         rounds = [_in_rounds(draw, steps * share, seed, epoch) for draw, share in zip(draws, shares, strict=True)]
         columns = [taken.reshape(steps, share) for taken, share in zip(rounds, shares, strict=True)]
         return np.concatenate(columns, axis=1).reshape(-1)
+
+    def _epoch_length(self, draws: Sequence[Indices]) -> int:
+        alone = self._mixed and self._config.compat.one_set_mixed_epochs
+        return len(draws[0]) if alone else sum(map(len, draws))
 
     def source_draw(self, source: DataSource, epoch: int) -> Indices:
         """Returns what an epoch draws of one data set: its caches' draws, brought to the number the config asks for."""

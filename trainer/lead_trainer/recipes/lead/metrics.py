@@ -22,6 +22,11 @@ def final_displacement(prediction: Tensor, label: Tensor) -> Tensor:
     return average_displacement(prediction[:, -1:], label[:, -1:])
 
 
+def heading_distance(prediction: Tensor, label: Tensor) -> Tensor:
+    """Returns the mean over samples of the Euclidean length of N errors (B, N) in radians, as LEAD's tag has it."""
+    return average_displacement(prediction, label)
+
+
 def correlation(first: Tensor, second: Tensor) -> Tensor:
     """Returns Pearson's coefficient of two (B,) tensors; 0 where one of them does not vary."""
     first, second = first - first.mean(), second - second.mean()
@@ -71,5 +76,5 @@ def _plan(config: LeadConfig, plan: Plan, batch: Mapping[str, Tensor]) -> dict[s
         metrics["metric/waypoints_ade"] = average_displacement(waypoints, label)
         metrics["metric/waypoints_fde"] = final_displacement(waypoints, label)
     if plan.headings is not None:
-        metrics["metric/heading_ade"] = (plan.headings.float() - batch["future_yaws"].float()).abs().mean()
+        metrics["metric/heading_ade"] = heading_distance(plan.headings.float(), batch["future_yaws"].float())
     return metrics
