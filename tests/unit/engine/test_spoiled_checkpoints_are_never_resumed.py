@@ -47,6 +47,20 @@ def object_path(folder: Path, key: str) -> Path:
     return folder / "store" / key
 
 
+def test_what_a_newer_trainer_tells_besides_spoils_no_checkpoint(tmp_path: Path) -> None:
+    store = a_trained_store(tmp_path, epochs=2)
+    path = object_path(tmp_path, KEYS.manifest(12, 0))
+    plain = path.read_text()
+    path.write_text(json.dumps({**json.loads(plain), "told_since_next_year": {"by": "a newer trainer"}}))
+    origin = InitFrom(manifests_prefix=KEYS.manifests_prefix)
+    tune = a_toy_job(stage="tune", epochs=1, init_from=origin)
+    train_here(store, tmp_path / "tune", tune)
+    train_here(store, tmp_path, a_toy_job(2, epochs=3))
+    assert list(store.list(KEYS.quarantine_prefix)) == []
+    path.write_text(plain)
+    assert [(one.step, one.attempt) for one in manifests(store)] == [(6, 1), (12, 1), (18, 2)]
+
+
 DATA_FILES = ["model_0002.pth", "optimizer_0002.pth", "loop_0002.json", "config.json"]
 
 

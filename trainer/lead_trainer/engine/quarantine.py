@@ -55,7 +55,7 @@ def find_fault(
     """Checks one manifest and streams its objects to `folder`; returns (fault or None, manifest, its SHA-256)."""
     try:
         data = store.get(key, max_bytes=max_bytes)
-        manifest = CheckpointManifest.model_validate_json(data)
+        manifest = CheckpointManifest.model_validate_json(data, extra="ignore")  # of a newer trainer
     except (ObjectCorrupt, ObjectNotFound) as error:
         return str(error), None, ""
     except ValidationError as error:

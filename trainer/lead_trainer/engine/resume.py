@@ -107,7 +107,8 @@ def _fetch_model(
     store: ObjectStore, key: str, folder: Path, checkpoint_prefix: str
 ) -> tuple[str | None, CheckpointManifest | None]:
     try:
-        manifest = CheckpointManifest.model_validate_json(store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES))
+        data = store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES)
+        manifest = CheckpointManifest.model_validate_json(data, extra="ignore")  # of a newer trainer
         name = model_file_name(manifest)
     except (ValueError, BadData) as error:
         return str(error).splitlines()[0][:200], None

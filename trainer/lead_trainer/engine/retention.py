@@ -65,7 +65,8 @@ class Retention:
 
     def _manifest(self, key: str) -> CheckpointManifest | None:
         try:
-            return CheckpointManifest.model_validate_json(self.store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES))
+            data = self.store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES)
+            return CheckpointManifest.model_validate_json(data, extra="ignore")  # of a newer trainer
         except (ValidationError, ObjectCorrupt) as error:
             log.warning("a checkpoint stays: its manifest is spoiled", manifest=key, error=str(error).splitlines()[0])
             return None
