@@ -42,8 +42,8 @@ MUTATIONS = (
     Mutation(
         "pods get random names",
         "operator/lead_operator/names.py",
-        'return _child(run, f"-{stage}-s{seed}-a{attempt}-{rank}")',
-        "return _child(run, f\"-{stage}-s{seed}-a{attempt}-{rank}-{__import__('secrets').token_hex(3)}\")",
+        'return _child(run, f"-{stage}-s{seed}-a{attempt}-{rank}", ',
+        "return _child(run, f\"-{stage}-s{seed}-a{attempt}-{rank}-{__import__('secrets').token_hex(3)}\", ",
         f"{OPERATOR}/test_pods_and_services.py::test_the_pod_of_rank_1_of_a_small_run",
     ),
     Mutation(
