@@ -41,12 +41,14 @@ def find_failure(view: RunView) -> Failure | None:
     failures = [failure for failure in explained if failure is not None]
     absent = _absent(view)
     if state.created:
-        there = {pod.name for pod in state.attempt_pods}
-        failures += [explain_missing(name) for name in absent if name not in there]
+        there = {pod.rank for pod in state.attempt_pods}  # an older operator may have named them otherwise
+        failures += [explain_missing(name) for rank, name in absent.items() if rank not in there]
     failure = heaviest(failures)
     if failure is None or failure.exit_code != ExitCode.LOST_PEER or not absent:
         return failure
-    text = f"{', '.join(absent[:3])} did not start while the other ranks waited; last words: {failure.message}"
+    text = (
+        f"{', '.join([*absent.values()][:3])} did not start while the other ranks waited; last words: {failure.message}"
+    )
     return replace(failure, exit_class=ExitClass.STOPPED, reason=GROUP_INCOMPLETE, message=shorten(text, MAX_MESSAGE))
 
 
@@ -116,13 +118,13 @@ def next_loss_s(view: RunView) -> float:
     return max(SOON_S, min([*left, view.settings.progress_s]))
 
 
-def _absent(view: RunView) -> list[str]:
-    """Names of the current attempt's pods that do not exist, or have never run."""
+def _absent(view: RunView) -> dict[int, str]:
+    """Ranks and names of the current attempt's pods that do not exist, or have never run."""
     state, stage = view.current, view.current.instance.stage.name
     ran = {pod.rank for pod in state.attempt_pods if pod.phase != "Pending"}
     run, seed = view.run.identity.name, state.instance.seed
     ranks = [rank for rank in range(view.run.nodes) if rank not in ran]
-    return [names.training_pod_name(run, stage, seed, state.attempt, rank) for rank in ranks]
+    return {rank: names.training_pod_name(run, stage, seed, state.attempt, rank) for rank in ranks}
 
 
 def _began(state: InstanceState) -> datetime | None:

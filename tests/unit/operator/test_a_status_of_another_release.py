@@ -41,6 +41,21 @@ def test_the_layout_of_an_older_release_keeps_its_attempts_and_its_budgets() -> 
     assert "endedAttempt" not in status["stages"][0]
 
 
+def test_pods_that_an_older_release_named_otherwise_are_the_pods_of_their_ranks() -> None:
+    """Names of stages with a dash had no digits of the run's hash once."""
+    run = a_training_run(stages=[{"name": "big-train", "epochs": 4}])
+    plain = [f"night-drive-big-train-s0-a1-{rank}" for rank in range(2)]
+    pods = tuple(a_pod(rank, stage="big-train", name=plain[rank], phase="Pending") for rank in range(2))
+    seen: Any = {"now": NOW, "caches": (a_ready_cache(),), "service_exists": True,
+                 "instances": (ObservedInstance("big-train", 0),)}  # fmt: skip
+    status = decide_training_run(run, ObservedRun(**seen), SETTINGS).status
+    for _ in range(2):
+        plan = decide_training_run(run, ObservedRun(**seen, pods=pods, previous=status), SETTINGS)
+        assert not plan.claim_attempt and not plan.creates and not plan.deletes
+        status = plan.status
+    assert (status["phase"], "lastFailure" in status) == ("Starting", False)
+
+
 @pytest.mark.parametrize("value", STRANGE, ids=str)
 def test_no_field_of_a_runs_status_can_stop_the_operator(value: Any) -> None:
     sound = look_at_run(OLDER_RUN)
