@@ -94,6 +94,14 @@ def test_a_store_that_is_away_is_waited_for_by_processes_too(tmp_path: Path) -> 
     assert sorted(indices) == list(range(40)) and (tmp_path / "3").exists()
 
 
+def test_what_processes_spend_on_each_stage_is_counted(tmp_path: Path) -> None:
+    loader = ProcessLoader(AwayOnce(tmp_path), collate, batch_size=4, seed=3, threads=2)
+    assert len(list(loader.batches(0))) == 10
+    stats, told = loader.stats(), loader.stage_scalars()
+    assert stats.batches == 10 and stats.load_s > 0 and stats.copy_s > 0 and stats.outage_s >= 0.5
+    assert told["data/load_ms"] == pytest.approx(100 * stats.load_s) and told["data/outage_ms"] >= 50
+
+
 def test_a_store_that_stays_away_ends_both_loaders_with_one_error(tmp_path: Path) -> None:
     for kind in (Loader, ProcessLoader):
         loader = kind(

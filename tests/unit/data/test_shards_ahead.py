@@ -3,13 +3,14 @@
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from lead_protocol.manifests import StoredObject
 from lead_protocol.store.folder import FolderStore
-from lead_protocol.store.object_store import StoreUnavailable
+from lead_protocol.store.object_store import StoreFull, StoreUnavailable
 from lead_testing.bytes_recipe import FailingStore
 from lead_testing.data_faults import BATCH, SAMPLES, BytesSamples, build_test_cache, stack
 from lead_testing.operator_process import wait_for
@@ -17,7 +18,11 @@ from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.loader import Loader
 from lead_trainer.data.packed_backend import PackedBackend
 from lead_trainer.data.sample_order import in_turn
+from lead_trainer.data.session_cache import RETRY_S
 from lead_trainer.data.shards_ahead import AT_ONCE, ShardsAhead
+from lead_trainer.recipes.lead.config_values import load_config
+from lead_trainer.recipes.lead.data_sources import CARLA, NAVSIM
+from lead_trainer.recipes.lead.dataset_mix import MixedSamples
 
 DEADLINE_S = 60.0
 
@@ -119,6 +124,66 @@ def test_who_waited_for_a_shard_of_a_store_that_is_away_does_not_wait_as_long_ag
         thread.join(DEADLINE_S)
     assert len(errors) == 8
     assert len(tries) < 4  # one, and one for whoever was not yet waiting
+
+
+def test_shards_are_fetched_ahead_again_once_a_degraded_minute_is_over(store: FailingStore, tmp_path: Path) -> None:
+    now, full = 0.0, True
+
+    class FullAtFirst(FailingStore):
+        def download(self, key: str, path: Path, *, size: int, sha256: str) -> None:
+            if full:
+                raise StoreFull("no space left on device")
+            super().download(key, path, size=size, sha256=sha256)
+
+    behind = FullAtFirst(store.inner)
+    cache = CacheReader(behind, build_test_cache(store), PackedBackend(behind, tmp_path / "ssd", clock=lambda: now))
+    asked: list[int] = []
+
+    class Asked(BytesSamples):
+        def fetch_shard(self, shard: int) -> bool:
+            asked.append(shard)
+            return super().fetch_shard(shard)
+
+    samples = Asked(cache)
+    ahead = ShardsAhead(samples, samples.epoch_draw(0), again_s=0.01)
+    wait_for("shards to be asked for again", lambda: len(asked) > 3 * AT_ONCE)
+    assert cache.stats().degraded and not _shards_in(tmp_path / "ssd")
+    full, now = False, RETRY_S
+    wait_for("every shard", lambda: len(_shards_in(tmp_path / "ssd")) == len(cache.manifest.shards))
+    ahead.stop()
+    assert not cache.stats().degraded
+
+
+def test_shards_over_a_full_limit_are_asked_for_again_and_cost_no_sample(store: FailingStore, tmp_path: Path) -> None:
+    digest = build_test_cache(store)
+    limit = 2 * max(entry.object.size for entry in CacheReader(store, digest).manifest.shards)
+    cache = CacheReader(store, digest, PackedBackend(store, tmp_path / "ssd", limit))
+    loader = Loader(BytesSamples(cache), stack, batch_size=BATCH, seed=1, threads=2)
+    found = np.concatenate([batch["index"].numpy() for batch in loader.batches(0)])
+    assert sorted(found) == list(range(SAMPLES))
+    assert len(_shards_in(tmp_path / "ssd")) == 2 and not cache.stats().degraded
+
+
+def test_mixed_caches_number_their_shards_through_and_each_fetches_its_own(store: FailingStore, tmp_path: Path) -> None:
+    digest = build_test_cache(store)
+    caches = [CacheReader(store, digest, PackedBackend(store, tmp_path / name)) for name in ("one", "two")]
+    parts: Any = {CARLA: [BytesSamples(caches[0])], NAVSIM: [BytesSamples(caches[1])]}
+    mixed = MixedSamples(load_config({"LTF": True, "use_navsim_data": True}), parts)
+    shards = mixed.shards_of(np.arange(len(mixed)))
+    assert not set(shards[:SAMPLES]) & set(shards[SAMPLES:])
+    for start, cache in zip((0, SAMPLES), caches, strict=True):
+        for index in (0, SAMPLES // 2, SAMPLES - 1):
+            assert mixed.fetch_shard(int(shards[start + index]))
+            misses = cache.stats().misses
+            mixed.load(start + index, 0)
+            assert cache.stats().misses == misses, "the sample lies in the shard that was fetched"
+    folders = [_shards_in(tmp_path / name) for name in ("one", "two")]
+    wanted = [{shards[start + index] for index in (0, SAMPLES // 2, SAMPLES - 1)} for start in (0, SAMPLES)]
+    assert [len(folder) for folder in folders] == [len(each) for each in wanted]
+
+
+def _shards_in(folder: Path) -> list[str]:
+    return [path.name for path in (folder / "shards").iterdir() if len(path.name) == 64]
 
 
 def _is_in(function: str, thread: threading.Thread) -> bool:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from lead_trainer.data.shared_counters import SharedCounters
+
 STAGES = ("load", "copy", "outage", "wait", "step")
 
 
@@ -41,9 +43,10 @@ def stage_scalars(before: LoaderStats, now: LoaderStats) -> dict[str, float]:
 
 
 class LoaderClock:
-    """LoaderStats that several threads add to."""
+    """LoaderStats that several threads add to, and worker processes where they lie in `shared` counters."""
 
-    def __init__(self) -> None:
+    def __init__(self, shared: SharedCounters | None = None) -> None:
+        self._shared = shared
         self._seconds = dict.fromkeys(STAGES, 0.0)
         self._batches, self._longest_wait_s = 0, 0.0
         self._lock = threading.Lock()
@@ -69,10 +72,16 @@ class LoaderClock:
 
     def read(self) -> LoaderStats:
         """Returns the times now."""
-        seconds = {f"{stage}_s": self._seconds[stage] for stage in STAGES}
-        return LoaderStats(**seconds, batches=self._batches, longest_wait_s=self._longest_wait_s)
+        seconds = self._shared.read() if self._shared else self._seconds
+        return LoaderStats(
+            **{f"{stage}_s": seconds[stage] for stage in STAGES},
+            batches=self._batches,
+            longest_wait_s=self._longest_wait_s,
+        )
 
     def _add(self, name: str, seconds: float) -> None:
+        if self._shared:
+            self._shared.add({name: seconds})
         with self._lock:
             self._seconds[name] += seconds
             if name == "wait":

@@ -16,7 +16,9 @@ from lead_protocol.store.object_store import StoreError
 from lead_trainer.data.batch_slots import Collate
 from lead_trainer.data.jpeg_picture import decoded
 from lead_trainer.data.loader import STUCK_AFTER_S, Loader
+from lead_trainer.data.loader_stats import STAGES, LoaderClock
 from lead_trainer.data.patient_source import PatientSource, naming
+from lead_trainer.data.shared_counters import SharedCounters
 from lead_trainer.errors import BadConfig, StuckLoader, TrainerError
 from lead_trainer.recipes.recipe import Batch, Sample
 
@@ -26,6 +28,11 @@ _LOST_WORKER = re.compile(r"DataLoader (worker \(pid|timed out)")  # as torch wo
 class ProcessLoader(Loader):
     """A Loader whose samples are loaded by `threads` worker processes."""
 
+    def __init__(self, *values: Any, **options: Any) -> None:
+        """Takes what a Loader takes."""
+        super().__init__(*values, **options)
+        self._clock = LoaderClock(SharedCounters(STAGES))
+
     def batches(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
         """Yields this rank's batches from `start_step` on; raises StuckLoader when a worker dies or stands still."""
         steps = [[(int(index), epoch) for index in indices] for indices in self.sample_indices(epoch, start_step)]
@@ -34,7 +41,7 @@ class ProcessLoader(Loader):
             batch_sampler=_Steps(steps),
             num_workers=self._threads,
             prefetch_factor=max(1, -(-self._ahead // self._threads)),
-            collate_fn=_Collated(self._collate),
+            collate_fn=_Collated(self._collate, self._clock),
             multiprocessing_context="fork",
             pin_memory=self._device.type == "cuda",
             timeout=self._limits.stuck_after_s,
@@ -72,7 +79,7 @@ class _Numbered(Dataset[Any]):
     def __getitem__(self, item: tuple[int, int]) -> Sample | _Failed:
         try:
             sample = self._source.load(*item)
-            with naming(self._source.source, item[0]):
+            with self._source.clock.stage("load"), naming(self._source.source, item[0]):
                 return {key: decoded(value) for key, value in sample.items()}
         except (TrainerError, StoreError) as error:  # others are wrapped in one, by the sample's name
             return _Failed(error)
@@ -90,8 +97,8 @@ class _Steps(Sampler[list[tuple[int, int]]]):
 
 
 class _Collated:
-    def __init__(self, collate: Collate) -> None:
-        self._collate = collate
+    def __init__(self, collate: Collate, clock: LoaderClock) -> None:
+        self._collate, self._clock = collate, clock
 
     def __call__(self, samples: list[Sample | _Failed]) -> Batch | _Failed:
         sound: list[Sample] = []
@@ -100,7 +107,8 @@ class _Collated:
                 return sample
             sound.append(sample)
         try:
-            return self._collate(sound)
+            with self._clock.stage("copy"):
+                return self._collate(sound)
         except TrainerError as error:
             return _Failed(error)
 
