@@ -159,9 +159,9 @@ def _why_no_attempt(step: Step) -> str:
 def _explain_stay(view: RunView, pod: ObservedPod) -> str:
     late = f"{view.run.grace_period_s} s of grace and {STAYS_S:.0f} s more"
     return (
-        f"pod {pod.name} was told to stop and is still there after {late}, though its node {pod.node} answers; the next "
-        f"attempt begins when it is gone: see kubectl describe pod {pod.name}; restart its node, or, if its container "
-        f"has ended, kubectl delete pod {pod.name} --force"
+        f"pod {pod.name} was told to stop and is still there after {late}, though its node {pod.node} answers; the "
+        f"next attempt begins when it is gone: see kubectl describe pod {pod.name}; restart its node, or, if its "
+        f"container has ended, kubectl delete pod {pod.name} --force"
     )
 
 
