@@ -113,6 +113,10 @@ class RunWorld(PodsWorld):
                 continue
             held = self.instances[(pod.stage, pod.seed)]
             total = held.epochs * STEPS_PER_EPOCH
+            if held.step == total:
+                for member in group:
+                    self.end(member.name, 0)
+                continue
             held.step = min(total, held.step + steps)
             held.committed = max(held.committed, held.step // STEPS_PER_EPOCH * STEPS_PER_EPOCH)
             before = held.records.get(pod.attempt)
@@ -121,9 +125,6 @@ class RunWorld(PodsWorld):
                 epoch=held.step // STEPS_PER_EPOCH, epochs=held.epochs, step=held.step, steps=total, loss=0.5,
                 samples_per_s=100.0, eta_s=60.0, resumed_from_step=held.committed,
             )  # fmt: skip
-            if held.step == total:
-                for member in group:
-                    self.end(member.name, 0)
 
 
 class RunMachine(CountedMachine):
@@ -153,6 +154,10 @@ class RunMachine(CountedMachine):
         if not plan.claim_attempt and not plan.deletes:
             assert again.status == plan.status, difference(again.status, plan.status)
             assert not again.events and not again.claim_attempt
+        failure = plan.status.get("lastFailure", {})
+        if self.world.store_up and failure != observed.previous.get("lastFailure", {}):
+            held = self.world.instances[(failure["stage"], failure["seed"])]
+            assert held.committed < held.epochs * STEPS_PER_EPOCH, "an attempt failed after its final checkpoint"
         self.world.apply(plan, stop_after)
         if self.world.status == plan.status:  # what an operator that died has not written, nobody was told
             self.check(plan.status)
@@ -197,6 +202,14 @@ class RunMachine(CountedMachine):
         name = data.draw(st.sampled_from(self.live()))
         if self.world.pods[name].phase == "Running":
             self.world.end(name, code)
+
+    @rule()
+    def a_rank_is_done_before_the_others(self) -> None:
+        for name in self.live():
+            pod = self.world.pods[name]
+            held = self.world.instances[(pod.stage, pod.seed)]
+            if pod.rank == 1 and pod.phase == "Running" and held.step == held.epochs * STEPS_PER_EPOCH:
+                self.world.end(name, 0)
 
     @precondition(lambda self: self.live())
     @rule(data=st.data())
