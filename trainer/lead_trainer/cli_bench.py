@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,20 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from lead_protocol.manifests import StoredObject
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectStore
-from lead_trainer.cli_train import LocalRun, cache_store, local_job, local_run
+from lead_trainer.cli_train import LocalRun, cache_store, local_job, local_run, session_cache_folder
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.jpeg_picture import decoded
 from lead_trainer.data.loader import Loader, on_device_of
 from lead_trainer.data.process_loader import loader_named
+from lead_trainer.data.session_cache import open_session_cache
+from lead_trainer.data.shards_ahead import AT_ONCE
+from lead_trainer.data.shared_counters import SharedCounters
 from lead_trainer.engine.dataset import Dataset, open_dataset
 from lead_trainer.engine.precision import autocast, chosen_dtype
-from lead_trainer.errors import BadConfig
+from lead_trainer.errors import BadConfig, StuckLoader
 from lead_trainer.recipes.recipe import Batch, Recipe, StageShape
 from lead_trainer.report.console import open_log
 
@@ -44,8 +49,8 @@ class StageRate:
     detail: str = ""
 
 
-def advice(rates: Sequence[StageRate], threads: int, cores: int) -> str:
-    """Returns one sentence: what bounds the run, and what would help."""
+def advice(rates: Sequence[StageRate], threads: int, cores: int, kind: str = "threads") -> str:
+    """Returns one sentence: what bounds the run, and what would help; `kind`: what its `threads` are."""
     speed = {rate.stage: rate.samples_per_s for rate in rates}
     step, delivered = speed["step"], speed["hand-over"]
     if delivered >= AMPLE * step:
@@ -62,7 +67,7 @@ def advice(rates: Sequence[StageRate], threads: int, cores: int) -> str:
     if speed["decode"] < AMPLE * delivered:
         more = "raise num_threads" if threads < cores else "give the run more cores"
         return (
-            f"Bound by decoding: {threads} threads on {cores} cores decode {speed['decode']:.0f} samples/s, the step "
+            f"Bound by decoding: {threads} {kind} on {cores} cores decode {speed['decode']:.0f} samples/s, the step "
             f"could take {step:.0f}; {more}, or build the cache with smaller pictures."
         )
     return (
@@ -79,56 +84,85 @@ def bench_data(words: Sequence[str], config_files: Sequence[Path], environ: Mapp
     caches = cache_store(run, environ)
     if caches is None:
         raise BadConfig(f"recipe {run.recipe.name} reads no dataset, so there is nothing to load")
-    with tempfile.TemporaryDirectory(prefix="lead-bench-") as folder:
-        rates, threads, cores = _measured(run, caches, Path(folder), seconds)
+    shape, disk = run.recipe.shape(run.config), session_cache_folder(run, environ)
+    if disk:
+        disk.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="lead-bench-", dir=disk) as folder:
+        rates = _measured(run, shape, caches, Path(folder), seconds)
     console = Console()
     console.print(_table(rates))
-    console.print(advice(rates, threads, cores), soft_wrap=True)
+    cores = len(os.sched_getaffinity(0))
+    console.print(advice(rates, shape.loader_threads, cores, _kind(shape)), soft_wrap=True)
 
 
-def _measured(run: LocalRun, caches: ObjectStore, folder: Path, seconds: float) -> tuple[list[StageRate], int, int]:
+def _kind(shape: StageShape) -> str:
+    return "processes" if shape.loader == "process" else "threads"
+
+
+def _measured(run: LocalRun, shape: StageShape, caches: ObjectStore, folder: Path, seconds: float) -> list[StageRate]:
     job = local_job(run, FolderStore(folder / "run"), caches, processes=1)
-    shape = run.recipe.shape(run.config)
+    session = open_session_cache(shape.session_cache_backend, caches, folder / "session", job.session_cache_bytes)
+    rates = [_network([CacheReader(caches, each.digest, session) for each in job.datasets], shape, seconds)]
+    session.close()
     dataset = open_dataset(job, run.recipe, run.config, caches, folder / "session")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        readers = _readers(dataset)
-        rates = [_network(readers), _disk(readers, shape.loader_threads, seconds)]
-        rates.append(_decode(dataset, shape.loader_threads, seconds))
+        rates.append(_disk(_readers(dataset), shape.loader_threads, seconds))
+        rates.append(_decode(dataset, shape, seconds))
         loaded = _loader(run.recipe, run.config, shape, dataset, device)
         rates.append(_hand_over(loaded, shape, seconds))
         rates.append(_step(run.recipe, run.config, shape, next(loaded.batches(0)), device, seconds))
     finally:
         dataset.close()
-    return rates, shape.loader_threads, len(os.sched_getaffinity(0))
+    return rates
 
 
-def _network(readers: Sequence[CacheReader]) -> StageRate:
-    """Fills the empty session cache, every shard once."""
-    begin = time.perf_counter()
-    for reader in readers:
-        for entry in reader.manifest.shards:
-            reader.session.record(entry.object, 0)
-    took_s = time.perf_counter() - begin
+def _network(readers: Sequence[CacheReader], shape: StageShape, seconds: float) -> StageRate:
+    """Fills the empty session cache as an epoch does: every shard that there is room for, a few at once.
+
+    Where none is kept whole, records are read one by one, for about `seconds`.
+    """
+    session, begin = readers[0].session, time.perf_counter()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        shards = [(reader, number) for reader in readers for number in range(len(reader.manifest.shards))]
+        for _ in pool.map(lambda shard: shard[0].fetch_shard(shard[1]), shards):
+            pass
+    if not session.stats().fetched_bytes:
+        begin = time.perf_counter()
+
+        def read(place: tuple[CacheReader, StoredObject, int]) -> None:
+            if time.perf_counter() - begin < seconds:
+                session.record(*place[1:])
+
+        with ThreadPoolExecutor(shape.loader_threads) as pool:
+            for _ in pool.map(read, _places(readers)):
+                pass
+    took_s, fetched = time.perf_counter() - begin, session.stats().fetched_bytes
     size = sum(entry.object.size for reader in readers for entry in reader.manifest.shards)
-    samples = sum(reader.manifest.samples for reader in readers)
-    return StageRate("network", samples / took_s, f"{size / took_s / 1e6:.0f} MB/s from the store, {size / 1e6:.0f} MB")
+    samples = sum(reader.manifest.samples for reader in readers) * fetched / size
+    told = f"{fetched / took_s / 1e6:.0f} MB/s from the store, {100 * fetched / size:.0f}% of {size / 1e6:.0f} MB"
+    return StageRate("network", samples / took_s, told)
 
 
-def _disk(readers: Sequence[CacheReader], threads: int, seconds: float) -> StageRate:
-    """Reads and checks records that are on the disk."""
-    places = [
+def _places(readers: Sequence[CacheReader]) -> list[tuple[CacheReader, StoredObject, int]]:
+    """Returns shard and slot of every record."""
+    return [
         (reader, entry.object, slot)
         for reader in readers
         for entry in reader.manifest.shards
         for slot in range(entry.records)
     ]
+
+
+def _disk(readers: Sequence[CacheReader], threads: int, seconds: float) -> StageRate:
+    """Reads and checks records that are on the disk."""
+    places = _places(readers)
     rate = _rate(lambda n: places[n % len(places)][0].session.record(*places[n % len(places)][1:]), threads, seconds)
     size = sum(reader.manifest.size_bytes for reader in readers) / max(1, len(places))
     return StageRate("disk", rate, f"{rate * size / 1e6:.0f} MB/s, {size / 1e3:.0f} kB a sample, page cache included")
 
 
-def _decode(dataset: Dataset, threads: int, seconds: float) -> StageRate:
+def _decode(dataset: Dataset, shape: StageShape, seconds: float) -> StageRate:
     """Loads samples as the loader does, without making batches."""
     draw = dataset.samples.epoch_draw(0)
 
@@ -136,8 +170,9 @@ def _decode(dataset: Dataset, threads: int, seconds: float) -> StageRate:
         for value in dataset.samples.load(int(draw[number % len(draw)]), 0).values():
             decoded(value)
 
-    rate = _rate(load, threads, seconds)
-    return StageRate("decode", rate, f"{1e3 * threads / rate:.1f} ms a sample in each of {threads} threads")
+    count = shape.loader_threads
+    rate = (_rate_of_processes if shape.loader == "process" else _rate)(load, count, seconds)
+    return StageRate("decode", rate, f"{1e3 * count / rate:.1f} ms a sample in each of {count} {_kind(shape)}")
 
 
 def _loader(recipe: Recipe, config: Any, shape: StageShape, dataset: Dataset, device: torch.device) -> Loader:
@@ -210,6 +245,27 @@ def _rate(work: Callable[[int], object], threads: int, seconds: float) -> float:
         for future in [pool.submit(repeat) for _ in range(threads)]:
             future.result()
     return max(1, done) / (time.perf_counter() - begin)
+
+
+def _rate_of_processes(work: Callable[[int], object], processes: int, seconds: float) -> float:
+    """Returns calls a second of `work` in forked processes, over about `seconds`."""
+    done, begin = SharedCounters(["calls"]), time.perf_counter()
+
+    def repeat(first: int) -> None:
+        for number in itertools.count(first, processes):
+            work(number)
+            done.add({"calls": 1})
+            if time.perf_counter() - begin > seconds:
+                return
+
+    children = [get_context("fork").Process(target=repeat, args=(first,)) for first in range(processes)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+    if any(child.exitcode for child in children):
+        raise StuckLoader("a process that decodes samples ended with an error, which is told above")
+    return done.read()["calls"] / (time.perf_counter() - begin)
 
 
 def _readers(dataset: Dataset) -> list[CacheReader]:
