@@ -77,8 +77,10 @@ def recorded_rung(store: ObjectStore, keys: InstanceKeys, first: Rung, rank_batc
     for info in store.list(keys.memory_prefix):
         try:
             value = json.loads(store.get(info.key, max_bytes=200))
-            rungs.append(Rung(bool(value["gradient_checkpointing"]), parts_of(rank_batch, int(value["rows"]))))
-        except (ValueError, KeyError, TypeError, StopIteration) as error:
+            # Earlier trainers recorded the parts, of a rank's batch that they did not tell.
+            rows = int(value["rows"] if "rows" in value else max(1, rank_batch // int(value["parts"])))
+            rungs.append(Rung(bool(value["gradient_checkpointing"]), parts_of(rank_batch, rows)))
+        except (ValueError, KeyError, TypeError, StopIteration, ZeroDivisionError) as error:
             raise BadData(f"{info.key} is no record of a memory rung: {error}") from error
     return max(rungs, key=lambda rung: (rung.parts, rung.gradient_checkpointing))
 

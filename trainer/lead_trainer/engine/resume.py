@@ -140,10 +140,11 @@ def refuse_other_run(manifest: CheckpointManifest, identity: CheckpointIdentity,
     if manifest.recipe != identity.recipe:
         raise BadConfig(f"the checkpoint is of recipe {manifest.recipe!r}, this run's is {identity.recipe!r}; {remedy}")
     if manifest.config_sha256 != identity.config_sha256:
-        before, now = _learned(json.loads((folder / "config.json").read_text())), _learned(config)
-        changed = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
-        told = ", ".join(f"{key} was {before.get(key)!r} and is {now.get(key)!r}" for key in changed[:5])
-        raise BadConfig(f"the checkpoint of step {manifest.step} was written with another config: {told}; {remedy}")
+        changed, unknown = _differences(_learned(json.loads((folder / "config.json").read_text())), _learned(config))
+        if changed:
+            told = ", ".join(changed[:5])
+            raise BadConfig(f"the checkpoint of step {manifest.step} was written with another config: {told}; {remedy}")
+        log.warning("the checkpoint is of another version of the trainer, which knew other keys", keys=unknown)
     if manifest.dataset_digests != list(identity.dataset_digests):
         raise BadConfig(
             f"the checkpoint of step {manifest.step} was trained on caches {manifest.dataset_digests}, this run reads "
@@ -183,3 +184,20 @@ def config_digest(config: Mapping[str, Any]) -> str:
 
 def _learned(config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key not in NOT_LEARNED and not key.startswith("wandb_")}
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> tuple[list[str], list[str]]:
+    """Returns what was changed between two resolved configs, and the keys that only one of them has.
+
+    A resolved config has every key its trainer knows, so nobody changed a key that one of them lacks.
+    """
+    changed: list[str] = []
+    unknown = [f"{prefix}{key}" for key in sorted(before.keys() ^ now.keys())]
+    for key in sorted(before.keys() & now.keys()):
+        old, new = before[key], now[key]
+        if isinstance(old, dict) and isinstance(new, dict):
+            deeper = _differences(old, new, f"{prefix}{key}.")
+            changed, unknown = [*changed, *deeper[0]], [*unknown, *deeper[1]]
+        elif old != new:
+            changed.append(f"{prefix}{key} was {old!r} and is {new!r}")
+    return changed, unknown

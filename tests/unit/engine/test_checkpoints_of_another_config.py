@@ -1,0 +1,56 @@
+"""A checkpoint is resumed with the config it was written with; a key that its trainer did not know is no change."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lead_protocol.manifests import CheckpointManifest
+from lead_protocol.store.folder import FolderStore
+from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
+from lead_testing.toy_runs import train_here
+from lead_trainer.engine.checkpoint import CheckpointIdentity
+from lead_trainer.engine.resume import config_digest, refuse_other_run
+from lead_trainer.errors import BadConfig
+
+BEFORE: dict[str, Any] = {"lr": 0.1, "compat": {"bf16_labels": True}, "logdir": "here"}
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory: pytest.TempPathFactory) -> CheckpointManifest:
+    folder = tmp_path_factory.mktemp("run")
+    train_here(FolderStore(folder / "store"), folder, a_toy_job(epochs=1))
+    last = manifests(FolderStore(folder / "store"))[-1]
+    return last.model_copy(update={"config_sha256": config_digest(BEFORE)})
+
+
+def resume(manifest: CheckpointManifest, folder: Path, now: dict[str, Any]) -> None:
+    (folder / "config.json").write_text(json.dumps(BEFORE))
+    identity = CheckpointIdentity(
+        KEYS, 2, manifest.recipe, config_digest(now), tuple(manifest.dataset_digests), manifest.world_size
+    )
+    refuse_other_run(manifest, identity, folder, now)
+
+
+@pytest.mark.parametrize(
+    ("now", "told"),
+    [
+        ({**BEFORE, "lr": 0.2}, "lr was 0.1 and is 0.2"),
+        ({**BEFORE, "compat": {"bf16_labels": False}}, "compat.bf16_labels was True and is False"),
+        ({**BEFORE, "compat": None, "new": 1}, "compat was .* and is None"),
+    ],
+)
+def test_a_changed_key_is_refused_by_its_name(
+    manifest: CheckpointManifest, tmp_path: Path, now: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(BadConfig, match=f"another config: {told}; restore the old value"):
+        resume(manifest, tmp_path, now)
+
+
+def test_where_files_lie_may_change_and_so_may_the_trainers_version(
+    manifest: CheckpointManifest, tmp_path: Path
+) -> None:
+    resume(manifest, tmp_path, {**BEFORE, "logdir": "there"})
+    resume(manifest, tmp_path, {**BEFORE, "new": 1, "compat": {"bf16_labels": True, "newer": False}})
+    resume(manifest, tmp_path, {"lr": 0.1, "compat": {}})
