@@ -1,7 +1,8 @@
 """The passes over a DatasetCache that was deleted and takes its data with it, until nothing of it is left.
 
 Called by `cluster.reconcile` instead of a usual pass. Who uses the data is asked of the copies and of the bucket's own
-records of what this cache came to, so that a run that trains from an earlier build counts too.
+records of what this cache came to, so that a run that trains from an earlier build counts too. The records are read
+once, when all its pods have ended: nobody writes another then.
 """
 
 from dataclasses import dataclass, field
@@ -19,9 +20,9 @@ from lead_operator.decisions.dataset_cache_plan import decide_cache_removal
 from lead_operator.decisions.observed import ObservedBuild
 from lead_operator.resources.dataset_cache import DatasetCache, parse_dataset_cache
 from lead_operator.resources.known_status import read_status
-from lead_operator.settings import Settings
+from lead_operator.settings import Settings, StorageProfile
 from lead_protocol.object_keys import BuildKeys
-from lead_protocol.store.object_store import StoreError
+from lead_protocol.store.object_store import StoreDenied, StoreError
 
 AFTER_PORTION_LOOK_S = 0.1
 
@@ -38,7 +39,8 @@ class CacheEnd:
     removal: CacheRemoval
     applier: Applier
     settings: Settings
-    listed: set[str] = field(default_factory=set)  # uids whose pods were read live once nobody used their data
+    listed: set[str] = field(default_factory=set)  # uids whose pods were read live
+    own: dict[str, set[str]] = field(default_factory=dict)  # uid -> what its builds came to; of ended pods alone
     errors: dict[str, str] = field(default_factory=dict)  # uid -> why the store did not give up its data
 
     async def step(self, body: KubernetesObject) -> float | None:
@@ -48,28 +50,30 @@ class CacheEnd:
         if cache.retain != "Delete":  # its owner has thought better of it
             await self._let_go(cache)
             return None
-        keys, own, told = BuildKeys(identity.namespace, identity.uid), {str(body.get("status", {}).get("digest"))}, True
-        try:
-            own |= await self.removal.digests(profile, keys) if profile else set()
-        except StoreError as error:
-            told = self._failed(cache, error)
-        users, kept = users_of_data(cache, own, self.informers)
-        if not users and identity.uid not in self.listed:
+        keys = BuildKeys(identity.namespace, identity.uid)
+        if identity.uid not in self.listed:
             await self._read_pods_live(identity.namespace, identity.uid)
         now = self.client.clock.now()
-        observed = ObservedBuild(
-            now=now,
-            pods=observe_pods(self.informers.of(POD, identity.namespace).owned_by(identity.uid), self.nodes, now),
-            store_error=self.errors.get(identity.uid, ""),
-            previous=read_status(body),
-        )
-        again_s = await self.applier.apply(DATASET_CACHE, body, decide_cache_removal(cache, observed, users))
-        if users or not told or not all(pod.terminal for pod in observed.pods):
+        pods = observe_pods(self.informers.of(POD, identity.namespace).owned_by(identity.uid), self.nodes, now)
+        ended = all(pod.terminal for pod in pods)
+        unseen = self.informers.not_seen
+        if not ended:
+            self.own.pop(identity.uid, None)  # the copies had not shown them all
+        told = ended and not unseen and await self._reads_own(cache, profile, keys)
+        own = self.own.get(identity.uid, set()) | {str(body.get("status", {}).get("digest"))}
+        users, kept = users_of_data(cache, own, self.informers)
+        error = self.errors.get(identity.uid, "")
+        observed = ObservedBuild(now=now, pods=pods, store_error=error, previous=read_status(body))
+        plan = decide_cache_removal(cache, observed, users, unseen)
+        again_s = await self.applier.apply(DATASET_CACHE, body, plan)
+        if users and ended:  # the end of a run of its namespace is an event
+            return self.settings.resync_s
+        if users or not told:
             return again_s
         try:
-            over = profile is None or await self.removal.remove(profile, keys, kept)
-        except StoreError as error:
-            self._failed(cache, error)
+            over = profile is None or await self.removal.remove(profile, keys, self.own[identity.uid] - kept)
+        except StoreError as found:
+            self._failed(cache, found)
             return again_s
         self.errors.pop(identity.uid, None)
         if not over:
@@ -80,12 +84,26 @@ class CacheEnd:
     def forget(self, uid: str) -> None:
         """Drops what is remembered of a resource that is gone."""
         self.listed.discard(uid)
+        self.own.pop(uid, None)
         self.errors.pop(uid, None)
 
-    def _failed(self, cache: DatasetCache, error: StoreError) -> bool:
-        self.errors[cache.identity.uid] = f"{type(error).__name__}: {error}"
+    async def _reads_own(self, cache: DatasetCache, profile: StorageProfile | None, keys: BuildKeys) -> bool:
+        uid = cache.identity.uid
+        if uid in self.own:
+            return True
+        try:
+            self.own[uid] = await self.removal.digests(profile, keys) if profile else set()
+        except StoreError as error:
+            self._failed(cache, error)
+            return False
+        self.errors.pop(uid, None)
+        return True
+
+    def _failed(self, cache: DatasetCache, error: StoreError) -> None:
+        key = f"the operator's key of storage profile {cache.storage_profile}"
+        remedy = f"; let {key} list and delete below caches/ and builds/" if isinstance(error, StoreDenied) else ""
+        self.errors[cache.identity.uid] = f"{type(error).__name__}: {error}{remedy}"
         log.warning("cache_data_stay_for_now", resource=str(cache.identity), error=str(error))
-        return False
 
     async def _read_pods_live(self, namespace: str, uid: str) -> None:
         """Takes over pods of a build that the copies have not seen yet: one that writes must not be overlooked."""
@@ -100,6 +118,7 @@ class CacheEnd:
         current = self.informers.of(DATASET_CACHE, identity.namespace).get(identity.namespace, identity.name)
         if current is not None and current["metadata"]["uid"] == identity.uid:
             await self.applier.guard(DATASET_CACHE, current, False)
+        self.forget(identity.uid)
 
 
 def users_of_data(cache: DatasetCache, own: set[str], informers: Informers) -> tuple[list[str], frozenset[str]]:

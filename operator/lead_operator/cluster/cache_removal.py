@@ -2,10 +2,12 @@
 
 Called by `cluster.reconcile`, again and again until nothing is left; each call removes a bounded number of objects in a
 thread, so that no pass waits long. Manifests go first, then the records that parts are complete, then the parts: what
-is left at any moment is never taken for a complete cache. A killed operator goes on where it stopped.
+is left at any moment is never taken for a complete cache. A killed operator goes on where it stopped. After an error
+the store rests for a while, whatever the number of caches.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -17,9 +19,10 @@ from pydantic import ValidationError
 from lead_operator.cluster.bucket_view import MAX_RECORD_BYTES, BuildResult
 from lead_operator.settings import StorageProfile
 from lead_protocol.object_keys import BuildKeys, CacheKeys
-from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore, StoreDenied
+from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore, StoreDenied, StoreError
 
 PORTION = 500  # objects of one call
+REST_AFTER_ERROR_S = 30.0
 
 Result = TypeVar("Result")
 
@@ -34,20 +37,31 @@ class CacheRemoval:
     ) -> None:
         self._store_of = store_of
         self._on_denied = on_denied
+        self._resting: dict[str, tuple[float, StoreError]] = {}  # profile -> until when, because of which error
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="removal")
 
     async def digests(self, profile: StorageProfile, keys: BuildKeys) -> set[str]:
         """Returns every digest that builds of a resource came to or were on their way to; raises StoreError."""
         return await self._in_thread(profile, read_digests, keys)
 
-    async def remove(self, profile: StorageProfile, keys: BuildKeys, kept: frozenset[str]) -> bool:
-        """Removes a portion, but nothing of the digests `kept`; returns whether nothing is left; raises StoreError."""
-        return await self._in_thread(profile, remove_portion, keys, kept)
+    async def remove(self, profile: StorageProfile, keys: BuildKeys, doomed: set[str]) -> bool:
+        """Removes a portion of the digests `doomed`; returns whether nothing is left; raises StoreError."""
+        return await self._in_thread(profile, remove_portion, keys, doomed)
 
     async def _in_thread(self, profile: StorageProfile, work: Callable[..., Result], *arguments: object) -> Result:
+        def asked() -> Result:
+            until, error = self._resting.get(profile.name, (0.0, None))
+            if error is not None and time.monotonic() < until:  # in the thread: those that waited for it rest too
+                raise error.with_traceback(None)
+            try:
+                return work(store, *arguments)
+            except StoreError as found:
+                self._resting[profile.name] = (time.monotonic() + REST_AFTER_ERROR_S, found)
+                raise
+
         try:
-            store, loop = self._store_of(profile), asyncio.get_running_loop()
-            return await loop.run_in_executor(self._threads, work, store, *arguments)
+            store = self._store_of(profile)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, asked)
         except StoreDenied:
             self._on_denied(profile)
             raise
@@ -57,10 +71,9 @@ class CacheRemoval:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def remove_portion(store: ObjectStore, keys: BuildKeys, kept: frozenset[str]) -> bool:
-    """Removes at most PORTION objects of a build's caches, then of the build itself; returns whether none is left."""
-    doomed = (key for digest in sorted(read_digests(store, keys) - kept) for key in _data(store, digest))
-    portion = list(islice(doomed, PORTION))
+def remove_portion(store: ObjectStore, keys: BuildKeys, doomed: set[str]) -> bool:
+    """Removes at most PORTION objects of caches, then of the build that came to them; returns whether none is left."""
+    portion = list(islice((key for digest in sorted(doomed) for key in _data(store, digest)), PORTION))
     if not portion:
         portion = [info.key for info in islice(store.list(keys.prefix), PORTION)]
     for key in portion:

@@ -106,13 +106,19 @@ class Informers:
         return all(informer is not None and informer.synced.is_set() and not informer.refused for informer in seen)
 
     @property
+    def not_seen(self) -> list[str]:
+        """The namespaces of which something is not seen now: what lives there may be another than the copies say."""
+        return [namespace for namespace in self._namespaces if not self.serves(namespace)]
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """The namespaces that the server does not show, and why."""
+        return {informer.namespace: informer.refused for informer in reversed(self.vital) if informer.refused}
+
+    @property
     def unserved(self) -> dict[str, str]:
-        """The namespaces that the server does not show, and why; none where it shows not a single one."""
-        refused: dict[str, str] = {}
-        for informer in self.vital:
-            if informer.refused:
-                refused.setdefault(informer.namespace, informer.refused)
-        return refused if any(self.serves(namespace) for namespace in self._namespaces) else {}
+        """The refused namespaces that the process goes on without; none where the server shows not a single one."""
+        return self.refused if any(self.serves(namespace) for namespace in self._namespaces) else {}
 
     @property
     def awaited(self) -> list[Informer]:

@@ -41,6 +41,7 @@ MAX_ROUNDS = 5  # a source that changes under every reading is no source
 MAX_DISTURBANCES = 50  # of one share
 SOON_S = 1.0
 REMOVAL_LOOK_S = 5.0  # a cache that is being deleted
+_RETAIN_AFTER_ALL = "with spec.retain set to Retain the data stay and this DatasetCache goes"
 
 
 @dataclass(frozen=True)
@@ -91,21 +92,28 @@ def _guard(cache: DatasetCache) -> bool | None:
     return None if wanted == cache.guarded else wanted
 
 
-def decide_cache_removal(cache: DatasetCache, observed: ObservedBuild, users: Sequence[str]) -> Plan:
+def decide_cache_removal(
+    cache: DatasetCache, observed: ObservedBuild, users: Sequence[str], unseen: Sequence[str] = ()
+) -> Plan:
     """Returns the step of a DatasetCache that is being deleted and takes its data with it: wait for those that use it.
 
-    Without users and live pods the data may go; the guard is taken away by the caller when they are gone.
+    Without users, live pods and namespaces `unseen`, whose runs may use them, the data may go; the guard is taken away
+    by the caller when they are gone.
     """
     previous = observed.previous
     if users:
         reason = "InUse"
         text = f"deleted, but its data are used by {', '.join(users[:5])}; they go when those have ended or are deleted"
+    elif unseen:
+        reason = "NamespaceUnseen"
+        text = (
+            f"deleted, but namespace {', '.join(unseen[:5])} is not seen, and its runs may use the data: they stay "
+            f"until it is seen again, or is taken out of runs.namespaces of the chart's values; {_RETAIN_AFTER_ALL}"
+        )
     elif observed.store_error:
         reason = "RemovalFails"
         text = (
-            f"deleted, but its data cannot be removed: {observed.store_error}; it is tried again; let the operator's "
-            f"key of storage profile {cache.storage_profile} list and delete below caches/ and builds/, or set "
-            "spec.retain to Retain: then the data stay and this DatasetCache goes"
+            f"deleted, but its data cannot be removed: {observed.store_error}; it is tried again; {_RETAIN_AFTER_ALL}"
         )
     else:
         reason, text = "RemovingData", "deleted; its data are being removed from the object store"
@@ -137,11 +145,14 @@ def next_cache_step(cache: DatasetCache, observed: ObservedBuild, settings: Sett
     if same_spec and condition_holds(observed.previous, Condition.FAILED):
         message = next(c["message"] for c in observed.previous["conditions"] if c["type"] == Condition.FAILED)
         return _fail(state, failure, observed, str(observed.previous.get("reason")), message)
-    if same_spec and condition_holds(observed.previous, Condition.READY):
-        if observed.store_error:
+    older = state.generation != cache.identity.generation
+    if same_spec and (older or condition_holds(observed.previous, Condition.READY)):
+        if observed.store_error and condition_holds(observed.previous, Condition.READY):
             return CacheStep(CachePhase.READY, "Complete", "the cache is complete", state, failure)
+        if observed.store_error:
+            step = CacheStep(CachePhase.PENDING, "StorageUnavailable", "", state, failure)
+            return replace(step, requeue_after_s=settings.progress_s)
         # The bucket was emptied: what was promised is not there any more.
-        older = state.generation != cache.identity.generation
         state = read_build_state(cache, observed, anew=True) if older else state.begun_anew()
     return _build(cache, observed, settings, state, failure)
 

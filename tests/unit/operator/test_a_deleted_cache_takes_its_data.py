@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lead_operator.cluster import cache_removal
-from lead_operator.cluster.cache_removal import remove_portion
+from lead_operator.cluster.cache_removal import read_digests, remove_portion
 from lead_operator.decisions.dataset_cache_plan import decide_cache_removal, decide_dataset_cache
 from lead_operator.decisions.observed import ObservedBuild
 from lead_operator.names import CACHE_DATA_FINALIZER
@@ -70,8 +70,9 @@ def keys_in(store: FolderStore) -> list[str]:
 
 def test_everything_of_its_own_goes_and_nothing_that_others_use(tmp_path: Path) -> None:
     store = a_store(tmp_path)
-    assert remove_portion(store, KEYS, frozenset({SHARED})) is False  # once more, to see that nothing is left
-    assert remove_portion(store, KEYS, frozenset({SHARED})) is True
+    doomed = read_digests(store, KEYS) - {SHARED}
+    assert remove_portion(store, KEYS, doomed) is False  # once more, to see that nothing is left
+    assert remove_portion(store, KEYS, doomed) is True
     assert {key.split("/")[1] for key in keys_in(store)} == {SHARED, OTHER}
     assert len(keys_in(store)) == 8
 
@@ -82,7 +83,7 @@ def test_a_kill_after_any_delete_leaves_no_false_cache_and_no_forgotten_data(
     monkeypatch.setattr(cache_removal, "PORTION", 1)  # every call may be the last one of its process
     store = a_store(tmp_path)
     for _ in range(100):
-        over = remove_portion(store, KEYS, frozenset())
+        over = remove_portion(store, KEYS, read_digests(store, KEYS))
         for digest in (OLDER, SHARED, MINE):
             there = [key for key in keys_in(store) if key.startswith(CacheKeys(digest).prefix)]
             assert len(there) in (0, 4) or CacheKeys(digest).manifest not in there
@@ -96,6 +97,6 @@ def test_a_record_that_names_something_else_than_a_digest_leads_nowhere(tmp_path
     store = a_store(tmp_path)
     store.put(KEYS.result(4), b'{"digest": "../datasets"}')
     store.put("datasets/towns/x", b"raw")
-    while not remove_portion(store, KEYS, frozenset()):
+    while not remove_portion(store, KEYS, read_digests(store, KEYS)):
         pass
     assert store.head("datasets/towns/x") is not None

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from lead_operator.cluster import cache_removal
 from lead_operator.cluster.apply import Applier
 from lead_operator.cluster.cache_end import CacheEnd
 from lead_operator.cluster.cache_removal import CacheRemoval
@@ -19,7 +20,7 @@ from lead_operator.names import CACHE_DATA_FINALIZER
 from lead_operator.resources.crd_defaults import fill_defaults
 from lead_protocol.object_keys import BuildKeys, CacheKeys
 from lead_protocol.store.folder import FolderStore
-from lead_protocol.store.object_store import StoreDenied
+from lead_protocol.store.object_store import StoreDenied, StoreUnavailable
 from lead_testing.makers import CACHE_UID, NOW, SETTINGS, a_cache_body, a_run_body
 
 OLD, NEW = "a1" * 32, "b2" * 32
@@ -35,7 +36,11 @@ class World:
         self.guards: list[bool] = []
         self.live_pods: list[KubernetesObject] = []
         self.denied: list[str] = []
-        self.informers = Informers(cast(KubeClient, None), ("team-a",), SETTINGS, lambda key: None, lambda key: None)
+        self.informers = Informers(
+            cast(KubeClient, None), ("team-a", "team-b"), SETTINGS, lambda key: None, lambda key: None
+        )
+        for informer in self.informers.vital:
+            informer.synced.set()
         self.removal = CacheRemoval(lambda profile: self.store, lambda profile: self.denied.append(profile.name))
         self.body = {**a_cache_body(retain="Delete"), "status": {"phase": "Ready", "digest": NEW}}
         self.body["metadata"] |= {"deletionTimestamp": "2026-01-01T13:00:00Z", "finalizers": [CACHE_DATA_FINALIZER]}
@@ -93,7 +98,8 @@ def _stored(body: KubernetesObject) -> KubernetesObject:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(cache_removal, "REST_AFTER_ERROR_S", 0.0)
     return World(tmp_path)
 
 
@@ -165,3 +171,59 @@ async def test_a_store_that_refuses_is_told_with_the_remedy_and_its_keys_are_rea
     assert world.denied == ["default"] * 2 and world.guards == []
     await world.to_the_end()
     assert (world.left(), world.guards) == ((), [False])
+
+
+@pytest.mark.parametrize("lost", ["refused", "never listed"])
+async def test_nothing_goes_while_a_namespace_whose_runs_may_use_it_is_not_seen(world: World, lost: str) -> None:
+    informer = world.informers.of(TRAINING_RUN, "team-b")
+    if lost == "refused":
+        informer.refused = "403 Forbidden: trainingruns.lead.dev is forbidden"
+    else:
+        informer.synced.clear()
+    before = world.left()
+    assert await world.step() is not None
+    status = world.plans[-1].status
+    assert (status["phase"], status["reason"]) == ("Deleting", "NamespaceUnseen")
+    assert "namespace team-b is not seen" in status["conditions"][0]["message"]
+    assert (world.left(), world.guards) == (before, [])
+    informer.refused = ""
+    informer.synced.set()
+    await world.to_the_end()
+    assert (world.left(), world.guards) == ((), [False])
+
+
+async def test_the_bucket_is_asked_once_who_uses_the_data(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    list_store = world.store.list
+    monkeypatch.setattr(world.store, "list", lambda prefix: asked.append(prefix) or list_store(prefix))
+    run = _stored({**a_run_body(), "status": {"datasets": [{"name": "towns", "digest": OLD}]}})
+    world.informers.of(TRAINING_RUN, "team-a").note_own_write(run)
+    assert [await world.step() for _ in range(5)] == [SETTINGS.resync_s] * 5
+    assert asked == [KEYS.prefix]
+
+
+async def test_an_outage_is_told_without_advice_on_keys_until_the_store_answers_and_it_rests(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def fail(prefix: str) -> None:
+        asked.append(prefix)
+        raise StoreUnavailable("store s3://lead: list: no answer in 10 s")
+
+    run = _stored({**a_run_body(), "status": {"datasets": [{"name": "towns", "digest": OLD}]}})
+    with monkeypatch.context() as patched:
+        patched.setattr(cache_removal, "REST_AFTER_ERROR_S", 1e6)
+        patched.setattr(world.store, "list", fail)
+        for _ in range(3):
+            await world.step()
+    status = world.plans[-1].status
+    assert (status["reason"], len(asked)) == ("RemovalFails", 1)
+    message = status["conditions"][0]["message"]
+    assert "no answer in 10 s" in message and "key" not in message
+    monkeypatch.setattr(cache_removal, "time", SimpleNamespace(monotonic=lambda: 1e9))  # it has rested
+    world.informers.of(TRAINING_RUN, "team-a").note_own_write(run)
+    await world.step()
+    world.informers.of(TRAINING_RUN, "team-a").forget("team-a", run["metadata"]["name"])
+    await world.step()
+    assert world.plans[-1].status["reason"] == "RemovingData"
