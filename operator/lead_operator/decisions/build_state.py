@@ -83,11 +83,15 @@ def build_inputs(cache: DatasetCache) -> str:
 def build_generation(cache: DatasetCache, previous: dict[str, Any]) -> int:
     """Returns the generation whose build answers the spec: an older one where that is complete and of the same inputs.
 
-    `previous`: the status. A pin on another digest asks for another build.
+    `previous`: the status. A pin on another digest asks for another build. A complete build stays one while Ready is
+    False for another reason: an unknown storage profile.
     """
     build, newest = previous.get("build") or {}, cache.identity.generation
     same = build.get("inputs") == build_inputs(cache) and cache.expect_digest in ("", previous.get("digest"))
-    return int(build.get("generation") or newest) if same and condition_holds(previous, Condition.READY) else newest
+    workers = build.get("workers") or []
+    whole = bool(workers) and all(entry.get("done") for entry in workers)
+    complete = condition_holds(previous, Condition.READY) or (whole and not condition_holds(previous, Condition.FAILED))
+    return int(build.get("generation") or newest) if same and complete else newest
 
 
 def answers(cache: DatasetCache, previous: dict[str, Any]) -> bool:

@@ -228,6 +228,23 @@ def test_a_ready_cache_stays_ready_over_a_change_that_does_not_change_its_result
     assert {name.rsplit("-a1-")[0] for name in made(emptied)} == {"towns-build-g3"}
 
 
+def test_an_older_build_still_answers_after_a_time_without_its_storage_profile() -> None:
+    status = look(a_dataset_cache(), **COMPLETE).status
+    cache = a_dataset_cache(generation=2, retain="Delete")
+    away = replace(SETTINGS, storage_profiles={})
+    for after_s in (0, 60):
+        observed = ObservedBuild(now=NOW + timedelta(seconds=after_s), previous=status)
+        status = decide_dataset_cache(cache, observed, away).status
+        assert (status["phase"], status["reason"]) == ("Pending", "UnknownStorageProfile")
+        assert build_generation(cache, status) == 1
+    plan = look(cache, previous=status, store_error="no answer")
+    assert (plan.status["phase"], plan.status["reason"], made(plan)) == ("Pending", "StorageUnavailable", [])
+    again = look(cache, previous=plan.status, **COMPLETE).status
+    assert (again["phase"], again["build"]["generation"], again["digest"]) == ("Ready", 1, DIGEST)
+    emptied = look(cache, previous=plan.status)
+    assert made(emptied) == ["towns-build-g2-a1-0", "towns-build-g2-a1-1"]
+
+
 @pytest.mark.parametrize(
     "changed", [{"source": {"prefix": "datasets/other"}}, {"collections": ["full_pretrain"]}, {"config": {"stride": 2}},
                 {"expectDigest": "e" * 64}],
