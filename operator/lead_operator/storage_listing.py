@@ -12,7 +12,7 @@ from lead_operator.cluster.bucket_view import open_profile_store
 from lead_operator.decisions.figures import format_size
 from lead_operator.errors import LeadOperatorError
 from lead_operator.settings import StorageProfile, read_settings
-from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest
+from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest, parse_checkpoint_manifest
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore, StoreError
 
 SHA256_DIGITS = 12
@@ -80,7 +80,7 @@ def _read_newest_of_each(store: ObjectStore, keys: Iterable[str]) -> Iterator[tu
 
 def _read(store: ObjectStore, key: str) -> CheckpointManifest | None:
     try:
-        return CheckpointManifest.model_validate_json(store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES))
+        return parse_checkpoint_manifest(store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES))
     except (ObjectNotFound, ObjectCorrupt, ValidationError):
         return None  # deleted since the LIST, or not a manifest, whatever its name says
 

@@ -54,6 +54,11 @@ class CheckpointManifest(StrictModel):
     saved_at: str  # RFC 3339, UTC, for people only
 
 
+def parse_checkpoint_manifest(data: bytes) -> CheckpointManifest:
+    """Returns the manifest in `data`, without keys of newer trainers; raises pydantic's ValidationError."""
+    return CheckpointManifest.model_validate_json(data, extra="ignore")
+
+
 class RouteCounts(StrictModel):
     """How many routes were kept, and why the others were not."""
 

@@ -150,7 +150,7 @@ class InstanceKeys:
 
     def memory(self, rows: int, gradient_checkpointing: bool) -> str:
         """Key of the record that a process takes `rows` samples at once, with or without recomputed activations."""
-        return f"{self.memory_prefix}{rows:04d}-{int(gradient_checkpointing)}.json"
+        return f"{self.memory_prefix}rows-{rows:04d}-{int(gradient_checkpointing)}.json"
 
     @property
     def perf_prefix(self) -> str:

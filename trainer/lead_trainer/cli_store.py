@@ -7,13 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+import structlog
+from pydantic import ValidationError
+
 from lead_protocol import environment
 from lead_protocol.checkpoint_retention import ranked
 from lead_protocol.exit_codes import ExitCode
-from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest
+from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest, parse_checkpoint_manifest
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
-from lead_protocol.store.object_store import ObjectStore
+from lead_protocol.store.object_store import ObjectCorrupt, ObjectStore
 from lead_trainer.data.fsck import fsck_cache
 from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.quarantine import fetch_fault, find_fault, position_of, quarantined_positions
@@ -21,6 +24,8 @@ from lead_trainer.engine.resume import manifest_keys, model_file_name
 from lead_trainer.engine.storage import open_store
 from lead_trainer.errors import BadConfig, BadData, NoSuchRecipe
 from lead_trainer.recipes.recipe import load_recipe
+
+log = structlog.get_logger(__name__)
 
 
 @runtime_checkable
@@ -126,12 +131,16 @@ def _fit_for_evaluation(name: str, config_json: Path) -> None:
 
 
 def instance_manifests(store: ObjectStore, keys: InstanceKeys) -> list[CheckpointManifest]:
-    """Returns the manifests of an instance that nobody found spoiled, newest first."""
+    """Returns the manifests of an instance that are sound as far as anybody knows, newest first."""
     bad = quarantined_positions(store, keys.quarantine_prefix)
     named = [key for key in manifest_keys(store, keys.manifests_prefix) if position_of(key) not in bad]
-    return [
-        CheckpointManifest.model_validate_json(store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES)) for key in named
-    ]
+    found = []
+    for key in named:
+        try:
+            found.append(parse_checkpoint_manifest(store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES)))
+        except (ValidationError, ObjectCorrupt) as error:
+            log.warning("left out: it is no manifest", manifest=key, error=str(error).splitlines()[0])
+    return found
 
 
 def _export_instance(store: ObjectStore, keys: InstanceKeys, folder: Path, *, best: bool) -> tuple[Path, str]:

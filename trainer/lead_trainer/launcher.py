@@ -76,13 +76,14 @@ def _wait_for_all(
             _signal_all(children, signal.SIGKILL)
             deadline = None
             continue
+        listened = end.code == ExitCode.STOPPED
         if end.code == 128 + signal.SIGTERM and stop_asked():
             end = Ended(end.local_rank, ExitCode.STOPPED)  # it did not listen yet, so it has nothing to commit
         by_our_hand = deadline is not None or any(earlier.code for earlier in ends)
         if by_our_hand and end.code in (128 + signal.SIGTERM, 128 + signal.SIGKILL):
             end = Ended(end.local_rank, ExitCode.LOST_PEER)
         ends.append(end)
-        if end.code == ExitCode.STOPPED:
+        if listened:
             continue  # the others commit too, for as long as whoever asked for the stop lets them
         if end.code and deadline is None and len(ends) < len(children):
             _signal_all(children, signal.SIGTERM)

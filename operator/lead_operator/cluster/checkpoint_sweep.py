@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from lead_operator.decisions.retention import Removal, decide_removals, find_orphans, outlived, remove_spoiled
 from lead_operator.settings import StorageProfile
 from lead_protocol.checkpoint_retention import FEWEST_CHECKPOINTS
-from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest
+from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest, parse_checkpoint_manifest
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore, StoreDenied, StoreError
 
@@ -197,7 +197,7 @@ def _read_all(store: ObjectStore, manifest_keys: tuple[str, ...], memory: SweepM
 
 def _read(store: ObjectStore, key: str) -> CheckpointManifest | None:
     try:
-        return CheckpointManifest.model_validate_json(store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES))
+        return parse_checkpoint_manifest(store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES))
     except (ObjectNotFound, ObjectCorrupt, ValidationError):
         return None
 

@@ -4,7 +4,7 @@ from pydantic import ValidationError
 
 from lead_operator.cluster.record_reader import RecordReader
 from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstance
-from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest
+from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest, parse_checkpoint_manifest
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.progress_record import ProgressRecord, parse_progress
 
@@ -85,7 +85,7 @@ def _checkpoint(key: str, manifest: CheckpointManifest, keys: InstanceKeys) -> O
 
 def _parse_manifest(data: bytes) -> CheckpointManifest | None:
     try:
-        return CheckpointManifest.model_validate_json(data, extra="ignore")  # of a newer trainer
+        return parse_checkpoint_manifest(data)
     except ValidationError:
         return None
 

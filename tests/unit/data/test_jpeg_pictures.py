@@ -10,6 +10,7 @@ import torch
 from lead_trainer.data.batch_slots import RowKeys, Slot
 from lead_trainer.data.jpeg_picture import JpegPicture, stored_picture
 from lead_trainer.data.loader import Loader
+from lead_trainer.data.patient_source import decoded_sample
 from lead_trainer.data.process_loader import ProcessLoader
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.lead.dataset_collate import collate
@@ -107,6 +108,13 @@ class Pictures:
 @pytest.fixture(params=[Loader, ProcessLoader])
 def kind(request: pytest.FixtureRequest) -> Iterator[type[Loader]]:
     yield request.param
+
+
+def test_a_sample_decoded_in_a_thread_of_its_own_names_itself() -> None:
+    source = Pictures(broken=2)
+    assert np.array_equal(decoded_sample(source, 1, source.load(1, 0))["rgb"], by_opencv(source.images[1]))
+    with pytest.raises(BadData, match=r"sample 2 \(Town01/route frame 0002\)"):
+        decoded_sample(source, 2, source.load(2, 0))
 
 
 def test_both_loaders_deliver_the_pixels(kind: type[Loader]) -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from lead_protocol.store.object_store import StoreUnavailable
+from lead_trainer.data.batch_slots import Slot
 from lead_trainer.data.loader import Loader, LoaderLimits
 from lead_trainer.errors import BadData, StuckLoader
 from lead_trainer.recipes.lead.dataset_collate import collate
@@ -76,6 +77,15 @@ def test_a_failing_sample_is_named_at_its_place() -> None:
     assert [next(batches)["index"] for _ in range(3)] == whole[:3]
     with pytest.raises(BadData, match=rf"sample {broken} \(route {broken}\): ValueError: bad pixel"):
         next(batches)
+
+
+def test_a_fault_of_the_memory_of_batches_is_no_bad_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    def put(*_: object) -> None:
+        raise RuntimeError("CUDA error: uncorrectable ECC error")
+
+    monkeypatch.setattr(Slot, "put", put)
+    with pytest.raises(RuntimeError, match=r"^CUDA error"):
+        list(loader(Numbers(8)).batches(0))
 
 
 def test_a_store_that_stays_away_keeps_its_class() -> None:

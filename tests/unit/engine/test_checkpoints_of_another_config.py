@@ -10,8 +10,9 @@ from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.store.folder import FolderStore
 from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
 from lead_testing.toy_runs import train_here
+from lead_trainer.cli_store import instance_manifests
 from lead_trainer.engine.checkpoint import CheckpointIdentity
-from lead_trainer.engine.resume import config_digest, refuse_other_run
+from lead_trainer.engine.resume import config_digest, manifest_keys, refuse_other_run
 from lead_trainer.errors import BadConfig
 
 BEFORE: dict[str, Any] = {"lr": 0.1, "compat": {"bf16_labels": True}, "logdir": "here"}
@@ -23,6 +24,15 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> CheckpointManifest:
     train_here(FolderStore(folder / "store"), folder, a_toy_job(epochs=1))
     last = manifests(FolderStore(folder / "store"))[-1]
     return last.model_copy(update={"config_sha256": config_digest(BEFORE)})
+
+
+def test_a_local_view_passes_over_newer_keys_and_spoiled_manifests(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "store")
+    train_here(store, tmp_path, a_toy_job(epochs=2))
+    newest, oldest = manifest_keys(store, KEYS.manifests_prefix)
+    store.put(newest, json.dumps({**json.loads(store.get(newest, max_bytes=10**6)), "newer": 1}).encode())
+    store.put(oldest, b"no manifest")
+    assert [manifest.epoch for manifest in instance_manifests(store, KEYS)] == [2]
 
 
 def resume(manifest: CheckpointManifest, folder: Path, now: dict[str, Any]) -> None:

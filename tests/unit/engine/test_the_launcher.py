@@ -78,6 +78,16 @@ def test_a_worker_that_did_not_listen_yet_is_stopped_and_no_error(tmp_path: Path
     assert run_workers(workers).code == ExitCode.STOPPED
 
 
+def test_a_worker_that_died_of_the_stop_is_waited_for_by_nobody_for_long(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    deaf_yet = f"import pathlib, signal; pathlib.Path({str(started)!r}).touch(); signal.pause()"
+    asks = "import os, pathlib, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    asks += f"while not pathlib.Path({str(started)!r}).exists(): time.sleep(0.01)\n"
+    asks += f"os.kill({os.getpid()}, signal.SIGTERM)\nwhile True: signal.pause()"  # as one that waits for its peers
+    workers = [a_worker(tmp_path, 0, asks), a_worker(tmp_path, 1, deaf_yet)]
+    assert run_workers(workers, peer_grace_s=0.1).code == ExitCode.LOST_PEER
+
+
 def test_ranks_follow_from_node_and_process() -> None:
     environ = {"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "rank-0.run", "PET_MASTER_PORT": "29501"}
     worlds = [world_of(child) for child in child_environments(environ, 2)]

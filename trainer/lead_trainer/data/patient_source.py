@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from lead_protocol.store.object_store import StoreError, StoreFull, StoreUnavailable
+from lead_trainer.data.jpeg_picture import decoded
 from lead_trainer.data.loader_stats import LoaderClock
 from lead_trainer.errors import BadData, TrainerError
 from lead_trainer.recipes.recipe import Sample, SampleSource
@@ -49,11 +50,17 @@ class PatientSource:
 
 @contextmanager
 def naming(source: SampleSource, index: int) -> Iterator[None]:
-    """Raises what its body raises by the sample's name."""
+    """Raises bad data of its body by the sample's name; a fault of memory or device stays what it is."""
     try:
         yield
-    except Exception as error:
+    except TrainerError as error:
         raise named(error, sample_name(source, index)) from error
+
+
+def decoded_sample(source: SampleSource, index: int, sample: Sample) -> Sample:
+    """Returns a sample with pixels for pictures; raises BadData by its name for a broken one."""
+    with naming(source, index):
+        return {key: decoded(value) for key, value in sample.items()}
 
 
 def named(error: Exception, name: str) -> Exception:

@@ -14,10 +14,9 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from lead_protocol.store.object_store import StoreError
 from lead_trainer.data.batch_slots import Collate
-from lead_trainer.data.jpeg_picture import decoded
 from lead_trainer.data.loader import STUCK_AFTER_S, Loader
 from lead_trainer.data.loader_stats import STAGES, LoaderClock
-from lead_trainer.data.patient_source import PatientSource, naming
+from lead_trainer.data.patient_source import PatientSource, decoded_sample
 from lead_trainer.data.shared_counters import SharedCounters
 from lead_trainer.errors import BadConfig, StuckLoader, TrainerError
 from lead_trainer.recipes.recipe import Batch, Sample
@@ -79,8 +78,8 @@ class _Numbered(Dataset[Any]):
     def __getitem__(self, item: tuple[int, int]) -> Sample | _Failed:
         try:
             sample = self._source.load(*item)
-            with self._source.clock.stage("load"), naming(self._source.source, item[0]):
-                return {key: decoded(value) for key, value in sample.items()}
+            with self._source.clock.stage("load"):
+                return decoded_sample(self._source.source, item[0], sample)
         except (TrainerError, StoreError) as error:  # others are wrapped in one, by the sample's name
             return _Failed(error)
 

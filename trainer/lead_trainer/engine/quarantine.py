@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from lead_protocol.manifests import CheckpointManifest, sha256_hex
+from lead_protocol.manifests import CheckpointManifest, parse_checkpoint_manifest, sha256_hex
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore
 
@@ -55,7 +55,7 @@ def find_fault(
     """Checks one manifest and streams its objects to `folder`; returns (fault or None, manifest, its SHA-256)."""
     try:
         data = store.get(key, max_bytes=max_bytes)
-        manifest = CheckpointManifest.model_validate_json(data, extra="ignore")  # of a newer trainer
+        manifest = parse_checkpoint_manifest(data)
     except (ObjectCorrupt, ObjectNotFound) as error:
         return str(error), None, ""
     except ValidationError as error:

@@ -14,7 +14,12 @@ from typing import Any
 import structlog
 import torch
 
-from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest, sha256_hex
+from lead_protocol.manifests import (
+    MAX_CHECKPOINT_MANIFEST_BYTES,
+    CheckpointManifest,
+    parse_checkpoint_manifest,
+    sha256_hex,
+)
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.engine.checkpoint import CheckpointIdentity, file_index, loop_file_name
 from lead_trainer.engine.patience import Patience
@@ -108,7 +113,7 @@ def _fetch_model(
 ) -> tuple[str | None, CheckpointManifest | None]:
     try:
         data = store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES)
-        manifest = CheckpointManifest.model_validate_json(data, extra="ignore")  # of a newer trainer
+        manifest = parse_checkpoint_manifest(data)
         name = model_file_name(manifest)
     except (ValueError, BadData) as error:
         return str(error).splitlines()[0][:200], None

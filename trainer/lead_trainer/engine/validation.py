@@ -1,8 +1,8 @@
 """Validation: every sample of the split once, over all ranks, and the exact means of what the recipe counts.
 
 The bare model runs on each rank's share in eval mode, so no rank waits for another before the sums are exchanged, and
-the shares need not be equal. A batch whose loss is not finite is left out and counted, as a step's is: no single sample
-ends a run. Nothing that training depends on changes: its generators are seeded before every step.
+the shares need not be equal. A sum of a batch that is not finite is left out, and batches without a loss are counted:
+no single sample ends a run. Nothing that training depends on changes: its generators are seeded before every step.
 """
 
 import math
@@ -17,14 +17,14 @@ import torch
 from lead_trainer.data.loader import STORE_OUTAGE_S, on_device_of
 from lead_trainer.data.loader_stats import LoaderClock
 from lead_trainer.data.ordered_pool import ordered_map
-from lead_trainer.data.patient_source import PatientSource
+from lead_trainer.data.patient_source import PatientSource, decoded_sample
 from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.precision import autocast
 from lead_trainer.engine.ranking import VALIDATION
 from lead_trainer.engine.seeding import seed_step
 from lead_trainer.engine.state import Pairs, TrainState, greatest, means, merged
 from lead_trainer.errors import BadData
-from lead_trainer.recipes.recipe import Batch, Evaluation, SampleSource
+from lead_trainer.recipes.recipe import Batch, Evaluation, Sample, SampleSource
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,11 @@ class Validator:
         """Yields samples as batches; the last one may be smaller."""
         patient, left = PatientSource(self.samples, STORE_OUTAGE_S, LoaderClock()), threading.Event()
         ahead = self.threads + 2 * self.rank_batch
-        loaded = ordered_map(lambda index: patient.load(index, 0, left.is_set), numbers, self.threads, ahead)
+
+        def load(index: int) -> Sample:
+            return decoded_sample(self.samples, index, patient.load(index, 0, left.is_set))
+
+        loaded = ordered_map(load, numbers, self.threads, ahead)
         try:
             while ready := list(islice(loaded, self.rank_batch)):
                 batch = {

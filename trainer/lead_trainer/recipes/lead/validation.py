@@ -72,7 +72,8 @@ class CachePart:
             side = "training" if held.all() else "validation"
             raise BadConfig(
                 f"validation_fraction, validation_towns: they leave no route of {collection} for {side}; "
-                f"it has {len(np.unique(rows.route))} routes"
+                f"it has {len(np.unique(rows.route))} routes; a stage takes both over from load_file's: name others, "
+                "or switch them off (validation_fraction=0 validation_towns=[])"
             )
         chosen = held if self.held_out else ~held
         kept: dict[str, Any] = {name: getattr(rows, name)[chosen] for name in _PER_ROW}
