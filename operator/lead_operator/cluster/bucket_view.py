@@ -62,7 +62,7 @@ class _Memory:
     """What is kept of one resource between looks."""
 
     looked_at: float = 0.0
-    pods: object = None
+    live: frozenset[str] = frozenset()
     look: BucketLook = BucketLook()
     records: Records = field(default_factory=Records)
 
@@ -80,9 +80,9 @@ class BucketView:
 
     async def look_at_run(
         self, profile: StorageProfile, namespace: str, uid: str, instances: tuple[tuple[str, int], ...], *,
-        pods: object, max_age_s: float, untouched: bool = False,
+        live: frozenset[str], max_age_s: float, untouched: bool = False,
     ) -> BucketLook:  # fmt: skip
-        """Returns what the bucket holds of a run's stage instances; `pods` changed means: look now.
+        """Returns what the bucket holds of a run's stage instances, read now where a pod of `live` lives no more.
 
         Of an `untouched` run it holds nothing: that is believed without a look while the store is known to answer.
         """
@@ -94,19 +94,26 @@ class BucketView:
 
         if untouched and time.monotonic() - self._answered_at.get(profile.name, -math.inf) < ANSWERS_FOR_S:
             memory = self._memories.setdefault(uid, _Memory())
-            memory.looked_at, memory.pods = time.monotonic(), pods
+            memory.looked_at, memory.live = time.monotonic(), live
             return memory.look
-        return await self._look(profile, uid, pods, max_age_s, read)
+        return await self._look(profile, uid, live, max_age_s, read)
 
     async def look_at_build(
-        self, profile: StorageProfile, namespace: str, uid: str, generation: int, *, pods: object, max_age_s: float
+        self,
+        profile: StorageProfile,
+        namespace: str,
+        uid: str,
+        generation: int,
+        *,
+        live: frozenset[str],
+        max_age_s: float,
     ) -> BucketLook:
         """Returns what the bucket holds of a DatasetCache's build and of the cache it came to."""
 
         def read(store: ObjectStore, records: Records) -> BucketLook:
             return read_build(store, records, BuildKeys(namespace, uid), generation)
 
-        return await self._look(profile, uid, (generation, pods), max_age_s, read)
+        return await self._look(profile, uid, live | {f"generation {generation}"}, max_age_s, read)  # it ends, too
 
     def forget(self, uid: str) -> None:
         """Drops what is remembered of a resource that is gone."""
@@ -117,12 +124,13 @@ class BucketView:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _look(
-        self, profile: StorageProfile, uid: str, pods: object, max_age_s: float,
+        self, profile: StorageProfile, uid: str, live: frozenset[str], max_age_s: float,
         read: Callable[[ObjectStore, Records], BucketLook],
     ) -> BucketLook:  # fmt: skip
         memory = self._memories.setdefault(uid, _Memory())
         started = time.monotonic()
-        if memory.looked_at and memory.pods == pods and started - memory.looked_at < max_age_s:
+        if memory.looked_at and memory.live <= live and started - memory.looked_at < max_age_s:
+            memory.live = live
             return memory.look
         until, error = self._resting.get(profile.name, (0.0, ""))
         if started < until:
@@ -132,7 +140,7 @@ class BucketView:
             store = self.store(profile)
             look = await loop.run_in_executor(self._threads, read, store, memory.records)
             memory.look = replace(memory.look, error=look.error) if look.error else look
-            memory.looked_at, memory.pods = started, pods
+            memory.looked_at, memory.live = started, live
             self._answered_at[profile.name] = started
             metrics.STORE_SECONDS.labels("ok").observe(time.monotonic() - started)
             return memory.look

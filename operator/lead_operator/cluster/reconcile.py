@@ -114,13 +114,14 @@ class Reconciler:
         run, namespace, previous = parse_training_run(body), body["metadata"]["namespace"], read_status(body)
         if (later_s := self._rests_for_s(run, body)) is not None:
             return later_s
-        await self._ask_for_unseen(namespace, expected_training_pods(run, previous))
+        copies = self.informers.of(POD, namespace).owned_by(run.identity.uid)
+        await self._ask_for_unseen(namespace, expected_training_pods(run, previous, copies))
         if live:
-            await self._ask_for_unseen(namespace, expected_training_pods(run, previous, ended=True))
+            await self._ask_for_unseen(namespace, expected_training_pods(run, previous, copies, ended=True))
         observed = await self._observe_run(run, body)
         plan = decide_training_run(run, observed, self.settings)
         # Before another attempt: is the copy right that nothing of the last one is left?
-        asked = expected_training_pods(run, previous, ended=True)
+        asked = expected_training_pods(run, previous, copies, ended=True)
         if plan.claim_attempt and not live and await self._ask_for_unseen(namespace, asked):
             observed = await self._observe_run(run, body)
             plan = decide_training_run(run, observed, self.settings)
@@ -213,7 +214,7 @@ class Reconciler:
             run.identity.namespace,
             run.identity.uid,
             tuple((instance.stage.name, instance.seed) for instance in run.instances),
-            pods=_ended(observed.pods),
+            live=_live(observed.pods),
             max_age_s=self._look_age_s(observed.pods),
             untouched=_is_untouched(body, observed.pods, observed.now),
         )
@@ -251,7 +252,7 @@ class Reconciler:
         if profile is not None:
             look = await self.bucket.look_at_build(
                 profile, namespace, uid, build_generation(cache, read_status(body)),
-                pods=_ended(pods), max_age_s=self._look_age_s(pods),
+                live=_live(pods), max_age_s=self._look_age_s(pods),
             )  # fmt: skip
         source = None
         if profile is not None and cache.source.prefix and look.manifest is not None and not look.error:
@@ -321,9 +322,9 @@ def _takes_its_data(body: KubernetesObject) -> bool:
     return "deletionTimestamp" in metadata and names.CACHE_DATA_FINALIZER in metadata.get("finalizers", [])
 
 
-def _ended(pods: tuple[ObservedPod, ...]) -> object:
-    """What makes a look at the bucket due at once: a pod's last word. What it says before comes in time."""
-    return frozenset(pod.uid for pod in pods if pod.terminal)
+def _live(pods: tuple[ObservedPod, ...]) -> frozenset[str]:
+    """Whose end makes a look at the bucket due at once: it may have left a last word. What is said before has time."""
+    return frozenset(pod.uid for pod in pods if not pod.terminal)
 
 
 def _count_restarts(before: KubernetesObject, after: KubernetesObject) -> None:

@@ -48,7 +48,9 @@ def add_checkpoints(store: FolderStore) -> None:
 
 async def look(view: BucketView) -> BucketLook:
     profile = SETTINGS.storage_profiles["default"]
-    return await view.look_at_run(profile, KEYS.namespace, KEYS.uid, ((KEYS.stage, KEYS.seed),), pods=(), max_age_s=0)
+    return await view.look_at_run(
+        profile, KEYS.namespace, KEYS.uid, ((KEYS.stage, KEYS.seed),), live=frozenset(), max_age_s=0
+    )
 
 
 async def test_a_usual_run_costs_one_list_a_look(store: Counting) -> None:
