@@ -46,11 +46,20 @@ def add_checkpoints(store: FolderStore) -> None:
         store.put(f"{KEYS.checkpoint(step, 1, 'abc')}model.pth", b"x")
 
 
-async def look(view: BucketView) -> BucketLook:
-    profile = SETTINGS.storage_profiles["default"]
+async def look(view: BucketView, *live: str, max_age_s: float = 0.0) -> BucketLook:
+    profile, instances = SETTINGS.storage_profiles["default"], ((KEYS.stage, KEYS.seed),)
     return await view.look_at_run(
-        profile, KEYS.namespace, KEYS.uid, ((KEYS.stage, KEYS.seed),), live=frozenset(), max_age_s=0
+        profile, KEYS.namespace, KEYS.uid, instances, live=frozenset(live), max_age_s=max_age_s
     )
+
+
+async def test_a_pod_that_lives_no_more_is_asked_for_its_last_word_though_nobody_saw_it_end(store: Counting) -> None:
+    view = BucketView(SETTINGS, lambda profile: store)
+    looks = []
+    for live in (("a", "b"), ("a", "b"), ("a", "b", "c"), ("b", "c"), ("b", "c"), ()):
+        await look(view, *live, max_age_s=3600.0)
+        looks.append(len(store.listed))
+    assert looks == [1, 1, 1, 2, 2, 3]
 
 
 async def test_a_usual_run_costs_one_list_a_look(store: Counting) -> None:
