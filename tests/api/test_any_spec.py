@@ -104,7 +104,8 @@ def test_any_spec_is_refused_by_name_or_settles_with_a_reason(bench: Bench) -> N
         "nothing to stand still", lambda: all(_settled(bench, n) for n in taken), within_s=bench.patience_s, poll_s=2
     )
     assert bench.operator.page("healthz") == (200, "ok")
-    assert '"level": "error"' not in bench.operator.log.read_text()
+    errors = [line for line in bench.operator.log.read_text().splitlines() if '"level": "error"' in line]
+    assert [line for line in errors if "storage is (re)initializing" not in line] == []  # the API server's, at its start
 
 
 def _settled(bench: Bench, name: str) -> bool:
