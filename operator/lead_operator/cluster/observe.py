@@ -4,7 +4,7 @@ Called by `cluster.reconcile` at the start of each pass. It reads copies only, m
 reference's UID alone: a pod of an earlier run of the same name is never counted.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -100,18 +100,24 @@ def observe_pod(pod: KubernetesObject, nodes: NodeWatch, now: datetime) -> Obser
     )
 
 
-def expected_training_pods(run: TrainingRun, status: KubernetesObject, *, ended: bool = False) -> Iterator[str]:
+def expected_training_pods(
+    run: TrainingRun, status: KubernetesObject, copies: Iterable[KubernetesObject] = (), *, ended: bool = False
+) -> Iterator[str]:
     """Yields the names of the pods that were there, by a run's status, and whose end is not accounted for.
 
+    `copies`: the run's pods that are seen, perhaps under the names that an older operator gave them; they are left out.
     `ended`: instead, those of the last attempt of each instance that will have another.
     """
+    told = (names.Label.STAGE, names.Label.SEED, names.Label.ATTEMPT, names.Label.RANK)
+    seen = {tuple(pod["metadata"].get("labels", {}).get(label) for label in told) for pod in copies}
     for entry in status.get("stages") or []:
         book, attempt = entry.get("book") or {}, int(entry.get("attempt") or 0)
         last_ended = int(book.get("endedAttempt") or 0)
         over = entry.get("phase") in (RunPhase.SUCCEEDED, RunPhase.FAILED)
         if (0 < attempt == last_ended and not over) if ended else (book.get("created") and attempt > last_ended):
             for rank in range(run.nodes):
-                yield names.training_pod_name(run.identity.name, entry["name"], entry["seed"], attempt, rank)
+                if (entry["name"], str(entry["seed"]), str(attempt), str(rank)) not in seen:
+                    yield names.training_pod_name(run.identity.name, entry["name"], entry["seed"], attempt, rank)
 
 
 def expected_build_pods(cache: DatasetCache, status: KubernetesObject, *, ended: bool = False) -> Iterator[str]:

@@ -17,7 +17,7 @@ _REMEDIES = {
     "ErrImageNeverPull": "load the trainer image on the node, or change trainer.pullPolicy in the chart's values",
     "InvalidImageName": "correct the trainer image in the chart's values",
     "CreateContainerConfigError": "create the Secret that the message names in the namespace of the run",
-    "FailedMount": "create the Secret or the volume claim that the message names in the namespace of the run",
+    "FailedMount": "check that each exists in the namespace; if all do, kubectl describe pod {pod} tells what is wrong",
     "SchedulingGated": "the queue has not admitted it yet; see kubectl get workloads, or ask who runs the queue",
     "Unschedulable": "free resources, or create a run with smaller resources or fewer nodes",
 }
@@ -96,7 +96,7 @@ def storage_available(store_error: str, profile_error: str) -> Finding:
 
 def explain_waiting(pod: ObservedPod, remedy: str = "") -> str:
     """Returns why a pod does not start, with what to do: `remedy`, or what helps most pods that wait for this."""
-    remedy = remedy or _REMEDIES.get(pod.waiting_reason, f"see kubectl describe pod {pod.name}")
+    remedy = remedy or _REMEDIES.get(pod.waiting_reason, "see kubectl describe pod {pod}").format(pod=pod.name)
     said = f": {pod.waiting_message}" if pod.waiting_message else ""
     return f"pod {pod.name} waits: {pod.waiting_reason}{said}; {remedy}"
 

@@ -14,7 +14,8 @@ from lead_operator.cluster.observe import (
     observe_pod,
     trim_pod,
 )
-from lead_testing.makers import NOW, a_cache_body, a_dataset_cache, a_ready_cache, a_training_run
+from lead_operator.decisions.run_findings import explain_waiting
+from lead_testing.makers import NOW, a_cache_body, a_dataset_cache, a_pod, a_ready_cache, a_training_run
 
 
 def test_a_caches_profile_and_answer_are_seen_and_an_old_answer_counts_for_nothing() -> None:
@@ -41,6 +42,20 @@ def test_pods_are_expected_from_when_they_were_seen_until_their_end_is_accounted
     assert expected(True, 2, ended=True) == expected(False, 2, ended=True) == group
     assert expected(True, 1, ended=True) == expected(True, 2, ended=True, phase="Succeeded") == []
     assert list(expected_training_pods(a_training_run(), {"stages": [{"name": "train", "seed": 0}]}, ended=True)) == []
+
+
+def test_a_pod_under_the_name_of_an_older_operator_is_seen_and_not_asked_for() -> None:
+    entry = {"name": "big-train", "seed": 1, "attempt": 2, "phase": "Running", "book": {"created": True}}
+    run: Any = a_training_run(nodes=2)
+
+    def expected(*ranks: int, attempt: int = 2) -> list[str]:
+        labels = {"lead.dev/stage": "big-train", "lead.dev/seed": "1", "lead.dev/attempt": str(attempt)}
+        copies = [{"metadata": {"name": f"old-{r}", "labels": {**labels, "lead.dev/rank": str(r)}}} for r in ranks]
+        return list(expected_training_pods(run, {"stages": [entry]}, copies))
+
+    both = expected()
+    assert len(both) == 2
+    assert (expected(0), expected(0, 1), expected(0, 1, attempt=1)) == (both[1:], [], both)
 
 
 def test_build_pods_are_expected_of_this_spec_alone_and_until_their_share_is_done() -> None:
@@ -99,3 +114,7 @@ def test_a_pod_whose_secret_is_missing_says_so_after_a_while_and_one_that_pulls_
     reason, message = seen(61, "False")
     assert reason == "FailedMount" and message.endswith("it mounts Secret lead-s3, claim raw")
     assert seen(600, "False") == (reason, message), "a status is not to change with the clock"
+    told = explain_waiting(a_pod(0, name="p", waiting_reason=reason, waiting_message=message))
+    assert told.endswith(
+        "check that each exists in the namespace; if all do, kubectl describe pod p tells what is wrong"
+    )
