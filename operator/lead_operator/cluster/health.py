@@ -18,9 +18,9 @@ async def start_health_server(operator: Operator, port: int) -> web.AppRunner:
 
     async def readyz(_: web.Request) -> web.Response:
         missing = [informer.name for informer in operator.informers.awaited if not informer.synced.is_set()]
-        unserved = (f"; not served: {name}: {why}" for name, why in operator.informers.unserved.items())
-        text = f"not listed yet: {', '.join(missing)}" if missing else f"ok{''.join(unserved)}"
-        return web.Response(text=text, status=503 if missing else 200)
+        refused = (f"; not served: {name or '*'}: {why}" for name, why in operator.informers.refused.items())
+        text = f"not listed yet: {', '.join(missing)}" if missing else "ok"
+        return web.Response(text=text + "".join(refused), status=503 if missing else 200)
 
     async def show_metrics(_: web.Request) -> web.Response:
         operator.watchdog.verdict()

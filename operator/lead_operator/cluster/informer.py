@@ -21,7 +21,8 @@ from lead_operator.cluster.kinds import Kind, KubernetesObject
 FIRST_PAUSE_S = 0.3
 LONGEST_PAUSE_S = 15.0
 FORBIDDEN = 403
-NOT_SERVED_REMEDY = "run helm upgrade to make the namespace's Role again, or take it out of runs.namespaces"
+FORBIDDEN_REMEDY = "run helm upgrade to make the namespace's Role again, or take it out of runs.namespaces"
+NO_CRD_REMEDY = "helm upgrade brings no CRD back: kubectl apply -f crds/trainingrun.yaml -f crds/datasetcache.yaml"
 OWN_WRITE_GRACE_S = 20.0  # longer than a list takes: a page may be older than our own write
 
 ObjectKey = tuple[str, str]  # namespace, name
@@ -138,10 +139,12 @@ class Informer:
         return version
 
     def _note_refusal(self, error: ApiError) -> None:
-        if not (isinstance(error, NotFound) or (isinstance(error, Refused) and error.status == FORBIDDEN)):
+        no_crd = isinstance(error, NotFound)  # of a namespace that is not there, everything is an empty list
+        if not (no_crd or (isinstance(error, Refused) and error.status == FORBIDDEN)):
             return
         if not self.refused:
-            log.error("not_served", watch=self.name, error=str(error), remedy=NOT_SERVED_REMEDY)
+            remedy = NO_CRD_REMEDY if no_crd else FORBIDDEN_REMEDY
+            log.error("not_served", watch=self.name, error=str(error), remedy=remedy)
         self.refused = str(error)
 
     def _live(self) -> None:

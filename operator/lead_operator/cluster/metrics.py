@@ -29,7 +29,7 @@ STORE_SECONDS = Histogram(
 RESOURCES = Gauge("lead_resources", "Custom resources by phase.", ["kind", "phase"], registry=REGISTRY)
 RESTARTS = Counter("lead_restarts", "Groups replaced, by class of failure.", ["class"], registry=REGISTRY)
 PROGRESS_AGE = Gauge(
-    "lead_progress_age_seconds", "Time since the newest report of the running run that is quiet for longest.",
+    "lead_progress_age_seconds", "Time since the newest report of the running run that is seen and quiet for longest.",
     registry=REGISTRY,
 )  # fmt: skip
 WATCH_AGE = Gauge("lead_watch_age_seconds", "Time since a watch's last sign of life.", ["watch"], registry=REGISTRY)

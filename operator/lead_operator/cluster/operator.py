@@ -110,7 +110,9 @@ class Operator:
                 status = body.get("status", {})
                 metrics.RESOURCES.labels(kind.kind, status.get("phase") or "New").inc()
                 reported = parse_time((status.get("progress") or {}).get("reportedAt"))
-                if reported and status.get("phase") == names.RunPhase.RUNNING and not is_finished(body):
+                running = status.get("phase") == names.RunPhase.RUNNING and not is_finished(body)
+                # Where nothing is seen any more, the last report says nothing of the run.
+                if reported and running and self.informers.serves(body["metadata"]["namespace"]):
                     oldest_s = max(oldest_s, time.time() - reported.timestamp())
         metrics.PROGRESS_AGE.set(oldest_s)
         for namespace in self._settings.run_namespaces:

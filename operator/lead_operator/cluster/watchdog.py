@@ -5,6 +5,7 @@ would not see more. A watch that is silent without saying why, or one that is re
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterable
 
@@ -21,18 +22,24 @@ class Deaf(Exception):
 
 
 class Watchdog:
-    """Looks at the informers that must not be silent and at the time since which the oldest pass has been going on."""
+    """Looks at the informers that must not be silent and at the time since which the oldest pass has been going on.
+
+    One that was excused counts from when it no longer is.
+    """
 
     def __init__(self, informers: Callable[[], Iterable[Informer]], oldest_pass_s: Callable[[], float]) -> None:
         self._informers = informers
         self._oldest_pass_s = oldest_pass_s
+        self._awaited_since: dict[str, float] = {}
 
     def verdict(self) -> str:
         """Returns what is wrong in one sentence, or an empty string."""
-        now = time.monotonic()
-        for informer in self._informers():
-            silent_s = now - informer.last_sign_of_life
-            metrics.WATCH_AGE.labels(informer.name).set(silent_s)
+        now, informers = time.monotonic(), list(self._informers())
+        new_since = now if self._awaited_since else -math.inf
+        self._awaited_since = {each.name: self._awaited_since.get(each.name, new_since) for each in informers}
+        for informer in informers:
+            metrics.WATCH_AGE.labels(informer.name).set(now - informer.last_sign_of_life)
+            silent_s = now - max(informer.last_sign_of_life, self._awaited_since[informer.name])
             if silent_s > SILENT_S and now - informer.last_unreachable > SILENT_S:
                 return f"watch of {informer.name} has been silent for {silent_s:.0f} s"
         stalled_s = self._oldest_pass_s()

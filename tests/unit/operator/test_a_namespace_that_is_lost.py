@@ -1,0 +1,116 @@
+"""What the process says of a namespace that the API server does not show any more, and how long it goes on so."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import aiohttp
+import pytest
+from structlog.testing import capture_logs
+
+from lead_operator.cluster import metrics, watchdog
+from lead_operator.cluster.api_errors import ApiError, NotFound, Refused
+from lead_operator.cluster.client import KubeClient
+from lead_operator.cluster.health import start_health_server
+from lead_operator.cluster.informer import Informer
+from lead_operator.cluster.kinds import TRAINING_RUN
+from lead_operator.cluster.operator import Operator
+from lead_operator.cluster.watchdog import SILENT_S
+from lead_testing.makers import SETTINGS, a_run_body
+
+FORBIDDEN = Refused(403, "Forbidden", "trainingruns.lead.dev is forbidden")
+NO_CLIENT = cast(KubeClient, None)  # nothing here makes a call
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    clock = SimpleNamespace(s=1e6)
+    clock.monotonic = lambda: clock.s
+    monkeypatch.setattr(watchdog, "time", clock)
+    return clock
+
+
+def an_operator(*namespaces: str) -> Operator:
+    operator = Operator(NO_CLIENT, replace(SETTINGS, run_namespaces=namespaces))
+    for informer in operator.informers.vital:
+        informer.synced.set()
+    return operator
+
+
+def refuse(operator: Operator, namespace: str, why: str = str(FORBIDDEN)) -> None:
+    for informer in operator.informers.vital:
+        informer.refused = why if informer.namespace == namespace else informer.refused
+
+
+def hear(operator: Operator, namespace: str, at_s: float) -> None:
+    for informer in operator.informers.vital:
+        if informer.namespace == namespace:
+            informer.last_sign_of_life = at_s
+
+
+def test_a_namespace_lost_for_hours_is_held_against_no_process_that_has_just_lost_the_other(
+    now: SimpleNamespace,
+) -> None:
+    operator = an_operator("team-a", "team-b")
+    hear(operator, "team-a", now.s)
+    hear(operator, "team-b", now.s)
+    assert operator.watchdog.verdict() == ""
+    refuse(operator, "team-b")
+    for _ in range(10):
+        now.s += 3600
+        hear(operator, "team-a", now.s)
+        assert operator.watchdog.verdict() == ""
+    refuse(operator, "team-a")
+    now.s += 5
+    assert operator.watchdog.verdict() == ""
+    now.s += SILENT_S + 1
+    assert "has been silent" in operator.watchdog.verdict()
+
+
+@pytest.fixture
+async def page() -> AsyncIterator[Any]:
+    runners = []
+
+    async def ready(operator: Operator) -> tuple[int, str]:
+        runners.append(await start_health_server(operator, 0))
+        port = next(address[1] for address in runners[-1].addresses if address[0] == "0.0.0.0")
+        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/readyz") as answer:
+            return answer.status, await answer.text()
+
+    yield ready
+    for runner in runners:
+        await runner.cleanup()
+
+
+async def test_the_page_names_the_only_namespace_too(page: Any) -> None:
+    operator = an_operator("team-a")
+    assert await page(operator) == (200, "ok")
+    refuse(operator, "team-a")
+    assert await page(operator) == (200, f"ok; not served: team-a: {FORBIDDEN}")
+
+
+def test_a_run_that_is_not_seen_any_more_has_no_age_of_progress() -> None:
+    operator = an_operator("team-a", "team-b")
+    run = a_run_body()
+    run["metadata"] |= {"resourceVersion": "7"}
+    run["status"] = {"phase": "Running", "progress": {"reportedAt": "2026-01-01T12:00:00Z"}}
+    operator.informers.of(TRAINING_RUN, "team-a").note_own_write(run)
+
+    def age_s() -> float:
+        operator.refresh_metrics()
+        return metrics.REGISTRY.get_sample_value("lead_progress_age_seconds") or 0.0
+
+    assert age_s() > 0
+    refuse(operator, "team-a")
+    assert age_s() == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(FORBIDDEN, "run helm upgrade"), (NotFound(404, "NotFound", "no such resource"), "kubectl apply -f crds/")],
+)
+def test_what_helps_depends_on_what_is_gone(error: ApiError, told: str) -> None:
+    with capture_logs() as logs:
+        Informer(NO_CLIENT, TRAINING_RUN, "team-a")._note_refusal(error)
+    assert told in logs[0]["remedy"]
