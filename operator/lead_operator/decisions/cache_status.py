@@ -173,8 +173,9 @@ def _source_drift(observed: ObservedBuild, generation: int) -> list[Finding]:
     )
     told = _drift_told_before(observed, generation)
     how_many = f"it has {source.files} files now"
-    if not named and told and told[0].holds and how_many in told[0].message:
-        return told  # by an operator that could name what changed; this one has never seen the source as it was
+    if not named and told and told[0].holds and f"; {how_many}" in told[0].message:
+        # By an operator that could name what changed; this one has never seen the source as it was.
+        what = told[0].message.partition(f"; {how_many}")[0]
     text = (
         f"{what}; {how_many}; runs go on with the cache as it is; to build with the new data, "
         "create another DatasetCache, or delete this one and create it again"

@@ -252,7 +252,7 @@ def _account(view: RunView, failure: Failure) -> Step:
     After the final checkpoint nothing is left to fail: what still runs is stopped, and the instance is done.
     """
     if view.current.final_committed:
-        deletes = retire_pods(view.current.attempt_pods, view.run, view.observed)
+        deletes = retire_pods(view.pods_in_the_way, view.run, view.observed)
         step = replace(view.step(RunPhase.RUNNING, FINISHING), deletes=deletes)
         return replace(step, requeue_after_s=next_loss_s(view))
     state, now = view.current, format_time(view.observed.now)

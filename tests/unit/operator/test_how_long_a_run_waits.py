@@ -237,6 +237,15 @@ def test_what_goes_wrong_after_the_final_checkpoint_spoils_nothing(pod: Observed
     assert (watched.failed_with, watched.plan.status["restarts"]["total"]) == ("", 0)
 
 
+def test_after_the_final_checkpoint_pods_of_earlier_attempts_are_stopped_too() -> None:
+    watched = training(failurePolicy={"maxRestarts": 0, "maxInfraRestarts": 0})
+    watched.plan.status["stages"][0] |= {"attempt": 2, "book": {"endedAttempt": 1, "created": True}}
+    straggler = a_pod(0)
+    watched.look(90, a_pod(0, attempt=2), a_failed_pod(1, 1, attempt=2), straggler, bucket=DONE)
+    assert watched.plan.status["reason"] == "Finishing"
+    assert straggler.name in [deleted.name for deleted in watched.plan.deletes]
+
+
 def test_a_group_that_hangs_after_the_final_checkpoint_is_done() -> None:
     watched = training(failurePolicy={"maxRestarts": 0, "hangTimeoutSeconds": 100})
     watched.look(50, *GROUP, bucket=DONE)

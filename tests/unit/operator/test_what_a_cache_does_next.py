@@ -132,6 +132,9 @@ def test_routes_that_changed_are_named_the_first_of_many_and_by_the_next_operato
     assert len(said) < 500
     after_restart = look(cache, previous=drifted.status, source=ObservedSource("b" * 64, 171), **complete)
     assert after_restart.status == drifted.status
+    condition(after_restart, "SourceDrift")["message"] = f"{said.partition('; runs')[0]}; to build it, raise maxRetries"
+    by_today = look(cache, previous=after_restart.status, source=ObservedSource("b" * 64, 171), **complete)
+    assert condition(by_today, "SourceDrift")["message"] == said, "advice of an earlier release has had its time"
     more = look(cache, previous=drifted.status, source=ObservedSource("c" * 64, 172), **complete)
     assert "it has 172 files now" in condition(more, "SourceDrift")["message"]
     assert "added (" not in condition(more, "SourceDrift")["message"]
