@@ -168,7 +168,7 @@ class Loader:
                 yield batch
                 del batch  # or the slot would count as held while the next batch is awaited
                 self._clock.asked()
-        except StuckLoader:
+        except (StuckLoader, StoreError):  # threads may wait for the disk or the store for long
             stop_wait_s = 0.0
             raise
         finally:
