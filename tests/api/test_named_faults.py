@@ -23,7 +23,7 @@ NAMED = {
         "failing_rank", (Fault("stale", 3, STATUS, seconds=12.0, back=16),)
     ),
     "back in a world without the group that replaced it": Plan(
-        "failing_rank", (Fault("stale", 6, STATUS, seconds=12.0, back=8),)
+        "failing_rank", (Fault("stale", 6, PODS, seconds=12.0, back=8),)
     ),
     "the API server answers 503 for a while": Plan("failing_rank", (Fault("outage", 8, seconds=6.0),)),
 }  # fmt: skip
