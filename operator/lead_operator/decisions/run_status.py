@@ -26,7 +26,8 @@ def build_run_status(view: RunView, step: Step) -> dict[str, Any]:
     """Returns the status as it should read; empty fields are left out."""
     state = step.states[view.position]
     pods = tuple(pod for i in view.positions for pod in step.states[i].attempt_pods)
-    nodes = list(dict.fromkeys(p.node for p in pods if p.node))[:MAX_NODES]
+    held = () if step.phase is RunPhase.SUSPENDED else pods  # the last ones may be about to go
+    nodes = list(dict.fromkeys(p.node for p in held if p.node))[:MAX_NODES]
     finished = step.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED)
     running = step.phase is RunPhase.RUNNING
     progress = view.progress.fields if running else without_live_fields(view.progress.fields)
