@@ -6,14 +6,13 @@ nobody needs an S3 client or a key to look. It only reads; what it prints was wr
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from pydantic import ValidationError
-
 from lead_operator.cluster.bucket_view import open_profile_store
+from lead_operator.cluster.checkpoint_sweep import read_if_sound
 from lead_operator.decisions.figures import format_size
 from lead_operator.errors import LeadOperatorError
 from lead_operator.settings import StorageProfile, read_settings
-from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest, parse_checkpoint_manifest
-from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore, StoreError
+from lead_protocol.manifests import CheckpointManifest
+from lead_protocol.store.object_store import ObjectStore, StoreError
 
 SHA256_DIGITS = 12
 _MANIFEST, _QUARANTINE = "/manifest/", "/quarantine/"
@@ -72,17 +71,10 @@ def _read_newest_of_each(store: ObjectStore, keys: Iterable[str]) -> Iterator[tu
         folder = key.rsplit(_MANIFEST, 1)[0]
         if folder in done or store.head(_QUARANTINE.join(key.rsplit(_MANIFEST, 1))) is not None:
             continue
-        manifest = _read(store, key)
+        manifest = read_if_sound(store, key)
         if manifest is not None:
             done.add(folder)
             yield key, manifest
-
-
-def _read(store: ObjectStore, key: str) -> CheckpointManifest | None:
-    try:
-        return parse_checkpoint_manifest(store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES))
-    except (ObjectNotFound, ObjectCorrupt, ValidationError):
-        return None  # deleted since the LIST, or not a manifest, whatever its name says
 
 
 def _newest(found: Iterable[tuple[str, CheckpointManifest]]) -> tuple[str, CheckpointManifest] | None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
+from lead_protocol.store.object_store import ObjectStore
 from lead_protocol.strict_model import StrictModel
 
 MAX_MANIFEST_BYTES = 16 * 1024 * 1024
@@ -57,6 +58,11 @@ class CheckpointManifest(StrictModel):
 def parse_checkpoint_manifest(data: bytes) -> CheckpointManifest:
     """Returns the manifest in `data`, without keys of newer trainers; raises pydantic's ValidationError."""
     return CheckpointManifest.model_validate_json(data, extra="ignore")
+
+
+def read_checkpoint_manifest(store: ObjectStore, key: str) -> CheckpointManifest:
+    """Returns the manifest below `key`; raises StoreError, and pydantic's ValidationError for what is none."""
+    return parse_checkpoint_manifest(store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES))
 
 
 class RouteCounts(StrictModel):

@@ -25,8 +25,8 @@ from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.cli_train import LocalRun, cache_store, local_job, local_run, session_cache_folder
 from lead_trainer.data.cache_reader import CacheReader
-from lead_trainer.data.jpeg_picture import decoded
 from lead_trainer.data.loader import Loader, on_device_of
+from lead_trainer.data.patient_source import decoded_sample
 from lead_trainer.data.process_loader import loader_named
 from lead_trainer.data.session_cache import open_session_cache
 from lead_trainer.data.shards_ahead import AT_ONCE
@@ -167,8 +167,8 @@ def _decode(dataset: Dataset, shape: StageShape, seconds: float) -> StageRate:
     draw = dataset.samples.epoch_draw(0)
 
     def load(number: int) -> None:
-        for value in dataset.samples.load(int(draw[number % len(draw)]), 0).values():
-            decoded(value)
+        index = int(draw[number % len(draw)])
+        decoded_sample(dataset.samples, index, dataset.samples.load(index, 0))
 
     count = shape.loader_threads
     rate = (_rate_of_processes if shape.loader == "process" else _rate)(load, count, seconds)

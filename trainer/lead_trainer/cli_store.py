@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from lead_protocol import environment
 from lead_protocol.checkpoint_retention import ranked
 from lead_protocol.exit_codes import ExitCode
-from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest, parse_checkpoint_manifest
+from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest, read_checkpoint_manifest
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectStore
@@ -137,7 +137,7 @@ def instance_manifests(store: ObjectStore, keys: InstanceKeys) -> list[Checkpoin
     found = []
     for key in named:
         try:
-            found.append(parse_checkpoint_manifest(store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES)))
+            found.append(read_checkpoint_manifest(store, key))
         except (ValidationError, ObjectCorrupt) as error:
             log.warning("left out: it is no manifest", manifest=key, error=str(error).splitlines()[0])
     return found

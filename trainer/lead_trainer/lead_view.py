@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest, parse_checkpoint_manifest
+from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest, read_checkpoint_manifest
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectNotFound
@@ -48,8 +48,7 @@ class LeadView:
     def show_newest(self, keys: InstanceKeys) -> None:
         """Links the newest checkpoint, in case the process was killed between its commit and its links."""
         for key in manifest_keys(self.store, keys.manifests_prefix)[:1]:
-            data = self.store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES)
-            self.show(parse_checkpoint_manifest(data))
+            self.show(read_checkpoint_manifest(self.store, key))
 
     def _shown(self) -> set[str]:
         """Returns the names this view gave; of a run of a version that kept no list, those its manifests have."""

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from lead_operator.decisions.retention import Removal, decide_removals, find_orphans, outlived, remove_spoiled
 from lead_operator.settings import StorageProfile
 from lead_protocol.checkpoint_retention import FEWEST_CHECKPOINTS
-from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest, parse_checkpoint_manifest
+from lead_protocol.manifests import CheckpointManifest, read_checkpoint_manifest
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore, StoreDenied, StoreError
 
@@ -185,19 +185,20 @@ def _remove(store: ObjectStore, removal: Removal, memory: SweepMemory) -> None:
 def _spoiled(store: ObjectStore, request: SweepRequest, memory: SweepMemory) -> tuple[Removal, ...]:
     sound = [manifest for manifest in memory.read.values() if manifest is not None]
     keys = request.useless[:MAX_REMOVALS]
-    return tuple(remove_spoiled(request.keys, key, _read(store, key), sound) for key in keys)
+    return tuple(remove_spoiled(request.keys, key, read_if_sound(store, key), sound) for key in keys)
 
 
 def _read_all(store: ObjectStore, manifest_keys: tuple[str, ...], memory: SweepMemory) -> bool:
     unread = [key for key in manifest_keys if key not in memory.read]
     for key in unread[:MAX_READS]:
-        memory.read[key] = _read(store, key)
+        memory.read[key] = read_if_sound(store, key)
     return len(unread) <= MAX_READS
 
 
-def _read(store: ObjectStore, key: str) -> CheckpointManifest | None:
+def read_if_sound(store: ObjectStore, key: str) -> CheckpointManifest | None:
+    """Returns a manifest; None for one deleted since the LIST, and for what is none, whatever its name says."""
     try:
-        return parse_checkpoint_manifest(store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES))
+        return read_checkpoint_manifest(store, key)
     except (ObjectNotFound, ObjectCorrupt, ValidationError):
         return None
 
@@ -209,7 +210,7 @@ def _remove_orphans(store: ObjectStore, request: SweepRequest, memory: SweepMemo
     listed = [info.key for info in islice(store.list(keys.manifests_prefix), MAX_LISTED)]  # after the data: none missed
     if not data or max(len(data), len(listed)) == MAX_LISTED:
         return True
-    read = {key: memory.read.get(key) or _read(store, key) for key in listed}
+    read = {key: memory.read.get(key) or read_if_sound(store, key) for key in listed}
     manifests = {key: manifest for key, manifest in read.items() if manifest is not None}
     if len(manifests) < len(listed):
         return True

@@ -103,34 +103,32 @@ def test_a_store_that_comes_back_costs_time_and_nothing_else() -> None:
     assert indices(batches) == whole and recovering.stats().outage_s > 0
 
 
+class Blocking(Numbers):
+    """Holds sample 5 back until it is released."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.release = threading.Event()
+
+    def load(self, index: int, epoch: int) -> Sample:
+        if index == 5:
+            self.release.wait()
+        return super().load(index, epoch)
+
+
 def test_a_blocked_sample_is_reported_with_name_and_place_and_never_hangs() -> None:
-    release = threading.Event()
-
-    class Blocking(Numbers):
-        def load(self, index: int, epoch: int) -> Sample:
-            if index == 5:
-                release.wait()
-            return super().load(index, epoch)
-
+    source = Blocking(8)
     with pytest.raises(StuckLoader, match=r"sample 5 \(route 5\) has been loading .* .at wait, .*threading.py"):
-        list(loader(Blocking(8), limits=LoaderLimits(stuck_after_s=0.2)).batches(0))
-    release.set()
+        list(loader(source, limits=LoaderLimits(stuck_after_s=0.2)).batches(0))
+    source.release.set()
 
 
 def test_a_sample_that_is_stuck_beside_one_the_store_did_not_give_is_an_error_of_the_store() -> None:
-    release = threading.Event()
-
-    class Blocking(Numbers):
-        def load(self, index: int, epoch: int) -> Sample:
-            if index == 5:
-                release.wait()
-            return super().load(index, epoch)
-
     source = Blocking(8, 2, StoreUnavailable("no answer"))
     limits = LoaderLimits(stuck_after_s=0.4, store_outage_s=0.0)
     with pytest.raises(StoreUnavailable, match="no answer"):
         list(loader(source, batch_size=8, limits=limits).batches(0))
-    release.set()
+    source.release.set()
 
 
 def test_a_thread_that_is_told_to_exit_ends_the_epoch_with_that() -> None:

@@ -235,6 +235,27 @@ def test_what_is_being_fetched_counts_whole_from_its_start(store: Any, shards: A
     assert later.record(second, 0).fields["data"] and held_bytes(tmp_path) == second.size
 
 
+def test_a_shard_that_has_just_come_is_not_removed_before_it_is_mapped(store: Any, shards: Any, tmp_path: Path) -> None:
+    (first, _), (second, _) = shards[:2]
+    came, go_on, download = threading.Event(), threading.Event(), store.download
+
+    def slow(key: str, path: Path, **expected: Any) -> None:
+        download(key, path, **expected)
+        if key == first.key:
+            came.set()
+            assert go_on.wait(30)
+
+    store.download = slow
+    one, other = (PackedBackend(store, tmp_path / "ssd", first.size + second.size - 1) for _ in range(2))
+    with ThreadPoolExecutor(1) as pool:
+        fetch = pool.submit(one.fetch, first)
+        assert came.wait(30)
+        assert not other.fetch(second)
+        go_on.set()
+        assert fetch.result(30)
+    assert held_bytes(tmp_path) == first.size and one.stats().fetched_bytes == first.size
+
+
 def test_the_room_of_a_killed_fetch_is_free_again(store: Any, shards: Any, tmp_path: Path) -> None:
     (first, _), (second, _) = shards[:2]
     limit = first.size + second.size - 1

@@ -252,7 +252,10 @@ class PackedBackend:
         files = sorted((status.st_mtime_ns, path, status.st_size) for path, status in self._files() if status.st_size)
         if size > room_bytes(self._shards, HIGH) + sum(held for _, _, held in files):
             raise volume_is_full(self._shards)
+        coming = self._coming()  # a shard that has just come is unlocked until its fetcher maps it
         for _, path, _ in files:
+            if path.name.partition(".")[0] in coming:
+                continue
             if remove_unlocked(path) and size <= self._room(LOW):
                 return True
         return size <= self._room(HIGH)

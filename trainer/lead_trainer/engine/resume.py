@@ -17,7 +17,7 @@ import torch
 from lead_protocol.manifests import (
     MAX_CHECKPOINT_MANIFEST_BYTES,
     CheckpointManifest,
-    parse_checkpoint_manifest,
+    read_checkpoint_manifest,
     sha256_hex,
 )
 from lead_protocol.store.object_store import ObjectStore
@@ -112,8 +112,7 @@ def _fetch_model(
     store: ObjectStore, key: str, folder: Path, checkpoint_prefix: str
 ) -> tuple[str | None, CheckpointManifest | None]:
     try:
-        data = store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES)
-        manifest = parse_checkpoint_manifest(data)
+        manifest = read_checkpoint_manifest(store, key)
         name = model_file_name(manifest)
     except (ValueError, BadData) as error:
         return str(error).splitlines()[0][:200], None

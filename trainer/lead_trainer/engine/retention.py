@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from lead_protocol.checkpoint_retention import expendable
 from lead_protocol.job import CheckpointPolicy
-from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest, parse_checkpoint_manifest
+from lead_protocol.manifests import CheckpointManifest, read_checkpoint_manifest
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectStore, StoreDenied, StoreError
 from lead_trainer.engine.quarantine import position_of, quarantined_positions
@@ -65,8 +65,7 @@ class Retention:
 
     def _manifest(self, key: str) -> CheckpointManifest | None:
         try:
-            data = self.store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES)
-            return parse_checkpoint_manifest(data)
+            return read_checkpoint_manifest(self.store, key)
         except (ValidationError, ObjectCorrupt) as error:
             log.warning("a checkpoint stays: its manifest is spoiled", manifest=key, error=str(error).splitlines()[0])
             return None
