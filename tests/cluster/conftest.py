@@ -2,11 +2,14 @@
 
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from lead_testing import REFERENCE
 from lead_testing.installed import Installed, fresh_namespace, helm, uninstall
 from lead_testing.local_cluster import Cluster, build_images, cluster_for_tests
+from lead_trainer.recipes.lead.example_data.tree import write_example_tree
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +33,16 @@ def installed(cluster: Cluster, images: dict[str, str]) -> Iterator[Installed]:
     helm(release, "install", images)
     yield release
     uninstall(release)
+
+
+@pytest.fixture(scope="session")
+def lead_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A LEAD tree that this project did not write; a generated one where the reference values are absent."""
+    tree = REFERENCE / "golden/lead_data/carla_leaderboard2"
+    if not tree.is_dir():
+        tree = tmp_path_factory.mktemp("lead") / "tree"
+        write_example_tree(tree, routes=4, frames=24, seed=1)
+    return tree
 
 
 @pytest.hookimpl(hookwrapper=True)

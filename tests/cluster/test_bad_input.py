@@ -1,21 +1,20 @@
 """Bad input, as a user meets it: one clear message in the right place, nothing crashes, a correction proceeds."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lead_testing import shared_dir
 from lead_testing.installed import Installed, conditions, upload_tree
 from lead_testing.manifests import a_dataset_cache, a_training_run
 
 
 @pytest.fixture(scope="module")
-def ready_cache(installed: Installed) -> str:
+def ready_cache(installed: Installed, lead_tree: Path) -> str:
     """The name of a small cache that is Ready."""
     with installed.store() as store:
-        tree = shared_dir() / "golden/lead_data/carla_leaderboard2"
-        upload_tree(store, tree / "data/ConstructionObstacle", "datasets/small/data/ConstructionObstacle")
+        upload_tree(store, lead_tree / "data/ConstructionObstacle", "datasets/small/data/ConstructionObstacle")
     installed.apply(a_dataset_cache("small", "datasets/small"))
     installed.wait_for_phase("datasetcache", "small", "Ready")
     return "small"
@@ -65,14 +64,13 @@ def test_an_empty_dataset_is_named(installed: Installed) -> None:
     assert "datasets/nothing-here" in failed
 
 
-def test_a_truncated_file_is_named_and_a_repaired_one_proceeds(installed: Installed, ready_cache: str) -> None:
-    tree = shared_dir() / "golden/lead_data/carla_leaderboard2/data/Accident"
-    route = "999_Rep-1_Town13_102_route0_11_02_11_01_07"
-    prefix = f"datasets/broken/data/Accident/{route}"
-    victim = "metas/0005.pkl"
-    whole = (tree / route / victim).read_bytes()
+def test_a_truncated_file_is_named_and_a_repaired_one_proceeds(installed: Installed, lead_tree: Path) -> None:
+    folder = min(lead_tree.glob("data/ConstructionObstacle/*"))
+    route, victim = folder.name, "metas/0005.pkl"
+    prefix = f"datasets/broken/data/ConstructionObstacle/{route}"
+    whole = (folder / victim).read_bytes()
     with installed.store() as store:
-        upload_tree(store, tree / route, prefix)
+        upload_tree(store, folder, prefix)
         store.put(f"{prefix}/{victim}", whole[: len(whole) // 2])
     installed.apply(a_dataset_cache("broken", "datasets/broken"))
     failed = cache_failure(installed, "broken")

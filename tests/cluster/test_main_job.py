@@ -1,6 +1,7 @@
 """The main job on a dataset this project did not write, and the same job through kills."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pyarrow as arrow
@@ -27,11 +28,10 @@ PRETRAIN_THEN_POSTTRAIN = [
 
 
 @pytest.fixture(scope="module")
-def golden_cache(installed: Installed) -> dict[str, Any]:
-    """A DatasetCache of the reference tree, Ready; returns its status."""
-    tree = shared_dir() / "golden/lead_data/carla_leaderboard2"
+def golden_cache(installed: Installed, lead_tree: Path) -> dict[str, Any]:
+    """A DatasetCache of the tree, Ready; returns its status."""
     with installed.store() as store:
-        upload_tree(store, tree, PREFIX)
+        upload_tree(store, lead_tree, PREFIX)
     installed.apply(a_dataset_cache("golden", PREFIX))
     return installed.wait_for_phase("datasetcache", "golden", "Ready")
 

@@ -1,22 +1,21 @@
 """Whoever takes a training pod away, and whoever upgrades the chart: a live run goes on and spends no budget."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lead_testing import shared_dir
 from lead_testing.installed import Installed, helm, upload_tree
 from lead_testing.live_runs import epoch_of
 from lead_testing.manifests import a_dataset_cache, a_training_run
 
 
 @pytest.fixture(scope="module")
-def towns(installed: Installed) -> str:
+def towns(installed: Installed, lead_tree: Path) -> str:
     """The name of a small cache that is Ready."""
     with installed.store() as store:
-        tree = shared_dir() / "golden/lead_data/carla_leaderboard2/data/ConstructionObstacle"
-        upload_tree(store, tree, "datasets/towns/data/ConstructionObstacle")
+        upload_tree(store, lead_tree / "data/ConstructionObstacle", "datasets/towns/data/ConstructionObstacle")
     installed.apply(a_dataset_cache("towns", "datasets/towns"))
     installed.wait_for_phase("datasetcache", "towns", "Ready")
     return "towns"

@@ -1,15 +1,18 @@
 """What several test rings share: makers, data generators, servers, the local cluster."""
 
+import os
 from pathlib import Path
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 
 
+REFERENCE = Path(os.environ.get("LEAD_REFERENCE") or PROJECT_ROOT.parent / "shared")  # values of other programs
+
+
 def shared_dir() -> Path:
-    """Returns the folder of reference values beside the checkout; skips the calling test where it is absent."""
-    shared = PROJECT_ROOT.parent / "shared"
-    if not shared.is_dir():
+    """Returns the folder of reference values; skips the calling test where it is absent."""
+    if not REFERENCE.is_dir():
         import pytest  # here, because the local cluster starts before any package is installed
 
-        pytest.skip(f"reference values are not at {shared}: they are not part of the repository")
-    return shared
+        pytest.skip(f"reference values are not at {REFERENCE} (LEAD_REFERENCE): they are not part of the repository")
+    return REFERENCE

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from lead_testing import REFERENCE
 from lead_testing.forecasting_trees import NUSCENES_LOCATION
 from lead_testing.oracles import ask
 from lead_trainer.data.source_tree import FolderTree
@@ -88,9 +89,9 @@ def agents(cache: Any) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def said(nuscenes_tree: Path, agents: list[dict[str, Any]], request: pytest.FixtureRequest) -> Any:
+def said(nuscenes_tree: Path, agents: list[dict[str, Any]]) -> Any:
     """Everything the kit is asked, in one process."""
-    real = Path(str(request.config.rootpath)).parent / "shared/realdata/nuscenes/nuscenes_format_onesample"
+    real = REFERENCE / "realdata/nuscenes/nuscenes_format_onesample"
     forecasts = [AgentForecast(a["sample"], a["instance"], np.zeros((6, 12, 2)), np.full(6, 1 / 6)) for a in agents]
     question = {
         "tree": str(nuscenes_tree),
