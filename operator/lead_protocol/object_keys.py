@@ -22,7 +22,10 @@
 never reads the old one's state.
 """
 
+import re
 from dataclasses import dataclass
+
+_MANIFEST_NAME = re.compile(r"^(\d{12})\.(\d{1,6})\.json$")
 
 
 @dataclass(frozen=True)
@@ -107,9 +110,9 @@ class InstanceKeys:
         """Prefix of the fencing objects."""
         return f"{self.prefix}attempt/"
 
-    def manifest(self, step: int, quarantined: int) -> str:
-        """Key of a checkpoint's manifest; `quarantined` counts earlier manifests of that step found spoiled."""
-        return f"{self.manifests_prefix}{step:012d}.{quarantined}.json"
+    def manifest(self, step: int, number: int) -> str:
+        """Key of a checkpoint's manifest; `number` counts the earlier ones of that step, spoiled or outdone."""
+        return f"{self.manifests_prefix}{step:012d}.{number}.json"
 
     @property
     def manifests_prefix(self) -> str:
@@ -127,7 +130,12 @@ class InstanceKeys:
 
     def progress(self, attempt: int) -> str:
         """Key of the progress mailbox of one attempt; overwritten every few seconds by rank 0."""
-        return f"{self.prefix}progress/{attempt:04d}.json"
+        return f"{self.mailboxes_prefix}{attempt:04d}.json"
+
+    @property
+    def mailboxes_prefix(self) -> str:
+        """Prefix of the progress mailboxes."""
+        return f"{self.prefix}progress/"
 
     def checkpoint(self, step: int, attempt: int, nonce: str) -> str:
         """Prefix of a checkpoint's data objects, with the final slash."""
@@ -160,3 +168,12 @@ class InstanceKeys:
     def perf(self, attempt: int) -> str:
         """Key of the record of how fast one attempt trained."""
         return f"{self.perf_prefix}{attempt:04d}.json"
+
+
+def position_of(key: str) -> tuple[int, int] | None:
+    """Returns (step, q) of a manifest's or quarantine record's key, or None when it is not named like one.
+
+    Of two checkpoints of an instance the one with the greater position is the newer.
+    """
+    match = _MANIFEST_NAME.match(key.rsplit("/", 1)[-1])
+    return (int(match[1]), int(match[2])) if match else None

@@ -5,7 +5,7 @@ from pydantic import ValidationError
 from lead_operator.cluster.record_reader import RecordReader
 from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstance
 from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest, parse_checkpoint_manifest
-from lead_protocol.object_keys import InstanceKeys
+from lead_protocol.object_keys import InstanceKeys, position_of
 from lead_protocol.progress_record import ProgressRecord, parse_progress
 
 MAX_PROGRESS_BYTES = 64 * 1024
@@ -23,7 +23,7 @@ def record_prefixes(namespace: str, uid: str, instances: tuple[tuple[str, int], 
     return [
         prefix
         for keys in (InstanceKeys(namespace, uid, stage, seed) for stage, seed in instances)
-        for prefix in (keys.attempts_prefix, keys.manifests_prefix, keys.quarantine_prefix, _mailboxes(keys))
+        for prefix in (keys.attempts_prefix, keys.manifests_prefix, keys.quarantine_prefix, keys.mailboxes_prefix)
     ]
 
 
@@ -45,12 +45,8 @@ def _sound_manifests(reader: RecordReader, keys: InstanceKeys, quarantined: set[
     return tuple(key for key in reader.keys_below(keys.manifests_prefix) if _file(key) not in quarantined)
 
 
-def _mailboxes(keys: InstanceKeys) -> str:
-    return f"{keys.prefix}progress/"
-
-
 def _newest_progress(reader: RecordReader, keys: InstanceKeys) -> ProgressRecord | None:
-    mailboxes = list(reader.keys_below(_mailboxes(keys)))
+    mailboxes = list(reader.keys_below(keys.mailboxes_prefix))
     for key in sorted(mailboxes, key=lambda key: _number(_file(key)), reverse=True):
         record = reader.parsed(key, parse_progress, MAX_PROGRESS_BYTES)
         if record is not None and record.attempt == _number(_file(key)):
@@ -59,10 +55,11 @@ def _newest_progress(reader: RecordReader, keys: InstanceKeys) -> ProgressRecord
 
 
 def _newest_checkpoint(reader: RecordReader, keys: InstanceKeys, quarantined: set[str]) -> ObservedCheckpoint | None:
-    manifests = _sound_manifests(reader, keys, quarantined)
-    for key in sorted(manifests, key=lambda key: (_number(_file(key)), key), reverse=True):
+    found = _sound_manifests(reader, keys, quarantined)
+    named = [(position, key) for key in found if (position := position_of(key)) is not None]
+    for (step, _), key in sorted(named, reverse=True):
         manifest = reader.parsed(key, _parse_manifest, MAX_CHECKPOINT_MANIFEST_BYTES)
-        if manifest is None or manifest.step != _number(_file(key)):
+        if manifest is None or manifest.step != step:
             continue
         if (manifest.run_uid, manifest.stage, manifest.seed) == (keys.uid, keys.stage, keys.seed):
             return _checkpoint(key, manifest, keys)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from lead_protocol.checkpoint_retention import FEWEST_CHECKPOINTS, expendable
 from lead_protocol.manifests import CheckpointManifest
-from lead_protocol.object_keys import InstanceKeys
+from lead_protocol.object_keys import InstanceKeys, position_of
 
+NONE = (-1, -1)  # the position of what is not named like a manifest
 _DATA = re.compile(r"^(?P<step>\d{12})/(?P<attempt>\d{4,9})-[A-Za-z0-9]{1,64}/[A-Za-z0-9._-]{1,200}$")
 
 
@@ -41,7 +42,7 @@ def decide_removals(
     own = {key: manifest for key, manifest in manifests.items() if _fits(keys, key, manifest)}
     if any(manifest.attempt > live_attempt for manifest in own.values()):
         return ()
-    newest_first = sorted(own, key=lambda key: (own[key].step, len(key), key), reverse=True)
+    newest_first = sorted(own, key=_position, reverse=True)
     let_go = expendable(
         [own[key] for key in newest_first],
         keep_last=keep_last,
@@ -65,11 +66,11 @@ def decide_removals(
 def outlived(quarantined: Sequence[str], manifests: Iterable[str], keep_last: int) -> tuple[str, ...]:
     """Returns the spoiled checkpoints that `keep_last` newer ones have made useless, never fewer than two.
 
-    Both are manifest keys of one instance: their order is that of their steps.
+    Both are manifest keys of one instance.
     """
-    standing = sorted(manifests, reverse=True)
+    standing = sorted(map(_position, manifests), reverse=True)
     enough = max(keep_last, FEWEST_CHECKPOINTS)
-    return tuple(key for key in quarantined if len(standing) >= enough and standing[enough - 1] > key)
+    return tuple(key for key in quarantined if len(standing) >= enough and standing[enough - 1] > _position(key) > NONE)
 
 
 def remove_spoiled(
@@ -105,9 +106,12 @@ def find_orphans(
 
 def _fits(keys: InstanceKeys, key: str, manifest: CheckpointManifest) -> bool:
     owner = (manifest.run_uid, manifest.stage, manifest.seed)
-    return owner == (keys.uid, keys.stage, keys.seed) and key.startswith(
-        f"{keys.manifests_prefix}{manifest.step:012d}."
-    )
+    below = owner == (keys.uid, keys.stage, keys.seed) and key.startswith(keys.manifests_prefix)
+    return below and _position(key)[0] == manifest.step
+
+
+def _position(key: str) -> tuple[int, int]:
+    return position_of(key) or NONE
 
 
 def _data_keys(keys: InstanceKeys, manifest: CheckpointManifest) -> list[str]:

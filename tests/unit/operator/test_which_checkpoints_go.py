@@ -145,6 +145,12 @@ def test_a_spoiled_checkpoint_stays_until_enough_newer_ones_stand() -> None:
     assert outlived(spoiled, [], keep_last=1) == ()
 
 
+def test_a_step_that_was_committed_ten_times_anew_has_its_newest_last() -> None:
+    standing = [KEYS.manifest(20, q) for q in (10, 11)]
+    assert outlived([KEYS.manifest(20, 9)], standing, keep_last=2) == (KEYS.manifest(20, 9),)
+    assert outlived([f"{KEYS.manifests_prefix}notes.txt"], standing, keep_last=2) == ()
+
+
 def test_a_spoiled_checkpoint_goes_with_its_record_and_takes_nothing_of_another() -> None:
     shared = f"{KEYS.checkpoint(20, 1, 'abc123')}shared.pth"
     own = f"{KEYS.checkpoint(20, 1, 'abc123')}model.pth"

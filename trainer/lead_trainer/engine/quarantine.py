@@ -5,7 +5,6 @@ can see what was found. Called by `resume` and `checkpoint`; a store that does n
 """
 
 import json
-import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,15 +12,8 @@ from pydantic import ValidationError
 
 from lead_protocol.manifests import CheckpointManifest, parse_checkpoint_manifest, sha256_hex
 from lead_protocol.object_keys import InstanceKeys
+from lead_protocol.object_keys import position_of as position_of
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore
-
-_NAME = re.compile(r"^(\d{12})\.(\d{1,6})\.json$")
-
-
-def position_of(key: str) -> tuple[int, int] | None:
-    """Returns (step, q) of a manifest's or quarantine record's key, or None when it is not named like one."""
-    match = _NAME.match(key.rsplit("/", 1)[-1])
-    return (int(match[1]), int(match[2])) if match else None
 
 
 def count_quarantined(store: ObjectStore, keys: InstanceKeys, step: int) -> int:
