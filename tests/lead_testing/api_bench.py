@@ -74,6 +74,7 @@ class Bench:
         last: dict[str, Any] = {}
 
         def reached() -> bool:
+            self.driver.refuse_to_be_dead()
             last.clear()
             last.update(self.status(kind, name))
             return last.get("phase") in phases

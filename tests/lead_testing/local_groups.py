@@ -9,7 +9,8 @@ from typing import Any
 from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
-from lead_testing.toy_jobs import a_free_port, manifests, run_together
+from lead_testing.ports import free_port
+from lead_testing.toy_jobs import manifests, run_together
 from lead_trainer.cli_train import NAMESPACE, PRIVATE_FOLDER, STAGE, UID
 
 SECONDS = 120
@@ -23,7 +24,7 @@ def train_in_group(words: list[str], ranks: int, kill: Kill = (0, 0)) -> list[in
         ["lead_trainer.cli_train", "lead_trainer.recipes.lead.recipe", "lead_trainer.recipes.distill.recipe",
          "torch._dynamo"]
     )  # fmt: skip
-    port = a_free_port()
+    port = free_port()
     group = [context.Process(target=_rank, args=(words, rank, ranks, port, kill)) for rank in range(ranks)]
     return run_together(group, SECONDS)
 

@@ -6,7 +6,6 @@ with MinioServer(minio_program(), folder) as server:
 
 import os
 import shutil
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ from minio import Minio
 from minio.error import S3Error
 
 from lead_protocol.store.s3_target import S3Target
+from lead_testing.ports import free_port
 
 ROOT_USER = "lead-test-root"
 ROOT_PASSWORD = "lead-test-root-password"
@@ -39,13 +39,6 @@ def minio_program() -> Path:
         return ensure_programs(Home.from_environment(), ["minio"])["minio"]
     except CannotRun as reason:
         pytest.skip(f"MinIO is neither on PATH nor can it be built: {reason}")
-
-
-def free_port() -> int:
-    """Returns a loopback port that nobody listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class MinioServer:

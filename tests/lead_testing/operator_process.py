@@ -24,7 +24,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from lead_testing.local_cluster.api_server import no_proxy_environment
-from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER, free_port
+from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER
+from lead_testing.ports import free_port
 
 DIE_AFTER_WRITE = "LEAD_TEST_DIE_AFTER_WRITE"
 CONSTANTS = "LEAD_TEST_CONSTANTS"

@@ -86,8 +86,12 @@ class PodDriver:
     ) -> None:
         self._stop.set()
         self._thread.join(timeout=30)
-        if kind is None and self.errors:
-            raise self.errors[0]
+        self.refuse_to_be_dead(error)
+
+    def refuse_to_be_dead(self, told: BaseException | None = None) -> None:
+        """Raises what ended the thread, from the error that came of it: whoever waits for pods waits in vain."""
+        if self.errors:
+            raise self.errors[0] from told
 
     def pods(self) -> list[Pod]:
         """Returns the pods of the namespace as the API server holds them now."""

@@ -1,7 +1,6 @@
 """Makers of toy jobs and of worker processes that train them; used by the engine's and the command line's tests."""
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from lead_protocol.job import CheckpointPolicy, OwnerIdentity, TrainJob
 from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.object_store import ObjectStore
+from lead_testing.ports import free_port
 from lead_testing.toy_recipe import install_toy_recipe
 
 UID = "7d2f1c7e-6f0a-4a3e-9b51-2a60a1e0c001"
@@ -57,13 +57,6 @@ def run_together(group: Sequence[BaseProcess], seconds: float) -> list[int | Non
     return [process.exitcode for process in group]
 
 
-def a_free_port() -> int:
-    """Returns a TCP port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def toy_environment(folder: Path, store: Path) -> dict[str, str]:
     """Returns an environment in which the toy recipe is installed and the store is a folder."""
     site = install_toy_recipe(folder / "site")
@@ -72,7 +65,7 @@ def toy_environment(folder: Path, store: Path) -> dict[str, str]:
         "PYTHONPATH": str(site),
         "OMP_NUM_THREADS": "1",
         environment.STORE_URL: f"file://{store}",
-        environment.MASTER_PORT: str(a_free_port()),
+        environment.MASTER_PORT: str(free_port()),
         environment.MASTER_ADDR: "127.0.0.1",
     }
 

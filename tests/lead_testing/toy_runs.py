@@ -18,14 +18,13 @@ from lead_protocol.job import TrainJob
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectStore
 from lead_testing import toy_recipe
-from lead_testing.toy_jobs import a_free_port
+from lead_testing.ports import free_port
 from lead_testing.toy_recipe import install_toy_recipe
 from lead_trainer.engine.attempt_run import Place, run_attempt
 from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.stop import StopFlag
 from lead_trainer.engine.worker import ended
 from lead_trainer.errors import StopRequested
-from lead_trainer.recipes.recipe import StepOutput
 from lead_trainer.world import World
 
 
@@ -40,27 +39,43 @@ def toy_recipe_installed(folder: Path) -> Iterator[None]:
         sys.path.remove(site)
 
 
-def train_here(store: ObjectStore, folder: Path, job: TrainJob, *, stop_in_call: int = 0, **place: Any) -> ExitCode:
-    """Trains one attempt and returns DONE or STOPPED; `stop_in_call` raises the stop flag in that step of it."""
-    stop, calls = StopFlag(), 0
-    plain_step = toy_recipe.ToyRecipe.step
+def train_here(
+    store: ObjectStore, folder: Path, job: TrainJob, *, stop_in_call: int = 0, stop_in_validation: int = 0, **place: Any
+) -> ExitCode:
+    """Trains one attempt and returns DONE or STOPPED.
 
-    def counting_step(self: Any, *arguments: Any) -> StepOutput:
-        nonlocal calls
-        calls += 1
-        stop.raised = stop.raised or calls == stop_in_call
-        return plain_step(self, *arguments)
-
-    with toy_recipe_installed(folder):
-        toy_recipe.ToyRecipe.step = counting_step  # type: ignore[method-assign, assignment]
+    `stop_in_call` raises the stop flag in that step of it, `stop_in_validation` in that batch of its validations.
+    """
+    stop = StopFlag()
+    here = Place(store, folder / "scratch", termination_log=folder / "termination-log", **place)
+    with (
+        toy_recipe_installed(folder),
+        _stopping(stop, "step", stop_in_call),
+        _stopping(stop, "evaluate", stop_in_validation),
+    ):
         try:
-            here = Place(store, folder / "scratch", termination_log=folder / "termination-log", **place)
             run_attempt(job, here, Group(World(), torch.device("cpu")), stop)
         except StopRequested:
             return ExitCode.STOPPED
-        finally:
-            toy_recipe.ToyRecipe.step = plain_step  # type: ignore[method-assign]
     return ExitCode.DONE
+
+
+@contextmanager
+def _stopping(stop: StopFlag, method: str, in_call: int) -> Iterator[None]:
+    """Raises the stop flag in one call of a method of the toy recipe, counted from 1."""
+    plain, calls = getattr(toy_recipe.ToyRecipe, method), 0
+
+    def counting(self: Any, *arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        stop.raised = stop.raised or calls == in_call
+        return plain(self, *arguments)
+
+    setattr(toy_recipe.ToyRecipe, method, counting)
+    try:
+        yield
+    finally:
+        setattr(toy_recipe.ToyRecipe, method, plain)
 
 
 def train_group(folder: Path, job: TrainJob, ranks: int, *, signal: str = "") -> list[int]:
@@ -71,7 +86,7 @@ def train_group(folder: Path, job: TrainJob, ranks: int, *, signal: str = "") ->
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["lead_testing.toy_runs", "torch._dynamo", "torch.utils.tensorboard"])
-    port = a_free_port()
+    port = free_port()
     processes = [
         context.Process(target=_one_rank, args=(folder, job, rank, ranks, port, signal)) for rank in range(ranks)
     ]

@@ -21,9 +21,10 @@ from bench.operator.cluster import BENCH_NODE, LIFE_SPACE, SPACE, BenchCluster
 from lead_protocol.store.s3 import S3Store
 from lead_testing.local_cluster.api_server import no_proxy_environment
 from lead_testing.manifests import a_dataset_cache, a_training_run
-from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER, free_port
+from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER
 from lead_testing.operator_process import TRAINER_IMAGE, wait_for
 from lead_testing.pod_driver import ApiRefused, PodDriver
+from lead_testing.ports import free_port, free_ports
 
 CACHE = "town"
 STAGE = "pretrain"
@@ -213,7 +214,7 @@ class Theirs(System):
         name = "v1.8.1" if threads is None else f"v1.8.1, {threads} threads"
         super().__init__(cluster, folder, name, "training-operator" + ("" if threads is None else f"-{threads}"))
         self._flags = [] if threads is None else [f"--controller-threads={threads}"]
-        self._ports = [free_port() for _ in range(3)]
+        self._ports = free_ports(3)
         for path, body in (
             ("/api/v1/namespaces", {"metadata": {"name": THEIR_NAMESPACE}}),
             (f"/api/v1/namespaces/{THEIR_NAMESPACE}/secrets", {"metadata": {"name": THEIR_SECRET}}),

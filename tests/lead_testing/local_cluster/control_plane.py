@@ -6,7 +6,6 @@ references are not collected. The API server can be stopped, killed and started 
 
 import contextlib
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from lead_testing.local_cluster.errors import StepFailed
 from lead_testing.local_cluster.home import Home
 from lead_testing.local_cluster.pki import ADMIN, Authority, Identity
 from lead_testing.local_cluster.processes import Part
+from lead_testing.ports import free_ports
 
 START_TIMEOUT_S = 90.0
 
@@ -36,7 +36,7 @@ class ControlPlane:
         self.state_dir = state_dir.absolute()
         self.kubeconfig = self.state_dir / "kubeconfig"
         self._programs = ensure_programs(home or Home.from_environment(), CONTROL_PLANE_PROGRAMS)
-        port, etcd_port, self._etcd_peer_port = _free_ports(3)
+        port, etcd_port, self._etcd_peer_port = free_ports(3)
         self._settings = ApiServerSettings(
             address="127.0.0.1", port=port, etcd_port=etcd_port,
             service_range="10.0.0.0/24", first_service_address="10.0.0.1", authorization="Node,RBAC",
@@ -145,12 +145,3 @@ class ControlPlane:
             self._stop(name, kill=True)
         for folder in ("etcd", "keys", "certificates"):
             shutil.rmtree(self.state_dir / folder, ignore_errors=True)
-
-
-def _free_ports(count: int) -> list[int]:
-    """Asks the kernel for ports that nobody listens on; all are held until all are known, so they differ."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]

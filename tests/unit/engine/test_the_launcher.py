@@ -25,6 +25,8 @@ from lead_trainer.world import World, child_environments, visible_gpus, world_of
         ([81, 79], 79),
         ([81, 80], 80),
         ([81, 75], 81),
+        ([134, 82, 81], 82),
+        ([82, 64], 64),
     ],
 )
 def test_the_cause_wins_over_what_followed_from_it(codes: list[int], telling: int) -> None:
@@ -36,11 +38,14 @@ def a_worker(folder: Path, rank: int, program: str) -> Worker:
 
 
 WAITS = "import signal; signal.signal(signal.SIGTERM, lambda *_: exit(75)); print('ready', flush=True); signal.pause()"
-DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause(); signal.pause()"
 
 
 def test_one_failed_worker_ends_the_others_even_deaf_ones(tmp_path: Path) -> None:
-    workers = [a_worker(tmp_path, 0, DEAF), a_worker(tmp_path, 1, "exit(64)"), a_worker(tmp_path, 2, WAITS)]
+    deaf = tmp_path / "deaf"
+    hears_nothing = "import pathlib, signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    hears_nothing += f"pathlib.Path({str(deaf)!r}).touch()\nwhile True: signal.pause()"
+    fails = f"import pathlib, time\nwhile not pathlib.Path({str(deaf)!r}).exists(): time.sleep(0.01)\nexit(64)"
+    workers = [a_worker(tmp_path, 0, hears_nothing), a_worker(tmp_path, 1, fails), a_worker(tmp_path, 2, WAITS)]
     assert run_workers(workers, peer_grace_s=1.0) == Ended(1, ExitCode.BAD_CONFIG)
 
 

@@ -18,7 +18,8 @@ from minio import time as minio_time
 from lead_protocol.store.object_store import ObjectCorrupt, StoreDenied, StoreSkew, StoreUnavailable
 from lead_protocol.store.s3 import S3Store
 from lead_protocol.store.s3_target import MIB, S3Limits, S3Target
-from lead_testing.minio_server import MinioServer, free_port, minio_program
+from lead_testing.minio_server import MinioServer, minio_program
+from lead_testing.ports import dead_port
 from lead_testing.store_proxy import TRICKLE_BYTES_PER_S, Fault, StoreProxy
 
 QUICK = S3Limits(read_s=10, total_s=20, part_bytes=5 * MIB, first_pause_s=0.01, longest_pause_s=0.1)
@@ -326,9 +327,10 @@ def test_a_missing_bucket_is_unavailable_never_an_empty_store(minio: MinioServer
 
 
 def test_nobody_listening_is_unavailable_within_the_deadline(s3: S3Store) -> None:
-    store = S3Store(replace(s3._target, endpoint=f"127.0.0.1:{free_port()}"), IMPATIENT)
-    with pytest.raises(StoreUnavailable, match="no connection"):
-        store.get("k", max_bytes=1)
+    with dead_port() as port:
+        store = S3Store(replace(s3._target, endpoint=f"127.0.0.1:{port}"), IMPATIENT)
+        with pytest.raises(StoreUnavailable, match="no connection"):
+            store.get("k", max_bytes=1)
 
 
 def test_a_silent_server_is_unavailable_within_the_deadline(s3: S3Store) -> None:

@@ -12,7 +12,8 @@ from lead_operator.settings import StorageProfile
 from lead_operator.storage_init import Account, ProfileAccounts, StorageInitError, init_storage, main, read_request
 from lead_protocol.store.object_store import StoreDenied
 from lead_protocol.store.s3 import S3Store
-from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER, MinioServer, free_port
+from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER, MinioServer
+from lead_testing.ports import dead_port
 
 ROOT = Account(ROOT_USER, ROOT_PASSWORD)
 
@@ -95,9 +96,10 @@ def test_a_profile_without_a_prefix_has_the_whole_bucket(minio: MinioServer, wan
 
 
 def test_a_store_that_never_answers_is_named(wanted: ProfileAccounts) -> None:
-    silent = replace(wanted, profile=replace(wanted.profile, endpoint=f"127.0.0.1:{free_port()}"))
-    with pytest.raises(StorageInitError, match=r"127\.0\.0\.1.*could not be prepared"):
-        init_storage([silent], ROOT, deadline_s=1.5)
+    with dead_port() as port:
+        silent = replace(wanted, profile=replace(wanted.profile, endpoint=f"127.0.0.1:{port}"))
+        with pytest.raises(StorageInitError, match=r"127\.0\.0\.1.*could not be prepared"):
+            init_storage([silent], ROOT, deadline_s=1.5)
 
 
 def test_wrong_root_credentials_end_at_once(wanted: ProfileAccounts) -> None:
