@@ -5,7 +5,6 @@ runs, and can be repeated; an interrupted demo goes on where it was.
 """
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -75,7 +74,7 @@ def forget_interrupted_install(cluster: Cluster) -> None:
     """Removes a release that was cut off in the middle: helm refuses to go on with one; volumes and Secrets stay."""
     status = ["helm", "status", "lead", "-o", "json"]
     answer = subprocess.run(
-        command(cluster, status), env=cluster_environment(cluster), capture_output=True, text=True, check=False
+        command(cluster, status), env=cluster.environment(), capture_output=True, text=True, check=False
     )
     if answer.returncode == 0 and json.loads(answer.stdout)["info"]["status"].startswith("pending-"):
         call(cluster, ["helm", "uninstall", "lead", "--wait"])
@@ -92,7 +91,7 @@ def train(cluster: Cluster) -> None:
     call(cluster, ["kubectl", "apply", "-f", MANIFEST])
     step("follow it")
     watch = subprocess.Popen(
-        command(cluster, ["kubectl", "get", "trainingruns", RUN, "--watch"]), env=cluster_environment(cluster)
+        command(cluster, ["kubectl", "get", "trainingruns", RUN, "--watch"]), env=cluster.environment()
     )
     try:
         follow(cluster)
@@ -127,8 +126,7 @@ def show(cluster: Cluster) -> None:
     step("the checkpoints in the object store")
     call(cluster, ["kubectl", "exec", "deploy/lead-operator", "--", "lead-operator", "objects", prefix])
     step("try next")
-    kubeconfig = f"export KUBECONFIG={cluster.kubeconfig}"
-    print(f"  {kubeconfig}   # and put {cluster.bin_dir} on your PATH")
+    print(f"  {cluster.export_line()}")
     print("  kubectl get trainingruns                  # the columns")
     print(f"  kubectl describe trainingrun {RUN}    # the story: conditions and events")
     print(f"  kubectl get events --field-selector involvedObject.name={RUN}")
@@ -146,7 +144,7 @@ def resource(cluster: Cluster, kind: str, name: str) -> dict[str, Any]:
     """Returns a custom resource, or an empty dict when it does not exist."""
     answer = subprocess.run(
         command(cluster, ["kubectl", "get", kind, name, "-o", "json", "--ignore-not-found"]),
-        env=cluster_environment(cluster),
+        env=cluster.environment(),
         capture_output=True,
         text=True,
         check=False,
@@ -163,7 +161,7 @@ def call(cluster: Cluster, arguments: Sequence[str]) -> None:
     """Prints and runs one command; raises DemoFailed when it fails."""
     print(f"$ {' '.join(arguments)}", flush=True)
     status = subprocess.run(
-        command(cluster, arguments), cwd=PROJECT_ROOT, env=cluster_environment(cluster), check=False
+        command(cluster, arguments), cwd=PROJECT_ROOT, env=cluster.environment(), check=False
     ).returncode
     if status != 0:
         raise DemoFailed(f"`{' '.join(arguments)}` ended with exit status {status}")
@@ -173,11 +171,6 @@ def command(cluster: Cluster, arguments: Sequence[str]) -> list[str]:
     """Returns the command with the cluster's own binary where it has one."""
     own = cluster.bin_dir / arguments[0]
     return [str(own) if own.exists() else arguments[0], *arguments[1:]]
-
-
-def cluster_environment(cluster: Cluster) -> dict[str, str]:
-    """Returns the environment in which kubectl and helm speak to this cluster."""
-    return dict(os.environ, KUBECONFIG=str(cluster.kubeconfig))
 
 
 if __name__ == "__main__":

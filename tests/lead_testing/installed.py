@@ -3,7 +3,6 @@
 import base64
 import contextlib
 import json
-import os
 import re
 import subprocess
 import time
@@ -32,10 +31,10 @@ class Installed:
         """Runs kubectl or helm (the first argument) in the namespace, without judging its exit status."""
         binary = self.cluster.bin_dir / arguments[0]
         command = [str(binary) if binary.exists() else arguments[0], "--namespace", self.namespace, *arguments[1:]]
-        environment = dict(os.environ, KUBECONFIG=str(self.cluster.kubeconfig))
         return subprocess.run(
-            command, env=environment, input=stdin, capture_output=True, text=True, check=False, cwd=PROJECT_ROOT
-        )
+            command, env=self.cluster.environment(), input=stdin, capture_output=True, text=True, check=False,
+            cwd=PROJECT_ROOT,
+        )  # fmt: skip
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
         """Runs kubectl in the namespace and returns what it printed; fails with its stderr."""
@@ -124,7 +123,7 @@ class Installed:
                 target,
                 f":{port}",
             ],
-            env=dict(os.environ, KUBECONFIG=str(self.cluster.kubeconfig)),
+            env=self.cluster.environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -4,7 +4,8 @@ What others call: `ensure_up`, `build_images`, `delete`. Which cluster they mean
 """
 
 import os
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,26 @@ class Cluster:
     kubeconfig: Path
     bin_dir: Path
     registry: str | None  # where images are pushed; None where they are loaded into the node
+
+    def variables(self, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+        """Returns what kubectl and helm need beside `environment` to reach this cluster, behind a proxy as well.
+
+        A cluster of the user's own may be behind that proxy, and kind listens on loopback, which no proxy is asked for.
+        """
+        own = {"KUBECONFIG": str(self.kubeconfig)}
+        if self.kind == "local" and (environment.get("HTTPS_PROXY") or environment.get("https_proxy")):
+            spared = environment.get("NO_PROXY") or environment.get("no_proxy")
+            own["NO_PROXY"] = f"{spared},{addresses.NODE_ADDRESS}" if spared else addresses.NODE_ADDRESS
+        return own
+
+    def environment(self) -> dict[str, str]:
+        """Returns this process's environment, in which kubectl and helm speak to this cluster."""
+        return {**os.environ, **self.variables()}
+
+    def export_line(self) -> str:
+        """Returns the line by which a shell's kubectl and helm speak to this cluster."""
+        words = [f"{name}={shlex.quote(value)}" for name, value in self.variables().items()]
+        return f"export {' '.join(words)} PATH={shlex.quote(str(self.bin_dir))}:$PATH"
 
 
 def ensure_up(home: Home | None = None) -> Cluster:

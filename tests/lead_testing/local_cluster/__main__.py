@@ -15,11 +15,7 @@ def main() -> int:
     try:
         match command:
             case "up":
-                cluster = ensure_up()
-                print(
-                    "The cluster is up. Use it by\n"
-                    f"  export KUBECONFIG={cluster.kubeconfig} PATH={cluster.bin_dir}:$PATH"
-                )
+                print(f"The cluster is up. Use it by\n  {ensure_up().export_line()}")
             case "down":
                 delete()
             case "status":

@@ -122,8 +122,9 @@ def remnants(state: Path) -> list[str]:
 
 
 def kubectl_argv(home: Home, state: Path) -> list[str]:
-    """Returns the beginning of a kubectl command line for this cluster's administrator."""
-    return [str(program_path(home, "kubectl")), f"--kubeconfig={state / 'kubeconfig'}"]
+    """Returns the beginning of a kubectl command line for this cluster's administrator, with no proxy between."""
+    kubectl = [str(program_path(home, "kubectl")), f"--kubeconfig={state / 'kubeconfig'}"]
+    return ["env", f"NO_PROXY={at.NODE_ADDRESS}", *kubectl]
 
 
 def _programs_built(home: Home) -> bool:
