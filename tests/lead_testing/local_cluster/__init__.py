@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from lead_testing.local_cluster import addresses, cluster, current, images, kind
 from lead_testing.local_cluster.errors import CannotRun
@@ -52,7 +53,7 @@ class Cluster:
 def ensure_up(home: Home | None = None) -> Cluster:
     """Returns a running cluster, starting the local one or kind where needed; seconds where it runs already."""
     home = home or Home.from_environment()
-    match _decide():
+    match _decide(home):
         case "current":
             return Cluster("current", current.find_kubeconfig(home), home.bin, os.environ.get("LEAD_REGISTRY"))
         case "kind":
@@ -84,7 +85,7 @@ def build_images(target: Cluster | None = None, home: Home | None = None) -> dic
 def delete(home: Home | None = None) -> None:
     """Takes the cluster down, without a trace but the caches; a cluster of the user's own is left alone."""
     home = home or Home.from_environment()
-    match _decide():
+    match _decide(home):
         case "current":
             say("LEAD_CLUSTER=current: nothing was started here, so nothing is stopped")
         case "kind":
@@ -114,7 +115,7 @@ def cluster_for_tests(home: Home | None = None) -> Iterator[Cluster]:
 def print_status(home: Home | None = None) -> bool:
     """Prints each part's health and log; tells whether all is well."""
     home = home or Home.from_environment()
-    if (chosen := _decide()) != "local":
+    if (chosen := _decide(home)) != "local":
         print(f"The cluster is {chosen}; ask it with kubectl.")
         return True
     parts = cluster.status(home, home.cluster)
@@ -126,14 +127,20 @@ def print_status(home: Home | None = None) -> bool:
 
 
 def _is_up(home: Home) -> bool:
-    match _decide():
+    match _decide(home):
         case "current":
             return True
         case "kind":
-            return (home.cluster / "kubeconfig").exists()
+            return kind.was_started(home)
         case "local":
             return any(part.state == "healthy" for part in cluster.status(home, home.cluster))
 
 
-def _decide() -> ClusterKind:
-    return decide_cluster(os.environ, docker_answers=docker_answers())
+def _decide(home: Home) -> ClusterKind:
+    return decide_cluster(os.environ, started=_started(home), docker_answers=docker_answers())
+
+
+def _started(home: Home) -> Literal["kind", "local"] | None:
+    if cluster.was_started(home.cluster):
+        return "local"
+    return "kind" if kind.was_started(home) else None

@@ -103,6 +103,13 @@ def down(home: Home, state: Path) -> None:
         containers.remove_folder(state)
 
 
+def was_started(state: Path) -> bool:
+    """Tells whether a start or an interrupted `down` left a process or a file; a kubeconfig alone may be kind's."""
+    if processes.find_all_marked(state):
+        return True
+    return state.is_dir() and any(not entry.name.startswith("kubeconfig") for entry in state.iterdir())
+
+
 def status(home: Home, state: Path) -> list[PartStatus]:
     """Asks every part how it is; an empty list where the cluster was never started or is down."""
     if not (state / "config" / "containerd.toml").exists():

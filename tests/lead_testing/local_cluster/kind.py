@@ -27,6 +27,11 @@ def up(home: Home) -> Path:
     return kubeconfig
 
 
+def was_started(home: Home) -> bool:
+    """Tells whether `up` left a kubeconfig; asks no engine, which may be down."""
+    return (home.cluster / "kubeconfig").exists()
+
+
 def load_image(home: Home, reference: str) -> None:
     """Gives an image of the Docker engine to the node; kind skips what the node has."""
     kind = ensure_programs(home, ("kind",))["kind"]

@@ -1,11 +1,16 @@
 """Which cluster is used, and what a machine is told that cannot have one."""
 
 import dataclasses
+from pathlib import Path
+from typing import Literal
 
 import pytest
 
+from lead_testing import local_cluster
+from lead_testing.local_cluster import Home, cluster, delete, processes
 from lead_testing.local_cluster.errors import CannotRun
 from lead_testing.local_cluster.packages import Machine, what_is_missing
+from lead_testing.local_cluster.processes import Part
 from lead_testing.local_cluster.which_cluster import decide_cluster
 
 ABLE = Machine(
@@ -14,27 +19,61 @@ ABLE = Machine(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "docker", "chosen"),
+    ("wanted", "started", "docker", "chosen"),
     [
-        ("", False, "local"),
-        ("", True, "kind"),
-        ("current", True, "current"),
-        ("local", True, "local"),
-        ("kind", True, "kind"),
+        ("", None, False, "local"),
+        ("", None, True, "kind"),
+        ("", "local", True, "local"),
+        ("", "kind", True, "kind"),
+        ("current", "local", True, "current"),
+        ("local", "kind", True, "local"),
+        ("kind", None, True, "kind"),
     ],
 )
-def test_the_cluster_is_the_one_asked_for_else_kind_else_local(wanted: str, docker: bool, chosen: str) -> None:
-    assert decide_cluster({"LEAD_CLUSTER": wanted}, docker_answers=docker) == chosen
+def test_the_cluster_is_the_one_asked_for_else_the_one_started_else_kind_else_local(
+    wanted: str, started: Literal["kind", "local"] | None, docker: bool, chosen: str
+) -> None:
+    assert decide_cluster({"LEAD_CLUSTER": wanted}, started=started, docker_answers=docker) == chosen
+
+
+def test_docker_that_came_after_the_local_cluster_does_not_hide_it_from_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, stopped = Home(tmp_path), []
+    monkeypatch.delenv("LEAD_CLUSTER", raising=False)
+    monkeypatch.setattr(local_cluster, "docker_answers", lambda: True)
+    monkeypatch.setattr(local_cluster.kind, "down", lambda home: stopped.append("kind"))
+    monkeypatch.setattr(local_cluster.cluster, "down", lambda home, state: stopped.append("local"))  # needs root
+    monkeypatch.setattr(local_cluster.cluster, "remnants", lambda state: [])
+    (home.cluster / "etcd").mkdir(parents=True)
+    (home.cluster / "kubeconfig").touch()
+    delete(home)
+    assert stopped == ["local"]
+
+
+def test_a_local_cluster_is_known_by_its_processes_or_files_and_not_by_the_kubeconfig_of_kind(tmp_path: Path) -> None:
+    state = tmp_path / "cluster"
+    assert not cluster.was_started(state)
+    pid = processes.start(state, Part("sleeper", ("sleep", "300"), tmp_path / "log")).pid
+    assert cluster.was_started(state)
+    processes.stop(pid)
+    state.mkdir()
+    (state / "kubeconfig").touch()
+    assert not cluster.was_started(state)
+    (state / "kernel-settings.json").touch()
+    assert cluster.was_started(state)
 
 
 def test_a_cluster_that_does_not_exist_is_named_with_the_choices() -> None:
     with pytest.raises(CannotRun, match="'minikube', expected current, kind or local"):
-        decide_cluster({"LEAD_CLUSTER": "minikube"}, docker_answers=True)
+        decide_cluster({"LEAD_CLUSTER": "minikube"}, started=None, docker_answers=True)
 
 
 def test_kind_without_docker_is_said_at_once() -> None:
-    with pytest.raises(CannotRun, match="no Docker engine answers"):
-        decide_cluster({"LEAD_CLUSTER": "kind"}, docker_answers=False)
+    with pytest.raises(CannotRun, match="LEAD_CLUSTER is kind, but no Docker engine answers"):
+        decide_cluster({"LEAD_CLUSTER": "kind"}, started=None, docker_answers=False)
+    with pytest.raises(CannotRun, match="kind was started here, but no Docker engine answers"):
+        decide_cluster({}, started="kind", docker_answers=False)
 
 
 def test_nothing_is_missing_on_an_able_machine() -> None:
