@@ -20,7 +20,7 @@ from lead_testing.local_cluster.binaries import ensure_programs
 from lead_testing.local_cluster.commands import run_logged, try_output
 from lead_testing.local_cluster.home import Home
 from lead_testing.local_cluster.locks import exclusive
-from lead_testing.local_cluster.packages import IMAGE_PACKAGES, ensure_packages
+from lead_testing.local_cluster.packages import IMAGE_PACKAGES, REMOTE_PACKAGES, ensure_packages
 from lead_testing.local_cluster.progress import say, step
 
 _EVERY_WHEEL = ("pyproject.toml", "images/requirements.py")
@@ -53,7 +53,7 @@ class Image:
 
 def build_by_buildah(home: Home, *, registry: str, plain_http: bool) -> dict[str, str]:
     """Builds without an engine and pushes to a registry; returns name → reference."""
-    ensure_packages(home, IMAGE_PACKAGES)
+    ensure_packages(home, IMAGE_PACKAGES if plain_http else {**IMAGE_PACKAGES, **REMOTE_PACKAGES})
     storage = ["--root", str(home.images / "storage"), "--runroot", "/run/lead-images", "--storage-driver", "overlay"]
     podman = ["podman", *storage]
     tls = [f"--tls-verify={'false' if plain_http else 'true'}"]

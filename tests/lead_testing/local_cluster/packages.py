@@ -14,6 +14,8 @@ from lead_testing.local_cluster.locks import exclusive
 from lead_testing.local_cluster.progress import step
 
 CNI_FOLDER = Path("/usr/lib/cni")
+POLICY = Path("/usr/sbin/policy-rc.d")
+OUR_POLICY = "#!/bin/sh\n# Of LEAD's local cluster, for the time of one apt-get install.\nexit 101\n"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # program or file → its Debian package
@@ -35,6 +37,7 @@ IMAGE_PACKAGES = {
     "podman": "podman",
     "/etc/ssl/certs/ca-certificates.crt": "ca-certificates",
 }
+REMOTE_PACKAGES = {"skopeo": "skopeo"}  # asks a registry on another machine what it holds
 
 
 @dataclass(frozen=True)
@@ -88,32 +91,38 @@ def missing_packages(wanted: dict[str, str]) -> tuple[str, ...]:
 
 def ensure_packages(home: Home, wanted: dict[str, str]) -> None:
     """Installs what is missing by one apt-get call; starts none of the services that the packages bring."""
-    if not missing_packages(wanted):
+    if not missing_packages(wanted) and not _our_policy_is_there():
         return
-    with exclusive(home.locks / "packages", "installing packages"):
+    with exclusive(home.locks / "packages", "installing packages"), _no_services_started():
         missing = missing_packages(wanted)
         if not missing:
             return
         log = home.root / "logs" / "apt.log"
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        with step(f"installing {' '.join(missing)}"), _no_services_started():
+        with step(f"installing {' '.join(missing)}"):
             run_logged(["apt-get", "update"], log, environment=environment)
             run_logged(["apt-get", "install", "-y", "--no-install-recommends", *missing], log, environment=environment)
 
 
 @contextmanager
 def _no_services_started() -> Iterator[None]:
-    """Keeps Debian's packages from starting etcd, containerd and the registry with their own settings and ports."""
-    policy = Path("/usr/sbin/policy-rc.d")
-    if policy.exists():
+    """Keeps Debian's packages from starting etcd, containerd and the registry with their own settings and ports.
+
+    A policy of the machine's own stays; ours, which a call that was killed may have left, is gone in the end.
+    """
+    if POLICY.exists() and not _our_policy_is_there():
         yield
         return
-    policy.write_text("#!/bin/sh\nexit 101\n")
-    policy.chmod(0o755)
+    POLICY.write_text(OUR_POLICY)
+    POLICY.chmod(0o755)
     try:
         yield
     finally:
-        policy.unlink()
+        POLICY.unlink()
+
+
+def _our_policy_is_there() -> bool:
+    return POLICY.exists() and POLICY.read_bytes() == OUR_POLICY.encode()
 
 
 def _is_there(program: str) -> bool:
