@@ -7,12 +7,13 @@ and renamed, so that an interrupted build leaves nothing half.
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lead_testing.local_cluster.commands import run_logged
+from lead_testing.local_cluster.commands import read_output, run_logged
 from lead_testing.local_cluster.errors import CannotRunHere
 from lead_testing.local_cluster.home import Home
 from lead_testing.local_cluster.locks import exclusive
@@ -68,6 +69,14 @@ def go_module_stamp(folder: Path, flags: str) -> str:
     return digest.hexdigest()[:12]
 
 
+@dataclass(frozen=True)
+class GoVersions:
+    """What decides whether Go can build: versions as in "1.25.0"; empty where nothing is wanted, or there is no Go."""
+
+    wanted: str
+    found: str
+
+
 def program_path(home: Home, name: str) -> Path:
     """Tells where the pinned version of a program lies, built or not."""
     program = PROGRAMS[name]
@@ -81,6 +90,8 @@ def ensure_programs(home: Home, names: Iterable[str]) -> dict[str, Path]:
     if all(path.is_file() and (home.bin / name).is_symlink() for name, path in paths.items()):
         return paths
     with exclusive(home.locks / "programs", "building the cluster's programs"):
+        if lack := what_go_lacks(observe_go(home, paths)):
+            raise CannotRunHere(f"The cluster's programs are built from source: {lack}.")
         for name, path in paths.items():
             if not path.is_file():
                 _build(home, name, path)
@@ -88,15 +99,45 @@ def ensure_programs(home: Home, names: Iterable[str]) -> dict[str, Path]:
     return paths
 
 
+def observe_go(home: Home, names: Iterable[str]) -> GoVersions:
+    """Reads which Go the programs that are not built yet ask for, and which one is here."""
+    modules = {SOURCES / PROGRAMS[name].module for name in names if not program_path(home, name).is_file()}
+    if not modules:
+        return GoVersions(wanted="", found="")
+    newest = max(modules, key=lambda module: _numbers(_wanted_go(module)))
+    go = _look_for_go()
+    # Asked in the module's folder: there a Go that may fetch newer tool chains does so, and builds by what it tells.
+    told = re.search(r"go(\d[\d.]*)", read_output([go, "version"], cwd=newest, timeout_s=600)) if go else None
+    return GoVersions(wanted=_wanted_go(newest), found=told[1] if told else "")
+
+
+def what_go_lacks(go: GoVersions) -> str:
+    """Says why this Go cannot build the programs and what to do, as a clause; empty where it can, or need not."""
+    if _numbers(go.found) >= _numbers(go.wanted):
+        return ""
+    here = f"`go` here is {go.found}" if go.found else "there is no `go` on PATH"
+    return f"that takes Go {go.wanted} or newer and {here}, so install that"
+
+
 def find_go() -> str:
     """Finds the Go tool chain on PATH or where its archive unpacks; raises CannotRunHere."""
-    found = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
-    if not found:
-        raise CannotRunHere(
-            "The local cluster is built from Go modules, and there is no `go` (1.24 or newer) on PATH: install Go, "
-            "or point the current kube context at a cluster and set LEAD_CLUSTER=current."
-        )
-    return found
+    if found := _look_for_go():
+        return found
+    raise CannotRunHere("There is no `go` on PATH: install it.")
+
+
+def _look_for_go() -> str:
+    return shutil.which("go") or shutil.which("go", path="/usr/local/go/bin") or ""
+
+
+def _wanted_go(module: Path) -> str:
+    """Reads the `go` line of a module, as in "1.25.0"."""
+    lines = (module / "go.mod").read_text().splitlines()
+    return next(line.removeprefix("go ") for line in lines if line.startswith("go "))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(word) for word in version.split(".") if word)
 
 
 def _build(home: Home, name: str, target: Path) -> None:

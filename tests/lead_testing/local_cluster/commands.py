@@ -30,13 +30,15 @@ def run_logged(
         raise StepFailed(f"`{' '.join(words[:6])}` ended with {done.returncode}; its log {log} closes with\n{tail}")
 
 
-def read_output(argv: Sequence[str | Path], *, stdin: str | None = None, timeout_s: float = 120) -> str:
+def read_output(
+    argv: Sequence[str | Path], *, stdin: str | None = None, cwd: Path | None = None, timeout_s: float = 120
+) -> str:
     """Returns what a program prints; raises StepFailed with its error output where it fails."""
     words = [str(word) for word in argv]
     try:
         done = subprocess.run(
             words, input=stdin, stdin=None if stdin is not None else subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=timeout_s, check=False,
+            cwd=cwd, capture_output=True, text=True, timeout=timeout_s, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise StepFailed(f"`{' '.join(words[:8])}` gave no answer within {timeout_s:.0f} s") from error

@@ -3,11 +3,12 @@
 import os
 import platform
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from lead_testing.local_cluster.binaries import GoVersions, observe_go, what_go_lacks
 from lead_testing.local_cluster.commands import run_logged
 from lead_testing.local_cluster.home import Home
 from lead_testing.local_cluster.locks import exclusive
@@ -16,6 +17,7 @@ from lead_testing.local_cluster.progress import step
 CNI_FOLDER = Path("/usr/lib/cni")
 POLICY = Path("/usr/sbin/policy-rc.d")
 OUR_POLICY = "#!/bin/sh\n# Of LEAD's local cluster, for the time of one apt-get install.\nexit 101\n"
+FIRST_DISK_GB = 40  # 25 stay: programs, Go's caches, and images thrice; a build takes up to 13 more for a moment
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # program or file → its Debian package
@@ -48,9 +50,11 @@ class Machine:
     is_root: bool
     has_apt: bool
     has_cgroups: bool
-    has_go: bool
-    programs_built: bool
+    go: GoVersions
     missing_packages: tuple[str, ...]
+    home: Path
+    free_disk_gb: int  # below `home`
+    has_images: bool  # built here before: most of the disk that they take is taken already
 
 
 def what_is_missing(machine: Machine) -> str:
@@ -65,22 +69,29 @@ def what_is_missing(machine: Machine) -> str:
     if machine.missing_packages and not machine.has_apt:
         wanted = ", ".join(machine.missing_packages)
         return f"There is no apt-get here to install {wanted}: install them by other means, {instead}."
-    if not machine.programs_built and not machine.has_go:
-        return f"The local cluster is built by Go and there is no `go` (1.24 or newer) on PATH: install it, {instead}."
+    if lack := what_go_lacks(machine.go):
+        return f"The local cluster is built from source: {lack}, {instead}."
+    if not machine.has_images and machine.free_disk_gb < FIRST_DISK_GB:
+        return (
+            f"Cluster and images take {FIRST_DISK_GB} GB of disk the first time, and {machine.home} has "
+            f"{machine.free_disk_gb} GB free: free some, set LEAD_HOME to a folder on a larger disk, {instead}."
+        )
     return ""
 
 
-def observe_machine(*, programs_built: bool) -> Machine:
-    """Looks at this machine."""
+def observe_machine(home: Home, programs: Iterable[str]) -> Machine:
+    """Looks at this machine, which is to build `programs`."""
     hierarchy = Path("/sys/fs/cgroup")
     return Machine(
         system=platform.system(),
         is_root=os.geteuid() == 0,
         has_apt=shutil.which("apt-get") is not None,
         has_cgroups=_is_cgroup_v2(hierarchy) or (hierarchy / "memory" / "cgroup.procs").exists(),
-        has_go=bool(shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")),
-        programs_built=programs_built,
+        go=observe_go(home, programs),
         missing_packages=missing_packages({**CLUSTER_PACKAGES, **IMAGE_PACKAGES}),
+        home=home.root,
+        free_disk_gb=_free_disk_gb(home.root),
+        has_images=(home.images / "storage").exists(),
     )
 
 
@@ -123,6 +134,11 @@ def _no_services_started() -> Iterator[None]:
 
 def _our_policy_is_there() -> bool:
     return POLICY.exists() and POLICY.read_bytes() == OUR_POLICY.encode()
+
+
+def _free_disk_gb(folder: Path) -> int:
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    return shutil.disk_usage(there).free // 10**9
 
 
 def _is_there(program: str) -> bool:

@@ -6,16 +6,18 @@ from typing import Literal
 
 import pytest
 
-from lead_testing import local_cluster
+from lead_testing import PROJECT_ROOT, local_cluster
 from lead_testing.local_cluster import Home, cluster, delete, processes
+from lead_testing.local_cluster.binaries import SOURCES, GoVersions
 from lead_testing.local_cluster.errors import CannotRun
-from lead_testing.local_cluster.packages import Machine, what_is_missing
+from lead_testing.local_cluster.packages import FIRST_DISK_GB, Machine, what_is_missing
 from lead_testing.local_cluster.processes import Part
 from lead_testing.local_cluster.which_cluster import decide_cluster
 
 ABLE = Machine(
-    system="Linux", is_root=True, has_apt=True, has_cgroups=True, has_go=True, programs_built=False, missing_packages=()
-)
+    system="Linux", is_root=True, has_apt=True, has_cgroups=True, go=GoVersions("1.25.0", "1.26.8"),
+    missing_packages=(), home=Path("/big"), free_disk_gb=200, has_images=False,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -87,7 +89,9 @@ def test_nothing_is_missing_on_an_able_machine() -> None:
         ({"is_root": False}, "run this as root"),
         ({"has_cgroups": False}, "/sys/fs/cgroup"),
         ({"has_apt": False, "missing_packages": ("runc", "buildah")}, "install runc, buildah"),
-        ({"has_go": False}, "`go` (1.24 or newer)"),
+        ({"go": GoVersions("1.25.0", "")}, "takes Go 1.25.0 or newer and there is no `go` on PATH"),
+        ({"go": GoVersions("1.25.0", "1.19.8")}, "takes Go 1.25.0 or newer and `go` here is 1.19.8"),
+        ({"free_disk_gb": 9}, "/big has 9 GB free"),
     ],
 )
 def test_what_is_missing_is_one_sentence_with_a_way_out(lack: dict[str, object], named: str) -> None:
@@ -97,6 +101,16 @@ def test_what_is_missing_is_one_sentence_with_a_way_out(lack: dict[str, object],
     assert "\n" not in sentence
 
 
-@pytest.mark.parametrize("change", [{"has_go": False, "programs_built": True}, {"has_apt": False}])
+@pytest.mark.parametrize(
+    "change", [{"go": GoVersions("", "")}, {"has_apt": False}, {"free_disk_gb": 9, "has_images": True}]
+)
 def test_what_is_built_or_installed_already_is_not_asked_for(change: dict[str, object]) -> None:
     assert what_is_missing(dataclasses.replace(ABLE, **change)) == ""  # type: ignore[arg-type]
+
+
+def test_the_readme_names_the_go_and_the_disk_that_are_looked_for() -> None:
+    told = (PROJECT_ROOT / "README.md").read_text()
+    lines = [line for file in SOURCES.glob("*/go.mod") for line in file.read_text().splitlines()]
+    newest = max(line.removeprefix("go ").removesuffix(".0") for line in lines if line.startswith("go "))
+    assert f"with Go {newest} and Python 3.11" in told
+    assert f"with {FIRST_DISK_GB} GB of free disk" in told
