@@ -93,6 +93,51 @@ def test_d_03_a_sample_holds_four_cameras_by_four_frames_and_no_pickled_object(t
         read_frames((tmp_path / "objects.npz").read_bytes(), "objects.npz")
 
 
+def test_a_smaller_number_of_samples_hides_no_clip_that_is_there(tmp_path: Path) -> None:
+    extract_frames(drawn(), tmp_path, "train", resolution=SIDE, num_samples=4)
+    extract_frames(drawn(), tmp_path, "train", resolution=SIDE, num_samples=2)
+    assert list(ExtractedFrames(FolderTree(tmp_path), "extracted_frames").clips("train")) == [0, 1, 2, 3]
+
+
+def test_a_list_of_failures_keeps_what_a_later_call_does_not_judge(tmp_path: Path) -> None:
+    extract_frames(BrokenClip({"train": 3}, 3), tmp_path, "train", resolution=SIDE, num_samples=0)
+    listed = tmp_path / "extracted_frames/train_failed.txt"
+    listed.write_text(f"{listed.read_text()}2 a person says so\n")
+    extract_frames(drawn(), tmp_path, "train", resolution=SIDE, num_samples=1)
+    assert [line.split()[0] for line in listed.read_text().splitlines()] == ["1", "2"]
+    extract_frames(drawn(train=3), tmp_path, "train", resolution=SIDE, num_samples=0)
+    assert listed.read_text() == "2 a person says so\n"
+    assert list(ExtractedFrames(FolderTree(tmp_path), "extracted_frames").clips("train")) == [0, 1, 2]
+
+
+def test_an_extracted_tree_has_the_motion_that_the_next_stages_read(tmp_path: Path) -> None:
+    for split in ("train", "val"):
+        extract_frames(drawn(), tmp_path, split, resolution=SIDE, num_samples=0)
+    root = ["--root", str(tmp_path)]
+    main(["generate_teacher_labels", *root, "--split", "train", "--teacher", "scripted"])
+    main(["generate_ego_history", *root, "--split", "all"])
+    path = tmp_path / "teacher_labels/train_ego_history.npz"
+    found = read_histories(path.read_bytes(), str(path))
+    assert len(found) == 5 and all(history.xyz[0].any() for history in found.values())
+
+
+def test_frames_that_were_extracted_without_motion_get_it_by_a_second_call(tmp_path: Path) -> None:
+    extract_frames(drawn(), tmp_path, "val", resolution=SIDE, num_samples=0)
+    motion = next((tmp_path / "egomotion").iterdir())
+    whole = motion.read_bytes()
+    motion.unlink()
+    again = extract_frames(drawn(), tmp_path, "val", resolution=SIDE, num_samples=0)
+    assert (again.written, again.kept) in {((0,), (1,)), ((1,), (0,))} and motion.read_bytes() == whole
+
+
+def test_clips_that_came_later_are_labelled_and_the_others_not_again(tmp_path: Path) -> None:
+    few, many = drawn(train=4), drawn(train=12)
+    generate_teacher_labels(ScriptedTeacher(), tmp_path, "train", source=few, resolution=SIDE)
+    path = generate_teacher_labels(MortalTeacher(8), tmp_path, "train", source=many, resolution=SIDE)
+    whole = generate_teacher_labels(ScriptedTeacher(), tmp_path / "whole", "train", source=many, resolution=SIDE)
+    assert len(read_labels(path.read_bytes(), "x")) == 12 and path.read_bytes() == whole.read_bytes()
+
+
 def test_d_04_a_broken_clip_is_listed_and_the_others_are_done(tmp_path: Path) -> None:
     done = extract_frames(BrokenClip({"train": 3}, 3), tmp_path, "train", resolution=SIDE, num_samples=0)
     assert (done.written, list(done.failed)) == ((0, 2), [1])

@@ -6,7 +6,7 @@ Each may be killed and called again: what is there is kept, and the files come o
 of them (`prepare_clips` does their work in its pods); they serve those who prepare a tree once, by hand.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,15 @@ import structlog
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.distill.ingest.clip_tree import failed_name
-from lead_trainer.recipes.distill.ingest.frame_files import Clip, index_arrays, index_name, sample_name
+from lead_trainer.recipes.distill.ingest.ego_history import ego_history, motion_path
+from lead_trainer.recipes.distill.ingest.frame_files import (
+    Clip,
+    index_arrays,
+    index_name,
+    read_index,
+    sample_name,
+    sample_number,
+)
 from lead_trainer.recipes.distill.ingest.frame_source import ExtractedFrames, FrameSource
 from lead_trainer.recipes.distill.ingest.label_files import (
     Label,
@@ -40,7 +48,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Extracted:
-    """What a call of `extract_frames` did, by sample number."""
+    """What a call of `extract_frames` did, by sample number; `kept` are those of which it wrote nothing."""
 
     written: tuple[int, ...]
     kept: tuple[int, ...]
@@ -50,28 +58,60 @@ class Extracted:
 def extract_frames(
     source: FrameSource, root: Path, split: str, *, resolution: int, num_samples: int, frames_dir: str = FRAMES
 ) -> Extracted:
-    """Writes the pictures of the first `num_samples` clips (0: of all), skips those that are there, lists failures.
+    """Writes pictures and motion of the first `num_samples` clips (0: of all), skips what is there, lists failures.
 
     A clip that cannot be read does not stop the others; its sample number, name and fault are a line of
-    `{split}_failed.txt`. The index of the split is written last.
+    `{split}_failed.txt`, where lines about other samples stay. The index of the split is written last, and holds every
+    sample that is there, whichever call wrote it.
     """
     folder = root / frames_dir
-    clips = list(islice(sorted(source.clips(split).items()), num_samples or None))
-    written, kept, failed = [], [], dict[int, str]()
-    for number, clip in clips:
+    clips = source.clips(split)
+    written, kept, failed = list[int](), list[int](), dict[int, str]()
+    for number, clip in islice(sorted(clips.items()), num_samples or None):
         path = folder / split / sample_name(number)
-        if path.is_file():
-            kept.append(number)
-            continue
         try:
-            write_npz(path, source.frames(split, number, clip, resolution).arrays())
-            written.append(number)
+            moved = _write_motion(source, root, clip)
+            drawn = not path.is_file()
+            if drawn:
+                write_npz(path, source.frames(split, number, clip, resolution).arrays())
+            (written if moved or drawn else kept).append(number)
         except BadData as error:
             failed[number] = f"{clip.clip_id} {error}"
             log.warning("clip failed", split=split, sample=number, clip=clip.clip_id, error=str(error))
-    _write_text(folder / failed_name(split), "".join(f"{number} {fault}\n" for number, fault in failed.items()))
-    write_npz(folder / index_name(split), index_arrays([pair for pair in clips if pair[0] not in failed]))
+    _list_failures(folder / failed_name(split), failed, {*written, *failed})
+    _list_clips(folder, split, {**clips, **_listed(folder / index_name(split), written)}, failed)
     return Extracted(tuple(written), tuple(kept), failed)
+
+
+def _write_motion(source: FrameSource, root: Path, clip: Clip) -> bool:
+    """Writes a clip's motion and returns True where there is none; raises BadData unless it reaches back far enough."""
+    path = root / motion_path(clip.clip_id)
+    if path.is_file():
+        return False
+    motion = source.motion(clip)
+    ego_history(motion, clip)
+    write_npz(path, motion.arrays())
+    return True
+
+
+def _list_failures(path: Path, failed: Mapping[int, str], judged: Collection[int]) -> None:
+    """Adds the failed samples to the list, in place of what it said of the judged ones."""
+    before = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    stay = [line for line in before if line.strip() and int(line.split()[0]) not in judged]
+    _write_text(path, "".join(f"{line}\n" for line in [*stay, *(f"{n} {fault}" for n, fault in failed.items())]))
+
+
+def _listed(path: Path, written: Collection[int]) -> dict[int, Clip]:
+    """Returns what the index says of samples that were not written anew."""
+    listed = read_index(path.read_bytes(), str(path)) if path.is_file() else {}
+    return {number: clip for number, clip in listed.items() if number not in written}
+
+
+def _list_clips(folder: Path, split: str, clips: Mapping[int, Clip], failed: Collection[int]) -> None:
+    """Writes the index of the samples that are there and did not fail."""
+    present = {sample_number(path.name) for path in (folder / split).glob("*.npz")}
+    there = [(number, clip) for number, clip in clips.items() if number in present and number not in failed]
+    write_npz(folder / index_name(split), index_arrays(there))
 
 
 def generate_teacher_labels(
@@ -88,18 +128,20 @@ def generate_teacher_labels(
 ) -> Path:
     """Labels every `num_shards`-th clip from the `shard`-th on, `batch_size` at a time, and returns the file.
 
-    Unfinished labels are saved every SAVE_EVERY clips beside their final name, and taken up again.
+    Unfinished labels are saved every SAVE_EVERY clips beside their final name. They are taken up again, and so are
+    those of a file that was finished when the tree had fewer clips.
     """
     if not 0 <= shard < num_shards:
         raise BadConfig(f"--shard: found {shard} of {num_shards} shards, expected 0 to {num_shards - 1}")
     source = source or ExtractedFrames(FolderTree(root), FRAMES)
     clips = sorted(source.clips(split).items())[shard::num_shards]
     target = root / LABELS / labels_name(split, shard if num_shards > 1 else None, num_shards)
-    if target.is_file():
-        return target
     partial = target.with_suffix(".partial.npz")
-    labels = read_labels(partial.read_bytes(), str(partial)) if partial.is_file() else dict[Clip, Label]()
+    done = next((path for path in (partial, target) if path.is_file()), None)
+    labels = read_labels(done.read_bytes(), str(done)) if done else dict[Clip, Label]()
     missing = [(number, clip) for number, clip in clips if clip not in labels]
+    if done == target and not missing:
+        return target
     saved = len(labels)
     for first in range(0, len(missing), batch_size):
         asked = missing[first : first + batch_size]
@@ -109,14 +151,14 @@ def generate_teacher_labels(
             write_npz(partial, label_arrays(labels))
             saved = len(labels)
             on_save(saved)
-    write_npz(target, label_arrays(labels))
+    write_npz(target, label_arrays({clip: labels[clip] for _, clip in clips}))
     partial.unlink(missing_ok=True)
     return target
 
 
 def _question(source: FrameSource, split: str, number: int, clip: Clip, resolution: int) -> Question:
     frames = source.frames(split, number, clip, resolution or _stored_resolution(source, split, number))
-    return Question(clip, frames, source.history(clip))
+    return Question(clip, frames, ego_history(source.motion(clip), clip))
 
 
 def _stored_resolution(source: FrameSource, split: str, number: int) -> int:
@@ -134,7 +176,7 @@ def generate_ego_history(source: FrameSource, root: Path, splits: Sequence[str])
         if not clips:
             raise BadData(f"split {split} has no clip: extract its frames first")
         path = root / LABELS / history_name(split)
-        write_npz(path, history_arrays({clip: source.history(clip) for clip in clips}))
+        write_npz(path, history_arrays({clip: ego_history(source.motion(clip), clip) for clip in clips}))
         paths.append(path)
     return paths
 

@@ -11,10 +11,9 @@ import numpy.typing as npt
 
 from lead_trainer.recipes.distill.config import CAMERAS, FRAMES_PER_CAMERA
 from lead_trainer.recipes.distill.example_data.drives import T0_US, drive
-from lead_trainer.recipes.distill.ingest.ego_history import ego_history, motion_path
+from lead_trainer.recipes.distill.ingest.ego_history import Motion, ego_history
 from lead_trainer.recipes.distill.ingest.frame_files import FRAME_STEP_US, Clip, Frames
 from lead_trainer.recipes.distill.ingest.label_files import History, yaw_of
-from lead_trainer.recipes.distill.ingest.npz import write_npz
 from lead_trainer.recipes.distill.ingest.teacher import ScriptedTeacher
 from lead_trainer.recipes.distill.stages import extract_frames, generate_ego_history, generate_teacher_labels
 
@@ -34,12 +33,13 @@ class DrawnClips:
     def frames(self, split: str, number: int, clip: Clip, resolution: int) -> Frames:
         """Draws a clip."""
         times = clip.t0_us + FRAME_STEP_US * np.arange(1 - FRAMES_PER_CAMERA, 1)
-        pictures = [draw(self.history(clip), camera, resolution) for camera in CAMERAS]
+        history = ego_history(self.motion(clip), clip)
+        pictures = [draw(history, camera, resolution) for camera in CAMERAS]
         return Frames(clip, np.stack(pictures), np.tile(times, (len(CAMERAS), 1)))
 
-    def history(self, clip: Clip) -> History:
-        """Returns the poses up to t0."""
-        return ego_history(drive(drive_seed(clip)), clip)
+    def motion(self, clip: Clip) -> Motion:
+        """Returns the made-up drive."""
+        return drive(drive_seed(clip))
 
 
 def drive_seed(clip: Clip) -> int:
@@ -69,7 +69,5 @@ def write_example_tree(root: Path, *, train: int, val: int, resolution: int, see
     source = DrawnClips({"train": train, "val": val}, seed)
     for split in ("train", "val"):
         extract_frames(source, root, split, resolution=resolution, num_samples=0)
-        for clip in source.clips(split).values():
-            write_npz(root / motion_path(clip.clip_id), drive(drive_seed(clip)).arrays())
         generate_teacher_labels(ScriptedTeacher(), root, split, source=source, resolution=resolution)
     generate_ego_history(source, root, ("train", "val"))

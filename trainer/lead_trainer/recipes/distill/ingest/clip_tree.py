@@ -1,10 +1,12 @@
 """A raw tree opened for one set of keys: which clips there are, what is wrong with each, and its parts."""
 
+import re
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from lead_trainer.errors import BadData
+from lead_trainer.recipes.distill.ingest.ego_history import ego_history
 from lead_trainer.recipes.distill.ingest.frame_files import Clip, Frames
 from lead_trainer.recipes.distill.ingest.frame_source import ExtractedFrames, FrameSource, ListedClips, StreamedFrames
 from lead_trainer.recipes.distill.ingest.label_files import (
@@ -20,6 +22,7 @@ from lead_trainer.recipes.distill.ingest.teacher import Question, make_teacher
 from lead_trainer.recipes.distill.prepare_keys import ClipKeys
 from lead_trainer.recipes.recipe import SourceTree
 
+_SHARD = re.compile(r"_shard\d+of(?P<count>\d+)(\.partial)?\.npz")  # after a labels file's name; partial: unfinished
 T = TypeVar("T")
 
 
@@ -68,14 +71,19 @@ class ClipTree:
 
     def sample(self, split: str, number: int, resolution: int) -> tuple[Frames, History, Label]:
         """Returns the parts of one sample; asks the teacher where no file holds its label."""
-        clip, source = self.clips(split)[number], self._source()
-        frames = source.frames(split, number, clip, resolution)
+        clip = self.clips(split)[number]
+        frames = self._source().frames(split, number, clip, resolution)
         if self._keys.teacher == "files":
             return frames, self.histories(split)[clip], self.labels(split)[clip]
-        history = self.histories(split)[clip] if self._history_path(split) in self._paths else source.history(clip)
+        history = self._history(split, clip)
         teacher = self._kept("teacher", "", lambda: make_teacher(self._keys.teacher))
         (label,) = teacher.label([Question(clip, frames, history)])
         return frames, history, label
+
+    def _history(self, split: str, clip: Clip) -> History:
+        if self._history_path(split) in self._paths:
+            return self.histories(split)[clip]
+        return ego_history(self._source().motion(clip), clip)
 
     def labels(self, split: str) -> Mapping[Clip, Label]:
         """Returns the teacher's labels of a split, of its file or merged from its shards."""
@@ -104,17 +112,20 @@ class ClipTree:
     def _shards(self, path: str) -> list[str]:
         """Returns the shards of a labels file; raises BadData where there is neither, or one is missing."""
         stem = path.removesuffix(".npz")
-        present = [name for name in self._paths if name.startswith(f"{stem}_shard") and name.endswith(".npz")]
-        counts = {name.removesuffix(".npz").rpartition("of")[2] for name in present}
-        if not present:
+        endings = [name.removeprefix(stem) for name in self._paths if name.startswith(stem)]
+        counts = sorted({match["count"] for ending in endings if (match := _SHARD.fullmatch(ending))}, key=int)
+        if not counts:
             raise BadData(f"there is no file {path}, nor shards of it: make it with the stage generate_teacher_labels")
         if len(counts) > 1:
-            raise BadData(f"shards of {path} are of {' and of '.join(sorted(counts))} parts; keep those of one run")
-        (count,) = counts
-        names = [f"{stem}_shard{number}of{count}.npz" for number in range(int(count))]
-        missing = [name for name in names if name not in present]
+            raise BadData(f"shards of {path} are of {' and of '.join(counts)} parts; keep those of one run")
+        names = [f"{stem}_shard{number}of{counts[0]}.npz" for number in range(int(counts[0]))]
+        missing = [name for name in names if name not in self._paths]
         if missing:
-            raise BadData(f"shard {missing[0]} is missing, {len(present)} of {count} are there; label it, then go on")
+            unfinished = f"{missing[0].removesuffix('.npz')}.partial.npz" in self._paths
+            raise BadData(
+                f"shard {missing[0]} is {'unfinished' if unfinished else 'missing'}, {len(names) - len(missing)} of "
+                f"{len(names)} are there; label it, then go on"
+            )
         return names
 
     def _failed_numbers(self, split: str) -> frozenset[int]:

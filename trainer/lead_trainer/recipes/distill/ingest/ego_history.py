@@ -12,6 +12,7 @@ from lead_trainer.recipes.distill.ingest.label_files import DT_S, PAST, History
 from lead_trainer.recipes.distill.ingest.npz import Array, read_npz
 
 _SCHEMA = {"timestamps_us": ("i8", (None,)), "xyz": ("f8", (None, 3)), "quaternions": ("f8", (None, 4))}
+MOTION_FOLDER = "egomotion/"
 STEP_US = round(DT_S * 1e6)
 
 
@@ -30,7 +31,7 @@ class Motion:
 
 def motion_path(clip_id: str) -> str:
     """Returns where the motion of a clip lies in the raw tree."""
-    return f"egomotion/{clip_id}.npz"
+    return f"{MOTION_FOLDER}{clip_id}.npz"
 
 
 def read_motion(data: bytes, path: str) -> Motion:
@@ -41,12 +42,17 @@ def read_motion(data: bytes, path: str) -> Motion:
     return motion
 
 
+def history_times_us(clip: Clip) -> npt.NDArray[np.int64]:
+    """Returns when a clip's sixteen past poses are, the last one at t0."""
+    return clip.t0_us + STEP_US * np.arange(1 - PAST, 1, dtype=np.int64)
+
+
 def ego_history(motion: Motion, clip: Clip) -> History:
     """Returns the poses from t0 - 1.5 s to t0, interpolated (linearly, and along great circles).
 
     Raises BadData where the motion does not reach as far as that.
     """
-    times = clip.t0_us + STEP_US * np.arange(1 - PAST, 1)
+    times = history_times_us(clip)
     first, last = int(motion.timestamps_us[0]), int(motion.timestamps_us[-1])
     if times[0] < first or times[-1] > last:
         raise BadData(

@@ -1,6 +1,6 @@
 """Where pictures and motion of a clip come from: files of the raw tree, or the PhysicalAI-AV data set itself.
 
-Both give the same `Frames` and `History` for the same clip, so nothing after them knows which it was.
+Both give the same `Frames` and ego history for the same clip, so nothing after them knows which it was.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.distill.config import CAMERAS, FRAMES_PER_CAMERA
-from lead_trainer.recipes.distill.ingest.ego_history import STEP_US, Motion, ego_history, motion_path, read_motion
+from lead_trainer.recipes.distill.ingest.ego_history import Motion, history_times_us, motion_path, read_motion
 from lead_trainer.recipes.distill.ingest.frame_files import (
     FRAME_STEP_US,
     Clip,
@@ -24,7 +24,6 @@ from lead_trainer.recipes.distill.ingest.frame_files import (
     sample_name,
     sample_number,
 )
-from lead_trainer.recipes.distill.ingest.label_files import PAST, History
 from lead_trainer.recipes.recipe import SourceTree
 
 DEV_KIT = "physical_ai_av"
@@ -44,8 +43,8 @@ class FrameSource(ListsClips, Protocol):
     def frames(self, split: str, number: int, clip: Clip, resolution: int) -> Frames:
         """Returns a sample's pictures at resolution x resolution; raises BadData naming the clip."""
 
-    def history(self, clip: Clip) -> History:
-        """Returns the poses up to t0; raises BadData naming the clip."""
+    def motion(self, clip: Clip) -> Motion:
+        """Returns how the clip's car drove up to t0 at least; raises BadData naming the clip."""
 
 
 class ExtractedFrames:
@@ -91,10 +90,10 @@ class ExtractedFrames:
         path = self.path(split, number)
         return int(min(read_frames(self._tree.read(path), path).pictures.shape[2:4]))
 
-    def history(self, clip: Clip) -> History:
+    def motion(self, clip: Clip) -> Motion:
         """Reads the clip's motion."""
         path = motion_path(clip.clip_id)
-        return ego_history(read_motion(self._tree.read(path), path), clip)
+        return read_motion(self._tree.read(path), path)
 
     def _numbers(self, split: str) -> list[int]:
         prefix = f"{self._folder}/{split}/"
@@ -140,11 +139,11 @@ class StreamedFrames:
             stamps.append(np.asarray(taken, np.int64))
         return Frames(clip, np.stack(pictures), np.stack(stamps))
 
-    def history(self, clip: Clip) -> History:
-        """Downloads and interpolates the clip's motion."""
-        times = clip.t0_us + STEP_US * np.arange(1 - PAST, 1)
+    def motion(self, clip: Clip) -> Motion:
+        """Downloads the clip's motion at the times of its ego history."""
+        times = history_times_us(clip)
         pose = self._feature(clip, "EGOMOTION")(times).pose
-        return ego_history(Motion(times, pose.translation, pose.rotation.as_quat()), clip)
+        return Motion(times, pose.translation, pose.rotation.as_quat())
 
     def _feature(self, clip: Clip, name: str) -> Any:
         group = self._kit.features.LABELS if name == "EGOMOTION" else self._kit.features.CAMERA
