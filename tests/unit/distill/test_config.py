@@ -8,7 +8,8 @@ import pytest
 from lead_trainer.cli_train import local_run
 from lead_trainer.config_sources import with_flags
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.distill.config_values import load_config, preset_values
+from lead_trainer.recipes.config_values import values_in
+from lead_trainer.recipes.distill.config_values import PACKAGE, load_config
 from lead_trainer.recipes.distill.recipe import RECIPE
 
 # flag -> (key, default) as in the training guide
@@ -147,6 +148,26 @@ def test_d_21_tokens_of_a_direct_student_are_refused() -> None:
         load_config({"model": "baseline", "discrete_actions": True, "no_unicycle": True})
 
 
+@pytest.mark.parametrize(("key", "preset", "values"), [
+    ("action_weight", "unicycle_stable", {"batch_size": 4}),
+    ("action_weight", "fast_110m", {}),
+    ("discrete_actions", "", {"model": "baseline", "discrete_actions": True}),
+])  # fmt: skip
+@pytest.mark.parametrize(("benchmark", "kind"), [("nuscenes", "raster"), ("argoverse2", "vector")])
+def test_a_benchmark_has_no_actions_to_learn_from(
+    benchmark: str, kind: str, key: str, preset: str, values: dict[str, Any]
+) -> None:
+    with pytest.raises(BadConfig, match=f"{key}: found .* beside benchmark '{benchmark}'.*set {key}="):
+        load_config({"benchmark": benchmark, "input_type": kind, **values}, preset)
+
+
+def test_keys_that_would_do_nothing_are_refused() -> None:
+    with pytest.raises(BadConfig, match="action_weight: a direct student gives no actions"):
+        load_config({"model": "baseline", "action_weight": 0.1, "no_unicycle": True})
+    with pytest.raises(BadConfig, match="all_agents: found True beside benchmark 'nuscenes'"):
+        load_config({"model": "baseline", "benchmark": "nuscenes", "input_type": "raster", "all_agents": True})
+
+
 def test_d_29_resume_names_a_file_of_the_run_that_goes_on(tmp_path: Path) -> None:
     latest = tmp_path / "reasoning_seed42_latest.pt"
     latest.touch()
@@ -198,7 +219,7 @@ PRESETS = {
 
 @pytest.mark.parametrize(("row", "preset"), [*zip(("d_34", "d_35", "d_36", "d_37"), PRESETS, strict=True)])
 def test_d_34_to_d_37_a_preset_is_the_guides_command_line(row: str, preset: str) -> None:
-    assert preset_values(preset) == PRESETS[preset]
+    assert values_in(PACKAGE, preset) == PRESETS[preset]
     assert load_config({}, preset).model_dump(include=set(PRESETS[preset])) == PRESETS[preset]
 
 

@@ -153,10 +153,23 @@ class DistillConfig(BaseModel):
             raise ValueError(
                 f"input_type: found {self.input_type!r} beside benchmark {self.benchmark!r}, expected {expected!r}"
             )
+        if self.action_weight and self.no_unicycle:
+            raise ValueError("action_weight: a direct student gives no actions; remove no_unicycle, or action_weight")
         if self.discrete_actions and (self.no_unicycle or self.num_modes > 1):
             raise ValueError("discrete_actions: needs unicycle mode and one mode; remove no_unicycle and num_modes")
         if self.benchmark != "none" and self.model == "reasoning":
             raise ValueError("model: benchmarks hold no reasoning of a teacher; set model=baseline")
+        if self.benchmark != "none" and (self.action_weight or self.discrete_actions):
+            key, off = ("discrete_actions", "false") if self.discrete_actions else ("action_weight", "0")
+            raise ValueError(
+                f"{key}: found {getattr(self, key)!r} beside benchmark {self.benchmark!r}, whose targets are positions "
+                f"without actions; set {key}={off}"
+            )
+        if self.all_agents and self.benchmark != "argoverse2":
+            raise ValueError(
+                f"all_agents: found True beside benchmark {self.benchmark!r}; only argoverse2 has windows of every "
+                "track, remove the key"
+            )
         return self
 
     @property

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.config_values import checked, names_in, values_in
+from lead_trainer.recipes.config_values import checked, values_in
 from lead_trainer.recipes.distill.config import DistillConfig
 
 PACKAGE = "lead_trainer.recipes.distill"
@@ -38,19 +38,9 @@ def respelled(said: Mapping[str, Any]) -> dict[str, Any]:
     return {**values, "resume": "auto", "logdir": str(file.parent)}
 
 
-def preset_names() -> list[str]:
-    """Returns the names of the recipe's presets."""
-    return names_in(PACKAGE)
-
-
-def preset_values(name: str) -> dict[str, Any]:
-    """Returns the keys a preset sets; raises BadConfig with the near matches if there is none of that name."""
-    return values_in(PACKAGE, name)
-
-
 def load_config(values: Mapping[str, Any], preset: str = "") -> DistillConfig:
     """Returns defaults < preset < `values`, validated; raises BadConfig naming every bad key."""
-    return checked(DistillConfig, preset_values(preset) if preset else {}, values, SPELLINGS, _own_words)
+    return checked(DistillConfig, values_in(PACKAGE, preset) if preset else {}, values, SPELLINGS, _own_words)
 
 
 def config_of_cache(config: Mapping[str, Any]) -> DistillConfig:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import torch
 
+from lead_trainer.metrics.displacement import angle_error
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.modes import Totals
 from lead_trainer.recipes.recipe import Batch
@@ -20,7 +21,7 @@ def trajectory_totals(predictions: Mapping[str, torch.Tensor], batch: Batch) -> 
     rows = torch.arange(len(batch["target_xy"]), device=batch["target_xy"].device)
     likeliest = predictions["logits"].argmax(1)
     distance = (predictions["xy"][rows, likeliest] - batch["target_xy"]).norm(dim=-1)
-    yaw = yaw_distance_deg(predictions["yaw"][rows, likeliest], batch["target_yaw"])
+    yaw = angle_error(predictions["yaw"][rows, likeliest], batch["target_yaw"]) * (180.0 / math.pi)
     valid = batch["target_valid"]
     steps = valid.sum(1)
     last = (valid * torch.arange(1, valid.shape[1] + 1, device=valid.device)).argmax(1)
@@ -36,12 +37,6 @@ def trajectory_totals(predictions: Mapping[str, torch.Tensor], batch: Batch) -> 
         "yaw_error": (mean(yaw), counted.sum()),
         "final_yaw_error": ((yaw[rows, last] * counted).sum(), counted.sum()),
     }
-
-
-def yaw_distance_deg(yaw: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Returns the angle between two headings in degrees, 0 to 180, whatever turns their radians hold."""
-    difference = yaw - other
-    return torch.atan2(torch.sin(difference), torch.cos(difference)).abs() * (180.0 / math.pi)
 
 
 def action_totals(config: DistillConfig, predictions: Mapping[str, torch.Tensor]) -> Totals:

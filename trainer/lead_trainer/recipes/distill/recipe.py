@@ -12,9 +12,10 @@ from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.engine.optim import AdamWSettings, make_adamw
 from lead_trainer.engine.schedule import constant, cosine, warmed_up
 from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.recipes.config_values import names_in
 from lead_trainer.recipes.distill.advice import GUIDE_RULES
 from lead_trainer.recipes.distill.config import DistillConfig
-from lead_trainer.recipes.distill.config_values import load_config, preset_names, respelled
+from lead_trainer.recipes.distill.config_values import PACKAGE, load_config, respelled
 from lead_trainer.recipes.distill.losses import compute_losses, reasoning_scale
 from lead_trainer.recipes.distill.metrics import action_ends, action_totals, trajectory_totals, with_spreads
 from lead_trainer.recipes.distill.model import build_model
@@ -42,7 +43,7 @@ class DistillRecipe:
 
     def presets(self) -> Sequence[str]:
         """Returns the names of the presets."""
-        return preset_names()
+        return names_in(PACKAGE)
 
     def config(self, values: Mapping[str, Any], preset: str = "") -> DistillConfig:
         """Returns the validated config: defaults < preset < values."""
