@@ -29,7 +29,15 @@ from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.building import build
 from lead_trainer.cli_store import instance_manifests, instances
-from lead_trainer.config_sources import Resolved, RunKeys, read_config_json, read_sources, resolve
+from lead_trainer.config_sources import (
+    Resolved,
+    RunKeys,
+    Sources,
+    merged_keys,
+    read_config_json,
+    read_sources,
+    resolve,
+)
 from lead_trainer.engine.agreement import done_by_first
 from lead_trainer.engine.attempt import newest_attempt
 from lead_trainer.engine.attempt_run import Place, run_attempt
@@ -42,7 +50,14 @@ from lead_trainer.engine.worker import device_of
 from lead_trainer.errors import BadConfig
 from lead_trainer.lead_view import LeadView
 from lead_trainer.named_view import NamedView
-from lead_trainer.recipes.local_runs import MixesTrees, Respells, WarnsAtStart, collections_of, source_root
+from lead_trainer.recipes.local_runs import (
+    MixesTrees,
+    Respells,
+    WarnsAtStart,
+    WritesOut,
+    collections_of,
+    source_root,
+)
 from lead_trainer.recipes.recipe import Inherits, NamesFiles, Recipe, load_recipe
 from lead_trainer.report.console import open_log
 from lead_trainer.world import world_of
@@ -157,7 +172,7 @@ def local_run(words: Sequence[str], config_files: Sequence[Path], environ: Mappi
     """Resolves every source of configuration; raises BadConfig naming the key and who is wrong."""
     sources = read_sources(words, config_files, environ)
     recipe = load_recipe(str(sources.merged().get("recipe", RunKeys.recipe)))
-    said = recipe.respelled(sources.merged()) if isinstance(recipe, Respells) else sources.merged()
+    said = _said(sources, recipe)
     resolved = resolve(said, list(recipe.config_model.model_fields))
     logdir = _default(recipe, "logdir") or ""
     run = resolved.run if resolved.run.logdir else replace(resolved.run, logdir=logdir)
@@ -170,6 +185,12 @@ def local_run(words: Sequence[str], config_files: Sequence[Path], environ: Mappi
         values.pop("seed", None)  # the preset's, or the recipe's own
     config = recipe.config(values, run.preset)
     return LocalRun(replace(run, seed=getattr(config, "seed", run.seed)), recipe, values, config)
+
+
+def _said(sources: Sources, recipe: Recipe) -> Mapping[str, Any]:
+    """Returns what was said, under the trainer's names, by the one who wins."""
+    said = sources.merged(recipe.written_out) if isinstance(recipe, WritesOut) else sources.merged()
+    return recipe.respelled(said) if isinstance(recipe, Respells) else said
 
 
 def _default(recipe: Recipe, key: str) -> Any:
@@ -193,7 +214,7 @@ def recipe_values(recipe: Recipe, resolved: Resolved) -> dict[str, Any]:
     for key, value in told.items():
         if key in recipe.config_model.model_fields and value not in ("", None):
             values[key] = value
-    return {**values, **resolved.recipe}
+    return merged_keys(values, resolved.recipe)
 
 
 def cache_store(run: LocalRun, environ: Mapping[str, str]) -> ObjectStore | None:

@@ -2,14 +2,15 @@
 
     command line  >  LEAD_TRAINING_CONFIG  >  --config file  >  preset  >  config.json beside load_file  >  defaults
 
-Keys are either the run's (where data and results lie, how long, from what) or the recipe's. The recipe judges its own;
-an unknown key is an error with its near match. Reads files, writes none.
+A key whose value is a mapping is merged key by key. Keys are either the run's (where data and results lie, how long,
+from what) or the recipe's. The recipe judges its own; an unknown key is an error with its near match. Reads files,
+writes none.
 """
 
 import difflib
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -50,13 +51,13 @@ class RunKeys:
 class Sources:
     """What was said, by whom; a later one wins over an earlier one."""
 
-    file: Mapping[str, Any] = field(default_factory=dict)
-    environment: Mapping[str, Any] = field(default_factory=dict)
-    command_line: Mapping[str, Any] = field(default_factory=dict)
+    files: Sequence[Mapping[str, Any]]
+    environment: Mapping[str, Any]
+    command_line: Mapping[str, Any]
 
-    def merged(self) -> dict[str, Any]:
-        """Returns every key that was said, by the one who wins."""
-        return {**self.file, **self.environment, **self.command_line}
+    def merged(self, written_out: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict) -> dict[str, Any]:
+        """Returns every key that was said, by the one who wins; each source is read through `written_out` first."""
+        return merged_keys(*map(written_out, (*self.files, self.environment, self.command_line)))
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,21 @@ class Resolved:
 
 def read_sources(words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> Sources:
     """Parses command line words, files and environment; raises BadConfig naming the word or file."""
-    files: dict[str, Any] = {}
-    for path in config_files:
-        files |= read_config_file(path)
     return Sources(
-        files, parse_words(environ.get(ENVIRONMENT, "").split(), ENVIRONMENT), parse_words(words, "argument")
+        [read_config_file(path) for path in config_files],
+        parse_words(environ.get(ENVIRONMENT, "").split(), ENVIRONMENT),
+        parse_words(words, "argument"),
     )
+
+
+def merged_keys(*sources: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns each key by the last source that has it; where it is a mapping in two of them, theirs are merged too."""
+    merged: dict[str, Any] = {}
+    for source in sources:
+        for key, value in source.items():
+            both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+            merged[key] = merged_keys(merged[key], value) if both else value
+    return merged
 
 
 def parse_words(words: Sequence[str], where: str) -> dict[str, Any]:

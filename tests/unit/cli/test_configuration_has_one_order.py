@@ -8,6 +8,7 @@ import pytest
 from lead_trainer.cli_train import local_run, session_cache_folder
 from lead_trainer.config_sources import parse_words
 from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.lead.compat import Compat
 
 
 def test_values_are_yaml_and_dots_make_mappings() -> None:
@@ -34,6 +35,24 @@ def test_the_nearer_source_wins(tmp_path: Path) -> None:
     config = local_run(["lr=0.3", "preset=demo"], [file], environ).config
     assert (config.lr, config.batch_size, config.weight_decay, config.epochs) == (0.3, 16, 0.5, 5)
     assert config.image_architecture == "test_resnet"  # of the preset
+
+
+def test_mappings_are_merged_key_by_key_over_all_sources(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text("compat: lead\nlogdir: out\n")
+    second.write_text("compat: {bf16_labels: false}\n")
+    environ = {"LEAD_TRAINING_CONFIG": "compat.lagging_lr=false compat.painted_hdmap=false"}
+    run = local_run(["compat.fixed_epoch_order=false", "compat.painted_hdmap=true"], [first, second], environ)
+    off = {name for name, on in run.config.compat.model_dump().items() if not on}
+    assert off == {"bf16_labels", "lagging_lr", "fixed_epoch_order"}
+    assert local_run(["compat=fixed"], [first, second], environ).config.compat == Compat.fixed()
+
+
+def test_a_switch_of_compat_leaves_the_others_as_the_stage_before_had_them(tmp_path: Path) -> None:
+    (tmp_path / "model_0030.pth").write_bytes(b"")
+    (tmp_path / "config.json").write_text(json.dumps({"compat": Compat.lead().model_dump()}))
+    words = [f"load_file={tmp_path}/model_0030.pth", "logdir=new", "compat.fixed_epoch_order=false"]
+    assert local_run(words, [], {}).config.compat == Compat.lead().model_copy(update={"fixed_epoch_order": False})
 
 
 def test_a_stage_takes_over_architecture_but_no_decision(tmp_path: Path) -> None:

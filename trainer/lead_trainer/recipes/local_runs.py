@@ -36,6 +36,14 @@ class WarnsAtStart(Protocol):
 
 
 @runtime_checkable
+class WritesOut(Protocol):
+    """A recipe with words that stand for a whole mapping."""
+
+    def written_out(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns what one source said with the mapping in each word's place, so that other sources merge with it."""
+
+
+@runtime_checkable
 class Respells(Protocol):
     """A recipe with spellings of its own for the trainer's keys."""
 

@@ -5,7 +5,7 @@ LEAD's code. `compat: lead` switches the rest on too; then losses, gradients and
 switches all off.
 """
 
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -45,6 +45,13 @@ class Compat(BaseModel):
     def fixed(cls) -> Self:
         """Returns LEAD's behaviour in no point."""
         return cls(**dict.fromkeys(cls.model_fields, False))
+
+    @classmethod
+    def written_out(cls, said: Any) -> Any:
+        """Returns the words `lead` and `fixed` as a mapping with every switch; everything else as it was said."""
+        if said == "lead":
+            return cls.lead().model_dump()
+        return cls.fixed().model_dump() if said == "fixed" else said
 
     @property
     def mended_forward(self) -> tuple[str, ...]:

@@ -272,8 +272,8 @@ class LeadConfig(BaseModel):
             if name in renamed:
                 raise ValueError(f"{name} is given twice, once spelled {key}; keep one")
             renamed[name] = value
-        if renamed.get("compat") in ("lead", "fixed"):
-            renamed["compat"] = Compat.lead() if renamed["compat"] == "lead" else Compat.fixed()
+        if "compat" in renamed:
+            renamed["compat"] = Compat.written_out(renamed["compat"])
         return {**source_defaults(renamed), **rig_defaults(renamed), **renamed}
 
     @model_validator(mode="after")

@@ -8,6 +8,7 @@ from typing import Any
 
 from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.config_values import checked, names_in, near_matches, values_in
+from lead_trainer.recipes.lead.compat import Compat
 from lead_trainer.recipes.lead.config import ALIASES, STAGE_PROJECTS, LeadConfig
 
 PACKAGE = "lead_trainer.recipes.lead"
@@ -105,6 +106,11 @@ def _refuse_unsupported(config: LeadConfig) -> None:
         found, expected = getattr(config, key), LeadConfig.model_fields[key].default
         if found != expected:
             raise BadConfig(f"{key}: found {found!r}, expected {expected!r}; {reason}. Remove the key")
+
+
+def written_out(said: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns what one source said with every switch in the place of `compat: lead` and `compat: fixed`."""
+    return {**said, "compat": Compat.written_out(said["compat"])} if "compat" in said else said
 
 
 def from_config_json(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from lead_trainer.recipes.lead.config_values import (
     load_config,
     preset_names,
     to_config_json,
+    written_out,
 )
 from lead_trainer.recipes.lead.data_sources import SOURCES, DataSource
 from lead_trainer.recipes.lead.dataset import SampleCache, collection_of
@@ -66,6 +67,10 @@ class LeadRecipe:
     def collections(self, config: LeadConfig) -> Sequence[str]:
         """Returns the stage's bucket collection of that data set."""
         return [collection_of(config, source_of(config))]
+
+    def written_out(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns what one source said with every switch in the place of `compat: lead` and `compat: fixed`."""
+        return written_out(said)
 
     def presets(self) -> Sequence[str]:
         """Returns the names of the presets."""
