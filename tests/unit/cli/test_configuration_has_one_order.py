@@ -9,6 +9,8 @@ from lead_trainer.cli_train import local_run, session_cache_folder
 from lead_trainer.config_sources import parse_words
 from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.lead.compat import Compat
+from lead_trainer.recipes.lead.config import LeadConfig
+from lead_trainer.recipes.lead.config_values import to_config_json
 
 
 def test_values_are_yaml_and_dots_make_mappings() -> None:
@@ -53,6 +55,14 @@ def test_a_switch_of_compat_leaves_the_others_as_the_stage_before_had_them(tmp_p
     (tmp_path / "config.json").write_text(json.dumps({"compat": Compat.lead().model_dump()}))
     words = [f"load_file={tmp_path}/model_0030.pth", "logdir=new", "compat.fixed_epoch_order=false"]
     assert local_run(words, [], {}).config.compat == Compat.lead().model_copy(update={"fixed_epoch_order": False})
+
+
+def test_skips_follow_the_waypoints_that_a_stage_changes(tmp_path: Path) -> None:
+    (tmp_path / "model_0030.pth").write_bytes(b"")
+    (tmp_path / "config.json").write_text(json.dumps(to_config_json(LeadConfig(skip_first_pretrain=3))))
+    words = [f"load_file={tmp_path}/model_0030.pth", "logdir=new", "use_planning_decoder=true"]
+    config = local_run([*words, "num_way_points_prediction=10"], [], {}).config
+    assert (config.skip_first_pretrain, config.skip_first_posttrain, config.skip_last_posttrain) == (3, 10, 10)
 
 
 def test_a_stage_takes_over_architecture_but_no_decision(tmp_path: Path) -> None:

@@ -55,6 +55,34 @@ def test_models_of_the_ends_of_cycles_are_kept_with_real_data_as_in_lead() -> No
     )
 
 
+@pytest.mark.parametrize(
+    ("values", "skips"),
+    [
+        ({}, (1, 8, 8)),
+        ({"num_way_points_prediction": 10}, (1, 10, 10)),
+        ({"num_way_points_prediction": 4, "waypoints_spacing": 6}, (1, 4, 5)),
+        ({"num_way_points_prediction": 4, "skip_first_posttrain": 2, "skip_last_posttrain": 6}, (1, 2, 6)),
+        ({"use_carla_data": False, "use_navsim_data": True, "LTF": True}, (1, 8, 16)),
+        ({"use_carla_data": False, "use_waymo_e2e_data": True, "LTF": True}, (1, 8, 20)),
+        ({"use_navsim_data": True, "LTF": True}, (8, 8, 16)),
+        ({"use_navsim_data": True, "LTF": True, "num_way_points_prediction": 6}, (6, 6, 12)),
+        ({"use_waymo_e2e_data": True, "LTF": True}, (10, 10, 20)),
+    ],
+)
+def test_as_many_frames_are_skipped_as_waypoints_need(values: dict[str, object], skips: tuple[int, int, int]) -> None:
+    config = load_config(values)
+    assert (config.skip_first_pretrain, config.skip_first_posttrain, config.skip_last_posttrain) == skips
+
+
+def test_the_past_is_an_input_of_waymo_alone() -> None:
+    waymo = {"use_waymo_e2e_data": True, "LTF": True}
+    alone, mixed = load_config({**waymo, "use_carla_data": False}), load_config(waymo)
+    assert (alone.use_past_positions, alone.use_past_speeds, alone.num_past_samples_used) == (True, True, 6)
+    assert (mixed.use_past_positions, mixed.use_past_speeds, mixed.num_past_samples_used) == (False, False, 0)
+    with pytest.raises(BadConfig, match="only Waymo-E2E records them; train on it alone"):
+        load_config({**waymo, "use_past_positions": True})
+
+
 @pytest.mark.parametrize("preset", preset_names())
 def test_every_preset_is_valid(preset: str) -> None:
     assert isinstance(load_config({}, preset), LeadConfig)
@@ -66,6 +94,14 @@ BAD = [
     ({"grad_quantile": 0.9}, "grad_quantile: found 0.9, which has an effect only with use_grad_clipper=true"),
     ({"force_rebuild_bucket": True}, "force_rebuild_bucket: has no effect here: buckets are part of .*; remove it"),
     ({"deconv_scale_factor_0": 8}, "deconv_scale_factor_0, deconv_scale_factor_1: found 8, 8, expected"),
+    (
+        {"skip_last_posttrain": 7, "use_planning_decoder": True},
+        "skip_last_posttrain: found 7 frames, which are 35 steps, but the last of 8 waypoints is 40 .*raise",
+    ),
+    (
+        {"use_navsim_data": True, "LTF": True, "hold_out_town13_routes": True},
+        r"hold_out_town13_routes: found true, but use_navsim_data is true .*validation_towns=\[Town13\]",
+    ),
     ({"use_navsim_data": True}, "LTF: found false, but use_navsim_data is true and its data has no LiDAR"),
     ({"lr": "fast"}, "lr: found 'fast'; input should be a valid number"),
     ({"lr": -1.0}, "lr: found -1.0; input should be greater than 0"),

@@ -5,13 +5,14 @@ What follows from other keys is a property here and no key: setting it is an err
 Values come in through `config_values.load_config`, which knows presets, LEAD's spellings and near matches.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from lead_trainer.recipes.lead.compat import Compat
 from lead_trainer.recipes.lead.config_checks import STRIDE, check_config
-from lead_trainer.recipes.lead.data_sources import CARLA, SOURCES, DataSource, source_defaults
+from lead_trainer.recipes.lead.data_sources import CARLA, HORIZON, SOURCES, DataSource, skip_defaults, source_defaults
 from lead_trainer.recipes.lead.rig import Camera, rig_defaults
 
 Bools = Annotated[tuple[bool, ...], Field(strict=False)]  # lists of YAML and JSON are welcome
@@ -168,7 +169,7 @@ class LeadConfig(BaseModel):
     pedestrian_bev_min_extent: PositiveOrZero = 0.4  # metres, half extent
 
     # --- labels: planner
-    skip_first_pretrain: CountOrZero = 1  # saved frames left out at the start of a route
+    skip_first_pretrain: CountOrZero = 1  # saved frames left out at the start of a route; see skip_defaults
     skip_last_pretrain: CountOrZero = 1
     skip_first_posttrain: CountOrZero = 8
     skip_last_posttrain: CountOrZero = 8
@@ -274,7 +275,15 @@ class LeadConfig(BaseModel):
             renamed[name] = value
         if "compat" in renamed:
             renamed["compat"] = Compat.written_out(renamed["compat"])
-        return {**source_defaults(renamed), **rig_defaults(renamed), **renamed}
+        said = {**source_defaults(renamed), **rig_defaults(renamed), **renamed}
+        return {**cls._skips(said), **said}
+
+    @classmethod
+    def _skips(cls, said: Mapping[str, Any]) -> dict[str, int]:
+        """Returns the skips that follow from what was said, where they are others than with default waypoints."""
+        default = {key: field.default for key, field in cls.model_fields.items()}
+        followed = skip_defaults({**{key: default[key] for key in HORIZON}, **said})
+        return {key: frames for key, frames in followed.items() if frames != default[key]}
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -19,7 +19,7 @@ SEMANTIC_CLASSES = 10  # of CARLA's pictures, as LEAD's expert groups them
 def check_config(config: "LeadConfig") -> None:
     """Raises ValueError for the first thing that does not fit."""
     check_rig(config.cameras, config.used_cameras, config.image_height, config.image_width)
-    for check in (_check_sizes, _check_couplings, _check_classes, _check_switches, _check_sources):
+    for check in (_check_sizes, _check_horizon, _check_couplings, _check_classes, _check_switches, _check_sources):
         check(config)
 
 
@@ -47,6 +47,17 @@ def _check_sizes(config: "LeadConfig") -> None:
     speeds = config.target_speed_classes
     if list(speeds) != sorted(set(speeds)) or len(speeds) < 2:
         raise ValueError("target_speed_classes: expected at least two speeds in rising order")
+
+
+def _check_horizon(config: "LeadConfig") -> None:
+    """Refuses waypoints beyond the end of a route, where CARLA's frames know no future."""
+    reach, skipped = config.num_way_points_prediction * config.waypoints_spacing, config.skip_last_posttrain
+    if config.use_planning_decoder and config.use_carla_data and skipped * config.data_save_freq < reach:
+        raise ValueError(
+            f"skip_last_posttrain: found {skipped} frames, which are {skipped * config.data_save_freq} steps, but the "
+            f"last of {config.num_way_points_prediction} waypoints is {reach} steps ahead (waypoints_spacing); leave "
+            "the key out to skip as much as that, or raise it"
+        )
 
 
 def _check_couplings(config: "LeadConfig") -> None:
@@ -105,6 +116,12 @@ def _check_sources(config: "LeadConfig") -> None:
         raise ValueError(
             f"radar_detection, use_radar_detection: found {config.radar_detection}, {config.use_radar_detection}, but "
             f"{real[0]} is true and its data has no radar; set both to false"
+        )
+    if real and config.hold_out_town13_routes:
+        raise ValueError(
+            f"hold_out_town13_routes: found true, but {real[0]} is true and buckets beside real data hold no town out; "
+            "remove the key; in a mix, validation_towns=[Town13] beside a validation_fraction, which holds out routes "
+            "of every data set, keeps Town13 out of training"
         )
     if config.schedule_carla_num_samples and (len(config.sources) != 2 or not config.use_carla_data):
         raise ValueError("schedule_carla_num_samples: needs use_carla_data and exactly one real data set beside it")

@@ -59,7 +59,6 @@ _NAVSIM = _SIM2REAL | {
     "image_height": 270,
     "image_width": 1920,
     "num_way_points_prediction": 8,
-    "skip_last_posttrain": 16,
     "max_speed": 15.0,
     "use_acceleration": True,
     "max_acceleration": 4.0,
@@ -71,15 +70,15 @@ _WAYMO = _SIM2REAL | {
     "min_x_meter": 0,
     "max_x_meter": 64,
     "num_way_points_prediction": 10,
-    "skip_last_posttrain": 20,
     "max_speed": 33.33,
     "use_discrete_command": False,
-    "use_past_positions": True,
-    "use_past_speeds": True,
-    "num_past_samples_used": 6,
     "use_cosine_annealing_with_restarts": False,
     "epochs": 20,
 }
+# Of Waymo-E2E alone: samples of other data sets, which share its batches in a mix, have no past.
+_PAST = {"use_past_positions": True, "use_past_speeds": True, "num_past_samples_used": 6}
+
+HORIZON = ("num_way_points_prediction", "waypoints_spacing", "data_save_freq")  # how far waypoints reach
 
 
 def used_sources(values: Mapping[str, Any]) -> tuple[DataSource, ...]:
@@ -92,8 +91,21 @@ def source_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
     used = used_sources(values)
     if used in ((CARLA,), ()):
         return {}
-    defaults = dict(_WAYMO if WAYMO in used else _NAVSIM)
+    return {**(_WAYMO if WAYMO in used else _NAVSIM), **(_PAST if used == (WAYMO,) else {})}
+
+
+def skip_defaults(values: Mapping[str, Any]) -> dict[str, int]:
+    """Returns the frames to leave out of a route for its waypoints: as many as there are, and as far as they reach.
+
+    Empty where `values`, which may be unvalidated, lack one of HORIZON or hold no number for it.
+    """
+    if not all(type(values.get(key)) is int and values[key] > 0 for key in HORIZON):
+        return {}
+    points, spacing, save_freq = (values[key] for key in HORIZON)
+    used = used_sources(values)
+    skips = {"skip_last_posttrain": -(-points * spacing // save_freq)}
+    if CARLA in used:  # of real data alone no routes are cut
+        skips["skip_first_posttrain"] = points
     if len(used) > 1:
-        points = values.get("num_way_points_prediction", defaults["num_way_points_prediction"])
-        defaults["skip_first_pretrain"] = points
-    return defaults
+        skips["skip_first_pretrain"] = points
+    return skips
