@@ -4,11 +4,15 @@ from typing import Any
 
 import pytest
 
+from lead_testing.golden_model import golden_json
 from lead_trainer.recipes.lead.config_values import from_config_json, load_config, to_config_json
-from lead_trainer.recipes.lead.evaluation_config import for_leads_evaluation
+from lead_trainer.recipes.lead.evaluation_config import COMPUTED_BY_LEAD, for_leads_evaluation
 from lead_trainer.recipes.lead.rig import SIX_CAMERAS, THREE_CAMERAS
 
 SIX = {"used_cameras": [True] * 6, "image_width": 2304}
+WITH_NAVSIM = {"use_navsim_data": True, "LTF": True}
+NAVSIM = {**WITH_NAVSIM, "use_carla_data": False}
+WAYMO = {"use_carla_data": False, "use_waymo_e2e_data": True, "LTF": True}
 
 
 def exported(**values: Any) -> tuple[dict[str, Any], list[str]]:
@@ -24,6 +28,11 @@ def exported(**values: Any) -> tuple[dict[str, Any], list[str]]:
         ({"carla_root": "/data", **SIX}, "data/carla_leaderboad2_v10"),
         ({"cameras": [camera.model_dump() for camera in SIX_CAMERAS]}, "data/carla_leaderboad2_v10"),
         ({"carla_root": "/mnt/carla_leaderboad2_v8"}, "/mnt/carla_leaderboad2_v8"),
+        (NAVSIM, "data/carla_leaderboad2_v12"),
+        (WAYMO, "data/carla_leaderboad2_v14"),
+        ({**WITH_NAVSIM, "carla_root": "/mnt/carla_leaderboad2_v12"}, "/mnt/carla_leaderboad2_v12"),
+        ({**WITH_NAVSIM, "carla_root": "/carla_leaderboard2/carla_leaderboad2_v12"}, "data/carla_leaderboad2_v12"),
+        ({**WITH_NAVSIM, "carla_root": "/mnt/carla_leaderboad2_v14"}, "data/carla_leaderboad2_v12"),
     ],
 )
 def test_the_root_is_one_that_lead_knows_with_these_cameras(values: dict[str, Any], root: str | None) -> None:
@@ -42,12 +51,40 @@ def test_the_root_is_one_that_lead_knows_with_these_cameras(values: dict[str, An
     [
         {"cameras": [{"position": [0.0, 0.0, 2.0]}] * 3},
         {"image_width": 576, "image_height": 192},
+        {**NAVSIM, "image_width": 480, "image_height": 64},
     ],
 )
 def test_where_lead_has_no_such_rig_it_is_said(values: dict[str, Any]) -> None:
     document, told = exported(carla_root="/data", **values)
     assert document["carla_root"] == "/data"
     assert len(told) == 1 and "LEAD's evaluation has no rig of these cameras" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("values", "key", "trained", "leads"),
+    [
+        ({"max_speed": 33.0}, "max_speed", 33.0, 25.0),
+        ({"target_speed_classes": [0.0, 10.0]}, "target_speed_classes", [0.0, 10.0], [
+            0.0, 4.0, 8.0, 10.0, 13.88888888, 16.0, 17.77777777, 20.0,
+        ]),
+        ({"target_point_scale": [100.0, 50.0]}, "target_point_scale", [100.0, 50.0], [200.0, 50.0]),
+        ({"use_next_tp": False}, "use_next_tp", False, True),
+        ({**NAVSIM, "max_speed": 25.0, "carla_root": "carla_leaderboad2_v12"}, "max_speed", 25.0, 15.0),
+    ],
+)  # fmt: skip
+def test_what_leads_code_computes_by_itself_is_said_where_the_run_had_other_values(
+    values: dict[str, Any], key: str, trained: Any, leads: Any
+) -> None:
+    assert exported(**values)[1] == [
+        f"config.json: {key} is {trained} in training, but LEAD's evaluation takes {leads} from its own code, whatever "
+        "the file says; change it there before these weights are driven"
+    ]
+
+
+def test_nothing_that_leads_code_computes_has_a_setter() -> None:
+    kinds = golden_json("config_defaults")["key_kinds"]
+    spelled = {"target_point_scale": "target_points_normalization_constants"}
+    assert {spelled.get(key, key) for key in COMPUTED_BY_LEAD} <= set(kinds["properties_not_overridable"])
 
 
 def test_a_mended_forward_pass_is_named() -> None:
