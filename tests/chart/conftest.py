@@ -1,8 +1,9 @@
-"""Renders the chart with the real helm, which is found on PATH or built once."""
+"""Renders the chart with the real helm, which is found on PATH or built once, and installs it on a real API server."""
 
+import contextlib
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 import yaml
 
 from lead_testing import PROJECT_ROOT
+from lead_testing.local_cluster.control_plane import ControlPlane
+from lead_testing.local_cluster.errors import CannotRunHere
 
 CHART = PROJECT_ROOT / "charts/lead"
 VALUES = Path(__file__).parent / "values"
@@ -53,6 +56,18 @@ def render(helm: Helm) -> Render:
         return [document for document in yaml.safe_load_all(done.stdout) if document]
 
     return run
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with contextlib.ExitStack() as stack:
+        try:
+            plane = stack.enter_context(ControlPlane(tmp_path_factory.mktemp("control-plane")))
+        except CannotRunHere as reason:
+            pytest.skip(str(reason))
+        plane.kubectl("create", "namespace", "lead-system")
+        plane.kubectl("label", "namespace", "lead-system", "pod-security.kubernetes.io/enforce=restricted")
+        yield plane
 
 
 @pytest.fixture(params=sorted(path.stem for path in VALUES.glob("*.yaml")))

@@ -18,6 +18,7 @@ PROJECT_ROOT = Path(__file__).resolve().parents[2]
 MANIFEST = "crds/examples/lead-demo.yaml"
 RUN = "lead-demo"
 CACHE = "carla-demo"
+OWN_RELEASE = "lead.dev/demo"  # a label that helm, from 3.13 on, keeps on the release
 INSTALL_DEADLINE_S = 900
 TRAIN_DEADLINE_S = 1800
 
@@ -31,6 +32,8 @@ def main() -> int:
     started = time.monotonic()
     try:
         cluster = ensure_up()
+        if cluster.kind == "current":
+            refuse_release_of_others(cluster)
         images = build_images(cluster)
         install(cluster, images)
         train(cluster)
@@ -66,18 +69,38 @@ def install(cluster: Cluster, images: dict[str, str]) -> None:
         ],
     )
     forget_interrupted_install(cluster)
-    wait = ["--wait", "--wait-for-jobs", "--timeout", f"{INSTALL_DEADLINE_S}s"]
-    call(cluster, ["helm", "upgrade", "--install", "lead", "charts/lead", "--set", ",".join(settings), *wait])
+    words = ["--labels", f"{OWN_RELEASE}=true", "--set", ",".join(settings)]
+    words += ["--wait", "--wait-for-jobs", "--timeout", f"{INSTALL_DEADLINE_S}s"]
+    call(cluster, ["helm", "upgrade", "--install", "lead", "charts/lead", *words])
+
+
+def refuse_release_of_others(cluster: Cluster) -> None:
+    """Raises DemoFailed where somebody else installed `lead`, in any namespace: CRDs and cluster roles are shared."""
+    if found := releases(cluster, "--all-namespaces", "--selector", f"{OWN_RELEASE}!=true"):
+        namespace = found[0]["namespace"]
+        raise DemoFailed(
+            f"namespace {namespace} of the current context's cluster holds a release `lead` that the demo did not "
+            "install, and whose values, CRDs and roles it would replace: use another cluster, or see the example on "
+            f"that release by `helm upgrade lead charts/lead -n {namespace} --reuse-values --set "
+            f"exampleData.enabled=true --wait --wait-for-jobs` and `kubectl apply -f {MANIFEST}` in its first namespace for runs"
+        )
 
 
 def forget_interrupted_install(cluster: Cluster) -> None:
     """Removes a release that was cut off in the middle: helm refuses to go on with one; volumes and Secrets stay."""
-    status = ["helm", "status", "lead", "-o", "json"]
-    answer = subprocess.run(
-        command(cluster, status), env=cluster.environment(), capture_output=True, text=True, check=False
-    )
-    if answer.returncode == 0 and json.loads(answer.stdout)["info"]["status"].startswith("pending-"):
+    if any(found["status"].startswith("pending-") for found in releases(cluster)):
         call(cluster, ["helm", "uninstall", "lead", "--wait"])
+
+
+def releases(cluster: Cluster, *words: str) -> list[dict[str, Any]]:
+    """Returns name, namespace and status of the releases named `lead`, by default in the context's namespace."""
+    listing = ["helm", "list", "--all", "--filter", "^lead$", "-o", "json", *words]
+    answer = subprocess.run(
+        command(cluster, listing), env=cluster.environment(), capture_output=True, text=True, check=False
+    )
+    if answer.returncode != 0:
+        raise DemoFailed(f"`{' '.join(listing)}` ended with {answer.returncode}: {answer.stderr.strip()}")
+    return list(json.loads(answer.stdout))
 
 
 def train(cluster: Cluster) -> None:
