@@ -81,8 +81,9 @@ def refuse_release_of_others(cluster: Cluster) -> None:
         raise DemoFailed(
             f"namespace {namespace} of the current context's cluster holds a release `lead` that the demo did not "
             "install, and whose values, CRDs and roles it would replace: use another cluster, or see the example on "
-            f"that release by `helm upgrade lead charts/lead -n {namespace} --reuse-values --set "
-            f"exampleData.enabled=true --wait --wait-for-jobs` and `kubectl apply -f {MANIFEST}` in its first namespace for runs"
+            f"that release by `helm upgrade lead charts/lead -n {namespace} --reuse-values "
+            "--set exampleData.enabled=true --wait --wait-for-jobs` and, in its first namespace for runs, "
+            f"`kubectl apply -f {MANIFEST}`"
         )
 
 
