@@ -12,7 +12,7 @@ import ssl
 import tempfile
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -324,14 +324,6 @@ class Api:
                 yield from (json.loads(line) for line in lines if line)
         finally:
             answer.release_conn()
-
-
-def census(pods: list[Pod], wanted: Callable[[Pod], bool] = lambda pod: True) -> dict[str, int]:
-    """Counts pods by name; every count is 1 unless a pod was made twice while the first was there."""
-    counts: dict[str, int] = {}
-    for pod in filter(wanted, pods):
-        counts[pod["metadata"]["name"]] = counts.get(pod["metadata"]["name"], 0) + 1
-    return counts
 
 
 def _job(pod: Pod) -> TrainJob | BuildJob:

@@ -1,7 +1,6 @@
 """Who a resource is: what every child points back to."""
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from lead_operator.errors import SpecError
@@ -16,8 +15,6 @@ class Identity:
     name: str
     uid: str
     generation: int
-    created_at: datetime | None = None
-    deleting: bool = False
 
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}"
@@ -31,13 +28,10 @@ def parse_identity(body: dict[str, Any], kind: str) -> Identity:
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
         raise SpecError(f"{kind}: metadata.name is missing; set it")
-    created = metadata.get("creationTimestamp")
     return Identity(
         kind=kind,
         namespace=metadata.get("namespace") or "default",
         name=name,
         uid=metadata.get("uid") or "",
         generation=int(metadata.get("generation") or 1),
-        created_at=datetime.fromisoformat(created) if created else None,
-        deleting=bool(metadata.get("deletionTimestamp")),
     )

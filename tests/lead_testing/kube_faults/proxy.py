@@ -96,11 +96,6 @@ class FaultProxy:
         self._thread.join(10)
         self._loop.close()
 
-    def set_plan(self, plan: Plan) -> None:
-        """Takes another plan from now on; counts begin anew."""
-        self._plan = plan
-        self._counts.clear()
-
     def outage(self, seconds: float) -> None:
         """Answers everything with 503 for so long, from now on, and ends the watches."""
         self._loop.call_soon_threadsafe(self._begin_outage, seconds)

@@ -48,11 +48,6 @@ class Truth:
         for thread in self._threads:
             thread.join(10)
 
-    def forget_runs(self) -> None:
-        """Called before a test erases a status or takes the cluster back in time: going back is then no violation."""
-        with self._lock:
-            self._runs.clear()
-
     def _follow(self, path: str) -> None:
         where = "/" + path.format(self._namespace)
         version = "0"

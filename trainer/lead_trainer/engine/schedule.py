@@ -21,20 +21,6 @@ def cosine(total_steps: int, least: float = 0.0) -> Schedule:
     return lambda step: least + (1.0 - least) * _half_cosine(min(step, total_steps) / total_steps)
 
 
-def step_decay(every_steps: int, gamma: float) -> Schedule:
-    """Multiplies by `gamma` after each `every_steps` steps."""
-    if every_steps < 1:
-        raise ValueError(f"a step schedule needs at least one step between two drops, found {every_steps}")
-    return lambda step: gamma ** (step // every_steps)
-
-
-def after_warm_up(schedule: Schedule, warmup_steps: int) -> Schedule:
-    """Rises linearly from 0 to 1 within `warmup_steps` and begins `schedule` only then; 0 leaves it as it is."""
-    if warmup_steps < 1:
-        return schedule
-    return lambda step: step / warmup_steps if step < warmup_steps else schedule(step - warmup_steps)
-
-
 def warm_restarts(total_steps: int, steps_per_epoch: int) -> Schedule:
     """Cosine cycles of doubling length (Loshchilov and Hutter 2017) that end with the run.
 

@@ -120,10 +120,3 @@ def bezier(start: Pose2, end: Pose2, pull: float = 0.55) -> FloatArray:
     t = np.linspace(0.0, 1.0, 40)[:, None]
     curve: FloatArray = (1 - t) ** 3 * start.xy + 3 * t * (1 - t) ** 2 * first + 3 * t**2 * (1 - t) * second
     return curve + t**3 * end.xy
-
-
-def points_in_box(points: FloatArray, centre: FloatArray, extent: FloatArray, yaw: float, margin_m: float) -> int:
-    """Counts the points (N, 3) inside an oriented box given by centre, half extents and heading."""
-    local = points - centre
-    local[:, :2] = local[:, :2] @ rotation2(yaw)
-    return int(np.count_nonzero(np.all(np.abs(local) <= extent + margin_m, axis=1)))

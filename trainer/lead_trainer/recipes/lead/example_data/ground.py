@@ -49,7 +49,7 @@ def paint_ground(rng: np.random.Generator, roads: RoadMap, scenario: Scenario, e
     """Returns the rasters of everything within sight of the ego's track."""
     low, high = ego_xy.min(axis=0) - 115.0, ego_xy.max(axis=0) + 115.0
     scale = min(10.0, float(np.sqrt(_MAX_RASTER_PIXELS / np.prod(high - low))))
-    surface = _paint(roads, scenario, low, high, scale)
+    surface = _paint(roads, low, high, scale)
     colour = _colour(rng, surface)
     hdmap = _paint_hdmap(roads, scenario, low, high, 4.0)
     far = cv2.resize(colour, None, fx=0.25, fy=0.25, interpolation=cv2.INTER_AREA)
@@ -102,7 +102,7 @@ def _arms(roads: RoadMap) -> list[Pose2]:
     return [Pose2(centre.x, centre.y, centre.yaw + k * np.pi / 2) for k in range(4)]
 
 
-def _paint(roads: RoadMap, scenario: Scenario, low: FloatArray, high: FloatArray, scale: float) -> ByteArray:
+def _paint(roads: RoadMap, low: FloatArray, high: FloatArray, scale: float) -> ByteArray:
     brush = _Brush(low, high, scale)
     both = (roads.main, roads.cross)
     for road in both:

@@ -28,7 +28,6 @@ class RoadMap:
     main: Curve
     cross: Curve
     crossing: Pose2
-    crossing_arc_m: float
     ego_lane: Curve
     oncoming_lane: Curve
     cross_lanes: tuple[Curve, Curve]
@@ -54,7 +53,6 @@ def build_road_map(
         main=main,
         cross=cross,
         crossing=crossing,
-        crossing_arc_m=crossing_arc,
         ego_lane=lane,
         oncoming_lane=main.reversed().offset(LANE_WIDTH_M / 2),
         cross_lanes=(cross.offset(LANE_WIDTH_M / 2), cross.reversed().offset(LANE_WIDTH_M / 2)),
