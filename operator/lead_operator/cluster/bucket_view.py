@@ -160,7 +160,7 @@ class BucketView:
         return self._stores[profile.name]
 
     def forget_store(self, profile: StorageProfile) -> None:
-        """Lets the next look read the credential files anew: they may have been rotated."""
+        """Lets the next look open the store anew: a `ca.crt` may have been mounted since."""
         self._stores.pop(profile.name, None)
 
 

@@ -33,6 +33,11 @@ class StoreFull(StoreError):
 class StoreDenied(StoreError):
     """The store refused the credentials or the permission."""
 
+    def __init__(self, message: str, *, of_key: bool = False) -> None:
+        """`of_key`: it was the key itself, which may have been rotated."""
+        super().__init__(message)
+        self.of_key = of_key
+
 
 class StoreSkew(StoreError):
     """The store refused the request's time stamp."""

@@ -3,12 +3,14 @@
     LEAD_STORE_URL   file:///folder, or s3://bucket/prefix with
     LEAD_S3_ENDPOINT host:port, LEAD_S3_SECURE true|false (default true), LEAD_S3_REGION (default us-east-1)
 
-S3 credentials are the files `access-key` and `secret-key` (and optionally `ca.crt`) of the credentials folder, or,
-where that folder does not exist (a laptop), AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
+S3 credentials are the files `access-key` and `secret-key` (and optionally `ca.crt`) of the credentials folder, which
+are read again when the store refuses them, or, where that folder does not exist (a laptop), AWS_ACCESS_KEY_ID and
+AWS_SECRET_ACCESS_KEY.
 """
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -17,7 +19,7 @@ from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.key_rules import UnsafeKey, check_prefix
 from lead_protocol.store.object_store import ObjectStore, StoreError
 from lead_protocol.store.s3 import S3Store
-from lead_protocol.store.s3_target import S3Limits, S3Target
+from lead_protocol.store.s3_target import KeyPair, S3Limits, S3Target
 
 DEFAULT_REGION = "us-east-1"
 _ENDPOINT = re.compile(r"^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?$")
@@ -70,6 +72,7 @@ def s3_target(environ: Mapping[str, str], *, credentials_dir: Path) -> S3Target:
         secure=secure == "true",
         region=environ.get(names.STORE_REGION) or DEFAULT_REGION,
         ca_file=ca_file if ca_file.is_file() else None,
+        read_again=partial(_mounted, credentials_dir) if credentials_dir.is_dir() else None,
     )
 
 
@@ -79,9 +82,9 @@ def _folder(url: str, path: str, host: str) -> Path:
     return Path(path)
 
 
-def _credentials(environ: Mapping[str, str], folder: Path) -> tuple[str, str]:
+def _credentials(environ: Mapping[str, str], folder: Path) -> KeyPair:
     if folder.is_dir():
-        return _read(folder / "access-key"), _read(folder / "secret-key")
+        return _mounted(folder)
     found = environ.get("AWS_ACCESS_KEY_ID", ""), environ.get("AWS_SECRET_ACCESS_KEY", "")
     if not all(found):
         raise StoreNotConfigured(
@@ -89,6 +92,10 @@ def _credentials(environ: Mapping[str, str], folder: Path) -> tuple[str, str]:
             "are not both set; mount the storage profile's Secret there, or set both variables"
         )
     return found
+
+
+def _mounted(folder: Path) -> KeyPair:
+    return _read(folder / "access-key"), _read(folder / "secret-key")
 
 
 def _read(path: Path) -> str:

@@ -24,6 +24,7 @@ from urllib3.response import BaseHTTPResponse
 
 from lead_protocol.store.object_store import ObjectCorrupt, StoreDenied, StoreUnavailable
 from lead_protocol.store.s3_answers import TryAgain, explain_failure
+from lead_protocol.store.s3_keys import SigningKey
 from lead_protocol.store.s3_target import S3Limits, S3Target
 
 CHUNK_BYTES = 1024 * 1024
@@ -37,8 +38,13 @@ class Deadline:
     def __init__(self, total_s: float, piece_s: float | None = None) -> None:
         """`piece_s`: the longest time from one `progress` to the next, if that is not `total_s`."""
         self.piece_s = total_s if piece_s is None else min(piece_s, total_s)
+        self._total_s = total_s
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Gives the call its whole time from now, because it has waited for something else than the store."""
         begin = time.monotonic()
-        self._end, self._last = begin + self.piece_s, begin + total_s
+        self._end, self._last = begin + self.piece_s, begin + self._total_s
 
     def progress(self) -> None:
         """Notes that CHUNK_BYTES have come or a part has gone, which gives the next its whole time."""
@@ -76,7 +82,7 @@ class SignedRequests:
     def __init__(self, target: S3Target, limits: S3Limits) -> None:
         self._target = target
         self._limits = limits
-        self._credentials = Credentials(access_key=target.access_key, secret_key=target.secret_key)
+        self._key = SigningKey(target, limits)
         self._jitter = random.Random()  # own generator: the global one belongs to the training's reproducibility
         self._pools: dict[int, urllib3.PoolManager] = {}
         self._lock = threading.Lock()
@@ -118,6 +124,7 @@ class SignedRequests:
                     raise explain_failure(
                         response.status, response.headers, body, where=where, signed_at=minio_time.utcnow()
                     )
+                self._key.accepted()
                 yield response, _chunks(response, deadline, where)
             except BaseException:
                 response.close()  # half-read: the connection cannot be used again
@@ -132,12 +139,20 @@ class SignedRequests:
             raise TryAgain(f"{where}: {type(error).__name__} ({error})", doubtful=True) from error
 
     def retrying(self, attempt: Callable[[], _Result], deadline: Deadline, where: str) -> _Result:
-        """Repeats `attempt` while it raises TryAgain, with growing jittered pauses; then raises StoreUnavailable."""
+        """Repeats `attempt` while it raises TryAgain, with growing jittered pauses; then raises StoreUnavailable.
+
+        A denied one is repeated too, while the refused key may have a successor.
+        """
         tries = 0
         while True:
             tries += 1
+            pair = self._key.pair
             try:
                 return attempt()
+            except StoreDenied as denial:
+                if not self._key.may_try_again(pair, denial):
+                    raise
+                deadline.begin_again()
             except TryAgain as failure:
                 pause_s = max(min(failure.pause_s, self._limits.longest_retry_after_s), self._pause_s(tries))
                 if pause_s >= deadline.remaining_s():
@@ -166,6 +181,7 @@ class SignedRequests:
         path = quote(f"/{self._target.bucket}/{request.key}".rstrip("/"), safe="/-_.~")
         query = urlencode(sorted(request.query.items()), quote_via=quote, safe="-_.~")
         url = urlsplit(f"{self._target.origin}{path}" + (f"?{query}" if query else ""))
+        access_key, secret_key = self._key.pair
         now, digest = minio_time.utcnow(), hashlib.sha256(request.body).hexdigest()
         headers = {
             **request.headers,
@@ -177,7 +193,7 @@ class SignedRequests:
             headers["Content-Length"] = str(len(request.body))
         signed = sign_v4_s3(
             method=request.method, url=url, region=self._target.region, headers=dict(headers),
-            credentials=self._credentials, content_sha256=digest, date=now,
+            credentials=Credentials(access_key, secret_key), content_sha256=digest, date=now,
         )  # fmt: skip
         return url.geturl(), {name: str(value) for name, value in signed.items()}
 

@@ -1,9 +1,11 @@
 """Which S3 server, bucket and prefix, with which credentials and limits; made by `open_store`, read by `s3*.py`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 MIB = 1024 * 1024
+KeyPair = tuple[str, str]  # access key, secret key
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,7 @@ class S3Target:
     secure: bool = True
     region: str = "us-east-1"  # what MinIO and most other servers expect
     ca_file: Path | None = None
+    read_again: Callable[[], KeyPair] | None = field(default=None, compare=False)  # where a rotated key may appear
 
     @property
     def origin(self) -> str:
@@ -41,6 +44,7 @@ class S3Limits:
     first_pause_s: float = 0.1
     longest_pause_s: float = 5.0
     longest_retry_after_s: float = 10.0  # MinIO asks for 60 s while it starts, and is up after one
+    rotation_s: float = 0.0  # how long a key that was good may be refused before that ends a call; beyond `total_s`
     part_bytes: int = 16 * MIB  # of uploads and range downloads; S3 wants at least 5 MiB
     parallel: int = 4  # parts of one transfer in flight
 

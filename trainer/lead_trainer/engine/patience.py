@@ -2,7 +2,7 @@
 
 An outage of the store is not a failure of the run: a commit or a resume waits, tries again, and gives up only after a
 total deadline. Every action passed in must be repeatable. What a person must repair (denied, skewed clocks) and what no
-waiting changes (not found, corrupt) goes up at once.
+waiting changes (not found, corrupt) goes up at once; for a rotated key the store's client itself has waited by then.
 """
 
 import time
