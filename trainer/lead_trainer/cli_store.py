@@ -1,9 +1,11 @@
 """`lead fsck` and `lead export`: what lies in a store, checked object by object, and taken out for evaluation."""
 
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -25,7 +27,23 @@ from lead_trainer.engine.storage import open_store
 from lead_trainer.errors import BadConfig, BadData, NoSuchRecipe
 from lead_trainer.recipes.recipe import load_recipe
 
+_ADDRESS = re.compile(
+    r"((?P<store>[a-z0-9]+://.*?)/)?runs/(?P<namespace>[^/]+)/(?P<uid>[^/]+)"
+    r"(/(?P<stage>[^/]+)-s(?P<seed>[0-9]+)(?P<checkpoint>/checkpoints/[0-9]{12}/[^/]+)?)?"
+)
+
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Address:
+    """What a person named in a store: a run, or one stage and seed of it, or one checkpoint of that."""
+
+    store: str | None  # None: the environment's
+    namespace: str
+    uid: str
+    instance: InstanceKeys | None = None
+    checkpoint_prefix: str = ""  # of its data objects; empty: no certain one
 
 
 @runtime_checkable
@@ -89,27 +107,47 @@ def export_run(
     """
     logdirs = _logdirs(Path(run))
     local: list[ObjectStore] = [FolderStore(logdir / ".lead") for logdir in logdirs]
-    parts = ["runs", "local", "local"] if logdirs else run.strip("/").split("/")
-    if len(parts) != 3 or parts[0] != "runs":
-        raise BadConfig(f"export: found {run!r}, expected runs/<namespace>/<uid> or a logdir of lead train")
-    found = [
-        (keys, store) for store in local or [store_of(url, environ)] for keys in instances(store, parts[1], parts[2])
-    ]
+    address = Address(None, "local", "local") if logdirs else parse_address(run)
+    if best and address.checkpoint_prefix:
+        raise BadConfig(f"export: {run} is one checkpoint, and --best asks for another; leave one of them out")
+    if url and address.store:
+        raise BadConfig(f"export: {run} names its store, and --store names {url}; leave one of them out")
+    stores = local or [store_of(address.store or url, environ)]
+    found = [(keys, store) for store in stores for keys in instances(store, address.namespace, address.uid)]
     stages = sorted({keys.stage for keys, _ in found})
+    if address.instance is not None:
+        found = [(keys, store) for keys, store in found if keys == address.instance]
+        stage = stage or address.instance.stage
     wanted = stage or ("posttrain" if "posttrain" in stages else stages[0] if len(stages) == 1 else "")
     chosen = [(keys, store) for keys, store in found if keys.stage == wanted]
     if not chosen:
         raise BadConfig(
-            f"export: stage {wanted!r} is not in the run, which has {', '.join(stages)}; name one by --stage"
+            f"export: stage {wanted!r} is not below {run}; the run has {', '.join(stages)}; name one by --stage"
         )
     if folder.is_dir() and any(folder.glob("model*.pth")):
         raise BadConfig(f"export: {folder} holds model files, which would join the ensemble; choose an empty folder")
     folder.mkdir(parents=True, exist_ok=True)
     recipe = ""
     for keys, store in chosen:
-        target, recipe = _export_instance(store, keys, folder, best=best)
+        target, recipe = _export_instance(store, keys, folder, address.checkpoint_prefix, best=best)
         print(target)
     _fit_for_evaluation(recipe, folder / "config.json")
+
+
+def parse_address(text: str) -> Address:
+    """Returns what `runs/…` or `s3://…/runs/…`, as in a run's status, names; raises BadConfig for anything else."""
+    match = _ADDRESS.fullmatch(text.strip("/"))
+    if match is None:
+        raise BadConfig(
+            f"export: found {text!r}, expected runs/<namespace>/<uid>, an address as status.checkpoint.uri shows it "
+            "(s3://…/runs/…), or a logdir of lead train"
+        )
+    run = match["store"], match["namespace"], match["uid"]
+    if match["stage"] is None:
+        return Address(*run)
+    keys = InstanceKeys(match["namespace"], match["uid"], match["stage"], int(match["seed"]))
+    below = (match["checkpoint"] or "").removeprefix("/checkpoints/")
+    return Address(*run, keys, f"{keys.checkpoints_prefix}{below}/" if below else "")
 
 
 def _logdirs(run: Path) -> list[Path]:
@@ -143,12 +181,16 @@ def instance_manifests(store: ObjectStore, keys: InstanceKeys) -> list[Checkpoin
     return found
 
 
-def _export_instance(store: ObjectStore, keys: InstanceKeys, folder: Path, *, best: bool) -> tuple[Path, str]:
+def _export_instance(
+    store: ObjectStore, keys: InstanceKeys, folder: Path, checkpoint_prefix: str, *, best: bool
+) -> tuple[Path, str]:
     manifests = instance_manifests(store, keys)
     for manifest in ranked(manifests) if best else manifests:
-        if manifest.step_in_epoch:
-            continue
         name = model_file_name(manifest)
+        if not manifest.files[name].key.startswith(checkpoint_prefix):
+            continue
+        if manifest.step_in_epoch and not checkpoint_prefix:
+            continue
         wanted = manifest.model_copy(update={"files": {part: manifest.files[part] for part in (name, "config.json")}})
         with tempfile.TemporaryDirectory(prefix="lead-export-") as scratch:
             waiting = Patience()
@@ -159,7 +201,11 @@ def _export_instance(store: ObjectStore, keys: InstanceKeys, folder: Path, *, be
                 shutil.copyfile(Path(scratch) / name, target)
                 shutil.copyfile(Path(scratch) / "config.json", folder / "config.json")
                 return target, manifest.recipe
-    raise BadData(f"{keys.prefix} has no sound checkpoint of an epoch's end")
+    raise BadData(
+        f"{checkpoint_prefix} is no sound checkpoint, or was removed since: its stage keeps the newest and the best"
+        if checkpoint_prefix
+        else f"{keys.prefix} has no sound checkpoint of an epoch's end"
+    )
 
 
 def store_of(url: str | None, environ: Mapping[str, str]) -> ObjectStore:

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from lead_protocol.exit_codes import ExitCode
+from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
 from lead_testing.toy_runs import toy_recipe_installed
 from lead_trainer.cli import main
+from lead_trainer.cli_store import Address, parse_address
 from lead_trainer.cli_train import train_locally
 from lead_trainer.engine.lr_finder import sweep
 from lead_trainer.engine.perf import PerfRecord
@@ -122,6 +125,46 @@ def test_the_best_averaged_weights_are_exported_under_the_models_name(tmp_path: 
     assert exported.name == name.replace(".pth", "_0.pth")
     stored = best["files"][best["parts"]["ema"]]
     assert exported.read_bytes() == store.get(stored["key"], max_bytes=10**6)
+
+
+def test_an_address_is_exported_as_a_status_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train_locally(["recipe=toy", f"logdir={tmp_path / 'run'}", "epochs=2"], [], {})
+    root = tmp_path / "run/.lead"
+    first, last = (json.loads(path.read_text()) for path in sorted(root.rglob("manifest/*.json")))
+    instance = first["files"]["config.json"]["key"].partition("checkpoints/")[0]
+    for manifest, address in (
+        (first, f"file://{root}/{first['files']['config.json']['key'].removesuffix('config.json')}"),
+        (last, f"file://{root}/{instance}"),
+        (last, f"file://{root}/runs/local/local"),
+    ):
+        bundle = tmp_path / f"bundle-{address.count('/')}"
+        assert main(["export", address, str(bundle)]) == 0
+        (exported,) = bundle.glob("model_*.pth")
+        key = manifest["files"][manifest["parts"]["model"]]["key"]
+        assert exported.read_bytes() == (root / key).read_bytes()
+    for words, told in (
+        (["--best"], "--best asks for another"),
+        (["--store", "s3://other"], "--store names s3://other"),
+        (["--stage", "other"], "the run has"),
+    ):
+        address = f"file://{root}/{first['files']['config.json']['key'].removesuffix('/config.json')}"
+        assert main(["export", address, str(tmp_path / "none"), *words]) == ExitCode.BAD_CONFIG
+        assert told in capsys.readouterr().err
+    assert main(["export", f"{address[:-12]}000000000000", str(tmp_path / "none")]) == ExitCode.BAD_DATA
+    assert "was removed since" in capsys.readouterr().err
+    assert main(["export", "s3://lead/runs/team-a", str(tmp_path / "none")]) == ExitCode.BAD_CONFIG
+    assert "status.checkpoint.uri" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("store", [None, "s3://lead", "s3://lead/some/prefix", "s3://lead/runs"])
+@pytest.mark.parametrize("namespace", ["team-a", "runs"])
+def test_an_address_is_taken_apart_wherever_its_store_begins(store: str | None, namespace: str) -> None:
+    keys = InstanceKeys(namespace, "6a1b8f04-52a7", "pre-s1-train", 2)
+    whole = keys.checkpoint(12, 1, "7c1e90ab42d3")
+    root = f"{store}/" if store else ""
+    assert parse_address(f"{root}{whole}") == Address(store, namespace, keys.uid, keys, whole)
+    assert parse_address(f"{root}{keys.prefix}") == Address(store, namespace, keys.uid, keys)
+    assert parse_address(f"{root}runs/{namespace}/{keys.uid}") == Address(store, namespace, keys.uid)
 
 
 def test_seeds_trained_by_one_command_are_exported_as_one_ensemble(tmp_path: Path) -> None:
