@@ -13,6 +13,7 @@ from lead_testing import PROJECT_ROOT
 from lead_testing.local_cluster.api_server import no_proxy_environment
 from lead_testing.local_cluster.control_plane import ControlPlane
 from lead_testing.local_cluster.errors import CannotRunHere, StepFailed
+from lead_testing.pages import PAGES, watches
 
 CHART = str(PROJECT_ROOT / "charts/lead")
 OPERATOR = "system:serviceaccount:lead-system:lead-operator"
@@ -76,7 +77,7 @@ def pods_of(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def test_default_values_install_and_upgrades_keep_the_credentials(server: ControlPlane, release: Release) -> None:
     notes = release()
-    assert "get datasetcaches,trainingruns --watch" in notes
+    assert "kubectl -n lead-system get trainingruns --watch" in notes
     assert "trainingruns.lead.dev" in server.kubectl("get", "crds", "-o", "name")
     first = secrets(server)
     assert sorted(first) == [
@@ -90,6 +91,15 @@ def test_default_values_install_and_upgrades_keep_the_credentials(server: Contro
     later = secrets(server)
     assert later["team-a/lead-s3-default"] == first["lead-system/lead-s3-default"]
     assert later["lead-system/lead-minio-credentials"] == first["lead-system/lead-minio-credentials"]
+
+
+def test_every_watch_that_a_page_advises_is_one_that_kubectl_takes(server: ControlPlane, release: Release) -> None:
+    release()
+    pages = [*PAGES, *(PROJECT_ROOT / "crds/examples").iterdir(), PROJECT_ROOT / "charts/lead/templates/NOTES.txt"]
+    advised = set().union(*(watches(page.read_text()) for page in pages))
+    assert ("get", "trainingruns", "--watch") in advised
+    for watch in advised:
+        server.kubectl(*watch, "--namespace=lead-system", "--request-timeout=1s")
 
 
 def test_every_pod_is_admitted_where_the_restricted_standard_is_enforced(server: ControlPlane, rendered: Any) -> None:

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -400,3 +401,29 @@ def test_policies_open_what_the_operator_and_the_store_need_and_no_more(rendered
         (rule,) = each["spec"]["ingress"]
         assert rule["ports"] == [{"protocol": "TCP", "port": 9000}]
         assert all(peer["podSelector"]["matchLabels"] == {"app.kubernetes.io/name": "lead"} for peer in rule["from"])
+
+
+@pytest.fixture
+def notes(render: Any, tmp_path: Path) -> Callable[..., str]:
+    """What helm prints after an install; without a cluster it prints nothing, so a copy makes an object of it."""
+    chart = Path(shutil.copytree(PROJECT_ROOT / "charts/lead", tmp_path / "lead"))
+    (chart / "templates/NOTES.txt").rename(chart / "notes.txt")
+    (chart / "templates/notes.yaml").write_text('kind: Notes\ntext: {{ tpl (.Files.Get "notes.txt") . | quote }}\n')
+
+    def call(values: str = "defaults", *options: str) -> str:
+        (found,) = [each["text"] for each in render(values, *options, chart=chart) if each["kind"] == "Notes"]
+        return str(found)
+
+    return call
+
+
+def test_the_notes_speak_of_the_namespaces_that_the_values_name(notes: Callable[..., str]) -> None:
+    assert "DatasetCaches in lead-system\n" in notes()
+    wide = notes("cluster_wide")
+    assert "DatasetCaches in every namespace; made ready for them: team-a\n" in wide
+    assert "kubectl -n team-a apply -f crds/examples/lead-carla-leaderboard2.yaml" in wide
+    several = notes("everything")
+    assert "DatasetCaches in team-a, team-b\n" in several
+    commands = [line for line in several.splitlines() if line.startswith("  kubectl -n")]
+    assert len(commands) == 4 and all(line.startswith("  kubectl -n team-b ") for line in commands)
+    assert "kubectl -n team-a wait" in notes("everything", "--set", "exampleData.namespace=")
