@@ -76,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
     export = _command(
         commands, "export", "Write config.json and model_<epoch>_<seed>.pth of a finished run to a folder."
     )
-    export.add_argument("run", help="runs/<namespace>/<uid>, an address of a status (s3://…), or a logdir of lead train")
+    export.add_argument("run", help="runs/<namespace>/<uid>, an address in a status (s3://…), a logdir of lead train")
     export.add_argument("folder", type=Path)
     export.add_argument("--stage", default="", help="default: the only stage, or posttrain")
     export.add_argument("--store", help="s3://bucket/prefix or file:///folder (default: LEAD_STORE_URL)")
