@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest, read_checkpoint_manifest
+from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectNotFound
 from lead_trainer.cli_store import instance_manifests
-from lead_trainer.engine.resume import manifest_keys
 from lead_trainer.named_view import link
 
 SHOWN_KEY = "shown.json"
@@ -47,8 +46,9 @@ class LeadView:
 
     def show_newest(self, keys: InstanceKeys) -> None:
         """Links the newest checkpoint, in case the process was killed between its commit and its links."""
-        for key in manifest_keys(self.store, keys.manifests_prefix)[:1]:
-            self.show(read_checkpoint_manifest(self.store, key))
+        epochs = [manifest for manifest in instance_manifests(self.store, keys) if not manifest.step_in_epoch]
+        for manifest in epochs[:1]:  # of those that count: not one that `resume=never` set aside
+            self.show(manifest)
 
     def _shown(self) -> set[str]:
         """Returns the names this view gave; of a run of a version that kept no list, those its manifests have."""

@@ -68,6 +68,13 @@ def test_a_run_of_which_there_are_only_weights_is_not_continued_from_epoch_0(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (here / "leads").mkdir()
+def test_a_run_that_began_anew_shows_its_own_weights_however_far_the_old_one_was(here: Path) -> None:
+    assert main(["train", "recipe=toy", "logdir=run", "epochs=3"]) == ExitCode.DONE
+    assert main(["train", "recipe=toy", "logdir=run", "epochs=2", "lr=0.01", "resume=never"]) == ExitCode.DONE
+    assert [path.name for path in (here / "run").glob("model_*.pth")] == ["model_0001.pth"]
+    assert '"lr": 0.01' in (here / "run/config.json").read_text()
+
+
     for part in ("model", "optimizer", "scheduler", "scaler"):
         (here / f"leads/{part}_0015.pth").write_bytes(b"LEAD's")
     words = ["train", "recipe=toy", "continue_failed_training=true", "load_file=leads/model_0015.pth"]
