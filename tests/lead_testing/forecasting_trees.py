@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import feather
 
 STEP_S = 0.1
 
@@ -45,6 +46,24 @@ def write_argoverse2_tree(root: Path, scenarios: dict[str, int], *, steps: int =
             (folder / f"log_map_archive_{name}.json").write_text(json.dumps(argoverse2_map(seed)))
             written.append(f"{split}/{name}")
     return written
+
+
+def write_sensor_log(folder: Path, *, steps: int = 80, tracks: int = 3) -> None:
+    """Writes a log's cuboids, the poses of a vehicle that stands at (500, -300), and the map around it."""
+    rows: list[dict[str, Any]] = []
+    stamps = [int(1e9 * STEP_S * step) for step in range(steps)]
+    upright = {"qw": 1.0, "qx": 0.0, "qy": 0.0, "qz": 0.0}
+    for track in range(tracks):
+        xy, heading, _ = drive(track, np.arange(steps) * STEP_S, (12.0 * track, -7.0 * track))
+        for stamp, (x, y), yaw in zip(stamps, xy, heading, strict=True):
+            turned = {**upright, "qw": np.cos(yaw / 2), "qz": np.sin(yaw / 2)}
+            place = {"tx_m": x, "ty_m": y, "tz_m": 0.0}
+            rows.append({"timestamp_ns": stamp, "track_uuid": f"t{track}", "category": "BUS", **turned, **place})
+    (folder / "map").mkdir(parents=True)
+    feather.write_feather(pa.Table.from_pylist(rows), folder / "annotations.feather")
+    poses = [{"timestamp_ns": stamp, **upright, "tx_m": 500.0, "ty_m": -300.0, "tz_m": 0.0} for stamp in stamps]
+    feather.write_feather(pa.Table.from_pylist(poses), folder / "city_SE3_egovehicle.feather")
+    (folder / f"map/log_map_archive_{folder.name}.json").write_text(json.dumps(argoverse2_map(0)))
 
 
 def scenario_parquet(name: str, seed: int, steps: int, tracks: int) -> bytes:

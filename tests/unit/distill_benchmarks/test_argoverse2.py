@@ -83,17 +83,19 @@ def test_the_test_split_has_samples_without_a_future(argoverse2_tree: Path, buil
 
 
 def test_d_44_a_scenario_that_cannot_be_used_is_a_recorded_failure_and_never_replaced(tmp_path: Path) -> None:
-    folders = write_argoverse2_tree(tmp_path, {"train": 4})
+    folders = write_argoverse2_tree(tmp_path, {"train": 5})
     next((tmp_path / folders[0]).glob("*.json")).unlink()
     next((tmp_path / folders[1]).glob("*.parquet")).write_bytes(b"PAR1 not")
     short = write_argoverse2_tree(tmp_path / "other", {"train": 1}, steps=100)[0]
     broken = next((tmp_path / folders[2]).glob("*.parquet"))
     broken.write_bytes(next((tmp_path / "other" / short).glob("*.parquet")).read_bytes())
+    truncated = next((tmp_path / folders[3]).glob("*.json"))
+    truncated.write_bytes(truncated.read_bytes()[:-100])
     scan = PREPARATION.scan(FolderTree(tmp_path), PREPARATION.config_keys(VALUES), ["train"])
     reasons = {verdict.route: verdict.reason for verdict in scan.verdicts}
-    bad = ("no_map", "unreadable", "focal_track_incomplete", "kept")
+    bad = ("no_map", "unreadable", "focal_track_incomplete", "unreadable_map", "kept")
     assert reasons == dict(zip(folders, bad, strict=True))
-    assert [key.route for key in scan.samples] == [f"{folders[3]}/focal"]
+    assert [key.route for key in scan.samples] == [f"{folders[4]}/focal"]
 
 
 def test_keys_that_the_records_depend_on_are_in_the_digest_and_no_others() -> None:

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from lead_trainer.errors import BadConfig
+from lead_testing.forecasting_trees import write_argoverse2_tree, write_sensor_log
+from lead_trainer.engine.attempt_run import limited
+from lead_trainer.engine.dataset import Dataset
+from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.distill.modes import mode_of
 from lead_trainer.recipes.distill.preparation import DistillPreparation
 from lead_trainer.recipes.distill.recipe import RECIPE
@@ -45,6 +48,34 @@ def test_d_39_d_41_a_benchmark_trains_and_validates_with_every_mode(
     assert ("minADE_6" in totals) == (modes == 6)
     assert any(tag.startswith(f"minFDE_{modes}/") for tag in totals)
     assert all(count == 1 for tag, (_, count) in totals.items() if tag.startswith("min"))
+
+
+def argoverse2_run(root: Path, **values: Any) -> Any:
+    return RECIPE.config({"model": "baseline", "model_size": "tiny", "benchmark": "argoverse2",
+                          "argoverse2_root": str(root), **KEYS["argoverse2"], **values})  # fmt: skip
+
+
+def test_windows_are_validated_on_focal_tracks_or_on_windows_where_there_are_none(
+    argoverse2_tree: Path, build_cache: Callable[..., Any], tmp_path: Path
+) -> None:
+    for split in ("train", "val"):
+        write_sensor_log(tmp_path / split / f"log-{split}")
+    for root, names in ((argoverse2_tree, {"focal"}), (tmp_path, {"t0", "t1", "t2"})):
+        config = argoverse2_run(root, all_agents=True)
+        cache = build_cache(DistillPreparation(), root, list(RECIPE.collections(config)), config.model_dump())
+        held_out: Any = RECIPE.validation_samples(config, cache)
+        assert {held_out.load(index, 0)["track_id"] for index in range(len(held_out))} == names
+
+
+def test_an_empty_validation_split_is_refused_before_the_first_epoch(
+    build_cache: Callable[..., Any], tmp_path: Path
+) -> None:
+    write_argoverse2_tree(tmp_path, {"train": 2})
+    config = argoverse2_run(tmp_path)
+    cache = build_cache(DistillPreparation(), tmp_path, list(RECIPE.collections(config)), config.model_dump())
+    dataset = Dataset(RECIPE.samples(config, cache), None, cache)
+    with pytest.raises(BadData, match="the validation split holds no sample"):
+        limited(RECIPE, config, RECIPE.shape(config), dataset)
 
 
 @pytest.mark.parametrize("benchmark", KEYS)

@@ -176,6 +176,12 @@ def test_a_forecast_that_breaks_the_challenges_rules_is_refused(
         submission([AgentForecast("s", "i", np.zeros(modes), np.array(probabilities))])
 
 
+def test_tables_of_another_version_are_named_with_the_key_that_reads_them(nuscenes_tree: Path) -> None:
+    told = "nuscenes_version: found 'v1.0-trainval', but the tree has v1.0-mini; set nuscenes_version=v1.0-mini"
+    with pytest.raises(BadConfig, match=told):
+        read_tables(FolderTree(nuscenes_tree), "v1.0-trainval")
+
+
 def test_the_real_keyframe_reads_as_the_kit_reads_it(real_nuscenes: Path, said: Any) -> None:
     tables = read_tables(FolderTree(real_nuscenes), "v1.0-mini")
     assert set(tables.annotations) == set(said["real"]) and len(tables.annotations) == 69

@@ -56,7 +56,7 @@ from lead_trainer.engine.state import TrainState
 from lead_trainer.engine.stop import StopFlag
 from lead_trainer.engine.validation import Validator
 from lead_trainer.engine.watch import ENGINE_RULES
-from lead_trainer.errors import StopRequested, TrainerError
+from lead_trainer.errors import BadData, StopRequested, TrainerError
 from lead_trainer.loop import Stage, train
 from lead_trainer.recipes.recipe import Advises, Recipe, SampleSource, StageShape, Validates, load_recipe
 from lead_trainer.report.picture_files import PictureFiles
@@ -343,7 +343,10 @@ class Attempt:
 
 
 def limited(recipe: Recipe, config: Any, shape: StageShape, dataset: Dataset) -> Samples:
-    """Returns what a stage trains and validates on, as few samples as the shape asks for."""
+    """Returns what a stage trains and validates on, as few samples as the shape asks for.
+
+    Raises BadData where there is a validation split and nothing in it.
+    """
     validation = recipe.validation_samples(config, dataset.cache) if isinstance(recipe, Validates) else None
     if shape.overfit_samples:
         few = LimitedSamples(dataset.samples, shape.overfit_samples, same_epoch=True)
@@ -351,6 +354,8 @@ def limited(recipe: Recipe, config: Any, shape: StageShape, dataset: Dataset) ->
         return Samples(replace(few, repeated=shape.batch_size), tested)
     training = LimitedSamples(dataset.samples, shape.max_samples) if shape.max_samples else dataset.samples
     if validation is not None and shape.max_validation_samples:
+    if validation is not None and not len(validation.epoch_draw(0)):
+        raise BadData("the validation split holds no sample, so no epoch could be judged; add some to the dataset")
         validation = LimitedSamples(validation, shape.max_validation_samples)
     return Samples(training, validation)
 

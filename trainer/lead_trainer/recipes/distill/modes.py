@@ -23,6 +23,8 @@ from typing import Any
 
 import torch
 
+from lead_trainer.data.cache_reader import CacheReader
+from lead_trainer.data.cache_tables import CollectionRows
 from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.recipe import Batch, Preparation, SampleSource
@@ -39,7 +41,8 @@ class Mode:
     encoder: Callable[[DistillConfig], torch.nn.Module]  # a module: batch -> (B, tokens, config.size.width)
     source_root: Callable[[DistillConfig], str]  # the raw tree on this machine; raises BadConfig where it is not set
     metrics: Callable[[DistillConfig, Mapping[str, torch.Tensor], Batch], Totals]  # besides ADE, FDE and yaw errors
-    collections: Callable[[DistillConfig], tuple[str, str]] = lambda config: ("train", "val")  # of the two splits
+    # Of training and of validation; a third one is validated on where the second is empty.
+    collections: Callable[[DistillConfig], tuple[str, ...]] = lambda config: ("train", "val")
 
 
 MODES = {
@@ -58,8 +61,15 @@ def mode_of(benchmark: str) -> Mode:
 
 def collection_of(config: DistillConfig, split: str) -> str:
     """Returns the collection of a split, which is called as the split where no run trains or validates on it."""
-    trained = dict(zip(("train", "val"), mode_of(config.benchmark).collections(config), strict=True))
+    trained = dict(zip(("train", "val"), mode_of(config.benchmark).collections(config)[:2], strict=True))
     return trained.get(split, split)
+
+
+def rows_of(config: DistillConfig, cache: CacheReader, split: str) -> CollectionRows:
+    """Returns the rows of a split, of the mode's third collection where its validation is empty."""
+    rows = cache.rows(collection_of(config, split))
+    spare = mode_of(config.benchmark).collections(config)[2:]
+    return cache.rows(spare[0]) if split == "val" and spare and not len(rows.sample) else rows
 
 
 def benchmark_root(config: DistillConfig, holds: str) -> str:

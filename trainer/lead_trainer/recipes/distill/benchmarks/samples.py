@@ -14,7 +14,7 @@ from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.data.in_shards import RowsInShards
 from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.distill.config import DistillConfig
-from lead_trainer.recipes.distill.modes import collection_of, mode_of
+from lead_trainer.recipes.distill.modes import mode_of, rows_of
 from lead_trainer.recipes.prepare_keys import refuse_other_preparation
 from lead_trainer.recipes.recipe import Sample
 
@@ -31,7 +31,7 @@ class BenchmarkSamples(RowsInShards, ABC):
             raise BadConfig(f"benchmark {name} trains on a dataset cache; name one in datasets, or set {name}_root")
         refuse_other_preparation(mode_of(name).preparation.config_keys(config.model_dump()), cache.config)
         self.config = config
-        self._cache, self._rows, self._metas = cache, cache.rows(collection_of(config, split)), cache.metas()
+        self._cache, self._rows, self._metas = cache, rows_of(config, cache, split), cache.metas()
 
     def __len__(self) -> int:
         """Number of forecasts to make."""

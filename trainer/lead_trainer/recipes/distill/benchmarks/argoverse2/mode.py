@@ -15,5 +15,6 @@ MODE = Mode(
     encoder=VectorEncoder,
     source_root=partial(benchmark_root, holds="train, val, test"),
     metrics=lambda config, predictions, batch: benchmark_totals(predictions, batch, OBJECT_TYPES),
-    collections=lambda config: ("windows_train" if config.all_agents else "train", "val"),
+    # Sensor logs have no focal track to validate on, so their windows stand in.
+    collections=lambda config: ("windows_train", "val", "windows_val") if config.all_agents else ("train", "val"),
 )

@@ -2,8 +2,8 @@
 
 A route is `<split>/<scenario>/<track>`, a frame the present step. The collections `train`, `val` and `test` hold the
 focal track of every whole scenario; `windows_train` and `windows_val` every track over time. A folder that cannot be
-used is a verdict with its reason, never replaced by another. Scanning reads every scenario once, because only its
-content tells whether it is whole.
+used is a verdict with its reason, never replaced by another. Scanning reads every scenario and its map once, because
+only their content tells whether they are whole.
 """
 
 from bisect import bisect_left
@@ -134,8 +134,7 @@ class Argoverse2Preparation:
 
 def map_of(tree: SourceTree, path: str) -> tuple[Polyline, ...]:
     """Returns the map of a folder `<split>/<scenario>`; raises BadData where it cannot be read."""
-    name = _folder_at(tree, path).map
-    return read_vector_map(tree.read(name), name)
+    return _map(tree, _folder_at(tree, path))
 
 
 def _folders(files: Iterable[SourceFile]) -> list[_Folder]:
@@ -168,6 +167,10 @@ def _judge(tree: SourceTree, folder: _Folder, with_windows: bool) -> _Judged:
         scenario = _scenario(tree, folder)
     except BadData:
         return _Judged(folder, "unreadable")
+    try:
+        _map(tree, folder)
+    except BadData:
+        return _Judged(folder, "unreadable_map", scenario.steps)
     focal = focal_window(scenario, with_future=folder.split != "test")
     if folder.scenario and focal is None:
         return _Judged(folder, "focal_track_incomplete", scenario.steps)
@@ -183,6 +186,10 @@ def _keys(name: str, judged: Sequence[_Judged]) -> list[SampleKey]:
         if one.folder.split == split
         for track, present in (one.focal if name in FOCAL else one.windows)
     ]
+
+
+def _map(tree: SourceTree, folder: _Folder) -> tuple[Polyline, ...]:
+    return read_vector_map(tree.read(folder.map), folder.map)
 
 
 def _scenario(tree: SourceTree, folder: _Folder) -> Scenario:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lead_trainer.errors import BadData
+from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.distill.benchmarks.agent_frame import wrapped
 from lead_trainer.recipes.recipe import SourceTree
 
@@ -102,6 +102,8 @@ class Tables:
 def read_tables(tree: SourceTree, version: str) -> Tables:
     """Reads the tables of a tree, once a process; raises BadData naming the file and what it lacks.
 
+    Raises BadConfig where the tree has tables of other versions alone.
+
     The whole training set's annotations take some 5 GB of memory while they are read.
     """
     tables: Tables = _read_once(tree, version)  # type: ignore[arg-type]  # a tree is hashed by identity
@@ -110,10 +112,20 @@ def read_tables(tree: SourceTree, version: str) -> Tables:
 
 @lru_cache(maxsize=1)
 def _read_once(tree: SourceTree, version: str) -> Tables:
+    _refuse_other_version(tree, version)
     try:
         return _tables(*(_table(tree, version, name) for name in _NAMES))
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise BadData(f"tables {version}/*.json do not fit together: {error!r}; fetch them again") from error
+
+
+def _refuse_other_version(tree: SourceTree, version: str) -> None:
+    """Raises BadConfig where the tree has other versions of the tables and not this one."""
+    found = sorted({folder for file in tree.files() if (folder := file.path.partition("/")[0]).startswith("v1.0-")})
+    if found and version not in found:
+        raise BadConfig(
+            f"nuscenes_version: found {version!r}, but the tree has {', '.join(found)}; set nuscenes_version={found[0]}"
+        )
 
 
 _NAMES = ("scene", "log", "sample", "sample_annotation", "instance", "category")
