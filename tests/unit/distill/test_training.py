@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from lead_trainer.cli import main
+from lead_trainer.engine.attempt_run import limited
+from lead_trainer.engine.dataset import Dataset
 from lead_trainer.engine.schedule import warmed_up
 from lead_trainer.recipes.distill.config_values import load_config
 from lead_trainer.recipes.distill.recipe import RECIPE
@@ -56,6 +58,13 @@ def test_d_13_and_d_25_flat_epochs_end_a_run_and_frozen_statistics_stay(
     state = weights(tmp_path, "baseline_seed42_latest.pt")
     means = [value for name, value in state.items() if name.endswith("running_mean")]
     assert means and not any(mean.any() for mean in means)
+
+
+def test_what_a_few_samples_are_weighed_by_still_warms_up() -> None:
+    config = load_config({"model": "reasoning", "offline": True, "overfit_tiny": 2}, "tiny")
+    samples = RECIPE.samples(config, None)
+    few = limited(RECIPE, config, RECIPE.shape(config), Dataset(samples)).training
+    assert few.epoch_draw(0).tolist() == few.epoch_draw(7).tolist() and few.load(0, 7)["epoch"] == 7
 
 
 @pytest.mark.parametrize("values", [{}, {"no_unicycle": True, "model": "reasoning"}], ids=["unicycle", "direct"])

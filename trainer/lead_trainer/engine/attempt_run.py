@@ -349,7 +349,7 @@ def limited(recipe: Recipe, config: Any, shape: StageShape, dataset: Dataset) ->
     """
     validation = recipe.validation_samples(config, dataset.cache) if isinstance(recipe, Validates) else None
     if shape.overfit_samples:
-        few = LimitedSamples(dataset.samples, shape.overfit_samples, same_epoch=True)
+        few = LimitedSamples(dataset.samples, shape.overfit_samples, same_draw=True)
         tested = few if isinstance(recipe, Validates) else None
         return Samples(replace(few, repeated=shape.batch_size), tested)
     training = LimitedSamples(dataset.samples, shape.max_samples) if shape.max_samples else dataset.samples

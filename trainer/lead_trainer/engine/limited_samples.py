@@ -17,7 +17,7 @@ class LimitedSamples:
     source: SampleSource
     count: int
     repeated: int = 0  # fewest samples of a draw
-    same_epoch: bool = False  # every epoch draws and loads as epoch 0 does
+    same_draw: bool = False  # every epoch draws what epoch 0 does
 
     def __len__(self) -> int:
         """Number of samples of a draw."""
@@ -25,12 +25,12 @@ class LimitedSamples:
 
     def epoch_draw(self, epoch: int) -> npt.NDArray[np.int64]:
         """Returns the limited draw of an epoch."""
-        draw = self.source.epoch_draw(0 if self.same_epoch else epoch)[: self.count]
+        draw = self.source.epoch_draw(0 if self.same_draw else epoch)[: self.count]
         return np.tile(draw, -(-self.repeated // max(len(draw), 1))) if len(draw) < self.repeated else draw
 
     def load(self, index: int, epoch: int) -> Sample:
         """Returns one sample of the source."""
-        return self.source.load(index, 0 if self.same_epoch else epoch)
+        return self.source.load(index, epoch)
 
     def name(self, index: int) -> str:
         """Returns the source's name of a sample."""
