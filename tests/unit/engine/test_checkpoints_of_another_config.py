@@ -15,6 +15,7 @@ from lead_trainer.engine.checkpoint import CheckpointIdentity
 from lead_trainer.engine.resume import config_digest, manifest_keys, refuse_other_run
 from lead_trainer.errors import BadConfig
 
+FREE = {"logdir"}
 BEFORE: dict[str, Any] = {"lr": 0.1, "compat": {"bf16_labels": True}, "logdir": "here"}
 
 
@@ -23,7 +24,7 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> CheckpointManifest:
     folder = tmp_path_factory.mktemp("run")
     train_here(FolderStore(folder / "store"), folder, a_toy_job(epochs=1))
     last = manifests(FolderStore(folder / "store"))[-1]
-    return last.model_copy(update={"config_sha256": config_digest(BEFORE)})
+    return last.model_copy(update={"config_sha256": config_digest(BEFORE, FREE)})
 
 
 def test_a_local_view_passes_over_newer_keys_and_spoiled_manifests(tmp_path: Path) -> None:
@@ -38,9 +39,9 @@ def test_a_local_view_passes_over_newer_keys_and_spoiled_manifests(tmp_path: Pat
 def resume(manifest: CheckpointManifest, folder: Path, now: dict[str, Any]) -> None:
     (folder / "config.json").write_text(json.dumps(BEFORE))
     identity = CheckpointIdentity(
-        KEYS, 2, manifest.recipe, config_digest(now), tuple(manifest.dataset_digests), manifest.world_size
+        KEYS, 2, manifest.recipe, config_digest(now, FREE), tuple(manifest.dataset_digests), manifest.world_size
     )
-    refuse_other_run(manifest, identity, folder, now)
+    refuse_other_run(manifest, identity, folder, now, FREE)
 
 
 @pytest.mark.parametrize(

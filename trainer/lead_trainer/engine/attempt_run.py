@@ -48,7 +48,7 @@ from lead_trainer.engine.perf import StepClock
 from lead_trainer.engine.precision import chosen_dtype
 from lead_trainer.engine.progress import Mailbox
 from lead_trainer.engine.ranking import Ranking, ranking_of
-from lead_trainer.engine.resume import config_digest
+from lead_trainer.engine.resume import config_digest, not_learned
 from lead_trainer.engine.retention import Retention
 from lead_trainer.engine.seeding import fix_algorithms
 from lead_trainer.engine.start import Start, build_state, choose_checkpoint
@@ -265,7 +265,7 @@ class Attempt:
             keys=self.job.keys,
             attempt=self.job.attempt,
             recipe=self.job.recipe,
-            config_sha256=config_digest(config_json),
+            config_sha256=config_digest(config_json, not_learned(self.recipe)),
             dataset_digests=tuple(dataset.digest for dataset in self.job.datasets),
             world_size=self.group.world.world_size,
             parts=rung.parts,

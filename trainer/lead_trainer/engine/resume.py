@@ -6,7 +6,7 @@ SHA-256 matched a manifest, and then with `weights_only=True`.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,17 +26,10 @@ from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.quarantine import fetch_fault, find_fault, position_of, quarantine, quarantined_positions
 from lead_trainer.engine.state import LoopState, TrainState
 from lead_trainer.errors import BadConfig, BadData, NoValidCheckpoint
+from lead_trainer.recipes.recipe import PartsKeys, Recipe
 
-# Keys, by LEAD's names, that may differ between a checkpoint and the run that resumes it: where files lie, what is
-# told of the run, and how long it goes on.
-NOT_LEARNED = frozenset(
-    {
-        "bucket_collection_path", "carla_cache_path", "carla_data", "carla_root", "compile",
-        "continue_failed_training", "description", "epochs", "id", "load_file", "loader", "log_images_frequency",
-        "log_scalars_frequency", "log_wandb", "logdir", "num_threads", "num_workers", "prefetch_factor",
-        "session_cache_backend", "use_training_session_cache", "visualize_training",
-    }
-)  # fmt: skip
+# Keys of the run, whatever its recipe, that may differ between a checkpoint and the run that resumes it.
+RUN_KEYS = frozenset({"epochs", "load_file", "logdir"})
 
 log = structlog.get_logger(__name__)
 
@@ -138,17 +131,28 @@ def manifest_keys(store: ObjectStore, manifests_prefix: str) -> list[str]:
     return [key for _, key in sorted(named, reverse=True)]
 
 
-def refuse_other_run(manifest: CheckpointManifest, identity: CheckpointIdentity, folder: Path, config: Any) -> None:
-    """Raises BadConfig naming what differs, when a checkpoint was written by another recipe, config or dataset."""
+def refuse_other_run(
+    manifest: CheckpointManifest,
+    identity: CheckpointIdentity,
+    folder: Path,
+    config: Mapping[str, Any],
+    free: Collection[str],
+) -> None:
+    """Raises BadConfig naming what differs, when a checkpoint was written by another recipe, config or dataset.
+
+    Keys of `config` that are in `free` may differ.
+    """
     remedy = "restore the old value, choose another logdir, or start again with resume=never"
     if manifest.recipe != identity.recipe:
         raise BadConfig(f"the checkpoint is of recipe {manifest.recipe!r}, this run's is {identity.recipe!r}; {remedy}")
     if manifest.config_sha256 != identity.config_sha256:
-        changed, unknown = _differences(_learned(json.loads((folder / "config.json").read_text())), _learned(config))
+        before = json.loads((folder / "config.json").read_text())
+        changed, unknown = _differences(_learned(before, free), _learned(config, free))
         if changed:
             told = ", ".join(changed[:5])
             raise BadConfig(f"the checkpoint of step {manifest.step} was written with another config: {told}; {remedy}")
-        log.warning("the checkpoint is of another version of the trainer, which knew other keys", keys=unknown)
+        if unknown:
+            log.warning("the checkpoint is of another version of the trainer, which knew other keys", keys=unknown)
     if manifest.dataset_digests != list(identity.dataset_digests):
         raise BadConfig(
             f"the checkpoint of step {manifest.step} was trained on caches {manifest.dataset_digests}, this run reads "
@@ -181,13 +185,18 @@ def load_tensors(path: Path) -> Any:
     return torch.load(path, map_location="cpu", weights_only=True)
 
 
-def config_digest(config: Mapping[str, Any]) -> str:
-    """Returns the SHA-256 of those keys of a resolved config that decide what is learned."""
-    return sha256_hex(json.dumps(_learned(config), sort_keys=True).encode())
+def not_learned(recipe: Recipe) -> frozenset[str]:
+    """Returns the keys that may differ between a checkpoint and the run that resumes it."""
+    return RUN_KEYS | recipe.not_learned if isinstance(recipe, PartsKeys) else RUN_KEYS
 
 
-def _learned(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in config.items() if key not in NOT_LEARNED and not key.startswith("wandb_")}
+def config_digest(config: Mapping[str, Any], free: Collection[str]) -> str:
+    """Returns the SHA-256 of those keys of a resolved config that decide what is learned: all but the `free` ones."""
+    return sha256_hex(json.dumps(_learned(config, free), sort_keys=True).encode())
+
+
+def _learned(config: Mapping[str, Any], free: Collection[str]) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if key not in free}
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> tuple[list[str], list[str]]:

@@ -23,15 +23,11 @@ from lead_trainer.engine.progress import MESSAGE_CHARS, write_termination_log
 from lead_trainer.engine.stop import StopFlag
 from lead_trainer.engine.storage import open_store
 from lead_trainer.errors import BadConfig, TrainerError, exit_code_of
+from lead_trainer.recipes.recipe import PartsKeys, Recipe, load_recipe
 from lead_trainer.report.console import open_log
 from lead_trainer.world import World, world_of
 
-LOCAL_KEYS = {
-    "carla_root": "the stage's datasets",
-    "epoch_checkpoints_keep": "spec.checkpoint.keepLast and keepBest",
-    "load_file": "the stage's initFrom",
-    "logdir": "the storage profile",
-}
+LOCAL_KEYS = {"load_file": "the stage's initFrom", "logdir": "the storage profile"}  # of every recipe
 
 log = structlog.get_logger(__name__)
 
@@ -45,9 +41,10 @@ def device_of(world: World) -> torch.device:
     return device
 
 
-def refuse_local_keys(job: TrainJob) -> None:
+def refuse_local_keys(job: TrainJob, recipe: Recipe) -> None:
     """Raises BadConfig for a key of `lead train` in a pod's job, where the resource says it in another place."""
-    for key, place in LOCAL_KEYS.items():
+    own = recipe.local_keys if isinstance(recipe, PartsKeys) else {}
+    for key, place in {**LOCAL_KEYS, **own}.items():
         if job.config.get(key):
             raise BadConfig(f"{key}: found {job.config[key]!r}, but in a cluster {place} says this; remove the key")
 
@@ -84,7 +81,7 @@ def main() -> None:
             open_store(os.environ), options.scratch, options.session_cache, options.termination_log,
             removes_old_checkpoints=False,
         )  # fmt: skip
-        refuse_local_keys(job)
+        refuse_local_keys(job, load_recipe(job.recipe))
         group = Group(world, device_of(world))
         run_attempt(job, place, group, stop)
         group.close()

@@ -3,7 +3,7 @@
 A recipe is config + preparation + dataset + model + step + checkpoint names. It is one object behind an entry point of
 the group `lead.recipes`, so a package of somebody else's adds a recipe without a change here. What every recipe must
 have is in `Recipe`; what some have more is in the small protocols after it (Validates, MixesCaches, NamesFiles,
-Inherits, Advises): the engine asks for each and does without.
+Inherits, PartsKeys, Advises): the engine asks for each and does without.
 """
 
 import difflib
@@ -334,6 +334,14 @@ class Advises(Protocol):
 
     def watch_rules(self, config: Any) -> Sequence[WatchRule]:
         """Returns the rules; they are asked after every epoch."""
+
+
+@runtime_checkable
+class PartsKeys(Protocol):
+    """A recipe that says which keys teach nothing, and which do nothing in a cluster; of others every key counts."""
+
+    not_learned: frozenset[str]  # may differ between a checkpoint and the run that resumes it
+    local_keys: Mapping[str, str]  # refused in a pod's job, with what says this there
 
 
 def recipe_names() -> list[str]:

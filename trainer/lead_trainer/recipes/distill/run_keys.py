@@ -1,0 +1,21 @@
+"""Which keys of `DistillConfig` say nothing about what is learned, and which of them a cluster says in another place.
+
+Asked by the engine through the recipe: the first when a checkpoint is resumed, the second when a pod begins.
+"""
+
+# Where files lie, what is told of the run, and how long it goes on.
+NOT_LEARNED = frozenset(
+    {
+        "argoverse2_root", "compile", "data_root", "ego_history_dir", "frames_dir", "loader", "log_action_stats",
+        "log_scalars_frequency", "num_workers", "nuscenes_root", "patience", "prefetch_factor", "save_every",
+        "save_final_only", "session_cache_backend", "split_when_out_of_memory", "train_labels", "val_labels",
+    }
+)  # fmt: skip
+
+LOCAL_KEYS = {
+    "argoverse2_root": "the stage's datasets",
+    "data_root": "the stage's datasets",
+    "nuscenes_root": "the stage's datasets",
+    "save_every": "spec.checkpoint.keepEveryEpochs",
+    "save_final_only": "spec.checkpoint.keepLast and keepBest",
+}

@@ -1,0 +1,19 @@
+"""Which keys of `LeadConfig` say nothing about what is learned, and which of them a cluster says in another place.
+
+Asked by the engine through the recipe: the first when a checkpoint is resumed, the second when a pod begins.
+"""
+
+# Where files lie, what is told of the run, and how long it goes on; also those of `config.json` that follow from them.
+NOT_LEARNED = frozenset(
+    {
+        "carla_data", "carla_root", "compile",
+        "continue_failed_training", "description", "id", "loader", "log_images_frequency", "log_scalars_frequency",
+        "log_wandb", "num_threads", "patience_epochs", "prefetch_factor", "session_cache_backend",
+        "use_training_session_cache", "visualize_training", "wandb_id", "wandb_project_name", "wandb_resume",
+    }
+)  # fmt: skip
+
+LOCAL_KEYS = {
+    "carla_root": "the stage's datasets",
+    "epoch_checkpoints_keep": "spec.checkpoint.keepLast and keepBest",
+}
