@@ -37,7 +37,7 @@ from lead_trainer.recipes.recipe import Batch, FinishesOnDevice, Sample, SampleS
 
 BATCHES_AHEAD = 2
 STUCK_AFTER_S = 540.0  # before the other ranks give up on this one (engine.ddp.GRADIENT_TIMEOUT_S)
-STORE_OUTAGE_S = 360.0  # how long one sample waits for a store that is away; its last try must end before it is stuck
+SAMPLE_OUTAGE_S = 360.0  # how long one sample waits for a store that is away; its last try ends before it is stuck
 _STOP_WAIT_S = 60.0
 
 
@@ -73,7 +73,7 @@ class LoaderLimits:
     """How long things may take before they are an error, in seconds."""
 
     stuck_after_s: float = STUCK_AFTER_S
-    store_outage_s: float = STORE_OUTAGE_S
+    store_outage_s: float = SAMPLE_OUTAGE_S
 
 
 class Loader:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from lead_trainer.data.loader import STORE_OUTAGE_S, on_device_of
+from lead_trainer.data.loader import SAMPLE_OUTAGE_S, on_device_of
 from lead_trainer.data.loader_stats import LoaderClock
 from lead_trainer.data.ordered_pool import ordered_map
 from lead_trainer.data.patient_source import PatientSource, decoded_sample
@@ -124,7 +124,7 @@ class Validator:
 
     def _batches(self, numbers: Sequence[int]) -> Iterator[Batch]:
         """Yields samples as batches; the last one may be smaller."""
-        patient, left = PatientSource(self.samples, STORE_OUTAGE_S, LoaderClock()), threading.Event()
+        patient, left = PatientSource(self.samples, SAMPLE_OUTAGE_S, LoaderClock()), threading.Event()
         ahead = self.threads + 2 * self.rank_batch
 
         def load(index: int) -> Sample:
