@@ -2,7 +2,8 @@
 
 It has what a checkpoint could lose: batch-norm buffers, dropout, an optimizer with momenta, a restarting schedule.
 `install_toy_recipe` makes it an entry point, as a package of somebody else's would. The environment can ask one rank to
-send itself a signal in its n-th step: LEAD_TOY_SIGNAL=KILL:7:1 is SIGKILL in step call 7 of rank 1.
+send itself a signal in its n-th step: LEAD_TOY_SIGNAL=KILL:7:1 is SIGKILL in step call 7 of rank 1, TERM:v2:0 is
+SIGTERM in the second batch that rank 0 validates.
 """
 
 import math
@@ -108,7 +109,7 @@ class ToyRecipe:
     name = "toy"
     config_model = ToyConfig
     preparation: Any = None
-    _calls = 0
+    _calls = _evaluations = 0
 
     def presets(self) -> Sequence[str]:
         return ["short"]
@@ -157,6 +158,8 @@ class ToyRecipe:
 
     def evaluate(self, model: torch.nn.Module, batch: Batch, config: ToyConfig) -> Evaluation:
         errors_B = (model(batch["x"]) - batch["y"]).double()
+        self._evaluations += 1
+        signal_myself(f"v{self._evaluations}")
         return Evaluation({"loss": (errors_B.square().sum(), len(errors_B)), "bias": (errors_B.sum(), len(errors_B))})
 
     def validation_metrics(self, config: ToyConfig, means: Mapping[str, float]) -> Mapping[str, float]:
@@ -179,7 +182,7 @@ class ToyRecipe:
 
     def step(self, model: torch.nn.Module, batch: Batch, config: ToyConfig) -> StepOutput:
         self._calls += 1
-        signal_myself(self._calls)
+        signal_myself(str(self._calls))
         if 0 < config.rows_in_memory < len(batch["x"]):
             raise torch.OutOfMemoryError(f"CUDA out of memory: {len(batch['x'])} rows")
         loss = torch.nn.functional.mse_loss(model(batch["x"]), batch["y"])
@@ -196,12 +199,12 @@ class ToyRecipe:
 RECIPE = ToyRecipe()
 
 
-def signal_myself(calls: int) -> None:
+def signal_myself(call: str) -> None:
     """Sends this process the signal that LEAD_TOY_SIGNAL asks for, if this is the call and the rank it names."""
     wish = os.environ.get("LEAD_TOY_SIGNAL", "")
     if wish:
-        name, call, rank = wish.split(":")
-        if calls == int(call) and os.environ.get("RANK", "0") == rank:
+        name, wished, rank = wish.split(":")
+        if call == wished and os.environ.get("RANK", "0") == rank:
             os.kill(os.getpid(), signal.Signals[f"SIG{name}"])
 
 

@@ -1,15 +1,16 @@
-"""Validation leaves out what is no number, waits for a store that is away, and tells that it is under way."""
+"""Validation leaves out what is no number, waits for a store that is away, is told of, and hears that it must stop."""
 
 from pathlib import Path
 
 import pytest
 
+from lead_protocol.exit_codes import ExitCode
 from lead_protocol.progress_record import ProgressRecord, parse_progress
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import StoreUnavailable
 from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
 from lead_testing.toy_recipe import ToyRecipe, ToySamples
-from lead_testing.toy_runs import train_here
+from lead_testing.toy_runs import train_group, train_here
 from lead_trainer.engine.progress import Mailbox
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.recipe import Sample
@@ -89,3 +90,42 @@ def test_each_batch_of_a_long_validation_is_told_as_something_else_than_a_hang(
     # While the step stays the same, only another phase than Training counts as an advance.
     assert said == [("Checkpointing", "validation: batch 1 of 2"), ("Checkpointing", "validation: batch 2 of 2")]
     assert told[-1].phase == "Done" and told[-1].message == ""
+
+
+def test_a_run_that_is_preempted_while_it_validates_trains_no_step_again(tmp_path: Path) -> None:
+    whole, store = FolderStore(tmp_path / "whole"), FolderStore(tmp_path / "store")
+    config = {**VALIDATES, "best_metric": "val/loss"}
+    train_here(whole, tmp_path / "a", a_toy_job(epochs=2, config=config))
+    stops = []
+    for attempt, (step, batch) in enumerate([(2, 0), (0, 1), (2, 0), (0, 1), (0, 0)], 1):
+        job = a_toy_job(attempt, epochs=2, config=config)
+        code = train_here(store, tmp_path / "b", job, stop_in_call=step, stop_in_validation=batch)
+        newest = manifests(store)[-1]
+        stops.append((code, newest.step, newest.epoch, newest.step_in_epoch))
+    # The stop in the last step of an epoch comes before its validation, the next one in the first of two batches.
+    assert stops == [
+        (ExitCode.STOPPED, 2, 0, 2),
+        (ExitCode.STOPPED, 2, 0, 2),
+        (ExitCode.STOPPED, 4, 1, 2),
+        (ExitCode.STOPPED, 4, 1, 2),
+        (ExitCode.DONE, 4, 2, 0),
+    ]
+    assert not list(store.list(KEYS.quarantine_prefix))
+    ends = [one for one in manifests(store) if not one.step_in_epoch]
+    for one, expected in zip(ends, manifests(whole), strict=True):
+        told = {"step", "epoch", "final", "parameters_sha256", "metrics"}
+        assert one.model_dump(include=told) == expected.model_dump(include=told)
+
+
+def test_ranks_with_unequal_shares_stop_together_whichever_hears_of_it(tmp_path: Path) -> None:
+    config = {"batch_size": 12, "samples": 24, "validation_samples": 13}  # two batches and one
+    job = a_toy_job(epochs=1, config=config)
+    assert train_group(tmp_path / "whole", job, 2) == [ExitCode.DONE] * 2
+    store = FolderStore(tmp_path / "store")
+    assert train_group(tmp_path, job, 2, signal="TERM:v1:1") == [ExitCode.STOPPED] * 2
+    (stopped,) = manifests(store)
+    assert (stopped.step, stopped.epoch, stopped.step_in_epoch) == (2, 0, 2)
+    assert train_group(tmp_path, a_toy_job(2, epochs=1, config=config), 2) == [ExitCode.DONE] * 2
+    end, expected = manifests(store)[-1], manifests(FolderStore(tmp_path / "whole/store"))[-1]
+    assert (end.final, end.parameters_sha256) == (True, expected.parameters_sha256)
+    assert end.metrics == expected.metrics

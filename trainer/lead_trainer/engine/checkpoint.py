@@ -3,7 +3,7 @@
 Called on rank 0 by `commit.py` with files that `stage_files` wrote to scratch. Nothing is ever overwritten: a process
 killed on any line leaves either the whole checkpoint or some unreferenced objects. A manifest that is there already is
 ours (an answer got lost), or a higher attempt's (Fenced), or an older attempt's that finished late: then it is adopted
-when its objects verify and quarantined when they do not.
+when its objects verify, unless the new one says more, and quarantined when they do not.
 """
 
 import hashlib
@@ -173,7 +173,8 @@ def commit_checkpoint(
 ) -> Committed:
     """Uploads the files and commits them; raises Fenced, or a StoreError once patience is at its end.
 
-    A `final` one takes the place of a checkpoint of the same step that does not say so.
+    It stands above a checkpoint of the same step that says less: that an epoch is not judged yet, or that the stage
+    goes on where this one is `final`.
     """
     keys, attempt, step = identity.keys, identity.attempt, loop["step"]
     patience.call(lambda: refuse_if_fenced(store, keys, attempt))
@@ -205,19 +206,20 @@ def commit_checkpoint(
         saved_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     )
     data = manifest.model_dump_json(indent=1).encode()
-    quarantined = patience.call(lambda: count_quarantined(store, keys, step))
+    number = patience.call(lambda: count_quarantined(store, keys, step))
     while True:
-        key = keys.manifest(step, quarantined)
+        key = keys.manifest(step, number)
         if patience.call(store.create, key, data):
             return Committed(key, sha256_hex(data), manifest)
         patience.call(lambda: refuse_if_fenced(store, keys, attempt))
         adopted = _adopt(store, identity, key, patience, scratch)
-        if adopted is not None and adopted.manifest.final >= final:
+        if adopted is not None and _says(adopted.manifest) >= _says(manifest):
             return adopted
-        if adopted is not None:
-            reason = f"superseded by attempt {attempt}: it does not say that the stage ends with it"
-            patience.call(quarantine, store, keys, key, reason, attempt)
-        quarantined += 1
+        number += 1
+
+
+def _says(manifest: CheckpointManifest) -> tuple[int, bool]:
+    return manifest.epoch, manifest.final
 
 
 def _upload(

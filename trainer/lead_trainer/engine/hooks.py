@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, NoReturn
 
 import structlog
 import torch
@@ -139,8 +139,11 @@ class Hooks:
         if self.validator is None:
             return {}
         first = self.first
-        found = self.validator.run(state, first.validating(state) if first is not None else lambda done, of: None)
+        tell = first.validating(state) if first is not None else lambda done, of: None
+        found = self.validator.run(state, tell, lambda: self.stop.raised)
         self.pace.restart()
+        if found is None:
+            self._stop_before_judging(state)
         if first is not None:
             first.validated(state, found)
         return found.values
@@ -181,8 +184,16 @@ class Hooks:
         return self.samples.name(index) if isinstance(self.samples, NamesSamples) else str(index)
 
     def _stop_if_asked(self, state: TrainState) -> None:
-        if not self.group.any(self.stop.raised):
-            return
+        if self.group.any(self.stop.raised):
+            self._stop(state)
+
+    def _stop_before_judging(self, state: TrainState) -> NoReturn:
+        """Ends the attempt within a validation: the next one trains no step of this epoch again, and validates."""
+        if state.step_in_epoch == 0:
+            state.reopen_epoch(self.plan.steps)
+        self._stop(state)
+
+    def _stop(self, state: TrainState) -> NoReturn:
         if self.checkpointer.committed_step != state.step and state.step > 0:
             self.checkpointer.patience.total_s = self.grace_period_s * _STOP_MARGIN
             self._save(state)

@@ -140,6 +140,11 @@ class TrainState:
         self.epoch += 1
         self.step_in_epoch = 0
 
+    def reopen_epoch(self, steps: int) -> None:
+        """Goes back to the line before `finish_epoch`, for an epoch whose `steps` are done but which is not judged."""
+        self.epoch -= 1
+        self.step_in_epoch = steps
+
     def begin_epoch(self) -> None:
         """Forgets the totals of the epoch before."""
         self.totals = EpochTotals()

@@ -1,13 +1,15 @@
 """Validation: every sample of the split once, over all ranks, and the exact means of what the recipe counts.
 
-The bare model runs on each rank's share in eval mode, so no rank waits for another before the sums are exchanged, and
-the shares need not be equal. A sum of a batch that is not finite is left out, and batches without a loss are counted:
-no single sample ends a run. Nothing that training depends on changes: its generators are seeded before every step.
+The bare model runs on each rank's share in eval mode; the shares need not be equal. Before each batch the ranks ask
+each other whether one of them was told to stop: then validation ends without a result. A sum of a batch that is not
+finite is left out, and batches without a loss are counted: no single sample ends a run. Nothing that training depends
+on changes: its generators are seeded before every step.
 """
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -84,19 +86,26 @@ class Validator:
     group: Group
     dtype: torch.dtype
 
-    def run(self, state: TrainState, tell: Callable[[int, int], None] = lambda done, of: None) -> Validated:
+    def run(
+        self,
+        state: TrainState,
+        tell: Callable[[int, int], None] = lambda done, of: None,
+        is_stopping: Callable[[], bool] = lambda: False,
+    ) -> Validated | None:
         """Evaluates the weights that count, on every rank; a collective. `tell` hears of each batch of this rank.
 
-        Raises BadData for a split in which nothing can be counted.
+        Returns None once `is_stopping` says so on any rank. Raises BadData for a split in which nothing can be counted.
         """
         model = state.judged
         self.group.share_buffers(model)
         was_training = model.training
         model.eval()
         try:
-            sums = self._sums(model, tell)
+            sums = self._sums(model, tell, is_stopping)
         finally:
             model.train(was_training)
+        if sums is None:
+            return None
         exact = means(merged(self.group.gather(sums.as_pairs()))) | greatest(self.group.gather(sums.largest_values()))
         spoiled, batches = (sum(counts) for counts in zip(*self.group.gather(sums.batch_counts()), strict=True))
         if "loss" not in exact and not spoiled:
@@ -108,21 +117,29 @@ class Validator:
         return Validated(state.validation, spoiled, batches)
 
     @torch.no_grad()
-    def _sums(self, model: torch.nn.Module, tell: Callable[[int, int], None]) -> Sums:
-        sums, numbers = Sums(), self._numbers()
-        for number, batch in enumerate(self._batches(numbers)):
-            seed_step(self.seed, -1, number, self.group.world.rank)
-            with autocast(self.dtype, self.group.device):
-                sums.add(self.recipe.evaluate(model, batch, self.config))
-            tell(number + 1, -(-len(numbers) // self.rank_batch))
+    def _sums(
+        self, model: torch.nn.Module, tell: Callable[[int, int], None], is_stopping: Callable[[], bool]
+    ) -> Sums | None:
+        sums, numbers = Sums(), self._numbers(self.group.world.rank)
+        most = -(-len(self._numbers(0)) // self.rank_batch)  # batches of the largest share
+        with closing(self._batches(numbers)) as batches:
+            for number in range(most):
+                if self.group.any(is_stopping()):
+                    return None
+                batch = next(batches, None)
+                if batch is None:
+                    continue  # of a smaller share: the others still ask
+                seed_step(self.seed, -1, number, self.group.world.rank)
+                with autocast(self.dtype, self.group.device):
+                    sums.add(self.recipe.evaluate(model, batch, self.config))
+                tell(number + 1, -(-len(numbers) // self.rank_batch))
         return sums
 
-    def _numbers(self) -> list[int]:
-        """Returns this rank's share of what epoch 0 draws, in order."""
-        world = self.group.world
-        return [int(index) for index in self.samples.epoch_draw(0)[world.rank :: world.world_size]]
+    def _numbers(self, rank: int) -> list[int]:
+        """Returns a rank's share of what epoch 0 draws, in order; rank 0 has the largest."""
+        return [int(index) for index in self.samples.epoch_draw(0)[rank :: self.group.world.world_size]]
 
-    def _batches(self, numbers: Sequence[int]) -> Iterator[Batch]:
+    def _batches(self, numbers: Sequence[int]) -> Generator[Batch]:
         """Yields samples as batches; the last one may be smaller."""
         patient, left = PatientSource(self.samples, SAMPLE_OUTAGE_S, LoaderClock()), threading.Event()
         ahead = self.threads + 2 * self.rank_batch
