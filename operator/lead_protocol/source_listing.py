@@ -1,7 +1,15 @@
-"""The hash of a raw dataset's listing: it enters the name of a cache, and shows that a source has changed."""
+"""What counts as raw data, and the hash of its listing, which names a cache and shows that a source has changed."""
 
 import hashlib
 import json
+
+# LEAD keeps these beside `data`; they are made from the tree and must not change its digest.
+_DERIVED_FOLDERS = ("buckets/", "cache/", "results/", "checkpoints/")
+
+
+def is_raw(path: str) -> bool:
+    """Tells whether a file, by its path below the root of the source, is raw data and none that was made from it."""
+    return not path.startswith(_DERIVED_FOLDERS)
 
 
 class ListingHash:

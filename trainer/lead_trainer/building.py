@@ -13,6 +13,7 @@ import structlog
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.job import BuildJob
 from lead_protocol.progress_record import BuildRecord
+from lead_protocol.source_listing import is_raw
 from lead_protocol.store.object_store import ObjectStore, StoreError
 from lead_trainer.data.build import build_share
 from lead_trainer.data.source_tree import FolderTree, StoreTree
@@ -20,8 +21,6 @@ from lead_trainer.engine.storage import open_store
 from lead_trainer.recipes.recipe import SourceFile, SourceTree, load_recipe
 from lead_trainer.report.console import open_log
 
-# LEAD keeps these beside `data`; they are made from the tree and must not change its digest.
-DERIVED_FOLDERS = ("buckets/", "cache/", "results/", "checkpoints/")
 _MESSAGE_CHARS = 512
 
 log = structlog.get_logger(__name__)
@@ -35,7 +34,7 @@ class RawTree:
 
     @cached_property
     def _files(self) -> tuple[SourceFile, ...]:
-        return tuple(file for file in self.whole.files() if not file.path.startswith(DERIVED_FOLDERS))
+        return tuple(file for file in self.whole.files() if is_raw(file.path))
 
     def files(self) -> Sequence[SourceFile]:
         """Returns every raw file, sorted by path."""

@@ -16,7 +16,7 @@ import structlog
 
 from lead_operator.decisions.observed import ObservedSource
 from lead_operator.settings import StorageProfile
-from lead_protocol.source_listing import ListingHash
+from lead_protocol.source_listing import ListingHash, is_raw
 from lead_protocol.store.object_store import ObjectStore, StoreError
 
 MAX_FILES = 20_000_000  # a listing beyond it is given up: it would take hours
@@ -92,16 +92,16 @@ class SourceWatch:
 
 
 def list_source(store: ObjectStore, prefix: str) -> SourceListing | None:
-    """Returns the hash of everything below `prefix`, as a build pod computes it; None where it is too much to list."""
+    """Returns the hash of the raw data below `prefix`, as build pods compute it; None where it is too much to list."""
     below = f"{prefix.strip('/')}/"
     listing, places = ListingHash(), dict[str, int]()
     for info in store.list(below):  # in key order, which is path order
-        if info.key.endswith("/"):
+        path = info.key[len(below) :]
+        if path.endswith("/") or not is_raw(path):
             continue
         if listing.files == MAX_FILES:
             log.warning("source_too_large_to_compare", prefix=prefix, files=MAX_FILES)
             return None
-        path = info.key[len(below) :]
         listing.add(path, info.size, info.etag)
         if len(places) <= MAX_PLACES:
             folder = path.rpartition("/")[0]

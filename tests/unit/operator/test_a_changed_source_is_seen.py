@@ -12,6 +12,7 @@ from lead_operator.settings import StorageProfile
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectStore, StoreUnavailable
 from lead_testing.makers import PROFILE
+from lead_trainer.building import RawTree
 from lead_trainer.data.digest import listing_sha256
 from lead_trainer.data.source_tree import StoreTree
 
@@ -19,17 +20,19 @@ SHA = "5" * 64
 FILES = ["b/r1/0001.jpg", "b/r1.json", "b/r1-x/0001.jpg", "a/Ü/0001.jpg", "a/z.json"]
 
 
-def a_source(folder: Path) -> FolderStore:
-    store = FolderStore(folder)
+def a_source(root: Path) -> FolderStore:
+    store = FolderStore(root)
     for name in FILES:
         store.put(f"datasets/towns/{name}", name.encode())
+    for folder in ("buckets", "cache", "results", "checkpoints"):
+        store.put(f"datasets/towns/{folder}/a/made.json", b"made from the raw data, as LEAD keeps it beside them")
     store.put("datasets/towns2/other", b"not of this source")
     return store
 
 
 def test_operator_and_build_pods_come_to_the_same_hash(tmp_path: Path) -> None:
     store = a_source(tmp_path)
-    built_from = listing_sha256(StoreTree(store, "datasets/towns").files())
+    built_from = listing_sha256(RawTree(StoreTree(store, "datasets/towns")).files())
     listing = list_source(store, "datasets/towns/")
     assert listing and (listing.sha256, listing.files) == (built_from, len(FILES))
 
