@@ -22,6 +22,7 @@ class ExitCode(IntEnum):
     FENCED = 79  # a higher attempt exists: this process must not write any more
     STORE_UNAVAILABLE = 80  # the object store did not answer within the total deadline
     LOST_PEER = 81  # another rank went away; that rank's exit code tells why
+    STEP_TOO_LARGE = 82  # a step did not fit into memory; the next attempt takes smaller ones, which comes to an end
 
 
 class ExitClass(StrEnum):
@@ -38,7 +39,7 @@ def classify_exit_code(code: int) -> ExitClass:
     """Returns what an exit code asks of the operator, which looks at pod-level causes (eviction, OOM) first."""
     if code == ExitCode.DONE:
         return ExitClass.DONE
-    if code == ExitCode.STOPPED:
+    if code in (ExitCode.STOPPED, ExitCode.STEP_TOO_LARGE):
         return ExitClass.STOPPED
     if code in (ExitCode.FENCED, ExitCode.STORE_UNAVAILABLE, ExitCode.LOST_PEER):
         return ExitClass.INFRASTRUCTURE

@@ -50,7 +50,7 @@ def run_workers(workers: Sequence[Worker], *, peer_grace_s: float = PEER_GRACE_S
 
 
 def most_telling(ends: Sequence[Ended]) -> Ended:
-    """Returns the end that explains the others: a user's mistake before a crash before whatever followed from it."""
+    """Returns the end that explains the others: a user's mistake, too large a step, a crash, what followed from it."""
     return min(ends, key=lambda end: (_telling(end.code), end.local_rank))
 
 
@@ -58,7 +58,9 @@ def _telling(code: int) -> int:
     order = (ExitCode.FENCED, ExitCode.STORE_UNAVAILABLE, ExitCode.LOST_PEER, ExitCode.STOPPED, ExitCode.DONE)
     if classify_exit_code(code) == ExitClass.USER_ERROR:
         return 0
-    return 2 + order.index(ExitCode(code)) if code in order else 1
+    if code == ExitCode.STEP_TOO_LARGE:
+        return 1
+    return 3 + order.index(ExitCode(code)) if code in order else 2
 
 
 def _wait_for_all(

@@ -43,6 +43,7 @@ _REASONS: dict[int, str] = {
     ExitCode.FENCED: "Fenced",
     ExitCode.STORE_UNAVAILABLE: "StoreUnavailable",
     ExitCode.LOST_PEER: "LostPeer",
+    ExitCode.STEP_TOO_LARGE: "StepTooLarge",
 }
 
 SPEC_REASONS = frozenset({"BadUsage", "BadConfig", "NoSuchRecipe"})  # the spec itself was refused by the pod
@@ -61,7 +62,7 @@ class Failure:
     exit_code: int | None = None
 
 
-_DISRUPTED, _USER, _PROGRAM, _NODE, _GONE, _CODE, _STOPPED, _PEER = range(8, 0, -1)
+_DISRUPTED, _USER, _TOO_LARGE, _PROGRAM, _NODE, _GONE, _CODE, _STOPPED, _PEER = range(9, 0, -1)
 
 
 def explain_pod(pod: ObservedPod, *, now: datetime, node_loss_s: float) -> Failure | None:
@@ -142,7 +143,8 @@ def _by_exit_code(pod: ObservedPod, code: int) -> Failure:
     weight = {
         ExitClass.USER_ERROR: _USER,
         ExitClass.PROGRAM_ERROR: _PROGRAM,
-        ExitClass.STOPPED: _STOPPED,
+        # Above a crash: ranks whose peer ran out of memory abort in many ways.
+        ExitClass.STOPPED: _TOO_LARGE if code == ExitCode.STEP_TOO_LARGE else _STOPPED,
         ExitClass.INFRASTRUCTURE: _PEER if code == ExitCode.LOST_PEER else _CODE,
         ExitClass.DONE: _PEER,
     }[exit_class]

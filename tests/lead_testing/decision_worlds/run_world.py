@@ -22,7 +22,10 @@ STAGES = [
     {"name": "pretrain", "epochs": 2},
     {"name": "posttrain", "epochs": 2, "initFrom": {"stage": "pretrain"}, "seeds": [0, 1]},
 ]
-EXIT_CODES = [1, 75, 79, 80, 81, 137]
+EXIT_CODES = [1, 75, 79, 80, 81, 82, 137]
+NODES = ["node-0", "node-1", "node-2"]
+WAITS = {"waiting_reason": "Unschedulable", "waiting_message": "3 node(s) had volume node affinity conflict"}
+PLACED = {"waiting_reason": "", "waiting_message": ""}
 
 
 @dataclass

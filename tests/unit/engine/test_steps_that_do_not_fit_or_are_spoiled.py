@@ -67,6 +67,15 @@ def test_a_run_whose_group_became_larger_cuts_no_more_than_it_must(tmp_path: Pat
     assert (manifests(store)[-1].micro_batches, manifests(store)[-1].world_size) == (3, 2)
 
 
+def test_a_group_ends_in_a_code_that_no_budget_counts_until_its_steps_fit(tmp_path: Path) -> None:
+    config = {"rows_in_memory": 2, "split_when_out_of_memory": True, "batch_size": 8}
+    for attempt in (1, 2):
+        codes = train_group(tmp_path, a_toy_job(attempt, epochs=1, processes=2, config=config), 2)
+        assert ExitCode.STEP_TOO_LARGE in codes and set(codes) <= {ExitCode.STEP_TOO_LARGE, ExitCode.LOST_PEER}
+    assert train_group(tmp_path, a_toy_job(3, epochs=1, processes=2, config=config), 2) == [ExitCode.DONE] * 2
+    assert manifests(FolderStore(tmp_path / "store"))[-1].micro_batches == 2
+
+
 def test_without_leave_to_cut_the_error_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(OutOfMemory, match="batch_size smaller with more accumulate_steps"):
         train_here(FolderStore(tmp_path / "store"), tmp_path, a_toy_job(config={"rows_in_memory": 2}))

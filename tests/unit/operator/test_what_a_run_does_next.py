@@ -162,6 +162,7 @@ RESTARTED = [
     (a_failed_pod(1, 75), "uncounted", "StoppedUnasked"),
 ]
 
+    (a_failed_pod(1, 82), "uncounted", "StepTooLarge"),
 
 @pytest.mark.parametrize(("pod", "budget", "reason"), RESTARTED)
 def test_a_failed_rank_restarts_the_whole_group_from_its_own_budget(pod: ObservedPod, budget: str, reason: str) -> None:

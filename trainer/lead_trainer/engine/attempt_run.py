@@ -38,6 +38,7 @@ from lead_trainer.engine.memory import (
     OutOfMemory,
     Rung,
     SavesMemory,
+    StepTooLarge,
     memory_errors_named,
     next_rung,
     record_rung,
@@ -168,7 +169,7 @@ class Attempt:
         log.warning("a step did not fit into memory", next_parts=following.parts,
                     gradient_checkpointing=following.gradient_checkpointing, error=str(error))  # fmt: skip
         if self.group.world.world_size > 1:
-            raise OutOfMemory(
+            raise StepTooLarge(
                 f"{error}; the next attempt cuts each batch into {following.parts} parts"
                 + (" and recomputes activations" if following.gradient_checkpointing else "")
             ) from error

@@ -6,8 +6,9 @@
 A rung is recorded beside the run before it is taken: create-only, so that every later attempt starts with it. What is
 recorded is how many samples a process takes at once: with more or fewer processes other parts have as many. One
 process tries again at once, from its newest checkpoint; in a group the other ranks wait for the one that failed, so the
-attempt ends and the next one takes the rung. Batch norms then see smaller batches, which changes the numbers: the rung
-stands in the log, in an advisory and in every manifest.
+attempt ends in an exit code of its own and the next one takes the rung. The operator counts that against no budget: the
+ladder ends with single samples, and what does not fit then is a program error. Batch norms see smaller batches, which
+changes the numbers: the rung stands in the log, in an advisory and in every manifest.
 """
 
 import json
@@ -18,6 +19,7 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
+from lead_protocol.exit_codes import ExitCode
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.engine.epoch_plan import next_parts, parts_of
@@ -34,6 +36,12 @@ class SavesMemory(Protocol):
 
 class OutOfMemory(TrainerError):
     """A step does not fit into the device's memory."""
+
+
+class StepTooLarge(OutOfMemory):
+    """A step does not fit, and the rung that the next attempt takes is recorded."""
+
+    exit_code = ExitCode.STEP_TOO_LARGE
 
 
 @dataclass(frozen=True)
