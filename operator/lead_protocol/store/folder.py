@@ -22,11 +22,10 @@ from lead_protocol.store.object_store import (
     StoreFull,
     StoreUnavailable,
 )
-from lead_protocol.store.partial_file import PartialFile, partial_file
+from lead_protocol.store.partial_file import FULL, PartialFile, full_disk_named, partial_file
 
 PARTS_FOLDER = ".parts"  # unfinished writes; on the same file system as the objects, never listed
 CHUNK_BYTES = 4 * 1024 * 1024
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _MISSING = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
 
@@ -62,7 +61,7 @@ class FolderStore:
     def download(self, key: str, path: Path, *, size: int, sha256: str) -> None:
         """Copies an object to `path` (`.part`, fsync, rename); raises ObjectCorrupt unless size and SHA-256 match."""
         digest, found = hashlib.sha256(), 0
-        with self._reading(key) as file, self._writing(path.parent, path.name, key) as part:
+        with self._reading(key) as file, self._writing(path.parent, path.name, key) as part, full_disk_named(path):
             part.reserve(size)
             while chunk := file.read(CHUNK_BYTES):
                 digest.update(chunk)
@@ -201,7 +200,7 @@ class FolderStore:
 
     def _explain(self, error: OSError, key: str) -> StoreError:
         where = f"{self.url}/{key}"
-        if error.errno in _FULL:
+        if error.errno in FULL:
             return StoreFull(f"{where}: no room left for {error.filename or 'it'} ({error.strerror}); free space")
         if error.errno in _DENIED:
             return StoreDenied(f"{where}: {error.strerror}; let this user read and write {error.filename}")

@@ -5,6 +5,7 @@ can tell one that a killed process left behind, and removes it.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import secrets
@@ -14,6 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from lead_protocol.store.object_store import StoreFull
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # what a disk says that has no room, for this user or this file
 SUFFIX = ".part"
 STALE_AFTER_S = 600.0  # younger ones may just be between their creation and their lock
 
@@ -68,6 +72,17 @@ def partial_file(folder: Path, name: str) -> Iterator[PartialFile]:
             yield PartialFile(handle, path)
         finally:
             path.unlink(missing_ok=True)
+
+
+@contextmanager
+def full_disk_named(path: Path) -> Iterator[None]:
+    """Raises StoreFull where its body finds no room for `path`; other errors of the disk stay what they are."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise StoreFull(f"no room left for {path} ({error.strerror}); free space there") from error
 
 
 def remove_stale_parts(folder: Path) -> None:

@@ -12,7 +12,7 @@ from lead_protocol.store.hedge import Hedge
 from lead_protocol.store.in_order import map_in_order
 from lead_protocol.store.key_rules import check_key, check_prefix
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectInfo, ObjectNotFound, StoreError
-from lead_protocol.store.partial_file import partial_file
+from lead_protocol.store.partial_file import full_disk_named, partial_file
 from lead_protocol.store.s3_answers import (
     ListPage,
     TryAgain,
@@ -58,7 +58,10 @@ class S3Store:
         return self._range(self._full(key), offset, length, self._deadline(length))
 
     def download(self, key: str, path: Path, *, size: int, sha256: str) -> None:
-        """Streams an object to `path` (`.part`, fsync, rename); raises ObjectCorrupt unless size and SHA-256 match."""
+        """Streams an object to `path` (`.part`, fsync, rename); raises ObjectCorrupt unless size and SHA-256 match.
+
+        Raises StoreFull where the disk below `path` has no room for it.
+        """
         full, digest = self._full(key), hashlib.sha256()
         found = self._head(full)
         if found is None:
@@ -68,7 +71,7 @@ class S3Store:
         step = self._limits.part_bytes
         ranges = ((offset, min(step, size - offset)) for offset in range(0, size, step))
         deadline = Deadline(self._limits.total_for(size), self._limits.total_s)
-        with partial_file(path.parent, path.name) as part:
+        with full_disk_named(path), partial_file(path.parent, path.name) as part:
             part.reserve(size)
             for data in map_in_order(
                 lambda span: self._range(full, span[0], span[1], deadline), ranges, parallel=self._limits.parallel

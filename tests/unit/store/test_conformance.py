@@ -1,6 +1,8 @@
 """What every object store promises; each test runs against a folder and against a real MinIO."""
 
+import errno
 import hashlib
+import os
 import random
 import threading
 from collections.abc import Callable
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lead_protocol.store.key_rules import UnsafeKey
-from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore
+from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore, StoreFull
 
 MIB = 1024 * 1024
 BIG = 11 * MIB + 17  # three parts at the suite's part size
@@ -47,6 +49,20 @@ def test_a_missing_object_is_not_found(store: ObjectStore, tmp_path: Path) -> No
     assert store.head("a/b") is None
     assert list(store.list("a/")) == []
     store.delete("a/b")
+
+
+def test_a_disk_without_room_for_a_download_is_named(
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put("a", b"x")
+
+    def full(descriptor: int, offset: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(StoreFull, match=r"no room left for .*/files/f "):
+        store.download("a", tmp_path / "files/f", size=1, sha256=sha(b"x"))
+    assert not list((tmp_path / "files").iterdir())
 
 
 def test_an_object_larger_than_expected_is_refused(store: ObjectStore) -> None:

@@ -22,6 +22,7 @@ import torch
 from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest, StoredObject, sha256_hex
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.object_store import ObjectStore
+from lead_protocol.store.partial_file import full_disk_named
 from lead_trainer.engine.attempt import refuse_if_fenced
 from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.quarantine import count_quarantined, find_fault, quarantine
@@ -81,11 +82,16 @@ class _HashingFile(io.RawIOBase):
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._hash, self.size = file, hashlib.sha256(), 0
+        self.error: OSError | None = None  # of the disk: torch says something else in its place
 
     def write(self, data: Any, /) -> int:
         self._hash.update(data)
         self.size += len(memoryview(data).cast("B"))
-        return self._file.write(data)
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            self.error = error
+            raise
 
     def sha256(self) -> str:
         return self._hash.hexdigest()
@@ -122,7 +128,10 @@ def file_names(recipe: Recipe, config: Any, index: int) -> dict[str, str]:
 def stage_files(
     state: TrainState, names: Mapping[str, str], config: Mapping[str, Any], loop: str, folder: Path
 ) -> dict[str, StagedFile]:
-    """Writes the files of one checkpoint to `folder`, hashing while writing; returns them by file name."""
+    """Writes the files of one checkpoint to `folder`, hashing while writing; returns them by file name.
+
+    Raises StoreFull naming the file for which the disk has no room; may be called again.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     tensors: dict[str, Any] = {
         "model": state.model.state_dict(),
@@ -149,9 +158,12 @@ def stage_files(
 
 
 def _write(path: Path, write: Any) -> StagedFile:
-    with path.open("wb") as file:
+    with full_disk_named(path), path.open("wb") as file:
         sink = _HashingFile(file)
-        write(sink)
+        try:
+            write(sink)
+        except RuntimeError as error:
+            raise sink.error or error from error
         file.flush()
         os.fsync(file.fileno())
         return StagedFile(path, sink.size, sink.sha256())

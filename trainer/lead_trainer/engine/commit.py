@@ -91,8 +91,10 @@ class Checkpointer:
         folder = self.scratch / "staging"
         loop = state.loop_state(pairs if state.step_in_epoch else {})
         names = self.names(file_index(state.epoch, state.step_in_epoch))
-        files = stage_files(state, names, self.config, loop.model_dump_json(indent=1), folder)
         try:
+            files = self.patience.call(
+                stage_files, state, names, self.config, loop.model_dump_json(indent=1), folder
+            )  # a full disk is waited for, as a full store is
             return commit_checkpoint(
                 self.store,
                 self.identity,
