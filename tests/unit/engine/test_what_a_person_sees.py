@@ -1,11 +1,13 @@
 """The block of a step for a person at a terminal, the event file, and metrics with names of any kind."""
 
+import errno
 import threading
 from pathlib import Path
 
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch.utils.tensorboard import SummaryWriter
 
 from lead_protocol.progress_record import parse_progress
 from lead_protocol.store.folder import FolderStore
@@ -17,6 +19,7 @@ from lead_trainer.engine.clip import Clipper
 from lead_trainer.engine.ranking import Ranking
 from lead_trainer.engine.state import TrainState
 from lead_trainer.recipes.recipe import StepOutput
+from lead_trainer.report import tensorboard
 from lead_trainer.report.progress_block import progress_block
 from lead_trainer.report.sinks import Sinks
 from lead_trainer.report.tensorboard import EventFile
@@ -77,6 +80,65 @@ def test_an_attempt_that_begins_anew_hides_the_steps_of_the_one_before(
     read = EventAccumulator(str(tmp_path))
     read.Reload()
     assert [(event.step, event.value) for event in read.Scalars("loss")] == [(1, 2.0), (2, 2.0)]
+
+
+def test_a_try_that_begins_anew_in_one_process_hides_the_steps_of_the_one_before(tmp_path: Path) -> None:
+    for value, steps in ((1.0, 4), (2.0, 2)):
+        events = EventFile(tmp_path, None, "tb/", attempt=1, first_step=0, on=True)
+        for step in range(1, steps + 1):
+            events.scalars({"loss": value}, step)
+        events.close()
+    read = EventAccumulator(str(tmp_path))
+    read.Reload()
+    assert [(event.step, event.value) for event in read.Scalars("loss")] == [(1, 2.0), (2, 2.0)]
+
+
+class CountingStore(FolderStore):
+    """A store that notes what is put into it, in order."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.puts = list[tuple[str, int]]()
+
+    def put(self, key: str, data: bytes) -> None:
+        self.puts.append((key, len(data)))
+        super().put(key, data)
+
+
+def test_no_copy_of_a_long_run_is_larger_than_a_file_and_none_is_made_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tensorboard, "LARGE_BYTES", 2000)
+    store = CountingStore(tmp_path / "store")
+    events = EventFile(tmp_path / "events", store, "tb/", attempt=1, first_step=0, on=True)
+    for step in range(1, 101):
+        events.scalars({"loss": float(step)}, step)
+        if step % 10 == 0:
+            events.upload()
+            events.upload()
+    events.close()
+    assert max(size for _, size in store.puts) < 3000 and len({key for key, _ in store.puts}) > 2
+    assert len(set(store.puts)) == len(store.puts)
+    read = EventAccumulator(str(tmp_path / "store/tb"))
+    read.Reload()
+    assert [event.step for event in read.Scalars("loss")] == list(range(1, 101))
+
+
+def test_a_full_disk_costs_the_event_file_and_one_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(SummaryWriter, "add_scalar", full)
+    monkeypatch.setattr(SummaryWriter, "close", full)
+    store = FolderStore(tmp_path / "store")
+    train_here(store, tmp_path, a_toy_job(epochs=2))
+    assert manifests(store)[-1].final
+    printed = capsys.readouterr()
+    assert (printed.out + printed.err).count("the event file is off for this attempt") == 1
+    (tmp_path / "file").touch()
+    EventFile(tmp_path / "file/below", None, "", attempt=1, first_step=0, on=True).close()
 
 
 class SlowPlace(EventFile):
