@@ -1,7 +1,8 @@
 """Sends a read a second time when the first is slower than nearly all before it, and takes the faster answer.
 
-One slow answer of the store would delay a whole batch. Bounded: at most one second request a read, and at most
-SHARE of all reads. Called by `s3.py` for range reads, which change nothing on the server.
+One slow answer of the store would delay a whole batch. Bounded: at most one second request a read, at most SHARE of
+all reads, and none for a read larger than a record: what a node fetches ahead, shard by shard, comes once. Called by
+`s3.py` for range reads, which change nothing on the server.
 """
 
 import os
@@ -20,6 +21,7 @@ LEAST_READS = 20  # of one size before its usual time is known
 QUANTILE = 0.95
 MARGIN = 2.0  # times the quantile
 SHORTEST_S = 0.02
+MOST_BYTES = 4 * 1024 * 1024  # of a read that may be sent twice; a record has about one MiB
 _REMEMBERED = 200
 _THREADS = 64
 
@@ -33,20 +35,23 @@ class Hedge:
         self._lock = threading.Lock()
         self._pools: dict[int, ThreadPoolExecutor] = {}
         self.second_requests = 0
+        self.second_bytes = 0  # that they asked for
 
     def call(self, read: Callable[[], _Result], size: int) -> _Result:
         """Returns the answer of `read`, which must be repeatable; raises its error when no try succeeded."""
+        if size > MOST_BYTES:
+            return read()
         begin, delay_s = time.monotonic(), self._delay_s(size)
-        result = read() if delay_s is None else self._hedged(read, delay_s)
+        result = read() if delay_s is None else self._hedged(read, delay_s, size)
         with self._lock:
             self._times.setdefault(size.bit_length(), deque(maxlen=_REMEMBERED)).append(time.monotonic() - begin)
             self._tokens = min(BURST, self._tokens + SHARE)
         return result
 
-    def _hedged(self, read: Callable[[], _Result], delay_s: float) -> _Result:
+    def _hedged(self, read: Callable[[], _Result], delay_s: float, size: int) -> _Result:
         pool = self._pool()
         first = pool.submit(read)
-        if wait([first], delay_s).done or not self._take_token():
+        if wait([first], delay_s).done or not self._take_token(size):
             return first.result()
         second = pool.submit(read)
         done, others = wait([first, second], return_when=FIRST_COMPLETED)
@@ -61,12 +66,13 @@ class Hedge:
             return None
         return max(SHORTEST_S, MARGIN * times[int(QUANTILE * (len(times) - 1))])
 
-    def _take_token(self) -> bool:
+    def _take_token(self, size: int) -> bool:
         with self._lock:
             if self._tokens < 1:
                 return False
             self._tokens -= 1
             self.second_requests += 1
+            self.second_bytes += size
             return True
 
     def _pool(self) -> ThreadPoolExecutor:

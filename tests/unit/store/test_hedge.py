@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from lead_protocol.store.hedge import BURST, LEAST_READS, SHARE, Hedge
+from lead_protocol.store.hedge import BURST, LEAST_READS, MOST_BYTES, SHARE, Hedge
 from lead_protocol.store.s3 import S3Store
 from lead_testing.store_proxy import StoreProxy
 
@@ -31,7 +31,7 @@ def test_the_faster_answer_of_two_is_taken() -> None:
 
     assert hedge.call(read, SIZE) == "early"
     release.set()
-    assert hedge.second_requests == 1 and len(calls) == 2
+    assert hedge.second_requests == 1 and hedge.second_bytes == SIZE and len(calls) == 2
 
 
 def test_a_failed_second_try_leaves_the_first_its_time() -> None:
@@ -63,6 +63,14 @@ def test_sizes_that_were_never_read_are_not_hedged() -> None:
     hedge, before = warmed(), threading.active_count()
     assert hedge.call(lambda: threading.current_thread(), 100 * SIZE) is threading.current_thread()
     assert threading.active_count() == before
+
+
+def test_what_is_fetched_shard_by_shard_is_never_asked_for_twice() -> None:
+    hedge = Hedge()
+    hedge._delay_s = lambda size: 0.0  # type: ignore[method-assign]  # every read counts as late
+    for _ in range(3):
+        hedge.call(lambda: time.sleep(0.002), MOST_BYTES + 1)
+    assert (hedge.second_requests, hedge.second_bytes) == (0, 0)
 
 
 def test_second_requests_are_few_even_when_everything_is_late() -> None:
