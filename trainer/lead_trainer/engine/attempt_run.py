@@ -354,9 +354,9 @@ def limited(recipe: Recipe, config: Any, shape: StageShape, dataset: Dataset) ->
         tested = few if isinstance(recipe, Validates) else None
         return Samples(replace(few, repeated=shape.batch_size), tested)
     training = LimitedSamples(dataset.samples, shape.max_samples) if shape.max_samples else dataset.samples
-    if validation is not None and shape.max_validation_samples:
     if validation is not None and not len(validation.epoch_draw(0)):
         raise BadData("the validation split holds no sample, so no epoch could be judged; add some to the dataset")
+    if validation is not None and shape.max_validation_samples:
         validation = LimitedSamples(validation, shape.max_validation_samples)
     return Samples(training, validation)
 

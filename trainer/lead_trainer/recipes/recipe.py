@@ -121,6 +121,14 @@ class ChoosesCollections(Protocol):
 
 
 @runtime_checkable
+class ReadsPart(Protocol):
+    """A preparation that reads some of a folder's files, so that others beside them may come and go."""
+
+    def reads(self, config: Mapping[str, Any]) -> Sequence[str]:
+        """Returns how the paths begin that it reads with this config (what `config_keys` returned)."""
+
+
+@runtime_checkable
 class StaysInProcess(Protocol):
     """A preparation that may hold what must not be there once a process, such as a model on a GPU."""
 
@@ -329,19 +337,19 @@ class Inherits(Protocol):
 
 
 @runtime_checkable
-class Advises(Protocol):
-    """A recipe with watch rules of its own, besides the engine's."""
-
-    def watch_rules(self, config: Any) -> Sequence[WatchRule]:
-        """Returns the rules; they are asked after every epoch."""
-
-
-@runtime_checkable
 class PartsKeys(Protocol):
     """A recipe that says which keys teach nothing, and which do nothing in a cluster; of others every key counts."""
 
     not_learned: frozenset[str]  # may differ between a checkpoint and the run that resumes it
     local_keys: Mapping[str, str]  # refused in a pod's job, with what says this there
+
+
+@runtime_checkable
+class Advises(Protocol):
+    """A recipe with watch rules of its own, besides the engine's."""
+
+    def watch_rules(self, config: Any) -> Sequence[WatchRule]:
+        """Returns the rules; they are asked after every epoch."""
 
 
 def recipe_names() -> list[str]:

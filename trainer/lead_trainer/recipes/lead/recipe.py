@@ -35,13 +35,7 @@ from lead_trainer.recipes.lead.metrics import compute_metrics
 from lead_trainer.recipes.lead.model import build_model
 from lead_trainer.recipes.lead.preparation import SOURCE_KEY, LeadPreparation
 from lead_trainer.recipes.lead.run_keys import LOCAL_KEYS, NOT_LEARNED
-from lead_trainer.recipes.lead.validation import (
-    AS_RECORDED,
-    CachePart,
-    evaluate,
-    with_loss_of_all_sets,
-    with_means_over_classes,
-)
+from lead_trainer.recipes.lead.validation import AS_RECORDED, CachePart, evaluate, with_means_over_classes
 from lead_trainer.recipes.lead.visualize import draw_training_picture
 from lead_trainer.recipes.recipe import Batch, Evaluation, LossScale, Sample, StageShape, StepOutput, WatchRule
 from lead_trainer.report.wandb import WandbKeys
