@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from lead_operator import names
-from lead_operator.cluster.api_errors import AlreadyExists, ApiError, Refused, UndeclaredFields
+from lead_operator.cluster.api_errors import AlreadyExists, ApiError, Conflict, Refused, UndeclaredFields
 from lead_operator.cluster.client import KubeClient
 from lead_operator.cluster.event_recorder import EventRecorder
 from lead_operator.cluster.informers import Informers
@@ -160,6 +160,7 @@ class Applier:
         if reference.get("uid") == owner["metadata"]["uid"]:
             return found
         if (reference.get("kind"), reference.get("name")) == (owner["kind"], owner["metadata"]["name"]):
+            await self._require_live(owner)
             # Its owner had our owner's name and is gone: the garbage collector would delete it too, only later.
             await self._client.delete(kind, namespace, name, uid=found["metadata"]["uid"])
             raise NameTaken(
@@ -170,6 +171,13 @@ class Applier:
         message = f"{kind.kind} {name} exists and does not belong to this {owner['kind']}{holder}"
         self._recorder.record(owner, EventNote("Warning", "NameTaken", message))
         raise NameTaken(message)
+
+    async def _require_live(self, owner: KubernetesObject) -> None:
+        """Raises Conflict where the owner's name is another resource's: of a later one, to a process that slept."""
+        metadata = owner["metadata"]
+        live = await self._client.get(kind_of(owner), metadata["namespace"], metadata["name"])
+        if live is None or live["metadata"]["uid"] != metadata["uid"]:
+            raise Conflict(409, "Conflict", f"{owner['kind']} {metadata['namespace']}/{metadata['name']} is gone")
 
 
 def without_fields(status: dict[str, Any], paths: Iterable[tuple[str, ...]]) -> dict[str, Any]:
