@@ -52,6 +52,7 @@ class Informer:
         self.last_sign_of_life = time.monotonic()  # a list, an event or a bookmark arrived
         self.refused = ""  # why the server shows none of it: the namespace, or the right to see it, is gone
         self.last_unreachable = 0.0  # the server was asked and was not there: waiting is right
+        self.seen_since: float | None = None  # since when no watch has broken; None: the copies may be old
         self._client = client
         self._selector = selector
         self._watch_s = watch_s
@@ -100,9 +101,9 @@ class Informer:
                 await self._list_and_watch()
                 failures = 0
             except Gone:
-                failures = 0
+                failures, self.seen_since = 0, None
             except ApiError as error:
-                failures += 1
+                failures, self.seen_since = failures + 1, None
                 if isinstance(error, Unreachable):
                     self.last_unreachable = time.monotonic()
                 self._note_refusal(error)
@@ -112,8 +113,9 @@ class Informer:
 
     async def _list_and_watch(self) -> None:
         items, version = await self._client.list(self.kind, self.namespace, trim=self._trim, selector=self._selector)
-        self._replace(items, version)
         self._live()
+        self.seen_since = self.last_sign_of_life if self.seen_since is None else self.seen_since
+        self._replace(items, version)
         if self.refused:
             log.info("served_again", watch=self.name)
             self.refused = ""

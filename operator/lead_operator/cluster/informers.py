@@ -24,6 +24,7 @@ from lead_operator.cluster.kinds import (
     owner_of,
 )
 from lead_operator.cluster.observe import (
+    NodeWatch,
     caches_of,
     condition,
     has_ended,
@@ -65,7 +66,7 @@ class Informers:
             SERVICE.kind: self._informers(SERVICE, self._on_child, names.MANAGED_SELECTOR, trim_child),
             CLAIM.kind: self._informers(CLAIM, self._on_child, names.MANAGED_SELECTOR, trim_child),
         }
-        self.nodes = self._informer(NODE, "", self._on_node, "", trim_node)
+        self.nodes = NodeWatch(self._informer(NODE, "", self._on_node, "", trim_node))
 
     @property
     def vital(self) -> list[Informer]:
@@ -133,7 +134,7 @@ class Informers:
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Runs every informer in the group."""
-        for informer in [*self.vital, self.nodes]:
+        for informer in [*self.vital, self.nodes.informer]:
             tasks.create_task(informer.run(), name=f"informer {informer.name}")
 
     def _informers(
@@ -189,6 +190,8 @@ class Informers:
             return
         body = after or before
         assert body is not None
+        if before is None:
+            self.nodes.returned(body["metadata"]["name"])
         for pod in self.all(POD):
             if pod["spec"]["nodeName"] == body["metadata"]["name"]:
                 self._on_child(None, pod)

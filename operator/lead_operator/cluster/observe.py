@@ -4,9 +4,10 @@ Called by `cluster.reconcile` at the start of each pass. It reads copies only, m
 reference's UID alone: a pod of an earlier run of the same name is never counted.
 """
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from lead_operator import names
@@ -33,24 +34,34 @@ class NodeHealth:
 
 
 class NodeWatch:
-    """Reads node health from the copies of nodes; without the right to watch nodes, every node counts as healthy."""
+    """Reads node health from the copies of nodes; without the right to watch nodes, every node counts as healthy.
+
+    How long a node is away counts only while nodes are seen without a break. What cut the operator off may have cut off
+    the nodes as well, and after it each needs a moment to say that it is there.
+    """
 
     def __init__(self, informer: Informer) -> None:
-        self._informer = informer
+        self.informer = informer
         self._missing_since: dict[str, datetime] = {}
 
     def health(self, node: str, now: datetime) -> NodeHealth:
         """Returns the health of a node by name; an empty name is a pod that has none yet."""
-        if not node or not self._informer.synced.is_set():
+        if not node or not self.informer.synced.is_set():
             return NodeHealth(True)
-        body = self._informer.get("", node)
-        if body is None:
-            return NodeHealth(False, self._missing_since.setdefault(node, now))
-        self._missing_since.pop(node, None)
-        ready = condition(body, "Ready")
+        body, seen_since = self.informer.get("", node), self.informer.seen_since
+        ready = {} if body is None else condition(body, "Ready")
         if ready.get("status") == "True":
             return NodeHealth(True)
-        return NodeHealth(False, parse_time(ready.get("lastTransitionTime")) or now)
+        if seen_since is None:
+            return NodeHealth(False)
+        since = parse_time(ready.get("lastTransitionTime")) or now
+        if body is None:
+            since = self._missing_since.setdefault(node, now)
+        return NodeHealth(False, max(since, now - timedelta(seconds=time.monotonic() - seen_since)))
+
+    def returned(self, node: str) -> None:
+        """Notes that a node is there again: if it goes once more, that is another absence."""
+        self._missing_since.pop(node, None)
 
 
 def observe_pods(pods: Sequence[KubernetesObject], nodes: NodeWatch, now: datetime) -> tuple[ObservedPod, ...]:

@@ -27,7 +27,7 @@ from lead_operator.cluster.event_recorder import EventRecorder
 from lead_operator.cluster.informers import Informers
 from lead_operator.cluster.kinds import DATASET_CACHE, TRAINING_RUN, ResourceKey
 from lead_operator.cluster.lease import Lease
-from lead_operator.cluster.observe import NodeWatch, is_finished, parse_time
+from lead_operator.cluster.observe import is_finished, parse_time
 from lead_operator.cluster.reconcile import Reconciler
 from lead_operator.cluster.source_watch import SourceWatch
 from lead_operator.cluster.watchdog import Watchdog
@@ -54,7 +54,7 @@ class Operator:
         self._sweep = CheckpointSweep(self._bucket.store)
         self._removal = CacheRemoval(self._bucket.store, self._bucket.forget_store)
         self._sources = SourceWatch(self._bucket.store, settings.source_check_s)
-        nodes, applier = NodeWatch(self.informers.nodes), Applier(client, self._recorder, self.informers)
+        nodes, applier = self.informers.nodes, Applier(client, self._recorder, self.informers)
         self._reconciler = Reconciler(
             client=client,
             informers=self.informers,

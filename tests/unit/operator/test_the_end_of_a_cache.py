@@ -14,7 +14,6 @@ from lead_operator.cluster.cache_removal import CacheRemoval
 from lead_operator.cluster.client import KubeClient
 from lead_operator.cluster.informers import Informers
 from lead_operator.cluster.kinds import DATASET_CACHE, POD, TRAINING_RUN, KubernetesObject
-from lead_operator.cluster.observe import NodeWatch
 from lead_operator.decisions.plan import Plan
 from lead_operator.names import CACHE_DATA_FINALIZER
 from lead_operator.resources.crd_defaults import fill_defaults
@@ -45,7 +44,7 @@ class World:
         self.body = {**a_cache_body(retain="Delete"), "status": {"phase": "Ready", "digest": NEW}}
         self.body["metadata"] |= {"deletionTimestamp": "2026-01-01T13:00:00Z", "finalizers": [CACHE_DATA_FINALIZER]}
         self.end = CacheEnd(
-            cast(KubeClient, self), self.informers, NodeWatch(self.informers.nodes), self.removal,
+            cast(KubeClient, self), self.informers, self.informers.nodes, self.removal,
             cast(Applier, self), SETTINGS,
         )  # fmt: skip
         for generation, digest in enumerate((OLD, NEW), 1):
