@@ -18,7 +18,7 @@ from lead_protocol.store.object_store import ObjectStore, StoreError
 from lead_trainer.data.build import build_share
 from lead_trainer.data.source_tree import FolderTree, StoreTree
 from lead_trainer.engine.storage import open_store
-from lead_trainer.recipes.recipe import SourceFile, SourceTree, load_recipe
+from lead_trainer.recipes.recipe import ReadsPart, SourceFile, SourceTree, load_recipe
 from lead_trainer.report.console import open_log
 
 _MESSAGE_CHARS = 512
@@ -28,13 +28,15 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class RawTree:
-    """A tree without what LEAD or we derived from it."""
+    """A tree without what LEAD or we derived from it, and without what its preparation does not read."""
 
     whole: SourceTree
+    reads: tuple[str, ...] = ("",)  # how the paths begin
 
     @cached_property
     def _files(self) -> tuple[SourceFile, ...]:
-        return tuple(file for file in self.whole.files() if is_raw(file.path))
+        files = self.whole.files()
+        return tuple(file for file in files if is_raw(file.path) and file.path.startswith(self.reads))
 
     def files(self) -> Sequence[SourceFile]:
         """Returns every raw file, sorted by path."""
@@ -46,10 +48,17 @@ class RawTree:
 
 
 def source_tree(job: BuildJob, store: ObjectStore) -> RawTree:
-    """Returns the raw tree a build reads."""
+    """Returns the raw tree a build reads: of a bucket everything, of a folder what its preparation asks for.
+
+    A run without a cluster often writes beside its data; a bucket's prefix is watched as a whole by the operator.
+    """
     if job.source.kind == "store":
         return RawTree(StoreTree(store, job.source.prefix))
-    return RawTree(FolderTree(Path(job.source.path)))
+    preparation = load_recipe(job.recipe).preparation
+    tree = FolderTree(Path(job.source.path))
+    if not isinstance(preparation, ReadsPart):
+        return RawTree(tree)
+    return RawTree(tree, tuple(preparation.reads(preparation.config_keys(job.config))))
 
 
 def build(job: BuildJob, store: ObjectStore, on_progress: Callable[[BuildRecord], None]) -> BuildRecord:

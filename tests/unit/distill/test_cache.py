@@ -9,6 +9,7 @@ import pytest
 
 from lead_protocol.job import BuildJob, FolderSource, OwnerIdentity
 from lead_protocol.store.folder import FolderStore
+from lead_trainer import building
 from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.data.build import build_share
 from lead_trainer.data.cache_reader import CacheReader
@@ -39,21 +40,22 @@ def copy(root: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(root, tmp_path / "tree"))
 
 
+def job_of(root: Path, *, index: int, pods: int, **config: Any) -> BuildJob:
+    return BuildJob(
+        owner=OwnerIdentity(namespace="ns", name="clips", uid="uid"),
+        generation=1,
+        attempt=1,
+        index=index,
+        parallelism=pods,
+        recipe="distill",
+        source=FolderSource(path=str(root)),
+        collections=[],
+        config={"resolution": SIDE, **config},
+    )
+
+
 def build(root: Path, store: FolderStore, *, pods: int = 1, **config: Any) -> CacheReader:
-    jobs = [
-        BuildJob(
-            owner=OwnerIdentity(namespace="ns", name="clips", uid="uid"),
-            generation=1,
-            attempt=1,
-            index=index,
-            parallelism=pods,
-            recipe="distill",
-            source=FolderSource(path=str(root)),
-            collections=[],
-            config={"resolution": SIDE, **config},
-        )
-        for index in range(pods)
-    ]
+    jobs = [job_of(root, index=index, pods=pods, **config) for index in range(pods)]
     records = [
         build_share(job, store, FolderTree(root), RECIPE, lambda record: None, part_bytes=15_000) for job in jobs
     ]
@@ -122,6 +124,25 @@ def test_d_08_unmerged_shards_serve_a_build_as_they_are(copy: Path, tmp_path: Pa
     path.unlink()
     with pytest.raises(BadData, match=r"shard .*shard1of2\.npz is missing, 1 of 2 are there"):
         build(copy, FolderStore(tmp_path / "lacking"))
+
+
+def test_files_beside_the_data_of_a_folder_are_no_part_of_its_cache(copy: Path, tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "store")
+    job = job_of(copy, index=0, pods=1)
+    before = building.build(job, store, lambda record: None).digest
+    (copy / "train.log").write_text("epoch 1")
+    (copy / "runs").mkdir()
+    (copy / "runs/config.json").write_text("{}")
+    assert building.build(job, store, lambda record: None).digest == before
+    (copy / "egomotion/other.npz").write_bytes(b"")
+    assert building.build(job, store, lambda record: None).digest != before
+
+
+def test_a_shard_that_is_still_labelled_is_named_as_unfinished(copy: Path, tmp_path: Path) -> None:
+    (copy / LABELS).rename(copy / "teacher_labels/train_labels_shard0of2.npz")
+    (copy / "teacher_labels/train_labels_shard1of2.partial.npz").write_bytes(b"half")
+    with pytest.raises(BadData, match=r"shard .*shard1of2\.npz is unfinished, 1 of 2 are there"):
+        build(copy, FolderStore(tmp_path / "store"))
 
 
 def test_d_48_useless_clips_are_left_out_and_told(copy: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from lead_trainer.recipes.distill.config_values import config_of_cache
 from lead_trainer.recipes.distill.modes import mode_of
-from lead_trainer.recipes.recipe import Preparation, SampleKey, Scan, SourceTree
+from lead_trainer.recipes.recipe import Preparation, ReadsPart, SampleKey, Scan, SourceTree
 
 
 class DistillPreparation:
@@ -30,6 +30,11 @@ class DistillPreparation:
     def stays_in_process(self, config: Mapping[str, Any]) -> bool:
         """Returns whether a teacher's weights are loaded while the cache is built."""
         return config.get("teacher") == "alpamayo_r1"
+
+    def reads(self, config: Mapping[str, Any]) -> Sequence[str]:
+        """Returns how the paths begin that the mode reads."""
+        chosen = _of(config)
+        return chosen.reads(config) if isinstance(chosen, ReadsPart) else ("",)
 
     def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
         """Reads listings and verdicts, fills the named collections."""

@@ -46,6 +46,10 @@ class ClipPreparation:
         """Returns the read values; `config` holds the recipe's keys and optionally `preset`."""
         return ClipKeys.of(config_of_cache(config)).as_mapping()
 
+    def reads(self, config: Mapping[str, Any]) -> Sequence[str]:
+        """Returns how the paths of pictures, motion, labels and their shards, and ego histories begin."""
+        return ClipKeys.parse(config).paths
+
     def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
         """Judges every sample of the named splits by its history and, where the teacher's files say it, its label."""
         splits = known_collections(collections, SPLITS)
