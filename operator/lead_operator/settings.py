@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from lead_operator.errors import SettingsError
+from lead_protocol.store.address_rules import BUCKET, ENDPOINT
 
 _PROFILE_KEYS = {"endpoint", "secure", "bucket", "prefix", "region", "secretName"}
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_ENDPOINT = re.compile(r"[A-Za-z0-9.-]+(:[0-9]{1,5})?|\[[0-9a-fA-F:]+\](:[0-9]{1,5})?")
 _PREFIX = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*)(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 
 
@@ -116,9 +115,9 @@ def _profile(name: str, entry: Any, file: Path) -> StorageProfile:
         raise SettingsError(f"{where} has unknown keys {unknown}; known are {sorted(_PROFILE_KEYS)}")
     endpoint, bucket = entry.get("endpoint", ""), entry.get("bucket", "")
     prefix = str(entry.get("prefix", "")).strip("/")
-    if not isinstance(endpoint, str) or not _ENDPOINT.fullmatch(endpoint):
+    if not isinstance(endpoint, str) or not re.fullmatch(ENDPOINT, endpoint):
         raise SettingsError(f"{where}: endpoint is {endpoint!r}, expected host or host:port without a scheme")
-    if not isinstance(bucket, str) or not _BUCKET.fullmatch(bucket):
+    if not isinstance(bucket, str) or not re.fullmatch(BUCKET, bucket):
         raise SettingsError(f"{where}: bucket is {bucket!r}, expected 3 to 63 of a-z, 0-9, dot and dash")
     if prefix and not _PREFIX.fullmatch(prefix):
         raise SettingsError(f"{where}: prefix is {prefix!r}, expected folder names joined by slashes")

@@ -8,6 +8,7 @@ import jsonschema
 import pytest
 import yaml
 
+from lead_protocol.store.address_rules import BUCKET, ENDPOINT
 from lead_testing import PROJECT_ROOT
 
 CHART = PROJECT_ROOT / "charts/lead"
@@ -53,6 +54,13 @@ def test_every_default_is_in_the_schema_and_every_key_of_the_schema_has_a_defaul
     assert described == given
 
 
+def test_an_address_of_a_store_is_checked_as_operator_and_pods_check_it() -> None:
+    profiles = SCHEMA["properties"]["storage"]["properties"]["profiles"]
+    for profile in (profiles["additionalProperties"], profiles["properties"]["default"]):
+        assert profile["properties"]["endpoint"]["pattern"] == f"^({ENDPOINT})?$"  # empty: the embedded store
+        assert profile["properties"]["bucket"]["pattern"] == f"^{BUCKET}$"
+
+
 @pytest.mark.parametrize(
     "setting, named",
     [
@@ -62,6 +70,7 @@ def test_every_default_is_in_the_schema_and_every_key_of_the_schema_has_a_defaul
         ("minio.persistence.siz=1Gi", "siz"),
         ("storage.profiles.default.endpont=x", "endpont"),
         ("storage.profiles.default.endpoint=http://x", "/storage/profiles/default/endpoint"),
+        ("storage.profiles.default.endpoint=minio.svc.:9000", "/storage/profiles/default/endpoint"),
         ("storage.profiles.default.bucket=UPPER", "/storage/profiles/default/bucket"),
         ("storage.profiles.default.prefix=../x", "/storage/profiles/default/prefix"),
         ("storage.profiles.default.existingSecret=kube-root", "/storage/profiles/default/existingSecret"),

@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from lead_protocol import environment as names
+from lead_protocol.store.address_rules import BUCKET, ENDPOINT
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.key_rules import UnsafeKey, check_prefix
 from lead_protocol.store.object_store import ObjectStore, StoreError
@@ -22,8 +23,6 @@ from lead_protocol.store.s3 import S3Store
 from lead_protocol.store.s3_target import KeyPair, S3Limits, S3Target
 
 DEFAULT_REGION = "us-east-1"
-_ENDPOINT = re.compile(r"^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?$")
-_BUCKET = re.compile(r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")
 
 
 class StoreNotConfigured(StoreError):
@@ -49,14 +48,14 @@ def s3_target(environ: Mapping[str, str], *, credentials_dir: Path) -> S3Target:
     url = environ.get(names.STORE_URL, "")
     parts = urlsplit(url)
     bucket, prefix = parts.netloc, parts.path.strip("/")
-    if parts.scheme != "s3" or not _BUCKET.match(bucket):
+    if parts.scheme != "s3" or not re.fullmatch(BUCKET, bucket):
         raise _wrong(names.STORE_URL, url, "s3://bucket/prefix with a bucket name of 3 to 63 of a-z, 0-9, `.`, `-`")
     try:
         check_prefix(prefix)
     except UnsafeKey as error:
         raise _wrong(names.STORE_URL, url, f"a safe prefix: {error}") from error
     endpoint = environ.get(names.STORE_ENDPOINT, "")
-    if not _ENDPOINT.match(endpoint):
+    if not re.fullmatch(ENDPOINT, endpoint):
         raise _wrong(names.STORE_ENDPOINT, endpoint, "host:port, without http://")
     secure = environ.get(names.STORE_SECURE) or "true"
     if secure not in ("true", "false"):

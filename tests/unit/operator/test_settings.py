@@ -42,6 +42,8 @@ def test_a_star_means_every_namespace_and_stands_alone(tmp_path: Path) -> None:
     [
         ({"endpoint": "http://minio:9000"}, "endpoint"),
         ({"endpoint": ""}, "endpoint"),
+        ({"endpoint": "minio.svc.:9000"}, "endpoint"),  # what pods would refuse
+        ({"endpoint": "-minio:9000"}, "endpoint"),
         ({"bucket": "Lead"}, "bucket"),
         ({"prefix": "a/../b"}, "prefix"),
         ({"secure": "yes"}, "secure"),
