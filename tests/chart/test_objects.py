@@ -210,6 +210,12 @@ def test_the_operator_reads_the_profiles_as_written(rendered: Objects, tmp_path:
         assert profile.secret_name.startswith("lead-s3-")
 
 
+def test_a_profile_without_its_secret_keeps_no_other_from_being_used(rendered: Objects) -> None:
+    volumes = one(rendered, "Deployment", "lead-operator")["spec"]["template"]["spec"]["volumes"]
+    secrets = [volume["secret"] for volume in volumes if "secret" in volume]
+    assert secrets and all(secret["optional"] for secret in secrets)
+
+
 def test_the_operator_reads_its_settings_from_the_deployment(rendered: Objects, tmp_path: Any) -> None:
     from lead_operator.settings import read_settings
 
