@@ -41,6 +41,9 @@ MAX_ROUNDS = 5  # a source that changes under every reading is no source
 MAX_DISTURBANCES = 50  # of one share
 SOON_S = 1.0
 REMOVAL_LOOK_S = 5.0  # a cache that is being deleted
+_BUILD_AGAIN = (
+    "to build again, delete the DatasetCache and create it anew, or change its spec (build.maxRetries, for instance)"
+)
 _RETAIN_AFTER_ALL = "with spec.retain set to Retain the data stay and this DatasetCache goes"
 
 
@@ -227,13 +230,13 @@ def _account(
     )
     state = step.state.with_worker(ended)
     if failure.exit_class is ExitClass.USER_ERROR:
-        return _fail(state, fields, observed, failure.reason, failure.message)
+        return _fail(state, fields, observed, failure.reason, f"{failure.message}; {_BUILD_AGAIN}")
     if ended.errors > cache.max_retries:
         text = f"share {worker.index} failed {ended.errors} times (build.maxRetries); the last was {failure.reason}: "
-        return _fail(state, fields, observed, "MaxRetries", f"{text}{failure.message}; correct it and change the spec")
+        return _fail(state, fields, observed, "MaxRetries", f"{text}{failure.message}; {_BUILD_AGAIN}")
     if ended.disturbances > MAX_DISTURBANCES:
         text = f"share {worker.index} was disturbed {ended.disturbances} times; the last was {failure.reason}: "
-        return _fail(state, fields, observed, "MaxDisturbances", f"{text}{failure.message}; change the spec to retry")
+        return _fail(state, fields, observed, "MaxDisturbances", f"{text}{failure.message}; {_BUILD_AGAIN}")
     return replace(step, state=state, last_failure=fields)
 
 
@@ -246,7 +249,7 @@ def _await_manifest(step: CacheStep, observed: ObservedBuild) -> CacheStep:
     if step.state.round >= MAX_ROUNDS:
         text = (
             f"the source changed while it was read, {step.state.round} times in a row; "
-            "let it come to rest, then change the spec (build.maxRetries, for instance) to build again"
+            f"let it come to rest; {_BUILD_AGAIN}"
         )
         return _fail(step.state, step.last_failure, observed, "SourceChanges", text)
     return replace(step, state=step.state.begun_anew(), reason="SourceChanged", requeue_after_s=SOON_S)

@@ -54,7 +54,7 @@ def _problem(run: TrainingRun, cache: ObservedCache) -> DatasetCheck | None:
         )
         return _not_ready("ProfileMismatch", text, hopeless=True)
     if cache.failed:
-        return _not_ready("CacheFailed", f"{where} is Failed: {cache.message}; correct it, the run goes on by itself")
+        return _not_ready("CacheFailed", f"{where} is Failed: {cache.message}; the run then goes on by itself")
     if not cache.ready or not cache.digest:
         return _not_ready("CacheBuilding", f"{where} is being built: {cache.message or 'not Ready yet'}", building=True)
     return None

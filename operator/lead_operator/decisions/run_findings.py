@@ -14,7 +14,7 @@ from lead_operator.objects.session_cache_claim import claim_name
 _REMEDIES = {
     "ImagePullBackOff": "check the trainer image in the chart's values and the pull secrets of the namespace",
     "ErrImagePull": "check the trainer image in the chart's values and the pull secrets of the namespace",
-    "ErrImageNeverPull": "load the trainer image on the node, or change trainer.pullPolicy in the chart's values",
+    "ErrImageNeverPull": "load the trainer image on the node or change images.trainer.pullPolicy in the chart's values",
     "InvalidImageName": "correct the trainer image in the chart's values",
     "CreateContainerConfigError": "create the Secret that the message names in the namespace of the run",
     "FailedMount": "check that each exists in the namespace; if all do, kubectl describe pod {pod} tells what is wrong",

@@ -169,7 +169,7 @@ def test_a_damaged_file_fails_the_build_and_is_named() -> None:
     pods = (a_build_pod(0), a_build_pod(1, phase="Failed", exit_code=65, message=words))
     plan = look(cache, previous=look(cache).status, pods=pods)
     assert (plan.status["phase"], plan.status["reason"]) == ("Failed", "BadData")
-    assert condition(plan, "Failed")["message"] == words
+    assert condition(plan, "Failed")["message"].startswith(f"{words}; to build again, delete the DatasetCache")
     assert [d.name for d in plan.deletes] == ["towns-build-g1-a1-0"]
     assert look(cache, after_s=99, previous=plan.status).status["phase"] == "Failed"
 
