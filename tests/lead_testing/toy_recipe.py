@@ -54,6 +54,7 @@ class ToyConfig(BaseModel):
     patience_epochs: int = 0
     overfit_samples: int = 0
     max_samples: int = 0
+    load_file: str = ""
 
 
 @dataclass(frozen=True)
@@ -157,9 +158,9 @@ class ToyRecipe:
         return ToySamples(config, first=10_000, count=count) if count else None
 
     def evaluate(self, model: torch.nn.Module, batch: Batch, config: ToyConfig) -> Evaluation:
-        errors_B = (model(batch["x"]) - batch["y"]).double()
         self._evaluations += 1
         signal_myself(f"v{self._evaluations}")
+        errors_B = (model(batch["x"]) - batch["y"]).double()
         return Evaluation({"loss": (errors_B.square().sum(), len(errors_B)), "bias": (errors_B.sum(), len(errors_B))})
 
     def validation_metrics(self, config: ToyConfig, means: Mapping[str, float]) -> Mapping[str, float]:

@@ -5,9 +5,12 @@ epoch its files appear in `logdir` under LEAD's names, as hard links. Calling it
 process calls it.
 """
 
+import hashlib
+import json
 import statistics
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from typing import Any
 import structlog
 
 from lead_protocol import environment
+from lead_protocol.checkpoint_retention import ranked
 from lead_protocol.job import (
     BuildJob,
     CheckpointPolicy,
@@ -24,9 +28,10 @@ from lead_protocol.job import (
     OwnerIdentity,
     TrainJob,
 )
+from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
-from lead_protocol.store.object_store import ObjectStore
+from lead_protocol.store.object_store import ObjectStore, StoreError
 from lead_trainer.building import build
 from lead_trainer.cli_store import instance_manifests, instances
 from lead_trainer.config_sources import (
@@ -49,7 +54,7 @@ from lead_trainer.engine.storage import open_store
 from lead_trainer.engine.worker import device_of
 from lead_trainer.errors import BadConfig
 from lead_trainer.lead_view import LeadView
-from lead_trainer.named_view import NamedView
+from lead_trainer.named_view import NamedView, config_beside
 from lead_trainer.recipes.local_runs import (
     MixesTrees,
     Respells,
@@ -84,15 +89,19 @@ class LocalRun:
         """Where LEAD's files appear."""
         return Path(self.keys.logdir)
 
+    @property
+    def instance(self) -> InstanceKeys:
+        """Where the run's objects lie in its folder's store: runs of several kinds may share one."""
+        kind = f"-{self.recipe.run_kind(self.config)}" if isinstance(self.recipe, NamesFiles) else ""
+        return InstanceKeys(NAMESPACE, UID, f"{STAGE}{kind}", self.keys.seed)
+
 
 def train_locally(words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> None:
     """Trains the run that the words describe, or resumes it, once a seed; raises what `run_attempt` raises."""
     run = local_run(words, config_files, environ)
     world = world_of(environ)
     open_log(rank=world.rank)
-    stop = StopFlag()
-    stop.listen()
-    group = Group(world, device_of(world))
+    stop, group = StopFlag(), Group(world, device_of(world))
     each = [local_run([*words, *seed_words(run, seed)], config_files, environ) for seed in run.keys.seeds] or [run]
     for one in each:
         train_one(one, group, stop, environ)
@@ -110,15 +119,19 @@ def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str,
     """Trains or resumes one run, every process of the group together."""
     world = group.world
     store = FolderStore(run.logdir / PRIVATE_FOLDER)
-    refuse_weights_alone(run, store)
     if world.is_first and isinstance(run.recipe, WarnsAtStart):
         for sentence in run.recipe.warnings(run.config):
             log.warning(sentence)
     caches = cache_store(run, environ)
-    text = done_by_first(
-        group, lambda: local_job(run, store, caches, processes=group.world.world_size).model_dump_json()
-    )
-    job = TrainJob.model_validate_json(text)
+
+    def prepared() -> str:
+        refuse_weights_alone(run, store)
+        refuse_other_weights(run, store)
+        refuse_older_checkpoint(run, store)
+        return local_job(run, store, caches, processes=world.world_size).model_dump_json()
+
+    job = TrainJob.model_validate_json(done_by_first(group, prepared))
+    stop.listen()  # not before: a cache is built for long, and goes on where it was
     view = view_of(run, store, job.keys)
     place = Place(
         store,
@@ -142,7 +155,7 @@ def refuse_weights_alone(run: LocalRun, store: FolderStore) -> None:
     LEAD reads the optimizer and the epoch from the files beside them; ours have a manifest, and no run without one is
     continued.
     """
-    keys, found = InstanceKeys(NAMESPACE, UID, STAGE, run.keys.seed), Path(run.keys.load_file)
+    keys, found = run.instance, Path(run.keys.load_file)
     if not (run.keys.continue_failed_training and run.keys.load_file) or manifest_keys(store, keys.manifests_prefix):
         return
     own = (found.parent / PRIVATE_FOLDER).is_dir() and found.parent.resolve() != run.logdir.resolve()
@@ -152,6 +165,68 @@ def refuse_weights_alone(run: LocalRun, store: FolderStore) -> None:
         + (f"To continue that run set logdir={found.parent}; to" if own else "To")
         + " begin a run from these weights give load_file alone, with a new logdir"
     )
+
+
+def refuse_other_weights(run: LocalRun, store: FolderStore) -> None:
+    """Raises BadConfig where a run goes on that began with other weights than `load_file` now names.
+
+    They would be left out in silence: only a run that begins loads any. Where the earlier file is gone or unknown, that
+    is a warning.
+    """
+    manifests = instance_manifests(store, run.instance)
+    if not run.keys.load_file or run.keys.resume == "never" or not manifests:
+        return
+    now = Path(run.keys.load_file)
+    before = {Path(name) for manifest in manifests if (name := _load_file_of(run, store, manifest))}
+    if now.resolve() in {path.resolve() for path in before}:
+        return
+    there = sorted(path for path in before if path.is_file())
+    own = {stored.sha256 for manifest in manifests for stored in manifest.files.values()}
+    if _sha256(now) in own | {_sha256(path) for path in there}:
+        return
+    if there:
+        raise BadConfig(
+            f"load_file: found {now}, but the run in logdir {run.logdir} began with {there[0]}, and a run that goes on "
+            "takes no other weights; restore load_file, choose another logdir, or begin again with resume=never"
+        )
+    log.warning("load_file is not read: the run in logdir goes on from its own checkpoint; resume=never begins again",
+                load_file=str(now), logdir=str(run.logdir), before=sorted(map(str, before)))  # fmt: skip
+
+
+def refuse_older_checkpoint(run: LocalRun, store: FolderStore) -> None:
+    """Raises BadConfig unless a file named by `resume` shows the newest checkpoint of an epoch's end of this run."""
+    if run.keys.resume in ("auto", "never"):
+        return
+    if not isinstance(run.recipe, NamesFiles):
+        raise BadConfig(f"resume: found {run.keys.resume!r}, expected auto or never")
+    manifests = [manifest for manifest in instance_manifests(store, run.instance) if not manifest.step_in_epoch]
+    if not manifests:
+        raise BadConfig(
+            f"resume: {run.keys.resume} is of no run that was made in {run.logdir}, where its checkpoints would lie below "
+            f"{PRIVATE_FOLDER}; resume where it was made, or give load_file to begin a run from these weights"
+        )
+    newest = manifests[0]
+    is_best = ranked(manifests)[:1] == [newest]
+    if Path(run.keys.resume).name not in run.recipe.shown_names(
+        run.config, newest.epoch - 1, newest=True, best=is_best
+    ):
+        raise BadConfig(
+            f"resume: {run.keys.resume} is not the checkpoint of epoch {newest.epoch}, from which the run goes on; leave "
+            "resume out to go on from there, or give load_file, with a new logdir, to begin a run from these weights"
+        )
+
+
+def _load_file_of(run: LocalRun, store: FolderStore, manifest: CheckpointManifest) -> str:
+    """Returns the `load_file` of the attempt that wrote a checkpoint; empty for none, or where that cannot be read."""
+    with suppress(KeyError, ValueError, StoreError):  # a spoiled checkpoint is judged when it is resumed
+        document = json.loads(store.get(manifest.files["config.json"].key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES))
+        return keys_of_document(run.recipe, document).get("load_file") or ""
+    return ""
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def view_of(run: LocalRun, store: FolderStore, keys: InstanceKeys) -> LeadView | NamedView:
@@ -203,7 +278,7 @@ def recipe_values(recipe: Recipe, resolved: Resolved) -> dict[str, Any]:
     run = resolved.run
     values: dict[str, Any] = {}
     if run.load_file:
-        document = read_config_json(Path(run.load_file).parent / "config.json")
+        document = read_config_json(config_beside(Path(run.load_file)))
         taken_over = recipe.inherited_keys if isinstance(recipe, Inherits) else frozenset()
         values = {key: value for key, value in keys_of_document(recipe, document).items() if key in taken_over}
         if run.preset:
@@ -235,15 +310,18 @@ def session_cache_folder(run: LocalRun, environ: Mapping[str, str]) -> Path | No
 
 def local_job(run: LocalRun, store: FolderStore, caches: ObjectStore | None, *, processes: int) -> TrainJob:
     """Returns the job of the next attempt, with the cache it reads built; for the first process alone."""
-    run.logdir.mkdir(parents=True, exist_ok=True)
+    try:
+        run.logdir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadConfig(f"logdir: {run.logdir} cannot be made a folder ({error.strerror}); choose another") from error
     datasets = []
     if caches is not None:
         parts = dataset_runs(run)
         datasets = [DatasetSource(name=name, digest=build_cache(part, caches)) for name, part in parts.items()]
-    keys = InstanceKeys(NAMESPACE, UID, STAGE, run.keys.seed)
+    keys = run.instance
     return TrainJob(
         owner=OwnerIdentity(namespace=NAMESPACE, name=run.logdir.name or "run", uid=UID),
-        stage=STAGE,
+        stage=keys.stage,
         seed=run.keys.seed,
         attempt=newest_attempt(store, keys) + 1,
         recipe=run.recipe.name,
@@ -309,7 +387,7 @@ def seeds_table(logdirs: Sequence[Path]) -> str:
     last = []
     for logdir in logdirs:
         store = FolderStore(logdir / PRIVATE_FOLDER)
-        last += [instance_manifests(store, keys)[0].metrics for keys in instances(store, NAMESPACE, UID)]
+XXX
     rows = [f"{len(last)} seeds: mean ± standard deviation"]
     for name in sorted(set.intersection(*(set(metrics) for metrics in last))):
         values = [metrics[name] for metrics in last]

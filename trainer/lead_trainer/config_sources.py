@@ -11,6 +11,7 @@ import difflib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,7 +31,7 @@ class RunKeys:
     carla_root: str = ""
     logdir: str = ""
     load_file: str = ""
-    resume: str = "auto"  # auto | never
+    resume: str = "auto"  # auto | never | a file that a run shows in logdir, where the recipe names its files
     continue_failed_training: bool = False  # LEAD's word for what resume=auto does
     epochs: int | None = None
     seed: int = 0
@@ -45,6 +46,9 @@ class RunKeys:
     session_cache: str = ""  # a folder on a fast disk; empty: below logdir for a store of S3, none for one of folders
     wandb_mode: Literal["online", "offline", "disabled"] = "disabled"
     wandb_project: str = ""  # empty: the recipe says
+
+
+TEXT_KEYS = frozenset(name for name, key in RunKeys.__dataclass_fields__.items() if key.type is str)
 
 
 @dataclass(frozen=True)
@@ -71,10 +75,19 @@ class Resolved:
 def read_sources(words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> Sources:
     """Parses command line words, files and environment; raises BadConfig naming the word or file."""
     return Sources(
-        [read_config_file(path) for path in config_files],
-        parse_words(environ.get(ENVIRONMENT, "").split(), ENVIRONMENT),
-        parse_words(words, "argument"),
+        [at_home(read_config_file(path.expanduser())) for path in config_files],
+        at_home(parse_words(environ.get(ENVIRONMENT, "").split(), ENVIRONMENT)),
+        at_home(parse_words(words, "argument")),
     )
+
+
+def at_home(value: Any) -> Any:
+    """Returns a value in which every text that begins with `~/` is a path below this user's home, as in a shell."""
+    if isinstance(value, Mapping):
+        return {key: at_home(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [at_home(inner) for inner in value]
+    return str(Path(value).expanduser()) if isinstance(value, str) and value.startswith("~/") else value
 
 
 def merged_keys(*sources: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,7 +101,10 @@ def merged_keys(*sources: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_words(words: Sequence[str], where: str) -> dict[str, Any]:
-    """Returns the values of `key=value` words; values are YAML, `a.b=1` sets key b of a. Raises BadConfig."""
+    """Returns the values of `key=value` words; values are YAML, `a.b=1` sets key b of a. Raises BadConfig.
+
+    What a run's key of text is set to stays as it was typed: `logdir=010` is no number.
+    """
     values: dict[str, Any] = {}
     for word in words:
         key, equals, text = word.removeprefix("--").partition("=")
@@ -98,7 +114,10 @@ def parse_words(words: Sequence[str], where: str) -> dict[str, Any]:
             value = yaml.safe_load(text) if text else ""
         except yaml.YAMLError as error:
             raise BadConfig(f"{where} {word!r}: the value is no YAML: {str(error).splitlines()[0]}") from error
-        _set(values, key.split("."), value, word)
+        if key in TEXT_KEYS:
+            values[key] = text if isinstance(value, int | float | date) and not isinstance(value, bool) else value
+        else:
+            _set(values, key.split("."), value, word)
     return values
 
 
@@ -181,7 +200,7 @@ def _positive(key: str, value: Any, known: Collection[str]) -> tuple[str, Any]:
 def _typed(key: str, value: Any) -> Any:
     default = RunKeys.__dataclass_fields__[key].default
     expected = int if key == "epochs" else type(default)
-    if key == "resume" and value not in ("auto", "never"):
+    if key == "resume" and value not in ("auto", "never") and not Path(str(value)).is_file():
         raise BadConfig(f"resume: found {value!r}, expected auto or never")
     if key == "seeds":
         if not isinstance(value, list) or any(type(seed) is not int or seed < 0 for seed in value) or not value:
@@ -191,9 +210,12 @@ def _typed(key: str, value: Any) -> Any:
         raise BadConfig(f"wandb_mode: found {value!r}, expected online, offline or disabled")
     if value is None and expected is str:
         return ""
-    if type(value) is not expected and not (expected is str and isinstance(value, int | float)):
-        raise BadConfig(f"{key}: found {value!r}, expected {expected.__name__}")
-    return expected(value)
+    if type(value) is not expected:
+        hint = "; write a text that YAML takes for something else in quotes" if expected is str else ""
+        raise BadConfig(f"{key}: found {value!r}, expected {expected.__name__}{hint}")
+    if isinstance(value, int) and value < 0:
+        raise BadConfig(f"{key}: found {value}, expected 0 or more")
+    return value
 
 
 def read_config_json(path: Path) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class FolderStore:
     """An ObjectStore whose objects are the files below one folder."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root.expanduser().absolute()
+        self._root = root.absolute()
 
     @property
     def url(self) -> str:

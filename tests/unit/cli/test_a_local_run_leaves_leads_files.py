@@ -1,5 +1,6 @@
 """`lead train` without a cluster: LEAD's files in logdir, the same bits after a kill, exported, checked."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,8 +12,11 @@ import torch
 
 from lead_protocol.exit_codes import ExitCode
 from lead_testing.toy_jobs import toy_environment
+from lead_testing.toy_recipe import ToyModel
 from lead_testing.toy_runs import toy_recipe_installed
+from lead_trainer import cli_train
 from lead_trainer.cli import main
+from lead_trainer.engine.stop import StopFlag
 
 
 @pytest.fixture
@@ -64,10 +68,6 @@ def test_a_killed_run_resumes_to_the_same_bits_under_leads_names(
     assert "1 findings" in capsys.readouterr().out
 
 
-def test_a_run_of_which_there_are_only_weights_is_not_continued_from_epoch_0(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (here / "leads").mkdir()
 def test_a_run_that_began_anew_shows_its_own_weights_however_far_the_old_one_was(here: Path) -> None:
     assert main(["train", "recipe=toy", "logdir=run", "epochs=3"]) == ExitCode.DONE
     assert main(["train", "recipe=toy", "logdir=run", "epochs=2", "lr=0.01", "resume=never"]) == ExitCode.DONE
@@ -75,6 +75,10 @@ def test_a_run_that_began_anew_shows_its_own_weights_however_far_the_old_one_was
     assert '"lr": 0.01' in (here / "run/config.json").read_text()
 
 
+def test_a_run_of_which_there_are_only_weights_is_not_continued_from_epoch_0(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "leads").mkdir()
     for part in ("model", "optimizer", "scheduler", "scaler"):
         (here / f"leads/{part}_0015.pth").write_bytes(b"LEAD's")
     words = ["train", "recipe=toy", "continue_failed_training=true", "load_file=leads/model_0015.pth"]
@@ -86,6 +90,62 @@ def test_a_run_that_began_anew_shows_its_own_weights_however_far_the_old_one_was
     (here / "leads/.lead").mkdir()  # as in a folder of ours
     assert main([*words, "logdir=new"]) == ExitCode.BAD_CONFIG
     assert "To continue that run set logdir=leads; to begin" in capsys.readouterr().err
+
+
+def weights(path: Path, bias: float) -> Path:
+    model = ToyModel(0.0)
+    torch.nn.init.constant_(model.layers[0].bias, bias)
+    torch.save(model.state_dict(), path)
+    return path
+
+
+def test_other_weights_are_not_left_out_in_silence_where_a_run_goes_on(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, other = weights(here / "first.pth", 0.0), weights(here / "other.pth", 1.0)
+    moved = shutil.copy(first, here / "moved.pth")
+
+    def train(load_file: object, *words: str) -> tuple[int, str]:
+        capsys.readouterr()
+        code = main(["train", "recipe=toy", "logdir=run", "epochs=2", f"load_file={load_file}", *words])
+        return code, capsys.readouterr().err
+
+    assert train(first)[0] == ExitCode.DONE
+    for same in (first, moved, "run/model_0001.pth"):  # the last one as LEAD names what is continued
+        code, said = train(same)
+        assert code == ExitCode.DONE and "load_file is not read" not in said
+    code, said = train(other)
+    assert code == ExitCode.BAD_CONFIG and f"the run in logdir run began with {first}" in said
+    first.unlink()
+    code, said = train(other)
+    assert code == ExitCode.DONE and "load_file is not read" in said
+    assert train(other, "resume=never")[0] == ExitCode.DONE
+
+
+def test_ctrl_c_ends_a_run_that_does_not_train_yet(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def builds_for_long(*_: object, **options: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("the cache is still being built")
+
+    monkeypatch.setattr(cli_train, "local_job", builds_for_long)
+    assert main(["train", "recipe=toy", "logdir=run"]) == 130
+
+
+def test_ctrl_c_says_what_comes_of_it(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    stop = StopFlag()
+    stop.listen()
+    signal.raise_signal(signal.SIGINT)
+    assert stop.raised and "press again to end at once" in capfd.readouterr().err
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("logdir", ["file", "file/below"])
+def test_a_logdir_that_cannot_be_is_one_sentence(here: Path, capsys: pytest.CaptureFixture[str], logdir: str) -> None:
+    (here / "file").touch()
+    assert main(["train", "recipe=toy", f"logdir={logdir}"]) == ExitCode.BAD_CONFIG
+    said = capsys.readouterr().err.strip()
+    assert said.startswith(f"error: logdir: {logdir} cannot be made a folder") and len(said.splitlines()) == 1
 
 
 def test_a_mistake_is_one_sentence_and_its_exit_code(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lead_trainer.cli_train import local_run, session_cache_folder
-from lead_trainer.config_sources import parse_words
+from lead_trainer.config_sources import parse_words, read_sources
 from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.lead.compat import Compat
 from lead_trainer.recipes.lead.config import LeadConfig
@@ -23,6 +23,27 @@ def test_values_are_yaml_and_dots_make_mappings() -> None:
         "compat": {"lagging_lr": True},
         "x": "",
     }
+
+
+def test_a_text_of_the_run_stays_as_it_was_typed() -> None:
+    words = ["logdir=010", "load_file=1e3", "carla_root=2026-11-22", "wandb_project='a #b'", "session_cache=null"]
+    said = {"logdir": "010", "load_file": "1e3", "carla_root": "2026-11-22", "wandb_project": "a #b"}
+    assert parse_words(words, "argument") == {**said, "session_cache": None}
+
+
+def test_a_path_below_the_home_is_one_wherever_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "run.yaml").write_text("session_cache: ~/ssd\ndata: {carla: ~/towns}\n")
+    (tmp_path / "model_0030.pth").write_bytes(b"")
+    sources = read_sources(["logdir=~/runs/a", "load_file=~/model_0030.pth"], [Path("~/run.yaml")], {})
+    home = str(tmp_path)
+    assert sources.merged() == {
+        "session_cache": f"{home}/ssd",
+        "data": {"carla": f"{home}/towns"},
+        "logdir": f"{home}/runs/a",
+        "load_file": f"{home}/model_0030.pth",
+    }
+    assert local_run(["logdir=~/runs/a"], [], {}).logdir == tmp_path / "runs/a"
 
 
 def test_a_word_without_a_value_is_refused() -> None:
@@ -107,6 +128,10 @@ def test_shards_are_kept_here_when_they_come_from_afar_or_when_told() -> None:
         (["logdir=x", "resume=never", "continue_failed_training=true"], "found true beside resume=never"),
         (["logdir=x", "save_model_checkpoint=false"], "could not resume or be evaluated"),
         (["logdir=x", "epochs=two"], "epochs: found 'two', expected int"),
+        (["logdir=x", "session_cache=false"], "session_cache: found False, expected str"),
+        (["logdir=x", "every_epochs=-1"], "every_epochs: found -1, expected 0 or more"),
+        (["logdir=x", "keep_last=-3"], "keep_last: found -3, expected 0 or more"),
+        (["logdir=x", "seed=-1"], "seed: found -1, expected 0 or more"),
         (["logdir=x", "preset=dmeo"], "did you mean demo"),
         (["logdir=x", "recipe=led"], "did you mean 'lead'"),
         (["logdir=x", "load_file=missing.pth"], "load_file: there is no file missing.pth"),
