@@ -1,5 +1,6 @@
 """The same batches for any thread count and restart; errors come out with the sample's name, and never hang."""
 
+import errno
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -9,10 +10,11 @@ import numpy.typing as npt
 import pytest
 import torch
 
+from lead_protocol.exit_codes import ExitCode
 from lead_protocol.store.object_store import StoreUnavailable
 from lead_trainer.data.batch_slots import Slot
 from lead_trainer.data.loader import Loader, LoaderLimits
-from lead_trainer.errors import BadData, StuckLoader
+from lead_trainer.errors import BadData, StuckLoader, exit_code_of
 from lead_trainer.recipes.lead.dataset_collate import collate
 from lead_trainer.recipes.recipe import Batch, Sample
 
@@ -77,6 +79,23 @@ def test_a_failing_sample_is_named_at_its_place() -> None:
     assert [next(batches)["index"] for _ in range(3)] == whole[:3]
     with pytest.raises(BadData, match=rf"sample {broken} \(route {broken}\): ValueError: bad pixel"):
         next(batches)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), OSError(errno.EMFILE, "Too many open files"), OSError(errno.EIO, "Input/output error", "/data/a")],
+    ids=["memory", "files", "device"],
+)
+def test_a_fault_of_the_machine_while_a_sample_loads_is_no_bad_data(error: Exception) -> None:
+    with pytest.raises(type(error)) as caught:
+        list(loader(Numbers(8, 2, error)).batches(0))
+    assert caught.value is error and exit_code_of(error) == ExitCode.PROGRAM_ERROR
+    assert caught.value.__notes__ == ["while loading sample 2 (route 2)"]
+
+
+def test_a_file_that_a_sample_lacks_is_bad_data() -> None:
+    with pytest.raises(BadData, match=r"sample 2 \(route 2\): FileNotFoundError: .*labels.npz"):
+        list(loader(Numbers(8, 2, FileNotFoundError(errno.ENOENT, "No such file", "labels.npz"))).batches(0))
 
 
 def test_a_fault_of_the_memory_of_batches_is_no_bad_data(monkeypatch: pytest.MonkeyPatch) -> None:

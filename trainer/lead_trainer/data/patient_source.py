@@ -1,5 +1,6 @@
 """One sample of a source, however it is loaded: a store that is away is waited for, an error names its sample."""
 
+import errno
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from lead_trainer.errors import BadData, TrainerError
 from lead_trainer.recipes.recipe import Sample, SampleSource
 
 _LONGEST_PAUSE_S = 10.0
+_OF_THE_MACHINE = {errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.ESTALE}
 
 
 @runtime_checkable
@@ -32,7 +34,10 @@ class PatientSource:
     clock: LoaderClock
 
     def load(self, index: int, epoch: int, abandoned: Callable[[], bool] = lambda: False) -> Sample:
-        """Returns one sample; raises what its source raises, by the sample's name, and gives up once `abandoned`."""
+        """Returns one sample; raises what its source raises, by the sample's name, and gives up once `abandoned`.
+
+        A fault of memory or disk stays what it is: not the sample is to blame.
+        """
         deadline, pause_s = time.monotonic() + self.outage_s, 0.5
         while True:
             try:
@@ -45,7 +50,15 @@ class PatientSource:
                     time.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             except Exception as error:
+                if is_of_the_machine(error):
+                    error.add_note(f"while loading sample {sample_name(self.source, index)}")
+                    raise
                 raise named(error, sample_name(self.source, index)) from error
+
+
+def is_of_the_machine(error: Exception) -> bool:
+    """Returns whether an error tells of memory or disk, so that the same sample may load elsewhere or later."""
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _OF_THE_MACHINE)
 
 
 @contextmanager
