@@ -9,14 +9,14 @@ def format_time(moment: datetime) -> str:
 
 
 def parse_time(text: object) -> datetime | None:
-    """Returns the moment that a status field tells, or None where it tells none."""
+    """Returns the moment that a status field tells, in UTC, or None where it tells none that there is in UTC."""
     if not isinstance(text, str):
         return None
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def seconds_since(text: object, now: datetime) -> float | None:

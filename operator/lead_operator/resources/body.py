@@ -11,6 +11,7 @@ from lead_operator.errors import SpecError
 T = TypeVar("T")
 
 _UNITS = {
+    "m": 1e-3,
     "": 1,
     "k": 10**3,
     "M": 10**6,
@@ -69,14 +70,7 @@ class Reader:
         return value
 
 
-def parse_size_bytes(quantity: str | int) -> int:
-    """Returns a Kubernetes quantity such as 100Gi in bytes; raises ValueError where it is none."""
-    text = str(quantity)
-    digits = text.rstrip("kMGTPi")
-    return int(float(digits) * _UNITS[text[len(digits) :]])
-
-
-def parse_cpus(quantity: str | int) -> float:
-    """Returns a CPU quantity such as 150m or 2 in cores."""
-    text = str(quantity)
-    return float(text[:-1]) / 1000 if text.endswith("m") else float(text)
+def parse_quantity(quantity: str) -> float:
+    """Returns a Kubernetes quantity such as 150m, 2 or 100Gi as a number: of cores or of bytes."""
+    digits = quantity.rstrip("mkKMGTPi")
+    return float(digits) * _UNITS[quantity[len(digits) :]]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from lead_operator.resources.body import Reader, parse_cpus
+from lead_operator.resources.body import Reader, parse_quantity
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class ComputeResources:
     @property
     def cpus(self) -> float:
         """How many cores a pod may count on: its limit, else its request, else one."""
-        return parse_cpus(self.limits.get("cpu") or self.requests.get("cpu") or "1")
+        return parse_quantity(self.limits.get("cpu") or self.requests.get("cpu") or "1")
 
 
 @dataclass(frozen=True)

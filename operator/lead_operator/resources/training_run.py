@@ -8,7 +8,7 @@ from typing import Any
 
 from lead_operator import names
 from lead_operator.errors import SpecError
-from lead_operator.resources.body import Reader, parse_size_bytes
+from lead_operator.resources.body import Reader, parse_quantity
 from lead_operator.resources.identity import Identity, parse_identity
 from lead_operator.resources.pod_settings import ComputeResources, PodSettings, parse_resources, parse_tolerations
 
@@ -209,7 +209,7 @@ def _session_cache(reader: Reader) -> SessionCache:
     return SessionCache(
         medium=reader.get("medium", str),
         size_limit=size,
-        size_bytes=parse_size_bytes(size),
+        size_bytes=int(parse_quantity(size)),
         storage_class=reader.get("storageClassName", str),
         shared_as=reader.get("sharedAs", str),
     )

@@ -267,6 +267,15 @@ def test_gpus_decide_how_many_processes_a_pod_runs() -> None:
     assert (env["PET_NPROC_PER_NODE"], env["OMP_NUM_THREADS"]) == ("4", "8")
 
 
+@pytest.mark.parametrize(
+    ("cpu", "threads"), [("150m", 1), (2, 2), ("3.5", 3), ("1k", 1000), ("0.002M", 2000), ("4Ki", 4096)]
+)
+def test_cores_may_be_written_with_any_unit_that_the_schema_takes(cpu: str | int, threads: int) -> None:
+    run = a_training_run(resources={"requests": {"cpu": cpu}})
+    env = {e["name"]: e["value"] for e in a_training_pod(run)["spec"]["containers"][0]["env"]}
+    assert env["OMP_NUM_THREADS"] == str(threads)
+
+
 def test_queue_and_scheduler_are_passed_through() -> None:
     names_given = {"schedulerName": "volcano", "priorityClassName": "high", "queueName": "team-a"}
     pod = a_training_pod(a_training_run(scheduling=names_given))

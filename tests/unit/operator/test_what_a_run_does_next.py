@@ -402,6 +402,15 @@ def test_refused_pods_are_told_with_a_remedy_and_cost_no_restart(said: str, reme
     assert said in condition(late, "Failed")["message"]
 
 
+def test_a_time_that_there_is_not_in_utc_is_not_shown() -> None:
+    run = a_training_run()
+    held = bucket(epoch=1, step=12)
+    assert held.checkpoint is not None
+    spoiled = replace(held, checkpoint=replace(held.checkpoint, saved_at="0001-01-01T00:00:00+14:00"))
+    plan = look(run, previous=started(run), pods=(a_pod(0), a_pod(1)), instances=(spoiled,))
+    assert plan.status["checkpoint"]["step"] == 12 and "savedAt" not in plan.status["checkpoint"]
+
+
 @pytest.mark.parametrize(("policy", "deleted"), [("Running", 1), ("All", 2), ("None", 1)])
 def test_pods_are_cleaned_as_the_policy_says(policy: str, deleted: int) -> None:
     run = a_training_run(cleanPodPolicy=policy)
