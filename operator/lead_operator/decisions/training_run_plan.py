@@ -85,21 +85,27 @@ def _after_end(run: TrainingRun, observed: ObservedRun) -> Plan:
 
 def next_step(view: RunView) -> Step:
     """Returns what to do next for a run that has not ended."""
-    run, now = view.run, view.observed.now
+    run = view.run
     if view.all_done:
         return _succeed(view)
     if view.datasets.hopeless and view.current.attempt == 0:
         return _fail(view, view.datasets.finding.reason, view.datasets.finding.message)
     if run.suspend:
         return _suspend(view)
-    active_s = seconds_since(view.start_time, now)
-    if run.active_deadline_s is not None and active_s is not None and active_s >= run.active_deadline_s:
+    left_s = _active_deadline_s(view)
+    if left_s is not None and left_s <= 0:
         text = f"active for {run.active_deadline_s} s (activeDeadlineSeconds); its checkpoints stay"
         return _fail(view, "DeadlineExceeded", text)
     step = _step_all(view)
-    if run.active_deadline_s is not None and active_s is not None:
-        return step.wake(run.active_deadline_s - active_s)
-    return step
+    return step if left_s is None else step.wake(left_s)
+
+
+def _active_deadline_s(view: RunView) -> float | None:
+    """Seconds left of activeDeadlineSeconds; None where it is not set, or nothing is left to train."""
+    limit_s, active_s = view.run.active_deadline_s, seconds_since(view.start_time, view.observed.now)
+    if limit_s is None or active_s is None or all(s.succeeded or s.final_committed for s in view.states):
+        return None
+    return limit_s - active_s
 
 
 def _step_all(view: RunView) -> Step:
@@ -310,8 +316,7 @@ def _fail(view: RunView, reason: str, message: str) -> Step:
         for i, s in enumerate(view.states_ended)
     )
     return replace(
-        view.step(RunPhase.FAILED, reason),
-        states=states,
-        message=message,
-        deletes=clean_pods(view.run, view.observed),
+        view.step(RunPhase.FAILED, reason), states=states, message=message, deletes=deletes, claim=bool(deletes)
     )
+    deletes = clean_pods(view.run, view.observed)
+    # The verdict is written before the pods go that it rests on: without them, another would follow.

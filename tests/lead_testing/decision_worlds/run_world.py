@@ -193,6 +193,8 @@ class RunMachine(CountedMachine):
     def all_pods_start(self) -> None:
         for name in self.live():
             if self.world.pods[name].phase == "Pending":
+        if plan.status["phase"] == "Failed" and stop_after != 0:
+            assert self.world.status["phase"] == "Failed", "pods went before the verdict was written"
                 self.world.start(name)
 
     @rule(steps=st.integers(1, 15))

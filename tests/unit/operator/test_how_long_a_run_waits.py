@@ -268,3 +268,27 @@ def test_a_run_that_is_given_up_stops_what_runs_and_keeps_what_ended(spec: dict[
     assert (watched.plan.status["phase"], watched.plan.status["reason"]) == ("Failed", reason)
     assert len(watched.plan.deletes) == 2
     assert not watched.look(61, a_failed_pod(0), a_failed_pod(1)).deletes
+
+
+@pytest.mark.parametrize(
+    ("spec", "pods", "after_s"),
+    [
+        ({"failurePolicy": {"hangTimeoutSeconds": 60, "maxRestarts": 0}}, GROUP, 60),
+        ({"cleanPodPolicy": "All"}, (a_failed_pod(0, 64), a_failed_pod(1, 64)), 10),
+        ({"activeDeadlineSeconds": 60}, GROUP, 60),
+    ],
+)
+def test_a_verdict_is_written_before_the_pods_go_that_it_rests_on(
+    spec: dict[str, Any], pods: tuple[ObservedPod, ...], after_s: int
+) -> None:
+    watched = training(**spec)
+    plan = watched.look(after_s, *pods)
+    assert (plan.status["phase"], len(plan.deletes), plan.claim_attempt) == ("Failed", 2, True)
+
+
+def test_a_deadline_takes_nothing_from_a_run_that_is_trained_to_the_end() -> None:
+    watched = training(activeDeadlineSeconds=60)
+    assert watched.look(60, *GROUP, bucket=DONE).status["phase"] == "Running"
+    assert watched.look(70, bucket=DONE).status["phase"] == "Succeeded"
+    two = training(activeDeadlineSeconds=60, stages=[{"name": "train", "epochs": 4}, {"name": "tune", "epochs": 1}])
+    assert two.look(60, *GROUP, bucket=DONE).status["reason"] == "DeadlineExceeded"
