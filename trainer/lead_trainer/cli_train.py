@@ -18,7 +18,6 @@ from typing import Any
 import structlog
 
 from lead_protocol import environment
-from lead_protocol.checkpoint_retention import ranked
 from lead_protocol.job import (
     BuildJob,
     CheckpointPolicy,
@@ -54,7 +53,7 @@ from lead_trainer.engine.storage import open_store
 from lead_trainer.engine.worker import device_of
 from lead_trainer.errors import BadConfig
 from lead_trainer.lead_view import LeadView
-from lead_trainer.named_view import NamedView, config_beside
+from lead_trainer.named_view import NamedView
 from lead_trainer.recipes.local_runs import (
     MixesTrees,
     Respells,
@@ -89,12 +88,6 @@ class LocalRun:
         """Where LEAD's files appear."""
         return Path(self.keys.logdir)
 
-    @property
-    def instance(self) -> InstanceKeys:
-        """Where the run's objects lie in its folder's store: runs of several kinds may share one."""
-        kind = f"-{self.recipe.run_kind(self.config)}" if isinstance(self.recipe, NamesFiles) else ""
-        return InstanceKeys(NAMESPACE, UID, f"{STAGE}{kind}", self.keys.seed)
-
 
 def train_locally(words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> None:
     """Trains the run that the words describe, or resumes it, once a seed; raises what `run_attempt` raises."""
@@ -127,7 +120,6 @@ def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str,
     def prepared() -> str:
         refuse_weights_alone(run, store)
         refuse_other_weights(run, store)
-        refuse_older_checkpoint(run, store)
         return local_job(run, store, caches, processes=world.world_size).model_dump_json()
 
     job = TrainJob.model_validate_json(done_by_first(group, prepared))
@@ -155,7 +147,7 @@ def refuse_weights_alone(run: LocalRun, store: FolderStore) -> None:
     LEAD reads the optimizer and the epoch from the files beside them; ours have a manifest, and no run without one is
     continued.
     """
-    keys, found = run.instance, Path(run.keys.load_file)
+    keys, found = InstanceKeys(NAMESPACE, UID, STAGE, run.keys.seed), Path(run.keys.load_file)
     if not (run.keys.continue_failed_training and run.keys.load_file) or manifest_keys(store, keys.manifests_prefix):
         return
     own = (found.parent / PRIVATE_FOLDER).is_dir() and found.parent.resolve() != run.logdir.resolve()
@@ -173,7 +165,7 @@ def refuse_other_weights(run: LocalRun, store: FolderStore) -> None:
     They would be left out in silence: only a run that begins loads any. Where the earlier file is gone or unknown, that
     is a warning.
     """
-    manifests = instance_manifests(store, run.instance)
+    manifests = instance_manifests(store, InstanceKeys(NAMESPACE, UID, STAGE, run.keys.seed))
     if not run.keys.load_file or run.keys.resume == "never" or not manifests:
         return
     now = Path(run.keys.load_file)
@@ -191,29 +183,6 @@ def refuse_other_weights(run: LocalRun, store: FolderStore) -> None:
         )
     log.warning("load_file is not read: the run in logdir goes on from its own checkpoint; resume=never begins again",
                 load_file=str(now), logdir=str(run.logdir), before=sorted(map(str, before)))  # fmt: skip
-
-
-def refuse_older_checkpoint(run: LocalRun, store: FolderStore) -> None:
-    """Raises BadConfig unless a file named by `resume` shows the newest checkpoint of an epoch's end of this run."""
-    if run.keys.resume in ("auto", "never"):
-        return
-    if not isinstance(run.recipe, NamesFiles):
-        raise BadConfig(f"resume: found {run.keys.resume!r}, expected auto or never")
-    manifests = [manifest for manifest in instance_manifests(store, run.instance) if not manifest.step_in_epoch]
-    if not manifests:
-        raise BadConfig(
-            f"resume: {run.keys.resume} is of no run that was made in {run.logdir}, where its checkpoints would lie below "
-            f"{PRIVATE_FOLDER}; resume where it was made, or give load_file to begin a run from these weights"
-        )
-    newest = manifests[0]
-    is_best = ranked(manifests)[:1] == [newest]
-    if Path(run.keys.resume).name not in run.recipe.shown_names(
-        run.config, newest.epoch - 1, newest=True, best=is_best
-    ):
-        raise BadConfig(
-            f"resume: {run.keys.resume} is not the checkpoint of epoch {newest.epoch}, from which the run goes on; leave "
-            "resume out to go on from there, or give load_file, with a new logdir, to begin a run from these weights"
-        )
 
 
 def _load_file_of(run: LocalRun, store: FolderStore, manifest: CheckpointManifest) -> str:
@@ -278,7 +247,7 @@ def recipe_values(recipe: Recipe, resolved: Resolved) -> dict[str, Any]:
     run = resolved.run
     values: dict[str, Any] = {}
     if run.load_file:
-        document = read_config_json(config_beside(Path(run.load_file)))
+        document = read_config_json(Path(run.load_file).parent / "config.json")
         taken_over = recipe.inherited_keys if isinstance(recipe, Inherits) else frozenset()
         values = {key: value for key, value in keys_of_document(recipe, document).items() if key in taken_over}
         if run.preset:
@@ -318,10 +287,10 @@ def local_job(run: LocalRun, store: FolderStore, caches: ObjectStore | None, *, 
     if caches is not None:
         parts = dataset_runs(run)
         datasets = [DatasetSource(name=name, digest=build_cache(part, caches)) for name, part in parts.items()]
-    keys = run.instance
+    keys = InstanceKeys(NAMESPACE, UID, STAGE, run.keys.seed)
     return TrainJob(
         owner=OwnerIdentity(namespace=NAMESPACE, name=run.logdir.name or "run", uid=UID),
-        stage=keys.stage,
+        stage=STAGE,
         seed=run.keys.seed,
         attempt=newest_attempt(store, keys) + 1,
         recipe=run.recipe.name,
@@ -387,7 +356,7 @@ def seeds_table(logdirs: Sequence[Path]) -> str:
     last = []
     for logdir in logdirs:
         store = FolderStore(logdir / PRIVATE_FOLDER)
-XXX
+        last += [instance_manifests(store, keys)[0].metrics for keys in instances(store, NAMESPACE, UID)]
     rows = [f"{len(last)} seeds: mean ± standard deviation"]
     for name in sorted(set.intersection(*(set(metrics) for metrics in last))):
         values = [metrics[name] for metrics in last]
