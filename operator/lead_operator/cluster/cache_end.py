@@ -5,7 +5,9 @@ records of what this cache came to, so that a run that trains from an earlier bu
 once, when all its pods have ended: nobody writes another then.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 
@@ -17,7 +19,7 @@ from lead_operator.cluster.informers import Informers
 from lead_operator.cluster.kinds import DATASET_CACHE, POD, TRAINING_RUN, KubernetesObject
 from lead_operator.cluster.observe import NodeWatch, is_finished, observe_pods, trim_pod
 from lead_operator.decisions.dataset_cache_plan import decide_cache_removal
-from lead_operator.decisions.observed import ObservedBuild
+from lead_operator.decisions.observed import ObservedBuild, ObservedPod
 from lead_operator.resources.dataset_cache import DatasetCache, parse_dataset_cache
 from lead_operator.resources.known_status import read_status
 from lead_operator.settings import Settings, StorageProfile
@@ -55,23 +57,32 @@ class CacheEnd:
             await self._read_pods_live(identity.namespace, identity.uid)
         now = self.client.clock.now()
         pods = observe_pods(self.informers.of(POD, identity.namespace).owned_by(identity.uid), self.nodes, now)
+        previous = read_status(body)
+        if profile is None and not _was_begun(previous, pods):
+            await self._let_go(cache)
+            return None
         ended = all(pod.terminal for pod in pods)
         unseen = self.informers.not_seen
         if not ended:
             self.own.pop(identity.uid, None)  # the copies had not shown them all
         told = ended and not unseen and await self._reads_own(cache, profile, keys)
-        own = self.own.get(identity.uid, set()) | {str(body.get("status", {}).get("digest"))}
+        own = self.own.get(identity.uid, set()) | {str(previous.get("digest"))}
         users, kept = users_of_data(cache, own, self.informers)
-        error = self.errors.get(identity.uid, "")
-        observed = ObservedBuild(now=now, pods=pods, store_error=error, previous=read_status(body))
+        observed = ObservedBuild(
+            now=now,
+            pods=pods,
+            store_error=self.errors.get(identity.uid, ""),
+            profile_error="" if profile else f"storage profile {cache.storage_profile!r} is not defined",
+            previous=previous,
+        )
         plan = decide_cache_removal(cache, observed, users, unseen)
         again_s = await self.applier.apply(DATASET_CACHE, body, plan)
-        if users and ended:  # the end of a run of its namespace is an event
+        if ended and (users or profile is None):  # the end of a run is an event, a new profile a new process
             return self.settings.resync_s
-        if users or not told:
+        if users or not told or profile is None:
             return again_s
         try:
-            over = profile is None or await self.removal.remove(profile, keys, self.own[identity.uid] - kept)
+            over = await self.removal.remove(profile, keys, self.own[identity.uid] - kept)
         except StoreError as found:
             self._failed(cache, found)
             return again_s
@@ -91,8 +102,10 @@ class CacheEnd:
         uid = cache.identity.uid
         if uid in self.own:
             return True
+        if profile is None:
+            return False
         try:
-            self.own[uid] = await self.removal.digests(profile, keys) if profile else set()
+            self.own[uid] = await self.removal.digests(profile, keys)
         except StoreError as error:
             self._failed(cache, error)
             return False
@@ -119,6 +132,13 @@ class CacheEnd:
         if current is not None and current["metadata"]["uid"] == identity.uid:
             await self.applier.guard(DATASET_CACHE, current, False)
         self.forget(identity.uid)
+
+
+def _was_begun(status: dict[str, Any], pods: Sequence[ObservedPod]) -> bool:
+    """Tells whether builds of a cache may have left data; a status of a later spec may not tell of the first one."""
+    workers = (status.get("build") or {}).get("workers") or []
+    claimed = any(worker.get("attempt") for worker in workers)
+    return bool(pods or claimed or status.get("digest") or status.get("observedGeneration") != 1)
 
 
 def users_of_data(cache: DatasetCache, own: set[str], informers: Informers) -> tuple[list[str], frozenset[str]]:

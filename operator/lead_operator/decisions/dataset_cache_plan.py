@@ -114,6 +114,12 @@ def decide_cache_removal(
             f"until it is seen again, or is taken out of runs.namespaces of the chart's values; {_RETAIN_AFTER_ALL}"
         )
     elif observed.store_error:
+    elif observed.profile_error:
+        reason = "UnknownStorageProfile"
+        text = (
+            f"deleted, but its data cannot be removed: {observed.profile_error}; ask the administrator to define it "
+            f"again; {_RETAIN_AFTER_ALL}"
+        )
         reason = "RemovalFails"
         text = (
             f"deleted, but its data cannot be removed: {observed.store_error}; it is tried again; {_RETAIN_AFTER_ALL}"

@@ -1,5 +1,6 @@
 """A deleted DatasetCache with `retain: Delete`, pass after pass: whom it waits for, what it removes, what it says."""
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -226,3 +227,25 @@ async def test_an_outage_is_told_without_advice_on_keys_until_the_store_answers_
     world.informers.of(TRAINING_RUN, "team-a").forget("team-a", run["metadata"]["name"])
     await world.step()
     assert world.plans[-1].status["reason"] == "RemovingData"
+
+
+async def test_the_data_of_a_profile_that_is_gone_are_not_left_in_silence(world: World) -> None:
+    profiles, world.end.settings = world.end.settings, replace(SETTINGS, storage_profiles={})
+    before = world.left()
+    assert await world.step() == SETTINGS.resync_s
+    status = world.plans[-1].status
+    assert (status["phase"], status["reason"]) == ("Deleting", "UnknownStorageProfile")
+    message = status["conditions"][0]["message"]
+    assert "storage profile 'default' is not defined" in message and "spec.retain set to Retain" in message
+    assert (world.left(), world.guards) == (before, [])
+    world.end.settings = profiles
+    await world.to_the_end()
+    assert (world.left(), world.guards) == ((), [False])
+
+
+async def test_a_cache_of_a_profile_that_never_was_goes_at_once(world: World) -> None:
+    world.end.settings = replace(SETTINGS, storage_profiles={})
+    pending = {"observedGeneration": 1, "phase": "Pending", "reason": "UnknownStorageProfile"}
+    world.body["status"] = pending | {"build": {"generation": 1, "workers": [{"index": 0, "attempt": 0}]}}
+    assert await world.step() is None
+    assert (world.plans, world.guards) == ([], [False])
