@@ -19,14 +19,14 @@ Objects = list[dict[str, Any]]
 RUN_ROLE = {
     ("lead.dev", "trainingruns"): {"get", "list", "watch", "delete"},
     ("lead.dev", "datasetcaches"): {"get", "list", "watch", "patch"},
-    ("lead.dev", "trainingruns/status"): {"get", "patch"},
-    ("lead.dev", "datasetcaches/status"): {"get", "patch"},
+    ("lead.dev", "trainingruns/status"): {"patch"},
+    ("lead.dev", "datasetcaches/status"): {"patch"},
     ("lead.dev", "trainingruns/finalizers"): {"update"},
     ("lead.dev", "datasetcaches/finalizers"): {"update"},
     ("", "pods"): {"get", "list", "watch", "create", "patch", "delete"},
-    ("", "services"): {"get", "list", "watch", "create", "patch", "delete"},
-    ("", "persistentvolumeclaims"): {"get", "list", "watch", "create", "patch", "delete"},
-    ("", "events"): {"create", "patch"},
+    ("", "services"): {"get", "list", "watch", "create", "delete"},
+    ("", "persistentvolumeclaims"): {"get", "list", "watch", "create", "delete"},
+    ("", "events"): {"create"},
 }
 
 
@@ -152,7 +152,7 @@ def test_only_the_operator_has_a_token(rendered: Objects) -> None:
 
 
 def test_the_operator_has_exactly_these_rights_and_none_on_secrets(rendered: Objects) -> None:
-    nodes = {("", "nodes"): {"get", "list", "watch"}}
+    nodes = {("", "nodes"): {"list", "watch"}}
     everywhere = one(rendered, "Deployment", "lead-operator")
     if environment_of(everywhere)["LEAD_RUN_NAMESPACES"] == "*":
         assert rules(rendered, "ClusterRole", "lead-operator-lead-system") == nodes | RUN_ROLE

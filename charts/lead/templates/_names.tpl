@@ -100,16 +100,19 @@ new random ones otherwise. They are drawn once a rendering and kept in .Values, 
   verbs: [patch]
 - apiGroups: [lead.dev]
   resources: [trainingruns/status, datasetcaches/status]
-  verbs: [get, patch]
+  verbs: [patch]
 - apiGroups: [lead.dev]
   resources: [trainingruns/finalizers, datasetcaches/finalizers]  # owner references that block deletion
   verbs: [update]
 - apiGroups: [""]
   resources: [pods, services, persistentvolumeclaims]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [get, list, watch, create, delete]
+- apiGroups: [""]
+  resources: [pods]  # the time of the newest checkpoint, for Volcano
+  verbs: [patch]
 - apiGroups: [""]
   resources: [events]
-  verbs: [create, patch]
+  verbs: [create]
 {{- end }}
 
 {{/* Egress rules to the stores: the embedded one by its pods, others by their ports, because a policy names no hosts. */}}

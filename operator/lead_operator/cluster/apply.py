@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 
 from lead_operator import names
+from lead_operator.cluster import metrics
 from lead_operator.cluster.api_errors import AlreadyExists, ApiError, Conflict, Refused, UndeclaredFields
 from lead_operator.cluster.client import KubeClient
 from lead_operator.cluster.event_recorder import EventRecorder
@@ -125,6 +126,7 @@ class Applier:
             self._recorder.record(body, EventNote("Warning", "CustomResourceDefinitionOutdated", said))
         self._written_at[body["metadata"]["uid"]] = time.monotonic()
         self._informers.of(kind, body["metadata"]["namespace"]).note_own_write(written, quiet=quiet)
+        _count_restarts(body.get("status", {}), written.get("status", {}))
         return written
 
     async def _create_all(self, owner: KubernetesObject, bodies: tuple[KubernetesObject, ...]) -> None:
@@ -199,6 +201,14 @@ def without_fields(status: dict[str, Any], paths: Iterable[tuple[str, ...]]) -> 
 
 def _labels(found: KubernetesObject) -> dict[str, str]:
     return dict(found["metadata"].get("labels", {}))
+def _count_restarts(before: KubernetesObject, after: KubernetesObject) -> None:
+    """Counts what a status write has booked; one that the server refused is decided anew, and counts nothing."""
+    for kind in ("program", "infrastructure", "uncounted"):
+        more = (after.get("restarts") or {}).get(kind, 0) - (before.get("restarts") or {}).get(kind, 0)
+        if more > 0 and before:
+            metrics.RESTARTS.labels(kind).inc(more)
+
+
 
 
 def is_worth_retrying(error: Exception) -> bool:

@@ -104,7 +104,7 @@ class Operator:
     def refresh_metrics(self) -> None:
         """Counts resources by phase and the age of the oldest progress; called when metrics are asked for."""
         metrics.RESOURCES.clear()
-        oldest_s = 0.0
+        oldest_s, now = 0.0, self._client.clock.now()  # reports are dated by the server's clock
         for kind in (TRAINING_RUN, DATASET_CACHE):
             for body in self.informers.all(kind):
                 status = body.get("status", {})
@@ -113,7 +113,7 @@ class Operator:
                 running = status.get("phase") == names.RunPhase.RUNNING and not is_finished(body)
                 # Where nothing is seen any more, the last report says nothing of the run.
                 if reported and running and self.informers.serves(body["metadata"]["namespace"]):
-                    oldest_s = max(oldest_s, time.time() - reported.timestamp())
+                    oldest_s = max(oldest_s, (now - reported).total_seconds())
         metrics.PROGRESS_AGE.set(oldest_s)
         for namespace in self._settings.run_namespaces:
             metrics.SERVED.labels(namespace or "*").set(self.informers.serves(namespace))

@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 import structlog
 
 from lead_operator import names
-from lead_operator.cluster import metrics
 from lead_operator.cluster.apply import Applier, CreateRefused
 from lead_operator.cluster.bucket_view import BucketLook, BucketView
 from lead_operator.cluster.cache_end import CacheEnd
@@ -125,7 +124,6 @@ class Reconciler:
         if plan.claim_attempt and not live and await self._ask_for_unseen(namespace, asked):
             observed = await self._observe_run(run, body)
             plan = decide_training_run(run, observed, self.settings)
-        _count_restarts(observed.previous, plan.status)
         self._sweep_checkpoints(run, observed, plan.status)  # first: once its end is written, nobody looks again
         again_s = await self._apply(TRAINING_RUN, body, plan)
         return self._no_later_than_progress(again_s, observed.pods)
@@ -325,10 +323,3 @@ def _takes_its_data(body: KubernetesObject) -> bool:
 def _live(pods: tuple[ObservedPod, ...]) -> frozenset[str]:
     """Whose end makes a look at the bucket due at once: it may have left a last word. What is said before has time."""
     return frozenset(pod.uid for pod in pods if not pod.terminal)
-
-
-def _count_restarts(before: KubernetesObject, after: KubernetesObject) -> None:
-    for kind in ("program", "infrastructure", "uncounted"):
-        more = (after.get("restarts") or {}).get(kind, 0) - (before.get("restarts") or {}).get(kind, 0)
-        if more > 0 and before:
-            metrics.RESTARTS.labels(kind).inc(more)

@@ -16,6 +16,7 @@ from lead_operator.cluster.health import start_health_server
 from lead_operator.cluster.informer import Informer
 from lead_operator.cluster.kinds import TRAINING_RUN
 from lead_operator.cluster.operator import Operator
+from lead_operator.cluster.server_clock import ServerClock
 from lead_operator.cluster.watchdog import SILENT_S
 from lead_testing.makers import SETTINGS, a_run_body
 
@@ -32,7 +33,9 @@ def now(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def an_operator(*namespaces: str) -> Operator:
-    operator = Operator(NO_CLIENT, replace(SETTINGS, run_namespaces=namespaces))
+    client = cast(KubeClient, SimpleNamespace(clock=ServerClock()))
+    client.clock.note("Thu, 01 Jan 2026 12:00:30 GMT")
+    operator = Operator(client, replace(SETTINGS, run_namespaces=namespaces))
     for informer in operator.informers.vital:
         informer.synced.set()
     return operator
@@ -90,7 +93,7 @@ async def test_the_page_names_the_only_namespace_too(page: Any) -> None:
     assert await page(operator) == (200, f"ok; not served: team-a: {FORBIDDEN}")
 
 
-def test_a_run_that_is_not_seen_any_more_has_no_age_of_progress() -> None:
+def test_a_run_has_an_age_of_progress_by_the_servers_clock_and_one_that_is_not_seen_any_more_has_none() -> None:
     operator = an_operator("team-a", "team-b")
     run = a_run_body()
     run["metadata"] |= {"resourceVersion": "7"}
@@ -101,7 +104,7 @@ def test_a_run_that_is_not_seen_any_more_has_no_age_of_progress() -> None:
         operator.refresh_metrics()
         return metrics.REGISTRY.get_sample_value("lead_progress_age_seconds") or 0.0
 
-    assert age_s() > 0
+    assert age_s() == pytest.approx(30, abs=5)
     refuse(operator, "team-a")
     assert age_s() == 0
 

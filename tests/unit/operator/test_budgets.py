@@ -2,18 +2,35 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from lead_operator.cluster import metrics
+from lead_operator.cluster.api_errors import Conflict
+from lead_operator.cluster.apply import Applier
+from lead_operator.cluster.client import KubeClient
+from lead_operator.cluster.event_recorder import EventRecorder
+from lead_operator.cluster.informers import Informers
+from lead_operator.cluster.kinds import TRAINING_RUN, KubernetesObject
 from lead_operator.decisions.dataset_cache_plan import MAX_DISTURBANCES, MAX_ROUNDS, decide_dataset_cache
 from lead_operator.decisions.failure_policy import Failure, pause_s
 from lead_operator.decisions.observed import ObservedBuild, ObservedInstance, ObservedPod, ObservedRun
+from lead_operator.decisions.plan import Plan
 from lead_operator.decisions.restarts import NO_CHECKPOINT, Restarts, Streak, judge_failure
 from lead_operator.decisions.training_run_plan import decide_training_run
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_protocol.exit_codes import ExitClass
-from lead_testing.makers import NOW, SETTINGS, a_dataset_cache, a_failed_pod, a_pod, a_ready_cache, a_training_run
+from lead_testing.makers import (
+    NOW,
+    SETTINGS,
+    a_dataset_cache,
+    a_failed_pod,
+    a_pod,
+    a_ready_cache,
+    a_run_body,
+    a_training_run,
+)
 
 POLICY = replace(a_training_run().failure_policy, max_restarts=3, max_infra_restarts=4, no_progress_limit=2)
 PROGRAM, INFRA, STOPPED = ExitClass.PROGRAM_ERROR, ExitClass.INFRASTRUCTURE, ExitClass.STOPPED
@@ -129,3 +146,30 @@ def test_restarts_survive_an_erased_status_without_spending_a_budget() -> None:
     assert rebuilt["restarts"] == {"total": 2, "program": 0, "infrastructure": 0, "uncounted": 2}
     later = decide_training_run(run, replace(seen, previous=rebuilt), SETTINGS).status
     assert later["restarts"] == rebuilt["restarts"]
+
+
+async def test_a_restart_is_counted_when_it_is_booked_and_not_when_the_server_refuses_to_book_it() -> None:
+    class Server:
+        refuses = True
+
+        async def apply_status(self, kind: object, body: KubernetesObject, status: dict[str, Any]) -> KubernetesObject:
+            if self.refuses:
+                raise Conflict(409, "Conflict", "the object has been modified")
+            return {**body, "metadata": {**body["metadata"], "resourceVersion": "8"}, "status": status}
+
+    def counted() -> float:
+        return metrics.REGISTRY.get_sample_value("lead_restarts_total", {"class": "program"}) or 0.0
+
+    server, run, before = Server(), a_run_body(), counted()
+    run["metadata"]["resourceVersion"] = "7"
+    run["status"] = {"restarts": {"program": 1}}
+    client = cast(KubeClient, server)
+    informers = Informers(client, ("team-a",), SETTINGS, lambda key: None, lambda key: None)
+    applier, plan = Applier(client, cast(EventRecorder, server), informers), Plan({"restarts": {"program": 2}}, True)
+    for _ in range(3):
+        with pytest.raises(Conflict):
+            await applier.apply(TRAINING_RUN, run, plan)
+    assert counted() == before
+    server.refuses = False
+    await applier.apply(TRAINING_RUN, run, plan)
+    assert counted() == before + 1
