@@ -160,9 +160,9 @@ RESTARTED = [
     (a_failed_pod(1, 143, deleting=True), "infrastructure", "PodDeleted"),
     (a_failed_pod(1, 80), "infrastructure", "StoreUnavailable"),
     (a_failed_pod(1, 75), "uncounted", "StoppedUnasked"),
+    (a_failed_pod(1, 82), "uncounted", "StepTooLarge"),
 ]
 
-    (a_failed_pod(1, 82), "uncounted", "StepTooLarge"),
 
 @pytest.mark.parametrize(("pod", "budget", "reason"), RESTARTED)
 def test_a_failed_rank_restarts_the_whole_group_from_its_own_budget(pod: ObservedPod, budget: str, reason: str) -> None:
