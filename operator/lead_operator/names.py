@@ -120,8 +120,11 @@ def session_cache_claim_name(run: str, rank: int) -> str:
 
 
 def shared_cache_claim_name(word: str, rank: int) -> str:
-    """Returns `<word>-shared-cache-<rank>`: rank k of every run that gives the word finds the same warm cache."""
-    return _child(word, f"-shared-cache-{rank}")
+    """Returns `<word>-shared-<rank>`: rank k of every run that gives the word finds the same warm cache.
+
+    No run's own claim ends like it: `<word>-shared-cache-<rank>` would be that of a run `<word>-shared`.
+    """
+    return _child(word, f"-shared-{rank}")
 
 
 def build_pod_name(cache: str, generation: int, attempt: int, index: int) -> str:

@@ -57,7 +57,7 @@ def test_a_second_run_on_the_node_needs_no_shard_of_the_store(
     assert status["cacheHits"] == "100%"
     assert DEGRADED not in conditions(status)
     claims = {c["metadata"]["name"]: c["status"]["phase"] for c in installed.items("pvc", "lead.dev/shared-as=towns")}
-    assert claims == {"towns-shared-cache-0": "Bound"}
+    assert claims == {"towns-shared-0": "Bound"}
     assert epoch_of(installed, first) > 0
 
 

@@ -254,11 +254,18 @@ def test_runs_that_give_one_word_share_claims_that_no_run_owns() -> None:
     runs = [parse_training_run(body) for body in (night, day)]
     first, second = (build_session_cache_claim(run, 1) for run in runs)
     assert first == second
-    assert first["metadata"]["name"] == "towns-shared-cache-1"
+    assert first["metadata"]["name"] == "towns-shared-1"
     assert first["metadata"]["labels"]["lead.dev/shared-as"] == "towns"
     assert "ownerReferences" not in first["metadata"] and names.Label.OWNER_UID not in first["metadata"]["labels"]
     volumes = a_training_pod(runs[1])["spec"]["volumes"]
-    assert {"name": "session-cache", "persistentVolumeClaim": {"claimName": "towns-shared-cache-1"}} in volumes
+    assert {"name": "session-cache", "persistentVolumeClaim": {"claimName": "towns-shared-1"}} in volumes
+
+
+def test_no_run_has_a_claim_of_its_own_that_reads_like_a_shared_one() -> None:
+    words = ("exp", "a" * 40)
+    shared = {names.shared_cache_claim_name(word, rank) for word in words for rank in (0, 1)}
+    runs = [f"{word}{end}" for word in words for end in ("", "-shared", "-shared-0")]
+    assert not shared & {names.session_cache_claim_name(run, rank) for run in runs for rank in (0, 1)}
 
 
 def test_gpus_decide_how_many_processes_a_pod_runs() -> None:
