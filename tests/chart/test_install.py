@@ -1,9 +1,8 @@
 """The chart on a real API server: it installs, upgrades keep the credentials, pods pass the restricted wall."""
 
-import contextlib
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +11,12 @@ import pytest
 from lead_testing import PROJECT_ROOT
 from lead_testing.local_cluster.api_server import no_proxy_environment
 from lead_testing.local_cluster.control_plane import ControlPlane
-from lead_testing.local_cluster.errors import CannotRunHere, StepFailed
+from lead_testing.local_cluster.errors import StepFailed
 from lead_testing.pages import PAGES, watches
 
 CHART = str(PROJECT_ROOT / "charts/lead")
 OPERATOR = "system:serviceaccount:lead-system:lead-operator"
 Release = Callable[..., str]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    with contextlib.ExitStack() as stack:
-        try:
-            plane = stack.enter_context(ControlPlane(tmp_path_factory.mktemp("control-plane")))
-        except CannotRunHere as reason:
-            pytest.skip(str(reason))
-        plane.kubectl("create", "namespace", "lead-system")
-        plane.kubectl("label", "namespace", "lead-system", "pod-security.kubernetes.io/enforce=restricted")
-        yield plane
 
 
 @pytest.fixture(scope="module")
