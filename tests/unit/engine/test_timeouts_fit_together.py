@@ -5,6 +5,7 @@ from lead_testing.makers import a_training_run
 from lead_trainer.data.loader import SAMPLE_OUTAGE_S, STUCK_AFTER_S
 from lead_trainer.engine.ddp import DECISION_TIMEOUT_S, GRADIENT_TIMEOUT_S
 from lead_trainer.engine.patience import STORE_OUTAGE_S
+from lead_trainer.engine.storage import LIMITS
 
 
 def test_a_sample_gives_up_before_its_loader_and_that_before_the_other_ranks_and_those_before_the_operator() -> None:
@@ -15,3 +16,8 @@ def test_a_sample_gives_up_before_its_loader_and_that_before_the_other_ranks_and
 
 def test_rank_0_gives_a_store_up_before_the_others_give_rank_0_up() -> None:
     assert STORE_OUTAGE_S + S3Limits().total_s < DECISION_TIMEOUT_S
+
+
+def test_a_rotated_key_is_waited_for_within_what_others_wait_for_a_sample_or_a_commit() -> None:
+    assert LIMITS.rotation_s + LIMITS.total_s < STUCK_AFTER_S
+    assert STORE_OUTAGE_S + LIMITS.rotation_s + LIMITS.total_s < DECISION_TIMEOUT_S
