@@ -43,6 +43,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         a_training_run("x", "c", parallelism=2, sessionCache={"medium": "PersistentVolume"}),
         "set sessionCache.medium to EmptyDir",
     ),
+    ("a cache of no size", a_training_run("x", "c", sessionCache={"sizeLimit": "0.0Gi"}), "set a size above 0"),
+    ("a cache of less than no size", a_training_run("x", "c", sessionCache={"sizeLimit": -1}), "sizeLimit"),
     ("neither kept nor deleted", a_dataset_cache("x", "p", retain="Perhaps"), "spec.retain"),
     ("two sources", a_dataset_cache("x", "p", source={"prefix": "p", "claimName": "c"}), "spec.source"),
     ("a prefix that climbs", a_dataset_cache("x", "../secrets"), "spec.source.prefix"),

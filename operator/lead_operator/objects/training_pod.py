@@ -6,6 +6,7 @@ from lead_operator import names
 from lead_operator.objects.checkpoint_uri import parse_checkpoint_uri
 from lead_operator.objects.pod_skeleton import EnvVar, KubernetesObject, PodParts, build_pod
 from lead_operator.objects.session_cache_claim import claim_name
+from lead_operator.resources.body import parse_quantity
 from lead_operator.resources.training_run import StageInstance, TrainingRun
 from lead_operator.settings import Settings, StorageProfile
 from lead_protocol import environment
@@ -19,8 +20,10 @@ from lead_protocol.job import (
 )
 from lead_protocol.object_keys import InstanceKeys
 
-# An emptyDir above its sizeLimit gets the pod evicted, so the cache stops filling before that.
+# An emptyDir above its sizeLimit gets the pod evicted, so the cache stops filling before that; so does a pod above its
+# limit of ephemeral storage, to which scratch files, /tmp and logs count as well.
 CACHE_FILL_SHARE = 0.95
+EPHEMERAL_FILL_SHARE = 0.75
 
 
 def build_training_pod(
@@ -86,10 +89,18 @@ def build_train_job(
         ),
         init_from=_init_from(run, instance, profile),
         resume_from=_resume_from(run, instance, profile),
-        session_cache_bytes=int(run.session_cache.size_bytes * CACHE_FILL_SHARE),
+        session_cache_bytes=_session_cache_bytes(run),
         logging=_logging(run),
         grace_period_s=run.grace_period_s,
     )
+
+
+def _session_cache_bytes(run: TrainingRun) -> int:
+    room = [run.session_cache.size_bytes * CACHE_FILL_SHARE]
+    limit = run.resources.limits.get("ephemeral-storage")
+    if limit is not None and run.session_cache.medium == "EmptyDir":
+        room.append(parse_quantity(limit) * EPHEMERAL_FILL_SHARE)
+    return max(1, int(min(room)))  # 0 would mean no limit
 
 
 def _init_from(run: TrainingRun, instance: StageInstance, profile: StorageProfile) -> InitFrom | None:

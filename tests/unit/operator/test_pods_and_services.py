@@ -283,6 +283,23 @@ def test_cores_may_be_written_with_any_unit_that_the_schema_takes(cpu: str | int
     assert env["OMP_NUM_THREADS"] == str(threads)
 
 
+@pytest.mark.parametrize(
+    ("cache", "limits", "size_bytes"),
+    [
+        ({"sizeLimit": "10Gi"}, {}, int(0.95 * 10 * 2**30)),
+        ({"sizeLimit": "100Gi"}, {"ephemeral-storage": "20Gi"}, 15 * 2**30),
+        ({"sizeLimit": "10Gi"}, {"ephemeral-storage": "20Gi"}, int(0.95 * 10 * 2**30)),
+        ({"sizeLimit": "10G", "medium": "PersistentVolume"}, {"ephemeral-storage": "1Gi"}, int(0.95 * 10**10)),
+        ({"sizeLimit": "0.1"}, {}, 1),
+    ],
+)
+def test_a_cache_stops_filling_before_its_pod_would_be_evicted(
+    cache: dict[str, Any], limits: dict[str, str], size_bytes: int
+) -> None:
+    pod = a_training_pod(a_training_run(sessionCache=cache, resources={"limits": limits}))
+    assert json.loads(pod["metadata"]["annotations"]["lead.dev/job"])["session_cache_bytes"] == size_bytes
+
+
 def test_queue_and_scheduler_are_passed_through() -> None:
     names_given = {"schedulerName": "volcano", "priorityClassName": "high", "queueName": "team-a"}
     pod = a_training_pod(a_training_run(scheduling=names_given))

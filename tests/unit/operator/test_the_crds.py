@@ -48,6 +48,15 @@ def test_every_field_is_explained_and_bounded(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_no_word_of_a_description_is_taken_for_a_key(kind: str) -> None:
+    known = {"type", "description", "properties", "required", "items", "additionalProperties", "default", "enum",
+             "format", "pattern", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems",
+             "minProperties", "maxProperties"}  # fmt: skip
+    for path, schema in fields(read_schema(kind)):
+        assert {key for key in schema if not key.startswith("x-kubernetes-")} <= known, path
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_crd_file_is_small_enough_for_client_side_apply(kind: str) -> None:
     assert (crd_folder() / f"{kind.lower()}.yaml").stat().st_size < 40_000
 
@@ -73,6 +82,12 @@ def test_the_columns_are_those_people_were_promised() -> None:
 def test_phases_in_the_schema_are_those_of_the_code() -> None:
     status = {k: read_schema(k)["properties"]["status"]["properties"]["phase"]["enum"] for k in KINDS}
     assert status == {"TrainingRun": [*RunPhase], "DatasetCache": [*CachePhase]}
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_session_cache_has_a_size(size: int) -> None:
+    with pytest.raises(SpecError, match=r"spec\.sessionCache\.sizeLimit"):
+        fill_defaults(a_run_body(sessionCache={"sizeLimit": size}))
 
 
 def test_every_message_of_a_rule_says_the_remedy() -> None:
