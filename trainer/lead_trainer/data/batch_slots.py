@@ -167,7 +167,7 @@ def _same_bytes(first: Any, second: Any) -> bool:
 
 
 def _memory(shape: tuple[int, ...], kind: torch.dtype, *, pinned: bool) -> Array:
-    """Returns memory for rows; numpy, unlike torch, asks the kernel for huge pages, which are written a third faster."""
+    """Returns memory for rows; numpy, unlike torch, asks for huge pages, which are written in a third less time."""
     if pinned:
         return torch.empty(shape, dtype=kind, pin_memory=True).numpy()
     return np.empty(shape, torch.empty(0, dtype=kind).numpy().dtype)
