@@ -16,7 +16,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from lead_testing import PROJECT_ROOT
 from lead_testing.decision_worlds.cache_world import CacheMachine
-from lead_testing.decision_worlds.pods_world import CountedMachine
+from lead_testing.decision_worlds.pods_world import PodsMachine
 from lead_testing.decision_worlds.run_world import RunMachine, SideBySideMachine
 from lead_testing.kube_faults.goals import GOALS, Learned, choose
 from lead_testing.kube_faults.plan import Fault, Plan
@@ -107,7 +107,7 @@ def try_model(count: int, seed: int) -> dict[str, Any]:
     return {"goal": "model", "seed": seed, "count": steps, "violations": violations, "seconds": seconds}
 
 
-def _steps(machine: type[CountedMachine], count: int, seed: int) -> dict[str, Any]:
+def _steps(machine: type[PodsMachine], count: int, seed: int) -> dict[str, Any]:
     machine.steps = 0
     chosen = settings(
         max_examples=max(1, min(count, PORTION) // STEPS), stateful_step_count=STEPS, deadline=None, database=None,

@@ -61,7 +61,8 @@ TOLD = {
         "A node has not been ready for `nodeLossSeconds`. Its pods cannot write any more (a newer attempt fences "
         "them), and the group begins elsewhere from the newest checkpoint. It counted against `maxInfraRestarts`, "
         "not against `maxRestarts`.",
-        "nothing for the run. `kubectl describe node` tells about the node.",
+        "nothing for the run; a session cache of its own on that node's disk is made anew. `kubectl describe node` "
+        "tells about the node.",
     ),
     "suspended": (
         "Suspended",

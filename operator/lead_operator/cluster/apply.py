@@ -67,6 +67,8 @@ class Applier:
         for pod in plan.deletes:
             namespace = body["metadata"]["namespace"]
             await self._client.delete(POD, namespace, pod.name, uid=pod.uid, grace_period_s=pod.grace_period_s)
+        for claim in plan.claim_deletes:
+            await self._client.delete(CLAIM, body["metadata"]["namespace"], claim.name, uid=claim.uid)
         for told in plan.annotates:
             namespace = body["metadata"]["namespace"]
             await self._client.annotate(POD, namespace, told.name, uid=told.uid, key=told.key, value=told.value)
@@ -124,9 +126,9 @@ class Applier:
             fields = ", ".join(".".join(path) for path in error.paths)
             said = f"the installed CRD does not know {fields}, which are left out; apply the crds/ of this release"
             self._recorder.record(body, EventNote("Warning", "CustomResourceDefinitionOutdated", said))
+        _count_restarts(body.get("status", {}), written.get("status", {}))
         self._written_at[body["metadata"]["uid"]] = time.monotonic()
         self._informers.of(kind, body["metadata"]["namespace"]).note_own_write(written, quiet=quiet)
-        _count_restarts(body.get("status", {}), written.get("status", {}))
         return written
 
     async def _create_all(self, owner: KubernetesObject, bodies: tuple[KubernetesObject, ...]) -> None:
@@ -199,8 +201,6 @@ def without_fields(status: dict[str, Any], paths: Iterable[tuple[str, ...]]) -> 
     return kept
 
 
-def _labels(found: KubernetesObject) -> dict[str, str]:
-    return dict(found["metadata"].get("labels", {}))
 def _count_restarts(before: KubernetesObject, after: KubernetesObject) -> None:
     """Counts what a status write has booked; one that the server refused is decided anew, and counts nothing."""
     for kind in ("program", "infrastructure", "uncounted"):
@@ -209,6 +209,8 @@ def _count_restarts(before: KubernetesObject, after: KubernetesObject) -> None:
             metrics.RESTARTS.labels(kind).inc(more)
 
 
+def _labels(found: KubernetesObject) -> dict[str, str]:
+    return dict(found["metadata"].get("labels", {}))
 
 
 def is_worth_retrying(error: Exception) -> bool:

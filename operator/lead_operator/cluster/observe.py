@@ -13,7 +13,7 @@ from typing import Any
 from lead_operator import names
 from lead_operator.cluster.informer import Informer
 from lead_operator.cluster.kinds import KubernetesObject
-from lead_operator.decisions.observed import ObservedCache, ObservedPod
+from lead_operator.decisions.observed import ObservedCache, ObservedClaim, ObservedPod
 from lead_operator.names import CachePhase, RunPhase
 from lead_operator.objects.pod_skeleton import CONTAINER_NAME
 from lead_operator.resources.dataset_cache import DatasetCache
@@ -95,6 +95,7 @@ def observe_pod(pod: KubernetesObject, nodes: NodeWatch, now: datetime) -> Obser
         phase=status.get("phase", "Pending"),
         ready=condition(pod, "Ready").get("status") == "True",
         deleting="deletionTimestamp" in metadata,
+        grace_ends_at=parse_time(metadata.get("deletionTimestamp")),  # the API server adds the grace to it
         node=node,
         created_at=parse_time(metadata.get("creationTimestamp")),
         started_at=parse_time(running.get("startedAt") or ended.get("startedAt")),
@@ -163,6 +164,18 @@ def observe_cache(name: str, body: KubernetesObject | None) -> ObservedCache:
     )
 
 
+def observe_claim(body: KubernetesObject) -> ObservedClaim:
+    """Returns what is known of a session-cache claim."""
+    metadata = body["metadata"]
+    created_at = datetime.fromisoformat(metadata["creationTimestamp"])
+    return ObservedClaim(metadata["name"], metadata["uid"], created_at, deleting="deletionTimestamp" in metadata)
+
+
+def is_shared_as(word: str, claim: KubernetesObject) -> bool:
+    """Tells whether a claim is one that the runs of a word share."""
+    return bool(claim["metadata"].get("labels", {}).get(names.Label.SHARED_AS) == word)
+
+
 def caches_of(body: KubernetesObject) -> tuple[str, ...]:
     """Returns the names of the DatasetCaches that a TrainingRun's body references."""
     return tuple(dataset.get("cacheRef", "") for dataset in body.get("spec", {}).get("datasets", []))
@@ -219,8 +232,9 @@ def trim_node(node: KubernetesObject) -> KubernetesObject:
 
 
 def trim_child(child: KubernetesObject) -> KubernetesObject:
-    """Returns a child's metadata: for services and claims only their being there matters."""
-    kept = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "deletionTimestamp")
+    """Returns a child's metadata: of services and claims nothing else matters."""
+    kept = ("name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences", "creationTimestamp",
+            "deletionTimestamp")  # fmt: skip
     return {"metadata": {key: child["metadata"][key] for key in kept if key in child["metadata"]}}
 
 

@@ -34,14 +34,16 @@ from lead_operator.cluster.observe import (
     expected_build_pods,
     expected_training_pods,
     is_finished,
+    is_shared_as,
     observe_cache,
+    observe_claim,
     observe_pods,
     parse_time,
 )
 from lead_operator.cluster.source_watch import SourceWatch
 from lead_operator.decisions.build_state import build_generation
 from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
-from lead_operator.decisions.observed import ObservedBuild, ObservedPod, ObservedRun
+from lead_operator.decisions.observed import ObservedBuild, ObservedClaim, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import EventNote, Plan
 from lead_operator.decisions.training_run_plan import decide_training_run
 from lead_operator.errors import SpecError
@@ -181,7 +183,8 @@ class Reconciler:
             return None
         observed = self._observe_cluster(run, body)
         plan = decide_training_run(run, observed, self.settings)
-        acts = plan.claim_attempt or plan.deletes or plan.creates or plan.annotates or plan.events or plan.delete_self
+        deletes = plan.deletes or plan.claim_deletes or plan.delete_self
+        acts = plan.claim_attempt or deletes or plan.creates or plan.annotates or plan.events
         if acts or plan.status != observed.previous or any(pod.terminal for pod in observed.pods):
             return None
         later_s = self.settings.progress_s * random.uniform(0.5, 1.0)
@@ -223,24 +226,27 @@ class Reconciler:
         now, namespace, uid = self.client.clock.now(), run.identity.namespace, run.identity.uid
         caches = self.informers.of(DATASET_CACHE, namespace)
         known = run.storage_profile in self.settings.storage_profiles
+        previous = read_status(body)
+        health = {node: self.nodes.health(node, now) for node in previous.get("cacheNodes", [])}
         return ObservedRun(
             now=now,
             pods=observe_pods(self.informers.of(POD, namespace).owned_by(uid), self.nodes, now),
             service_exists=bool(self.informers.of(SERVICE, namespace).owned_by(uid)),
             claims=self._claims_of(run),
+            nodes_away={node: seen.not_ready_since for node, seen in health.items() if seen.not_ready_since},
             caches=tuple(observe_cache(name, caches.get(namespace, name)) for name in run.datasets),
             profile_error="" if known else self._no_profile(run.storage_profile),
             apply_error=self.refusals.get(uid, ""),
             previous=read_status(body),
         )
 
-    def _claims_of(self, run: TrainingRun) -> tuple[str, ...]:
-        """Returns the session-cache claims that are there: the run's own, or the shared ones by their names."""
-        claims = self.informers.of(CLAIM, run.identity.namespace)
-        if not run.session_cache.shared_as:
-            return tuple(claim["metadata"]["name"] for claim in claims.owned_by(run.identity.uid))
-        wanted = (claim_name(run, rank) for rank in range(run.nodes))
-        return tuple(name for name in wanted if claims.get(run.identity.namespace, name))
+    def _claims_of(self, run: TrainingRun) -> tuple[ObservedClaim, ...]:
+        """Returns the session-cache claims that are there: the run's own, or those of its word."""
+        claims, word = self.informers.of(CLAIM, run.identity.namespace), run.session_cache.shared_as
+        if not word:
+            return tuple(observe_claim(claim) for claim in claims.owned_by(run.identity.uid))
+        named = (claims.get(run.identity.namespace, claim_name(run, rank)) for rank in range(run.nodes))
+        return tuple(observe_claim(claim) for claim in named if claim is not None and is_shared_as(word, claim))
 
     async def _observe_build(self, cache: DatasetCache, body: KubernetesObject) -> ObservedBuild:
         now, namespace, uid = self.client.clock.now(), cache.identity.namespace, cache.identity.uid

@@ -1,4 +1,4 @@
-"""What is wrong with an attempt: a failure, a hang, a wait that is too long, a pod that stays. Pure.
+"""What is wrong with an attempt: a failure, a hang, a wait that is too long. Pure.
 
 Asked by `training_run_plan`, which makes steps of the answers. What a node's clock tells is never taken for earlier
 than the attempt's claim, and a clock that is ahead never holds a verdict back for long.
@@ -21,7 +21,7 @@ from lead_operator.decisions.failure_policy import (
 )
 from lead_operator.decisions.figures import parse_time, seconds_since, shorten
 from lead_operator.decisions.instance_state import InstanceState
-from lead_operator.decisions.observed import ObservedPod
+from lead_operator.decisions.observed import STAYS_S
 from lead_operator.decisions.refusals import explain_refusal
 from lead_operator.decisions.run_step import SOON_S
 from lead_operator.decisions.run_view import RunView
@@ -30,7 +30,6 @@ from lead_protocol.exit_codes import ExitClass, ExitCode
 
 GROUP_INCOMPLETE, OLD_PODS = "GroupIncomplete", "WaitingForOldPods"
 FINAL_CHECKPOINT_WAIT_S = 60.0  # the bucket is read less often than the pods
-STAYS_S = 60.0  # after its grace, for the kubelet to say that a pod is gone
 
 
 def find_failure(view: RunView) -> Failure | None:
@@ -101,20 +100,13 @@ def explain_pending_too_long(view: RunView) -> str:
     return f"not all pods ran within {limit_s} s (pendingDeadlineSeconds){why}"
 
 
-def find_pod_that_stays(view: RunView, state: InstanceState) -> ObservedPod | None:
-    """Returns a pod of a failed attempt that was told to stop and has outstayed its grace on a node that answers."""
-    failed_s = seconds_since(state.streak.failed_at, view.observed.now) if state.recovering else None
-    if failed_s is None or failed_s < view.run.grace_period_s + STAYS_S:
-        return None
-    old = (p for p in state.pods if p.attempt <= state.ended and not p.terminal)
-    return next((p for p in old if p.deleting and p.node_ready), None)
-
-
-def next_loss_s(view: RunView) -> float:
-    """Returns the seconds until a pod that does not go counts as lost with its node; else the resync period."""
-    limit = timedelta(seconds=view.run.failure_policy.node_loss_s)
-    away = [p.node_not_ready_since for p in view.live_pods if not p.node_ready and p.node_not_ready_since]
-    left = [(since + limit - view.observed.now) / timedelta(seconds=1) for since in away]
+def next_look_s(view: RunView) -> float:
+    """Returns the seconds until a pod that does not go is waited for no longer; else the resync period."""
+    loss, stay = timedelta(seconds=view.run.failure_policy.node_loss_s), timedelta(seconds=STAYS_S)
+    pods = view.awaited(view.live_pods)
+    ends = [p.node_not_ready_since + loss for p in pods if not p.node_ready and p.node_not_ready_since]
+    ends += [p.grace_ends_at + stay for p in pods if p.node_ready and p.grace_ends_at]
+    left = [(end - view.observed.now) / timedelta(seconds=1) for end in ends]
     return max(SOON_S, min([*left, view.settings.progress_s]))
 
 

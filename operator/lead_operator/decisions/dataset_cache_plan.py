@@ -113,13 +113,13 @@ def decide_cache_removal(
             f"deleted, but namespace {', '.join(unseen[:5])} is not seen, and its runs may use the data: they stay "
             f"until it is seen again, or is taken out of runs.namespaces of the chart's values; {_RETAIN_AFTER_ALL}"
         )
-    elif observed.store_error:
     elif observed.profile_error:
         reason = "UnknownStorageProfile"
         text = (
             f"deleted, but its data cannot be removed: {observed.profile_error}; ask the administrator to define it "
             f"again; {_RETAIN_AFTER_ALL}"
         )
+    elif observed.store_error:
         reason = "RemovalFails"
         text = (
             f"deleted, but its data cannot be removed: {observed.store_error}; it is tried again; {_RETAIN_AFTER_ALL}"
@@ -185,7 +185,7 @@ def _build(
     cache: DatasetCache, observed: ObservedBuild, settings: Settings, state: BuildState, failure: dict[str, Any]
 ) -> CacheStep:
     step = CacheStep(CachePhase.BUILDING, "Building", "", state, failure, requeue_after_s=settings.progress_s)
-    if state.strays:
+    if any(not pod.outstays(observed.now) for pod in state.strays):
         return replace(step, reason="WaitingForOldPods", deletes=_retire(state.strays, observed))
     for worker in state.workers:
         found = _find_failure(cache, worker, observed)
@@ -272,7 +272,8 @@ def _start_pods(cache: DatasetCache, observed: ObservedBuild, settings: Settings
         deletes += _retire(live, observed)
         if not worker.active:
             left_s = _pause_left_s(worker, observed)
-            if live or left_s > 0 or observed.store_error:
+            # A pod that outstays its grace is not waited for: shards are create-only, and equal whoever writes them.
+            if any(not p.outstays(observed.now) for p in live) or left_s > 0 or observed.store_error:
                 requeue_s = min(requeue_s, max(SOON_S, left_s))
                 continue
             worker = replace(worker, attempt=worker.attempt + 1, ended=worker.attempt, created=False)

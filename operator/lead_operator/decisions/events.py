@@ -1,9 +1,10 @@
 """Events, read off the difference between two statuses, so that a pass that changes nothing says nothing. Pure."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from lead_operator.decisions.conditions import find_condition
-from lead_operator.decisions.plan import EventNote
+from lead_operator.decisions.plan import ClaimToDelete, EventNote
 from lead_operator.names import CachePhase, Condition, RunPhase
 
 MAX_MESSAGE = 1000  # the API takes 1024
@@ -20,6 +21,11 @@ def run_events(before: dict[str, Any], after: dict[str, Any]) -> tuple[EventNote
         *_run_phase(before, after),
     ]
     return tuple(EventNote(n.type, n.reason, n.message[:MAX_MESSAGE]) for n in notes)
+
+
+def caches_lost(claims: Iterable[ClaimToDelete]) -> tuple[EventNote, ...]:
+    """Returns what a person should hear of session caches that are made anew."""
+    return tuple(EventNote("Warning", "SessionCacheLost", claim.why) for claim in claims)
 
 
 def cache_events(before: dict[str, Any], after: dict[str, Any]) -> tuple[EventNote, ...]:

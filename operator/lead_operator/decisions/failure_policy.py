@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from lead_operator.decisions.figures import shorten
-from lead_operator.decisions.observed import ObservedPod
+from lead_operator.decisions.observed import STAYS_S, ObservedPod
 from lead_protocol.exit_codes import ExitClass, ExitCode, classify_exit_code
 from lead_protocol.progress_record import parse_build, parse_progress
 
@@ -76,6 +76,9 @@ def explain_pod(pod: ObservedPod, *, now: datetime, node_loss_s: float) -> Failu
                 f"(failurePolicy.nodeLossSeconds); see kubectl describe node {pod.node}"
             )
             return _failure(pod, ExitClass.INFRASTRUCTURE, "NodeLost", _NODE, text)
+        if pod.outstays(now):
+            text = f"pod {pod.name} was told to stop and is still there {STAYS_S:.0f} s after its grace"
+            return _failure(pod, ExitClass.INFRASTRUCTURE, "PodStays", _GONE, text)
         return None
     if pod.disruption:
         return _failure(pod, ExitClass.INFRASTRUCTURE, pod.disruption, _DISRUPTED, _said(pod))

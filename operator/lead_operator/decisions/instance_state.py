@@ -130,7 +130,7 @@ def _state(run: TrainingRun, observed: ObservedRun, instance: StageInstance, ent
 def _with_phase(state: InstanceState, observed: ObservedRun) -> InstanceState:
     if state.phase in ("Succeeded", "Failed"):
         return state
-    if state.final_committed and all(p.terminal for p in state.pods):
+    if state.final_committed and all(p.terminal or p.outstays(observed.now) for p in state.pods):
         return replace(
             state,
             phase="Succeeded",

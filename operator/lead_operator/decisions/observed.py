@@ -4,10 +4,12 @@ Nothing here is trusted beyond its type: progress records were parsed and bounde
 """
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from lead_protocol.progress_record import BuildRecord, ProgressRecord
+
+STAYS_S = 60.0  # after its grace, for the kubelet to say that a pod is gone
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class ObservedPod:
     phase: str  # Pending | Running | Succeeded | Failed | Unknown
     ready: bool = False
     deleting: bool = False
+    grace_ends_at: datetime | None = None  # of a pod that is being deleted
     node: str = ""
     created_at: datetime | None = None
     started_at: datetime | None = None
@@ -42,6 +45,12 @@ class ObservedPod:
     def terminal(self) -> bool:
         """True once no process of this pod can write any more."""
         return self.phase in ("Succeeded", "Failed")
+
+    def outstays(self, now: datetime) -> bool:
+        """True where it should be gone by now, and its node answers: nothing waits for it any more."""
+        if self.terminal or not self.node_ready or self.grace_ends_at is None:
+            return False
+        return now >= self.grace_ends_at + timedelta(seconds=STAYS_S)
 
 
 @dataclass(frozen=True)
@@ -87,13 +96,24 @@ class ObservedCache:
 
 
 @dataclass(frozen=True)
+class ObservedClaim:
+    """A session-cache claim that a run uses: its own, or one that runs share."""
+
+    name: str
+    uid: str
+    created_at: datetime
+    deleting: bool = False
+
+
+@dataclass(frozen=True)
 class ObservedRun:
     """Everything `decide_training_run` may know besides the spec."""
 
     now: datetime
     pods: tuple[ObservedPod, ...] = ()
     service_exists: bool = False
-    claims: tuple[str, ...] = ()  # names of the run's session-cache claims
+    claims: tuple[ObservedClaim, ...] = ()
+    nodes_away: dict[str, datetime] = field(default_factory=dict)  # of those in status.cacheNodes, since when
     caches: tuple[ObservedCache, ...] = ()
     instances: tuple[ObservedInstance, ...] = ()
     store_error: str = ""  # why the bucket could not be read this time; empty when it was

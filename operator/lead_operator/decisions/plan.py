@@ -18,6 +18,15 @@ class PodToDelete:
 
 
 @dataclass(frozen=True)
+class ClaimToDelete:
+    """A volume claim to delete, by UID precondition; the next look makes it anew."""
+
+    name: str
+    uid: str
+    why: str  # a sentence for people
+
+
+@dataclass(frozen=True)
 class PodToAnnotate:
     """A pod to tell something to whoever reads its annotations, by UID precondition."""
 
@@ -43,6 +52,7 @@ class Plan:
     status: dict[str, Any]  # the whole status as it should read; written only if it differs
     claim_attempt: bool = False  # status raises or ends an attempt: write it, if unchanged, before acting
     deletes: tuple[PodToDelete, ...] = ()
+    claim_deletes: tuple[ClaimToDelete, ...] = ()
     creates: tuple[dict[str, Any], ...] = ()  # complete Kubernetes objects, in order
     annotates: tuple[PodToAnnotate, ...] = ()
     events: tuple[EventNote, ...] = ()

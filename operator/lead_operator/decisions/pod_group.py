@@ -55,7 +55,8 @@ def build_group_objects(view: RunView, state: InstanceState) -> tuple[dict[str, 
         objects.append(build_rank_service(run))
     if run.session_cache.medium == "PersistentVolume":
         missing = [build_session_cache_claim(run, rank) for rank in range(run.nodes)]
-        objects += [claim for claim in missing if claim["metadata"]["name"] not in observed.claims]
+        held = {claim.name for claim in observed.claims}
+        objects += [claim for claim in missing if claim["metadata"]["name"] not in held]
     seen = {p.rank for p in state.attempt_pods}
     if not state.created and view.profile is not None and view.datasets.digests:
         objects += [

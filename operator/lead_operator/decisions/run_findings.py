@@ -1,13 +1,16 @@
 """What each condition of a TrainingRun says. Pure."""
 
-from lead_operator.decisions.attempt_health import OLD_PODS, STAYS_S, find_pod_that_stays
+from dataclasses import replace
+
+from lead_operator.decisions.attempt_health import OLD_PODS
 from lead_operator.decisions.conditions import Finding
 from lead_operator.decisions.failure_policy import SPEC_REASONS
 from lead_operator.decisions.instance_state import InstanceState
-from lead_operator.decisions.observed import ObservedPod
+from lead_operator.decisions.observed import STAYS_S, ObservedPod
 from lead_operator.decisions.refusals import OBJECTS_REFUSED, explain_refusal
 from lead_operator.decisions.run_step import Step
 from lead_operator.decisions.run_view import SUSPEND_REQUESTED, RunView
+from lead_operator.decisions.session_caches import lost_cache_node, waits_for_its_volume
 from lead_operator.names import Condition, RunPhase
 from lead_operator.objects.session_cache_claim import claim_name
 
@@ -51,7 +54,7 @@ def run_findings(view: RunView, step: Step) -> list[Finding]:
         )
         findings.append(Finding(Condition.SESSION_CACHE_DEGRADED, True, "DiskUnusable", text))
     findings += _advisory(view)
-    findings.append(_suspended(step))
+    findings.append(_suspended(view, step))
     if step.phase is RunPhase.SUCCEEDED:
         findings.append(Finding(Condition.SUCCEEDED, True, step.reason, _what_was_trained(view, step)))
     if step.phase is RunPhase.FAILED:
@@ -118,6 +121,12 @@ def _accepted(view: RunView, step: Step) -> Finding:
 
 
 def _ready(view: RunView, step: Step) -> Finding:
+    """Returns whether all ranks run; a pod that does not go is named whatever the run does meanwhile."""
+    finding, stays = _ranks_run(view, step), view.pod_that_stays
+    return finding if stays is None else replace(finding, message=f"{finding.message}; {_explain_stay(stays)}")
+
+
+def _ranks_run(view: RunView, step: Step) -> Finding:
     states = [step.states[i] for i in view.positions]
     pods = [pod for state in states for pod in state.attempt_pods]
     wanted = view.run.nodes * len(states)
@@ -134,10 +143,7 @@ def _ready(view: RunView, step: Step) -> Finding:
         text = explain_waiting(waiting, _of_its_volume(view, waiting))
         return Finding(Condition.READY, False, waiting.waiting_reason[:64], text)
     if not any(state.active for state in states):
-        stays = (find_pod_that_stays(view, state) for state in states)
-        if (pod := next((pod for pod in stays if pod is not None), None)) is not None:
-            return Finding(Condition.READY, False, OLD_PODS, _explain_stay(view, pod))
-        return Finding(Condition.READY, False, "NoAttempt", _why_no_attempt(step))
+        return Finding(Condition.READY, False, "NoAttempt", _why_no_attempt(view, step))
     return Finding(Condition.READY, False, "PodsStarting", f"{ready} of {wanted} pods run{_first_slow(pods)}")
 
 
@@ -150,27 +156,30 @@ def _of(state: InstanceState, states: list[InstanceState]) -> str:
     return f" of {state.instance.text}" if len(states) > 1 else ""
 
 
-def _why_no_attempt(step: Step) -> str:
+def _why_no_attempt(view: RunView, step: Step) -> str:
     if step.phase is RunPhase.RECOVERING:
         return f"attempt {step.last_failure.get('attempt')} failed; the next one is about to start"
+    if step.reason == OLD_PODS:
+        pod = view.awaited(view.live_pods)[0]
+        return f"the next attempt begins when pod {pod.name} is gone, or has outstayed its grace by {STAYS_S:.0f} s"
     return f"no pods are asked for: {step.reason}"
 
 
-def _explain_stay(view: RunView, pod: ObservedPod) -> str:
-    late = f"{view.run.grace_period_s} s of grace and {STAYS_S:.0f} s more"
+def _explain_stay(pod: ObservedPod) -> str:
     return (
-        f"pod {pod.name} was told to stop and is still there after {late}, though its node {pod.node} answers; the "
-        f"next attempt begins when it is gone: see kubectl describe pod {pod.name}; restart its node, or, if its "
-        f"container has ended, kubectl delete pod {pod.name} --force"
+        f"pod {pod.name} was told to stop and is still there {STAYS_S:.0f} s after its grace, though its node "
+        f"{pod.node} answers; nothing waits for it, but it keeps its GPUs and its volumes: see kubectl describe pod "
+        f"{pod.name}; restart its node, or, if its container has ended, kubectl delete pod {pod.name} --force"
     )
 
 
 def _of_its_volume(view: RunView, pod: ObservedPod) -> str:
     """What to do where a rank's cache lies on a node that cannot take it; empty where it waits for another thing."""
-    said = pod.waiting_message.lower().replace("volume's", "volume")
-    if view.run.session_cache.medium != "PersistentVolume" or "volume node affinity" not in said:
+    if not waits_for_its_volume(view.run, pod):
         return ""
     claim = claim_name(view.run, pod.rank)
+    if node := lost_cache_node(view, pod):
+        return f"its session cache (claim {claim}) lay on node {node}, which is lost: it is made anew, empty"
     return (
         f"its session cache (claim {claim}) lies on a node that is gone or full; if that does not change, "
         f"kubectl delete pvc {claim}: it is made anew, empty, where there is room"
@@ -221,9 +230,10 @@ def _checkpoints_sound(view: RunView) -> Finding:
     return Finding(Condition.CHECKPOINTS_SOUND, False, "Quarantined", text)
 
 
-def _suspended(step: Step) -> Finding:
+def _suspended(view: RunView, step: Step) -> Finding:
     if step.phase is RunPhase.SUSPENDED:
-        text = "no pods run; set spec.suspend to false to go on from the newest checkpoint"
+        but = f" but {view.pod_that_stays.name}, which does not stop" if view.pod_that_stays else ""
+        text = f"no pods run{but}; set spec.suspend to false to go on from the newest checkpoint"
         return Finding(Condition.SUSPENDED, True, "Suspended", text)
     if step.phase is RunPhase.CHECKPOINTING:
         return Finding(Condition.SUSPENDED, False, SUSPEND_REQUESTED, "the pods commit a checkpoint and stop")

@@ -16,6 +16,7 @@ from lead_operator.decisions.run_findings import run_findings
 from lead_operator.decisions.run_progress import without_live_fields
 from lead_operator.decisions.run_step import Step
 from lead_operator.decisions.run_view import InstanceView, RunView
+from lead_operator.decisions.session_caches import cache_nodes
 from lead_operator.names import RunPhase
 from lead_operator.objects.training_pod import instance_keys
 
@@ -48,6 +49,7 @@ def build_run_status(view: RunView, step: Step) -> dict[str, Any]:
         "pods": _pods(view, pods),
         "nodes": nodes,
         "nodesText": ",".join(nodes)[:256],
+        "cacheNodes": cache_nodes(view),
         **cache_figures(view.progress.record, view.observed.previous),
         "startTime": step.start_time,
         "completionTime": format_time(view.observed.now) if finished else None,

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lead_operator.decisions.instance_state import InstanceState
-from lead_operator.decisions.plan import PodToAnnotate, PodToDelete
+from lead_operator.decisions.plan import ClaimToDelete, PodToAnnotate, PodToDelete
 from lead_operator.decisions.restarts import Restarts
 from lead_operator.names import RunPhase
 
@@ -23,6 +23,7 @@ class Step:
     start_time: str | None
     message: str = ""  # of the Failed condition, or why the run waits
     deletes: tuple[PodToDelete, ...] = ()
+    claim_deletes: tuple[ClaimToDelete, ...] = ()
     annotates: tuple[PodToAnnotate, ...] = ()
     creates: tuple[dict[str, Any], ...] = field(default=())
     claim: bool = False
@@ -52,6 +53,7 @@ def join_steps(first: Step, second: Step) -> Step:
         reason=told.reason,
         message=told.message,
         deletes=tuple({d.uid: d for d in (*first.deletes, *second.deletes)}.values()),
+        claim_deletes=tuple({d.uid: d for d in (*first.claim_deletes, *second.claim_deletes)}.values()),
         creates=tuple({(c["kind"], c["metadata"]["name"]): c for c in (*first.creates, *second.creates)}.values()),
         annotates=(*first.annotates, *second.annotates),
         claim=first.claim or second.claim,

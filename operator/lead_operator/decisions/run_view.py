@@ -114,6 +114,15 @@ class RunView:
         others = {p.uid for i in self.positions if i != self.position for p in self.states[i].pods}
         return tuple(p for p in self.live_pods if p.uid not in others)
 
+    def awaited(self, pods: tuple[ObservedPod, ...]) -> tuple[ObservedPod, ...]:
+        """Those of live pods whose end is waited for; one that outstays its grace is fenced by the next attempt."""
+        return tuple(p for p in pods if not p.outstays(self.observed.now))
+
+    @property
+    def pod_that_stays(self) -> ObservedPod | None:
+        """The first of the pods that outstay their grace."""
+        return next((p for p in self.live_pods if p.outstays(self.observed.now)), None)
+
     @property
     def started_hash(self) -> str:
         """The configuration that the run was started with."""

@@ -18,14 +18,13 @@ from lead_operator.decisions.attempt_health import (
     explain_pending_too_long,
     find_failure,
     find_hang,
-    find_pod_that_stays,
     lacks_final_checkpoint,
-    next_loss_s,
+    next_look_s,
     telling_wait_s,
     waits_since_earlier,
 )
 from lead_operator.decisions.conditions import condition_holds
-from lead_operator.decisions.events import run_events
+from lead_operator.decisions.events import caches_lost, run_events
 from lead_operator.decisions.failure_policy import Failure, explain_lost_result
 from lead_operator.decisions.figures import format_time, seconds_since
 from lead_operator.decisions.observed import ObservedRun
@@ -36,6 +35,7 @@ from lead_operator.decisions.restarts import judge_failure
 from lead_operator.decisions.run_status import build_run_status, is_urgent
 from lead_operator.decisions.run_step import SOON_S, Step, join_steps
 from lead_operator.decisions.run_view import SUSPEND_REQUESTED, RunView, look_at_run
+from lead_operator.decisions.session_caches import lost_caches
 from lead_operator.errors import SpecError
 from lead_operator.names import Condition, RunPhase
 from lead_operator.resources.training_run import TrainingRun
@@ -59,9 +59,10 @@ def decide_training_run(run: TrainingRun, observed: ObservedRun, settings: Setti
         status=status,
         claim_attempt=step.claim,
         deletes=step.deletes,
+        claim_deletes=step.claim_deletes,
         creates=step.creates,
         annotates=step.annotates,
-        events=run_events(previous, status),
+        events=(*run_events(previous, status), *caches_lost(step.claim_deletes)),
         requeue_after_s=_after_end(run, replace(observed, previous=status)).requeue_after_s
         if step.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED)
         else step.requeue_after_s,
@@ -167,6 +168,7 @@ def _going_on(view: RunView) -> Step:
     step = replace(
         view.step(phase, reason),
         deletes=retire_pods(strays, run, view.observed),
+        claim_deletes=lost_caches(view),
         creates=build_group_objects(view, state),
         annotates=tell_last_checkpoint(view, state),
         requeue_after_s=view.settings.progress_s,
@@ -182,12 +184,10 @@ def _going_on(view: RunView) -> Step:
 
 def _begin(view: RunView) -> Step:
     """Stops what is left of earlier attempts, waits for what is missing, then claims the next attempt."""
-    if view.pods_in_the_way:
+    if view.awaited(view.pods_in_the_way):
         waiting = view.step(_restart_phase(view), _restart_reason(view, OLD_PODS))
-        if find_pod_that_stays(view, view.current) is not None:
-            waiting = replace(waiting, reason=OLD_PODS)
         deletes = retire_pods(view.pods_in_the_way, view.run, view.observed)
-        return replace(waiting, deletes=deletes, requeue_after_s=next_loss_s(view))
+        return replace(waiting, deletes=deletes, requeue_after_s=next_look_s(view))
     if (blocked := _blocked(view)) is not None:
         return blocked
     streak = view.current.streak
@@ -260,7 +260,7 @@ def _account(view: RunView, failure: Failure) -> Step:
     if view.current.final_committed:
         deletes = retire_pods(view.pods_in_the_way, view.run, view.observed)
         step = replace(view.step(RunPhase.RUNNING, FINISHING), deletes=deletes)
-        return replace(step, requeue_after_s=next_loss_s(view))
+        return replace(step, requeue_after_s=next_look_s(view))
     state, now = view.current, format_time(view.observed.now)
     verdict = judge_failure(view.restarts, state.streak, failure, view.run.failure_policy, view.checkpoint_step)
     streak = replace(verdict.streak, failed_attempt=state.attempt, failed_at=now, reason=failure.reason)
@@ -295,13 +295,12 @@ def _failure_fields(view: RunView, failure: Failure) -> dict[str, Any]:
 
 
 def _suspend(view: RunView) -> Step:
-    ended = view.states_ended
-    if view.live_pods:
+    ended, deletes = view.states_ended, retire_pods(view.live_pods, view.run, view.observed)
+    if view.awaited(view.live_pods):
         step = view.step(RunPhase.CHECKPOINTING, SUSPEND_REQUESTED)
-        deletes = retire_pods(view.live_pods, view.run, view.observed)
         # Its end is booked before its pods go: a run that is resumed meanwhile begins a new attempt, never this again.
         first = ended != view.states
-        return replace(step, states=ended, deletes=deletes, claim=first, requeue_after_s=next_loss_s(view))
+        return replace(step, states=ended, deletes=deletes, claim=first, requeue_after_s=next_look_s(view))
     return replace(view.step(RunPhase.SUSPENDED, "Suspended"), states=ended)
 
 
@@ -315,8 +314,8 @@ def _fail(view: RunView, reason: str, message: str) -> Step:
         replace(s, phase="Failed") if i in view.positions and (s.attempt > 0 or i == view.position) else s
         for i, s in enumerate(view.states_ended)
     )
+    deletes = clean_pods(view.run, view.observed)
+    # The verdict is written before the pods go that it rests on: without them, another would follow.
     return replace(
         view.step(RunPhase.FAILED, reason), states=states, message=message, deletes=deletes, claim=bool(deletes)
     )
-    deletes = clean_pods(view.run, view.observed)
-    # The verdict is written before the pods go that it rests on: without them, another would follow.

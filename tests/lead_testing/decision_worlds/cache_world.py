@@ -16,7 +16,7 @@ from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_protocol.job import BuildJob, parse_job
 from lead_protocol.progress_record import BuildRecord
-from lead_testing.decision_worlds.pods_world import CountedMachine, PodsWorld
+from lead_testing.decision_worlds.pods_world import PodsMachine, PodsWorld
 from lead_testing.makers import SETTINGS, a_cache_body, a_dataset_cache
 
 MAX_RETRIES = 2
@@ -65,14 +65,14 @@ class CacheWorld(PodsWorld):
             return
         job = parse_job(body["metadata"]["annotations"]["lead.dev/job"])
         assert isinstance(job, BuildJob)
-        rivals = [p.name for p in self.pods.values() if not p.terminal and p.rank == job.index]
+        rivals = [p.name for p in self.pods.values() if self.may_write(p) and p.rank == job.index]
         assert not rivals, f"{name} was made while {rivals} may still write the same share"
         assert job.generation == self.generation
         build = self.status["build"]
         ended = {worker["index"]: worker["endedAttempt"] for worker in build["workers"]}
         assert job.attempt > ended[job.index], f"{name} was made after its end was accounted for"
         self.jobs[name] = job
-        self._add_pod(name, job.index, role="build", stage="", seed=0, attempt=job.attempt)
+        self._add_pod(name, job.index, f"node-{job.index}", role="build", stage="", seed=0, attempt=job.attempt)
 
     # what kubelets and build pods do
 
@@ -98,7 +98,9 @@ def digest_of(job: BuildJob) -> str:
     return f"{job.config['stride']:064x}"
 
 
-class CacheMachine(CountedMachine):
+class CacheMachine(PodsMachine):
+    world: CacheWorld
+
     @initialize()
     def begin(self) -> None:
         self.world = CacheWorld()

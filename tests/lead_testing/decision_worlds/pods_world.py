@@ -2,14 +2,18 @@
 
 import copy
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
-from hypothesis.stateful import RuleBasedStateMachine, invariant
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from lead_operator.decisions.observed import ObservedPod
 from lead_operator.decisions.plan import Plan
 from lead_testing.makers import NOW
+
+GRACE = timedelta(seconds=120)  # of every pod
+STAYS = timedelta(seconds=60)  # after it, a pod that does not go is waited for no longer
 
 
 class PodsWorld:
@@ -20,6 +24,7 @@ class PodsWorld:
         self.status: dict[str, Any] = {}
         self.pods: dict[str, ObservedPod] = {}
         self.lost_nodes: dict[str, datetime] = {}
+        self.stuck: set[str] = set()  # UIDs of pods that their node cannot stop
         self.store_up = True
         self._uids = 0
 
@@ -40,10 +45,12 @@ class PodsWorld:
         """Carries out a plan; with `stop_after`, the operator dies after so many actions."""
         actions: list[Any] = [lambda: self._write(plan.status)] if plan.claim_attempt else []
         actions += [lambda d=d: self.delete(d.name, d.uid, d.grace_period_s) for d in plan.deletes]
+        actions += [lambda c=c: self._delete_claim(c.name, c.uid) for c in plan.claim_deletes]
         actions += [lambda o=o: self._create(o) for o in plan.creates]
         actions.append(lambda: self._write(plan.status))
         for action in actions[:stop_after]:
             action()
+        self.now += timedelta(seconds=1)  # a pass takes its time
 
     def delete(self, name: str, uid: str, grace_s: int | None) -> None:
         """Deletes a pod by name and UID as the API server does: at once, or when its node has stopped it."""
@@ -53,7 +60,12 @@ class PodsWorld:
         if pod.terminal or pod.phase == "Pending" or grace_s == 0:
             del self.pods[name]
         else:
-            self.pods[name] = replace(pod, deleting=True)
+            self.pods[name] = replace(pod, deleting=True, grace_ends_at=pod.grace_ends_at or self.now + GRACE)
+
+    def may_write(self, pod: ObservedPod) -> bool:
+        """Tells whether a pod must be waited for: it has not ended, and has not outstayed its grace by far."""
+        late = pod.grace_ends_at is not None and self.now >= pod.grace_ends_at + STAYS
+        return not pod.terminal and not (late and pod.node not in self.lost_nodes)
 
     def end(self, name: str, code: int) -> None:
         """Ends a pod with an exit code."""
@@ -63,7 +75,8 @@ class PodsWorld:
     def finish_deletions(self) -> None:
         """Lets every node that answers stop the pods that are to go."""
         for pod in [p for p in self.pods.values() if p.deleting and p.node not in self.lost_nodes]:
-            del self.pods[pod.name]
+            if pod.terminal or pod.uid not in self.stuck:
+                del self.pods[pod.name]
 
     def lose_or_return(self, node: str) -> None:
         """Takes a node away, or brings it back."""
@@ -76,18 +89,31 @@ class PodsWorld:
     def _create(self, body: dict[str, Any]) -> None:
         raise NotImplementedError
 
-    def _add_pod(self, name: str, rank: int, *, role: str, stage: str, seed: int, attempt: int) -> None:
+    def _delete_claim(self, name: str, uid: str) -> None:
+        raise NotImplementedError
+
+    def _new_uid(self) -> str:
         self._uids += 1
+        return f"uid-{self._uids}"
+
+    def _add_pod(self, name: str, rank: int, node: str, *, role: str, stage: str, seed: int, attempt: int) -> None:
         self.pods[name] = ObservedPod(
-            name=name, uid=f"uid-{self._uids}", role=role, stage=stage, seed=seed, attempt=attempt, rank=rank,
-            phase="Pending", node=f"node-{rank}", created_at=self.now,
+            name=name, uid=self._new_uid(), role=role, stage=stage, seed=seed, attempt=attempt, rank=rank,
+            phase="Pending", node=node, created_at=self.now,
         )  # fmt: skip
 
 
-class CountedMachine(RuleBasedStateMachine):
+class PodsMachine(RuleBasedStateMachine):
     """Counts the steps of all its examples together, shrinking included."""
 
     steps: ClassVar[int] = 0
+    world: PodsWorld
+
+    @rule(data=st.data())
+    def a_node_cannot_stop_a_pod_any_more(self, data: st.DataObject) -> None:
+        """A process hangs in the kernel, a kubelet in its runtime."""
+        if running := self.world.names("Running"):
+            self.world.stuck.add(self.world.pods[data.draw(st.sampled_from(running))].uid)
 
     @invariant()
     def is_counted(self) -> None:

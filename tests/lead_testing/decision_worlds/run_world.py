@@ -8,13 +8,14 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstance, ObservedRun
+from lead_operator.decisions.observed import ObservedCheckpoint, ObservedClaim, ObservedInstance, ObservedRun
 from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_operator.objects.session_cache_claim import claim_name
 from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.training_run import parse_training_run
 from lead_protocol.job import TrainJob, parse_job
 from lead_protocol.progress_record import ProgressRecord
-from lead_testing.decision_worlds.pods_world import CountedMachine, PodsWorld, difference
+from lead_testing.decision_worlds.pods_world import PodsMachine, PodsWorld, difference
 from lead_testing.makers import SETTINGS, a_ready_cache, a_run_body
 
 STEPS_PER_EPOCH = 10
@@ -24,8 +25,8 @@ STAGES = [
 ]
 EXIT_CODES = [1, 75, 79, 80, 81, 82, 137]
 NODES = ["node-0", "node-1", "node-2"]
-WAITS = {"waiting_reason": "Unschedulable", "waiting_message": "3 node(s) had volume node affinity conflict"}
-PLACED = {"waiting_reason": "", "waiting_message": ""}
+WAITS: dict[str, Any] = {"waiting_reason": "Unschedulable", "waiting_message": "3 had volume node affinity conflict"}
+PLACED: dict[str, Any] = {"waiting_reason": "", "waiting_message": ""}
 
 
 @dataclass
@@ -40,15 +41,18 @@ class Instance:
 
 
 class RunWorld(PodsWorld):
-    """The world of one run: two stages, one of two seeds, two pods a group."""
+    """The world of one run: two stages, one of two seeds, two pods a group, three nodes with a disk each."""
 
     def __init__(self, parallelism: int = 1) -> None:
         super().__init__()
         self.spec: dict[str, Any] = {
             "stages": STAGES, "nodes": 2, "failurePolicy": {"maxRestarts": 6}, "parallelism": parallelism,
+            "sessionCache": {"medium": "PersistentVolume"},
         }  # fmt: skip
         self.run = parse_training_run(a_run_body(**self.spec))
         self.service = False
+        self.claims: dict[str, ObservedClaim] = {}
+        self.volumes: dict[str, str] = {}  # UID of a claim -> the node on whose disk it lies
         self.instances = {(i.stage.name, i.seed): Instance(i.stage.epochs) for i in self.run.instances}
 
     def suspend(self, value: bool) -> None:
@@ -59,6 +63,8 @@ class RunWorld(PodsWorld):
             now=self.now,
             pods=self.observed_pods(),
             service_exists=self.service,
+            claims=tuple(self.claims.values()),
+            nodes_away=dict(self.lost_nodes),
             caches=(a_ready_cache(),),
             instances=tuple(self._instance(*key) for key in self.instances) if self.store_up else (),
             store_error="" if self.store_up else "StoreUnavailable: no answer",
@@ -81,23 +87,47 @@ class RunWorld(PodsWorld):
             self.service = True
             return
         name = body["metadata"]["name"]
+        if body["kind"] == "PersistentVolumeClaim":
+            self.claims.setdefault(name, ObservedClaim(name, self._new_uid(), self.now))
+            return
         if name in self.pods:
             return
         job = parse_job(body["metadata"]["annotations"]["lead.dev/job"])
         assert isinstance(job, TrainJob)
-        others = [p for p in self.pods.values() if not p.terminal]
+        others = [p for p in self.pods.values() if self.may_write(p)]
         same = [p for p in others if (p.stage, p.seed) == (job.stage, job.seed)]
         groups = {(p.stage, p.seed) for p in others} | {(job.stage, job.seed)}
         assert all(p.attempt == job.attempt for p in same) and len(groups) <= self.run.parallelism, (
             f"{name} was made while {[p.name for p in others]} may still write"
         )
         rank = int(body["metadata"]["labels"]["lead.dev/rank"])
-        self._add_pod(name, rank, role="train", stage=job.stage, seed=job.seed, attempt=job.attempt)
+        self._add_pod(name, rank, "", role="train", stage=job.stage, seed=job.seed, attempt=job.attempt)
+        self.place(name)
 
-    # what kubelets and trainers do
+    def _delete_claim(self, name: str, uid: str) -> None:
+        if self.claims[name].uid == uid:
+            since = self.lost_nodes[self.volumes[uid]]
+            lost_s = self.run.failure_policy.node_loss_s
+            assert self.now - since >= timedelta(seconds=lost_s), "a claim was given up before its node"
+            del self.claims[name]
+
+    # what schedulers, kubelets and trainers do
+
+    def place(self, name: str) -> None:
+        """Finds a node for a pod: that of its volume, where it has one."""
+        pod = self.pods[name]
+        claim = self.claims.get(claim_name(self.run, pod.rank))
+        if pod.node or claim is None:
+            return
+        free = [node for node in (f"node-{pod.rank}", *NODES) if node not in self.lost_nodes]
+        node = self.volumes.setdefault(claim.uid, free[0]) if free else ""
+        self.pods[name] = replace(pod, node=node, **PLACED) if node in free else replace(pod, **WAITS)
 
     def start(self, name: str) -> None:
+        self.place(name)
         pod = self.pods[name]
+        if not pod.node:
+            return
         self.pods[name] = replace(pod, phase="Running", ready=True, started_at=self.now)
         held = self.instances[(pod.stage, pod.seed)]
         if pod.rank == 0 and self.store_up:
@@ -130,7 +160,8 @@ class RunWorld(PodsWorld):
             )  # fmt: skip
 
 
-class RunMachine(CountedMachine):
+class RunMachine(PodsMachine):
+    world: RunWorld
     parallelism = 1
 
     @initialize()
@@ -154,7 +185,7 @@ class RunMachine(CountedMachine):
         observed = self.world.observe()
         plan = decide_training_run(self.world.run, observed, SETTINGS)
         again = decide_training_run(self.world.run, replace(observed, previous=plan.status), SETTINGS)
-        if not plan.claim_attempt and not plan.deletes:
+        if not plan.claim_attempt and not plan.deletes and not plan.claim_deletes:
             assert again.status == plan.status, difference(again.status, plan.status)
             assert not again.events and not again.claim_attempt
         failure = plan.status.get("lastFailure", {})
@@ -162,6 +193,8 @@ class RunMachine(CountedMachine):
             held = self.world.instances[(failure["stage"], failure["seed"])]
             assert held.committed < held.epochs * STEPS_PER_EPOCH, "an attempt failed after its final checkpoint"
         self.world.apply(plan, stop_after)
+        if plan.status["phase"] == "Failed" and stop_after != 0:
+            assert self.world.status["phase"] == "Failed", "pods went before the verdict was written"
         if self.world.status == plan.status:  # what an operator that died has not written, nobody was told
             self.check(plan.status)
 
@@ -193,8 +226,6 @@ class RunMachine(CountedMachine):
     def all_pods_start(self) -> None:
         for name in self.live():
             if self.world.pods[name].phase == "Pending":
-        if plan.status["phase"] == "Failed" and stop_after != 0:
-            assert self.world.status["phase"] == "Failed", "pods went before the verdict was written"
                 self.world.start(name)
 
     @rule(steps=st.integers(1, 15))
@@ -226,7 +257,7 @@ class RunMachine(CountedMachine):
     def deleted_pods_are_gone(self) -> None:
         self.world.finish_deletions()
 
-    @rule(node=st.sampled_from(["node-0", "node-1"]))
+    @rule(node=st.sampled_from(NODES))
     def a_node_goes_or_comes_back(self, node: str) -> None:
         self.world.lose_or_return(node)
 
@@ -257,12 +288,15 @@ class RunMachine(CountedMachine):
             self.ended = phase
 
     def teardown(self) -> None:
-        """When the world is kind again, every run comes to an end and then to rest."""
+        """When the world is kind again, every run comes to an end and then to rest; a node that is lost may stay so."""
         if not hasattr(self, "world"):
             return
         world = self.world
-        world.store_up, world.lost_nodes = True, {}
+        world.store_up = True
         world.suspend(False)
+        self.look(None)
+        for node in NODES[2:] + self.nodes_nobody_knows_of():
+            world.lost_nodes.pop(node, None)
         for _ in range(120):
             self.look(None)
             world.finish_deletions()
@@ -275,7 +309,14 @@ class RunMachine(CountedMachine):
         world.finish_deletions()
         plan = decide_training_run(world.run, world.observe(), SETTINGS)
         assert plan.status == world.status
-        assert not plan.creates and not plan.deletes and not plan.events
+        assert not plan.creates and not plan.deletes and not plan.claim_deletes and not plan.events
+
+    def nodes_nobody_knows_of(self) -> list[str]:
+        """Where volumes lie that the operator has not seen in use, or has forgotten with its status."""
+        known = self.world.status.get("cacheNodes") or [""] * self.world.run.nodes
+        claims = [self.world.claims.get(claim_name(self.world.run, rank)) for rank in range(len(known))]
+        nodes = [self.world.volumes.get(claim.uid, "") if claim else "" for claim in claims]
+        return [node for node, told in zip(nodes, known, strict=True) if node != told]
 
 
 class SideBySideMachine(RunMachine):

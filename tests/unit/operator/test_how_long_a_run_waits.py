@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstance, ObservedPod, ObservedRun
+from lead_operator.decisions.observed import (
+    ObservedCheckpoint,
+    ObservedClaim,
+    ObservedInstance,
+    ObservedPod,
+    ObservedRun,
+)
 from lead_operator.decisions.plan import Plan
 from lead_operator.decisions.training_run_plan import decide_training_run
 from lead_operator.resources.crd_defaults import fill_defaults
@@ -141,18 +147,132 @@ def test_a_cache_that_lies_on_a_lost_node_is_named_with_what_lets_the_rank_begin
     assert "free resources" in watched.condition("Ready")["message"]
 
 
-def test_a_pod_that_does_not_go_is_named_when_its_grace_is_over_and_the_next_attempt_still_waits() -> None:
-    watched = training(gracePeriodSeconds=120)
-    stays = (a_pod(0, deleting=True), a_failed_pod(1))
+SAID = "0/3 nodes are available: 3 node(s) had volume node affinity conflict."
+CLAIM = ObservedClaim("night-drive-cache-1", "uid-of-the-claim", NOW)
+
+
+def tied_to_a_lost_node(**cache: Any) -> tuple[Watched, tuple[ObservedPod, ObservedPod]]:
+    """Returns a run whose rank 1 has lost node-1 at 100 s, and the pods of its next attempt, made at 200 s."""
+    watched = training(sessionCache={"medium": "PersistentVolume", **cache})
+    watched.look(10, *GROUP)
+    watched.look(170, a_pod(0), a_pod(1, node_ready=False, node_not_ready_since=NOW + timedelta(seconds=100)))
+    watched.look(200)
+    made = {"attempt": 2, "created_at": NOW + timedelta(seconds=200)}
+    waits = {"phase": "Pending", "node": "", "waiting_reason": "Unschedulable", "waiting_message": SAID}
+    return watched, (a_pod(0, **made), a_pod(1, **made, **waits))
+
+
+def test_the_claim_of_a_lost_node_is_made_anew() -> None:
+    watched, pods = tied_to_a_lost_node()
+    away = {"node-1": NOW + timedelta(seconds=100)}
+    plan = watched.look(210, *pods, claims=(CLAIM,), nodes_away=away)
+    assert [(deleted.name, deleted.uid) for deleted in plan.claim_deletes] == [(CLAIM.name, CLAIM.uid)]
+    assert [note.reason for note in plan.events if "node-1" in note.message] == ["SessionCacheLost"]
+    assert "which is lost: it is made anew" in watched.condition("Ready")["message"]
+    going = replace(CLAIM, deleting=True)
+    assert not watched.look(211, *pods, claims=(going,), nodes_away=away).claim_deletes
+    plan = watched.look(212, *pods, nodes_away=away)
+    assert "night-drive-cache-1" in [made["metadata"]["name"] for made in plan.creates]
+    anew = replace(CLAIM, uid="another", created_at=NOW + timedelta(seconds=212))  # the scheduler has not looked again
+    assert not watched.look(213, *pods, claims=(anew,), nodes_away=away).claim_deletes
+    assert (watched.plan.status["stages"][0]["attempt"], watched.plan.status["restarts"]["infrastructure"]) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("cache", "away", "said"),
+    [
+        ({}, {}, SAID),  # the node is there, but full
+        ({}, {"node-1": NOW + timedelta(seconds=151)}, SAID),  # it may come back
+        ({}, {"node-0": NOW}, SAID),
+        ({}, {"node-1": NOW}, "3 Insufficient cpu."),
+        ({"sharedAs": "towns"}, {"node-1": NOW}, SAID),  # others may train from it
+    ],
+)
+def test_a_claim_stays_that_may_be_of_use(cache: dict[str, Any], away: dict[str, Any], said: str) -> None:
+    watched, (first, second) = tied_to_a_lost_node(**cache)
+    name = "towns-shared-1" if cache else CLAIM.name
+    waits = replace(second, waiting_message=said)
+    plan = watched.look(210, first, waits, claims=(replace(CLAIM, name=name),), nodes_away=away)
+    assert not plan.claim_deletes
+    assert ("kubectl delete pvc" in watched.condition("Ready")["message"]) == (said is SAID)
+
+
+# --- pods that do not go ---------------------------------------------------------------------------------------------
+
+
+def told_to_stop(pod: ObservedPod, by_s: float) -> ObservedPod:
+    """Returns a pod whose grace ends so many seconds after NOW."""
+    return replace(pod, deleting=True, grace_ends_at=NOW + timedelta(seconds=by_s))
+
+
+def test_a_pod_that_does_not_go_holds_the_next_attempt_up_for_a_minute_after_its_grace_and_is_named() -> None:
+    watched = training()
     watched.look(100, a_pod(0), a_failed_pod(1))
-    watched.look(279, *stays)
-    assert watched.condition("Ready")["reason"] == "NoAttempt"
+    stays = (told_to_stop(a_pod(0), 220), a_failed_pod(1))
+    plan = watched.look(279, *stays)
+    assert (plan.claim_attempt, plan.creates, plan.requeue_after_s) == (False, (), 1)
+    assert "was told to stop" not in watched.condition("Ready")["message"]
     plan = watched.look(280, *stays)
+    assert plan.claim_attempt and not plan.deletes
+    assert [made["metadata"]["name"] for made in plan.creates] == [a_pod(rank, attempt=2).name for rank in (0, 1)]
+    watched.look(281, *stays, a_pod(0, attempt=2), a_pod(1, attempt=2))
     ready = watched.condition("Ready")
-    assert (plan.status["reason"], ready["reason"]) == ("WaitingForOldPods", "WaitingForOldPods")
-    assert "pod night-drive-train-s0-a1-0 was told to stop" in ready["message"] and "node-0" in ready["message"]
-    assert not plan.claim_attempt and not plan.creates
-    assert watched.look(290, a_failed_pod(1)).claim_attempt
+    assert (ready["status"], ready["reason"]) == ("True", "AllRanksRun")
+    assert f"pod {a_pod(0).name} was told to stop" in ready["message"] and "node-0" in ready["message"]
+    watched.look(300, a_failed_pod(1), a_pod(0, attempt=2), a_pod(1, attempt=2))
+    assert "was told to stop" not in watched.condition("Ready")["message"]
+
+
+def test_a_suspended_run_waits_no_longer_for_a_pod_that_does_not_go_and_nor_does_it_when_it_is_resumed() -> None:
+    watched = training()
+    watched.run = replace(watched.run, suspend=True)
+    assert len(watched.look(100, *GROUP).deletes) == 2
+    stays = told_to_stop(a_pod(0), 220)
+    assert watched.look(279, stays).status["phase"] == "Checkpointing"
+    assert watched.look(280, stays).status["phase"] == "Suspended"
+    for kind in ("Ready", "Suspended"):
+        assert stays.name in watched.condition(kind)["message"]
+    watched.run = replace(watched.run, suspend=False)
+    assert watched.look(290, stays).claim_attempt
+
+
+def test_a_run_that_is_resumed_while_a_pod_still_stops_says_which() -> None:
+    watched = training()
+    watched.run = replace(watched.run, suspend=True)
+    watched.look(100, *GROUP)
+    watched.run = replace(watched.run, suspend=False)
+    plan = watched.look(110, told_to_stop(a_pod(0), 220))
+    assert (plan.status["reason"], plan.claim_attempt) == ("WaitingForOldPods", False)
+    assert a_pod(0).name in watched.condition("Ready")["message"]
+
+
+def test_after_the_final_checkpoint_a_pod_that_does_not_go_ends_the_stage_no_later() -> None:
+    watched = training()
+    ended = a_pod(1, phase="Succeeded")
+    stays = told_to_stop(a_pod(0), 220)
+    assert watched.look(279, stays, ended, bucket=DONE).status["phase"] != "Succeeded"
+    assert watched.look(280, stays, ended, bucket=DONE).status["phase"] == "Succeeded"
+    assert stays.name in watched.condition("Ready")["message"]
+    assert watched.plan.status["restarts"]["total"] == 0
+
+
+def test_a_rank_that_somebody_stopped_in_vain_ends_its_attempt() -> None:
+    watched = training()
+    stays = told_to_stop(a_pod(0), 130)
+    watched.look(189, stays, a_pod(1))
+    assert not watched.failed_with
+    watched.look(190, stays, a_pod(1))
+    assert (watched.failed_with, watched.plan.status["restarts"]["infrastructure"]) == ("PodStays", 1)
+
+
+def test_a_pod_on_a_node_that_does_not_answer_is_waited_for_until_the_node_is_lost() -> None:
+    watched = training(failurePolicy={"nodeLossSeconds": 600})
+    watched.look(100, a_pod(0), a_failed_pod(1))
+    away = replace(told_to_stop(a_pod(0), 220), node_ready=False, node_not_ready_since=NOW + timedelta(seconds=100))
+    plan = watched.look(699, away, a_failed_pod(1))
+    assert not plan.claim_attempt and not plan.deletes
+    plan = watched.look(700, away, a_failed_pod(1))
+    assert [(deleted.name, deleted.grace_period_s) for deleted in plan.deletes] == [(away.name, 0)]
 
 
 # --- steps -----------------------------------------------------------------------------------------------------------

@@ -1,21 +1,38 @@
 """What the operator makes of bodies from the API server before it decides anything."""
 
+import time
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any, cast
 
 from lead_operator.cluster.client import KubeClient
 from lead_operator.cluster.informer import Informer
-from lead_operator.cluster.kinds import NODE
+from lead_operator.cluster.kinds import CLAIM, NODE
 from lead_operator.cluster.observe import (
     NodeWatch,
     expected_build_pods,
     expected_training_pods,
     observe_cache,
     observe_pod,
+    trim_child,
     trim_pod,
 )
+from lead_operator.cluster.operator import Operator
+from lead_operator.cluster.server_clock import ServerClock
+from lead_operator.decisions.observed import ObservedClaim
 from lead_operator.decisions.run_findings import explain_waiting
-from lead_testing.makers import NOW, a_cache_body, a_dataset_cache, a_pod, a_ready_cache, a_training_run
+from lead_operator.resources.training_run import parse_training_run
+from lead_testing.makers import (
+    NOW,
+    RUN_UID,
+    SETTINGS,
+    a_cache_body,
+    a_dataset_cache,
+    a_pod,
+    a_ready_cache,
+    a_run_body,
+    a_training_run,
+)
 
 
 def test_a_caches_profile_and_answer_are_seen_and_an_old_answer_counts_for_nothing() -> None:
@@ -118,3 +135,30 @@ def test_a_pod_whose_secret_is_missing_says_so_after_a_while_and_one_that_pulls_
     assert told.endswith(
         "check that each exists in the namespace; if all do, kubectl describe pod p tells what is wrong"
     )
+
+
+def a_claim(name: str, labels: dict[str, str], owner: str = "") -> dict[str, Any]:
+    owners = [{"uid": owner, "controller": True}] if owner else []
+    metadata = {"name": name, "namespace": "team-a", "uid": f"uid-of-{name}", "resourceVersion": "7", "labels": labels,
+                "ownerReferences": owners, "creationTimestamp": "2026-01-01T12:00:00Z"}  # fmt: skip
+    return trim_child({"metadata": metadata, "spec": {"volumeName": "pv-1"}})
+
+
+def test_a_run_sees_its_own_claims_or_those_of_its_word_and_which_of_their_nodes_are_away() -> None:
+    client = cast(KubeClient, SimpleNamespace(clock=ServerClock()))
+    operator = Operator(client, SETTINGS)
+    claims = operator.informers.of(CLAIM, "team-a")
+    claims.note_own_write(a_claim("night-drive-cache-0", {}, RUN_UID), quiet=True)
+    claims.note_own_write(a_claim("towns-shared-0", {"lead.dev/shared-as": "towns"}), quiet=True)
+    claims.note_own_write(a_claim("towns-shared-1", {"lead.dev/shared-as": "others"}), quiet=True)
+    nodes = operator.informers.nodes.informer
+    nodes.synced.set()
+    nodes.seen_since = time.monotonic()
+    body = a_run_body(sessionCache={"medium": "PersistentVolume"})
+    body["status"] = {"cacheNodes": ["node-0", ""]}
+    seen = operator._reconciler._observe_cluster(parse_training_run(body), body)
+    assert seen.claims == (ObservedClaim("night-drive-cache-0", "uid-of-night-drive-cache-0", NOW),)
+    assert list(seen.nodes_away) == ["node-0"]
+    shared = a_run_body(sessionCache={"medium": "PersistentVolume", "sharedAs": "towns"})
+    seen = operator._reconciler._observe_cluster(parse_training_run(shared), shared)
+    assert [claim.name for claim in seen.claims] == ["towns-shared-0"]
