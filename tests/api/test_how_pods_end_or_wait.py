@@ -56,7 +56,8 @@ def test_too_little_memory_is_named_and_counts_as_the_programs_error(bench: Benc
 
 
 def test_a_stop_after_a_checkpoint_costs_no_budget(bench: Bench) -> None:
-    bench.driver.script.exits.update({("pretrain", 1, rank): Exit(75) for rank in (0, 1)})
+    drained = Exit(75, disruption="EvictionByEvictionAPI")
+    bench.driver.script.exits.update({("pretrain", 1, 0): Exit(75), ("pretrain", 1, 1): drained})
     done = play(bench)
     restarts = done["restarts"]
     assert (done["phase"], restarts["program"], restarts["infrastructure"]) == ("Succeeded", 0, 0)

@@ -80,10 +80,11 @@ def explain_pod(pod: ObservedPod, *, now: datetime, node_loss_s: float) -> Failu
             text = f"pod {pod.name} was told to stop and is still there {STAYS_S:.0f} s after its grace"
             return _failure(pod, ExitClass.INFRASTRUCTURE, "PodStays", _GONE, text)
         return None
-    if pod.disruption:
-        return _failure(pod, ExitClass.INFRASTRUCTURE, pod.disruption, _DISRUPTED, _said(pod))
-    if pod.reason in _CLUSTER_REASONS or pod.reason.startswith("OutOf"):
-        return _failure(pod, ExitClass.INFRASTRUCTURE, pod.reason, _DISRUPTED, _said(pod))
+    by_cluster = pod.reason in _CLUSTER_REASONS or pod.reason.startswith("OutOf")
+    if cause := pod.disruption or (pod.reason if by_cluster else ""):
+        # Who had the time to commit has lost nothing.
+        counts = ExitClass.STOPPED if pod.exit_code == ExitCode.STOPPED else ExitClass.INFRASTRUCTURE
+        return _failure(pod, counts, cause, _DISRUPTED, _said(pod))
     if pod.reason == "OOMKilled":
         text = (
             f"pod {pod.name} needed more memory than resources.limits.memory; if it comes again, create a run "

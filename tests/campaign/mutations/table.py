@@ -49,8 +49,8 @@ MUTATIONS = (
     Mutation(
         "disturbances eat the budget of program errors",
         "operator/lead_operator/decisions/failure_policy.py",
-        "return _failure(pod, ExitClass.INFRASTRUCTURE, pod.disruption, _DISRUPTED, _said(pod))",
-        "return _failure(pod, ExitClass.PROGRAM_ERROR, pod.disruption, _DISRUPTED, _said(pod))",
+        "counts = ExitClass.STOPPED if pod.exit_code == ExitCode.STOPPED else ExitClass.INFRASTRUCTURE",
+        "counts = ExitClass.STOPPED if pod.exit_code == ExitCode.STOPPED else ExitClass.PROGRAM_ERROR",
         f"{NEXT}::test_a_failed_rank_restarts_the_whole_group_from_its_own_budget",
     ),
     Mutation(

@@ -157,6 +157,8 @@ RESTARTED = [
     (a_failed_pod(1, 137, reason="OOMKilled"), "program", "OOMKilled"),
     (a_failed_pod(1, 137, disruption="PreemptionByScheduler"), "infrastructure", "PreemptionByScheduler"),
     (a_failed_pod(1, None, reason="Evicted"), "infrastructure", "Evicted"),
+    (a_failed_pod(1, 75, disruption="EvictionByEvictionAPI"), "uncounted", "EvictionByEvictionAPI"),
+    (a_failed_pod(1, 75, reason="Terminated"), "uncounted", "Terminated"),
     (a_failed_pod(1, 143, deleting=True), "infrastructure", "PodDeleted"),
     (a_failed_pod(1, 80), "infrastructure", "StoreUnavailable"),
     (a_failed_pod(1, 75), "uncounted", "StoppedUnasked"),
