@@ -14,13 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lead_testing import shared_dir
+from lead_trainer.data.cache_tables import ROUTE_COLUMN, MetaColumns
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.lead.buckets import fill_collection, judge_routes, verdicts
+from lead_trainer.recipes.lead.config_values import load_config
+from lead_trainer.recipes.lead.dataset_metas import planner_entries
 from lead_trainer.recipes.lead.ingest.plain_pickle import read_plain
 from lead_trainer.recipes.lead.ingest.route_tree import FRAME_FILES, frame_path, route_tree
 from lead_trainer.recipes.lead.preparation import LeadPreparation
 from lead_trainer.recipes.lead.prepare_metas import DROPPED, LAYOUT_MARK, meta_row, meta_table
 from lead_trainer.recipes.lead.route_filter import Reason
+from lead_trainer.recipes.lead.targets.view import NORMAL
 from lead_trainer.recipes.recipe import SourceFile
 
 SKIPS = {"skip_first_pretrain": 1, "skip_last_pretrain": 1, "skip_first_posttrain": 8, "skip_last_posttrain": 8}
@@ -209,6 +213,18 @@ def test_metas_in_64_bits_keep_every_digit() -> None:
     table = meta_table([meta_row(meta, 9, 3.25, "m")])
     for name in ("route", "future_positions", "future_yaws"):
         assert set(table.column(name).to_pylist()[0]) == {1 / 3}
+
+
+@pytest.mark.parametrize("name", ["brake", "target_speed"])
+def test_a_meta_without_what_the_planner_learns_is_refused_by_field(name: str) -> None:
+    meta = {key: value for key, value in recorded().items() if key != name}
+    table = meta_table([meta_row(meta, 9, 3.25, "m")])
+    row = MetaColumns(table.append_column(ROUTE_COLUMN, [["r"]])).row("r", 9)
+    with pytest.raises(BadData, match=f"no field {name}, which the planner needs; collect the route again"):
+        planner_entries(row, NORMAL, load_config({"use_planning_decoder": True}), [5, 10])
+    planner_entries(row, NORMAL, load_config({}), [5, 10])
+    if name == "target_speed":
+        planner_entries(row, NORMAL, load_config({"use_planning_decoder": True, "predict_target_speed": False}), [5])
 
 
 def test_a_meta_of_neither_layout_is_refused_by_field() -> None:

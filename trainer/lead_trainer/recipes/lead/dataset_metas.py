@@ -69,8 +69,9 @@ def planner_entries(meta: Mapping[str, Any], view: View, config: LeadConfig, way
 
 
 def _paths(meta: Mapping[str, Any], view: View, config: LeadConfig, waypoints: Sequence[int]) -> Sample:
-    """Returns route, waypoints and the control values the planner learns."""
-    for name in ("route", "future_positions", "future_yaws", "brake", "throttle"):
+    """Returns route, waypoints and the control values the planner learns; `target_speed` is among the copied fields."""
+    speed = ("target_speed",) if config.predict_target_speed else ()
+    for name in ("route", "future_positions", "future_yaws", "brake", "throttle", *speed):
         if meta[name] is None:
             raise BadData(f"the meta has no field {name}, which the planner needs; collect the route again")
     route = route_points(_points(meta, "route", 2), view, config.num_route_points_smoothing, config.smooth_route)[
