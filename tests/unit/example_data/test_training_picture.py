@@ -12,7 +12,14 @@ import torch
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.model import Predictions, build_model
 from lead_trainer.recipes.lead.network.perception_heads import CenterNetMaps
-from lead_trainer.recipes.lead.picture_panels import BEV_COLOURS, ROUTE_COLOUR, WAYPOINT_COLOUR
+from lead_trainer.recipes.lead.picture_panels import (
+    BEV_COLOURS,
+    BOX_COLOURS,
+    NAVSIM_BEV_COLOURS,
+    NAVSIM_BEV_NAMES,
+    ROUTE_COLOUR,
+    WAYPOINT_COLOUR,
+)
 from lead_trainer.recipes.lead.prepare_keys import PreparationKeys
 from lead_trainer.recipes.lead.targets.boxes import SceneFacts, box_rows
 from lead_trainer.recipes.lead.targets.label_classes import MAP_CLASSES
@@ -36,6 +43,7 @@ CONFIG = LeadConfig(
     use_planning_decoder=True,
 )
 BEV_LEFT, BEV_RIGHT = slice(0, 480), slice(480, 960)
+VEHICLE_OF_NAVSIM = NAVSIM_BEV_NAMES.index("vehicle")
 CAMERAS_AND_LABELS_HIGH = 384 + 192 + 192
 
 
@@ -151,6 +159,31 @@ def test_forward_is_up(batch: dict[str, torch.Tensor]) -> None:
     bev = draw_training_picture(CONFIG, ahead, None)[CAMERAS_AND_LABELS_HIGH:, BEV_LEFT]
     rows, columns = np.nonzero(np.all(bev == BEV_COLOURS[6], axis=-1))
     assert (rows.mean(), columns.mean()) == pytest.approx(((384 - 320) * 1.5, 220 * 1.5), abs=2)
+
+
+def test_a_navsim_sample_shows_its_own_map_and_boxes_in_its_own_colours(
+    batch: dict[str, torch.Tensor], untrained: Predictions
+) -> None:
+    crossing = torch.zeros_like(batch["bev_semantic"])
+    crossing[0, 200:240, 300:340] = VEHICLE_OF_NAVSIM
+    box = torch.zeros(1, 90, 9)
+    box[0, 0, :4] = torch.tensor([100.0, 100.0, 12.0, 6.0])
+    own = {
+        "source_dataset": torch.tensor([2]),
+        "navsim_bev_semantic": crossing,
+        "navsim_center_net_bounding_boxes": box,
+    }
+    logits = torch.nn.functional.one_hot(crossing.long(), 7).permute(0, 3, 1, 2).float()
+    maps = _maps({"center_net_bounding_boxes": box})
+    heads = replace(untrained, bev_semantic_navsim=logits, center_net_navsim=maps, radar=None, plan=None)
+    few = {key: batch[key] for key in ("rgb", "speed", "semantic", "bev_semantic", "center_net_bounding_boxes")}
+    picture = draw_training_picture(CONFIG, {**few, **own}, heads)
+    bev = picture[CAMERAS_AND_LABELS_HIGH:]
+    for side in (bev[:, BEV_LEFT], bev[:, BEV_RIGHT]):
+        for colour in (NAVSIM_BEV_COLOURS[VEHICLE_OF_NAVSIM], BOX_COLOURS[0]):
+            assert np.all(side == colour, axis=-1).any()
+    alone = draw_training_picture(CONFIG, {"rgb": batch["rgb"], "speed": batch["speed"], **own}, heads)
+    assert np.array_equal(picture, alone)  # what fills CARLA's keys in a mixed batch is no truth
 
 
 def test_heads_that_are_off_leave_their_panels_empty(batch: dict[str, torch.Tensor], untrained: Predictions) -> None:

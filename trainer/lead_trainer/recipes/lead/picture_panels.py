@@ -31,6 +31,13 @@ BEV_COLOURS = np.array(
     [(28, 30, 36), (78, 80, 90), (190, 190, 186), (150, 10, 20), (31, 119, 220), (220, 60, 70), (245, 140, 30),
      (90, 170, 190), (200, 60, 220), (120, 200, 90), (40, 190, 90), (240, 40, 40), (255, 110, 110)], np.uint8,
 )  # fmt: skip
+NAVSIM_BEV_NAMES = (
+    "unlabeled", "road", "walkway", "centre line", "static object", "vehicle", "pedestrian",
+)  # fmt: skip
+NAVSIM_BEV_COLOURS = np.array(
+    [(28, 30, 36), (78, 80, 90), (120, 100, 80), (190, 190, 186), (245, 140, 30), (31, 119, 220), (220, 60, 70)],
+    np.uint8,
+)
 BOX_NAMES = ("vehicle", "walker", "traffic light", "stop sign", "special", "obstacle", "parking", "biker")
 BOX_COLOURS: tuple[Colour, ...] = (
     (110, 180, 255), (255, 110, 120), (255, 70, 70), (210, 40, 50), (230, 120, 250), (255, 180, 80), (140, 220, 235),
@@ -102,6 +109,7 @@ def empty(width: int, height: int, text: str) -> Picture:
 def bev_picture(
     config: LeadConfig,
     classes: npt.NDArray[np.integer],
+    colours: npt.NDArray[np.uint8],
     lidar: npt.NDArray[np.floating] | None,
     overlay: BevOverlay,
     *,
@@ -110,9 +118,10 @@ def bev_picture(
 ) -> Picture:
     """Returns the bird's-eye view with the car's nose up.
 
-    `classes` is (rows = y, columns = x), `lidar` the raster in [0, 1] of the same layout.
+    `classes` is (rows = y, columns = x), one of `colours` (classes, 3) each, `lidar` the raster in [0, 1] of the same
+    layout.
     """
-    canvas = coloured(classes, BEV_COLOURS)
+    canvas = coloured(classes, colours)
     if lidar is not None and lidar.shape == classes.shape:
         seen = lidar > 0
         canvas[seen] = (0.45 * canvas[seen] + 0.55 * np.array(LIDAR_COLOUR)).astype(np.uint8)

@@ -5,6 +5,7 @@ changes the batch or the predictions; a head that is off leaves its panel empty,
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy.typing as npt
 import torch
 
 from lead_trainer.recipes.lead.config import LeadConfig
+from lead_trainer.recipes.lead.data_sources import CARLA, NAVSIM
 from lead_trainer.recipes.lead.decoders import confident, decode_boxes, non_maximum_suppression
 from lead_trainer.recipes.lead.model import Predictions
 from lead_trainer.recipes.lead.picture_panels import (
@@ -22,6 +24,8 @@ from lead_trainer.recipes.lead.picture_panels import (
     BEV_NAMES,
     BOX_COLOURS,
     BOX_NAMES,
+    NAVSIM_BEV_COLOURS,
+    NAVSIM_BEV_NAMES,
     RADAR_COLOUR,
     ROUTE_COLOUR,
     SEMANTIC_COLOURS,
@@ -44,6 +48,7 @@ from lead_trainer.recipes.lead.picture_panels import (
 WIDTH = 1152
 LEGEND_WIDTH = 192
 COMMANDS = ("left", "right", "straight", "follow lane", "change left", "change right")
+_CARLA_PIXELS = ("semantic", "depth")
 _TARGET_KEYS = ("target_point_previous", "target_point", "target_point_next")
 _MAX_RADAR_LOGIT = 0.0  # a detection counts where it is more likely than not
 
@@ -58,6 +63,8 @@ def draw_training_picture(
     `batch` holds tensors or arrays with the batch as first axis, under LEAD's sample keys; missing labels are left out.
     """
     sample = {key: _array(values[index]) for key, values in batch.items() if not isinstance(values, str)}
+    if _is_navsim(sample):
+        sample, predictions = _under_carlas_keys(sample, predictions)
     camera = _camera(sample["rgb"])
     width, height = WIDTH // 2, round(WIDTH / 2 * camera.shape[0] / camera.shape[1])
     semantic, depth = (None, None) if predictions is None else (predictions.semantic, predictions.depth)
@@ -70,6 +77,23 @@ def draw_training_picture(
         _bev_row(config, sample, predictions, index),
     ]  # fmt: skip
     return np.concatenate(rows)
+
+
+def _is_navsim(sample: Mapping[str, Array]) -> bool:
+    return int(sample.get("source_dataset", CARLA.number)) == NAVSIM.number
+
+
+def _under_carlas_keys(
+    sample: Mapping[str, Array], predictions: Predictions | None
+) -> tuple[dict[str, Array], Predictions | None]:
+    """Returns a NavSim sample with its map and boxes where CARLA's are read, and the same of the heads."""
+    own = {key.removeprefix(NAVSIM.prefix): value for key, value in sample.items() if key.startswith(NAVSIM.prefix)}
+    others = {key: value for key, value in sample.items() if key not in _CARLA_PIXELS}  # zeros, beside CARLA's samples
+    if predictions is not None:
+        predictions = replace(
+            predictions, bev_semantic=predictions.bev_semantic_navsim, center_net=predictions.center_net_navsim
+        )
+    return others | own, predictions
 
 
 def write_picture(path: Path, picture: Picture) -> None:
@@ -122,12 +146,15 @@ def _bev_row(config: LeadConfig, sample: Mapping[str, Array], predictions: Predi
     truth = sample.get("bev_semantic")
     guess = None if predictions is None else _best_class(predictions.bev_semantic, index)
     size = {"width": width, "height": height}
+    colours = NAVSIM_BEV_COLOURS if _is_navsim(sample) else BEV_COLOURS
     blank = np.zeros((config.lidar_height_pixel, config.lidar_width_pixel), np.int64)
-    left = bev_picture(config, blank if truth is None else truth.astype(np.int64), lidar, _truth(sample), **size)
+    seen = blank if truth is None else truth.astype(np.int64)
+    left = bev_picture(config, seen, colours, lidar, _truth(sample), **size)
     if predictions is None:
         right = empty(width, height, "no prediction")
     else:
-        right = bev_picture(config, blank if guess is None else guess, None, _guess(config, predictions, index), **size)
+        said = blank if guess is None else guess
+        right = bev_picture(config, said, colours, None, _guess(config, predictions, index), **size)
     legend = _legend(config, sample, predictions, index, height)
     return np.concatenate([titled(left, "BEV, truth"), titled(right, "BEV, prediction"), legend], axis=1)
 
@@ -172,11 +199,14 @@ def _legend(
     for line in _facts(config, sample, predictions, index):
         write(panel, line, (8, row), size=0.42)
         row += 17
+    bev, boxes = _entries(BEV_NAMES[1:], BEV_COLOURS[1:]), list(zip(BOX_NAMES, BOX_COLOURS, strict=True))
+    if _is_navsim(sample):
+        bev, boxes = _entries(NAVSIM_BEV_NAMES[1:], NAVSIM_BEV_COLOURS[1:]), boxes[:1]
     groups: list[tuple[str, list[tuple[str, Colour]]]] = [
         ("points", [("route", ROUTE_COLOUR), ("waypoints", WAYPOINT_COLOUR), ("target points", TARGET_COLOUR),
                     ("radar detection", RADAR_COLOUR)]),
-        ("BEV", _entries(BEV_NAMES[1:], BEV_COLOURS[1:])),
-        ("boxes", list(zip(BOX_NAMES, BOX_COLOURS, strict=True))),
+        ("BEV", bev),
+        ("boxes", boxes),
         ("semantic", _entries(SEMANTIC_NAMES[1:], SEMANTIC_COLOURS[1:])),
     ]  # fmt: skip
     for title, entries in groups:
