@@ -46,6 +46,8 @@ def random_batch(config: LeadConfig, batch: int = 2, seed: int = 0) -> dict[str,
         "target_speed": uniform(high=19.0).double(),
         "brake": torch.arange(batch) % 2 == 1,
         "source_dataset": torch.ones(batch, dtype=torch.int64),
+        "past_positions": uniform(config.num_past_samples_used, 2, low=-20.0, high=0.0, stream=1).double(),
+        "past_speeds": uniform(config.num_past_samples_used, 1, high=20.0, stream=1).double(),
     }
 
 

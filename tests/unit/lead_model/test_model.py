@@ -49,6 +49,33 @@ def test_the_demo_preset_learns_a_batch_and_trains_every_parameter(planner: bool
     assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
 
 
+WAYMO = {"use_carla_data": False, "use_waymo_e2e_data": True, "LTF": True, "image_height": 96, "image_width": 288}
+
+
+TOLD_NOTHING = dict.fromkeys(
+    ("use_velocity", "use_discrete_command", "use_tp", "use_previous_tp", "use_next_tp", "use_radar_detection"), False
+)
+GRID = {"backbone.c5_conv", "backbone.up_conv5", "backbone.up_conv4"}
+CONTEXT = "planning_decoder.planning_context_encoder"
+UNREAD: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "no head reads the detection grid": ({"use_bev_semantic": False, "detect_boxes": False}, GRID),
+    "Waymo as in LEAD": (WAYMO, GRID | {f"{CONTEXT}.past_positions_encoder", f"{CONTEXT}.past_speeds_encoder"}),
+    "Waymo with its past": ({**WAYMO, "compat": Compat(unread_past=False)}, GRID),
+    "a planner that is told nothing": (TOLD_NOTHING, {CONTEXT}),
+}
+
+
+@pytest.mark.parametrize("case", UNREAD)
+def test_what_learns_has_a_gradient_and_what_nothing_reads_does_not_learn(case: str) -> None:
+    values, unread = UNREAD[case]
+    config = demo(**values)
+    model, batch = build_model(config).train(), random_batch(config)
+    compute_losses(config, model(batch), batch).total.backward()  # type: ignore[no-untyped-call]
+    without = {name for name, parameter in model.named_parameters() if parameter.grad is None}  # DDP waits for all
+    assert without == {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    assert {name.rpartition(".")[0] for name in without} == unread
+
+
 def test_memory_format_does_not_change_predictions() -> None:
     outputs = []
     for channel_last in (False, True):
@@ -128,6 +155,31 @@ def test_a_planner_that_is_not_told_of_radar_leaves_its_detector_to_learn() -> N
     assert tokens - predictions.plan.context.shape[1] == told.num_radar_queries
     assert compute_losses(untold, predictions, batch).raw["radar_loss"] > 0
     assert loss_weights(untold) == loss_weights(told)
+
+
+def test_the_planner_is_told_of_the_past_only_where_lead_is_mended() -> None:
+    context = {}
+    for unread in (True, False):
+        torch.manual_seed(0)
+        config = demo(**WAYMO, compat=Compat(unread_past=unread))
+        model, batch = build_model(config).eval(), random_batch(config)
+        encoder = model.planning_decoder.planning_context_encoder
+        moved = {**batch, "past_positions": batch["past_positions"] + 1, "past_speeds": batch["past_speeds"] + 1}
+        with torch.no_grad():
+            before, after = (model(one).plan.context[:, -13:] for one in (batch, moved))
+            speed = encoder.velocity_encoder((batch["speed"] / config.max_speed)[:, None, None])
+        assert before.shape[1] == 1 + 2 * config.num_past_samples_used
+        assert torch.equal(before, after) is unread
+        context[unread] = before, speed + encoder.status_pos_embedding
+    found, leads = context[True]  # LEAD adds its one token to every place
+    torch.testing.assert_close(found, leads)
+
+
+def test_a_past_beside_several_numbers_is_refused_where_lead_cannot_run() -> None:
+    with pytest.raises(BadConfig, match=r"found 2 of them true.*keep one, or set compat\.unread_past to false"):
+        demo(**WAYMO, use_discrete_command=True)
+    demo(**WAYMO, use_discrete_command=True, compat=Compat(unread_past=False))
+    demo(**WAYMO, use_discrete_command=True, use_past_positions=False, use_past_speeds=False)
 
 
 def test_without_a_radar_detector_the_planner_is_told_nothing_of_radar() -> None:

@@ -18,6 +18,7 @@ class Compat(BaseModel):
     # of the forward pass: weights trained without them give other outputs in LEAD's evaluation
     transposed_radar_sampling: bool = True  # radar points read the BEV features at (y, x) instead of (x, y)
     unmasked_radar_padding: bool = True  # zero-padded radar points are ordinary tokens
+    unread_past: bool = True  # the planner's encoders of the past are not asked: its speed token takes their places
     # of the number of steps, with which the learning rate falls
     one_set_mixed_epochs: bool = True  # an epoch on several data sets has as many steps as one on the first of them
     # of training alone
@@ -56,6 +57,5 @@ class Compat(BaseModel):
     @property
     def mended_forward(self) -> tuple[str, ...]:
         """Names the switches that give a trained network other outputs than LEAD's code computes with its weights."""
-        return tuple(
-            name for name in ("transposed_radar_sampling", "unmasked_radar_padding") if not getattr(self, name)
-        )
+        forward = ("transposed_radar_sampling", "unmasked_radar_padding", "unread_past")
+        return tuple(name for name in forward if not getattr(self, name))

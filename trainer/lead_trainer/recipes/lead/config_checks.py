@@ -127,6 +127,14 @@ def _check_sources(config: "LeadConfig") -> None:
         raise ValueError("schedule_carla_num_samples: needs use_carla_data and exactly one real data set beside it")
     if (config.use_past_positions or config.use_past_speeds) and set(config.sources) != {WAYMO}:
         raise ValueError("use_past_positions, use_past_speeds: only Waymo-E2E records them; train on it alone")
+    past = config.num_past_samples_used * (config.use_past_positions or config.use_past_speeds)
+    status = config.use_velocity + config.use_acceleration + config.use_discrete_command
+    if past and config.use_planning_decoder and config.compat.unread_past and status != 1:
+        raise ValueError(
+            f"use_velocity, use_acceleration, use_discrete_command: found {status} of them true, but LEAD's planner, "
+            "which does not read the past that it is given, runs with exactly one; keep one, or set compat.unread_past "
+            "to false"
+        )
     points = config.use_tp or config.use_previous_tp or config.use_next_tp
     if real and (points or config.predict_spatial_path or config.predict_target_speed):
         raise ValueError(f"use_tp, predict_spatial_path, predict_target_speed: {real[0]} is true and has none of them")

@@ -64,6 +64,10 @@ class TFv6(nn.Module):
         boxes, navsim_boxes = config.num_bb_classes, config.navsim_num_bb_classes
         self.center_net_decoder = _made(CenterNetDecoder, config, boxes, config.detect_boxes and carla)
         self.center_net_decoder_navsim = _made(CenterNetDecoder, config, navsim_boxes, config.detect_boxes and navsim)
+        grid_heads = (self.bev_semantic_decoder, self.bev_semantic_decoder_navsim,
+                      self.center_net_decoder, self.center_net_decoder_navsim)  # fmt: skip
+        if all(head is None for head in grid_heads):
+            self.backbone.freeze_pyramid()
         self.radar_detector = RadarDetector(config, bev) if config.detects_radar else None
         self.planning_decoder = PlanningDecoder(config, bev) if config.use_planning_decoder else None
 

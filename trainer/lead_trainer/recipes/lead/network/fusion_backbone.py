@@ -63,6 +63,11 @@ class FusionBackbone(nn.Module):
             image, bev = self.exchange(index, image, bev)
         return BackboneFeatures(image, bev, self._pyramid(bev))
 
+    def freeze_pyramid(self) -> None:
+        """Stops the detection grid's layers from learning: no head reads it, and DDP would wait for their gradients."""
+        for layer in (self.c5_conv, self.up_conv5, self.up_conv4):
+            layer.requires_grad_(False)
+
     def exchange(self, index: int, image: Tensor, bev: Tensor) -> tuple[Tensor, Tensor]:
         """Adds to both maps what the transformer mixed from their pooled tokens."""
         config = self.config

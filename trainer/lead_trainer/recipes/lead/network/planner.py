@@ -36,14 +36,15 @@ class PlanningContextEncoder(nn.Module):
         numbers = config.use_velocity + config.use_acceleration + config.use_discrete_command
         past = config.num_past_samples_used * (config.use_past_positions + config.use_past_speeds)
         status_tokens = numbers + points + past + radar_tokens
-        self.status_pos_embedding = nn.Parameter(torch.rand(1, status_tokens, dim))
+        # Without a row it never has a gradient, for which DDP would wait.
+        self.status_pos_embedding = nn.Parameter(torch.rand(1, status_tokens, dim), requires_grad=status_tokens > 0)
         commands = config.discrete_command_dim
         self.velocity_encoder = nn.Sequential(nn.Linear(1, dim)) if config.use_velocity else None
         self.acceleration_encoder = nn.Sequential(nn.Linear(1, dim)) if config.use_acceleration else None
         self.command_encoder = nn.Sequential(nn.Linear(commands, dim)) if config.use_discrete_command else None
         self.tp_encoder = nn.Linear(2, dim) if points else None
-        self.past_positions_encoder = nn.Linear(2, dim) if config.use_past_positions else None
-        self.past_speeds_encoder = nn.Linear(1, dim) if config.use_past_speeds else None
+        self.past_positions_encoder = _past_encoder(config, 2) if config.use_past_positions else None
+        self.past_speeds_encoder = _past_encoder(config, 1) if config.use_past_speeds else None
         self.radar_encoder = nn.Linear(config.radar_token_dim, dim) if radar_tokens else None
         self.dimension_adapter = nn.Conv2d(bev_channels, dim, 1)
 
@@ -55,6 +56,7 @@ class PlanningContextEncoder(nn.Module):
         status = self._status_tokens(bev.dtype, radar, batch)
         if not status:  # a planner that is told nothing
             return tokens
+        # With an unread past there is one status token, which fills the places of all.
         return torch.cat((tokens, torch.cat(status, dim=1) + self.status_pos_embedding), dim=1)
 
     def _status_tokens(
@@ -73,6 +75,17 @@ class PlanningContextEncoder(nn.Module):
             if self.config.compat.bf16_labels:
                 points = points.to(dtype)
             tokens.append(self.tp_encoder((points / points.new_tensor(self.config.target_point_scale)).to(dtype)))
+        if not self.config.compat.unread_past:
+            tokens += self._past_tokens(dtype, batch)
+        if self.radar_encoder is not None and radar is not None:
+            position = embed_points(
+                unit_points(self.config, radar.predictions[..., :2]), self.radar_encoder.out_features
+            )
+            tokens.append(self.radar_encoder(radar.features.to(dtype)) + position.to(dtype))
+        return tokens
+
+    def _past_tokens(self, dtype: torch.dtype, batch: Mapping[str, Tensor]) -> list[Tensor]:
+        tokens = []
         if self.past_positions_encoder is not None:
             past = batch["past_positions"]
             tokens.append(
@@ -80,11 +93,6 @@ class PlanningContextEncoder(nn.Module):
             )
         if self.past_speeds_encoder is not None:
             tokens.append(self.past_speeds_encoder(batch["past_speeds"].to(dtype) / self.config.max_speed))
-        if self.radar_encoder is not None and radar is not None:
-            position = embed_points(
-                unit_points(self.config, radar.predictions[..., :2]), self.radar_encoder.out_features
-            )
-            tokens.append(self.radar_encoder(radar.features.to(dtype)) + position.to(dtype))
         return tokens
 
 
@@ -124,6 +132,11 @@ class PlanningDecoder(nn.Module):
             if self.heading_decoder is not None
             else None,
         )
+
+
+def _past_encoder(config: LeadConfig, numbers: int) -> nn.Linear:
+    """Returns an encoder of the past, frozen where it is LEAD's, which nothing reads: DDP waits for its gradients."""
+    return nn.Linear(numbers, config.transfuser_token_dim).requires_grad_(not config.compat.unread_past)
 
 
 def _speed_head(config: LeadConfig, dim: int) -> nn.Sequential:
