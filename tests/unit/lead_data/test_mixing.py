@@ -244,6 +244,39 @@ def test_a_mixed_batch_has_each_sets_own_losses(trees: dict[str, Path]) -> None:
     assert all(7 not in sample["semantic"] for sample in loaded[:2])  # no special vehicles beside real data
 
 
+def test_what_is_measured_of_two_sets_does_not_depend_on_how_samples_lie_in_batches(trees: dict[str, Path]) -> None:
+    config = load_config({**SMALL, **EQUAL, "batch_size": 4}, "demo_navsim")
+    samples = open_samples(config, caches(trees))
+    loaded = [samples.load(int(index), 0) for index in samples.composed_order(0, 4)[:4]]
+    torch.manual_seed(0)
+    model = build_model(config).eval()
+
+    def measured(*batches: list[Any]) -> tuple[dict[str, float], dict[str, float]]:
+        sums: dict[str, float] = {}
+        counts: dict[str, float] = {}
+        for chosen in batches:
+            with torch.no_grad():
+                totals = RECIPE.evaluate(model, RECIPE.on_device(collate(chosen), config), config).totals
+            for tag, (total, count) in totals.items():
+                sums[tag], counts[tag] = sums.get(tag, 0.0) + float(total), counts.get(tag, 0) + int(count)
+        return RECIPE.validation_metrics(config, {tag: sums[tag] / n for tag, n in counts.items() if n}), counts
+
+    together, counts = measured(loaded)
+    assert counts["loss_semantic"] == counts["navsim_loss_bev_semantic"] == 2 and counts["loss"] == 4
+    assert {"semantic_miou", "bev_semantic_miou"} <= together.keys()
+    for batches in ([loaded[:2], loaded[2:]], [loaded[:1], loaded[1:3], loaded[3:]]):
+        told, seen = measured(*batches)
+        assert seen == counts
+        assert told == pytest.approx(together, rel=1e-4)
+    assert together["loss"] == pytest.approx(float(_loss_of(model, loaded, config)), rel=1e-4)
+
+
+def _loss_of(model: torch.nn.Module, loaded: list[Any], config: Any) -> torch.Tensor:
+    batch = RECIPE.on_device(collate(loaded), config)
+    with torch.no_grad():
+        return compute_losses(config, model(batch), batch).total
+
+
 @pytest.fixture
 def one_thread() -> Iterator[None]:
     before = torch.get_num_threads()

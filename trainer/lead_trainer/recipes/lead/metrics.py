@@ -75,6 +75,6 @@ def _plan(config: LeadConfig, plan: Plan, batch: Mapping[str, Tensor]) -> dict[s
         waypoints, label = plan.future_waypoints.float(), batch["future_waypoints"].float()
         metrics["metric/waypoints_ade"] = average_displacement(waypoints, label)
         metrics["metric/waypoints_fde"] = final_displacement(waypoints, label)
-    if plan.headings is not None:
+    if plan.headings is not None and "future_yaws" in batch:
         metrics["metric/heading_ade"] = heading_distance(plan.headings.float(), batch["future_yaws"].float())
     return metrics

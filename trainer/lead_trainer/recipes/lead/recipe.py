@@ -35,7 +35,13 @@ from lead_trainer.recipes.lead.metrics import compute_metrics
 from lead_trainer.recipes.lead.model import build_model
 from lead_trainer.recipes.lead.preparation import SOURCE_KEY, LeadPreparation
 from lead_trainer.recipes.lead.run_keys import LOCAL_KEYS, NOT_LEARNED
-from lead_trainer.recipes.lead.validation import AS_RECORDED, CachePart, evaluate, with_means_over_classes
+from lead_trainer.recipes.lead.validation import (
+    AS_RECORDED,
+    CachePart,
+    evaluate,
+    with_loss_of_all_sets,
+    with_means_over_classes,
+)
 from lead_trainer.recipes.lead.visualize import draw_training_picture
 from lead_trainer.recipes.recipe import Batch, Evaluation, LossScale, Sample, StageShape, StepOutput, WatchRule
 from lead_trainer.report.wandb import WandbKeys
@@ -172,8 +178,8 @@ class LeadRecipe:
         return evaluate(config, model(batch), batch)
 
     def validation_metrics(self, config: LeadConfig, means: Mapping[str, float]) -> Mapping[str, float]:
-        """Returns the means and the mIoU of each head with classes."""
-        return with_means_over_classes(means)
+        """Returns the means, with the loss of all data sets in a mix, and the mIoU of each head with classes."""
+        return with_means_over_classes(with_loss_of_all_sets(config, means))
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
         """Stacks samples."""

@@ -19,11 +19,11 @@ from lead_trainer.errors import BadConfig
 from lead_trainer.metrics.rater_feedback import RATED_STEPS, rater_feedback_score
 from lead_trainer.metrics.totals import batch_totals
 from lead_trainer.recipes.lead.config import LeadConfig
-from lead_trainer.recipes.lead.data_sources import WAYMO
+from lead_trainer.recipes.lead.data_sources import CARLA, NAVSIM, WAYMO
 from lead_trainer.recipes.lead.dataset import SampleCache
 from lead_trainer.recipes.lead.dataset_real import UNRATED, WAYMO_STEP
-from lead_trainer.recipes.lead.loss_terms.per_sample import samples_of
-from lead_trainer.recipes.lead.losses import compute_losses
+from lead_trainer.recipes.lead.loss_terms.per_sample import perception_samples, samples_of
+from lead_trainer.recipes.lead.losses import compute_losses, loss_weights
 from lead_trainer.recipes.lead.metrics import compute_metrics
 from lead_trainer.recipes.lead.model import Predictions
 from lead_trainer.recipes.lead.network.planner import Plan
@@ -99,17 +99,28 @@ def evaluate(config: LeadConfig, predictions: Predictions, batch: Batch) -> Eval
     """Returns losses, LEAD's metrics, and per class the pixels that agree and that are in either."""
     report = compute_losses(config, predictions, batch)
     metrics = compute_metrics(config, predictions, batch)
-    values = {"loss": report.total, **report.raw}
-    values |= {name.removeprefix("metric/"): value for name, value in metrics.items()}
     samples = len(batch["source_dataset"])
+    values = {"loss": report.total}
+    values |= {name.removeprefix("metric/"): value for name, value in metrics.items()}
     totals: dict[str, tuple[Tensor, Tensor | int]] = {
         name: (value.double() * samples, samples) for name, value in values.items()
     }
+    for name, value in report.raw.items():
+        labelled = _labelled_samples(name, batch)
+        totals[name] = (value.double() * labelled, labelled)
+    carla = perception_samples(batch)
     for head, classes in (("semantic", config.num_semantic_classes), ("bev_semantic", config.num_bev_semantic_classes)):
         logits: Tensor | None = getattr(predictions, head)
-        if logits is not None:
-            totals |= _overlaps(head, logits.argmax(dim=1), batch[head].long(), classes)
+        if logits is not None and head in batch:
+            totals |= _overlaps(head, logits.argmax(dim=1)[carla], batch[head].long()[carla], classes)
     return Evaluation(totals | _rater_feedback(predictions.plan, batch))
+
+
+def _labelled_samples(loss: str, batch: Batch) -> Tensor | int:
+    """Returns how many samples a raw loss is the mean of: all have waypoints, one data set has the rest."""
+    if loss == "loss_spatio_temporal_waypoints":
+        return len(batch["source_dataset"])
+    return samples_of(batch, NAVSIM if loss.startswith(NAVSIM.prefix) else CARLA).sum()
 
 
 def _rater_feedback(plan: Plan | None, batch: Batch) -> dict[str, tuple[Tensor, Tensor | int]]:
@@ -128,6 +139,17 @@ def _overlaps(head: str, guess: Tensor, truth: Tensor, classes: int) -> dict[str
     pairs = torch.bincount((truth * classes + guess).flatten(), minlength=classes**2).view(classes, classes)
     hits, union = pairs.diagonal(), pairs.sum(dim=0) + pairs.sum(dim=1) - pairs.diagonal()
     return {f"{head}_iou_{index}": (hits[index].double(), union[index]) for index in range(classes)}
+
+
+def with_loss_of_all_sets(config: LeadConfig, means: Mapping[str, float]) -> Mapping[str, float]:
+    """Returns the means; where data sets are mixed, `loss` is what a batch with each of them has, as in training.
+
+    A batch of the split has samples of one set: the mean of their totals would follow the sizes of the sets.
+    """
+    if not config.mixed_data_training:
+        return means
+    weights = loss_weights(config)
+    return {**means, "loss": sum(weights[name] * value for name, value in means.items() if name in weights)}
 
 
 def with_means_over_classes(means: Mapping[str, float]) -> dict[str, float]:

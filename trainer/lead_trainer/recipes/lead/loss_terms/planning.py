@@ -42,7 +42,9 @@ def planning_losses(
             losses["loss_target_speed"] = per_sample.mean() if whole else mean_over(carla, per_sample)
     if plan.future_waypoints is not None:
         loss = (full_precision(plan.future_waypoints) - waypoints).abs().mean()
-        if plan.headings is not None:
+        if plan.headings is not None and "future_yaws" not in batch:
+            loss = loss + unlabelled(plan.headings)
+        elif plan.headings is not None:
             loss = loss + (full_precision(plan.headings) - batch["future_yaws"].to(loss.dtype)).abs().mean()
         losses["loss_spatio_temporal_waypoints"] = loss
     return losses
