@@ -45,9 +45,32 @@ def test_weights_of_heads_that_a_stage_does_not_have_are_left_out_and_named() ->
     assert warning.endswith("does not have: depth_decoder, planning_decoder, radar_detector")
 
 
+def test_heads_of_a_data_set_that_joins_begin_fresh_and_are_named() -> None:
+    window = {"min_x_meter": -32, "max_x_meter": 32, "min_y_meter": -32, "max_y_meter": 32}
+    carla = {**window, "LTF": True, "use_depth": False, "radar_detection": False}
+    weights = model_of(**carla).state_dict()
+    for planner in (False, True):
+        with_navsim = {**window, "LTF": True, "use_navsim_data": True, "used_cameras": [True] * 3,
+                       "use_planning_decoder": planner}  # fmt: skip
+        model = model_of(**with_navsim)
+        with structlog.testing.capture_logs() as told:
+            RECIPE.load_initial_weights(model, load_config(with_navsim, "demo"), weights)
+        state = model.state_dict()
+        assert all(torch.equal(state[name], value) for name, value in weights.items())
+        (warning,) = [entry["event"] for entry in told if entry["log_level"] == "warning"]
+        assert warning == (
+            "load_file: its weights have none for these heads, which begin with random ones: "
+            "bev_semantic_decoder_navsim, center_net_decoder_navsim"
+        )
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (
+            lambda weights: [weights.pop(name) for name in [*weights] if name.startswith("backbone.")],
+            "such as backbone",
+        ),
         (lambda weights: weights.pop("depth_decoder.deconv1.0.weight"), "lack 1 parameters, such as depth_decoder"),
         (lambda weights: weights.update({"backbone.more": torch.zeros(1)}), "also hold 1 parameters, such as backbone"),
         (lambda weights: weights.update({"depth_decoder.deconv1.0.weight": torch.zeros(1)}), "another shape"),

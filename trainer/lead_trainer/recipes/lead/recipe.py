@@ -46,7 +46,7 @@ from lead_trainer.recipes.lead.visualize import draw_training_picture
 from lead_trainer.recipes.recipe import Batch, Evaluation, LossScale, Sample, StageShape, StepOutput, WatchRule
 from lead_trainer.report.wandb import WandbKeys
 
-PLANNER_PREFIX = "planning_decoder."  # what a posttrain stage has and its pretrain stage had not
+BACKBONE, PLANNER = "backbone", "planning_decoder"  # what every stage has, what no pretrain stage has
 _MOST_THREADS = 16
 
 log = structlog.get_logger(__name__)
@@ -194,8 +194,11 @@ class LeadRecipe:
         return build_model(config)
 
     def load_initial_weights(self, model: torch.nn.Module, config: LeadConfig, state: Mapping[str, Any]) -> None:
-        """Loads an earlier stage's weights; only the planner may be missing from them, only whole heads left over."""
-        left = [name for name in state if getattr(model, name.split(".")[0], model) is None]
+        """Loads an earlier stage's weights, of which heads as a whole may be left over or missing; raises BadConfig.
+
+        A head that they lack begins fresh, which is said unless it is the planner.
+        """
+        left = [name for name in state if getattr(model, part_of(name), model) is None]
         try:
             missing, unexpected = model.load_state_dict(
                 {name: value for name, value in state.items() if name not in left}, strict=False
@@ -204,16 +207,21 @@ class LeadRecipe:
             raise BadConfig(
                 f"load_file: its weights are of another shape: {str(error).splitlines()[1].strip()}"
             ) from error
-        lacking = [name for name in missing if not name.startswith(PLANNER_PREFIX)]
+        begun = {BACKBONE, *map(part_of, state)}
+        lacking = [name for name in missing if part_of(name) in begun]
         for what, names in (("lack", lacking), ("also hold", unexpected)):
             if names:
                 raise BadConfig(
                     f"load_file: its weights {what} {len(names)} parameters, such as {names[0]}; "
                     "give this stage the architecture keys of the stage it starts from"
                 )
-        if left:
-            heads = ", ".join(sorted({name.split(".")[0] for name in left}))
-            log.warning(f"load_file: weights left out of heads that this stage does not have: {heads}")
+        fresh = [name for name in missing if part_of(name) != PLANNER]
+        for what, names in (
+            ("weights left out of heads that this stage does not have", left),
+            ("its weights have none for these heads, which begin with random ones", fresh),
+        ):
+            if names:
+                log.warning(f"load_file: {what}: {', '.join(sorted(set(map(part_of, names))))}")
 
     def optimizer(self, model: torch.nn.Module, config: LeadConfig) -> torch.optim.Optimizer:
         """Returns LEAD's AdamW: amsgrad, everything decayed."""
@@ -244,6 +252,11 @@ class LeadRecipe:
         """Returns LEAD's file names."""
         names = {part: f"{part}_{epoch:04d}.pth" for part in ("model", "optimizer", "scheduler", "scaler")}
         return {**names, "skipped": f"gradient_steps_skipped_{epoch:04d}.txt"}
+
+
+def part_of(name: str) -> str:
+    """Returns the part of the model, the backbone or a head, that a parameter is of."""
+    return name.split(".")[0]
 
 
 def source_of(config: LeadConfig) -> DataSource:
