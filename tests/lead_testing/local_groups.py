@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from lead_protocol.manifests import CheckpointManifest
-from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
 from lead_testing.ports import free_port
 from lead_testing.toy_jobs import manifests, run_together
-from lead_trainer.cli_train import NAMESPACE, PRIVATE_FOLDER, STAGE, UID
+from lead_trainer.cli_store import instances
+from lead_trainer.cli_train import NAMESPACE, PRIVATE_FOLDER, UID
 
 SECONDS = 120
 Kill = tuple[int, int]  # rank, and the call of the recipe's step in which it kills itself
@@ -31,7 +31,9 @@ def train_in_group(words: list[str], ranks: int, kill: Kill = (0, 0)) -> list[in
 
 def newest_manifest(logdir: Path, seed: int = 0) -> CheckpointManifest:
     """Returns the newest checkpoint of a local run."""
-    return manifests(FolderStore(logdir / PRIVATE_FOLDER), InstanceKeys(NAMESPACE, UID, STAGE, seed))[-1]
+    store = FolderStore(logdir / PRIVATE_FOLDER)
+    (keys,) = [keys for keys in instances(store, NAMESPACE, UID) if keys.seed == seed]
+    return manifests(store, keys)[-1]
 
 
 def _rank(words: list[str], rank: int, ranks: int, port: int, kill: Kill) -> None:

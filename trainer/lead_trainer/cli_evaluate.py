@@ -1,6 +1,6 @@
 """`lead evaluate`: a checkpoint on a split, its numbers beside the baselines', and a benchmark's submission file.
 
-The weights' config is read from `config.json` beside them; words on the command line win, for example another root.
+The weights' config is read from beside them; words on the command line win, for example another root.
 """
 
 import math
@@ -23,6 +23,7 @@ from lead_trainer.engine.config_document import keys_of_document
 from lead_trainer.errors import BadConfig
 from lead_trainer.metrics.forecasting import REPORTED_K, Forecast, metrics_at
 from lead_trainer.metrics.totals import Totals, by_class
+from lead_trainer.named_view import config_beside
 from lead_trainer.recipes.distill.benchmarks.challenges import Challenge, baseline_forecasts, challenge_of
 from lead_trainer.recipes.distill.benchmarks.evaluation import forecast_of, truth_of
 from lead_trainer.recipes.distill.modes import collection_of, mode_of
@@ -126,7 +127,7 @@ def _run(weights: Path, words: Sequence[str], environ: Mapping[str, str]) -> Loc
     resolved = resolve(
         recipe.respelled(read_sources(words, [], environ).merged()), list(recipe.config_model.model_fields)
     )
-    path = weights.parent / "config.json"
+    path = config_beside(weights)
     if not path.is_file():
         raise BadConfig(f"evaluate: there is no {path}; weights are evaluated with the config they were trained with")
     values = {**keys_of_document(recipe, read_config_json(path)), **resolved.recipe}

@@ -18,6 +18,7 @@ from typing import Any
 import structlog
 
 from lead_protocol import environment
+from lead_protocol.checkpoint_retention import ranked
 from lead_protocol.job import (
     BuildJob,
     CheckpointPolicy,
@@ -32,7 +33,7 @@ from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectStore, StoreError
 from lead_trainer.building import build
-from lead_trainer.cli_store import instance_manifests, instances
+from lead_trainer.cli_store import instance_manifests
 from lead_trainer.config_sources import (
     Resolved,
     RunKeys,
@@ -53,7 +54,7 @@ from lead_trainer.engine.storage import open_store
 from lead_trainer.engine.worker import device_of
 from lead_trainer.errors import BadConfig
 from lead_trainer.lead_view import LeadView
-from lead_trainer.named_view import NamedView
+from lead_trainer.named_view import NamedView, config_beside
 from lead_trainer.recipes.local_runs import (
     MixesTrees,
     Respells,
@@ -88,6 +89,12 @@ class LocalRun:
         """Where LEAD's files appear."""
         return Path(self.keys.logdir)
 
+    @property
+    def instance(self) -> InstanceKeys:
+        """Where the run's objects lie in its folder's store: runs of several kinds may share one."""
+        kind = f"-{self.recipe.run_kind(self.config)}" if isinstance(self.recipe, NamesFiles) else ""
+        return InstanceKeys(NAMESPACE, UID, f"{STAGE}{kind}", self.keys.seed)
+
 
 def train_locally(words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> None:
     """Trains the run that the words describe, or resumes it, once a seed; raises what `run_attempt` raises."""
@@ -99,7 +106,7 @@ def train_locally(words: Sequence[str], config_files: Sequence[Path], environ: M
     for one in each:
         train_one(one, group, stop, environ)
     if run.keys.seeds and world.is_first:
-        print(seeds_table([one.logdir for one in each]))
+        print(seeds_table(each))
     group.close()
 
 
@@ -120,6 +127,7 @@ def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str,
     def prepared() -> str:
         refuse_weights_alone(run, store)
         refuse_other_weights(run, store)
+        refuse_older_checkpoint(run, store)
         return local_job(run, store, caches, processes=world.world_size).model_dump_json()
 
     job = TrainJob.model_validate_json(done_by_first(group, prepared))
@@ -147,7 +155,7 @@ def refuse_weights_alone(run: LocalRun, store: FolderStore) -> None:
     LEAD reads the optimizer and the epoch from the files beside them; ours have a manifest, and no run without one is
     continued.
     """
-    keys, found = InstanceKeys(NAMESPACE, UID, STAGE, run.keys.seed), Path(run.keys.load_file)
+    keys, found = run.instance, Path(run.keys.load_file)
     if not (run.keys.continue_failed_training and run.keys.load_file) or manifest_keys(store, keys.manifests_prefix):
         return
     own = (found.parent / PRIVATE_FOLDER).is_dir() and found.parent.resolve() != run.logdir.resolve()
@@ -165,7 +173,7 @@ def refuse_other_weights(run: LocalRun, store: FolderStore) -> None:
     They would be left out in silence: only a run that begins loads any. Where the earlier file is gone or unknown, that
     is a warning.
     """
-    manifests = instance_manifests(store, InstanceKeys(NAMESPACE, UID, STAGE, run.keys.seed))
+    manifests = instance_manifests(store, run.instance)
     if not run.keys.load_file or run.keys.resume == "never" or not manifests:
         return
     now = Path(run.keys.load_file)
@@ -183,6 +191,28 @@ def refuse_other_weights(run: LocalRun, store: FolderStore) -> None:
         )
     log.warning("load_file is not read: the run in logdir goes on from its own checkpoint; resume=never begins again",
                 load_file=str(now), logdir=str(run.logdir), before=sorted(map(str, before)))  # fmt: skip
+
+
+def refuse_older_checkpoint(run: LocalRun, store: FolderStore) -> None:
+    """Raises BadConfig unless a file named by `resume` shows the newest checkpoint of an epoch's end of this run."""
+    if run.keys.resume in ("auto", "never"):
+        return
+    if not isinstance(run.recipe, NamesFiles):
+        raise BadConfig(f"resume: found {run.keys.resume!r}, expected auto or never")
+    manifests = [manifest for manifest in instance_manifests(store, run.instance) if not manifest.step_in_epoch]
+    if not manifests:
+        raise BadConfig(
+            f"resume: {run.keys.resume} is of no run that was made in {run.logdir}: {PRIVATE_FOLDER} there holds no "
+            "checkpoint of it; resume where it was made, or give load_file to begin a run from these weights"
+        )
+    newest = manifests[0]
+    is_best = ranked(manifests)[:1] == [newest]
+    shown = run.recipe.shown_names(run.config, newest.epoch - 1, newest=True, best=is_best)
+    if Path(run.keys.resume).name not in shown:
+        raise BadConfig(
+            f"resume: {run.keys.resume} is not the checkpoint of epoch {newest.epoch}, from which the run goes on; "
+            "leave resume out to go on, or give load_file, with a new logdir, to begin a run from these weights"
+        )
 
 
 def _load_file_of(run: LocalRun, store: FolderStore, manifest: CheckpointManifest) -> str:
@@ -224,11 +254,23 @@ def local_run(words: Sequence[str], config_files: Sequence[Path], environ: Mappi
         raise BadConfig("logdir is not set: say where checkpoints go, for example logdir=outputs/training/pretrain")
     if run.load_file and not Path(run.load_file).is_file():
         raise BadConfig(f"load_file: there is no file {run.load_file}; name a model_<epoch>.pth")
+    refuse_carla_root(run, recipe)
     values = recipe_values(recipe, Resolved(run, resolved.recipe))
     if "seed" not in said:
         values.pop("seed", None)  # the preset's, or the recipe's own
     config = recipe.config(values, run.preset)
     return LocalRun(replace(run, seed=getattr(config, "seed", run.seed)), recipe, values, config)
+
+
+def refuse_carla_root(run: RunKeys, recipe: Recipe) -> None:
+    """Raises BadConfig where `carla_root` is given to a recipe that does not read it."""
+    known = recipe.config_model.model_fields
+    if run.carla_root and "carla_root" not in known:
+        roots = " or ".join(key for key in known if key.endswith("_root"))
+        raise BadConfig(
+            f"carla_root: found {run.carla_root!r}, but recipe {recipe.name} does not read it; "
+            + (f"set {roots}" if roots else "remove the key")
+        )
 
 
 def _said(sources: Sources, recipe: Recipe) -> Mapping[str, Any]:
@@ -247,7 +289,7 @@ def recipe_values(recipe: Recipe, resolved: Resolved) -> dict[str, Any]:
     run = resolved.run
     values: dict[str, Any] = {}
     if run.load_file:
-        document = read_config_json(Path(run.load_file).parent / "config.json")
+        document = read_config_json(config_beside(Path(run.load_file)))
         taken_over = recipe.inherited_keys if isinstance(recipe, Inherits) else frozenset()
         values = {key: value for key, value in keys_of_document(recipe, document).items() if key in taken_over}
         if run.preset:
@@ -287,10 +329,10 @@ def local_job(run: LocalRun, store: FolderStore, caches: ObjectStore | None, *, 
     if caches is not None:
         parts = dataset_runs(run)
         datasets = [DatasetSource(name=name, digest=build_cache(part, caches)) for name, part in parts.items()]
-    keys = InstanceKeys(NAMESPACE, UID, STAGE, run.keys.seed)
+    keys = run.instance
     return TrainJob(
         owner=OwnerIdentity(namespace=NAMESPACE, name=run.logdir.name or "run", uid=UID),
-        stage=STAGE,
+        stage=keys.stage,
         seed=run.keys.seed,
         attempt=newest_attempt(store, keys) + 1,
         recipe=run.recipe.name,
@@ -351,12 +393,10 @@ def build_cache(run: LocalRun, store: ObjectStore, collections: Sequence[str] = 
     return build(job, store, tell).digest
 
 
-def seeds_table(logdirs: Sequence[Path]) -> str:
+def seeds_table(runs: Sequence[LocalRun]) -> str:
     """Returns mean and standard deviation over finished runs of every metric of their last checkpoints."""
-    last = []
-    for logdir in logdirs:
-        store = FolderStore(logdir / PRIVATE_FOLDER)
-        last += [instance_manifests(store, keys)[0].metrics for keys in instances(store, NAMESPACE, UID)]
+    newest = [instance_manifests(FolderStore(run.logdir / PRIVATE_FOLDER), run.instance)[0] for run in runs]
+    last = [manifest.metrics for manifest in newest]
     rows = [f"{len(last)} seeds: mean ± standard deviation"]
     for name in sorted(set.intersection(*(set(metrics) for metrics in last))):
         values = [metrics[name] for metrics in last]

@@ -31,7 +31,7 @@ class RunKeys:
     carla_root: str = ""
     logdir: str = ""
     load_file: str = ""
-    resume: str = "auto"  # auto | never
+    resume: str = "auto"  # auto | never | a file that a run shows in logdir, where the recipe names its files
     continue_failed_training: bool = False  # LEAD's word for what resume=auto does
     epochs: int | None = None
     seed: int = 0
@@ -200,7 +200,7 @@ def _positive(key: str, value: Any, known: Collection[str]) -> tuple[str, Any]:
 def _typed(key: str, value: Any) -> Any:
     default = RunKeys.__dataclass_fields__[key].default
     expected = int if key == "epochs" else type(default)
-    if key == "resume" and value not in ("auto", "never"):
+    if key == "resume" and value not in ("auto", "never") and not Path(str(value)).is_file():
         raise BadConfig(f"resume: found {value!r}, expected auto or never")
     if key == "seeds":
         if not isinstance(value, list) or any(type(seed) is not int or seed < 0 for seed in value) or not value:

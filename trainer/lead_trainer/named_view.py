@@ -21,7 +21,8 @@ from lead_trainer.recipes.recipe import NamesFiles
 class NamedView:
     """Hard links in `logdir` to the weights of checkpoints at epochs' ends; averaged weights where there are any.
 
-    Their `config.json` lies beside them, for whoever evaluates them or trains on from them.
+    Their config lies beside them, for whoever evaluates them or trains on from them: as `config.json`, which is that of
+    the folder's last run, and under a name of their own.
     """
 
     logdir: Path
@@ -51,8 +52,19 @@ class NamedView:
         stored = manifest.files.get(names.get("ema", "")) or manifest.files[names["model"]]
         for name in shown:
             link(self.objects / stored.key, self.logdir / name)
-        if shown:
-            link(self.objects / manifest.files["config.json"].key, self.logdir / "config.json")
+        for name in {"config.json", *map(own_config_name, shown)} if shown else ():
+            link(self.objects / manifest.files["config.json"].key, self.logdir / name)
+
+
+def config_beside(weights: Path) -> Path:
+    """Returns where the config of a file of weights lies: its own run's, where there is one, else the folder's."""
+    own = weights.with_name(own_config_name(weights.name))
+    return own if own.is_file() else weights.with_name("config.json")
+
+
+def own_config_name(shown: str) -> str:
+    """Returns the name of the config of weights shown as `{kind}_seed{seed}_{word}.pt`."""
+    return f"{shown.rpartition('_')[0]}_config.json"
 
 
 def link(source: Path, target: Path) -> None:

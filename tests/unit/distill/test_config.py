@@ -164,6 +164,8 @@ def test_a_benchmark_has_no_actions_to_learn_from(
 def test_keys_that_would_do_nothing_are_refused() -> None:
     with pytest.raises(BadConfig, match="action_weight: a direct student gives no actions"):
         load_config({"model": "baseline", "action_weight": 0.1, "no_unicycle": True})
+    with pytest.raises(BadConfig, match=r"carla_root: found 'somewhere', .* distill .*; set data_root or nus"):
+        resolved("--model", "baseline", "carla_root=somewhere")
     with pytest.raises(BadConfig, match="all_agents: found True beside benchmark 'nuscenes'"):
         load_config({"model": "baseline", "benchmark": "nuscenes", "input_type": "raster", "all_agents": True})
 
@@ -174,10 +176,19 @@ def test_d_29_resume_names_a_file_of_the_run_that_goes_on(tmp_path: Path) -> Non
     run = local_run(
         with_flags(["recipe=distill", "--model", "reasoning", "--resume", str(latest), "--offline"]), [], {}
     )
-    assert (run.keys.resume, run.keys.logdir, run.keys.seed) == ("auto", str(tmp_path), 42)
+    assert (run.keys.logdir, run.config.model, run.keys.seed) == (str(tmp_path), "reasoning", 42)
+    other = tmp_path / "baseline_seed7_best.pt"
+    other.touch()
+    run = local_run(with_flags(["recipe=distill", "--resume", str(other), "--offline"]), [], {})
+    assert (run.config.model, run.config.seed, run.keys.seed) == ("baseline", 7, 7)
+    for word, told in (("model=reasoning", "model baseline"), ("seed=8", "seed 7")):
+        with pytest.raises(
+            BadConfig, match=f"{word.partition('=')[0]}: found .* is of a run with {told}; remove the key"
+        ):
+            resolved("--resume", str(other), word)
     with pytest.raises(BadConfig, match=r"resume: found '.*missing\.pt', expected a file"):
         resolved("--model", "reasoning", "--resume", str(tmp_path / "missing.pt"))
-    with pytest.raises(BadConfig, match=r"is not in logdir elsewhere"):
+    with pytest.raises(BadConfig, match=r"logdir: found 'elsewhere', but .* is of a run with logdir"):
         resolved("--model", "reasoning", "--resume", str(latest), "--output-dir", "elsewhere")
 
 

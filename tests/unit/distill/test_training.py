@@ -1,16 +1,19 @@
 """Short trainings of the smallest student: what stays on disk, what is told, when it ends, and that it learns."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from lead_protocol.exit_codes import ExitCode
 from lead_trainer.cli import main
 from lead_trainer.engine.attempt_run import limited
 from lead_trainer.engine.dataset import Dataset
 from lead_trainer.engine.schedule import warmed_up
+from lead_trainer.named_view import config_beside
 from lead_trainer.recipes.distill.config_values import load_config
 from lead_trainer.recipes.distill.recipe import RECIPE
 
@@ -65,6 +68,29 @@ def test_what_a_few_samples_are_weighed_by_still_warms_up() -> None:
     samples = RECIPE.samples(config, None)
     few = limited(RECIPE, config, RECIPE.shape(config), Dataset(samples)).training
     assert few.epoch_draw(0).tolist() == few.epoch_draw(7).tolist() and few.load(0, 7)["epoch"] == 7
+
+
+def test_models_share_a_folder_and_a_file_of_it_resumes_its_own_run_from_its_newest_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--max-epochs", "1", "--seed", "7", "--save-every", "1"]
+    for model in ("baseline", "reasoning"):
+        train(tmp_path, capsys, "--model", model, *words)
+    for model in ("baseline", "reasoning"):
+        config = config_beside(tmp_path / f"{model}_seed7_best.pt")
+        assert json.loads(config.read_text())["model"] == model
+    latest = tmp_path / "baseline_seed7_latest.pt"
+    told = train(tmp_path, capsys, "--max-epochs", "2", "--resume", str(latest), "--save-every", "1", "--patience", "9")
+    assert [line["epoch"] for line in told] == [2]
+    copied = tmp_path / "elsewhere" / latest.name
+    copied.parent.mkdir()
+    shutil.copyfile(latest, copied)
+    for file, reason in (
+        (tmp_path / "baseline_seed7_epoch1.pt", "is not the checkpoint of epoch 2"),
+        (copied, "is of no run that was made in"),
+    ):
+        assert main(["train", "recipe=distill", "preset=tiny", *FEW, "--resume", str(file)]) == ExitCode.BAD_CONFIG
+        assert reason in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("values", [{}, {"no_unicycle": True, "model": "reasoning"}], ids=["unicycle", "direct"])

@@ -320,7 +320,13 @@ class FinishesOnDevice(Protocol):
 
 @runtime_checkable
 class NamesFiles(Protocol):
-    """A recipe whose file names depend on the config, or that shows its newest and best weights under extra names."""
+    """A recipe whose file names depend on the config, or that shows its newest and best weights under extra names.
+
+    Shown names begin `{kind}_seed{seed}_`, so that runs of a folder keep theirs apart.
+    """
+
+    def run_kind(self, config: Any) -> str:
+        """Returns the word that parts runs with one folder and one seed: each has checkpoints of its own."""
 
     def file_names(self, config: Any, epoch: int) -> Mapping[str, str]:
         """Returns `checkpoint_names` for a config; `ema` and `clipper` may be named too."""

@@ -3,6 +3,7 @@
 Called by the recipe object and the preparation; it reads neither environment nor command line.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,14 @@ PACKAGE = "lead_trainer.recipes.distill"
 SPELLINGS: dict[str, str] = {"max_epochs": "epochs", "output_dir": "logdir"}
 
 
+_SHOWN = re.compile(r"(?P<model>baseline|reasoning)_seed(?P<seed>\d+)_(best|latest|epoch\d+)\.pt")
+
+
 def respelled(said: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what a user said under the trainer's names.
 
-    `resume=FILE` names a file that a run shows in its folder; the run there is resumed, as any run is that is called
-    again. Raises BadConfig where the file is not there, or `logdir` is another folder.
+    `resume=FILE` names a file that a run shows in its folder, and so that run's folder, model and seed. Raises
+    BadConfig where there is no such file, and for a value that another run has.
     """
     values = {SPELLINGS.get(key, key): value for key, value in said.items()}
     if len(values) < len(said):
@@ -31,11 +35,15 @@ def respelled(said: Mapping[str, Any]) -> dict[str, Any]:
     if named in ("auto", "never"):
         return values
     file = Path(named)
-    if not file.is_file():
+    match = _SHOWN.fullmatch(file.name)
+    if match is None or not file.is_file():
         raise BadConfig(f"resume: found {named!r}, expected a file such as checkpoints/reasoning_seed42_latest.pt")
-    if Path(str(values.get("logdir", file.parent))) != file.parent:
-        raise BadConfig(f"resume: {named} is not in logdir {values['logdir']}; a run is resumed where it was made")
-    return {**values, "resume": "auto", "logdir": str(file.parent)}
+    of_file = {"logdir": str(file.parent), "model": match["model"], "seed": int(match["seed"])}
+    for key, value in of_file.items():
+        found = values.get(key, value)
+        if (Path(str(found)) != file.parent) if key == "logdir" else (found != value):
+            raise BadConfig(f"{key}: found {found!r}, but {named} is of a run with {key} {value}; remove the key")
+    return {**values, **of_file}
 
 
 def load_config(values: Mapping[str, Any], preset: str = "") -> DistillConfig:

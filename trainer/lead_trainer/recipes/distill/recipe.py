@@ -166,6 +166,10 @@ class DistillRecipe:
         """Draws nothing."""
         return None
 
+    def run_kind(self, config: DistillConfig) -> str:
+        """Returns the model: the guide's runs share a folder."""
+        return config.model
+
     def checkpoint_names(self, epoch: int) -> Mapping[str, str]:
         """Returns the names of a checkpoint's files where the config is not known."""
         names = {part: f"{part}_epoch{epoch + 1}.pt" for part in ("model", "optimizer", "scheduler", "scaler")}
