@@ -23,6 +23,7 @@ MAX_MESSAGE = 4096
 CLAIM = "persistentVolumeClaim"  # as a volume names its source
 MOUNTED_AFTER_S = 60.0  # where nothing is missing, volumes and network are there in seconds
 AS_IT_SHOULD = ("ContainerCreating", "PodInitializing")  # reasons to wait that nobody needs to act on
+ENDS = ("Succeeded", "Failed")  # phases
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def observe_pod(pod: KubernetesObject, nodes: NodeWatch, now: datetime) -> Obser
     disruption = condition(pod, "DisruptionTarget")
     node = pod.get("spec", {}).get("nodeName", "")
     health = nodes.health(node, now)
-    role = labels[names.Label.ROLE]
+    role, phase = labels[names.Label.ROLE], _phase(status)
     return ObservedPod(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -92,8 +93,9 @@ def observe_pod(pod: KubernetesObject, nodes: NodeWatch, now: datetime) -> Obser
         seed=_number(labels.get(names.Label.SEED)),
         attempt=_number(labels.get(names.Label.ATTEMPT)),
         rank=_number(labels.get(names.Label.INDEX if role == names.Role.BUILD else names.Label.RANK)),
-        phase=status.get("phase", "Pending"),
+        phase=phase,
         ready=condition(pod, "Ready").get("status") == "True",
+        lingers=phase in ENDS and status.get("phase") not in ENDS,
         deleting="deletionTimestamp" in metadata,
         grace_ends_at=parse_time(metadata.get("deletionTimestamp")),  # the API server adds the grace to it
         node=node,
@@ -189,7 +191,7 @@ def is_finished(body: KubernetesObject) -> bool:
 
 def has_ended(child: KubernetesObject) -> bool:
     """Tells whether a pod has ended or a child of any kind is being deleted."""
-    return "deletionTimestamp" in child["metadata"] or child.get("status", {}).get("phase") in ("Succeeded", "Failed")
+    return "deletionTimestamp" in child["metadata"] or _phase(child.get("status", {})) in ENDS
 
 
 def condition(body: KubernetesObject, kind: str) -> dict[str, Any]:
@@ -252,6 +254,14 @@ def _waits_for_volumes(pod: KubernetesObject, now: datetime) -> dict[str, str]:
     named += [f"claim {each[CLAIM]['claimName']}" for each in sources if CLAIM in each]
     text = f"its volumes or its network are not there after {MOUNTED_AFTER_S:.0f} s; it mounts {', '.join(named)}"
     return {"reason": "FailedMount", "message": text} if named else {}
+
+
+def _phase(status: KubernetesObject) -> str:
+    """Returns a pod's phase, or how its work has ended: a container added at admission may keep the pod running."""
+    ended = (_own_container(status).get("state") or {}).get("terminated")
+    if ended is None:
+        return str(status.get("phase", "Pending"))
+    return "Failed" if ended["exitCode"] else "Succeeded"
 
 
 def _own_container(status: KubernetesObject) -> KubernetesObject:

@@ -68,6 +68,7 @@ def decide_dataset_cache(cache: DatasetCache, observed: ObservedBuild, settings:
         step = next_cache_step(cache, observed, settings)
     except SpecError as error:
         step = _fail(read_build_state(cache, observed), {}, observed, "BadSpec", str(error))
+    step = _release(step, observed)
     status = build_cache_status(
         cache,
         observed,
@@ -308,13 +309,22 @@ def _pause_left_s(worker: Worker, observed: ObservedBuild) -> float:
 def _retire(pods: tuple[ObservedPod, ...], observed: ObservedBuild) -> tuple[PodToDelete, ...]:
     deletes = []
     for pod in pods:
-        if pod.terminal:
+        if pod.terminal and not pod.lingers:
             continue
         if is_lost(pod, now=observed.now, node_loss_s=NODE_LOSS_S):
             deletes.append(PodToDelete(pod.name, pod.uid, grace_period_s=0))
         elif not pod.deleting:
             deletes.append(PodToDelete(pod.name, pod.uid))
     return tuple(deletes)
+
+
+def _release(step: CacheStep, observed: ObservedBuild) -> CacheStep:
+    """Returns the step with the deletion of pods that only hold their nodes' resources; first their end is booked."""
+    building = step.phase not in (CachePhase.READY, CachePhase.FAILED)
+    awaited = {w.pod.uid for w in step.state.workers if building and w.pod is not None and w.attempt > w.ended}
+    released = _retire(tuple(p for p in observed.pods if p.lingers and p.uid not in awaited), observed)
+    deletes = tuple({d.uid: d for d in (*step.deletes, *released)}.values())
+    return replace(step, deletes=deletes, claim=step.claim or bool(released))
 
 
 def _fail(state: BuildState, failure: dict[str, Any], observed: ObservedBuild, reason: str, message: str) -> CacheStep:

@@ -25,6 +25,7 @@ class ObservedPod:
     rank: int  # build pods: index
     phase: str  # Pending | Running | Succeeded | Failed | Unknown
     ready: bool = False
+    lingers: bool = False  # its work has ended, and a container that was added at admission keeps it
     deleting: bool = False
     grace_ends_at: datetime | None = None  # of a pod that is being deleted
     node: str = ""

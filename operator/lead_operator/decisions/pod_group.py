@@ -1,5 +1,6 @@
 """The pods of a run as a group: what to make of it, what to stop of it. Pure."""
 
+from dataclasses import replace
 from typing import Any
 
 from lead_operator import names
@@ -7,6 +8,7 @@ from lead_operator.decisions.failure_policy import is_lost
 from lead_operator.decisions.instance_state import InstanceState
 from lead_operator.decisions.observed import ObservedPod, ObservedRun
 from lead_operator.decisions.plan import PodToAnnotate, PodToDelete
+from lead_operator.decisions.run_step import Step
 from lead_operator.decisions.run_view import RunView
 from lead_operator.objects.rank_service import build_rank_service
 from lead_operator.objects.session_cache_claim import build_session_cache_claim
@@ -20,7 +22,7 @@ def retire_pods(pods: tuple[ObservedPod, ...], run: TrainingRun, observed: Obser
     """Returns the deletions that stop these pods: with their own grace, or by force where the node is lost."""
     deletes = []
     for pod in pods:
-        if pod.terminal:
+        if pod.terminal and not pod.lingers:
             continue
         if is_lost(pod, now=observed.now, node_loss_s=run.failure_policy.node_loss_s):
             deletes.append(PodToDelete(pod.name, pod.uid, grace_period_s=0))
@@ -43,8 +45,17 @@ def clean_pods(run: TrainingRun, observed: ObservedRun) -> tuple[PodToDelete, ..
     """Returns the deletions when a run has ended: of what still runs, and of what cleanPodPolicy does not keep."""
     deletes = retire_pods(observed.pods, run, observed)
     if run.clean_pod_policy == "All":
-        deletes += tuple(PodToDelete(p.name, p.uid) for p in observed.pods if p.terminal and not p.deleting)
+        ended = (p for p in observed.pods if p.terminal and not p.lingers and not p.deleting)
+        deletes += tuple(PodToDelete(p.name, p.uid) for p in ended)
     return deletes
+
+
+def release_pods(view: RunView, step: Step) -> Step:
+    """Returns the step with the deletion of pods that only hold their nodes' resources; first their end is booked."""
+    over = tuple(p for state in step.states for p in state.pods if p.lingers and p.attempt <= state.ended)
+    released = retire_pods(over, view.run, view.observed)
+    deletes = tuple({d.uid: d for d in (*step.deletes, *released)}.values())
+    return replace(step, deletes=deletes, claim=step.claim or bool(released))
 
 
 def build_group_objects(view: RunView, state: InstanceState) -> tuple[dict[str, Any], ...]:

@@ -29,7 +29,13 @@ from lead_operator.decisions.failure_policy import Failure, explain_lost_result
 from lead_operator.decisions.figures import format_time, seconds_since
 from lead_operator.decisions.observed import ObservedRun
 from lead_operator.decisions.plan import Plan, PodToDelete
-from lead_operator.decisions.pod_group import build_group_objects, clean_pods, retire_pods, tell_last_checkpoint
+from lead_operator.decisions.pod_group import (
+    build_group_objects,
+    clean_pods,
+    release_pods,
+    retire_pods,
+    tell_last_checkpoint,
+)
 from lead_operator.decisions.refusals import OBJECTS_REFUSED
 from lead_operator.decisions.restarts import judge_failure
 from lead_operator.decisions.run_status import build_run_status, is_urgent
@@ -54,6 +60,7 @@ def decide_training_run(run: TrainingRun, observed: ObservedRun, settings: Setti
         step = next_step(view)
     except SpecError as error:
         step = _fail(view, "BadSpec", str(error))
+    step = release_pods(view, step)
     status = build_run_status(view, step)
     return Plan(
         status=status,

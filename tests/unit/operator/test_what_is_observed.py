@@ -5,6 +5,8 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from lead_operator.cluster.client import KubeClient
 from lead_operator.cluster.informer import Informer
 from lead_operator.cluster.kinds import CLAIM, NODE
@@ -109,6 +111,24 @@ def test_a_container_that_was_added_at_admission_is_not_taken_for_ours() -> None
     assert seen(proxy, {"name": "lead", "state": ended}) == seen({"name": "lead", "state": ended}, proxy) == ours
     assert seen({"name": "renamed", "state": ended}, proxy) == ours
     assert seen() == (None, "", "")
+
+
+@pytest.mark.parametrize("pod_phase", ["Running", "Pending"])
+def test_work_has_ended_with_our_container_whatever_was_added_goes_on(pod_phase: str) -> None:
+    metadata = {"name": "p", "uid": "u", "labels": {"lead.dev/role": "train"}}
+    proxy = {"name": "istio-proxy", "state": {"running": {}}}
+
+    def seen(state: dict[str, Any], phase: str) -> tuple[str, bool]:
+        containers = [proxy, {"name": "lead", "state": state}]
+        pod = {"metadata": metadata, "status": {"phase": phase, "containerStatuses": containers}}
+        found = observe_pod(pod, NodeWatch(Informer(cast(KubeClient, None), NODE, "")), NOW)
+        return found.phase, found.lingers
+
+    assert seen({"terminated": {"exitCode": 64}}, pod_phase) == ("Failed", True)
+    assert seen({"terminated": {"exitCode": 0}}, pod_phase) == ("Succeeded", True)
+    assert seen({"terminated": {"exitCode": 0}}, "Failed") == ("Succeeded", False)
+    assert seen({"running": {}}, pod_phase) == (pod_phase, False)
+    assert seen({"waiting": {"reason": "PodInitializing"}}, "Failed") == ("Failed", False)
 
 
 def test_a_pod_whose_secret_is_missing_says_so_after_a_while_and_one_that_pulls_an_image_does_not() -> None:
