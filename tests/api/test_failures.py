@@ -118,3 +118,20 @@ def _ready_reason(bench: Bench) -> bool:
 def _pauses(bench: Bench) -> list[float]:
     lines = [json.loads(line) for line in bench.operator.log.read_text().splitlines()]
     return [line["again_s"] for line in lines if line["event"] == "pass_failed"]
+
+
+def test_a_spec_that_makes_invalid_pods_has_failed_and_says_which_field_and_a_corrected_cache_goes_on(
+    bench: Bench,
+) -> None:
+    wrong = [{"key": "gpu", "operator": "Exists", "value": "of operator Equal"}]
+    more_than_limit = {"requests": {"memory": "4Gi"}, "limits": {"memory": "3Gi"}}
+    bench.operator.start()
+    bench.apply(
+        a_dataset_cache("town", "datasets/town", build={"tolerations": wrong}),
+        a_training_run("drive", "town", resources=more_than_limit),
+    )
+    cache = bench.wait_phase("dsc", "town", "Failed")
+    assert cache["reason"] == "BadSpec" and "spec.build.tolerations[0].operator" in str(cache["conditions"])
+    bench.kubectl("patch", "dsc", "town", "--type=merge", "-p", '{"spec": {"build": {"tolerations": []}}}')
+    run = bench.wait_phase("tr", "drive", "Failed")
+    assert run["reason"] == "BadSpec" and "spec.resources.requests" in str(run["conditions"])

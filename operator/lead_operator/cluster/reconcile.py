@@ -50,6 +50,7 @@ from lead_operator.errors import SpecError
 from lead_operator.names import RunPhase
 from lead_operator.objects.session_cache_claim import claim_name
 from lead_operator.resources.dataset_cache import DatasetCache, parse_dataset_cache
+from lead_operator.resources.identity import Identity
 from lead_operator.resources.known_status import read_status
 from lead_operator.resources.training_run import TrainingRun, parse_training_run
 from lead_operator.settings import Settings
@@ -79,7 +80,8 @@ class Reconciler:
     settings: Settings
     doubtful: set[ResourceKey] = field(default_factory=set)  # a write's answer was lost, or the copy was too old
     uids: dict[ResourceKey, str] = field(default_factory=dict)  # of the resource last seen under a key
-    refusals: dict[str, str] = field(default_factory=dict)  # uid -> why its newest children were not taken
+    # uid -> generation of a spec, and why its newest children were not taken
+    refusals: dict[str, tuple[int, str]] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)  # uids of the runs that this process has passed over
 
     async def reconcile(self, key: ResourceKey) -> float | None:
@@ -145,11 +147,11 @@ class Reconciler:
         return self._no_later_than_progress(again_s, observed.pods)
 
     async def _apply(self, kind: Kind, body: KubernetesObject, plan: Plan) -> float | None:
-        uid = body["metadata"]["uid"]
+        uid, generation = body["metadata"]["uid"], body["metadata"]["generation"]
         try:
             again_s = await self.applier.apply(kind, body, plan)
         except CreateRefused as error:
-            self.refusals[uid] = str(error)  # the next pass tells it; its pause grows with each refusal
+            self.refusals[uid] = (generation, str(error))  # the next pass tells it; its pause grows with each refusal
             raise
         return AFTER_REFUSAL_LOOK_S if self.refusals.pop(uid, None) else again_s
 
@@ -236,8 +238,8 @@ class Reconciler:
             nodes_away={node: seen.not_ready_since for node, seen in health.items() if seen.not_ready_since},
             caches=tuple(observe_cache(name, caches.get(namespace, name)) for name in run.datasets),
             profile_error="" if known else self._no_profile(run.storage_profile),
-            apply_error=self.refusals.get(uid, ""),
-            previous=read_status(body),
+            apply_error=self._refusal(run.identity),
+            previous=previous,
         )
 
     def _claims_of(self, run: TrainingRun) -> tuple[ObservedClaim, ...]:
@@ -272,7 +274,7 @@ class Reconciler:
             source=source,
             store_error=look.error,
             profile_error="" if profile else self._no_profile(cache.storage_profile),
-            apply_error=self.refusals.get(uid, ""),
+            apply_error=self._refusal(cache.identity),
             previous=read_status(body),
         )
 
@@ -309,6 +311,10 @@ class Reconciler:
         # Pods that have just ended leave their last word in the bucket, and the next step waits for it.
         ended = bool(pods) and all(pod.terminal for pod in pods)
         return min(AFTER_END_LOOK_S, self.settings.progress_s) if ended else self.settings.progress_s
+
+    def _refusal(self, identity: Identity) -> str:
+        generation, why = self.refusals.get(identity.uid, (0, ""))
+        return why if generation == identity.generation else ""
 
     def _no_profile(self, name: str) -> str:
         known = ", ".join(sorted(self.settings.storage_profiles)) or "none"

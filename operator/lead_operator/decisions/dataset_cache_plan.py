@@ -27,7 +27,7 @@ from lead_operator.decisions.failure_policy import (
 from lead_operator.decisions.figures import format_time, seconds_since
 from lead_operator.decisions.observed import ObservedBuild, ObservedPod
 from lead_operator.decisions.plan import Plan, PodToDelete
-from lead_operator.decisions.refusals import OBJECTS_REFUSED
+from lead_operator.decisions.refusals import CACHE_FIELDS, OBJECTS_REFUSED, explain_invalid
 from lead_operator.errors import SpecError
 from lead_operator.names import CachePhase, Condition
 from lead_operator.objects.build_pod import build_cache_pod
@@ -263,6 +263,7 @@ def _await_manifest(step: CacheStep, observed: ObservedBuild) -> CacheStep:
 
 
 def _start_pods(cache: DatasetCache, observed: ObservedBuild, settings: Settings, step: CacheStep) -> CacheStep:
+    _refuse_invalid(cache, observed, step.state)
     deletes: list[PodToDelete] = []
     creates: list[dict[str, Any]] = []
     state, claim, requeue_s = step.state, False, step.requeue_after_s or settings.progress_s
@@ -297,6 +298,13 @@ def _start_pods(cache: DatasetCache, observed: ObservedBuild, settings: Settings
         claim=claim,
         requeue_after_s=requeue_s,
     )
+
+
+def _refuse_invalid(cache: DatasetCache, observed: ObservedBuild, state: BuildState) -> None:
+    """Raises SpecError where the API server holds the very first pods of a spec for invalid."""
+    invalid = explain_invalid(observed.apply_error, CACHE_FIELDS)
+    if invalid and not any(worker.created or worker.ended for worker in state.workers):
+        raise SpecError(f"{cache.identity}: pods made of this spec are invalid: {invalid}; correct the spec")
 
 
 def _pause_left_s(worker: Worker, observed: ObservedBuild) -> float:

@@ -8,8 +8,10 @@ from lead_operator.decisions.failure_policy import is_lost
 from lead_operator.decisions.instance_state import InstanceState
 from lead_operator.decisions.observed import ObservedPod, ObservedRun
 from lead_operator.decisions.plan import PodToAnnotate, PodToDelete
+from lead_operator.decisions.refusals import RUN_FIELDS, explain_invalid
 from lead_operator.decisions.run_step import Step
 from lead_operator.decisions.run_view import RunView
+from lead_operator.errors import SpecError
 from lead_operator.objects.rank_service import build_rank_service
 from lead_operator.objects.session_cache_claim import build_session_cache_claim
 from lead_operator.objects.training_pod import build_training_pod
@@ -58,9 +60,20 @@ def release_pods(view: RunView, step: Step) -> Step:
     return replace(step, deletes=deletes, claim=step.claim or bool(released))
 
 
+def _refuse_invalid(view: RunView) -> None:
+    """Raises SpecError where the API server holds the very first pods of a run for invalid."""
+    invalid = explain_invalid(view.observed.apply_error, RUN_FIELDS)
+    if invalid and not view.observed.pods and not any(state.created or state.ended for state in view.states):
+        raise SpecError(
+            f"{view.run.identity}: pods made of this spec are invalid: {invalid}; a finished run stays finished: "
+            "correct the spec and create the run anew"
+        )
+
+
 def build_group_objects(view: RunView, state: InstanceState) -> tuple[dict[str, Any], ...]:
     """The service, the claims and, until all pods were seen once, the pods that are missing."""
     run, observed = view.run, view.observed
+    _refuse_invalid(view)
     objects: list[dict[str, Any]] = []
     if not observed.service_exists:
         objects.append(build_rank_service(run))

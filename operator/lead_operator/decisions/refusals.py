@@ -3,9 +3,26 @@
 The words are those of Kubernetes' own admission plug-ins; an unknown refusal is shown as it is.
 """
 
+import re
+from collections.abc import Mapping
 from typing import Final
 
 OBJECTS_REFUSED: Final = "ObjectsRefused"
+
+# Fields of a pod that hold what a spec says, as the API server names them, and where the spec says it.
+RUN_FIELDS: Final = {
+    "spec.containers[0].resources": "spec.resources",
+    "spec.tolerations": "spec.podOverrides.tolerations",
+    "spec.nodeSelector": "spec.podOverrides.nodeSelector",
+    "metadata.labels": "spec.podOverrides.labels",
+    "metadata.annotations": "spec.podOverrides.annotations",
+}
+CACHE_FIELDS: Final = {
+    "spec.containers[0].resources": "spec.build.resources",
+    "spec.tolerations": "spec.build.tolerations",
+    "spec.nodeSelector": "spec.build.nodeSelector",
+}
+_INVALID = re.compile(r'Pod \S+: Pod "[^"]*" is invalid: (.*)', re.DOTALL)  # policies and webhooks say it otherwise
 
 _REMEDIES: Final = (  # the first whose words stand in the message
     ("exceeded quota", "raise the ResourceQuota of the namespace, wait until others give back, or ask for less"),
@@ -18,6 +35,15 @@ _REMEDIES: Final = (  # the first whose words stand in the message
     ("admission webhook", "ask whoever runs that webhook in your cluster"),
     ("does not belong to this", "it is tried again as soon as the name is free"),
 )
+
+
+def explain_invalid(apply_error: str, fields: Mapping[str, str]) -> str:
+    """Returns which field of a spec makes pods that the API server holds invalid, and why; empty where none does."""
+    found = _INVALID.fullmatch(apply_error)
+    said = found[1] if found else ""
+    for of_pod, of_spec in fields.items():
+        said = said.replace(of_pod, of_spec)
+    return said if found and said != found[1] else ""
 
 
 def explain_refusal(apply_error: str) -> str:

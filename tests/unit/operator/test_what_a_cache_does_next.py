@@ -286,6 +286,16 @@ def test_an_unknown_storage_profile_is_a_condition() -> None:
     assert condition(plan, "Accepted")["reason"] == "UnknownStorageProfile"
 
 
+def test_a_spec_that_makes_invalid_pods_fails_its_build_until_the_spec_changes() -> None:
+    said = 'Pod "x" is invalid: spec.tolerations[0].operator: Invalid value: v'
+    failed = look(a_dataset_cache(), previous=look(a_dataset_cache()).status, apply_error=f"Pod x: {said}")
+    assert (failed.status["phase"], failed.status["reason"]) == ("Failed", "BadSpec")
+    assert "spec.build.tolerations[0].operator" in condition(failed, "Accepted")["message"]
+    assert look(a_dataset_cache(), previous=failed.status).status == failed.status
+    again = look(a_dataset_cache(generation=2), previous=failed.status)
+    assert (again.status["phase"], made(again)) == ("Building", ["towns-build-g2-a1-0", "towns-build-g2-a1-1"])
+
+
 def test_refused_build_pods_are_told_with_a_remedy() -> None:
     cache = a_dataset_cache()
     said = 'Pod towns-build-g1-a1-0: pods "x" is forbidden: exceeded quota: none, requested: pods=1'

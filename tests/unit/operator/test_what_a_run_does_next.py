@@ -404,6 +404,47 @@ def test_refused_pods_are_told_with_a_remedy_and_cost_no_restart(said: str, reme
     assert said in condition(late, "Failed")["message"]
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            'spec.containers[0].resources.requests: Invalid value: "4": must be less than or equal to cpu limit of 2',
+            "spec.resources.requests",
+        ),
+        ("spec.tolerations[0].operator: Invalid value: v", "spec.podOverrides.tolerations[0].operator"),
+    ],
+)
+def test_a_spec_that_makes_invalid_pods_ends_the_run_and_names_the_field(said: str, told: str) -> None:
+    run = a_training_run()
+    invalid = f'Pod night-drive-train-s0-a1-0: Pod "night-drive-train-s0-a1-0" is invalid: {said}'
+    plan = look(run, previous=look(run).status, apply_error=invalid)
+    assert (plan.status["phase"], plan.status["reason"]) == ("Failed", "BadSpec")
+    assert condition(plan, "Accepted")["status"] == "False"
+    message = condition(plan, "Accepted")["message"]
+    assert told in message and message.endswith("create the run anew")
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        'Pod x: Pod "x" is invalid: spec.containers[1].image: Required value',  # of a container that a webhook added
+        "Pod x: pods \"x\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: no spec.tolerations here",
+        'Pod x: admission webhook "p" denied the request: Pod "x" is invalid: spec.tolerations',
+    ],
+)
+def test_what_others_refuse_is_no_mistake_of_the_spec(refusal: str) -> None:
+    run = a_training_run()
+    assert look(run, previous=look(run).status, apply_error=refusal).status["reason"] == "ObjectsRefused"
+
+
+def test_a_run_whose_pods_were_taken_once_is_not_failed_for_pods_that_others_make_invalid() -> None:
+    run = a_training_run()
+    failed = look(run, previous=started(run), pods=(a_failed_pod(0), a_failed_pod(1)))
+    refusal = 'Pod x: Pod "x" is invalid: spec.tolerations[0].operator: Invalid value: v'
+    again = look(run, after_s=60, previous=failed.status, apply_error=refusal)
+    assert (again.status["phase"], again.status["reason"]) == ("Recovering", "ObjectsRefused")
+
+
 def test_a_time_that_there_is_not_in_utc_is_not_shown() -> None:
     run = a_training_run()
     held = bucket(epoch=1, step=12)
