@@ -93,3 +93,11 @@ def test_a_mended_forward_pass_is_named() -> None:
         "weights"
     ]
     assert exported()[1] == exported(compat="lead")[1] == []
+
+
+def test_a_past_that_the_planner_reads_is_named_where_there_is_one() -> None:
+    waymo = {"use_carla_data": False, "use_waymo_e2e_data": True, "LTF": True, "compat": {"unread_past": False}}
+    named = [[line for line in exported(**values)[1] if "compat" in line] for values in (waymo, {"compat": "fixed"})]
+    past, radar = ([line.partition(":")[0] for line in lines] for lines in named)
+    assert past == ["compat.unread_past"]
+    assert radar == ["compat.transposed_radar_sampling, compat.unmasked_radar_padding"]

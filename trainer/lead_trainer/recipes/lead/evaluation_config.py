@@ -39,7 +39,9 @@ def for_leads_evaluation(document: Mapping[str, Any]) -> tuple[dict[str, Any], l
         )
     elif known != root:
         told.append(f"config.json: carla_root is {known}, by which LEAD knows these cameras; trained on {root}")
-    mended = Compat.model_validate(document.get("compat") or {}).mended_forward
+    past = document.get("use_past_positions") or document.get("use_past_speeds")
+    switches = Compat.model_validate(document.get("compat") or {}).mended_forward
+    mended = [name for name in switches if past or name != "unread_past"]
     if mended:
         names = ", ".join(f"compat.{name}" for name in mended)
         told.append(f"{names}: false in training, so LEAD's evaluation computes other outputs with these weights")
