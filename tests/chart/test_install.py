@@ -1,5 +1,6 @@
 """The chart on a real API server: it installs, upgrades keep the credentials, pods pass the restricted wall."""
 
+import base64
 import json
 import subprocess
 from collections.abc import Callable
@@ -78,6 +79,20 @@ def test_default_values_install_and_upgrades_keep_the_credentials(server: Contro
     later = secrets(server)
     assert later["team-a/lead-s3-default"] == first["lead-system/lead-s3-default"]
     assert later["lead-system/lead-minio-credentials"] == first["lead-system/lead-minio-credentials"]
+
+
+def test_a_key_that_is_rotated_as_the_page_says_reaches_pods_and_store(server: ControlPlane, release: Release) -> None:
+    release("--reset-values")
+    before = secrets(server)
+    in_release = ("--namespace", "lead-system")
+    patch = json.dumps({"stringData": {"default.trainer-secret-key": "another-key"}})
+    server.kubectl("patch", "secret", "lead-minio-credentials", *in_release, "-p", patch)
+    server.kubectl("delete", "job", *in_release, "-l", "app.kubernetes.io/component=storage-init")
+    release("--reuse-values")
+    after = secrets(server)
+    assert base64.b64decode(after["lead-system/lead-s3-default"]["secret-key"]) == b"another-key"
+    assert after["lead-system/lead-operator-s3-default"] == before["lead-system/lead-operator-s3-default"]
+    assert "storage-init" in server.kubectl("get", "jobs", *in_release, "-o", "name")
 
 
 def test_every_watch_that_a_page_advises_is_one_that_kubectl_takes(server: ControlPlane, release: Release) -> None:
