@@ -228,3 +228,4 @@ class CacheMachine(PodsMachine):
         plan = decide_dataset_cache(world.cache(), world.observe(), SETTINGS)
         assert plan.status == world.status
         assert not plan.creates and not plan.deletes and not plan.events
+        assert not any(pod.lingers for pod in world.pods.values())

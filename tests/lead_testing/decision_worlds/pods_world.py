@@ -25,6 +25,7 @@ class PodsWorld:
         self.pods: dict[str, ObservedPod] = {}
         self.lost_nodes: dict[str, datetime] = {}
         self.stuck: set[str] = set()  # UIDs of pods that their node cannot stop
+        self.meshed = False  # a proxy is added to pods, which goes on when their work has ended
         self.store_up = True
         self._uids = 0
 
@@ -57,7 +58,7 @@ class PodsWorld:
         pod = self.pods.get(name)
         if pod is None or pod.uid != uid:
             return
-        if pod.terminal or pod.phase == "Pending" or grace_s == 0:
+        if (pod.terminal and not pod.lingers) or pod.phase == "Pending" or grace_s == 0:
             del self.pods[name]
         else:
             self.pods[name] = replace(pod, deleting=True, grace_ends_at=pod.grace_ends_at or self.now + GRACE)
@@ -69,8 +70,9 @@ class PodsWorld:
 
     def end(self, name: str, code: int) -> None:
         """Ends a pod with an exit code."""
-        phase = "Failed" if code else "Succeeded"
-        self.pods[name] = replace(self.pods[name], phase=phase, ready=False, exit_code=code, finished_at=self.now)
+        phase, pod = "Failed" if code else "Succeeded", self.pods[name]
+        ended: dict[str, Any] = {"phase": phase, "exit_code": code, "finished_at": self.now, "lingers": self.meshed}
+        self.pods[name] = replace(pod, ready=False, **ended)
 
     def finish_deletions(self) -> None:
         """Lets every node that answers stop the pods that are to go."""
@@ -114,6 +116,10 @@ class PodsMachine(RuleBasedStateMachine):
         """A process hangs in the kernel, a kubelet in its runtime."""
         if running := self.world.names("Running"):
             self.world.stuck.add(self.world.pods[data.draw(st.sampled_from(running))].uid)
+
+    @rule()
+    def a_mesh_comes_or_goes(self) -> None:
+        self.world.meshed = not self.world.meshed
 
     @invariant()
     def is_counted(self) -> None:

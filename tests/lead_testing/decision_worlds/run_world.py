@@ -310,6 +310,7 @@ class RunMachine(PodsMachine):
         plan = decide_training_run(world.run, world.observe(), SETTINGS)
         assert plan.status == world.status
         assert not plan.creates and not plan.deletes and not plan.claim_deletes and not plan.events
+        assert not any(pod.lingers and pod.node not in world.lost_nodes for pod in world.pods.values())
 
     def nodes_nobody_knows_of(self) -> list[str]:
         """Where volumes lie that the operator has not seen in use, or has forgotten with its status."""
