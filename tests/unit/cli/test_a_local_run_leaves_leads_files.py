@@ -94,7 +94,7 @@ def test_a_run_of_which_there_are_only_weights_is_not_continued_from_epoch_0(
 
 def weights(path: Path, bias: float) -> Path:
     model = ToyModel(0.0)
-    torch.nn.init.constant_(model.layers[0].bias, bias)
+    torch.nn.init.constant_(model.get_parameter("layers.0.bias"), bias)
     torch.save(model.state_dict(), path)
     return path
 
