@@ -6,8 +6,9 @@ import pytest
 
 from lead_testing.golden_model import golden_json
 from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.config_values import names_in
 from lead_trainer.recipes.lead.config import LeadConfig
-from lead_trainer.recipes.lead.config_values import from_config_json, load_config, preset_names, to_config_json
+from lead_trainer.recipes.lead.config_values import PACKAGE, from_config_json, load_config, to_config_json
 from lead_trainer.recipes.lead.inheritance import INHERITED, OWN
 from lead_trainer.recipes.lead.prepare_keys import PreparationKeys
 
@@ -83,7 +84,7 @@ def test_the_past_is_an_input_of_waymo_alone() -> None:
         load_config({**waymo, "use_past_positions": True})
 
 
-@pytest.mark.parametrize("preset", preset_names())
+@pytest.mark.parametrize("preset", names_in(PACKAGE))
 def test_every_preset_is_valid(preset: str) -> None:
     assert isinstance(load_config({}, preset), LeadConfig)
 

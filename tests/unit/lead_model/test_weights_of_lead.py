@@ -9,16 +9,17 @@ import torch
 
 from lead_testing import golden_model as golden
 from lead_trainer.cli_train import local_run
+from lead_trainer.recipes.config_values import values_in
 from lead_trainer.recipes.lead.compat import Compat
 from lead_trainer.recipes.lead.config import LeadConfig
-from lead_trainer.recipes.lead.config_values import from_config_json, load_config, preset_values, to_config_json
+from lead_trainer.recipes.lead.config_values import PACKAGE, from_config_json, load_config, to_config_json
 from lead_trainer.recipes.lead.recipe import RECIPE
 
 
 def leads_document() -> dict[str, Any]:
     """Returns the config.json of the reference's variant `tiny`, whose outputs are recorded."""
     document = golden.golden_json("config_defaults")["posttrain_default"]["values"]
-    return {**document, **preset_values("tiny"), "channel_last": False}
+    return {**document, **values_in(PACKAGE, "tiny"), "channel_last": False}
 
 
 @pytest.fixture

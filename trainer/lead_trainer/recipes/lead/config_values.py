@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.config_values import checked, names_in, near_matches, values_in
+from lead_trainer.recipes.config_values import checked, near_matches, values_in
 from lead_trainer.recipes.lead.compat import Compat
 from lead_trainer.recipes.lead.config import ALIASES, STAGE_PROJECTS, LeadConfig
 from lead_trainer.recipes.lead.data_sources import skip_defaults
@@ -85,19 +85,9 @@ REFUSED: dict[str, str] = {
 }
 
 
-def preset_names() -> list[str]:
-    """Returns the names of the recipe's presets."""
-    return names_in(PACKAGE)
-
-
-def preset_values(name: str) -> dict[str, Any]:
-    """Returns the keys a preset sets; raises BadConfig with the near matches if there is none of that name."""
-    return values_in(PACKAGE, name)
-
-
 def load_config(values: Mapping[str, Any], preset: str = "") -> LeadConfig:
     """Returns defaults < preset < `values`, validated; raises BadConfig naming every bad key."""
-    config = checked(LeadConfig, preset_values(preset) if preset else {}, values, ALIASES, _own_words)
+    config = checked(LeadConfig, values_in(PACKAGE, preset) if preset else {}, values, ALIASES, _own_words)
     _refuse_unsupported(config)
     return config
 

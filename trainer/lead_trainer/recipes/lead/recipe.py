@@ -12,13 +12,14 @@ import torch
 from lead_trainer.engine.optim import AdamWSettings, make_adamw
 from lead_trainer.engine.schedule import Schedule, cosine, fixed_warm_restarts, lagging, warm_restarts, warmed_up
 from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.recipes.config_values import names_in
 from lead_trainer.recipes.lead.backbone_file import random_backbone
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.config_values import (
     CROPS_SIDES,
+    PACKAGE,
     from_config_json,
     load_config,
-    preset_names,
     to_config_json,
     written_out,
 )
@@ -82,7 +83,7 @@ class LeadRecipe:
 
     def presets(self) -> Sequence[str]:
         """Returns the names of the presets."""
-        return preset_names()
+        return names_in(PACKAGE)
 
     def config(self, values: Mapping[str, Any], preset: str = "") -> LeadConfig:
         """Returns the validated config: defaults < preset < values."""
