@@ -50,3 +50,14 @@ def test_a_frozen_leader_that_wakes_up_does_no_harm(bench: Bench, tmp_path: Path
         wait_for("the first to end: it has lost the lease", lambda: bench.operator.exit_status() == 1)
     assert truth.violations == []
     assert (done["phase"], done["restarts"]["infrastructure"]) == ("Succeeded", 1)
+
+
+def test_a_replica_that_waits_for_the_lease_ends_when_it_is_asked_to(bench: Bench, tmp_path: Path) -> None:
+    bench.operator.start()
+    wait_for("the first to lead", lambda: bench.operator.metric("lead_leader") == 1)
+    with a_second(bench, tmp_path / "second") as second:
+        second.start()
+        wait_for("the second to have seen the cluster", lambda: second.page("readyz")[0] == 200)
+        assert second.terminate() == 0
+    assert bench.operator.terminate() == 0
+    assert bench.get("lease", "lead-operator")["spec"].get("holderIdentity", "") == ""

@@ -35,6 +35,8 @@ from lead_operator.cluster.work_queue import WorkQueue
 from lead_operator.settings import Settings
 
 WORKERS = 16  # passes mostly wait for the API server and the bucket
+FIRST_LOOKS_S = 30.0  # at most; a store that is away may hold some back for longer
+SETTLED_LOOK_S = 0.05
 GATHER_S = 0.1  # in which events that need no answer at once wait for each other
 
 log = structlog.get_logger(__name__)
@@ -48,6 +50,7 @@ class Operator:
         self._settings = settings
         self._client = client
         self._started_at: dict[ResourceKey, float] = {}  # passes that are going on
+        self._works = asyncio.Event()
         self.informers = Informers(client, settings.run_namespaces, settings, self.queue.add, self._look_soon)
         self._recorder = EventRecorder(client)
         self._bucket = BucketView(settings, open_profile)
@@ -84,12 +87,20 @@ class Operator:
                 tasks.create_task(self._resync(), name="resync")
                 for number in range(WORKERS):
                     tasks.create_task(self._work(), name=f"worker {number}")
+                self._works.set()
         finally:
             self._sweep.close()
             self._sources.close()
             self._removal.close()
             self._bucket.close()
             await asyncio.shield(self._lease.release())
+
+    async def first_looks(self) -> None:
+        """Waits until this process leads and has looked at everything that was there once, for a while at most."""
+        await self._works.wait()
+        until = time.monotonic() + FIRST_LOOKS_S
+        while (len(self.queue) or self._started_at) and time.monotonic() < until:
+            await asyncio.sleep(SETTLED_LOOK_S)
 
     def notice(self, kind: str, namespace: str, name: str, resource_version: str) -> None:
         """Asks for a look at a resource that an event was seen of, unless the informer has seen that event already."""

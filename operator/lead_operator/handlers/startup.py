@@ -61,6 +61,15 @@ def build_registry(operator: Operator, stop: asyncio.Event, failures: list[BaseE
         task = asyncio.create_task(operator.run(), name="lead operator")
         task.add_done_callback(ended)
         running.append(task)
+        # kopf lists everything when this returns, beside the passes that a restart is waiting for.
+        first_looks = asyncio.create_task(operator.first_looks())
+        try:
+            await asyncio.wait((task, first_looks), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:  # kopf cleans up after what has started only
+            await clean_up()
+            raise
+        finally:
+            first_looks.cancel()
 
     @kopf.on.cleanup(registry=registry)  # type: ignore[untyped-decorator]
     async def clean_up(**_: Any) -> None:
