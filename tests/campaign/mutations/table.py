@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 STORE, ENGINE, OPERATOR = "tests/unit/store", "tests/unit/engine", "tests/unit/operator"
+WAITS = f"{OPERATOR}/test_how_long_a_run_waits.py"
 NEXT = f"{OPERATOR}/test_what_a_run_does_next.py"
 
 
@@ -38,6 +39,27 @@ MUTATIONS = (
         "    if view.awaited(view.pods_in_the_way):\n        waiting",
         "    if False:\n        waiting",
         f"{NEXT}::test_no_pod_of_the_next_attempt_is_made_while_one_of_the_last_may_write",
+    ),
+    Mutation(
+        "pods go before the verdict that rests on them",
+        "operator/lead_operator/decisions/training_run_plan.py",
+        "deletes=deletes, claim=bool(deletes)",
+        "deletes=deletes, claim=False",
+        f"{WAITS}::test_a_verdict_is_written_before_the_pods_go_that_it_rests_on",
+    ),
+    Mutation(
+        "a pod counts as stuck while its grace lasts",
+        "operator/lead_operator/decisions/observed.py",
+        "return now >= self.grace_ends_at + timedelta(seconds=STAYS_S)",
+        "return now >= self.grace_ends_at - timedelta(seconds=STAYS_S)",
+        f"{WAITS}::test_a_suspended_run_waits_no_longer_for_a_pod_that_does_not_go_and_nor_does_it_when_it_is_resumed",
+    ),
+    Mutation(
+        "a claim is given up before its node",
+        "operator/lead_operator/decisions/session_caches.py",
+        "since is not None and view.observed.now - since >= limit",
+        "since is not None",
+        f"{WAITS}::test_a_claim_stays_that_may_be_of_use",
     ),
     Mutation(
         "pods get random names",
