@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import yaml
 
+from lead_protocol.merged_keys import merged_keys
 from lead_trainer.errors import BadConfig
 
 ENVIRONMENT = "LEAD_TRAINING_CONFIG"
@@ -88,16 +89,6 @@ def at_home(value: Any) -> Any:
     if isinstance(value, list):
         return [at_home(inner) for inner in value]
     return str(Path(value).expanduser()) if isinstance(value, str) and value.startswith("~/") else value
-
-
-def merged_keys(*sources: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns each key by the last source that has it; where it is a mapping in two of them, theirs are merged too."""
-    merged: dict[str, Any] = {}
-    for source in sources:
-        for key, value in source.items():
-            both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
-            merged[key] = merged_keys(merged[key], value) if both else value
-    return merged
 
 
 def parse_words(words: Sequence[str], where: str) -> dict[str, Any]:
