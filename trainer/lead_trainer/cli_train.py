@@ -92,8 +92,16 @@ class LocalRun:
     @property
     def instance(self) -> InstanceKeys:
         """Where the run's objects lie in its folder's store: runs of several kinds may share one."""
-        kind = f"-{self.recipe.run_kind(self.config)}" if isinstance(self.recipe, NamesFiles) else ""
-        return InstanceKeys(NAMESPACE, UID, f"{STAGE}{kind}", self.keys.seed)
+        return InstanceKeys(NAMESPACE, UID, f"{STAGE}-{self._kind}" if self._kind else STAGE, self.keys.seed)
+
+    @property
+    def events_folder(self) -> Path:
+        """Where event files are written; runs that share a folder would hide each other's steps."""
+        return self.logdir / f"{self._kind}_seed{self.keys.seed}" if self._kind else self.logdir
+
+    @property
+    def _kind(self) -> str:
+        return self.recipe.run_kind(self.config) if isinstance(self.recipe, NamesFiles) else ""
 
 
 def train_locally(words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> None:
@@ -139,7 +147,7 @@ def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str,
         session_cache_folder(run, environ),
         initial_weights=Path(run.keys.load_file) if run.keys.load_file else None,
         dataset_store=caches,
-        events_folder=run.logdir,
+        events_folder=run.events_folder,
         pictures_folder=run.logdir / PICTURES_FOLDER,
         after_commit=view.show,
         wandb_identity=_identity(store),

@@ -75,7 +75,8 @@ def test_models_share_a_folder_and_a_file_of_it_resumes_its_own_run_from_its_new
 ) -> None:
     words = ["--max-epochs", "1", "--seed", "7", "--save-every", "1"]
     for model in ("baseline", "reasoning"):
-        train(tmp_path, capsys, "--model", model, *words)
+        train(tmp_path, capsys, "--model", model, *words, "tensorboard=true")
+        assert len(list((tmp_path / f"{model}_seed7").glob("events.out.tfevents.*"))) == 1
     for model in ("baseline", "reasoning"):
         config = config_beside(tmp_path / f"{model}_seed7_best.pt")
         assert json.loads(config.read_text())["model"] == model
