@@ -14,6 +14,8 @@ from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.data.build import build_share
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.source_tree import FolderTree
+from lead_trainer.engine.attempt_run import limited
+from lead_trainer.engine.dataset import Dataset
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.config_values import load_config
@@ -158,6 +160,18 @@ def test_d_48_useless_clips_are_left_out_and_told(copy: Path, tmp_path: Path) ->
     cache = build(copy, FolderStore(tmp_path / "store"))
     assert cache.manifest.routes.reasons == {"failed_before": 1, "label_not_finite": 1, "no_label": 1}
     assert len(cache.rows("train").sample) == 3
+
+
+@pytest.mark.parametrize(
+    ("split", "told"), [("train", "training split holds no"), ("val", "validation split holds no")]
+)
+def test_a_split_without_a_usable_clip_is_named_before_training(
+    copy: Path, tmp_path: Path, split: str, told: str
+) -> None:
+    write_npz(copy / f"teacher_labels/{split}_labels.npz", label_arrays({}))
+    cache, config = build(copy, FolderStore(tmp_path / "store")), settings()
+    with pytest.raises(BadData, match=told):
+        limited(RECIPE, config, RECIPE.shape(config), Dataset(RECIPE.samples(config, cache), None, cache))
 
 
 def test_d_11_a_missing_history_file_ends_a_build_with_its_name(copy: Path, tmp_path: Path) -> None:

@@ -93,8 +93,11 @@ def label_entries(arrays: Mapping[str, Array]) -> Sample:
 def action_stats(cache: SampleCache, rows: CollectionRows) -> npt.NDArray[np.float32]:
     """Returns mean and spread of the training labels' actions, (2, 2), from the first records of the first shards.
 
-    Records lie in shards in a seeded random order, so these are a random sample, the same for every process.
+    Records lie in shards in a seeded random order, so these are a random sample, the same for every process. Raises
+    BadData where there is none.
     """
+    if not len(rows.sample):
+        raise BadData("the training split holds no usable clip; extract and label some, then build the cache again")
     first = np.lexsort((rows.slot, rows.shard))[:STATS_SAMPLES]
     blocks = [unpack_arrays(cache.fields(int(n))["arrays"], compressed=False)["actions"] for n in rows.sample[first]]
     actions = np.concatenate(blocks).astype(np.float64)

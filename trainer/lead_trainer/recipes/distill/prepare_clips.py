@@ -55,14 +55,14 @@ class ClipPreparation:
         splits = known_collections(collections, SPLITS)
         keys, clips = ClipKeys.parse(config), self._tree(tree, config)
         verdicts: list[RouteVerdict] = []
-        rows: dict[str, list[SampleKey]] = {}
+        rows: dict[str, list[SampleKey]] = {split: [] for split in splits}
         for split in splits:
             for number, clip in sorted(clips.clips(split).items()):
                 route = f"{split}/{clip.clip_id}@{clip.t0_us}"
                 reason = clips.fault(split, number, clip)
                 verdicts.append(RouteVerdict(route, not reason, reason or "kept", 1))
                 if not reason:
-                    rows.setdefault(split, []).append(SampleKey(route, number))
+                    rows[split].append(SampleKey(route, number))
         size = int(len(CAMERAS) * FRAMES_PER_CAMERA * keys.resolution**2 * _BYTES_A_PIXEL)
         return plain_scan(verdicts, rows, lambda key: size)
 
