@@ -120,8 +120,12 @@ class RunWorld(PodsWorld):
         if pod.node or claim is None:
             return
         free = [node for node in (f"node-{pod.rank}", *NODES) if node not in self.lost_nodes]
-        node = self.volumes.setdefault(claim.uid, free[0]) if free else ""
-        self.pods[name] = replace(pod, node=node, **PLACED) if node in free else replace(pod, **WAITS)
+        node = self.volumes.get(claim.uid) or next(iter(free), "")
+        if node in free:
+            self.volumes[claim.uid] = node
+            self.pods[name] = replace(pod, node=node, **PLACED)
+        elif node:
+            self.pods[name] = replace(pod, **WAITS)
 
     def start(self, name: str) -> None:
         self.place(name)
