@@ -16,12 +16,12 @@ from lead_protocol import environment
 from lead_protocol.checkpoint_retention import ranked
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest, read_checkpoint_manifest
-from lead_protocol.object_keys import InstanceKeys
+from lead_protocol.object_keys import InstanceKeys, position_of
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectStore
 from lead_trainer.data.fsck import fsck_cache
 from lead_trainer.engine.patience import Patience
-from lead_trainer.engine.quarantine import fetch_fault, find_fault, position_of, quarantined_positions
+from lead_trainer.engine.quarantine import fetch_fault, find_fault, quarantined_positions
 from lead_trainer.engine.resume import manifest_keys, model_file_name
 from lead_trainer.engine.storage import open_store
 from lead_trainer.errors import BadConfig, BadData, NoSuchRecipe

@@ -10,10 +10,10 @@ import structlog
 
 from lead_protocol.job import InitFrom
 from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest
-from lead_protocol.object_keys import InstanceKeys
+from lead_protocol.object_keys import InstanceKeys, position_of
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.engine.patience import Patience
-from lead_trainer.engine.quarantine import find_fault, position_of, quarantined_positions
+from lead_trainer.engine.quarantine import find_fault, quarantined_positions
 from lead_trainer.engine.resume import Found, manifest_keys, of_checkpoint
 from lead_trainer.errors import BadConfig, NoValidCheckpoint
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from lead_protocol.manifests import CheckpointManifest, parse_checkpoint_manifest, sha256_hex
-from lead_protocol.object_keys import InstanceKeys
-from lead_protocol.object_keys import position_of as position_of
+from lead_protocol.object_keys import InstanceKeys, position_of
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore
 
 

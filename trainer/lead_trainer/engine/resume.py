@@ -20,10 +20,11 @@ from lead_protocol.manifests import (
     read_checkpoint_manifest,
     sha256_hex,
 )
+from lead_protocol.object_keys import position_of
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.engine.checkpoint import CheckpointIdentity, file_index, loop_file_name
 from lead_trainer.engine.patience import Patience
-from lead_trainer.engine.quarantine import fetch_fault, find_fault, position_of, quarantine, quarantined_positions
+from lead_trainer.engine.quarantine import fetch_fault, find_fault, quarantine, quarantined_positions
 from lead_trainer.engine.state import LoopState, TrainState
 from lead_trainer.errors import BadConfig, BadData, NoValidCheckpoint
 from lead_trainer.recipes.recipe import PartsKeys, Recipe
