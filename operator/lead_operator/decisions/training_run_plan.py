@@ -44,7 +44,7 @@ from lead_operator.decisions.run_view import SUSPEND_REQUESTED, RunView, look_at
 from lead_operator.decisions.session_caches import lost_caches
 from lead_operator.errors import SpecError
 from lead_operator.names import Condition, RunPhase
-from lead_operator.resources.training_run import TrainingRun
+from lead_operator.resources.training_run import TrainingRun, refuse_lost_config
 from lead_operator.settings import Settings
 
 FINISHING = "Finishing"
@@ -98,6 +98,8 @@ def next_step(view: RunView) -> Step:
         return _succeed(view)
     if view.datasets.hopeless and view.current.attempt == 0:
         return _fail(view, view.datasets.finding.reason, view.datasets.finding.message)
+    if not any(state.attempt for state in view.states):
+        refuse_lost_config(run)
     if run.suspend:
         return _suspend(view)
     left_s = _active_deadline_s(view)

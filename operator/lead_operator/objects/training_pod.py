@@ -3,7 +3,6 @@
 from typing import Any
 
 from lead_operator import names
-from lead_operator.errors import SpecError
 from lead_operator.objects.checkpoint_uri import parse_checkpoint_uri
 from lead_operator.objects.pod_skeleton import EnvVar, KubernetesObject, PodParts, build_pod
 from lead_operator.objects.session_cache_claim import claim_name
@@ -75,7 +74,7 @@ def build_train_job(
         attempt=attempt,
         recipe=run.recipe,
         preset=run.preset,
-        config=_config(run, instance),
+        config=merged_keys(run.config, instance.stage.config),
         epochs=instance.stage.epochs,
         nodes=run.nodes,
         procs_per_node=run.procs_per_node,
@@ -95,18 +94,6 @@ def build_train_job(
         logging=_logging(run),
         grace_period_s=run.grace_period_s,
     )
-
-
-def _config(run: TrainingRun, instance: StageInstance) -> dict[str, Any]:
-    """Returns the keys of one stage; raises SpecError where a mapping meets what is none: half of it would be lost."""
-    for key, value in instance.stage.config.items():
-        general = run.config.get(key, value)
-        if isinstance(value, dict) != isinstance(general, dict):
-            raise SpecError(
-                f"{run.identity}: config.{key} is {value!r} in stage {instance.stage.name!r} and {general!r} in "
-                "spec.config, expected mappings in both, which are merged, or in none; write it in the stages alone"
-            )
-    return merged_keys(run.config, instance.stage.config)
 
 
 def _session_cache_bytes(run: TrainingRun) -> int:

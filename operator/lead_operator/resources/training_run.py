@@ -172,6 +172,22 @@ def parse_training_run(body: dict[str, Any]) -> TrainingRun:
     )
 
 
+def refuse_lost_config(run: TrainingRun) -> None:
+    """Raises SpecError where a stage's mapping meets what is none in spec.config: half of what was said would be lost.
+
+    Mappings in both are merged key by key. Asked before a run begins, not after days at the stage that says so.
+    """
+    for stage in run.stages:
+        for key, value in stage.config.items():
+            general = run.config.get(key)
+            if value is None or general is None or isinstance(value, dict) == isinstance(general, dict):
+                continue
+            raise SpecError(
+                f"{run.identity}: config.{key} is {value!r} in stage {stage.name!r} and {general!r} in spec.config, "
+                "expected mappings in both, which are merged, or in none; write it in the stages alone"
+            )
+
+
 def _procs_per_node(spec: Reader, resources: ComputeResources) -> int:
     value = spec.get("procsPerNode", object)
     if value == "auto":

@@ -75,6 +75,17 @@ def made(plan: Plan) -> list[str]:
     return [o["metadata"]["name"] for o in plan.creates]
 
 
+def test_a_mapping_over_a_word_is_refused_before_the_first_stage_begins_and_a_run_that_has_begun_goes_on() -> None:
+    after = {"name": "after", "epochs": 1, "config": {"compat": {"lagging_lr": True}}}
+    run = a_training_run(stages=[{"name": "train", "epochs": 4}, after], config={"compat": "lead"})
+    plan = look(run)
+    assert (plan.status["phase"], plan.status["reason"], plan.creates) == ("Failed", "BadSpec", ())
+    told = condition(plan, "Failed")["message"]
+    assert "config.compat is {'lagging_lr': True} in stage 'after' and 'lead' in spec.config" in told
+    begun = started(replace(run, config={}))
+    assert look(run, previous=begun, pods=(a_pod(0), a_pod(1))).status["phase"] != "Failed"
+
+
 def test_a_new_run_claims_its_first_attempt_and_asks_for_the_whole_group() -> None:
     plan = look(a_training_run(), service_exists=False)
     assert plan.claim_attempt
