@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import structlog
-from pydantic import ValidationError
 
 from lead_protocol import environment
 from lead_protocol.checkpoint_retention import ranked
 from lead_protocol.exit_codes import ExitCode
-from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest, read_checkpoint_manifest
+from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES
 from lead_protocol.object_keys import InstanceKeys, position_of
 from lead_protocol.store.folder import FolderStore
-from lead_protocol.store.object_store import ObjectCorrupt, ObjectStore
+from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.data.fsck import fsck_cache
+from lead_trainer.engine.instances import instance_manifests, instances
 from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.quarantine import fetch_fault, find_fault, quarantined_positions
 from lead_trainer.engine.resume import manifest_keys, model_file_name
@@ -82,20 +82,6 @@ def _checked_checkpoints(store: ObjectStore, namespace: str, uid: str) -> Iterat
             with tempfile.TemporaryDirectory(prefix="lead-fsck-") as folder:
                 fault, _, _ = find_fault(store, keys, key, Path(folder), MAX_CHECKPOINT_MANIFEST_BYTES)
             yield f"{key}: {fault}" if fault else ""
-
-
-def instances(store: ObjectStore, namespace: str, uid: str) -> list[InstanceKeys]:
-    """Returns the stage instances of a run that hold anything; raises BadData when there is none."""
-    prefix = f"runs/{namespace}/{uid}/"
-    names = {info.key.removeprefix(prefix).split("/")[0] for info in store.list(prefix)}
-    found = []
-    for name in sorted(names):
-        stage, _, seed = name.rpartition("-s")
-        if stage and seed.isdigit():
-            found.append(InstanceKeys(namespace, uid, stage, int(seed)))
-    if not found:
-        raise BadData(f"{store.url}/{prefix} holds no stage of a run; is the namespace or the uid another one?")
-    return found
 
 
 def export_run(
@@ -166,19 +152,6 @@ def _fit_for_evaluation(name: str, config_json: Path) -> None:
         config_json.write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")
         for sentence in told:
             print(sentence)
-
-
-def instance_manifests(store: ObjectStore, keys: InstanceKeys) -> list[CheckpointManifest]:
-    """Returns the manifests of an instance that are sound as far as anybody knows, newest first."""
-    bad = quarantined_positions(store, keys.quarantine_prefix)
-    named = [key for key in manifest_keys(store, keys.manifests_prefix) if position_of(key) not in bad]
-    found = []
-    for key in named:
-        try:
-            found.append(read_checkpoint_manifest(store, key))
-        except (ValidationError, ObjectCorrupt) as error:
-            log.warning("left out: it is no manifest", manifest=key, error=str(error).splitlines()[0])
-    return found
 
 
 def _export_instance(

@@ -29,16 +29,15 @@ from lead_protocol.job import (
     TrainJob,
 )
 from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest
+from lead_protocol.merged_keys import merged_keys
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectStore, StoreError
 from lead_trainer.building import build
-from lead_trainer.cli_store import instance_manifests
 from lead_trainer.config_sources import (
     Resolved,
     RunKeys,
     Sources,
-    merged_keys,
     read_config_json,
     read_sources,
     resolve,
@@ -48,6 +47,7 @@ from lead_trainer.engine.attempt import newest_attempt
 from lead_trainer.engine.attempt_run import Place, run_attempt
 from lead_trainer.engine.config_document import keys_of_document
 from lead_trainer.engine.ddp import Group
+from lead_trainer.engine.instances import instance_manifests
 from lead_trainer.engine.resume import manifest_keys
 from lead_trainer.engine.stop import StopFlag
 from lead_trainer.engine.storage import open_store

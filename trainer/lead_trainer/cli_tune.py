@@ -7,7 +7,6 @@ from pydantic import ValidationError
 
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.store.folder import FolderStore
-from lead_trainer.cli_store import instances
 from lead_trainer.cli_train import (
     NAMESPACE,
     PRIVATE_FOLDER,
@@ -19,6 +18,7 @@ from lead_trainer.cli_train import (
 )
 from lead_trainer.engine.attempt_run import Attempt, Place, resolve_config
 from lead_trainer.engine.ddp import Group
+from lead_trainer.engine.instances import instances
 from lead_trainer.engine.lr_finder import picture
 from lead_trainer.engine.perf import PerfRecord
 from lead_trainer.engine.stop import StopFlag

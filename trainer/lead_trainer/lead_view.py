@@ -14,7 +14,7 @@ from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointMan
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectNotFound
-from lead_trainer.cli_store import instance_manifests
+from lead_trainer.engine.instances import instance_manifests
 from lead_trainer.named_view import link
 
 SHOWN_KEY = "shown.json"

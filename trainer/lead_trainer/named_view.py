@@ -13,7 +13,7 @@ from lead_protocol.checkpoint_retention import ranked
 from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
-from lead_trainer.cli_store import instance_manifests
+from lead_trainer.engine.instances import instance_manifests
 from lead_trainer.recipes.recipe import NamesFiles
 
 

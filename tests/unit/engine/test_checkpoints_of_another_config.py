@@ -10,8 +10,8 @@ from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.store.folder import FolderStore
 from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
 from lead_testing.toy_runs import train_here
-from lead_trainer.cli_store import instance_manifests
 from lead_trainer.engine.checkpoint import CheckpointIdentity
+from lead_trainer.engine.instances import instance_manifests
 from lead_trainer.engine.resume import config_digest, manifest_keys, refuse_other_run
 from lead_trainer.errors import BadConfig
 

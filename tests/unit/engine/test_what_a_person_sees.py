@@ -16,11 +16,11 @@ from lead_testing.toy_recipe import ToyModel, ToyRecipe
 from lead_testing.toy_runs import train_here
 from lead_trainer.engine.batch_norms import BatchNorms
 from lead_trainer.engine.clip import Clipper
+from lead_trainer.engine.progress_block import progress_block
 from lead_trainer.engine.ranking import Ranking
 from lead_trainer.engine.state import TrainState
 from lead_trainer.recipes.recipe import StepOutput
 from lead_trainer.report import tensorboard
-from lead_trainer.report.progress_block import progress_block
 from lead_trainer.report.sinks import Sinks
 from lead_trainer.report.tensorboard import EventFile
 

@@ -25,13 +25,13 @@ from lead_trainer.engine.epoch_plan import EpochPlan
 from lead_trainer.engine.first_rank import FirstRank
 from lead_trainer.engine.perf import StepClock
 from lead_trainer.engine.progress import Pace
+from lead_trainer.engine.progress_block import progress_block
 from lead_trainer.engine.state import TrainState, means, merged
 from lead_trainer.engine.stop import StopFlag
 from lead_trainer.engine.validation import Validator
 from lead_trainer.engine.watch import ENGINE_RULES, WAITING, advise, one_line
 from lead_trainer.errors import StopRequested, TrainerError
 from lead_trainer.recipes.recipe import Batch, Recipe, SampleSource, StageShape, StepOutput, WatchRule
-from lead_trainer.report.progress_block import progress_block
 
 MOST_SKIPPED_IN_A_ROW = 50
 _NAMED_SAMPLES = 16
