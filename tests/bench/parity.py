@@ -1,8 +1,10 @@
 """Prints how far our data and model are from LEAD's recorded values: the worst deviation of every key.
 
-Run by `make parity`, or as `python tests/bench/parity.py [--variants tiny default] [--no-data]`; exits with 1 if anything
-is beyond its tolerance. With AVX-512 kernels one of 670 is: a bias of two values, whose gradients nearly cancel, moves
-2.6 % farther in three steps than the reference's, where 2 % are allowed; so `make parity` asks for AVX2's. The tolerances are those the reference states beside its values (`tolerances.json`), before any comparison.
+Run by `make parity`, or as `python tests/bench/parity.py [--variants tiny default] [--no-data]`; exits with 1 if
+anything is beyond its tolerance. The tolerances are those the reference states beside its values
+(`tolerances.json`), before any comparison. With AVX-512 kernels one of 670 is beyond: a bias of two values, whose
+gradients nearly cancel, moves 2.6 % farther in three steps than the reference's, where 2 % are allowed; so
+`make parity` asks for AVX2's.
 """
 
 import argparse
