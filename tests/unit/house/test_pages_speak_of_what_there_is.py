@@ -74,3 +74,8 @@ def exposed() -> Iterator[str]:
 def test_the_operating_page_names_every_metric_and_no_other() -> None:
     named = set(re.findall(r"\blead_(?!trainer|operator)[a-z_]+\b", OPERATING.read_text()))
     assert {name.removesuffix("_count") for name in named} == set(exposed())
+
+
+def test_an_alert_counts_one_kind_alone_or_the_greater_count_would_hide_the_other() -> None:
+    asked = re.findall(r"lead_resources\{(.*?)\}", OPERATING.read_text())
+    assert asked and all('kind="' in labels for labels in asked), asked
