@@ -45,7 +45,9 @@ def test_a_pod_that_its_node_cannot_stop_is_named_and_the_run_goes_on_without_it
 def test_the_cache_claim_of_a_lost_node_is_made_anew_without_anybody(bench: Bench) -> None:
     node = a_node_for_rank_1(bench)
     bench.driver.script.waiting[("pretrain", 2, 1)] = ("Unschedulable", AFFINITY)
-    bench.operator.start()
+    bench.operator.start(
+        **{CONSTANTS: json.dumps({**PATIENT, "lead_operator.decisions.session_caches.RETURNS_S": 1.0})}
+    )
     asked = {"medium": "PersistentVolume", "sizeLimit": "1Gi"}
     run = a_training_run("drive", "town", failurePolicy={"nodeLossSeconds": 1}, sessionCache=asked)
     bench.apply(a_dataset_cache("town", "datasets/town"), run)

@@ -1,6 +1,7 @@
 """Session caches on volumes of a node's own disk: on which node each rank has its own, and which are made anew. Pure.
 
 Such a volume binds its rank to its node. Where the node is lost, the claim goes with it: what it held is fetched again.
+A volume of a zone looks the same from here, because the scheduler says the same of both: it is taken for one of a node.
 A claim that runs share is left to people, because others may still train from it.
 """
 
@@ -11,6 +12,9 @@ from lead_operator.decisions.plan import ClaimToDelete
 from lead_operator.decisions.run_view import RunView
 from lead_operator.objects.session_cache_claim import claim_name
 from lead_operator.resources.training_run import TrainingRun
+
+# So long a volume may come back: a node reboots with its disk, or an autoscaler makes another node of the zone.
+RETURNS_S = 600.0
 
 
 def cache_nodes(view: RunView) -> list[str]:
@@ -46,7 +50,7 @@ def lost_cache_node(view: RunView, pod: ObservedPod) -> str:
         return ""
     node = dict(enumerate(cache_nodes(view))).get(pod.rank, "")
     since = view.observed.nodes_away.get(node)
-    limit = timedelta(seconds=view.run.failure_policy.node_loss_s)
+    limit = timedelta(seconds=max(view.run.failure_policy.node_loss_s, RETURNS_S))
     return node if since is not None and view.observed.now - since >= limit else ""
 
 

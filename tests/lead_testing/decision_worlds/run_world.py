@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from lead_operator.decisions.observed import ObservedCheckpoint, ObservedClaim, ObservedInstance, ObservedRun
+from lead_operator.decisions.session_caches import RETURNS_S
 from lead_operator.decisions.training_run_plan import decide_training_run
 from lead_operator.objects.session_cache_claim import claim_name
 from lead_operator.resources.crd_defaults import fill_defaults
@@ -107,7 +108,7 @@ class RunWorld(PodsWorld):
     def _delete_claim(self, name: str, uid: str) -> None:
         if self.claims[name].uid == uid:
             since = self.lost_nodes[self.volumes[uid]]
-            lost_s = self.run.failure_policy.node_loss_s
+            lost_s = max(self.run.failure_policy.node_loss_s, RETURNS_S)
             assert self.now - since >= timedelta(seconds=lost_s), "a claim was given up before its node"
             del self.claims[name]
 

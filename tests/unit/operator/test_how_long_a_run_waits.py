@@ -151,9 +151,10 @@ SAID = "0/3 nodes are available: 3 node(s) had volume node affinity conflict."
 CLAIM = ObservedClaim("night-drive-cache-1", "uid-of-the-claim", NOW)
 
 
-def tied_to_a_lost_node(**cache: Any) -> tuple[Watched, tuple[ObservedPod, ObservedPod]]:
+def tied_to_a_lost_node(loss_s: int = 60, **cache: Any) -> tuple[Watched, tuple[ObservedPod, ObservedPod]]:
     """Returns a run whose rank 1 has lost node-1 at 100 s, and the pods of its next attempt, made at 200 s."""
-    watched = training(sessionCache={"medium": "PersistentVolume", **cache})
+    policy = {"nodeLossSeconds": loss_s}
+    watched = training(sessionCache={"medium": "PersistentVolume", **cache}, failurePolicy=policy)
     watched.look(10, *GROUP)
     watched.look(170, a_pod(0), a_pod(1, node_ready=False, node_not_ready_since=NOW + timedelta(seconds=100)))
     watched.look(200)
@@ -165,24 +166,31 @@ def tied_to_a_lost_node(**cache: Any) -> tuple[Watched, tuple[ObservedPod, Obser
 def test_the_claim_of_a_lost_node_is_made_anew() -> None:
     watched, pods = tied_to_a_lost_node()
     away = {"node-1": NOW + timedelta(seconds=100)}
-    plan = watched.look(210, *pods, claims=(CLAIM,), nodes_away=away)
+    plan = watched.look(700, *pods, claims=(CLAIM,), nodes_away=away)
     assert [(deleted.name, deleted.uid) for deleted in plan.claim_deletes] == [(CLAIM.name, CLAIM.uid)]
     assert [note.reason for note in plan.events if "node-1" in note.message] == ["SessionCacheLost"]
     assert "which is lost: it is made anew" in watched.condition("Ready")["message"]
     going = replace(CLAIM, deleting=True)
-    assert not watched.look(211, *pods, claims=(going,), nodes_away=away).claim_deletes
-    plan = watched.look(212, *pods, nodes_away=away)
+    assert not watched.look(701, *pods, claims=(going,), nodes_away=away).claim_deletes
+    plan = watched.look(702, *pods, nodes_away=away)
     assert "night-drive-cache-1" in [made["metadata"]["name"] for made in plan.creates]
-    anew = replace(CLAIM, uid="another", created_at=NOW + timedelta(seconds=212))  # the scheduler has not looked again
-    assert not watched.look(213, *pods, claims=(anew,), nodes_away=away).claim_deletes
+    anew = replace(CLAIM, uid="another", created_at=NOW + timedelta(seconds=702))  # the scheduler has not looked again
+    assert not watched.look(703, *pods, claims=(anew,), nodes_away=away).claim_deletes
     assert (watched.plan.status["stages"][0]["attempt"], watched.plan.status["restarts"]["infrastructure"]) == (2, 1)
+
+
+def test_a_claim_stays_as_long_as_the_run_lets_nodes_be_away_where_that_is_longer() -> None:
+    watched, pods = tied_to_a_lost_node(loss_s=900)
+    away = {"node-1": NOW + timedelta(seconds=100)}
+    assert not watched.look(999, *pods, claims=(CLAIM,), nodes_away=away).claim_deletes
+    assert watched.look(1000, *pods, claims=(CLAIM,), nodes_away=away).claim_deletes
 
 
 @pytest.mark.parametrize(
     ("cache", "away", "said"),
     [
         ({}, {}, SAID),  # the node is there, but full
-        ({}, {"node-1": NOW + timedelta(seconds=151)}, SAID),  # it may come back
+        ({}, {"node-1": NOW + timedelta(seconds=101)}, SAID),  # it, or another of its zone, may come back
         ({}, {"node-0": NOW}, SAID),
         ({}, {"node-1": NOW}, "3 Insufficient cpu."),
         ({"sharedAs": "towns"}, {"node-1": NOW}, SAID),  # others may train from it
@@ -192,7 +200,7 @@ def test_a_claim_stays_that_may_be_of_use(cache: dict[str, Any], away: dict[str,
     watched, (first, second) = tied_to_a_lost_node(**cache)
     name = "towns-shared-1" if cache else CLAIM.name
     waits = replace(second, waiting_message=said)
-    plan = watched.look(210, first, waits, claims=(replace(CLAIM, name=name),), nodes_away=away)
+    plan = watched.look(700, first, waits, claims=(replace(CLAIM, name=name),), nodes_away=away)
     assert not plan.claim_deletes
     assert ("kubectl delete pvc" in watched.condition("Ready")["message"]) == (said is SAID)
 
