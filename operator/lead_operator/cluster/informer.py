@@ -52,7 +52,7 @@ class Informer:
         self.last_sign_of_life = time.monotonic()  # a list, an event or a bookmark arrived
         self.refused = ""  # why the server shows none of it: the namespace, or the right to see it, is gone
         self.last_unreachable = 0.0  # the server was asked and was not there: waiting is right
-        self.seen_since: float | None = None  # since when no watch has broken; None: the copies may be old
+        self.seen_since: float | None = None  # since when it has not been cut off; None: the copies may be old
         self._client = client
         self._selector = selector
         self._watch_s = watch_s
@@ -62,6 +62,7 @@ class Informer:
         self._objects: dict[ObjectKey, KubernetesObject] = {}
         self._by_owner: dict[str, set[ObjectKey]] = {}
         self._own_writes: dict[ObjectKey, float] = {}
+        self._unbroken_since: float | None = None  # what `seen_since` was last, and is again after a short break
 
     @property
     def name(self) -> str:
@@ -113,8 +114,12 @@ class Informer:
 
     async def _list_and_watch(self) -> None:
         items, version = await self._client.list(self.kind, self.namespace, trim=self._trim, selector=self._selector)
+        silent_s = time.monotonic() - self.last_sign_of_life
         self._live()
-        self.seen_since = self.last_sign_of_life if self.seen_since is None else self.seen_since
+        # A proxy may cut each watch that is quiet for a while. A whole one may be quiet for as long: that is no break.
+        if self._unbroken_since is None or (self.seen_since is None and silent_s > self._watch_s):
+            self._unbroken_since = self.last_sign_of_life
+        self.seen_since = self._unbroken_since
         self._replace(items, version)
         if self.refused:
             log.info("served_again", watch=self.name)

@@ -68,10 +68,10 @@ class Over(Exception):
 class Server:
     """Lists nothing; each watch ends as it is told, the last one with the test."""
 
-    def __init__(self, ends: list[ApiError | None]) -> None:
+    def __init__(self, ends: list[ApiError | None], watch_s: float = 60.0) -> None:
         self._ends = ends
         self.seen: list[float | None] = []
-        self.informer = Informer(cast(KubeClient, self), NODE, "")
+        self.informer = Informer(cast(KubeClient, self), NODE, "", watch_s=watch_s)
 
     async def list(self, kind: object, namespace: str, **_: Any) -> tuple[list[KubernetesObject], str]:
         """The API server's answer."""
@@ -87,14 +87,25 @@ class Server:
             raise error
 
 
-@pytest.mark.parametrize("broken", [Gone(410, "Expired", "too old"), Unreachable(0, "ClientError", "cut off")])
-async def test_only_a_broken_watch_begins_the_time_in_which_nodes_are_seen_anew(
+TOO_OLD, CUT = Gone(410, "Expired", "too old"), Unreachable(0, "ClientError", "cut off")
+
+
+@pytest.mark.parametrize("broken", [TOO_OLD, CUT])
+async def test_nodes_are_seen_anew_after_a_longer_silence_than_a_watch_may_keep(
     broken: ApiError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lead_operator.cluster.informer.FIRST_PAUSE_S", 0.001)
-    server = Server([None, broken])
+    server = Server([None, broken], watch_s=0.0)  # any silence is longer
     with pytest.raises(Over):
         await server.informer.run()
     first, after_its_end, after_the_break = server.seen
     assert first is not None and after_its_end == first
     assert after_the_break is not None and after_the_break > first
+
+
+async def test_a_proxy_that_cuts_every_watch_hides_no_node_that_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lead_operator.cluster.informer.FIRST_PAUSE_S", 0.001)
+    server = Server([CUT, TOO_OLD, CUT])
+    with pytest.raises(Over):
+        await server.informer.run()
+    assert server.seen[0] is not None and server.seen == [server.seen[0]] * 4
