@@ -1,5 +1,6 @@
 """Accumulation, parts, clipping, averaging, batch norms: each against a hand computation."""
 
+import copy
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,7 +13,7 @@ from lead_trainer.engine.batch_norms import BatchNorms
 from lead_trainer.engine.clip import Clipper
 from lead_trainer.engine.ema import WeightAverage
 from lead_trainer.engine.epoch_plan import EpochPlan, cut, next_parts
-from lead_trainer.engine.optim import AdamWSettings, make_adamw
+from lead_trainer.engine.optim import AdamWSettings, load_optimizer, make_adamw
 from lead_trainer.engine.schedule import cosine, warm_restarts
 from lead_trainer.errors import BadConfig, BadData
 
@@ -145,3 +146,53 @@ def test_parts_of_a_model_have_rates_of_their_own_and_no_parameter_is_left_out()
     assert told == [(1e-5, 0.01, 1), (1e-5, 0.0, 1), (1e-4, 0.01, 2), (1e-4, 0.0, 2)]
     with pytest.raises(BadConfig, match="head: it has a learning rate of its own"):
         make_adamw(model, AdamWSettings(lr=1e-4, weight_decay=0.0, group_lrs={"head": 1.0}))
+
+
+def a_half_frozen_model() -> torch.nn.Module:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3), torch.nn.Linear(3, 1))
+    model[1].requires_grad_(False)
+    return model
+
+
+def stepped(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    for _ in range(2):
+        optimizer.zero_grad()
+        model[0](torch.ones(2, 3)).sum().add(model[2](torch.ones(2, 3)).sum()).backward()  # type: ignore[operator,index]
+        optimizer.step()
+    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+
+
+DECAYED = AdamWSettings(lr=0.1, weight_decay=0.5)
+
+
+def test_what_is_frozen_has_a_place_in_the_optimizer_and_is_neither_moved_nor_decayed() -> None:
+    model = a_half_frozen_model()
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    optimizer = make_adamw(model, DECAYED)
+    after = stepped(optimizer, model)
+    assert optimizer.state_dict()["param_groups"][0]["params"] == list(range(6))
+    assert {name for name in before if torch.equal(before[name], after[name])} == {"1.weight", "1.bias"}
+    with pytest.raises(ValueError, match="no trainable parameter"):
+        make_adamw(model.requires_grad_(False), DECAYED)
+
+
+@pytest.mark.parametrize("of_all", [True, False], ids=["saved with every parameter", "saved with those that learn"])
+def test_a_saved_optimizer_goes_on_where_it_was_whichever_parameters_it_lists(of_all: bool) -> None:
+    model = a_half_frozen_model()
+    listed = [p for p in model.parameters() if of_all or p.requires_grad]
+    optimizer = torch.optim.AdamW(listed, lr=0.1, weight_decay=0.5)
+    stepped(optimizer, model)
+    saved, weights = copy.deepcopy(optimizer.state_dict()), copy.deepcopy(model.state_dict())
+    uninterrupted = stepped(optimizer, model)
+    resumed = a_half_frozen_model()
+    resumed.load_state_dict(weights)
+    again = make_adamw(resumed, DECAYED)
+    load_optimizer(again, saved)
+    torch.testing.assert_close(stepped(again, resumed), uninterrupted, rtol=0, atol=0)
+
+
+def test_an_optimizer_of_another_model_is_refused_with_what_to_do() -> None:
+    other = torch.optim.AdamW(torch.nn.Linear(3, 3).parameters())
+    with pytest.raises(BadConfig, match=r"optimizer.* found groups of \[2\] parameters, expected \[6\].*load_file"):
+        load_optimizer(make_adamw(a_half_frozen_model(), DECAYED), other.state_dict())

@@ -1,6 +1,7 @@
-"""The optimizer that recipes share: AdamW, and which parameters it decays.
+"""The optimizer that recipes share: AdamW, which parameters it decays, and how a saved state is taken up.
 
-Called by recipes. The learning rate of each step comes from `schedule`; nothing here knows the step.
+Called by recipes and, for a saved state, by `resume`. The learning rate of each step comes from `schedule`; nothing here
+knows the step.
 """
 
 from collections.abc import Mapping
@@ -27,16 +28,16 @@ class AdamWSettings:
 
 
 def make_adamw(model: nn.Module, settings: AdamWSettings) -> torch.optim.AdamW:
-    """Returns AdamW over the trainable parameters of `model`, fused where the device has it.
+    """Returns AdamW over the parameters of `model`, fused where the device has it.
 
-    One group in the model's order, so that a saved state fits LEAD's. More where norms and biases are left out of the
-    decay (decayed, then not) or parts of the model have a rate of their own (these first, in the order they are given).
-    Raises BadConfig for a rate that belongs to no parameter.
+    One group in the model's order, so that a saved state fits LEAD's: what is frozen keeps its place, and without a
+    gradient it is neither moved nor decayed. More groups where norms and biases are left out of the decay (decayed,
+    then not) or parts of the model have a rate of their own (these first, in the order they are given). Raises
+    BadConfig for a rate that belongs to no trainable parameter.
     """
-    named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-    if not named:
+    named = dict(model.named_parameters())
+    if not any(parameter.requires_grad for parameter in named.values()):
         raise ValueError("the model has no trainable parameter")
-    trainable = list(named.values())
     groups: list[dict[str, Any]] = []
     for lr, parameters in _by_rate(named, settings):
         decayed = [p for p in parameters if p.ndim > 1 or settings.decay_norms_and_biases]
@@ -44,7 +45,7 @@ def make_adamw(model: nn.Module, settings: AdamWSettings) -> torch.optim.AdamW:
         for params, weight_decay in ((decayed, settings.weight_decay), (plain, 0.0)):
             if params:
                 groups.append({"params": params, "lr": lr, "weight_decay": weight_decay})
-    fused = all(parameter.is_cuda for parameter in trainable)
+    fused = all(parameter.is_cuda for parameter in named.values())
     return torch.optim.AdamW(
         groups,
         lr=settings.lr,
@@ -60,7 +61,34 @@ def _by_rate(named: Mapping[str, nn.Parameter], settings: AdamWSettings) -> list
     left, groups = dict(named), []
     for part, lr in settings.group_lrs.items():
         names = [name for name in left if name == part or name.startswith(f"{part}.")]
-        if not names:
+        if not any(left[name].requires_grad for name in names):
             raise BadConfig(f"{part}: it has a learning rate of its own, but no trainable parameter has that name")
         groups.append((lr, [left.pop(name) for name in names]))
     return [*groups, (settings.lr, list(left.values()))] if left else groups
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
+    """Loads a saved state of an optimizer of the same model; raises BadConfig where its groups have other sizes."""
+    found = [len(group["params"]) for group in saved["param_groups"]]
+    expected = [len(group["params"]) for group in optimizer.param_groups]
+    learning = [sum(p.requires_grad for p in group["params"]) for group in optimizer.param_groups]
+    if found not in (expected, learning):
+        raise BadConfig(
+            f"the checkpoint's optimizer: found groups of {found} parameters, expected {expected}; a version of the "
+            "trainer that froze other parts of the model wrote it: resume with that version, or begin another logdir "
+            "with the checkpoint's weights as load_file"
+        )
+    optimizer.load_state_dict(dict(saved) if found == expected else _with_frozen(optimizer, saved))
+
+
+def _with_frozen(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the state of a version that listed the parameters that learn alone, with the places of the others."""
+    groups, first = [], 0
+    place: dict[int, int] = {}
+    for before, now in zip(saved["param_groups"], optimizer.param_groups, strict=True):
+        places = range(first, first + len(now["params"]))
+        learning = [at for at, parameter in zip(places, now["params"], strict=True) if parameter.requires_grad]
+        place.update(zip(before["params"], learning, strict=True))
+        groups.append({**before, "params": list(places)})
+        first = places.stop
+    return {"state": {place[number]: kept for number, kept in saved["state"].items()}, "param_groups": groups}

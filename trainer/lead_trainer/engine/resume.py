@@ -23,6 +23,7 @@ from lead_protocol.manifests import (
 from lead_protocol.object_keys import position_of
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.engine.checkpoint import CheckpointIdentity, file_index, loop_file_name
+from lead_trainer.engine.optim import load_optimizer
 from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.quarantine import fetch_fault, find_fault, quarantine, quarantined_positions
 from lead_trainer.engine.state import LoopState, TrainState
@@ -170,7 +171,7 @@ def refuse_other_run(
 def restore(state: TrainState, manifest: CheckpointManifest, names: Mapping[str, str], folder: Path) -> None:
     """Loads a verified checkpoint from `folder` into `state`; the next step is the one that would have followed."""
     state.model.load_state_dict(load_tensors(folder / names["model"]))
-    state.optimizer.load_state_dict(load_tensors(folder / names["optimizer"]))
+    load_optimizer(state.optimizer, load_tensors(folder / names["optimizer"]))
     state.scaler.load_state_dict(load_tensors(folder / names["scaler"]))
     name = loop_file_name(file_index(manifest.epoch, manifest.step_in_epoch))
     loop = LoopState.model_validate_json((folder / name).read_text())
