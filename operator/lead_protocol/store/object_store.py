@@ -33,8 +33,8 @@ class StoreFull(StoreError):
 class StoreDenied(StoreError):
     """The store refused the credentials or the permission."""
 
-    def __init__(self, message: str, *, of_key: bool = False) -> None:
-        """`of_key`: it was the key itself, which may have been rotated."""
+    def __init__(self, message: str, *, of_key: bool | None = False) -> None:
+        """`of_key`: it was the key itself, which may have been rotated; None where the answer does not say."""
         super().__init__(message)
         self.of_key = of_key
 

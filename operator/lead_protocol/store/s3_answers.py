@@ -30,7 +30,7 @@ _TRY_AGAIN_CODES = {
     "OperationAborted", "ConditionalRequestConflict", "InternalError",
 }  # fmt: skip
 _FULL_CODES = {"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded", "InsufficientStorage"}
-_KEY_CODES = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", ""}  # a HEAD names none
+_KEY_CODES = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
 _SKEW_CODES = {"RequestTimeTooSkewed", "RequestExpired"}
 _MOST_SKEW = timedelta(minutes=15)  # what S3 servers allow
 
@@ -81,7 +81,8 @@ def explain_failure(
         return ObjectNotFound(f"{told}; the object does not exist")
     if status in (401, 403):
         remedy = "check the storage profile's credentials and what they allow"
-        return StoreDenied(f"{told}; {remedy}", of_key=status == 401 or code in _KEY_CODES)
+        of_key = True if status == 401 or code in _KEY_CODES else False if code else None  # a HEAD may name no code
+        return StoreDenied(f"{told}; {remedy}", of_key=of_key)
     if status == 416:
         return ObjectCorrupt(f"{told}: the object is shorter than expected; it was truncated or replaced")
     return StoreError(f"{told}; the server does not speak S3 as expected: check the storage profile's endpoint")

@@ -115,7 +115,7 @@ class SignedRequests:
     @contextmanager
     def stream(self, request: Request, deadline: Deadline) -> Iterator[tuple[BaseHTTPResponse, Iterator[bytes]]]:
         """Sends a request once and yields its good answer with the chunks of its body still to be read."""
-        where = self.where(request)
+        where, sent_at = self.where(request), time.monotonic()
         try:
             response = self._open(request, deadline)
             try:
@@ -124,7 +124,7 @@ class SignedRequests:
                     raise explain_failure(
                         response.status, response.headers, body, where=where, signed_at=minio_time.utcnow()
                     )
-                self._key.accepted()
+                self._key.accepted(sent_at)
                 yield response, _chunks(response, deadline, where)
             except BaseException:
                 response.close()  # half-read: the connection cannot be used again
@@ -143,14 +143,15 @@ class SignedRequests:
 
         A denied one is repeated too, while the refused key may have a successor.
         """
-        tries = 0
+        tries, refused_at = 0, None
         while True:
             tries += 1
             pair = self._key.pair
             try:
                 return attempt()
             except StoreDenied as denial:
-                if not self._key.may_try_again(pair, denial):
+                refused_at = time.monotonic() if refused_at is None else refused_at
+                if not self._key.may_try_again(pair, denial, refused_at):
                     raise
                 deadline.begin_again()
             except TryAgain as failure:

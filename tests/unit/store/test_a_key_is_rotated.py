@@ -5,7 +5,8 @@ import pickle
 import random
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -137,6 +138,46 @@ def test_what_a_good_key_may_not_do_is_told_at_once(opened: Opened, rotate: Rota
     with pytest.raises(StoreDenied, match="AccessDenied"):
         store.delete("k")
     assert proxy.seen.count("DELETE") == 1
+
+
+@contextmanager
+def writing(store: S3Store) -> Iterator[None]:
+    """Lets another thread write with the same key, and the store take it."""
+    over = threading.Event()
+
+    def write() -> None:
+        while not over.is_set():
+            store.put("other", b"x")
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(20)
+
+
+def test_a_denial_without_a_word_is_told_as_soon_as_the_store_takes_the_key_for_another_request(
+    opened: Opened, rotate: Rotate, proxy: StoreProxy
+) -> None:
+    store = opened(PATIENT)
+    store.put("k", b"x")
+    proxy.plan("403-expired", method="HEAD", times=60)  # a HEAD has no body
+    with writing(store), pytest.raises(StoreDenied):
+        store.head("k")
+    assert proxy.seen.count("HEAD") < 20
+
+
+def test_the_wait_for_a_new_key_ends_though_the_store_takes_the_old_one_for_other_requests(
+    opened: Opened, rotate: Rotate, proxy: StoreProxy
+) -> None:
+    store = opened(replace(PATIENT, rotation_s=0.3))
+    store.put("k", b"x")
+    proxy.plan("403-expired", method="GET", times=60)
+    with writing(store), pytest.raises(StoreDenied, match="ExpiredToken"):
+        store.get("k", max_bytes=10)
+    assert proxy.seen.count("GET") < 20
 
 
 def test_a_file_that_is_gone_meanwhile_leaves_the_denial_to_be_told(
