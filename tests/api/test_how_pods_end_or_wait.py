@@ -55,6 +55,14 @@ def test_too_little_memory_is_named_and_counts_as_the_programs_error(bench: Benc
     assert "resources.limits.memory" in done["lastFailure"]["message"]
 
 
+def test_pods_that_end_by_themselves_stay_with_their_logs(bench: Bench) -> None:
+    assert play(bench, stages=STAGES)["phase"] == "Succeeded"
+    wait_for("the last pods to end", lambda: not live(bench))
+    there = bench.driver.pods()
+    assert sorted(p["metadata"]["name"] for p in there if "deletionTimestamp" not in p["metadata"]) == made(bench, "")
+    assert len(made(bench)) == 4 and len(there) > 4, "those that built the cache too"
+
+
 def test_a_stop_after_a_checkpoint_costs_no_budget(bench: Bench) -> None:
     drained = Exit(75, disruption="EvictionByEvictionAPI")
     bench.driver.script.exits.update({("pretrain", 1, 0): Exit(75), ("pretrain", 1, 1): drained})

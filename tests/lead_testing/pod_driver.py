@@ -76,6 +76,7 @@ class PodDriver:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"pods of {namespace}", daemon=True)
         self._seq = 0
+        self._ends: dict[str, Exit] = {}  # by UID: of containers that have ended while their pods' phase is Running
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -126,6 +127,8 @@ class PodDriver:
         elif phase == "Pending":
             self._write_status(pod, "Running", {"running": {"startedAt": _now()}}, ready=True)
             self.begin_training(pod)
+        elif phase == "Running" and pod["metadata"]["uid"] in self._ends:
+            self._close(pod)
         elif phase == "Running":
             self._work(pod, group)
 
@@ -151,10 +154,12 @@ class PodDriver:
 
     def _stop_pod(self, pod: Pod, phase: str) -> None:
         job = _job(pod)
-        if phase == "Running":
+        if phase == "Running" and pod["metadata"]["uid"] not in self._ends:
             if isinstance(job, TrainJob) and _rank(pod) == 0:
                 self._commit(job, epoch=self.script.held_at or 1)
             self._end(pod, Exit(75, "", "Error"))
+        if phase == "Running":
+            self._close(pod)
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
         self.api.call("DELETE", self._path(pod["metadata"]["name"]), options)
 
@@ -200,11 +205,14 @@ class PodDriver:
         return any((job.stage, job.attempt, rank) in self.script.exits for rank in range(job.nodes))
 
     def _end(self, pod: Pod, ending: Exit) -> None:
-        reason = "Completed" if ending.code == 0 else ending.reason
-        state = {"exitCode": ending.code, "reason": reason, "message": ending.message}
-        times = {"startedAt": _now(), "finishedAt": _now()}
+        """Ends the container. As with a kubelet, the phase follows later, with the word of who took the pod away."""
+        self._ends[pod["metadata"]["uid"]] = ending
+        self._write_status(pod, "Running", _terminated(ending), ready=False)
+
+    def _close(self, pod: Pod) -> None:
+        ending = self._ends[pod["metadata"]["uid"]]
         phase = "Failed" if ending.code else "Succeeded"
-        self._write_status(pod, phase, {"terminated": {**state, **times}}, ready=False, disruption=ending.disruption)
+        self._write_status(pod, phase, _terminated(ending), ready=False, disruption=ending.disruption)
 
     def _write_status(self, pod: Pod, phase: str, state: dict[str, Any], *, ready: bool, disruption: str = "") -> None:
         container = {
@@ -324,6 +332,12 @@ class Api:
                 yield from (json.loads(line) for line in lines if line)
         finally:
             answer.release_conn()
+
+
+def _terminated(ending: Exit) -> dict[str, Any]:
+    reason = "Completed" if ending.code == 0 else ending.reason
+    state = {"exitCode": ending.code, "reason": reason, "message": ending.message}
+    return {"terminated": {**state, "startedAt": _now(), "finishedAt": _now()}}
 
 
 def _job(pod: Pod) -> TrainJob | BuildJob:

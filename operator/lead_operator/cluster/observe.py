@@ -257,10 +257,17 @@ def _waits_for_volumes(pod: KubernetesObject, now: datetime) -> dict[str, str]:
 
 
 def _phase(status: KubernetesObject) -> str:
-    """Returns a pod's phase, or how its work has ended: a container added at admission may keep the pod running."""
-    ended = (_own_container(status).get("state") or {}).get("terminated")
-    if ended is None:
-        return str(status.get("phase", "Pending"))
+    """Returns a pod's phase, or how its work has ended where a container added at admission keeps the pod running.
+
+    Of a pod that nothing keeps the phase follows by itself, and with it the word of who took the pod away. Native
+    sidecars keep none: the kubelet stops them.
+    """
+    phase, ours = str(status.get("phase", "Pending")), _own_container(status)
+    ended = (ours.get("state") or {}).get("terminated")
+    others = (each for each in status.get("containerStatuses") or [] if each is not ours)
+    kept = any("terminated" not in (each.get("state") or {}) for each in others)
+    if ended is None or not (kept or phase in ENDS):
+        return phase
     return "Failed" if ended["exitCode"] else "Succeeded"
 
 

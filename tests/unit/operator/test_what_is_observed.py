@@ -131,6 +131,20 @@ def test_work_has_ended_with_our_container_whatever_was_added_goes_on(pod_phase:
     assert seen({"waiting": {"reason": "PodInitializing"}}, "Failed") == ("Failed", False)
 
 
+@pytest.mark.parametrize("added", [[], [{"name": "istio-proxy", "state": {"terminated": {"exitCode": 0}}}]])
+def test_a_pod_that_ends_by_itself_has_ended_when_the_kubelet_says_so(added: list[dict[str, Any]]) -> None:
+    metadata = {"name": "p", "uid": "u", "labels": {"lead.dev/role": "train"}}
+    ours = {"name": "lead", "state": {"terminated": {"exitCode": 137, "reason": "Error"}}}
+
+    def seen(phase: str) -> tuple[str, bool]:
+        pod = {"metadata": metadata, "status": {"phase": phase, "containerStatuses": [ours, *added]}}
+        found = observe_pod(pod, NodeWatch(Informer(cast(KubeClient, None), NODE, "")), NOW)
+        return found.phase, found.lingers
+
+    assert seen("Running") == ("Running", False), "its logs stay, and who took it away is told with the phase"
+    assert seen("Failed") == ("Failed", False)
+
+
 def test_a_pod_whose_secret_is_missing_says_so_after_a_while_and_one_that_pulls_an_image_does_not() -> None:
     volumes = [{"secret": {"secretName": "lead-s3"}}, {"persistentVolumeClaim": {"claimName": "raw"}}, {"emptyDir": {}}]
 
