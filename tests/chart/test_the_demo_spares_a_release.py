@@ -22,8 +22,11 @@ def cluster(server: ControlPlane, helm_program: Path) -> Iterator[Cluster]:
 
 def test_a_release_that_somebody_else_installed_is_refused_with_its_namespace(cluster: Cluster) -> None:
     demo.call(cluster, ["helm", "install", "lead", "charts/lead"])
-    with pytest.raises(demo.DemoFailed, match=r"^namespace default of .* that the demo did not install"):
+    with pytest.raises(demo.DemoFailed, match=r"^namespace default of .* not marked as the demo's own") as refused:
         demo.refuse_release_of_others(cluster)
+    assert "If an older demo installed it, which set no mark, make room by `helm uninstall lead -n default`" in str(
+        refused.value
+    )
 
 
 def test_the_demos_own_release_is_gone_on_with(cluster: Cluster) -> None:

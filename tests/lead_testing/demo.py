@@ -79,8 +79,9 @@ def refuse_release_of_others(cluster: Cluster) -> None:
     if found := releases(cluster, "--all-namespaces", "--selector", f"{OWN_RELEASE}!=true"):
         namespace = found[0]["namespace"]
         raise DemoFailed(
-            f"namespace {namespace} of the current context's cluster holds a release `lead` that the demo did not "
-            "install, and whose values, CRDs and roles it would replace: use another cluster, or see the example on "
+            f"namespace {namespace} of the current context's cluster holds a release `lead` that is not marked as the "
+            "demo's own, and whose values, CRDs and roles it would replace. If an older demo installed it, which set no "
+            f"mark, make room by `helm uninstall lead -n {namespace}`; else use another cluster, or see the example on "
             f"that release by `helm upgrade lead charts/lead -n {namespace} --reuse-values "
             "--set exampleData.enabled=true --wait --wait-for-jobs` and, in its first namespace for runs, "
             f"`kubectl apply -f {MANIFEST}`"
