@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from lead_trainer.engine.resume import config_digest, manifest_keys, refuse_othe
 from lead_trainer.errors import BadConfig
 
 FREE = {"logdir"}
+RECIPE: Any = SimpleNamespace(not_learned=frozenset(FREE), local_keys={})
 BEFORE: dict[str, Any] = {"lr": 0.1, "compat": {"bf16_labels": True}, "logdir": "here"}
 
 
@@ -36,12 +38,12 @@ def test_a_local_view_passes_over_newer_keys_and_spoiled_manifests(tmp_path: Pat
     assert [manifest.epoch for manifest in instance_manifests(store, KEYS)] == [2]
 
 
-def resume(manifest: CheckpointManifest, folder: Path, now: dict[str, Any]) -> None:
+def resume(manifest: CheckpointManifest, folder: Path, now: dict[str, Any], recipe: Any = RECIPE) -> None:
     (folder / "config.json").write_text(json.dumps(BEFORE))
     identity = CheckpointIdentity(
         KEYS, 2, manifest.recipe, config_digest(now, FREE), tuple(manifest.dataset_digests), manifest.world_size
     )
-    refuse_other_run(manifest, identity, folder, now, FREE)
+    refuse_other_run(manifest, identity, folder, now, recipe)
 
 
 @pytest.mark.parametrize(
@@ -65,3 +67,12 @@ def test_where_files_lie_may_change_and_so_may_the_trainers_version(
     resume(manifest, tmp_path, {**BEFORE, "logdir": "there"})
     resume(manifest, tmp_path, {**BEFORE, "new": 1, "compat": {"bf16_labels": True, "newer": False}})
     resume(manifest, tmp_path, {"lr": 0.1, "compat": {}})
+
+
+def test_what_an_older_version_did_without_a_key_is_the_recipes_to_say(
+    manifest: CheckpointManifest, tmp_path: Path
+) -> None:
+    recipe = SimpleNamespace(**vars(RECIPE), completed=lambda document: {"new": "as before", **document})
+    resume(manifest, tmp_path, {**BEFORE, "new": "as before"}, recipe)
+    with pytest.raises(BadConfig, match="new was 'as before' and is 'mended'; restore the old value"):
+        resume(manifest, tmp_path, {**BEFORE, "new": "mended"}, recipe)

@@ -1,7 +1,7 @@
 """The optimizer that recipes share: AdamW, which parameters it decays, and how a saved state is taken up.
 
-Called by recipes and, for a saved state, by `resume`. The learning rate of each step comes from `schedule`; nothing here
-knows the step.
+Called by recipes and, for a saved state, by `resume`. The learning rate of each step comes from `schedule`; nothing
+here knows the step.
 """
 
 from collections.abc import Mapping

@@ -23,6 +23,7 @@ from lead_protocol.manifests import (
 from lead_protocol.object_keys import position_of
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.engine.checkpoint import CheckpointIdentity, file_index, loop_file_name
+from lead_trainer.engine.config_document import completed_document
 from lead_trainer.engine.optim import load_optimizer
 from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.quarantine import fetch_fault, find_fault, quarantine, quarantined_positions
@@ -138,17 +139,18 @@ def refuse_other_run(
     identity: CheckpointIdentity,
     folder: Path,
     config: Mapping[str, Any],
-    free: Collection[str],
+    recipe: Recipe,
 ) -> None:
     """Raises BadConfig naming what differs, when a checkpoint was written by another recipe, config or dataset.
 
-    Keys of `config` that are in `free` may differ.
+    Keys of `config` that teach nothing may differ.
     """
+    free = not_learned(recipe)
     remedy = "restore the old value, choose another logdir, or start again with resume=never"
     if manifest.recipe != identity.recipe:
         raise BadConfig(f"the checkpoint is of recipe {manifest.recipe!r}, this run's is {identity.recipe!r}; {remedy}")
     if manifest.config_sha256 != identity.config_sha256:
-        before = json.loads((folder / "config.json").read_text())
+        before = completed_document(recipe, json.loads((folder / "config.json").read_text()))
         changed, unknown = _differences(_learned(before, free), _learned(config, free))
         if changed:
             told = ", ".join(changed[:5])

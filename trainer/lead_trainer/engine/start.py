@@ -33,7 +33,6 @@ from lead_trainer.engine.resume import (
     load_tensors,
     newest_sound,
     newest_sound_weights,
-    not_learned,
     refuse_other_run,
     restore,
     supersede_all,
@@ -77,7 +76,7 @@ def choose_checkpoint(start: Start) -> Found | None:
         if fault is not None:
             raise ObjectCorrupt(f"rank {world.rank} read {found.key} otherwise than rank 0 did: {fault}")
     start.group.wait()
-    refuse_other_run(found.manifest, start.identity, folder, start.config_json, not_learned(start.recipe))
+    refuse_other_run(found.manifest, start.identity, folder, start.config_json, start.recipe)
     return found
 
 

@@ -14,6 +14,7 @@ from lead_trainer.engine.schedule import Schedule, cosine, fixed_warm_restarts, 
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.config_values import names_in
 from lead_trainer.recipes.lead.backbone_file import random_backbone
+from lead_trainer.recipes.lead.compat import completed
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.config_values import (
     CROPS_SIDES,
@@ -96,6 +97,10 @@ class LeadRecipe:
     def from_config_json(self, document: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the keys that a `config.json`, LEAD's or ours, sets."""
         return from_config_json(document)
+
+    def completed(self, document: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns a `config.json` with the switches that its version lacked, as that version behaved."""
+        return completed(document)
 
     def for_evaluation(self, document: Mapping[str, Any]) -> tuple[Mapping[str, Any], Sequence[str]]:
         """Returns the `config.json` that LEAD's evaluation reads, and what a person should know before it runs."""
