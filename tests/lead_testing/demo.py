@@ -80,9 +80,9 @@ def refuse_release_of_others(cluster: Cluster) -> None:
         namespace = found[0]["namespace"]
         raise DemoFailed(
             f"namespace {namespace} of the current context's cluster holds a release `lead` that is not marked as the "
-            "demo's own, and whose values, CRDs and roles it would replace. If an older demo installed it, which set no "
-            f"mark, make room by `helm uninstall lead -n {namespace}`; else use another cluster, or see the example on "
-            f"that release by `helm upgrade lead charts/lead -n {namespace} --reuse-values "
+            "demo's own, and whose values, CRDs and roles it would replace. If an older demo installed it, which set "
+            f"no mark, make room by `helm uninstall lead -n {namespace}`; else use another cluster, or see the example "
+            f"on that release by `helm upgrade lead charts/lead -n {namespace} --reuse-values "
             "--set exampleData.enabled=true --wait --wait-for-jobs` and, in its first namespace for runs, "
             f"`kubectl apply -f {MANIFEST}`"
         )
