@@ -302,7 +302,7 @@ def _start_pods(cache: DatasetCache, observed: ObservedBuild, settings: Settings
 
 def _refuse_invalid(cache: DatasetCache, observed: ObservedBuild, state: BuildState) -> None:
     """Raises SpecError where the API server holds the very first pods of a spec for invalid."""
-    invalid = explain_invalid(observed.apply_error, CACHE_FIELDS)
+    invalid = explain_invalid(observed.apply_error, CACHE_FIELDS, cache.resources, cache.pod_settings)
     if invalid and not any(worker.created or worker.ended for worker in state.workers):
         raise SpecError(f"{cache.identity}: pods made of this spec are invalid: {invalid}; correct the spec")
 

@@ -62,7 +62,7 @@ def release_pods(view: RunView, step: Step) -> Step:
 
 def _refuse_invalid(view: RunView) -> None:
     """Raises SpecError where the API server holds the very first pods of a run for invalid."""
-    invalid = explain_invalid(view.observed.apply_error, RUN_FIELDS)
+    invalid = explain_invalid(view.observed.apply_error, RUN_FIELDS, view.run.resources, view.run.pod_settings)
     if invalid and not view.observed.pods and not any(state.created or state.ended for state in view.states):
         raise SpecError(
             f"{view.run.identity}: pods made of this spec are invalid: {invalid}; a finished run stays finished: "

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from lead_operator.resources.pod_settings import ComputeResources, PodSettings
+
 OBJECTS_REFUSED: Final = "ObjectsRefused"
 
 # Fields of a pod that hold what a spec says, as the API server names them, and where the spec says it.
@@ -23,6 +25,7 @@ CACHE_FIELDS: Final = {
     "spec.nodeSelector": "spec.build.nodeSelector",
 }
 _INVALID = re.compile(r'Pod \S+: Pod "[^"]*" is invalid: (.*)', re.DOTALL)  # policies and webhooks say it otherwise
+_COMPARED = re.compile(r"equal to (\S+) limit of ")  # a request with the limit of the same resource
 
 _REMEDIES: Final = (  # the first whose words stand in the message
     ("exceeded quota", "raise the ResourceQuota of the namespace, wait until others give back, or ask for less"),
@@ -33,17 +36,36 @@ _REMEDIES: Final = (  # the first whose words stand in the message
     ("PriorityClass", "create the PriorityClass, or a run with another scheduling.priorityClassName"),
     ("being terminated", "the namespace is being deleted; use another one"),
     ("admission webhook", "ask whoever runs that webhook in your cluster"),
+    (" limit of ", "raise the default limit in the LimitRange of the namespace, or ask with a limit of your own"),
     ("does not belong to this", "it is tried again as soon as the name is free"),
 )
 
 
-def explain_invalid(apply_error: str, fields: Mapping[str, str]) -> str:
+def explain_invalid(
+    apply_error: str, fields: Mapping[str, str], resources: ComputeResources, settings: PodSettings
+) -> str:
     """Returns which field of a spec makes pods that the API server holds invalid, and why; empty where none does."""
     found = _INVALID.fullmatch(apply_error)
-    said = found[1] if found else ""
+    said = refusal = found[1] if found else ""
     for of_pod, of_spec in fields.items():
-        said = said.replace(of_pod, of_spec)
-    return said if found and said != found[1] else ""
+        if _asks_for(of_pod, refusal, resources, settings):
+            said = said.replace(of_pod, of_spec)
+    return said if said != refusal else ""
+
+
+def _asks_for(of_pod: str, refusal: str, resources: ComputeResources, settings: PodSettings) -> bool:
+    """Tells whether a spec itself sets what is refused; a LimitRange or a webhook fills in what it leaves out."""
+    if of_pod == "spec.containers[0].resources":
+        compared = _COMPARED.findall(refusal)
+        return not compared or any(name in resources.requests and name in resources.limits for name in compared)
+    if of_pod == "spec.tolerations":
+        return bool(settings.tolerations)
+    keys = {
+        "spec.nodeSelector": settings.node_selector,
+        "metadata.labels": settings.labels,
+        "metadata.annotations": settings.annotations,
+    }[of_pod]  # the CRD has checked their values
+    return any(f'"{key}"' in refusal for key in keys)
 
 
 def explain_refusal(apply_error: str) -> str:

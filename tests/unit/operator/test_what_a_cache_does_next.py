@@ -288,10 +288,12 @@ def test_an_unknown_storage_profile_is_a_condition() -> None:
 
 def test_a_spec_that_makes_invalid_pods_fails_its_build_until_the_spec_changes() -> None:
     said = 'Pod "x" is invalid: spec.tolerations[0].operator: Invalid value: v'
-    failed = look(a_dataset_cache(), previous=look(a_dataset_cache()).status, apply_error=f"Pod x: {said}")
+    build = {"parallelism": 2, "tolerations": [{"key": "gpu", "value": "v", "operator": "Exists"}]}
+    cache = a_dataset_cache(build=build)
+    failed = look(cache, previous=look(cache).status, apply_error=f"Pod x: {said}")
     assert (failed.status["phase"], failed.status["reason"]) == ("Failed", "BadSpec")
     assert "spec.build.tolerations[0].operator" in condition(failed, "Accepted")["message"]
-    assert look(a_dataset_cache(), previous=failed.status).status == failed.status
+    assert look(cache, previous=failed.status).status == failed.status
     again = look(a_dataset_cache(generation=2), previous=failed.status)
     assert (again.status["phase"], made(again)) == ("Building", ["towns-build-g2-a1-0", "towns-build-g2-a1-1"])
 

@@ -415,20 +415,33 @@ def test_refused_pods_are_told_with_a_remedy_and_cost_no_restart(said: str, reme
     assert said in condition(late, "Failed")["message"]
 
 
+LIMIT = 'spec.containers[0].resources.requests: Invalid value: "4": must be less than or equal to cpu limit of 2'
+NOBODYS = "spec.containers[0].resources.limits: Required value: Limit must be set for non overcommitable resources"
+KEY = 'metadata.labels: Invalid value: "a key": name part must consist of alphanumeric characters'
+
+
+def refused(run: TrainingRun, said: str) -> Plan:
+    name = "night-drive-train-s0-a1-0"
+    return look(run, previous=look(run).status, apply_error=f'Pod {name}: Pod "{name}" is invalid: {said}')
+
+
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("spec", "said", "told"),
     [
+        ({"resources": {"requests": {"cpu": "4"}, "limits": {"cpu": "2"}}}, LIMIT, "spec.resources.requests"),
+        ({"resources": {"requests": {"nvidia.com/gpu": "1"}}}, NOBODYS, "spec.resources.limits"),
         (
-            'spec.containers[0].resources.requests: Invalid value: "4": must be less than or equal to cpu limit of 2',
-            "spec.resources.requests",
+            {"podOverrides": {"tolerations": [{"key": "gpu", "value": "v", "operator": "Exists"}]}},
+            "spec.tolerations[0].operator: Invalid value: v",
+            "spec.podOverrides.tolerations[0].operator",
         ),
-        ("spec.tolerations[0].operator: Invalid value: v", "spec.podOverrides.tolerations[0].operator"),
+        ({"podOverrides": {"labels": {"a key": "value"}}}, KEY, "spec.podOverrides.labels"),
     ],
 )
-def test_a_spec_that_makes_invalid_pods_ends_the_run_and_names_the_field(said: str, told: str) -> None:
-    run = a_training_run()
-    invalid = f'Pod night-drive-train-s0-a1-0: Pod "night-drive-train-s0-a1-0" is invalid: {said}'
-    plan = look(run, previous=look(run).status, apply_error=invalid)
+def test_a_spec_that_makes_invalid_pods_ends_the_run_and_names_the_field(
+    spec: dict[str, Any], said: str, told: str
+) -> None:
+    plan = refused(a_training_run(**spec), said)
     assert (plan.status["phase"], plan.status["reason"]) == ("Failed", "BadSpec")
     assert condition(plan, "Accepted")["status"] == "False"
     message = condition(plan, "Accepted")["message"]
@@ -436,20 +449,37 @@ def test_a_spec_that_makes_invalid_pods_ends_the_run_and_names_the_field(said: s
 
 
 @pytest.mark.parametrize(
-    "refusal",
+    ("spec", "said"),
+    [
+        ({}, LIMIT),
+        ({"resources": {"requests": {"cpu": "4"}, "limits": {"memory": "2Gi"}}}, LIMIT),
+        ({"resources": {"limits": {"cpu": "2"}}}, LIMIT),
+        ({}, "spec.tolerations[0].operator: Invalid value: v"),
+        ({"podOverrides": {"labels": {"team": "a"}}}, KEY),
+    ],
+)
+def test_what_the_namespace_fills_in_is_no_mistake_of_the_spec(spec: dict[str, Any], said: str) -> None:
+    plan = refused(a_training_run(**spec), said)
+    assert (plan.status["phase"], plan.status["reason"]) == ("Starting", "ObjectsRefused")
+    message = condition(plan, "Ready")["message"]
+    assert said in message and ("LimitRange" in message) == (said == LIMIT)
+
+
+@pytest.mark.parametrize(
+    "said",
     [
         'Pod x: Pod "x" is invalid: spec.containers[1].image: Required value',  # of a container that a webhook added
         "Pod x: pods \"x\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: no spec.tolerations here",
         'Pod x: admission webhook "p" denied the request: Pod "x" is invalid: spec.tolerations',
     ],
 )
-def test_what_others_refuse_is_no_mistake_of_the_spec(refusal: str) -> None:
-    run = a_training_run()
-    assert look(run, previous=look(run).status, apply_error=refusal).status["reason"] == "ObjectsRefused"
+def test_what_others_refuse_is_no_mistake_of_the_spec(said: str) -> None:
+    run = a_training_run(podOverrides={"tolerations": [{"key": "gpu"}]})
+    assert look(run, previous=look(run).status, apply_error=said).status["reason"] == "ObjectsRefused"
 
 
 def test_a_run_whose_pods_were_taken_once_is_not_failed_for_pods_that_others_make_invalid() -> None:
-    run = a_training_run()
+    run = a_training_run(podOverrides={"tolerations": [{"key": "gpu"}]})
     failed = look(run, previous=started(run), pods=(a_failed_pod(0), a_failed_pod(1)))
     refusal = 'Pod x: Pod "x" is invalid: spec.tolerations[0].operator: Invalid value: v'
     again = look(run, after_s=60, previous=failed.status, apply_error=refusal)
