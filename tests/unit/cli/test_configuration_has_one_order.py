@@ -110,6 +110,30 @@ def test_a_preset_wins_over_what_is_taken_over(tmp_path: Path) -> None:
     assert (config.image_architecture, config.n_head) == ("test_resnet", 2)
 
 
+@pytest.fixture
+def after_a_held_out_town(tmp_path: Path) -> list[str]:
+    """Words of a stage that begins with the weights of one on CARLA without Town13."""
+    (tmp_path / "model_0030.pth").write_bytes(b"")
+    (tmp_path / "config.json").write_text(json.dumps(to_config_json(LeadConfig(hold_out_town13_routes=True, LTF=True))))
+    return [f"load_file={tmp_path}/model_0030.pth", "logdir=new"]
+
+
+@pytest.mark.parametrize("preset", ["navsim", "waymo"])
+def test_real_data_alone_may_follow_a_stage_that_held_a_town_out(after_a_held_out_town: list[str], preset: str) -> None:
+    config = local_run([*after_a_held_out_town, f"preset={preset}"], [], {}).config
+    assert config.hold_out_town13_routes  # so a later stage with CARLA is not trained on them unawares
+
+
+def test_a_mix_that_would_train_on_a_town_held_out_before_is_refused_with_keys_to_set(
+    after_a_held_out_town: list[str],
+) -> None:
+    words = [*after_a_held_out_town, "preset=carla_navsim"]
+    with pytest.raises(BadConfig, match=r"hold_out_town13_routes: found true, but .* set it to false.*load_file"):
+        local_run(words, [], {})
+    instead = ["hold_out_town13_routes=false", "validation_towns=[Town13]", "validation_fraction=0.1"]
+    assert local_run([*words, *instead], [], {}).config.validation_towns == ("Town13",)
+
+
 def test_shards_are_kept_here_when_they_come_from_afar_or_when_told() -> None:
     plain, told = local_run(["logdir=out"], [], {}), local_run(["logdir=out", "session_cache=/ssd"], [], {})
     assert session_cache_folder(plain, {}) is None

@@ -117,11 +117,11 @@ def _check_sources(config: "LeadConfig") -> None:
             f"radar_detection, use_radar_detection: found {config.radar_detection}, {config.use_radar_detection}, but "
             f"{real[0]} is true and its data has no radar; set both to false"
         )
-    if real and config.hold_out_town13_routes:
+    if real and config.use_carla_data and config.hold_out_town13_routes:
         raise ValueError(
             f"hold_out_town13_routes: found true, but {real[0]} is true and buckets beside real data hold no town out; "
-            "remove the key; in a mix, validation_towns=[Town13] beside a validation_fraction, which holds out routes "
-            "of every data set, keeps Town13 out of training"
+            "set it to false, also where the stage of load_file had it true; validation_towns=[Town13] beside a "
+            "validation_fraction, which holds out routes of every data set, keeps Town13 out of training"
         )
     if config.schedule_carla_num_samples and (len(config.sources) != 2 or not config.use_carla_data):
         raise ValueError("schedule_carla_num_samples: needs use_carla_data and exactly one real data set beside it")
