@@ -305,12 +305,16 @@ def _failure_fields(view: RunView, failure: Failure) -> dict[str, Any]:
 
 def _suspend(view: RunView) -> Step:
     ended, deletes = view.states_ended, retire_pods(view.live_pods, view.run, view.observed)
-    if view.awaited(view.live_pods):
-        step = view.step(RunPhase.CHECKPOINTING, SUSPEND_REQUESTED)
-        # Its end is booked before its pods go: a run that is resumed meanwhile begins a new attempt, never this again.
-        first = ended != view.states
-        return replace(step, states=ended, deletes=deletes, claim=first, requeue_after_s=next_look_s(view))
-    return replace(view.step(RunPhase.SUSPENDED, "Suspended"), states=ended)
+    awaited = view.awaited(view.live_pods)
+    step = replace(view.step(RunPhase.SUSPENDED, "Suspended"), states=ended, deletes=deletes)
+    if not awaited:
+        return step
+    step = replace(step, requeue_after_s=next_look_s(view))
+    # One that was waited for no longer, and whose node is away since, is none that has to commit a checkpoint.
+    if condition_holds(view.observed.previous, Condition.SUSPENDED) and all(pod.deleting for pod in awaited):
+        return step
+    # Its end is booked before its pods go: a run that is resumed meanwhile begins a new attempt, never this again.
+    return replace(step, phase=RunPhase.CHECKPOINTING, reason=SUSPEND_REQUESTED, claim=ended != view.states)
 
 
 def _succeed(view: RunView) -> Step:

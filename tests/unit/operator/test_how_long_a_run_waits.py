@@ -244,6 +244,19 @@ def test_a_suspended_run_waits_no_longer_for_a_pod_that_does_not_go_and_nor_does
     assert watched.look(290, stays).claim_attempt
 
 
+def test_a_suspended_run_stays_so_when_the_node_of_a_pod_that_does_not_go_is_lost() -> None:
+    watched = training()
+    watched.run = replace(watched.run, suspend=True)
+    watched.look(100, *GROUP)
+    stays = told_to_stop(a_pod(0), 220)
+    watched.look(280, stays)
+    away = replace(stays, node_ready=False, node_not_ready_since=NOW + timedelta(seconds=300))
+    plan = watched.look(310, away)
+    assert (plan.status["phase"], plan.deletes, plan.requeue_after_s) == ("Suspended", (), 10)
+    plan = watched.look(360, away)
+    assert (plan.status["phase"], [pod.grace_period_s for pod in plan.deletes]) == ("Suspended", [0])
+
+
 def test_a_run_that_is_resumed_while_a_pod_still_stops_says_which() -> None:
     watched = training()
     watched.run = replace(watched.run, suspend=True)
