@@ -36,3 +36,6 @@ def test_every_key_that_a_recipe_sets_apart_is_one_of_its_own(name: str, of_the_
     recipe: Any = load_recipe(name)
     known = config_document(recipe, recipe.config(of_the_run))
     assert sorted({*recipe.not_learned, *recipe.local_keys} - known.keys()) == []
+    roots = {key for key in recipe.config_model.model_fields if key.endswith("_root")}
+    assert roots <= recipe.local_keys.keys()
+    assert recipe.local_keys.keys() <= recipe.not_learned

@@ -6,14 +6,16 @@ Asked by the engine through the recipe: the first when a checkpoint is resumed, 
 # Where files lie, what is told of the run, and how long it goes on; also those of `config.json` that follow from them.
 NOT_LEARNED = frozenset(
     {
-        "carla_data", "carla_root", "compile",
-        "continue_failed_training", "description", "id", "loader", "log_images_frequency", "log_scalars_frequency",
-        "log_wandb", "num_threads", "patience_epochs", "prefetch_factor", "session_cache_backend",
-        "use_training_session_cache", "visualize_training", "wandb_id", "wandb_project_name", "wandb_resume",
+        "carla_data", "carla_root", "compile", "continue_failed_training", "description", "epoch_checkpoints_keep",
+        "id", "loader", "log_images_frequency", "log_scalars_frequency", "log_wandb", "navsim_data_root", "num_threads",
+        "patience_epochs", "prefetch_factor", "session_cache_backend", "use_training_session_cache",
+        "visualize_training", "wandb_id", "wandb_project_name", "wandb_resume", "waymo_e2e_training_data_root",
     }
 )  # fmt: skip
 
 LOCAL_KEYS = {
     "carla_root": "the stage's datasets",
     "epoch_checkpoints_keep": "spec.checkpoint.keepLast and keepBest",
+    "navsim_data_root": "the stage's datasets",
+    "waymo_e2e_training_data_root": "the stage's datasets",
 }
