@@ -4,7 +4,7 @@ import lzma
 import pickle
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,9 @@ from lead_trainer.data.loader import Loader
 from lead_trainer.data.sample_order import rank_batch
 from lead_trainer.engine.attempt_run import Place, run_attempt
 from lead_trainer.engine.ddp import Group
+from lead_trainer.engine.state import means
 from lead_trainer.engine.stop import StopFlag
+from lead_trainer.engine.validation import Sums
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.lead.config_values import load_config
 from lead_trainer.recipes.lead.data_sources import CARLA, NAVSIM, WAYMO, DataSource
@@ -269,6 +271,32 @@ def test_what_is_measured_of_two_sets_does_not_depend_on_how_samples_lie_in_batc
         assert seen == counts
         assert told == pytest.approx(together, rel=1e-4)
     assert together["loss"] == pytest.approx(float(_loss_of(model, loaded, config)), rel=1e-4)
+
+
+def test_a_head_that_is_never_finite_leaves_no_loss_by_which_a_checkpoint_could_be_the_best(
+    trees: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = load_config({**SMALL, **EQUAL, "batch_size": 4}, "demo_navsim")
+    samples = open_samples(config, caches(trees))
+    loaded = [samples.load(int(index), 0) for index in samples.composed_order(0, 4)[:4]]
+    batches = [RECIPE.on_device(collate(chosen), config) for chosen in (loaded[:2], loaded[2:])]
+    torch.manual_seed(0)
+    model = build_model(config).eval()
+
+    def told(batches: list[Any]) -> Mapping[str, float]:
+        sums = Sums()
+        for batch in batches:
+            sums.add(RECIPE.evaluate(model, batch, config))
+        return RECIPE.validation_metrics(config, means(sums.as_pairs()))
+
+    sound = told(batches)
+    assert not any("labelled" in tag for tag in sound) and sound.keys() >= {"loss", "navsim_loss_bev_semantic"}
+    assert "loss" in told(batches[:1])  # no sample of the other set, so nothing of it failed
+    with torch.no_grad():
+        next(model.bev_semantic_decoder_navsim.parameters()).fill_(torch.inf)  # type: ignore[union-attr]
+    overflowed = told(batches)
+    assert sound.keys() - overflowed.keys() >= {"loss", "navsim_loss_bev_semantic"}
+    assert overflowed["loss_semantic"] == sound["loss_semantic"]
 
 
 def _loss_of(model: torch.nn.Module, loaded: list[Any], config: Any) -> torch.Tensor:

@@ -29,6 +29,7 @@ from lead_trainer.recipes.lead.model import Predictions
 from lead_trainer.recipes.lead.network.planner import Plan
 from lead_trainer.recipes.recipe import Batch, Evaluation
 
+_LABELLED = "labelled/"  # begins the tag of the share of samples that have a loss term's label
 _PER_ROW = ("bucket", "position", "route", "frame", "sample", "shard", "slot")
 # What a validation sample has none of: chance.
 AS_RECORDED = {
@@ -96,7 +97,10 @@ class CachePart:
 
 @torch.no_grad()
 def evaluate(config: LeadConfig, predictions: Predictions, batch: Batch) -> Evaluation:
-    """Returns losses, LEAD's metrics, and per class the pixels that agree and that are in either."""
+    """Returns losses, LEAD's metrics, and per class the pixels that agree and that are in either.
+
+    Of mixed data sets also, for each term of the loss, the share of samples that have its label.
+    """
     report = compute_losses(config, predictions, batch)
     metrics = compute_metrics(config, predictions, batch)
     samples = len(batch["source_dataset"])
@@ -108,6 +112,8 @@ def evaluate(config: LeadConfig, predictions: Predictions, batch: Batch) -> Eval
     for name, value in report.raw.items():
         labelled = _labelled_samples(name, batch)
         totals[name] = (value.double() * labelled, labelled)
+        if config.mixed_data_training:
+            totals[f"{_LABELLED}{name}"] = (torch.as_tensor(labelled), samples)
     carla = perception_samples(batch)
     for head, classes in (("semantic", config.num_semantic_classes), ("bev_semantic", config.num_bev_semantic_classes)):
         logits: Tensor | None = getattr(predictions, head)
@@ -144,12 +150,17 @@ def _overlaps(head: str, guess: Tensor, truth: Tensor, classes: int) -> dict[str
 def with_loss_of_all_sets(config: LeadConfig, means: Mapping[str, float]) -> Mapping[str, float]:
     """Returns the means; where data sets are mixed, `loss` is what a batch with each of them has, as in training.
 
-    A batch of the split has samples of one set: the mean of their totals would follow the sizes of the sets.
+    A batch of the split has samples of one set: the mean of their totals would follow the sizes of the sets. There is
+    no `loss` where a term with labels was never finite: the sum of the others would make the failure the best.
     """
     if not config.mixed_data_training:
         return means
+    told = {name: value for name, value in means.items() if not name.startswith(_LABELLED)}
+    labelled = {name.removeprefix(_LABELLED) for name, share in means.items() if name not in told and share > 0}
+    if labelled - told.keys():
+        return {name: value for name, value in told.items() if name != "loss"}
     weights = loss_weights(config)
-    return {**means, "loss": sum(weights[name] * value for name, value in means.items() if name in weights)}
+    return {**told, "loss": sum(weights[name] * value for name, value in told.items() if name in weights)}
 
 
 def with_means_over_classes(means: Mapping[str, float]) -> dict[str, float]:
