@@ -135,3 +135,15 @@ def test_a_spec_that_makes_invalid_pods_has_failed_and_says_which_field_and_a_co
     bench.kubectl("patch", "dsc", "town", "--type=merge", "-p", '{"spec": {"build": {"tolerations": []}}}')
     run = bench.wait_phase("tr", "drive", "Failed")
     assert run["reason"] == "BadSpec" and "spec.resources.requests" in str(run["conditions"])
+
+
+def test_a_limit_that_the_namespace_fills_in_holds_pods_up_until_it_is_raised(bench: Bench) -> None:
+    limits = {"limits": [{"type": "Container", "default": {"cpu": "500m"}}]}
+    small = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small"}, "spec": limits}
+    bench.operator.start()
+    bench.apply(small)
+    bench.apply(a_dataset_cache("town", "datasets/town", build={"resources": {"requests": {"cpu": "1"}}}))
+    wait_for("the refusal", lambda: bench.status("dsc", "town").get("reason") == "ObjectsRefused")
+    assert "raise the default limit in the LimitRange" in str(bench.status("dsc", "town")["conditions"])
+    bench.kubectl("delete", "limitrange", "small")
+    bench.wait_phase("dsc", "town", "Ready")
