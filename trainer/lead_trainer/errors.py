@@ -64,7 +64,7 @@ class StuckLoader(TrainerError):
 
 
 class StopRequested(TrainerError):
-    """The process was asked to stop and has committed its state."""
+    """The process was asked to stop and has committed what it trained, if anything."""
 
     exit_code = ExitCode.STOPPED
 

@@ -9,6 +9,7 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.utils.tensorboard import SummaryWriter
 
+from lead_protocol.exit_codes import ExitCode
 from lead_protocol.progress_record import parse_progress
 from lead_protocol.store.folder import FolderStore
 from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
@@ -19,6 +20,7 @@ from lead_trainer.engine.clip import Clipper
 from lead_trainer.engine.progress_block import progress_block
 from lead_trainer.engine.ranking import Ranking
 from lead_trainer.engine.state import TrainState
+from lead_trainer.engine.stop import StopFlag
 from lead_trainer.recipes.recipe import StepOutput
 from lead_trainer.report import tensorboard
 from lead_trainer.report.sinks import Sinks
@@ -93,6 +95,20 @@ def test_a_try_that_begins_anew_in_one_process_hides_the_steps_of_the_one_before
     assert [(event.step, event.value) for event in read.Scalars("loss")] == [(1, 2.0), (2, 2.0)]
 
 
+def test_a_run_that_begins_in_the_folder_of_another_hides_none_of_its_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for process, steps in ((100, 4), (200, 2)):
+        monkeypatch.setattr("os.getpid", lambda process=process: process)
+        events = EventFile(tmp_path, None, "tb/", attempt=1, first_step=0, on=True)
+        for step in range(1, steps + 1):
+            events.scalars({"loss": float(process)}, step)
+        events.close()
+    read = EventAccumulator(str(tmp_path))
+    read.Reload()
+    assert [event.step for event in read.Scalars("loss") if event.value == 100.0] == [1, 2, 3, 4]
+
+
 class CountingStore(FolderStore):
     """A store that notes what is put into it, in order."""
 
@@ -155,6 +171,19 @@ class SlowPlace(EventFile):
 
     def close(self) -> None:
         self.said.append("closed")
+
+
+def test_a_stop_before_the_first_step_speaks_of_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = StopFlag()
+    asked.raised = True
+    monkeypatch.setattr("lead_testing.toy_runs.StopFlag", lambda: asked)
+    store = FolderStore(tmp_path / "store")
+    assert train_here(store, tmp_path, a_toy_job()) == ExitCode.STOPPED
+    told = parse_progress(store.get(KEYS.progress(1), max_bytes=4096))
+    assert (
+        told is not None and told.message == "stopped on request before the first step; there is nothing to commit yet"
+    )
+    assert not manifests(store)
 
 
 def test_a_slow_upload_holds_nobody_up_and_the_last_one_comes_after_it(tmp_path: Path) -> None:

@@ -188,7 +188,10 @@ class Hooks:
             self._stop(state)
 
     def _stop_before_judging(self, state: TrainState) -> NoReturn:
-        """Ends the attempt within a validation: the next one trains no step of this epoch again, and validates."""
+        """Ends the attempt within a validation; the next one trains no step again.
+
+        It makes up for the validation of an epoch's end; one that was due within the epoch is left out.
+        """
         if state.step_in_epoch == 0:
             state.reopen_epoch(self.plan.steps)
         self._stop(state)
@@ -197,6 +200,8 @@ class Hooks:
         if self.checkpointer.committed_step != state.step and state.step > 0:
             self.checkpointer.patience.total_s = self.grace_period_s * _STOP_MARGIN
             self._save(state)
+        if state.step == 0:
+            raise StopRequested("stopped on request before the first step; there is nothing to commit yet")
         raise StopRequested(f"stopped on request after step {state.step}; a checkpoint of it is committed")
 
     def _save(self, state: TrainState, *, final: bool = False) -> None:

@@ -5,6 +5,7 @@ is followed by another, so that no copy costs more than a bounded file. A resume
 hides the steps it repeats. A disk that fails is one warning, and training goes on without.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -41,7 +42,9 @@ class EventFile:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             # This attempt may have written here before: one that ran out of memory begins anew in its own process.
-            follows = first_step or attempt > 1 or any(folder.glob("events.out.tfevents.*"))
+            # Another process's file of the same attempt is another run's, whose steps shall stay in sight.
+            own = f"events.out.tfevents.*.{os.getpid()}.*{self._suffix}"
+            follows = first_step or attempt > 1 or any(folder.glob(own))
             self._writer = self._opened(first_step + 1 if follows else None)
         except OSError as error:
             self._give_up(error)
