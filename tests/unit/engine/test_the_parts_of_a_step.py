@@ -158,7 +158,7 @@ def a_half_frozen_model() -> torch.nn.Module:
 def stepped(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> dict[str, torch.Tensor]:
     for _ in range(2):
         optimizer.zero_grad()
-        model[0](torch.ones(2, 3)).sum().add(model[2](torch.ones(2, 3)).sum()).backward()  # type: ignore[no-untyped-call]
+        model[0](torch.ones(2, 3)).sum().add(model[2](torch.ones(2, 3)).sum()).backward()  # type: ignore[index]
         optimizer.step()
     return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 
