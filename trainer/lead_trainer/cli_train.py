@@ -63,7 +63,7 @@ from lead_trainer.recipes.local_runs import (
     collections_of,
     source_root,
 )
-from lead_trainer.recipes.recipe import Inherits, NamesFiles, Recipe, load_recipe
+from lead_trainer.recipes.recipe import Inherits, NamesFiles, PartsRuns, Recipe, load_recipe
 from lead_trainer.report.console import open_log
 from lead_trainer.world import world_of
 
@@ -91,8 +91,16 @@ class LocalRun:
 
     @property
     def instance(self) -> InstanceKeys:
-        """Where the run's objects lie in its folder's store: runs of several kinds may share one."""
-        return InstanceKeys(NAMESPACE, UID, f"{STAGE}-{self._kind}" if self._kind else STAGE, self.keys.seed)
+        """Where the run's objects lie in its folder's store: runs of several kinds may share one.
+
+        A run that began before that was so goes on in the place without a kind.
+        """
+        plain = InstanceKeys(NAMESPACE, UID, STAGE, self.keys.seed)
+        if not self._kind:
+            return plain
+        own, store = replace(plain, stage=f"{STAGE}-{self._kind}"), FolderStore(self.logdir / PRIVATE_FOLDER)
+        began = manifest_keys(store, own.manifests_prefix)
+        return own if began or self._kind_at(store, plain) != self._kind else plain
 
     @property
     def events_folder(self) -> Path:
@@ -101,7 +109,17 @@ class LocalRun:
 
     @property
     def _kind(self) -> str:
-        return self.recipe.run_kind(self.config) if isinstance(self.recipe, NamesFiles) else ""
+        return self._kind_of(self.config)
+
+    def _kind_of(self, config: Any) -> str:
+        return self.recipe.run_kind(config) if isinstance(self.recipe, PartsRuns) else ""
+
+    def _kind_at(self, store: FolderStore, keys: InstanceKeys) -> str:
+        """Returns the kind of the run whose newest checkpoint lies there; empty where none can be read."""
+        for manifest in instance_manifests(store, keys)[:1]:
+            with suppress(BadConfig):
+                return self._kind_of(self.recipe.config(_keys_of(self, store, manifest)))
+        return ""
 
 
 def train_locally(words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> None:
@@ -143,7 +161,7 @@ def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str,
     view = view_of(run, store, job.keys)
     place = Place(
         store,
-        run.logdir / PRIVATE_FOLDER / "scratch",
+        scratch_folder(run),
         session_cache_folder(run, environ),
         initial_weights=Path(run.keys.load_file) if run.keys.load_file else None,
         dataset_store=caches,
@@ -155,6 +173,12 @@ def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str,
     run_attempt(job, place, group, stop)
     if world.is_first:
         view.show_newest(job.keys)
+
+
+def scratch_folder(run: LocalRun) -> Path:
+    """Returns where a run works on files; runs that share a logdir would empty each other's."""
+    keys = run.instance
+    return run.logdir / PRIVATE_FOLDER / "scratch" / f"{keys.stage}-s{keys.seed}"
 
 
 def refuse_weights_alone(run: LocalRun, store: FolderStore) -> None:
@@ -185,7 +209,7 @@ def refuse_other_weights(run: LocalRun, store: FolderStore) -> None:
     if not run.keys.load_file or run.keys.resume == "never" or not manifests:
         return
     now = Path(run.keys.load_file)
-    before = {Path(name) for manifest in manifests if (name := _load_file_of(run, store, manifest))}
+    before = {Path(name) for manifest in manifests if (name := _keys_of(run, store, manifest).get("load_file"))}
     if now.resolve() in {path.resolve() for path in before}:
         return
     there = sorted(path for path in before if path.is_file())
@@ -223,12 +247,12 @@ def refuse_older_checkpoint(run: LocalRun, store: FolderStore) -> None:
         )
 
 
-def _load_file_of(run: LocalRun, store: FolderStore, manifest: CheckpointManifest) -> str:
-    """Returns the `load_file` of the attempt that wrote a checkpoint; empty for none, or where that cannot be read."""
+def _keys_of(run: LocalRun, store: FolderStore, manifest: CheckpointManifest) -> Mapping[str, Any]:
+    """Returns the recipe's keys of the attempt that wrote a checkpoint; none where they cannot be read."""
     with suppress(KeyError, ValueError, StoreError):  # a spoiled checkpoint is judged when it is resumed
         document = json.loads(store.get(manifest.files["config.json"].key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES))
-        return keys_of_document(run.recipe, document).get("load_file") or ""
-    return ""
+        return keys_of_document(run.recipe, document)
+    return {}
 
 
 def _sha256(path: Path) -> str:

@@ -14,6 +14,7 @@ from lead_trainer.cli_train import (
     cache_store,
     local_job,
     local_run,
+    scratch_folder,
     session_cache_folder,
 )
 from lead_trainer.engine.attempt_run import Attempt, Place, resolve_config
@@ -48,7 +49,7 @@ def find_learning_rate(
     store, caches = FolderStore(run.logdir / PRIVATE_FOLDER), cache_store(run, environ)
     job = local_job(run, store, caches, processes=1)
     place = Place(
-        store, run.logdir / PRIVATE_FOLDER / "scratch", session_cache_folder(run, environ),
+        store, scratch_folder(run), session_cache_folder(run, environ),
         initial_weights=Path(run.keys.load_file) if run.keys.load_file else None, dataset_store=caches,
     )  # fmt: skip
     config, world = resolve_config(run.recipe, job), World()

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,18 @@ import pytest
 import torch
 
 from lead_protocol.exit_codes import ExitCode
+from lead_protocol.object_keys import InstanceKeys
+from lead_protocol.store.folder import FolderStore
+from lead_testing.toy_jobs import manifests
 from lead_trainer.cli import main
+from lead_trainer.cli_train import NAMESPACE, PRIVATE_FOLDER, STAGE, UID, LocalRun, local_run, scratch_folder
 from lead_trainer.engine.attempt_run import limited
 from lead_trainer.engine.dataset import Dataset
 from lead_trainer.engine.schedule import warmed_up
 from lead_trainer.named_view import config_beside
 from lead_trainer.recipes.distill.config_values import load_config
-from lead_trainer.recipes.distill.recipe import RECIPE
+from lead_trainer.recipes.distill.recipe import RECIPE, DistillRecipe
+from lead_trainer.recipes.recipe import NamesFiles
 
 FEW = ["--offline", "--max-train-samples", "8", "--max-val-samples", "4", "tensorboard=false"]
 
@@ -92,6 +98,44 @@ def test_models_share_a_folder_and_a_file_of_it_resumes_its_own_run_from_its_new
     ):
         assert main(["train", "recipe=distill", "preset=tiny", *FEW, "--resume", str(file)]) == ExitCode.BAD_CONFIG
         assert reason in capsys.readouterr().err
+
+
+def test_a_run_from_before_models_had_checkpoints_of_their_own_goes_on_and_other_models_begin_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["--seed", "7", "--patience", "9"]
+    older = InstanceKeys(NAMESPACE, UID, STAGE, 7)
+    with monkeypatch.context() as as_before:
+        as_before.setattr(LocalRun, "instance", older)
+        train(tmp_path, capsys, "--model", "baseline", *words, "--max-epochs", "1")
+    told = train(tmp_path, capsys, "--model", "baseline", *words, "--max-epochs", "2")
+    assert [line["epoch"] for line in told] == [2]
+    told = train(tmp_path, capsys, "--model", "reasoning", *words, "--max-epochs", "1")
+    assert [line["epoch"] for line in told] == [1]
+    store, beside = FolderStore(tmp_path / PRIVATE_FOLDER), InstanceKeys(NAMESPACE, UID, f"{STAGE}-reasoning", 7)
+    assert [len(manifests(store, keys)) for keys in (older, beside)] == [2, 1]
+
+
+def test_a_recipe_that_names_files_need_not_part_runs(tmp_path: Path) -> None:
+    class NamesAlone:
+        file_names, shown_names = DistillRecipe.file_names, DistillRecipe.shown_names
+
+    recipe: Any = NamesAlone()
+    assert isinstance(recipe, NamesFiles)
+    run = local_run(["recipe=distill", "preset=tiny", f"logdir={tmp_path}", "model=baseline"], [], {})
+    run = replace(run, recipe=recipe)
+    assert (run.instance.stage, run.events_folder) == (STAGE, tmp_path)
+
+
+def test_runs_that_share_a_folder_share_no_scratch(tmp_path: Path) -> None:
+    found = {
+        scratch_folder(
+            local_run(["recipe=distill", "preset=tiny", f"logdir={tmp_path}", f"model={model}", f"seed={seed}"], [], {})
+        )
+        for model in ("baseline", "reasoning")
+        for seed in (1, 2)
+    }
+    assert len(found) == 4
 
 
 @pytest.mark.parametrize("values", [{}, {"no_unicycle": True, "model": "reasoning"}], ids=["unicycle", "direct"])

@@ -180,9 +180,8 @@ def test_a_stop_before_the_first_step_speaks_of_no_checkpoint(tmp_path: Path, mo
     store = FolderStore(tmp_path / "store")
     assert train_here(store, tmp_path, a_toy_job()) == ExitCode.STOPPED
     told = parse_progress(store.get(KEYS.progress(1), max_bytes=4096))
-    assert (
-        told is not None and told.message == "stopped on request before the first step; there is nothing to commit yet"
-    )
+    assert told is not None
+    assert told.message == "stopped on request before the first step; there is nothing to commit yet"
     assert not manifests(store)
 
 

@@ -3,7 +3,7 @@
 A recipe is config + preparation + dataset + model + step + checkpoint names. It is one object behind an entry point of
 the group `lead.recipes`, so a package of somebody else's adds a recipe without a change here. What every recipe must
 have is in `Recipe`; what some have more is in the small protocols after it (Validates, MixesCaches, NamesFiles,
-Inherits, PartsKeys, Advises): the engine asks for each and does without.
+PartsRuns, Inherits, PartsKeys, Advises): the engine asks for each and does without.
 """
 
 import difflib
@@ -322,17 +322,22 @@ class FinishesOnDevice(Protocol):
 class NamesFiles(Protocol):
     """A recipe whose file names depend on the config, or that shows its newest and best weights under extra names.
 
-    Shown names begin `{kind}_seed{seed}_`, so that runs of a folder keep theirs apart.
+    Shown names begin `{kind}_seed{seed}_` where it `PartsRuns`, so that runs of a folder keep theirs apart.
     """
-
-    def run_kind(self, config: Any) -> str:
-        """Returns the word that parts runs with one folder and one seed: each has checkpoints of its own."""
 
     def file_names(self, config: Any, epoch: int) -> Mapping[str, str]:
         """Returns `checkpoint_names` for a config; `ema` and `clipper` may be named too."""
 
     def shown_names(self, config: Any, epoch: int, *, newest: bool, best: bool) -> Sequence[str]:
         """Returns the names under which a local run's folder shows the weights of an epoch, besides their own."""
+
+
+@runtime_checkable
+class PartsRuns(Protocol):
+    """A recipe whose runs may share a folder and a seed; of any other there is one."""
+
+    def run_kind(self, config: Any) -> str:
+        """Returns the word that parts such runs: each has checkpoints of its own."""
 
 
 @runtime_checkable
