@@ -128,7 +128,11 @@ def test_ctrl_c_ends_a_run_that_does_not_train_yet(here: Path, monkeypatch: pyte
         raise AssertionError("the cache is still being built")
 
     monkeypatch.setattr(cli_train, "local_job", builds_for_long)
-    assert main(["train", "recipe=toy", "logdir=run"]) == 130
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        assert main(["train", "recipe=toy", "logdir=run"]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_ctrl_c_says_what_comes_of_it(here: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ import pickle
 import random
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -85,13 +86,14 @@ def test_a_process_goes_on_with_the_new_key_as_soon_as_the_old_one_is_refused(
 def test_a_new_key_that_is_mounted_later_is_waited_for(
     opened: Opened, rotate: Rotate, mounted: Path, proxy: StoreProxy
 ) -> None:
-    store = opened(replace(PATIENT, total_s=0.1))
+    store = opened(replace(PATIENT, total_s=2))
     store.put("k", b"before")
     rotate(NEW)
     calls = [threading.Thread(target=store.put, args=(f"k{index}", b"after")) for index in range(4)]
     for call in calls:
         call.start()
-    wait_for("each call to be refused again and again", lambda: proxy.seen.count("PUT") > 20)
+    later = time.monotonic() + 3  # than the time that a call has
+    wait_for("each call to be refused for long", lambda: time.monotonic() > later and proxy.seen.count("PUT") > 20)
     (mounted / "secret-key").write_text(NEW)
     for call in calls:
         call.join(20)
