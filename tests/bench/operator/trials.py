@@ -30,19 +30,23 @@ class Trials:
         self._audit = cluster.audit
 
     def bursts(self, singles: int, wide: int, runs: int) -> Numbers:
-        """Runs one after another, one of many pods, many at once, and then one failed pod in each of the many."""
+        """Runs one after another and a failed pod in each, one of many pods, many at once and a failed pod in all."""
         found: Numbers = {"load_before": os.getloadavg()[0]}
         self._start(SPACE)
         found["rss_empty_mib"] = self._system.rss_mib
         self._create("w", 1, NODES)  # opens connections
         one_by_one = [self._create(f"s{number}n", 1, NODES) for number in range(singles)]
         found["one_s"] = [seconds for result in one_by_one for seconds in result["each_s"]]
+        self._begin_training(1 + singles)
+        last = self._last_pods()
+        found["replaced_alone_s"] = [self._fail([last[f"s{number}n"]])[0] for number in range(singles)]
+        self._settle()
         found["wide_s"] = self._create("wide", 1, wide)["span_s"]
         self._cluster.clean()
         self._settle()
         found["burst"] = self._create("b", runs, NODES)
         self._begin_training(runs)
-        found["replaced_s"] = self._fail_one_pod_each(runs)
+        found["replaced_s"] = self._fail(list(self._last_pods().values()))
         found["rss_full_mib"] = self._system.rss_mib
         self._end()
         return {**found, "load_after": os.getloadavg()[0]}
@@ -110,12 +114,17 @@ class Trials:
         self._wait_for_condition(SPACE, runs, "Progressing" if isinstance(self._system, Ours) else "Running")
         self._settle()
 
-    def _fail_one_pod_each(self, runs: int) -> list[float]:
-        last = {pod["metadata"]["name"].split("-")[0]: pod for pod in self._cluster.pods()}
+    def _last_pods(self) -> dict[str, dict[str, Any]]:
+        """Returns a pod that runs of each run."""
+        pods = [pod for pod in self._cluster.pods() if pod["status"]["phase"] == "Running"]
+        return {pod["metadata"]["name"].split("-")[0]: pod for pod in pods}
+
+    def _fail(self, pods: list[dict[str, Any]]) -> list[float]:
+        """Lets pods of different runs fail at once; returns how long each took to be replaced."""
         mark = self._audit.mark()
-        self._cluster.fail_pods(list(last.values()), RETRYABLE)
+        self._cluster.fail_pods(pods, RETRYABLE)
         anew = self._system.pods_after_failure(NODES)
-        calls = self._audit.wait(mark, "failed pods to be replaced", _have_pods(runs * anew), HOPELESS_S)
+        calls = self._audit.wait(mark, "failed pods to be replaced", _have_pods(len(pods) * anew), HOPELESS_S)
         return sorted(times_to_last_pod(calls, _says_failed, anew).values())
 
     def _idle(self, seconds: float) -> Numbers:
