@@ -66,7 +66,9 @@ class Applier:
             body = await self._write_status(kind, body, plan.status, quiet=True)
         for pod in plan.deletes:
             namespace = body["metadata"]["namespace"]
-            await self._client.delete(POD, namespace, pod.name, uid=pod.uid, grace_period_s=pod.grace_period_s)
+            await self._client.delete(
+                POD, namespace, pod.name, uid=pod.uid, version=pod.version, grace_period_s=pod.grace_period_s
+            )
         for claim in plan.claim_deletes:
             await self._client.delete(CLAIM, body["metadata"]["namespace"], claim.name, uid=claim.uid)
         for told in plan.annotates:

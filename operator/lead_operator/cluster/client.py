@@ -123,10 +123,15 @@ class KubeClient:
         return await self._call("POST", kind.path(body["metadata"]["namespace"]), kind=kind, query=query, body=body)
 
     async def delete(
-        self, kind: Kind, namespace: str, name: str, *, uid: str, grace_period_s: int | None = None
+        self, kind: Kind, namespace: str, name: str, *, uid: str, version: str = "", grace_period_s: int | None = None
     ) -> None:
-        """Deletes the object of this UID; one that is gone, or another of the same name, is left as it is."""
-        options: KubernetesObject = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        """Deletes the object of this UID, as it is in this version where one is given.
+
+        One that is gone, has changed since, or is another of the same name is left as it is. A change is told by the
+        watch, and with it the next look comes.
+        """
+        seen = {"uid": uid, "resourceVersion": version} if version else {"uid": uid}
+        options: KubernetesObject = {"preconditions": seen, "propagationPolicy": "Background"}
         if grace_period_s is not None:
             options["gracePeriodSeconds"] = grace_period_s
         try:

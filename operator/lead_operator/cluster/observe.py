@@ -94,6 +94,7 @@ def observe_pod(pod: KubernetesObject, nodes: NodeWatch, now: datetime) -> Obser
         attempt=_number(labels.get(names.Label.ATTEMPT)),
         rank=_number(labels.get(names.Label.INDEX if role == names.Role.BUILD else names.Label.RANK)),
         phase=phase,
+        version=metadata.get("resourceVersion", ""),
         ready=condition(pod, "Ready").get("status") == "True",
         lingers=phase in ENDS and status.get("phase") not in ENDS,
         deleting="deletionTimestamp" in metadata,

@@ -280,7 +280,8 @@ def _start_pods(cache: DatasetCache, observed: ObservedBuild, settings: Settings
                 continue
             worker = replace(worker, attempt=worker.attempt + 1, ended=worker.attempt, created=False)
             state, claim = state.with_worker(worker), True
-            deletes += [PodToDelete(p.name, p.uid) for p in worker.pods if p.terminal and p.attempt < worker.ended]
+            old = (p for p in worker.pods if p.terminal and p.attempt < worker.ended)
+            deletes += [PodToDelete(p.name, p.uid, version=p.version) for p in old]
         if worker.pod is None and not worker.created:
             profile = settings.storage_profiles[cache.storage_profile]
             creates.append(
@@ -320,9 +321,9 @@ def _retire(pods: tuple[ObservedPod, ...], observed: ObservedBuild) -> tuple[Pod
         if pod.terminal and not pod.lingers:
             continue
         if is_lost(pod, now=observed.now, node_loss_s=NODE_LOSS_S):
-            deletes.append(PodToDelete(pod.name, pod.uid, grace_period_s=0))
+            deletes.append(PodToDelete(pod.name, pod.uid, grace_period_s=0, version=pod.version))
         elif not pod.deleting:
-            deletes.append(PodToDelete(pod.name, pod.uid))
+            deletes.append(PodToDelete(pod.name, pod.uid, version=pod.version))
     return tuple(deletes)
 
 

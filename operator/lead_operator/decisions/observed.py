@@ -24,6 +24,7 @@ class ObservedPod:
     attempt: int
     rank: int  # build pods: index
     phase: str  # Pending | Running | Succeeded | Failed | Unknown
+    version: str = ""  # of the copy it was read from
     ready: bool = False
     lingers: bool = False  # its work has ended, and a container that was added at admission keeps it
     deleting: bool = False

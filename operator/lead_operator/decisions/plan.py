@@ -10,11 +10,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class PodToDelete:
-    """A pod to delete, by UID precondition."""
+    """A pod to delete, unless it has changed since it was seen: then it may have ended, or its node come back."""
 
     name: str
     uid: str
     grace_period_s: int | None = None  # None: the pod's own; 0: force, for a node that is gone
+    version: str = ""  # as it was seen
 
 
 @dataclass(frozen=True)

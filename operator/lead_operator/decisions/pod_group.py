@@ -27,9 +27,9 @@ def retire_pods(pods: tuple[ObservedPod, ...], run: TrainingRun, observed: Obser
         if pod.terminal and not pod.lingers:
             continue
         if is_lost(pod, now=observed.now, node_loss_s=run.failure_policy.node_loss_s):
-            deletes.append(PodToDelete(pod.name, pod.uid, grace_period_s=0))
+            deletes.append(PodToDelete(pod.name, pod.uid, grace_period_s=0, version=pod.version))
         elif not pod.deleting:
-            deletes.append(PodToDelete(pod.name, pod.uid))
+            deletes.append(PodToDelete(pod.name, pod.uid, version=pod.version))
     return tuple(deletes)
 
 
@@ -48,7 +48,7 @@ def clean_pods(run: TrainingRun, observed: ObservedRun) -> tuple[PodToDelete, ..
     deletes = retire_pods(observed.pods, run, observed)
     if run.clean_pod_policy == "All":
         ended = (p for p in observed.pods if p.terminal and not p.lingers and not p.deleting)
-        deletes += tuple(PodToDelete(p.name, p.uid) for p in ended)
+        deletes += tuple(PodToDelete(p.name, p.uid, version=p.version) for p in ended)
     return deletes
 
 

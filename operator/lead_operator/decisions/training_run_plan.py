@@ -225,7 +225,7 @@ def _claim(view: RunView) -> Step:
         view.step(_restart_phase(view), "PodsStarting"),
         states=view.states_with(claimed),
         start_time=view.start_time or now,
-        deletes=() if keep_old else tuple(PodToDelete(p.name, p.uid) for p in old),
+        deletes=() if keep_old else tuple(PodToDelete(p.name, p.uid, version=p.version) for p in old),
         creates=build_group_objects(view, claimed),
         claim=True,
         requeue_after_s=view.settings.progress_s,
