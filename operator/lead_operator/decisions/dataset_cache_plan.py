@@ -21,12 +21,12 @@ from lead_operator.decisions.failure_policy import (
     Failure,
     explain_missing,
     explain_pod,
-    is_lost,
     pause_s,
 )
 from lead_operator.decisions.figures import format_time, seconds_since
 from lead_operator.decisions.observed import ObservedBuild, ObservedPod
 from lead_operator.decisions.plan import Plan, PodToDelete
+from lead_operator.decisions.pod_removal import once_each, remove, retire
 from lead_operator.decisions.refusals import CACHE_FIELDS, OBJECTS_REFUSED, explain_invalid
 from lead_operator.errors import SpecError
 from lead_operator.names import CachePhase, Condition
@@ -281,7 +281,7 @@ def _start_pods(cache: DatasetCache, observed: ObservedBuild, settings: Settings
             worker = replace(worker, attempt=worker.attempt + 1, ended=worker.attempt, created=False)
             state, claim = state.with_worker(worker), True
             old = (p for p in worker.pods if p.terminal and p.attempt < worker.ended)
-            deletes += [PodToDelete(p.name, p.uid, version=p.version) for p in old]
+            deletes += [remove(pod) for pod in old]
         if worker.pod is None and not worker.created:
             profile = settings.storage_profiles[cache.storage_profile]
             creates.append(
@@ -316,15 +316,7 @@ def _pause_left_s(worker: Worker, observed: ObservedBuild) -> float:
 
 
 def _retire(pods: tuple[ObservedPod, ...], observed: ObservedBuild) -> tuple[PodToDelete, ...]:
-    deletes = []
-    for pod in pods:
-        if pod.terminal and not pod.lingers:
-            continue
-        if is_lost(pod, now=observed.now, node_loss_s=NODE_LOSS_S):
-            deletes.append(PodToDelete(pod.name, pod.uid, grace_period_s=0, version=pod.version))
-        elif not pod.deleting:
-            deletes.append(PodToDelete(pod.name, pod.uid, version=pod.version))
-    return tuple(deletes)
+    return retire(pods, now=observed.now, node_loss_s=NODE_LOSS_S)
 
 
 def _release(step: CacheStep, observed: ObservedBuild) -> CacheStep:
@@ -332,8 +324,7 @@ def _release(step: CacheStep, observed: ObservedBuild) -> CacheStep:
     building = step.phase not in (CachePhase.READY, CachePhase.FAILED)
     awaited = {w.pod.uid for w in step.state.workers if building and w.pod is not None and w.attempt > w.ended}
     released = _retire(tuple(p for p in observed.pods if p.lingers and p.uid not in awaited), observed)
-    deletes = tuple({d.uid: d for d in (*step.deletes, *released)}.values())
-    return replace(step, deletes=deletes, claim=step.claim or bool(released))
+    return replace(step, deletes=once_each(*step.deletes, *released), claim=step.claim or bool(released))
 
 
 def _fail(state: BuildState, failure: dict[str, Any], observed: ObservedBuild, reason: str, message: str) -> CacheStep:

@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 from lead_operator import names
-from lead_operator.decisions.failure_policy import is_lost
 from lead_operator.decisions.instance_state import InstanceState
 from lead_operator.decisions.observed import ObservedPod, ObservedRun
 from lead_operator.decisions.plan import PodToAnnotate, PodToDelete
+from lead_operator.decisions.pod_removal import once_each, remove, retire
 from lead_operator.decisions.refusals import RUN_FIELDS, explain_invalid
 from lead_operator.decisions.run_step import Step
 from lead_operator.decisions.run_view import RunView
@@ -22,15 +22,7 @@ VOLCANO = "volcano"  # name of its scheduler
 
 def retire_pods(pods: tuple[ObservedPod, ...], run: TrainingRun, observed: ObservedRun) -> tuple[PodToDelete, ...]:
     """Returns the deletions that stop these pods: with their own grace, or by force where the node is lost."""
-    deletes = []
-    for pod in pods:
-        if pod.terminal and not pod.lingers:
-            continue
-        if is_lost(pod, now=observed.now, node_loss_s=run.failure_policy.node_loss_s):
-            deletes.append(PodToDelete(pod.name, pod.uid, grace_period_s=0, version=pod.version))
-        elif not pod.deleting:
-            deletes.append(PodToDelete(pod.name, pod.uid, version=pod.version))
-    return tuple(deletes)
+    return retire(pods, now=observed.now, node_loss_s=run.failure_policy.node_loss_s)
 
 
 def tell_last_checkpoint(view: RunView, state: InstanceState) -> tuple[PodToAnnotate, ...]:
@@ -48,7 +40,7 @@ def clean_pods(run: TrainingRun, observed: ObservedRun) -> tuple[PodToDelete, ..
     deletes = retire_pods(observed.pods, run, observed)
     if run.clean_pod_policy == "All":
         ended = (p for p in observed.pods if p.terminal and not p.lingers and not p.deleting)
-        deletes += tuple(PodToDelete(p.name, p.uid, version=p.version) for p in ended)
+        deletes += tuple(remove(pod) for pod in ended)
     return deletes
 
 
@@ -56,8 +48,7 @@ def release_pods(view: RunView, step: Step) -> Step:
     """Returns the step with the deletion of pods that only hold their nodes' resources; first their end is booked."""
     over = tuple(p for state in step.states for p in state.pods if p.lingers and p.attempt <= state.ended)
     released = retire_pods(over, view.run, view.observed)
-    deletes = tuple({d.uid: d for d in (*step.deletes, *released)}.values())
-    return replace(step, deletes=deletes, claim=step.claim or bool(released))
+    return replace(step, deletes=once_each(*step.deletes, *released), claim=step.claim or bool(released))
 
 
 def _refuse_invalid(view: RunView) -> None:

@@ -28,7 +28,7 @@ from lead_operator.decisions.events import caches_lost, run_events
 from lead_operator.decisions.failure_policy import Failure, explain_lost_result
 from lead_operator.decisions.figures import format_time, seconds_since
 from lead_operator.decisions.observed import ObservedRun
-from lead_operator.decisions.plan import Plan, PodToDelete
+from lead_operator.decisions.plan import Plan
 from lead_operator.decisions.pod_group import (
     build_group_objects,
     clean_pods,
@@ -36,6 +36,7 @@ from lead_operator.decisions.pod_group import (
     retire_pods,
     tell_last_checkpoint,
 )
+from lead_operator.decisions.pod_removal import remove
 from lead_operator.decisions.refusals import OBJECTS_REFUSED
 from lead_operator.decisions.restarts import judge_failure
 from lead_operator.decisions.run_status import build_run_status, is_urgent
@@ -225,7 +226,7 @@ def _claim(view: RunView) -> Step:
         view.step(_restart_phase(view), "PodsStarting"),
         states=view.states_with(claimed),
         start_time=view.start_time or now,
-        deletes=() if keep_old else tuple(PodToDelete(p.name, p.uid, version=p.version) for p in old),
+        deletes=() if keep_old else tuple(remove(pod) for pod in old),
         creates=build_group_objects(view, claimed),
         claim=True,
         requeue_after_s=view.settings.progress_s,
