@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ class LocalRun:
         """Where LEAD's files appear."""
         return Path(self.keys.logdir)
 
-    @property
+    @cached_property  # it reads checkpoints, and what it found stays so while the run goes on
     def instance(self) -> InstanceKeys:
         """Where the run's objects lie in its folder's store: runs of several kinds may share one.
 
