@@ -58,6 +58,20 @@ def render(helm: Helm) -> Render:
     return run
 
 
+@pytest.fixture
+def notes(render: Render, tmp_path: Path) -> Callable[..., str]:
+    """What helm prints after an install; without a cluster it prints nothing, so a copy makes an object of it."""
+    chart = Path(shutil.copytree(CHART, tmp_path / "lead"))
+    (chart / "templates/NOTES.txt").rename(chart / "notes.txt")
+    (chart / "templates/notes.yaml").write_text('kind: Notes\ntext: {{ tpl (.Files.Get "notes.txt") . | quote }}\n')
+
+    def call(values: str = "defaults", *options: str) -> str:
+        (found,) = [each["text"] for each in render(values, *options, chart=chart) if each["kind"] == "Notes"]
+        return str(found)
+
+    return call
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     with contextlib.ExitStack() as stack:

@@ -409,20 +409,6 @@ def test_policies_open_what_the_operator_and_the_store_need_and_no_more(rendered
         assert all(peer["podSelector"]["matchLabels"] == {"app.kubernetes.io/name": "lead"} for peer in rule["from"])
 
 
-@pytest.fixture
-def notes(render: Any, tmp_path: Path) -> Callable[..., str]:
-    """What helm prints after an install; without a cluster it prints nothing, so a copy makes an object of it."""
-    chart = Path(shutil.copytree(PROJECT_ROOT / "charts/lead", tmp_path / "lead"))
-    (chart / "templates/NOTES.txt").rename(chart / "notes.txt")
-    (chart / "templates/notes.yaml").write_text('kind: Notes\ntext: {{ tpl (.Files.Get "notes.txt") . | quote }}\n')
-
-    def call(values: str = "defaults", *options: str) -> str:
-        (found,) = [each["text"] for each in render(values, *options, chart=chart) if each["kind"] == "Notes"]
-        return str(found)
-
-    return call
-
-
 def test_the_notes_speak_of_the_namespaces_that_the_values_name(notes: Callable[..., str]) -> None:
     assert "DatasetCaches in lead-system\n" in notes()
     wide = notes("cluster_wide")

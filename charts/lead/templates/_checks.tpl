@@ -7,6 +7,14 @@
 {{- if and (not $profile.endpoint) $profile.existingSecret }}
 {{- fail (printf "storage.profiles.%s.existingSecret is %q but its endpoint is empty, which means the embedded MinIO, whose Secret the chart makes; set the endpoint or drop existingSecret" $name $profile.existingSecret) }}
 {{- end }}
+{{- if and (not $profile.endpoint) $profile.operatorSecret }}
+{{- fail (printf "storage.profiles.%s.operatorSecret is %q but its endpoint is empty, which means the embedded MinIO, whose Secrets the chart makes; set the endpoint or drop operatorSecret" $name $profile.operatorSecret) }}
+{{- end }}
+{{- range $other, $taken := $.Values.storage.profiles }}
+{{- if and $profile.operatorSecret (eq $profile.operatorSecret (include "lead.secretName" (dict "name" $other "profile" $taken))) }}
+{{- fail (printf "storage.profiles.%s.operatorSecret is %q, which pods mount for the profile %s, so that they could delete what the operator may; name another Secret, or drop operatorSecret" $name $profile.operatorSecret $other) }}
+{{- end }}
+{{- end }}
 {{- if and (not $profile.endpoint) $profile.secure }}
 {{- fail (printf "storage.profiles.%s.secure is true but its endpoint is empty, which means the embedded MinIO, which speaks plain HTTP inside the cluster; set secure to false or give an endpoint" $name) }}
 {{- end }}

@@ -52,7 +52,18 @@ capabilities: {drop: [ALL]}
 
 {{/* Name of the Secret with the operator's own credentials, in the release's namespace. */}}
 {{- define "lead.operatorSecretName" -}}
-{{- .profile.existingSecret | default (printf "%s-operator-s3-%s" .root.Release.Name .name) }}
+{{- .profile.operatorSecret | default .profile.existingSecret | default (printf "%s-operator-s3-%s" .root.Release.Name .name) }}
+{{- end }}
+
+{{/* Profiles whose pods mount the very Secret of the operator, as a JSON list of names under `names`. */}}
+{{- define "lead.sharedProfiles" -}}
+{{- $names := list }}
+{{- if has .Release.Namespace (include "lead.runNamespaces" . | fromJson).names }}
+{{- range $name, $profile := .Values.storage.profiles }}
+{{- if and $profile.existingSecret (not $profile.operatorSecret) }}{{ $names = append $names $name }}{{ end }}
+{{- end }}
+{{- end }}
+{{- dict "names" $names | toJson }}
 {{- end }}
 
 {{/* Profiles on the embedded MinIO, as a JSON list of names under `names`. */}}
