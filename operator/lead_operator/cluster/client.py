@@ -10,7 +10,7 @@ import json
 import os
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 from urllib.request import getproxies_environment
@@ -23,10 +23,10 @@ from kubernetes.aio.client import ApiClient, Configuration
 from lead_operator import names
 from lead_operator.cluster import metrics
 from lead_operator.cluster.api_errors import ApiError, Conflict, NotFound, Refused, Unreachable, error_for
-from lead_operator.cluster.kinds import Kind, KubernetesObject, kind_of
+from lead_operator.cluster.call_turns import CallTurns
+from lead_operator.cluster.kinds import LEASE, Kind, KubernetesObject, kind_of
 from lead_operator.cluster.server_clock import ServerClock
 
-IN_FLIGHT = 32  # calls at a time; watches do not count
 CALL_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
 WATCH_GRACE_S = 15.0  # after the end that the server was asked for, silence is a broken connection
@@ -44,17 +44,17 @@ _APPLY = "application/apply-patch+yaml"
 class KubeClient:
     """Verbs on the API server for one identity."""
 
-    def __init__(self, api: ApiClient) -> None:
+    def __init__(self, api: ApiClient, turns: CallTurns | None = None) -> None:
         self._api = api
         self._api.user_agent = names.FIELD_MANAGER
-        self._slots = asyncio.Semaphore(IN_FLIGHT)
+        self._turns = turns or CallTurns()
         self.clock = ServerClock()
 
     @classmethod
-    async def connect(cls) -> "KubeClient":
+    async def connect(cls, turns: CallTurns | None = None) -> "KubeClient":
         """Reads the service account of the pod, or the kubeconfig of the environment; does not call the server yet."""
         configuration = Configuration()
-        configuration.connection_pool_maxsize = 0  # the semaphore bounds calls; watches would starve a bounded pool
+        configuration.connection_pool_maxsize = 0  # turns bound the calls; watches would starve a bounded pool
         # Without a proxy, looking for one and for ~/.netrc at every call would cost as much as sending it.
         configuration.client_session_kwargs = {"trust_env": bool(getproxies_environment())}
         if "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ:
@@ -62,7 +62,7 @@ class KubeClient:
         else:
             file = os.environ.get("KUBECONFIG", str(Path.home() / ".kube/config"))
             await config.load_kube_config(config_file=file, client_configuration=configuration, persist_config=False)
-        return cls(ApiClient(configuration))
+        return cls(ApiClient(configuration), turns)
 
     async def close(self) -> None:
         """Closes all connections."""
@@ -190,7 +190,7 @@ class KubeClient:
         # writes a resourceVersion. So a lost answer is simply asked for again.
         for attempt in range(1, TRIES + 1):
             try:
-                async with self._slots:
+                async with nullcontext() if kind is LEASE else self._turns.turn():
                     return await self._call_once(method, path, kind, query, body, content_type, verb)
             except Unreachable:
                 if attempt == TRIES:

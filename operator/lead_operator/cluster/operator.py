@@ -34,7 +34,6 @@ from lead_operator.cluster.watchdog import Watchdog
 from lead_operator.cluster.work_queue import WorkQueue
 from lead_operator.settings import Settings
 
-WORKERS = 16  # passes mostly wait for the API server and the bucket
 FIRST_LOOKS_S = 30.0  # at most; a store that is away may hold some back for longer
 SETTLED_LOOK_S = 0.05
 GATHER_S = 0.1  # in which events that need no answer at once wait for each other
@@ -85,7 +84,7 @@ class Operator:
                 tasks.create_task(self._lease.keep(), name="lease")
                 tasks.create_task(self._recorder.run(), name="events")
                 tasks.create_task(self._resync(), name="resync")
-                for number in range(WORKERS):
+                for number in range(self._settings.workers):
                     tasks.create_task(self._work(), name=f"worker {number}")
                 self._works.set()
         finally:

@@ -14,6 +14,7 @@ from typing import Any
 import kopf
 import structlog
 
+from lead_operator.cluster.call_turns import CallTurns
 from lead_operator.cluster.client import KubeClient
 from lead_operator.cluster.health import start_health_server
 from lead_operator.cluster.operator import Operator
@@ -25,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 async def run_operator(settings: Settings) -> int:
     """Runs until a signal or a failure; returns the exit status of the process."""
-    client = await KubeClient.connect()
+    client = await KubeClient.connect(CallTurns(settings.api_in_flight, settings.api_calls_per_second))
     operator = Operator(client, settings)
     health = await start_health_server(operator, settings.health_port)
     stop, failures = asyncio.Event(), list[BaseException]()

@@ -26,6 +26,7 @@ def test_settings_are_read_once_from_the_environment(tmp_path: Path) -> None:
     settings = read_settings(environment(tmp_path, PROFILE, LEAD_PROGRESS_SECONDS="2.5"))
     assert settings.run_namespaces == ("team-a", "team-b")
     assert (settings.health_port, settings.resync_s, settings.relist_s, settings.progress_s) == (8080, 60.0, 600.0, 2.5)
+    assert (settings.workers, settings.api_in_flight, settings.api_calls_per_second) == (16, 32, 0.0)
     profile = settings.storage_profiles["default"]
     assert (profile.url, profile.secret_name) == ("s3://lead/team", "lead-s3-default")
     assert profile.uri("runs/x") == "s3://lead/team/runs/x"
@@ -53,6 +54,32 @@ def test_a_star_means_every_namespace_and_stands_alone(tmp_path: Path) -> None:
 def test_a_wrong_profile_is_named_with_its_key(tmp_path: Path, change: dict[str, Any], named: str) -> None:
     with pytest.raises(SettingsError, match=named):
         read_settings(environment(tmp_path, PROFILE | change))
+
+
+def test_concurrency_and_rate_are_settings(tmp_path: Path) -> None:
+    asked = {"LEAD_WORKERS": "4", "LEAD_API_IN_FLIGHT": "8", "LEAD_API_CALLS_PER_SECOND": "12.5"}
+    settings = read_settings(environment(tmp_path, PROFILE, **asked))
+    assert (settings.workers, settings.api_in_flight, settings.api_calls_per_second) == (4, 8, 12.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("LEAD_WORKERS", "0", "a whole number from 1 to 256"),
+        ("LEAD_WORKERS", "2.5", "a whole number from 1 to 256"),
+        ("LEAD_WORKERS", "many", "a whole number from 1 to 256"),
+        ("LEAD_API_IN_FLIGHT", "257", "a whole number from 1 to 256"),
+        ("LEAD_API_CALLS_PER_SECOND", "-1", "0 for no limit, or a number of at least 10"),
+        ("LEAD_API_CALLS_PER_SECOND", "9", "0 for no limit, or a number of at least 10"),
+        ("LEAD_API_CALLS_PER_SECOND", "nan", "0 for no limit, or a number of at least 10"),
+        ("LEAD_HEALTH_PORT", "80.5", "a whole number from 1 to 65535"),
+        ("LEAD_RELIST_SECONDS", "inf", "a number above 0"),
+    ],
+)
+def test_a_wrong_number_is_named_with_what_is_expected(tmp_path: Path, name: str, value: str, expected: str) -> None:
+    said = f"^environment variable {name} is {value!r}, expected {expected}$"
+    with pytest.raises(SettingsError, match=said):
+        read_settings(environment(tmp_path, PROFILE) | {name: value})
 
 
 @pytest.mark.parametrize(
