@@ -104,9 +104,9 @@ class FailingStore:
     def create_file(self, key: str, path: Path, *, sha256: str) -> bool:
         return bool(self._write(lambda: self.inner.create_file(key, path, sha256=sha256)))
 
-    def get(self, key: str, *, max_bytes: int) -> bytes:
+    def get(self, key: str, *, max_bytes: int, etag: str = "") -> bytes:
         self.reads.append(key)
-        return self.inner.get(key, max_bytes=max_bytes)
+        return self.inner.get(key, max_bytes=max_bytes, etag=etag)
 
     def get_range(self, key: str, offset: int, length: int) -> bytes:
         self.reads.append(key)

@@ -17,6 +17,7 @@ from lead_protocol.store.object_store import (
     ObjectCorrupt,
     ObjectInfo,
     ObjectNotFound,
+    ObjectReplaced,
     StoreDenied,
     StoreError,
     StoreFull,
@@ -41,10 +42,16 @@ class FolderStore:
         """Where the store is, for messages and URIs."""
         return f"file://{self._root}"
 
-    def get(self, key: str, *, max_bytes: int) -> bytes:
-        """Returns the whole object; raises ObjectNotFound, or ObjectCorrupt when it is larger than `max_bytes`."""
+    def get(self, key: str, *, max_bytes: int, etag: str = "") -> bytes:
+        """Returns the whole object; raises ObjectNotFound, or ObjectCorrupt when it is larger than `max_bytes`.
+
+        With an `etag`, of that version alone; raises ObjectReplaced where another lies there, or was written meanwhile.
+        """
         with self._reading(key) as file:
             data = file.read(max_bytes + 1)
+            found = _info(key, os.fstat(file.fileno())).etag
+        if etag and found != etag:
+            raise ObjectReplaced(f"{self.url}/{key} is version {found}, another than {etag}, which was asked for")
         if len(data) > max_bytes:
             raise ObjectCorrupt(f"{self.url}/{key} is larger than the {max_bytes} bytes expected at most")
         return data

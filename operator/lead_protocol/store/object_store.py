@@ -10,6 +10,7 @@ Keys are relative to the store's prefix. Every call ends within its total deadli
     ├── StoreSkew          the clocks differ by more than the server allows
     ├── ObjectNotFound     the key does not exist
     └── ObjectCorrupt      the bytes are not what was promised (size, checksum, too large)
+        └── ObjectReplaced   another version lies there than the one that was asked for
 """
 
 from collections.abc import Iterator
@@ -51,6 +52,10 @@ class ObjectCorrupt(StoreError):
     """The object's bytes are not what was promised."""
 
 
+class ObjectReplaced(ObjectCorrupt):
+    """The object was written again since the version that was asked for."""
+
+
 @dataclass(frozen=True)
 class ObjectInfo:
     """What a LIST or HEAD tells of one object."""
@@ -67,8 +72,11 @@ class ObjectStore(Protocol):
     def url(self) -> str:
         """Where the store is, for messages and URIs: `s3://bucket/prefix` or `file:///folder`."""
 
-    def get(self, key: str, *, max_bytes: int) -> bytes:
-        """Returns the whole object; raises ObjectNotFound, or ObjectCorrupt when it is larger than `max_bytes`."""
+    def get(self, key: str, *, max_bytes: int, etag: str = "") -> bytes:
+        """Returns the whole object; raises ObjectNotFound, or ObjectCorrupt when it is larger than `max_bytes`.
+
+        `etag`, as LIST or HEAD told it: of that version alone; raises ObjectReplaced where another lies there.
+        """
 
     def get_range(self, key: str, offset: int, length: int) -> bytes:
         """Returns exactly `length` bytes from `offset`; raises ObjectCorrupt when the object is shorter."""

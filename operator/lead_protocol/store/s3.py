@@ -46,9 +46,13 @@ class S3Store:
         """Where the store is, for messages and URIs."""
         return self._target.url
 
-    def get(self, key: str, *, max_bytes: int) -> bytes:
-        """Returns the whole object; raises ObjectNotFound, or ObjectCorrupt when it is larger than `max_bytes`."""
-        request = Request("GET", self._full(key))
+    def get(self, key: str, *, max_bytes: int, etag: str = "") -> bytes:
+        """Returns the whole object; raises ObjectNotFound, or ObjectCorrupt when it is larger than `max_bytes`.
+
+        With an `etag`, of that version alone (`If-Match`); raises ObjectReplaced where another lies there.
+        """
+        condition = {"If-Match": f'"{etag}"'} if etag else {}
+        request = Request("GET", self._full(key), headers=condition)
         return self._requests.call(request, self._deadline(), max_bytes=max_bytes).body
 
     def get_range(self, key: str, offset: int, length: int) -> bytes:

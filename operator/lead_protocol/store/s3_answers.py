@@ -15,6 +15,7 @@ from lead_protocol.store.object_store import (
     ObjectCorrupt,
     ObjectInfo,
     ObjectNotFound,
+    ObjectReplaced,
     StoreDenied,
     StoreError,
     StoreFull,
@@ -83,6 +84,8 @@ def explain_failure(
         remedy = "check the storage profile's credentials and what they allow"
         of_key = True if status == 401 or code in _KEY_CODES else False if code else None  # a HEAD may name no code
         return StoreDenied(f"{told}; {remedy}", of_key=of_key)
+    if status == 412:
+        return ObjectReplaced(f"{told}: another version lies there than the one that was asked for")
     if status == 416:
         return ObjectCorrupt(f"{told}: the object is shorter than expected; it was truncated or replaced")
     return StoreError(f"{told}; the server does not speak S3 as expected: check the storage profile's endpoint")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lead_protocol.store.key_rules import UnsafeKey
-from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore, StoreFull
+from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectReplaced, ObjectStore, StoreFull
 
 MIB = 1024 * 1024
 BIG = 11 * MIB + 17  # three parts at the suite's part size
@@ -69,6 +69,19 @@ def test_an_object_larger_than_expected_is_refused(store: ObjectStore) -> None:
     store.put("big", b"x" * 11)
     with pytest.raises(ObjectCorrupt, match="10"):
         store.get("big", max_bytes=10)
+
+
+def test_one_version_is_read_or_nothing(store: ObjectStore) -> None:
+    store.put("v", b"first")
+    first = store.head("v")
+    assert first is not None and store.get("v", max_bytes=5, etag=first.etag) == b"first"
+    now = first
+    while now.etag == first.etag:  # the clock of a folder may stand still for some milliseconds
+        store.put("v", b"again")
+        (now,) = store.list("v")
+    assert store.get("v", max_bytes=5, etag=now.etag) == store.get("v", max_bytes=5) == b"again"
+    with pytest.raises(ObjectReplaced, match=r"/v\b.*another"):
+        store.get("v", max_bytes=5, etag=first.etag)
 
 
 def test_a_range_is_exact_or_refused(store: ObjectStore) -> None:
