@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from lead_protocol.store.folder import FolderStore
+from lead_protocol.store.s3 import S3Store
+from lead_testing.minio_server import MinioServer, minio_program
 from lead_trainer.data.source_tree import FolderTree, StoreTree
 from lead_trainer.errors import BadData
 
@@ -52,6 +54,20 @@ def test_a_file_that_changes_after_the_listing_is_named(tmp_path: Path) -> None:
     os.utime(tmp_path / "t/r1/1", ns=(1, 1))
     with pytest.raises(BadData, match="t/r1/1 changed since"):
         in_folder.read("r1/1")
+
+
+def test_an_object_replaced_by_one_of_its_size_after_the_listing_is_named(tmp_path: Path) -> None:
+    with MinioServer(minio_program(), tmp_path) as server:
+        server.admin().make_bucket("trees")
+        store = S3Store(server.target("trees", "some/prefix"))
+        for name in ("r1/0", "r1/1"):
+            store.put(f"t/{name}", b"first")
+        tree = StoreTree(store, "t")
+        assert [file.path for file in tree.files()] == ["r1/0", "r1/1"] and tree.read("r1/0") == b"first"
+        store.put("t/r1/0", b"other")
+        with pytest.raises(BadData, match="t/r1/0 changed since the dataset was listed"):
+            tree.read("r1/0")
+        assert tree.read("r1/1") == b"first" and StoreTree(store, "t").read("r1/0") == b"other"
 
 
 def test_a_tree_put_together_of_links_is_the_tree_they_lead_to(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore
+from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectReplaced, ObjectStore
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.recipe import SourceFile
 
@@ -40,13 +40,16 @@ class StoreTree:
         return self._files
 
     def read(self, path: str) -> bytes:
-        """Returns one file's bytes; raises BadData naming an object that is missing, too large, or of another size."""
+        """Returns one file's bytes; raises BadData naming an object that is missing, too large, or not as listed."""
         where = f"{self._store.url}/{self._prefix}{path}"
+        listed = _listed(self.__dict__.get("_files", ()), path)
+        etag = listed.etag if listed is not None else ""
         try:
-            data = self._store.get(self._prefix + path, max_bytes=MAX_FILE_BYTES)
+            data = self._store.get(self._prefix + path, max_bytes=MAX_FILE_BYTES, etag=etag)
+        except ObjectReplaced as error:
+            raise _changed(where) from error
         except (ObjectNotFound, ObjectCorrupt) as error:
             raise BadData(f"file {where}: {error}; restore it") from error
-        listed = _listed(self.__dict__.get("_files", ()), path)
         if listed is not None and listed.size != len(data):
             raise _changed(where)
         return data
