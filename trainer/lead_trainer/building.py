@@ -3,6 +3,9 @@
 A pod's share is one `BuildJob`; a laptop's is the only one. Both end in `data.build.build_share`.
 """
 
+import os
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,11 +19,12 @@ from lead_protocol.progress_record import BuildRecord
 from lead_protocol.source_listing import is_raw
 from lead_protocol.store.object_store import ObjectStore, StoreError
 from lead_trainer.data.build import build_share
-from lead_trainer.data.source_tree import FolderTree, StoreTree
+from lead_trainer.data.source_tree import AtWork, FolderTree, StoreTree, tell_nobody
 from lead_trainer.engine.storage import open_store
 from lead_trainer.recipes.recipe import ReadsPart, SourceFile, SourceTree, load_recipe
 from lead_trainer.report.console import open_log
 
+REPEAT_S = 30.0  # of a build that is at work and has no news
 _MESSAGE_CHARS = 512
 
 log = structlog.get_logger(__name__)
@@ -47,23 +51,28 @@ class RawTree:
         return self.whole.read(path)
 
 
-def source_tree(job: BuildJob, store: ObjectStore) -> RawTree:
+def source_tree(job: BuildJob, store: ObjectStore, at_work: AtWork = tell_nobody) -> RawTree:
     """Returns the raw tree a build reads: of a bucket everything, of a folder what its preparation asks for.
 
     A run without a cluster often writes beside its data; a bucket's prefix is watched as a whole by the operator.
     """
     if job.source.kind == "store":
-        return RawTree(StoreTree(store, job.source.prefix))
+        return RawTree(StoreTree(store, job.source.prefix, at_work))
     preparation = load_recipe(job.recipe).preparation
-    tree = FolderTree(Path(job.source.path))
+    tree = FolderTree(Path(job.source.path), at_work)
     if not isinstance(preparation, ReadsPart):
         return RawTree(tree)
     return RawTree(tree, tuple(preparation.reads(preparation.config_keys(job.config))))
 
 
-def build(job: BuildJob, store: ObjectStore, on_progress: Callable[[BuildRecord], None]) -> BuildRecord:
-    """Builds this job's share of a cache; returns the last progress, whose digest names the cache."""
-    return build_share(job, store, source_tree(job, store), load_recipe(job.recipe), on_progress)
+def build(
+    job: BuildJob, store: ObjectStore, on_progress: Callable[[BuildRecord], None], at_work: AtWork = tell_nobody
+) -> BuildRecord:
+    """Builds this job's share of a cache; returns the last progress, whose digest names the cache.
+
+    `at_work` is called with every file that is listed or read, by any thread.
+    """
+    return build_share(job, store, source_tree(job, store, at_work), load_recipe(job.recipe), on_progress)
 
 
 def run_build_job(job: BuildJob, termination_log: Path, environ: Mapping[str, str]) -> int:
@@ -72,7 +81,7 @@ def run_build_job(job: BuildJob, termination_log: Path, environ: Mapping[str, st
     store = open_store(environ)
     mailbox = _BuildMailbox(job, store, termination_log)
     try:
-        build(job, store, mailbox.tell)
+        build(job, store, mailbox.tell, mailbox.at_work)
     except BaseException as error:
         mailbox.fail(error)
         raise
@@ -80,23 +89,48 @@ def run_build_job(job: BuildJob, termination_log: Path, environ: Mapping[str, st
 
 
 class _BuildMailbox:
-    """The progress of one build pod; a store that does not take it does not stop the build."""
+    """The progress of one build pod, by any thread; a store that does not take it does not stop the build.
+
+    Whoever hears nothing new for long takes the pod for hung, so while files are listed or read the last record is
+    written again under a new number. A pod that is blocked repeats nothing.
+    """
 
     def __init__(self, job: BuildJob, store: ObjectStore, termination_log: Path) -> None:
         self._key = job.keys.progress(job.generation, job.index)
         self._store, self._termination_log = store, termination_log
         self._record = BuildRecord(attempt=job.attempt, seq=0, phase="Listing")
-        self._reachable = True
+        self._reachable, self._seq, self._written_at = True, 0, time.monotonic()
+        self._writing, self._process = threading.Lock(), os.getpid()
 
     def tell(self, record: BuildRecord) -> None:
         """Writes one record."""
-        if record.phase != self._record.phase:
-            log.info(
-                record.phase.lower(), digest=record.digest[:12], routes=record.routes_total, size=record.size_bytes
-            )
-        self._record = record
-        text = record.model_dump_json()
-        if record.phase in ("Done", "Failed"):
+        with self._writing:
+            if record.phase != self._record.phase:
+                log.info(
+                    record.phase.lower(), digest=record.digest[:12], routes=record.routes_total, size=record.size_bytes
+                )
+            self._record = record
+            self._write()
+
+    def at_work(self) -> None:
+        """Writes the last record again where that is due; a forked child's reading shows in the samples it makes."""
+        if time.monotonic() - self._written_at < REPEAT_S or os.getpid() != self._process:
+            return
+        if self._writing.acquire(blocking=False):
+            try:
+                self._write()
+            finally:
+                self._writing.release()
+
+    def fail(self, error: BaseException) -> None:
+        """Writes the last record of a build that failed."""
+        message = (str(error) or type(error).__name__)[:_MESSAGE_CHARS]
+        self.tell(self._record.model_copy(update={"phase": "Failed", "message": message}))
+
+    def _write(self) -> None:
+        self._seq, self._written_at = self._seq + 1, time.monotonic()
+        text = self._record.model_copy(update={"seq": self._seq}).model_dump_json()
+        if self._record.phase in ("Done", "Failed"):
             self._leave_word(text)
         try:
             self._store.put(self._key, text.encode())
@@ -105,11 +139,6 @@ class _BuildMailbox:
             if self._reachable:
                 log.warning("progress is not written for now; the build goes on", error=str(error))
             self._reachable = False
-
-    def fail(self, error: BaseException) -> None:
-        """Writes the last record of a build that failed."""
-        message = (str(error) or type(error).__name__)[:_MESSAGE_CHARS]
-        self.tell(self._record.model_copy(update={"seq": self._record.seq + 1, "phase": "Failed", "message": message}))
 
     def _leave_word(self, text: str) -> None:
         try:

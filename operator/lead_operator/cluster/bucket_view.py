@@ -9,21 +9,22 @@ It never writes. A store that does not answer is an observation (`store_error`),
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from pydantic import ConfigDict, ValidationError
 
 from lead_operator.cluster import metrics
 from lead_operator.cluster.instance_records import read_instances, record_prefixes
 from lead_operator.cluster.record_reader import RecordReader, Records
-from lead_operator.decisions.observed import ObservedCacheManifest, ObservedInstance
+from lead_operator.decisions.observed import BuildWord, ObservedCacheManifest, ObservedInstance
 from lead_operator.settings import Settings, StorageProfile
 from lead_protocol import environment
 from lead_protocol.manifests import MAX_MANIFEST_BYTES, CacheManifest
 from lead_protocol.object_keys import BuildKeys, CacheKeys
-from lead_protocol.progress_record import BuildRecord, parse_build
+from lead_protocol.progress_record import parse_build
 from lead_protocol.store.object_store import ObjectNotFound, ObjectStore, StoreDenied, StoreError
 from lead_protocol.store.open_store import open_store
 from lead_protocol.store.s3_target import S3Limits
@@ -47,7 +48,7 @@ class BucketLook:
     instances: tuple[ObservedInstance, ...] = ()
     result_digest: str = ""
     manifest: ObservedCacheManifest | None = None
-    records: tuple[BuildRecord, ...] = ()
+    words: tuple[BuildWord, ...] = ()
 
 
 class BuildResult(StrictModel):
@@ -105,13 +106,18 @@ class BucketView:
         uid: str,
         generation: int,
         *,
+        shares: int,
+        now: datetime,
         live: frozenset[str],
         max_age_s: float,
     ) -> BucketLook:
-        """Returns what the bucket holds of a DatasetCache's build and of the cache it came to."""
+        """Returns what the bucket holds of a DatasetCache's build and of the cache it came to.
+
+        What a pod says is new `now` where its record is another than at the look before.
+        """
 
         def read(store: ObjectStore, records: Records) -> BucketLook:
-            return read_build(store, records, BuildKeys(namespace, uid), generation)
+            return read_build(store, records, BuildKeys(namespace, uid), generation, shares=shares, now=now)
 
         return await self._look(profile, uid, live | {f"generation {generation}"}, max_age_s, read)  # it ends, too
 
@@ -175,22 +181,26 @@ def open_profile_store(profile: StorageProfile, settings: Settings) -> ObjectSto
     return open_store(environ, credentials_dir=settings.credentials_dir / profile.name, limits=LIMITS)
 
 
-def read_build(store: ObjectStore, records: Records, keys: BuildKeys, generation: int) -> BucketLook:
+def read_build(
+    store: ObjectStore, records: Records, keys: BuildKeys, generation: int, *, shares: int, now: datetime
+) -> BucketLook:
     """Reads a build's result, the mailboxes of its pods, and the manifest of the cache it came to."""
     reader = RecordReader(store, records, keys.prefix, MAX_OBJECTS)
     digest = ""
     result = reader.parsed(keys.result(generation), _parse_result, MAX_RECORD_BYTES)
     if result is not None:
         digest = result.digest
-    mailboxes = (f"{keys.prefix}progress/{generation}-", ".json")
-    found = [
-        reader.parsed(key, parse_build, MAX_RECORD_BYTES)
-        for key in reader.keys_below(mailboxes[0])
-        if key.endswith(mailboxes[1])
-    ]
     manifest = _read_manifest(store, records, digest) if digest else None
-    told = tuple(r for r in found if r is not None)
-    return BucketLook(error=reader.excess, result_digest=digest, manifest=manifest, records=told)
+    words = tuple(_read_words(reader, (keys.progress(generation, index) for index in range(shares)), now))
+    return BucketLook(error=reader.excess, result_digest=digest, manifest=manifest, words=words)
+
+
+def _read_words(reader: RecordReader, mailboxes: Iterable[str], now: datetime) -> Iterator[BuildWord]:
+    """Yields the newest record of each share, and since when it is; a record that does not parse is none."""
+    for index, key in enumerate(mailboxes):
+        heard = reader.parsed(key, lambda data: (parse_build(data), now), MAX_RECORD_BYTES)  # parsed when it is new
+        if heard is not None and heard[0] is not None:
+            yield BuildWord(index, heard[0], heard[1])
 
 
 def _read_manifest(store: ObjectStore, records: Records, digest: str) -> ObservedCacheManifest | None:

@@ -258,7 +258,7 @@ class Reconciler:
         if profile is not None:
             look = await self.bucket.look_at_build(
                 profile, namespace, uid, build_generation(cache, read_status(body)),
-                live=_live(pods), max_age_s=self._look_age_s(pods),
+                shares=cache.parallelism, now=now, live=_live(pods), max_age_s=self._look_age_s(pods),
             )  # fmt: skip
         source = None
         if profile is not None and cache.source.prefix and look.manifest is not None and not look.error:
@@ -269,7 +269,7 @@ class Reconciler:
             pods=pods,
             result_digest=look.result_digest,
             manifest=look.manifest,
-            records=look.records,
+            words=look.words,
             used_by=tuple(sorted(users)),
             source=source,
             store_error=look.error,

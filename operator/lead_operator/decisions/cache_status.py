@@ -212,7 +212,8 @@ def _how_far(observed: ObservedBuild, state: BuildState, speed: dict[str, Any]) 
 def _why_not_ready(observed: ObservedBuild, state: BuildState, how_far: str) -> str:
     if observed.apply_error:
         return explain_refusal(observed.apply_error)
-    for worker in state.workers:
-        if worker.active and worker.pod is not None and worker.pod.waiting_reason:
-            return explain_waiting(worker.pod)
-    return how_far
+    pending = [w.pod for w in state.workers if w.active and w.pod is not None and w.pod.phase == "Pending"]
+    if waiting := next((pod for pod in pending if pod.waiting_reason), None):
+        return explain_waiting(waiting)
+    slow = pending[0].name if pending else ""
+    return f"{how_far}; if that lasts, kubectl describe pod {slow} tells what it waits for" if slow else how_far

@@ -12,17 +12,12 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from lead_operator import names
+from lead_operator.decisions.build_health import NODE_LOSS_S, find_build_failure, why_waiting
 from lead_operator.decisions.build_state import BuildState, Worker, answers, read_build_state
 from lead_operator.decisions.cache_status import build_cache_status, is_urgent
 from lead_operator.decisions.conditions import Finding, condition_holds, update_conditions
 from lead_operator.decisions.events import cache_events
-from lead_operator.decisions.failure_policy import (
-    Failure,
-    explain_missing,
-    explain_pod,
-    pause_s,
-)
+from lead_operator.decisions.failure_policy import Failure, pause_s
 from lead_operator.decisions.figures import format_time, seconds_since
 from lead_operator.decisions.observed import ObservedBuild, ObservedPod
 from lead_operator.decisions.plan import Plan, PodToDelete
@@ -35,7 +30,6 @@ from lead_operator.resources.dataset_cache import DatasetCache
 from lead_operator.settings import Settings
 from lead_protocol.exit_codes import ExitClass
 
-NODE_LOSS_S = 60.0
 MANIFEST_WAIT_S = 15.0  # the bucket is read less often than the pods
 MAX_ROUNDS = 5  # a source that changes under every reading is no source
 MAX_DISTURBANCES = 50  # of one share
@@ -189,7 +183,7 @@ def _build(
     if any(not pod.outstays(observed.now) for pod in state.strays):
         return replace(step, reason="WaitingForOldPods", deletes=_retire(state.strays, observed))
     for worker in state.workers:
-        found = _find_failure(cache, worker, observed)
+        found = find_build_failure(cache, worker, observed)
         if found is not None:
             step = _account(cache, step, worker, found, observed)
             if step.phase is CachePhase.FAILED:
@@ -199,17 +193,6 @@ def _build(
     if all(w.done for w in step.state.workers):
         return _await_manifest(step, observed)
     return _start_pods(cache, observed, settings, step)
-
-
-def _find_failure(cache: DatasetCache, worker: Worker, observed: ObservedBuild) -> Failure | None:
-    if not worker.active:
-        return None
-    if worker.pod is not None:
-        return explain_pod(worker.pod, now=observed.now, node_loss_s=NODE_LOSS_S)
-    if not worker.created:
-        return None
-    identity = cache.identity
-    return explain_missing(names.build_pod_name(identity.name, identity.generation, worker.attempt, worker.index))
 
 
 def _account(
@@ -244,7 +227,7 @@ def _account(
     if ended.disturbances > MAX_DISTURBANCES:
         text = f"share {worker.index} was disturbed {ended.disturbances} times; the last was {failure.reason}: "
         return _fail(state, fields, observed, "MaxDisturbances", f"{text}{failure.message}; {_BUILD_AGAIN}")
-    return replace(step, state=state, last_failure=fields)
+    return replace(step, state=state, last_failure=fields, claim=True)  # before its pod goes: that is no second failure
 
 
 def _await_manifest(step: CacheStep, observed: ObservedBuild) -> CacheStep:
@@ -266,7 +249,7 @@ def _start_pods(cache: DatasetCache, observed: ObservedBuild, settings: Settings
     _refuse_invalid(cache, observed, step.state)
     deletes: list[PodToDelete] = []
     creates: list[dict[str, Any]] = []
-    state, claim, requeue_s = step.state, False, step.requeue_after_s or settings.progress_s
+    state, claim, requeue_s = step.state, step.claim, step.requeue_after_s or settings.progress_s
     for worker in state.workers:
         if worker.done:
             continue
@@ -287,7 +270,8 @@ def _start_pods(cache: DatasetCache, observed: ObservedBuild, settings: Settings
             creates.append(
                 build_cache_pod(cache, attempt=worker.attempt, index=worker.index, profile=profile, settings=settings)
             )
-    reason = OBJECTS_REFUSED if observed.apply_error and creates else step.reason
+    waiting = next(filter(None, map(why_waiting, state.workers)), step.reason)
+    reason = OBJECTS_REFUSED if observed.apply_error and creates else waiting
     if observed.store_error and not any(w.active for w in state.workers):
         reason = "StorageUnavailable"
     return replace(

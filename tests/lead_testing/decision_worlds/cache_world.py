@@ -10,7 +10,7 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from lead_operator.decisions.build_state import answers, build_generation
 from lead_operator.decisions.dataset_cache_plan import MAX_DISTURBANCES, decide_dataset_cache
-from lead_operator.decisions.observed import ObservedBuild, ObservedCacheManifest, ObservedPod
+from lead_operator.decisions.observed import BuildWord, ObservedBuild, ObservedCacheManifest, ObservedPod
 from lead_operator.decisions.plan import Plan
 from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.dataset_cache import DatasetCache
@@ -47,7 +47,8 @@ class CacheWorld(PodsWorld):
             digest = self.results.get(build_generation(self.cache(), self.status), "")
             manifest = ObservedCacheManifest(digest, 3, 2, {"crashed": 1}, 40, SHARES, 2048)
             seen = {"result_digest": digest, "manifest": manifest if digest in self.manifests else None}
-            seen["records"] = tuple(self._record(p) for p in pods if p.phase == "Running")
+            running = (p for p in pods if p.phase == "Running")
+            seen["words"] = tuple(BuildWord(p.rank, self._record(p), self.now) for p in running)
         return ObservedBuild(
             now=self.now, pods=pods, previous=copy.deepcopy(self.status), apply_error=self.refused, **seen
         )

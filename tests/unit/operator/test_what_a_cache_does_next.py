@@ -8,7 +8,13 @@ import pytest
 
 from lead_operator.decisions.build_state import build_generation
 from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
-from lead_operator.decisions.observed import ObservedBuild, ObservedCacheManifest, ObservedPod, ObservedSource
+from lead_operator.decisions.observed import (
+    BuildWord,
+    ObservedBuild,
+    ObservedCacheManifest,
+    ObservedPod,
+    ObservedSource,
+)
 from lead_operator.decisions.plan import Plan
 from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.dataset_cache import DatasetCache
@@ -20,9 +26,9 @@ COMPLETE: dict[str, Any] = {"result_digest": DIGEST, "manifest": MANIFEST}
 
 
 def look(cache: DatasetCache, *, after_s: float = 0, previous: dict[str, Any] | None = None, **fields: Any) -> Plan:
-    plan = decide_dataset_cache(
-        cache, ObservedBuild(now=NOW + timedelta(seconds=after_s), previous=previous or {}, **fields), SETTINGS
-    )
+    now = NOW + timedelta(seconds=after_s)
+    words = tuple(BuildWord(index, record, now) for index, record in enumerate(fields.pop("records", ())))
+    plan = decide_dataset_cache(cache, ObservedBuild(now=now, previous=previous or {}, words=words, **fields), SETTINGS)
     fill_defaults({**a_cache_body(), "status": plan.status})  # the CRD knows every field of the status
     return plan
 

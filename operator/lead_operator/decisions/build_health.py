@@ -1,0 +1,66 @@
+"""What is wrong with one share of a build: its pod failed, is gone, hangs, or does not start. Pure.
+
+Asked by `dataset_cache_plan`, which makes steps of the answers. A pod that works is heard again and again: it repeats
+its last record while it lists and reads, so that silence means that something blocks it.
+"""
+
+from lead_operator import names
+from lead_operator.decisions.build_state import Worker
+from lead_operator.decisions.conditions import find_condition
+from lead_operator.decisions.failure_policy import MAX_MESSAGE, Failure, explain_missing, explain_pod
+from lead_operator.decisions.figures import parse_time, shorten
+from lead_operator.decisions.observed import BuildWord, ObservedBuild, ObservedPod
+from lead_operator.names import Condition
+from lead_operator.resources.dataset_cache import DatasetCache
+from lead_protocol.exit_codes import ExitClass
+
+NODE_LOSS_S = 60.0
+# As failurePolicy.hangTimeoutSeconds by default. No field: how often a pod repeats itself does not depend on its data.
+HANG_S = 1800.0
+
+
+def find_build_failure(cache: DatasetCache, worker: Worker, observed: ObservedBuild) -> Failure | None:
+    """Returns why the current attempt at a share ended or has to, or None while it has not."""
+    if not worker.active:
+        return None
+    if worker.pod is not None:
+        failure = explain_pod(worker.pod, now=observed.now, node_loss_s=NODE_LOSS_S)
+        return failure or _find_silence(worker, worker.pod, observed)
+    if not worker.created:
+        return None
+    identity = cache.identity
+    return explain_missing(names.build_pod_name(identity.name, identity.generation, worker.attempt, worker.index))
+
+
+def why_waiting(worker: Worker) -> str:
+    """Returns the word for why a share's pod does not start; empty where it has started, or nothing is known."""
+    waits = worker.active and worker.pod is not None and worker.pod.phase == "Pending"
+    return worker.pod.waiting_reason if waits and worker.pod is not None else ""
+
+
+def _find_silence(worker: Worker, pod: ObservedPod, observed: ObservedBuild) -> Failure | None:
+    """Returns the failure of a pod that runs and tells nothing new; nothing is judged by words that are not read."""
+    readable = find_condition(observed.previous, Condition.STORAGE_AVAILABLE) or {}
+    if pod.phase != "Running" or pod.deleting or observed.store_error or readable.get("status") != "True":
+        return None  # in the look at which the store is back, a word may still be the one of before
+    heard = (word for word in observed.words if word.index == worker.index and word.record.attempt == worker.attempt)
+    word = next(heard, None)
+    started = min(pod.started_at, observed.now) if pod.started_at is not None else None  # a node's clock may be ahead
+    moments = [pod.created_at, started, parse_time(readable.get("lastTransitionTime")), word.since if word else None]
+    known = [moment for moment in moments if moment is not None]
+    if not known or (observed.now - max(known)).total_seconds() < HANG_S:
+        return None
+    text = (
+        f"pod {pod.name} on node {pod.node} has had nothing new to tell for {HANG_S:.0f} s; {_said(word)}; another pod "
+        "goes on from the complete shards; if that one falls silent too, see whether the volume or bucket of "
+        "spec.source and the node's disk answer"
+    )
+    return Failure(ExitClass.INFRASTRUCTURE, "Hung", shorten(text, MAX_MESSAGE), 0, pod.name, pod.node[:253])
+
+
+def _said(word: BuildWord | None) -> str:
+    if word is None:
+        return "it has told nothing at all"
+    record = word.record
+    packed = f", {record.samples_done} of {record.share_samples} samples of its share" if record.share_samples else ""
+    return f"its last word was {record.phase}{packed}"
