@@ -211,7 +211,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def _told_by_worker(error: Exception) -> ExitCode:
+def _told_by_worker(error: Exception) -> int:
     from lead_trainer.engine.worker import ended
     from lead_trainer.world import world_of
 

@@ -13,14 +13,16 @@
 Storage errors are `lead_protocol.store.object_store.StoreError` and keep their own classes.
 """
 
-from lead_protocol.exit_codes import ExitCode
+from lead_protocol.exit_codes import ExitClass, ExitCode, classify_exit_code
 from lead_protocol.store.object_store import StoreDenied, StoreError
+
+_FAILURES = [code for code in range(256) if classify_exit_code(code) in (ExitClass.USER_ERROR, ExitClass.PROGRAM_ERROR)]
 
 
 class TrainerError(Exception):
     """An end of this process with a known exit code; the message is a sentence for the user."""
 
-    exit_code = ExitCode.PROGRAM_ERROR
+    exit_code: int = ExitCode.PROGRAM_ERROR  # another class may have its own: failurePolicy.fatalExitCodes
 
 
 class BadConfig(TrainerError):
@@ -69,12 +71,17 @@ class StopRequested(TrainerError):
     exit_code = ExitCode.STOPPED
 
 
-def exit_code_of(error: BaseException) -> ExitCode:
-    """Returns the exit code in which `error` ends the process."""
+def exit_code_of(error: BaseException) -> int:
+    """Returns the exit code in which `error` ends the process.
+
+    A recipe's `sys.exit` keeps its code, unless it is one that would say that another attempt can go on, or success.
+    """
     if isinstance(error, TrainerError):
         return error.exit_code
     if isinstance(error, StoreDenied):
         return ExitCode.STORE_DENIED
     if isinstance(error, StoreError):
         return ExitCode.STORE_UNAVAILABLE
+    if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code in _FAILURES:
+        return error.code
     return ExitCode.PROGRAM_ERROR

@@ -49,7 +49,7 @@ def refuse_local_keys(job: TrainJob, recipe: Recipe) -> None:
             raise BadConfig(f"{key}: found {job.config[key]!r}, but in a cluster {place} says this; remove the key")
 
 
-def ended(error: BaseException, world: World) -> ExitCode:
+def ended(error: BaseException, world: World) -> int:
     """Says on stderr how a rank ended, with a traceback only where the program is at fault; returns the exit code."""
     error = lost_peer_behind(error, world) or error
     code = exit_code_of(error)
@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--session-cache", type=Path, default=Path(environment.SESSION_CACHE_DIR))
     parser.add_argument("--termination-log", type=Path, default=Path(environment.TERMINATION_LOG))
     options = parser.parse_args()
-    world, code = world_of(os.environ), ExitCode.DONE
+    world, code = world_of(os.environ), int(ExitCode.DONE)
     stop = StopFlag()
     stop.listen()
     try:
