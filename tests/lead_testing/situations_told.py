@@ -66,7 +66,7 @@ TOLD = {
     ),
     "suspended": (
         "Suspended",
-        "You, or a queue, set `spec.suspend`. The pods have committed a checkpoint and are gone; the GPUs are free.",
+        "You set `spec.suspend`. The pods have committed a checkpoint and are gone; the GPUs are free.",
         '`kubectl patch tr night-drive --type merge -p \'{"spec":{"suspend":false}}\'` goes on from the checkpoint.',
     ),
     "bad-config": (
