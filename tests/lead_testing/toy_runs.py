@@ -100,16 +100,22 @@ def train_group(folder: Path, job: TrainJob, ranks: int, *, signal: str = "") ->
     return [int(process.exitcode or 0) for process in processes]
 
 
+def session_cache_of(folder: Path, rank: int) -> Path:
+    """Returns where a rank of a group keeps shards, each as if on a node of its own."""
+    return folder / f"session-cache-{rank}"
+
+
 def _one_rank(folder: Path, job: TrainJob, rank: int, ranks: int, port: int, signal: str) -> None:
     torch.set_num_threads(1)
     os.environ |= {"LEAD_TOY_SIGNAL": signal, "RANK": str(rank)}
     world = World(rank, rank, ranks, 0, ranks, "127.0.0.1", port)
-    stop, code = StopFlag(), ExitCode.DONE
+    stop, code = StopFlag(), int(ExitCode.DONE)
     stop.listen()
     try:
         with toy_recipe_installed(folder / f"rank-{rank}"):
             group = Group(world, torch.device("cpu"))
-            run_attempt(job, Place(FolderStore(folder / "store"), folder / "scratch"), group, stop)
+            place = Place(FolderStore(folder / "store"), folder / "scratch", session_cache_of(folder, rank))
+            run_attempt(job, place, group, stop)
             group.close()
     except BaseException as error:
         code = ended(error, world)
