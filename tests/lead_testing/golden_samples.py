@@ -68,7 +68,7 @@ def row_of(tag: str, rows: CollectionRows) -> int:
     """Returns which row of the collection a recorded sample is."""
     entry = golden()[tag]
     route = f"data/{entry['scenario']}/{entry['route']}"
-    (index,) = np.flatnonzero((rows.route == route) & (rows.frame == entry["frame"]))
+    (index,) = np.flatnonzero(rows.route.isin(frozenset([route])) & (rows.frame == entry["frame"]))
     return int(index)
 
 

@@ -20,6 +20,7 @@ from lead_testing import shared_dir
 from lead_testing.on_demand_cache import OnDemandCache
 from lead_trainer.data.cache_tables import CollectionRows
 from lead_trainer.data.loader import Loader
+from lead_trainer.data.row_texts import RowTexts
 from lead_trainer.data.sample_order import rank_batch
 from lead_trainer.engine.attempt_run import Place, run_attempt
 from lead_trainer.engine.ddp import Group
@@ -169,7 +170,7 @@ class OneCollection:
         numbers = np.arange(count)
         return CollectionRows(
             collection, tuple("abcde"), self.factors, {}, numbers // self.size, numbers % self.size,
-            np.array(["r"] * count), numbers, numbers, numbers, numbers,
+            RowTexts(("r",), np.zeros(count, np.int32)), numbers, numbers, numbers, numbers,
         )  # fmt: skip
 
     @cached_property

@@ -226,7 +226,7 @@ def prepared(config: LeadConfig, tree: Path) -> str:
     labels = box_rows(standing, scene, NORMAL, PreparationKeys.of(config))
     meta |= {f"next_target_points_{distance}": [[distance] * 3] * 2 for distance in (3.25, 5.0)}
     targets = meta_row(meta, 10, config.tp_pop_distance, "meta")["next_target_points"]
-    return digest(rows.mixture, rows.bucket, rows.route.tolist(), rows.frame, labels, targets, *records)
+    return digest(rows.mixture, rows.bucket, list(rows.route), rows.frame, labels, targets, *records)
 
 
 def sampled(config: LeadConfig, tree: Path) -> str:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lead_trainer.data.row_texts import RowTexts
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.recipe import Collection, RouteVerdict, SampleKey
 
@@ -36,7 +37,7 @@ class CollectionRows:
     counters: Mapping[str, int]
     bucket: Int64
     position: Int64  # of the row in its bucket
-    route: npt.NDArray[np.str_]
+    route: RowTexts
     frame: Int64
     sample: Int64  # number of the sample in the cache
     shard: Int64
@@ -88,7 +89,7 @@ def collection_rows(name: str, data: bytes) -> CollectionRows:
         counters=json.loads(metadata[_COUNTERS]),
         bucket=bucket,
         position=np.arange(len(bucket)) - np.repeat(starts, np.diff(starts, append=len(bucket))),
-        route=np.array(table.column("route").to_pylist(), dtype=np.str_),
+        route=RowTexts.of(table.column("route")),
         frame=_ints(table, "frame"),
         sample=_ints(table, "sample"),
         shard=_ints(table, "shard"),

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -66,14 +65,13 @@ class CachePart:
     def rows(self, collection: str) -> CollectionRows:
         """Returns this side's rows, the held-out ones once each; raises BadConfig where a side is empty."""
         rows = self.cache.rows(collection)
-        held: npt.NDArray[np.bool_] = np.isin(
-            rows.route, [route for route in np.unique(rows.route) if is_validation_route(str(route), self.split)]
-        )
+        routes = rows.route.used()
+        held = rows.route.isin(frozenset(route for route in routes if is_validation_route(route, self.split)))
         if held.all() or not held.any():
             side = "training" if held.all() else "validation"
             raise BadConfig(
                 f"validation_fraction, validation_towns: they leave no route of {collection} for {side}; "
-                f"it has {len(np.unique(rows.route))} routes; a stage takes both over from load_file's: name others, "
+                f"it has {len(routes)} routes; a stage takes both over from load_file's: name others, "
                 "or switch them off (validation_fraction=0 validation_towns=[])"
             )
         chosen = held if self.held_out else ~held
