@@ -30,6 +30,7 @@ from lead_protocol.exit_codes import ExitClass, ExitCode
 
 GROUP_INCOMPLETE, OLD_PODS = "GroupIncomplete", "WaitingForOldPods"
 FINAL_CHECKPOINT_WAIT_S = 60.0  # the bucket is read less often than the pods
+MAX_LAST_WORD = 80
 
 
 def find_failure(view: RunView) -> Failure | None:
@@ -85,7 +86,20 @@ def find_hang(view: RunView) -> Failure | None:
     limit_s = view.run.failure_policy.hang_timeout_s
     if not known or _seconds(view, max(known)) < limit_s:
         return None
-    return explain_hang(running[0].name, limit_s)
+    return explain_hang(running[0], limit_s, _last_word(view))
+
+
+def _last_word(view: RunView) -> str:
+    """What the only rank that reports has told last of the current attempt, and when."""
+    pod, fields = view.current.attempt_pods[0], view.progress.fields
+    who = f"rank {pod.rank} (pod {pod.name} on node {pod.node})"
+    if fields.get("attempt") != view.current.attempt:
+        return f"{who} has told nothing"
+    steps = f" of {fields['steps']}" if fields.get("steps") else ""
+    how_far = f"epoch {fields.get('epoch')} of {view.current.instance.stage.epochs}, step {fields.get('step')}{steps}"
+    record = view.progress.record
+    said = f", {shorten(record.message, MAX_LAST_WORD)}" if record is not None and record.message else ""
+    return f"{who} last told, at {fields.get('reportedAt')}: {fields.get('phase')}, {how_far}{said}"
 
 
 def explain_pending_too_long(view: RunView) -> str:

@@ -102,13 +102,14 @@ def explain_missing(name: str) -> Failure:
     return Failure(ExitClass.INFRASTRUCTURE, "PodGone", text, _GONE, pod=name)
 
 
-def explain_hang(pod: str, seconds: int) -> Failure:
-    """Returns the failure of a group that does not advance."""
+def explain_hang(pod: ObservedPod, seconds: int, last_word: str) -> Failure:
+    """Returns the failure of a group that does not advance; its pods, and with them their logs, are about to go."""
     text = (
-        f"no new step for {seconds} s; if steps are only slow, raise failurePolicy.hangTimeoutSeconds; if not, the "
-        "last lines in the logs of the ranks tell which one is stuck"
+        f"no new step for {seconds} s; {last_word}; if steps are only slow, raise failurePolicy.hangTimeoutSeconds; if "
+        "not, the last log lines of each rank tell where it is stuck: read them where your cluster collects logs, "
+        "the pods' own logs go with the pods"
     )
-    return Failure(ExitClass.PROGRAM_ERROR, "Hung", text, _PROGRAM, pod=pod)
+    return Failure(ExitClass.PROGRAM_ERROR, "Hung", shorten(text, MAX_MESSAGE), _PROGRAM, pod.name, pod.node[:253])
 
 
 def explain_lost_result(pod: str) -> Failure:

@@ -1,0 +1,57 @@
+"""What a person reads of a run that hung: how far it was, who said so last, and where the logs are."""
+
+from datetime import timedelta
+from typing import Any
+
+from lead_operator.decisions.observed import ObservedInstance, ObservedRun
+from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_protocol.progress_record import ProgressRecord
+from lead_testing.makers import NOW, SETTINGS, a_pod, a_ready_cache, a_training_run
+
+RUN = a_training_run(failurePolicy={"hangTimeoutSeconds": 100})
+GROUP = (a_pod(0), a_pod(1))
+REPORT = ProgressRecord(attempt=1, seq=1, phase="Training", epoch=1, epochs=4, step=12, steps=48)
+
+
+def a_report(**fields: Any) -> ProgressRecord:
+    return REPORT.model_copy(update=fields)
+
+
+def hung(*reports: ProgressRecord | None) -> dict[str, Any]:
+    """Plays a run whose rank 0 tells each of `reports` in turn, 40 s apart, then nothing; returns its last failure."""
+    status: dict[str, Any] = {}
+    looks = [(0.0, None, ()), *((40.0 * at, report, GROUP) for at, report in enumerate(reports))]
+    last = looks[-1]
+    for after_s, report, pods in [*looks, (last[0] + 100, last[1], GROUP)]:
+        observed = ObservedRun(
+            now=NOW + timedelta(seconds=after_s), pods=pods, service_exists=True, caches=(a_ready_cache(),),
+            instances=(ObservedInstance("train", 0, progress=report),), previous=status,
+        )  # fmt: skip
+        status = decide_training_run(RUN, observed, SETTINGS).status
+    return dict(status["lastFailure"])
+
+
+def test_a_hang_names_who_was_last_heard_and_how_far_the_training_was() -> None:
+    failure = hung(REPORT, a_report(step=13, seq=2))
+    assert (failure["reason"], failure["pod"], failure["node"]) == ("Hung", GROUP[0].name, "node-0")
+    assert failure["message"].startswith(
+        f"no new step for 100 s; rank 0 (pod {GROUP[0].name} on node node-0) last told, at 2026-01-01T12:00:40Z: "
+        "Training, epoch 1 of 4, step 13 of 48; "
+    )
+
+
+def test_what_rank_0_waited_for_is_part_of_it() -> None:
+    said = hung(a_report(message="validation: batch 3 of 9", phase="Checkpointing"))["message"]
+    assert "Checkpointing, epoch 1 of 4, step 12 of 48, validation: batch 3 of 9; " in said
+
+
+def test_a_hang_before_the_first_report_says_that_nothing_was_told() -> None:
+    said = hung(None)["message"]
+    assert said.startswith(f"no new step for 100 s; rank 0 (pod {GROUP[0].name} on node node-0) has told nothing; ")
+
+
+def test_a_hang_sends_nobody_to_logs_that_are_gone() -> None:
+    failure = hung(REPORT)
+    assert "where your cluster collects logs" in failure["message"]
+    assert "the pods' own logs go with the pods" in failure["message"]
+    assert len(failure["message"]) < 512
