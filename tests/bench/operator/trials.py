@@ -39,7 +39,7 @@ class Trials:
         found["one_s"] = [seconds for result in one_by_one for seconds in result["each_s"]]
         self._begin_training(1 + singles)
         last = self._last_pods()
-        found["replaced_alone_s"] = [self._fail([last[f"s{number}n"]])[0] for number in range(singles)]
+        found["replaced_alone_s"] = [self._fail([last[f"s{number}n0"]])[0] for number in range(singles)]
         self._settle()
         found["wide_s"] = self._create("wide", 1, wide)["span_s"]
         self._cluster.clean()

@@ -49,7 +49,7 @@ def volume(tmp_path: Path) -> Iterator[Callable[..., Path]]:
 
     yield mounted
     if folder.is_mount():
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)  # shards may still be mapped
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)  # shards may still be open
 
 
 @pytest.fixture

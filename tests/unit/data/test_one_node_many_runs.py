@@ -104,7 +104,7 @@ def test_a_wiped_disk_is_noticed_and_filled_again(store: Any, digest: str, tmp_p
     expected = everything(reader)
     for path in (tmp_path / "ssd/shards").iterdir():
         path.unlink()
-    assert everything(reader) == expected  # mapped bytes outlive their names
+    assert everything(reader) == expected  # open files outlive their names
     now = LOOK_EVERY_S
     assert cache.stats().degraded
     assert everything(reader) == expected

@@ -235,7 +235,7 @@ def test_what_is_being_fetched_counts_whole_from_its_start(store: Any, shards: A
     assert later.record(second, 0).fields["data"] and held_bytes(tmp_path) == second.size
 
 
-def test_a_shard_that_has_just_come_is_not_removed_before_it_is_mapped(store: Any, shards: Any, tmp_path: Path) -> None:
+def test_a_shard_that_has_just_come_is_not_removed_before_it_is_opened(store: Any, shards: Any, tmp_path: Path) -> None:
     (first, _), (second, _) = shards[:2]
     came, go_on, download = threading.Event(), threading.Event(), store.download
 
@@ -387,7 +387,7 @@ def test_an_unknown_backend_is_a_config_error(store: Any, tmp_path: Path) -> Non
         open_session_cache("redis", store, tmp_path, 0)
 
 
-def test_the_counters_can_be_read_while_shards_are_being_mapped(
+def test_the_counters_can_be_read_while_shards_are_being_opened(
     shards: list[tuple[StoredObject, int]], store: Any, tmp_path: Path
 ) -> None:
     now = iter(range(10**9))

@@ -1,5 +1,6 @@
-"""Whole shards as files that are mapped: how many a process may hold open, and what it does while its disk rests."""
+"""Whole shards as files that stay open: how many a process may hold open, and what it does while its disk rests."""
 
+import errno
 import os
 import resource
 from collections.abc import Callable
@@ -40,7 +41,7 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_a_mapped_shard_costs_one_open_file(store: Any, shards: list[StoredObject], tmp_path: Path) -> None:
+def test_a_shard_costs_one_open_file(store: Any, shards: list[StoredObject], tmp_path: Path) -> None:
     cache = PackedBackend(store, tmp_path / "ssd")
     before = open_files()
     for shard in shards:
@@ -135,6 +136,53 @@ def damage(path: Path) -> None:
     spoiled = bytearray(path.read_bytes())
     spoiled[spoiled.find(b"LDR1") + 6] ^= 0xFF
     path.write_bytes(bytes(spoiled))
+
+
+def test_a_shard_that_is_cut_short_while_it_is_read_is_fetched_again(
+    store: Any, shards: list[StoredObject], tmp_path: Path
+) -> None:
+    """A mapping of it would end the process with SIGBUS."""
+    shard, cache = shards[0], PackedBackend(store, tmp_path / "ssd")
+    expected = data(cache, shard)
+    for size in (shard.size - 1, 100, 0):
+        os.truncate(tmp_path / "ssd/shards" / shard.sha256, size)
+        assert data(cache, shard) == expected
+        os.truncate(tmp_path / "ssd/shards" / shard.sha256, size)
+    assert not cache.stats().degraded and cache.stats().corrupt > 0
+
+
+def test_a_disk_that_fails_while_a_shard_is_read_costs_the_cache_not_the_run(
+    store: Any, shards: list[StoredObject], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, shard = 0.0, shards[0]
+    cache = PackedBackend(store, tmp_path / "ssd", clock=lambda: now)
+    expected = data(cache, shard)
+
+    def dying(*_: Any) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pread", dying)
+        for moment in (0.0, 1.0, RETRY_S):
+            now = moment
+            assert data(cache, shard) == expected and cache.stats().degraded
+    now = 2 * RETRY_S
+    assert data(cache, shard) == expected and not cache.stats().degraded
+
+
+def test_records_of_a_shard_that_was_fetched_are_no_hits_before_they_come_again(
+    store: Any, shards: list[StoredObject], tmp_path: Path
+) -> None:
+    cold, cache = shards[:10], PackedBackend(store, tmp_path / "ssd")
+    for shard in shards[:20]:
+        cache.fetch(shard)  # ahead, and more than is read
+    for shard in cold:
+        data(cache, shard)
+    assert (cache.stats().hits, cache.stats().misses) == (0, 10)
+    warm = PackedBackend(store, tmp_path / "ssd")
+    for shard in cold:
+        data(warm, shard)
+    assert (warm.stats().hits, warm.stats().misses) == (10, 0)
 
 
 def test_a_damaged_shard_that_one_process_fetches_again_degrades_no_other(

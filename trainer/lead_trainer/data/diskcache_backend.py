@@ -61,14 +61,14 @@ class DiskcacheBackend:
         if value is not None:
             try:
                 record = refuse_other_sample(decode_record(value), sample)
-                self._counters.add(hits=1)
+                self._counters.add(reads=1)
                 return record
             except CorruptRecord as error:
                 LOG.warning("cached record %s is damaged (%s); fetching it again", key, error)
                 self._counters.add(corrupt=1)
-        data = self._direct.record_bytes(shard, slot, sample)
+        record, data = self._direct.read_record(shard, slot, sample)
         self._set(key, data)
-        return decode_record(data)
+        return record
 
     def fetch(self, shard: StoredObject) -> bool:
         """Keeps single records, each from its first use on."""

@@ -5,9 +5,25 @@ Used by `packed_backend`.
 
 import fcntl
 import os
+import weakref
 from pathlib import Path
 
 FileIdentity = tuple[int, int]  # device and inode
+
+
+class HeldFile:
+    """A file that is open under a shared lock, until nothing refers to this object."""
+
+    def __init__(self, path: Path) -> None:
+        """Waits for the lock; raises FileNotFoundError."""
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self._descriptor)  # which frees the lock
+        fcntl.flock(self._descriptor, fcntl.LOCK_SH)
+        self.status = os.fstat(self._descriptor)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Returns the bytes at a place, fewer where the file ends; raises OSError where its disk fails."""
+        return os.pread(self._descriptor, length, offset)
 
 
 def remove_unlocked(path: Path) -> bool:

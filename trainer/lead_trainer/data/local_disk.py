@@ -38,7 +38,7 @@ def volume_kind(folder: Path) -> str:
 def most_files() -> int:
     """Lets this process open as many files as the system allows it, and returns that number.
 
-    A mapped shard is an open file, and many systems start a program with 1024 until it asks for more.
+    A shard in use is an open file, and many systems start a program with 1024 until it asks for more.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:

@@ -1,6 +1,6 @@
-"""Session cache of whole shards: one file a shard, mapped read-only, fetched once a node.
+"""Session cache of whole shards: one file a shard, fetched once a node.
 
-    <folder>/shards/<sha256>    a complete, verified shard; readers hold a shared flock on it
+    <folder>/shards/<sha256>    a complete, verified shard; readers keep it open under a shared flock
     <folder>/locks/<sha256>     flock of the one process that fetches it; freed by the kernel when that process dies.
                                 Its length, without a byte in it, is the room that process was given
     <folder>/locks/<sha256>.away    touched when the store was away: who waited for that does not wait as long again
@@ -9,11 +9,11 @@
 A file under its final name is whole: downloads go to `.part`, are verified, synced and renamed by the store. Shards are
 removed only when nobody holds them, oldest first, and only to make room: from the high water mark down to the low one.
 What is being fetched counts whole against the limit from its start, so fetches at the same moment keep it together.
+
+Records are read, not mapped: a file cut short or a disk that fails is an error then, where a mapping would be SIGBUS.
 """
 
-import fcntl
 import logging
-import mmap
 import os
 import threading
 import time
@@ -25,7 +25,7 @@ from pathlib import Path
 from lead_protocol.manifests import StoredObject
 from lead_protocol.store.object_store import ObjectStore, StoreFull, StoreUnavailable
 from lead_protocol.store.partial_file import SUFFIX
-from lead_trainer.data.held_files import FileIdentity, file_at, identity, is_locked, remove_unlocked
+from lead_trainer.data.held_files import FileIdentity, HeldFile, file_at, identity, is_locked, remove_unlocked
 from lead_trainer.data.local_disk import most_files, refuse_shared_volume
 from lead_trainer.data.record import CorruptRecord, Record
 from lead_trainer.data.session_cache import RETRY_S, CacheStats, Counters, DirectReads, refuse_other_sample, with_tries
@@ -36,12 +36,12 @@ from lead_trainer.data.water_marks import HIGH, LOW, Mark, room_bytes, volume_is
 LOG = logging.getLogger(__name__)
 
 ROOM = "room"
-LOOK_EVERY_S = 5.0  # for shards that were removed while they are mapped
+LOOK_EVERY_S = 5.0  # for shards that were removed while they are open
 
 
 @dataclass(frozen=True)
-class _Mapped:
-    reader: ShardReader  # its mapping keeps the file open, and with it the shared lock
+class _OpenShard:
+    reader: ShardReader  # keeps the file open, and with it the shared lock
     file: FileIdentity
 
 
@@ -61,8 +61,8 @@ class PackedBackend:
         self._limit = limit_bytes
         self._counters = Counters()
         self._direct = DirectReads(store, self._counters)
-        self._mapped: dict[str, _Mapped] = {}
-        self._most = max(1, most_files() // 2)  # mapped at once: sockets and checkpoints need files too
+        self._open: dict[str, _OpenShard] = {}
+        self._most = max(1, most_files() // 2)  # open at once: sockets and checkpoints need files too
         self._stays: set[str] = set()  # damaged shards that the disk did not let go of
         self._streamed: dict[str, float] = {}  # shards there was no room for, and when to look again
         self._mutex = threading.Lock()
@@ -77,11 +77,11 @@ class PackedBackend:
         """Returns one record, from the disk where that is possible."""
 
         def fetch() -> Record:
-            reader = self._reader(shard)
-            if reader is None:
+            record = self._read(shard, slot)
+            if record is None:
                 return self._direct.record(shard, slot, sample)
-            record = refuse_other_sample(reader.record(slot), sample)
-            self._counters.add(hits=1)
+            refuse_other_sample(record, sample)
+            self._counters.add(reads=1)
             return record
 
         return with_tries(fetch, shard, self._store, self._counters, lambda: self._quarantine(shard))
@@ -99,31 +99,45 @@ class PackedBackend:
         return self._shards
 
     def stats(self) -> CacheStats:
-        """Returns the counters; looks now and then whether the mapped shards are still on the disk."""
+        """Returns the counters; looks now and then whether the open shards are still on the disk."""
         if self._clock() >= self._look_at:
             self._look_at = self._clock() + LOOK_EVERY_S
             self._notice_removed()
         return self._counters.read()
 
     def close(self) -> None:
-        """Lets go of the shards; the bytes and the lock of one live on while somebody holds a record of it."""
+        """Lets go of the shards; records that were read stay what they are."""
         with self._mutex:
-            self._mapped = {}
+            self._open = {}
+
+    def _read(self, shard: StoredObject, slot: int) -> Record | None:
+        """Returns a record from the disk, None where the disk cannot hold or read its shard."""
+        held = self._open.get(shard.sha256)
+        reader = held.reader if held else None
+        if reader is None:
+            with self._counters.fetching():
+                reader = self._reader(shard)
+        try:
+            return reader.record(slot) if reader else None
+        except OSError as error:
+            self._quarantine(shard)
+            self._degrade(error)
+            return None
 
     def _reader(self, shard: StoredObject) -> ShardReader | None:
-        """Returns the mapped shard, fetching it first if needed; None where the disk cannot hold it."""
-        mapped = self._mapped.get(shard.sha256)
-        if mapped is not None:
-            return mapped.reader
+        """Returns the open shard, fetching it first if needed; None where the disk cannot hold it."""
+        held = self._open.get(shard.sha256)
+        if held is not None:
+            return held.reader
         if self._clock() < max(self._resting_until, self._streamed.get(shard.sha256, self._resting_until)):
             return self._found(shard)
         with self._mutex:
             opening = self._opening.setdefault(shard.sha256, threading.Lock())
             times, _ = self._away.get(shard.sha256, (0, None))
         with opening:  # other shards may be fetched meanwhile
-            mapped = self._mapped.get(shard.sha256)
-            if mapped is not None:
-                return mapped.reader
+            held = self._open.get(shard.sha256)
+            if held is not None:
+                return held.reader
             now, met = self._away.get(shard.sha256, (0, None))
             if met is not None and now > times:  # while this thread waited: it would wait as long again
                 raise StoreUnavailable(str(met))
@@ -136,17 +150,17 @@ class PackedBackend:
     def _opened(self, shard: StoredObject) -> ShardReader | None:
         try:
             self._make_folders()
-            mapped = self._map(shard) or self._fetched(shard)
+            held = self._on_disk(shard) or self._fetched(shard)
         except (OSError, StoreFull) as error:
             self._degrade(error)
             return None
-        if mapped is None:
+        if held is None:
             self._streamed[shard.sha256] = self._clock() + RETRY_S
             return None
         if self._counters.read().degraded:
             LOG.warning("session cache %s can be used again", self._shards.parent)
             self._counters.degrade(False)
-        return self._kept(shard, mapped)
+        return self._kept(shard, held)
 
     def _found(self, shard: StoredObject) -> ShardReader | None:
         """Returns a shard that is there already, while nothing is written to the disk."""
@@ -155,38 +169,38 @@ class PackedBackend:
             return None
         try:
             refuse_shared_volume(self._shards)
-            mapped = self._map(shard)
+            held = self._on_disk(shard)
         except (OSError, CorruptRecord) as error:
             LOG.debug("%s is not read while the session cache rests: %s", path, error)
             return None
-        return self._kept(shard, mapped) if mapped else None
+        return self._kept(shard, held) if held else None
 
-    def _kept(self, shard: StoredObject, mapped: _Mapped) -> ShardReader:
+    def _kept(self, shard: StoredObject, held: _OpenShard) -> ShardReader:
         with self._mutex:
-            while len(self._mapped) >= self._most:
-                self._mapped.pop(next(iter(self._mapped)))  # mapped again when it is read again
-            self._mapped[shard.sha256] = mapped
-        return mapped.reader
+            while len(self._open) >= self._most:
+                self._open.pop(next(iter(self._open)))  # opened again when it is read again
+            self._open[shard.sha256] = held
+        return held.reader
 
     def _notice_removed(self) -> None:
-        """Degrades when mapped shards were removed by somebody else; they serve on, and are fetched again after a rest.
+        """Degrades when open shards were removed by somebody else; they serve on, and are fetched again after a rest.
 
         Without this a wiped volume would stay empty, and the next run or pod would find it cold. A shard that another
-        process has replaced, or is fetching again, as it does with a damaged one, is mapped anew.
+        process has replaced, or is fetching again, as it does with a damaged one, is opened anew.
         """
         with self._mutex:
-            held = list(self._mapped.items())
+            shards = list(self._open.items())
         rested = self._counters.read().degraded and self._clock() >= self._resting_until
         gone = 0
-        for name, mapped in held:
+        for name, held in shards:
             there = file_at(self._shards / name)
-            if there == mapped.file:
+            if there == held.file:
                 continue
             removed = there is None and not is_locked(self._locks / name)
             gone += removed
             if rested or not removed:
                 with self._mutex:
-                    self._mapped.pop(name, None)
+                    self._open.pop(name, None)
         if gone and not self._counters.read().degraded:
             self._degrade(FileNotFoundError(f"{gone} shards in use were removed from it"))
 
@@ -195,31 +209,25 @@ class PackedBackend:
             path.mkdir(parents=True, exist_ok=True)
         refuse_shared_volume(self._shards)
 
-    def _map(self, shard: StoredObject) -> _Mapped | None:
-        """Maps a shard that is on the disk and takes a shared lock on it."""
+    def _on_disk(self, shard: StoredObject) -> _OpenShard | None:
+        """Opens a shard that is on the disk and takes a shared lock on it."""
         try:
-            descriptor = os.open(self._shards / shard.sha256, os.O_RDONLY | os.O_CLOEXEC)
+            held = HeldFile(self._shards / shard.sha256)
         except FileNotFoundError:
             return None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
-            status = os.fstat(descriptor)
-            if status.st_nlink == 0:  # removed between open and lock
-                return None
-            if status.st_size != shard.size:
-                raise CorruptRecord(f"cached shard has {status.st_size} bytes, expected {shard.size}")
-            buffer = memoryview(mmap.mmap(descriptor, 0, prot=mmap.PROT_READ))
-            return _Mapped(ShardReader(buffer), identity(status))
-        finally:
-            os.close(descriptor)  # the mapping has one of its own, of the same open file and so of the same lock
+        if held.status.st_nlink == 0:  # removed between open and lock
+            return None
+        if held.status.st_size != shard.size:
+            raise CorruptRecord(f"cached shard has {held.status.st_size} bytes, expected {shard.size}")
+        return _OpenShard(ShardReader(held.read, shard.size), identity(held.status))
 
-    def _fetched(self, shard: StoredObject) -> _Mapped | None:
+    def _fetched(self, shard: StoredObject) -> _OpenShard | None:
         """Fetches a shard, once a node: whoever waits for the lock finds the file there."""
         away, begin = self._locks / f"{shard.sha256}.away", time.time_ns()
         with locked(self._locks / shard.sha256) as lock:
-            mapped = self._map(shard)
-            if mapped is not None:
-                return mapped
+            held = self._on_disk(shard)
+            if held is not None:
+                return held
             if away.exists() and away.stat().st_mtime_ns > begin:
                 raise StoreUnavailable(f"{self._store.url}/{shard.key} did not come for another process of this node")
             for part in self._shards.glob(f"{shard.sha256}.*{SUFFIX}"):
@@ -230,10 +238,10 @@ class PackedBackend:
                     return None
                 os.ftruncate(lock, shard.size)
             try:
-                with self._counters.fetching():
-                    self._store.download(shard.key, self._shards / shard.sha256, size=shard.size, sha256=shard.sha256)
-                self._counters.add(misses=1, fetched_bytes=shard.size)
-                return self._map(shard)
+                self._store.download(shard.key, self._shards / shard.sha256, size=shard.size, sha256=shard.sha256)
+                held = self._on_disk(shard)
+                self._counters.add(brought=len(held.reader) if held else 0, fetched_bytes=shard.size)
+                return held
             except StoreUnavailable:
                 away.touch()
                 raise
@@ -252,7 +260,7 @@ class PackedBackend:
         files = sorted((status.st_mtime_ns, path, status.st_size) for path, status in self._files() if status.st_size)
         if size > room_bytes(self._shards, HIGH) + sum(held for _, _, held in files):
             raise volume_is_full(self._shards)
-        coming = self._coming()  # a shard that has just come is unlocked until its fetcher maps it
+        coming = self._coming()  # a shard that has just come is unlocked until its fetcher opens it
         for _, path, _ in files:
             if path.name.partition(".")[0] in coming:
                 continue
@@ -292,7 +300,7 @@ class PackedBackend:
     def _quarantine(self, shard: StoredObject) -> None:
         """Takes a bad copy away, so that the next try fetches it again."""
         with self._mutex:
-            self._mapped.pop(shard.sha256, None)
+            self._open.pop(shard.sha256, None)
         LOG.warning("cached shard %s is damaged; fetching it again", shard.sha256)
         try:
             (self._shards / shard.sha256).unlink(missing_ok=True)

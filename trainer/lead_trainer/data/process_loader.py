@@ -1,7 +1,7 @@
 """The loader's batches made by torch's DataLoader: for samples whose decoding holds the GIL, and to compare with.
 
 Same order, same samples, same errors. The epoch travels with each index, so worker processes that live on never replay
-an old one. Workers are forked: samples and their cache need not be pickled, and share the parent's mapped files.
+an old one. Workers are forked: samples and their cache need not be pickled, and share the parent's open files.
 """
 
 import re

@@ -9,14 +9,14 @@ stop; such a disk is tried again after RETRY_S. Shared by the ranks and pods of 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from lead_protocol.manifests import StoredObject
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore
-from lead_trainer.data.record import CorruptRecord, Record, decode_record
-from lead_trainer.data.shard import TRAILER_BYTES, ShardIndex, footer_range, parse_footer
+from lead_trainer.data.record import CorruptRecord, Record
+from lead_trainer.data.shard import ShardReader
 from lead_trainer.data.shared_counters import SharedCounters
 from lead_trainer.errors import BadConfig, BadData
 
@@ -29,11 +29,11 @@ Result = TypeVar("Result")
 class CacheStats:
     """Counters since the process started; `degraded` says that the disk cannot be used."""
 
-    hits: int = 0  # records served from the disk
-    misses: int = 0  # records that needed the store
+    hits: int = 0  # records that needed nothing from the store
+    misses: int = 0  # records that were brought from the store for their first use, alone or with their shard
     fetched_bytes: int = 0  # from the store
     corrupt: int = 0  # copies thrown away
-    fetch_s: float = 0.0  # seconds that threads waited for the store
+    fetch_s: float = 0.0  # seconds that threads which wanted a record waited for the store
     degraded: bool = False  # for now: a disk is tried again
 
 
@@ -41,7 +41,7 @@ class Counters:
     """CacheStats that several threads, and forked worker processes, may add to."""
 
     def __init__(self) -> None:
-        self._shared = SharedCounters([field.name for field in fields(CacheStats)])
+        self._shared = SharedCounters(["reads", "brought", "fetched_bytes", "corrupt", "fetch_s", "degraded"])
 
     @contextmanager
     def fetching(self) -> Iterator[None]:
@@ -50,14 +50,12 @@ class Counters:
         try:
             yield
         finally:
-            self.add(fetch_s=time.perf_counter() - begin)
+            self._shared.add({"fetch_s": time.perf_counter() - begin})
 
-    def add(
-        self, *, hits: int = 0, misses: int = 0, fetched_bytes: int = 0, corrupt: int = 0, fetch_s: float = 0.0
-    ) -> None:
-        """Adds to the counters."""
-        amounts = {"hits": hits, "misses": misses, "fetched_bytes": fetched_bytes, "corrupt": corrupt}
-        self._shared.add({**amounts, "fetch_s": fetch_s})
+    def add(self, *, reads: int = 0, brought: int = 0, fetched_bytes: int = 0, corrupt: int = 0) -> None:
+        """Adds records handed out, records that came from the store, its bytes, and copies thrown away."""
+        amounts = {"reads": reads, "brought": brought, "fetched_bytes": fetched_bytes, "corrupt": corrupt}
+        self._shared.add({name: amount for name, amount in amounts.items() if amount})
 
     def degrade(self, degraded: bool = True) -> None:
         """Notes whether the disk cannot be used."""
@@ -66,9 +64,10 @@ class Counters:
     def read(self) -> CacheStats:
         """Returns the counters now."""
         now = self._shared.read()
+        misses = min(now["brought"], now["reads"])  # shards are fetched ahead, and not every record may be wanted
         return CacheStats(
-            hits=int(now["hits"]),
-            misses=int(now["misses"]),
+            hits=int(now["reads"] - misses),
+            misses=int(misses),
             fetched_bytes=int(now["fetched_bytes"]),
             corrupt=int(now["corrupt"]),
             fetch_s=now["fetch_s"],
@@ -110,24 +109,22 @@ class DirectReads:
     def __init__(self, store: ObjectStore, counters: Counters | None = None) -> None:
         self._store = store
         self._counters = counters or Counters()
-        self._indices: dict[str, ShardIndex] = {}
+        self._readers: dict[str, ShardReader] = {}
 
     def record(self, shard: StoredObject, slot: int, sample: int | None = None) -> Record:
         """Returns one record straight from the store."""
-        return decode_record(self.record_bytes(shard, slot, sample))
+        return self.read_record(shard, slot, sample)[0]
 
-    def record_bytes(self, shard: StoredObject, slot: int, sample: int | None = None) -> bytes:
-        """Returns one record's bytes, checked; the shard's index is fetched once."""
+    def read_record(self, shard: StoredObject, slot: int, sample: int | None) -> tuple[Record, bytes]:
+        """Returns one record, and the bytes it was; the shard's index is fetched once."""
 
-        def fetch() -> bytes:
-            row = self._index(shard)[slot]
+        def fetch() -> tuple[Record, bytes]:
             with self._counters.fetching():
-                data = self._store.get_range(shard.key, int(row["offset"]), int(row["length"]))
-            self._counters.add(misses=1, fetched_bytes=len(data))
-            refuse_other_sample(decode_record(data), int(row["sample_id"]) if sample is None else sample)
-            return data
+                record, data = self._reader(shard).read_record(slot)
+            self._counters.add(reads=1, brought=1, fetched_bytes=len(data))
+            return refuse_other_sample(record, sample), bytes(data)
 
-        return with_tries(fetch, shard, self._store, self._counters, lambda: self._indices.pop(shard.sha256, None))
+        return with_tries(fetch, shard, self._store, self._counters, lambda: self._readers.pop(shard.sha256, None))
 
     def fetch(self, shard: StoredObject) -> bool:
         """Has nowhere to keep a shard."""
@@ -140,14 +137,12 @@ class DirectReads:
     def close(self) -> None:
         """Has nothing to let go of."""
 
-    def _index(self, shard: StoredObject) -> ShardIndex:
-        index = self._indices.get(shard.sha256)
-        if index is None:
-            trailer = self._store.get_range(shard.key, shard.size - TRAILER_BYTES, TRAILER_BYTES)
-            offset, length = footer_range(trailer, shard.size)
-            index = parse_footer(self._store.get_range(shard.key, offset, length), trailer)
-            self._indices[shard.sha256] = index
-        return index
+    def _reader(self, shard: StoredObject) -> ShardReader:
+        reader = self._readers.get(shard.sha256)
+        if reader is None:
+            reader = ShardReader(lambda offset, length: self._store.get_range(shard.key, offset, length), shard.size)
+            self._readers[shard.sha256] = reader
+        return reader
 
 
 def refuse_other_sample(record: Record, sample: int | None) -> Record:

@@ -1,11 +1,11 @@
 """A shard: records back to back with a footer index, so that any record is one range read; the layout is in README.md.
 
-`build` writes shards, `session_cache` maps or range-reads them, `fsck` walks them. A shard is never changed.
+`build` writes shards, `session_cache` reads ranges of them, `fsck` walks them. A shard is never changed.
 """
 
 import hashlib
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ _INDEX = np.dtype([("sample_id", "<u8"), ("offset", "<u8"), ("length", "<u8"), (
 ENTRY_BYTES = _INDEX.itemsize
 
 ShardIndex = npt.NDArray[np.void]  # rows of _INDEX
+ReadRange = Callable[[int, int], bytes | memoryview]  # offset, length → as many bytes
 
 
 @dataclass(frozen=True)
@@ -79,27 +80,32 @@ def parse_footer(footer: bytes | memoryview, trailer: bytes | memoryview) -> Sha
 
 
 class ShardReader:
-    """Random access to the records of one shard in memory (usually a read-only mmap)."""
+    """Random access to the records of one shard, wherever its bytes lie: on a disk, in a store, in memory."""
 
-    def __init__(self, buffer: bytes | memoryview) -> None:
-        self._view = memoryview(buffer).cast("B")
-        if len(self._view) < len(HEAD) + TRAILER_BYTES or self._view[: len(HEAD)] != HEAD:
-            raise CorruptRecord(f"{len(self._view)} bytes are no shard: they do not start with {HEAD!r}")
-        trailer = self._view[-TRAILER_BYTES:]
-        offset, length = footer_range(trailer, len(self._view))
-        self.index = parse_footer(self._view[offset : offset + length], trailer)
+    def __init__(self, read: ReadRange, size: int) -> None:
+        """Reads the footer of a shard of `size` bytes; `read` returns the bytes at (offset, length)."""
+        if size < len(HEAD) + TRAILER_BYTES or read(0, len(HEAD)) != HEAD:
+            raise CorruptRecord(f"{size} bytes are no shard: they do not start with {HEAD!r}")
+        trailer = read(size - TRAILER_BYTES, TRAILER_BYTES)
+        offset, length = footer_range(trailer, size)
+        self._read = read
+        self._index = parse_footer(read(offset, length), trailer)
 
     def __len__(self) -> int:
         """Number of records."""
-        return len(self.index)
+        return len(self._index)
 
     def record(self, slot: int) -> Record:
-        """Returns the checked record at position `slot`; raises CorruptRecord."""
-        if slot >= len(self.index):
-            raise CorruptRecord(f"the shard has {len(self.index)} records, none at slot {slot}: it is another shard")
-        row = self.index[slot]
-        start = int(row["offset"])
-        record = decode_record(self._view[start : start + int(row["length"])])
-        if record.sample_id != int(row["sample_id"]):
-            raise CorruptRecord(f"slot {slot} holds sample {record.sample_id}, the footer says {int(row['sample_id'])}")
-        return record
+        """Returns the checked record at position `slot`; raises CorruptRecord, and what reading raises."""
+        return self.read_record(slot)[0]
+
+    def read_record(self, slot: int) -> tuple[Record, bytes | memoryview]:
+        """Returns a record as `record` does, and the bytes it was."""
+        if slot >= len(self._index):
+            raise CorruptRecord(f"the shard has {len(self._index)} records, none at slot {slot}: it is another shard")
+        sample_id, offset, length, _ = self._index[slot].item()
+        data = self._read(offset, length)
+        record = decode_record(data)  # which finds bytes that are missing
+        if record.sample_id != sample_id:
+            raise CorruptRecord(f"slot {slot} holds sample {record.sample_id}, the footer says {sample_id}")
+        return record, data
