@@ -14,8 +14,10 @@ from lead_protocol.strict_model import StrictModel
 
 MAX_RECORD_BYTES = 4096  # the kubelet truncates termination messages at 4096 bytes
 MAX_ADVISORIES = 4
+MAX_COUNT = 10**15
+MAX_DEGRADED_RANKS = 64  # that are named
 
-_Count = Annotated[int, Field(ge=0, le=10**15)]
+_Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 _Seconds = Annotated[float, Field(ge=0, le=1e12)]
 _Text = Annotated[str, StringConstraints(max_length=512)]
 _Record = TypeVar("_Record", bound=StrictModel)
@@ -55,12 +57,15 @@ class ProgressRecord(StrictModel):
     metrics: Annotated[dict[_Name, float], Field(max_length=16)] = Field(default_factory=dict)
     samples_per_s: Annotated[float, Field(ge=0, le=1e12)] | None = None
     eta_s: Annotated[float, Field(ge=0, le=1e12)] | None = None
+    # Of all ranks' session caches and loaders, in this attempt; older trainers tell of rank 0's alone.
     cache_hits: _Count = 0
     cache_misses: _Count = 0
-    cache_fetched_bytes: _Count = 0  # from the store, by rank 0's process in this attempt, as the counts above
-    cache_fetch_s: _Seconds = 0.0  # that its threads waited for them
+    cache_fetched_bytes: _Count = 0  # from the store
+    cache_second_bytes: _Count = 0  # asked of the store a second time, because the first answer was late
+    cache_fetch_s: _Seconds = 0.0  # that loading threads waited for the store
     cache_corrupt: _Count = 0  # copies on the disk that were thrown away
-    cache_degraded: bool = False
+    cache_degraded: bool = False  # of any rank
+    cache_degraded_ranks: Annotated[list[_Count], Field(max_length=MAX_DEGRADED_RANKS)] = Field(default_factory=list)
     loading_s: Annotated[dict[_Name, _Seconds], Field(max_length=8)] = Field(default_factory=dict)  # by stage
     resumed_from_step: _Count | None = None
     checkpoint: CheckpointRef | None = None

@@ -14,10 +14,12 @@ def cache_figures(record: ProgressRecord | None, previous: dict[str, Any]) -> di
     if record is None or not reads:
         return {field: previous[field] for field in _FIELDS if field in previous}
     seconds = {"fetch": record.cache_fetch_s, **record.loading_s}
+    twice = {"askedTwice": format_size(record.cache_second_bytes)} if record.cache_second_bytes else {}
     cache = {
         "hits": str(record.cache_hits),
         "misses": str(record.cache_misses),
         "fetched": format_size(record.cache_fetched_bytes),
+        **twice,
         "damaged": str(record.cache_corrupt),
         **{f"{stage}Seconds": format_number(spent) for stage, spent in sorted(seconds.items())},
     }

@@ -11,8 +11,9 @@ from lead_operator.decisions.refusals import OBJECTS_REFUSED, explain_refusal
 from lead_operator.decisions.run_step import Step
 from lead_operator.decisions.run_view import SUSPEND_REQUESTED, RunView
 from lead_operator.decisions.session_caches import lost_cache_node, waits_for_its_volume
-from lead_operator.names import Condition, RunPhase
+from lead_operator.names import Condition, RunPhase, training_pod_name
 from lead_operator.objects.session_cache_claim import claim_name
+from lead_protocol.progress_record import ProgressRecord
 
 _REMEDIES = {
     "ImagePullBackOff": "check the trainer image in the chart's values and the pull secrets of the namespace",
@@ -24,6 +25,8 @@ _REMEDIES = {
     "SchedulingGated": "the queue has not admitted it yet; see kubectl get workloads, or ask who runs the queue",
     "Unschedulable": "free resources, or create a run with smaller resources or fewer nodes",
 }
+
+_NAMED_PODS = 4
 
 _NO_STEPS = {
     RunPhase.PENDING: "nothing trains yet: the first condition that is False says what is missing",
@@ -47,12 +50,7 @@ def run_findings(view: RunView, step: Step) -> list[Finding]:
         _checkpointed(view),
         _checkpoints_sound(view),
     ]
-    record = view.progress.record
-    if record is not None and record.cache_degraded:
-        text = (
-            "the session cache is full, broken or was emptied; training reads from the store meanwhile and tries again"
-        )
-        findings.append(Finding(Condition.SESSION_CACHE_DEGRADED, True, "DiskUnusable", text))
+    findings += _degraded_caches(view)
     findings += _advisory(view)
     findings.append(_suspended(view, step))
     if step.phase is RunPhase.SUCCEEDED:
@@ -85,6 +83,38 @@ def _advisory(view: RunView) -> list[Finding]:
     reason = "".join(word.capitalize() for word in told[0][1].rule.split("-"))  # a condition's reason is one word
     text = "\n".join(f"{whose}{said.rule}, epoch {said.epoch}: {said.message}" for whose, said in told)
     return [Finding(Condition.ADVISORY, True, reason, text)]
+
+
+def _degraded_caches(view: RunView) -> list[Finding]:
+    """Returns that session caches cannot be used, and in which pods: every step waits for the slowest rank."""
+    told = [(view.states[position], instance.progress.record) for position, instance in view.told.items()]
+    degraded = [(state, record) for state, record in told if record is not None and record.cache_degraded]
+    if not degraded:
+        return []
+    pods = [text for state, record in degraded for text in _degraded_pods(view, state, record)]
+    more = f" and {len(pods) - _NAMED_PODS} more pods" if len(pods) > _NAMED_PODS else ""
+    where = f" in {', '.join(pods[:_NAMED_PODS])}{more}" if pods else ""
+    text = (
+        f"the session cache{where} is full, broken or was emptied; training reads from the store meanwhile and tries "
+        "again"
+    )
+    return [Finding(Condition.SESSION_CACHE_DEGRADED, True, "DiskUnusable", text)]
+
+
+def _degraded_pods(view: RunView, state: InstanceState, record: ProgressRecord) -> list[str]:
+    """Returns each pod that holds such a rank, with its node where it is seen; none from a trainer that names none."""
+    seen = {pod.rank: pod for pod in state.pods if pod.attempt == record.attempt}
+    by_pod: dict[int, list[str]] = {}
+    for rank in sorted(set(record.cache_degraded_ranks)):
+        by_pod.setdefault(rank // view.run.procs_per_node, []).append(str(rank))
+    run, instance = view.run.identity.name, state.instance
+    return [
+        f"pod {training_pod_name(run, instance.stage.name, instance.seed, record.attempt, number)}"
+        + (f" on node {seen[number].node}" if number in seen else "")
+        + f" (rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)})"
+        for number, ranks in by_pod.items()
+        if number < view.run.nodes
+    ]
 
 
 def storage_available(store_error: str, profile_error: str) -> Finding:

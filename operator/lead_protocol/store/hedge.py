@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 _Result = TypeVar("_Result")
 
@@ -24,6 +24,15 @@ SHORTEST_S = 0.02
 MOST_BYTES = 4 * 1024 * 1024  # of a read that may be sent twice; a record has about one MiB
 _REMEMBERED = 200
 _THREADS = 64
+
+
+@runtime_checkable
+class AsksTwice(Protocol):
+    """A store that sends late reads a second time."""
+
+    @property
+    def second_bytes(self) -> int:
+        """How many bytes this process has asked for a second time; a forked child counts its own."""
 
 
 class Hedge:

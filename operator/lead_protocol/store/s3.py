@@ -46,6 +46,11 @@ class S3Store:
         """Where the store is, for messages and URIs."""
         return self._target.url
 
+    @property
+    def second_bytes(self) -> int:
+        """How many bytes this process has asked for a second time, because the first answer was late."""
+        return self._hedge.second_bytes
+
     def get(self, key: str, *, max_bytes: int, etag: str = "") -> bytes:
         """Returns the whole object; raises ObjectNotFound, or ObjectCorrupt when it is larger than `max_bytes`.
 

@@ -154,6 +154,26 @@ def test_the_columns_tell_what_rank_0_reported() -> None:
     assert condition(plan, "Progressing")["status"] == condition(plan, "Ready")["status"] == "True"
 
 
+def degraded(run: TrainingRun, **told: Any) -> str:
+    """Returns what the condition on the session cache says of a report, with two running pods."""
+    held = replace(bucket(), progress=record(**told))
+    plan = look(run, previous=started(run), pods=(a_pod(0), a_pod(1)), instances=(held,))
+    return str(condition(plan, "SessionCacheDegraded").get("message", "absent"))
+
+
+def test_a_degraded_session_cache_is_told_with_the_pod_and_the_node_it_is_on() -> None:
+    run, eight = a_training_run(), replace(a_training_run(), procs_per_node=8)
+    rest = "is full, broken or was emptied; training reads from the store meanwhile and tries again"
+    assert degraded(run) == "absent"
+    assert degraded(run, cache_degraded=True) == f"the session cache {rest}"  # a trainer that names no ranks
+    pods = ["pod night-drive-train-s0-a1-0 on node node-0", "pod night-drive-train-s0-a1-1 on node node-1"]
+    one = f"the session cache in {pods[1]} (rank 1) {rest}"
+    assert degraded(run, cache_degraded=True, cache_degraded_ranks=[1]) == one
+    both = f"the session cache in {pods[0]} (rank 7), {pods[1]} (ranks 9, 15) {rest}"
+    assert degraded(eight, cache_degraded=True, cache_degraded_ranks=[15, 9, 7, 9]) == both
+    assert degraded(run, cache_degraded=True, cache_degraded_ranks=[10**15]) == f"the session cache {rest}"
+
+
 @pytest.mark.parametrize("forged", [{"attempt": 2}, {"epoch": 5}, {"step": 49}])
 def test_a_report_that_cannot_be_true_is_ignored_and_named(forged: dict[str, int]) -> None:
     run = a_training_run()

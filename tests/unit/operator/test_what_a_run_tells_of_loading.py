@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lead_operator.decisions.cache_figures import cache_figures
-from lead_protocol.progress_record import MAX_RECORD_BYTES, ProgressRecord, parse_progress, to_bytes
+from lead_protocol.progress_record import MAX_DEGRADED_RANKS, MAX_RECORD_BYTES, ProgressRecord, parse_progress, to_bytes
 
 PLAIN: dict[str, Any] = {
     "attempt": 1, "seq": 4, "phase": "Training", "epoch": 0, "epochs": 4, "step": 3, "steps": 48,
@@ -28,6 +28,12 @@ def test_the_column_is_the_share_of_reads_and_the_rest_lies_beside_it() -> None:
             "waitSeconds": "0.25",
         },
     }  # fmt: skip
+
+
+def test_what_was_asked_of_the_store_twice_is_told_where_there_is_any() -> None:
+    assert "askedTwice" not in cache_figures(ProgressRecord(**READ), {})["cache"]
+    told = cache_figures(ProgressRecord(**READ, cache_second_bytes=2**20), {})["cache"]
+    assert told["askedTwice"] == "1.0Mi"
 
 
 @pytest.mark.parametrize("hits, misses, text", [(0, 1, "0%"), (999, 1, "99%"), (1000, 0, "100%")])
@@ -52,6 +58,10 @@ def test_figures_stay_until_something_was_read_again(record: ProgressRecord | No
         {"cache_fetch_s": -0.1},
         {"cache_fetch_s": 1e13},
         {"cache_corrupt": True},
+        {"cache_second_bytes": -1},
+        {"cache_degraded_ranks": [-1]},
+        {"cache_degraded_ranks": [0.5]},
+        {"cache_degraded_ranks": list(range(MAX_DEGRADED_RANKS + 1))},
         {"loading_s": {"load": -1.0}},
         {"loading_s": {"load": 1e13}},
         {"loading_s": {"load": "soon"}},
@@ -73,6 +83,7 @@ def test_seconds_that_are_no_numbers_are_not_believed() -> None:
 
 def test_the_largest_figures_fit_into_a_termination_message() -> None:
     most = {**READ, "cache_fetched_bytes": 10**15, "cache_fetch_s": 1e12, "message": "x" * 512,
+            "cache_degraded": True, "cache_degraded_ranks": list(range(9000, 9000 + MAX_DEGRADED_RANKS)),
             "loading_s": {str(n) * 64: 123456789012.125 for n in range(8)},
             "metrics": {f"{n:064d}": 1 / 3 for n in range(16)}}  # fmt: skip
     data = to_bytes(ProgressRecord(**most))
