@@ -26,7 +26,7 @@ RUN_ROLE = {
     ("", "pods"): {"get", "list", "watch", "create", "patch", "delete"},
     ("", "services"): {"get", "list", "watch", "create", "delete"},
     ("", "persistentvolumeclaims"): {"get", "list", "watch", "create", "delete"},
-    ("", "events"): {"create"},
+    ("", "events"): {"create", "patch"},
 }
 
 

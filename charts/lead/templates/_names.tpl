@@ -123,7 +123,7 @@ new random ones otherwise. They are drawn once a rendering and kept in .Values, 
   verbs: [patch]
 - apiGroups: [""]
   resources: [events]
-  verbs: [create]
+  verbs: [create, patch]
 {{- end }}
 
 {{/* Egress rules to the stores: the embedded one by its pods, others by their ports, because a policy names no hosts. */}}

@@ -140,6 +140,8 @@ class Applier:
             answers = await asyncio.gather(*(self._create(owner, body) for body in together), return_exceptions=True)
             failures = [answer for answer in answers if answer is not None]
             if failures:
+                if type(failures[0]) is CreateRefused:  # of a name that is taken it is told where it is found out
+                    self._recorder.record(owner, EventNote("Warning", "FailedCreate", str(failures[0])))
                 raise failures[0]
 
     async def _create(self, owner: KubernetesObject, body: KubernetesObject) -> None:
@@ -150,9 +152,7 @@ class Applier:
         except AlreadyExists:
             stored, adopted = await self._adopt(owner, body), True
         except Refused as error:
-            said = f"{kind.kind} {metadata['name']}: {error.message}"
-            self._recorder.record(owner, EventNote("Warning", "FailedCreate", said))
-            raise CreateRefused(said) from error
+            raise CreateRefused(f"{kind.kind} {metadata['name']}: {error.message}") from error
         self._informers.of(kind, metadata["namespace"]).note_own_write(stored, quiet=not adopted)
 
     async def _adopt(self, owner: KubernetesObject, body: KubernetesObject) -> KubernetesObject:

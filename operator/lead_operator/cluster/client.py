@@ -24,7 +24,7 @@ from lead_operator import names
 from lead_operator.cluster import metrics
 from lead_operator.cluster.api_errors import ApiError, Conflict, NotFound, Refused, Unreachable, error_for
 from lead_operator.cluster.call_turns import CallTurns
-from lead_operator.cluster.kinds import LEASE, Kind, KubernetesObject, kind_of
+from lead_operator.cluster.kinds import EVENT, LEASE, Kind, KubernetesObject, kind_of
 from lead_operator.cluster.server_clock import ServerClock
 
 CALL_TIMEOUT_S = 30.0
@@ -168,6 +168,14 @@ class KubeClient:
         path, query = kind.path(namespace, name), {"fieldManager": names.FIELD_MANAGER}
         with suppress(NotFound, Conflict):
             await self._call("PATCH", path, kind=kind, query=query, body=wanted, content_type=_MERGE)
+
+    async def count_event(self, event: KubernetesObject) -> None:
+        """Gives an event that was said before its new count and time; raises NotFound where it is kept no longer."""
+        wanted = {"count": event["count"], "lastTimestamp": event["lastTimestamp"]}
+        path = EVENT.path(event["metadata"]["namespace"], event["metadata"]["name"])
+        await self._call(
+            "PATCH", path, kind=EVENT, query={"fieldManager": names.FIELD_MANAGER}, body=wanted, content_type=_MERGE
+        )
 
     async def replace(self, body: KubernetesObject) -> KubernetesObject:
         """Puts an object back as changed; raises Conflict where its resourceVersion is no longer the newest."""

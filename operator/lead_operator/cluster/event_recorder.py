@@ -1,26 +1,28 @@
-"""Writes Kubernetes events about custom resources: each sentence once, and few of one reason at a time.
+"""Writes Kubernetes events about custom resources: of one reason one a minute, and each sentence once.
 
 Called by `cluster.apply` after everything else has succeeded; a task of its own sends them one after another, so that
-no pass waits for words where others wait for pods. An event is a courtesy to people: one that cannot be written is
-logged and forgotten, and no decision ever reads one.
+no pass waits for words where others wait for pods. The newest sentence that had to wait is sent when its minute is
+over, unless it is what was said last; one that stays true is counted now and then, as Kubernetes counts. An event is
+a courtesy to people: one that cannot be written is logged and forgotten, and no decision ever reads one.
 """
 
 import asyncio
 import contextlib
 import hashlib
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import structlog
 
 from lead_operator import names
-from lead_operator.cluster.api_errors import AlreadyExists, ApiError
+from lead_operator.cluster.api_errors import AlreadyExists, ApiError, NotFound
 from lead_operator.cluster.client import KubeClient
 from lead_operator.cluster.kinds import EVENT, KubernetesObject
 from lead_operator.decisions.plan import EventNote
 
-BURST = 5  # of one reason on one resource; afterwards one a minute
-REFILL_S = 60.0
+MINUTE_S = 60.0  # in which one reason of one resource has one event
+REPEAT_S = 300.0  # a sentence that stays true is counted so often
 MAX_MESSAGE = 1024  # the API server refuses longer ones
 LAST_WORDS_S = 2.0  # in which an operator that ends sends what is left
 MAX_UNSENT = 10_000  # some ten megabytes, where the API server takes no events for long
@@ -28,20 +30,38 @@ MAX_UNSENT = 10_000  # some ten megabytes, where the API server takes no events 
 log = structlog.get_logger(__name__)
 
 
+@dataclass(slots=True)
+class _Told:
+    """What was said last of one reason of one resource, and what waits for its minute to be over."""
+
+    sentence: int  # the hash of its note
+    at: float  # monotonic
+    count: int
+    withheld: tuple[KubernetesObject, EventNote, datetime] | None = None
+    release: asyncio.TimerHandle | None = None
+
+
 class EventRecorder:
-    """Remembers per (resource, reason) how many events may still be written."""
+    """Remembers per (resource, reason) what was said last, and when."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
-        self._budgets: dict[tuple[str, str], tuple[float, float]] = {}  # tokens left, when counted
+        self._told: dict[tuple[str, str], _Told] = {}  # by UID and reason
         self._unsent: asyncio.Queue[KubernetesObject] = asyncio.Queue(MAX_UNSENT)
 
     def record(self, body: KubernetesObject, note: EventNote) -> None:
-        """Leaves one event on the resource to be sent, unless its reason's budget is used up or too many wait."""
-        if self._unsent.full() or not self._allowed(body["metadata"]["uid"], note.reason):
-            log.info("event_dropped", resource=body["metadata"]["name"], reason=note.reason)
-            return
-        self._unsent.put_nowait(build_event(body, note, datetime.now(UTC)))
+        """Leaves an event on the resource to be sent, now or when its reason's minute is over."""
+        key = (body["metadata"]["uid"], note.reason)
+        told, now, happened = self._told.get(key), time.monotonic(), datetime.now(UTC)
+        if told is None or now - told.at >= (REPEAT_S if told.sentence == hash(note) else MINUTE_S):
+            self._say(body, note, happened)
+        elif told.sentence == hash(note):
+            told.withheld = None
+        else:
+            told.withheld = (body, note, happened)
+            if told.release is None:
+                loop = asyncio.get_running_loop()
+                told.release = loop.call_later(told.at + MINUTE_S - now, self._say_what_waited, key)
 
     async def run(self) -> None:
         """Sends until cancelled, and then what is left, for a moment."""
@@ -61,6 +81,10 @@ class EventRecorder:
 
     async def _send(self, event: KubernetesObject) -> None:
         try:
+            if event["count"] > 1:
+                with contextlib.suppress(NotFound):  # the API server keeps events for an hour
+                    await self._client.count_event(event)
+                    return
             await self._client.create(event)
         except AlreadyExists:
             return  # the name holds a digest of the sentence: it has been said
@@ -70,22 +94,38 @@ class EventRecorder:
 
     def forget(self, uid: str) -> None:
         """Drops what is remembered of a resource that is gone."""
-        self._budgets = {key: value for key, value in self._budgets.items() if key[0] != uid}
+        for key in [key for key in self._told if key[0] == uid]:
+            self._cancel_release(key)
+            del self._told[key]
 
-    def _allowed(self, uid: str, reason: str) -> bool:
-        now = time.monotonic()
-        tokens, counted = self._budgets.get((uid, reason), (float(BURST), now))
-        tokens = min(float(BURST), tokens + (now - counted) / REFILL_S)
-        allowed = tokens >= 1
-        self._budgets[(uid, reason)] = (tokens - 1 if allowed else tokens, now)
-        return allowed
+    def _say(self, body: KubernetesObject, note: EventNote, happened: datetime) -> None:
+        if self._unsent.full():
+            log.info("event_dropped", resource=body["metadata"]["name"], reason=note.reason)
+            return
+        key = (body["metadata"]["uid"], note.reason)
+        told, sentence = self._told.get(key), hash(note)
+        count = told.count + 1 if told is not None and told.sentence == sentence else 1
+        self._cancel_release(key)
+        self._told[key] = _Told(sentence, time.monotonic(), count)
+        self._unsent.put_nowait(build_event(body, note, happened, count))
+
+    def _say_what_waited(self, key: tuple[str, str]) -> None:
+        told = self._told[key]
+        told.release = None
+        if told.withheld is not None:
+            self._say(*told.withheld)
+
+    def _cancel_release(self, key: tuple[str, str]) -> None:
+        told = self._told.get(key)
+        if told is not None and told.release is not None:
+            told.release.cancel()
 
 
-def build_event(body: KubernetesObject, note: EventNote, now: datetime) -> KubernetesObject:
+def build_event(body: KubernetesObject, note: EventNote, happened: datetime, count: int = 1) -> KubernetesObject:
     """Returns the event; its name is a function of resource and sentence: a restarted operator repeats nothing."""
     metadata = body["metadata"]
     digest = hashlib.sha256(f"{metadata['uid']}\0{note.reason}\0{note.message}".encode()).hexdigest()[:16]
-    stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    stamp = happened.strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
         "apiVersion": EVENT.api_version,
         "kind": EVENT.kind,
@@ -103,5 +143,5 @@ def build_event(body: KubernetesObject, note: EventNote, now: datetime) -> Kuber
         "source": {"component": names.FIELD_MANAGER},
         "firstTimestamp": stamp,
         "lastTimestamp": stamp,
-        "count": 1,
+        "count": count,
     }

@@ -1,13 +1,19 @@
-"""A pass leaves its events to a task of their own, which sends each once, in order, and the last when it is ended."""
+"""A pass leaves its events to a task of their own, which sends of each reason one a minute, in order.
+
+What had to wait for its minute is not lost, what is said again is counted, and what is left is sent at the end.
+"""
 
 import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
 
-from lead_operator.cluster.api_errors import AlreadyExists, Refused
+from lead_operator.cluster.api_errors import AlreadyExists, NotFound, Refused
 from lead_operator.cluster.client import KubeClient
-from lead_operator.cluster.event_recorder import BURST, EventRecorder
+from lead_operator.cluster.event_recorder import EventRecorder
 from lead_operator.decisions.plan import EventNote
 from lead_testing.makers import a_run_body
 
@@ -17,6 +23,7 @@ class FakeClient:
 
     def __init__(self, refuse: dict[str, Exception]) -> None:
         self.taken: list[str] = []
+        self.expired = False  # what was said an hour ago is not there any more
         self.let = asyncio.Semaphore(0)
         self._refuse = refuse
 
@@ -26,6 +33,12 @@ class FakeClient:
         if body["message"] in self._refuse:
             raise self._refuse[body["message"]]
         return body
+
+    async def count_event(self, event: dict[str, Any]) -> None:
+        await self.let.acquire()
+        if self.expired:
+            raise NotFound(404, "NotFound", "")
+        self.taken.append(f"{event['message']} x{event['count']}")
 
 
 def a_recorder(**refuse: Exception) -> tuple[EventRecorder, FakeClient]:
@@ -42,7 +55,7 @@ async def until(client: FakeClient, count: int) -> None:
 async def test_no_pass_waits_for_an_event_and_a_refused_one_stops_none() -> None:
     recorder, client = a_recorder(said=AlreadyExists(409, "AlreadyExists", ""), bad=Refused(403, "Forbidden", ""))
     for message in ("said", "bad", "good"):
-        recorder.record(a_run_body(), EventNote("Normal", "Started", message))
+        say(recorder, message, reason=message)
     assert client.taken == []
     task = asyncio.create_task(recorder.run())
     for _ in range(3):
@@ -58,7 +71,7 @@ async def test_an_operator_that_ends_sends_what_is_left() -> None:
     task = asyncio.create_task(recorder.run())
     await asyncio.sleep(0)
     for number in range(3):
-        recorder.record(a_run_body(), EventNote("Normal", "Started", str(number)))
+        say(recorder, str(number), reason=f"Reason{number}")
     for _ in range(3):
         client.let.release()
     task.cancel()
@@ -66,24 +79,92 @@ async def test_an_operator_that_ends_sends_what_is_left() -> None:
     assert client.taken == ["0", "1", "2"]
 
 
-async def test_of_one_reason_only_so_many_are_sent_at_a_time() -> None:
-    recorder, client = a_recorder()
-    for number in range(3 * BURST):
-        recorder.record(a_run_body(), EventNote("Warning", "Restarted", str(number)))
-    recorder.record(a_run_body(), EventNote("Warning", "Failed", "another"))
-    for _ in range(4 * BURST):
-        client.let.release()
+@asynccontextmanager
+async def sending(recorder: EventRecorder, client: FakeClient) -> AsyncIterator[None]:
+    """Sends beside what happens within; each event is taken at once."""
+    client.let = asyncio.Semaphore(100)
     task = asyncio.create_task(recorder.run())
-    await until(client, BURST + 1)
-    task.cancel()
-    await asyncio.wait([task])
-    assert client.taken == [*map(str, range(BURST)), "another"]
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def say(recorder: EventRecorder, message: str, reason: str = "Unschedulable") -> None:
+    recorder.record(a_run_body(), EventNote("Warning", reason, message))
+
+
+async def test_of_one_reason_one_is_sent_a_minute_and_others_do_not_wait_for_it() -> None:
+    recorder, client = a_recorder()
+    async with sending(recorder, client):
+        for number in range(9):
+            say(recorder, str(number))
+        say(recorder, "another", reason="Failed")
+        await until(client, 2)
+    assert client.taken == ["0", "another"]
+
+
+async def test_the_newest_that_had_to_wait_is_sent_when_the_minute_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lead_operator.cluster.event_recorder.MINUTE_S", 0.2)
+    recorder, client = a_recorder()
+    async with sending(recorder, client):
+        begun = time.monotonic()
+        for message in ("first", "old", "newest"):
+            say(recorder, message)
+        await until(client, 2)
+        assert time.monotonic() - begun >= 0.2
+        say(recorder, "the next minute's")
+        await until(client, 3)
+        assert time.monotonic() - begun >= 0.4
+    assert client.taken == ["first", "newest", "the next minute's"]
+
+
+async def test_what_stands_again_as_it_was_said_needs_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lead_operator.cluster.event_recorder.MINUTE_S", 0.1)
+    recorder, client = a_recorder()
+    async with sending(recorder, client):
+        for message in ("no room", "room", "no room"):
+            say(recorder, message)
+        say(recorder, "other", reason="Failed")
+        say(recorder, "last", reason="Failed")  # sent after the minute of the first reason
+        await until(client, 3)
+    assert client.taken == ["no room", "other", "last"]
+
+
+async def test_a_sentence_that_stays_true_is_counted_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder, client = a_recorder()
+    async with sending(recorder, client):
+        say(recorder, "quota")
+        monkeypatch.setattr("lead_operator.cluster.event_recorder.MINUTE_S", 0.0)
+        say(recorder, "quota")  # only a minute later
+        monkeypatch.setattr("lead_operator.cluster.event_recorder.REPEAT_S", 0.0)
+        say(recorder, "quota")
+        say(recorder, "quota")
+        await until(client, 3)
+        client.expired = True
+        say(recorder, "quota")
+        await until(client, 4)
+    assert client.taken == ["quota", "quota x2", "quota x3", "quota"]
+
+
+async def test_a_resource_that_is_gone_says_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lead_operator.cluster.event_recorder.MINUTE_S", 0.1)
+    recorder, client = a_recorder()
+    async with sending(recorder, client):
+        say(recorder, "first")
+        say(recorder, "withheld")
+        recorder.forget(a_run_body()["metadata"]["uid"])
+        say(recorder, "of the next of its name", reason="Failed")
+        say(recorder, "withheld after it", reason="Failed")
+        await until(client, 3)
+    assert client.taken == ["first", "of the next of its name", "withheld after it"]
 
 
 async def test_an_event_on_its_way_when_the_operator_ends_is_sent_too() -> None:
     recorder, client = a_recorder()
     for message in ("at", "left"):
-        recorder.record(a_run_body(), EventNote("Normal", "Started", message))
+        say(recorder, message, reason=message)
     task = asyncio.create_task(recorder.run())
     for _ in range(5):
         await asyncio.sleep(0)
@@ -97,8 +178,8 @@ async def test_an_event_on_its_way_when_the_operator_ends_is_sent_too() -> None:
 async def test_events_that_nobody_takes_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lead_operator.cluster.event_recorder.MAX_UNSENT", 2)
     recorder, client = a_recorder()
-    for number in range(BURST):
-        recorder.record(a_run_body(), EventNote("Normal", "Started", str(number)))
+    for number in range(5):
+        say(recorder, str(number), reason=f"Reason{number}")
         client.let.release()
     task = asyncio.create_task(recorder.run())
     await until(client, 2)
