@@ -104,6 +104,29 @@ MUTATIONS = (
         f"{OPERATOR}/test_work_queue.py::test_a_key_in_work_is_never_given_to_a_second_worker_and_comes_back_if_asked_for",
     ),
     Mutation(
+        "every step is a write",
+        "operator/lead_operator/cluster/apply.py",
+        "if wait_s > 0 and not plan.urgent:",
+        "if wait_s > 10**9 and not plan.urgent:",
+        f"{OPERATOR}/test_when_a_status_is_written.py"
+        "::test_mere_progress_waits_until_ten_seconds_are_over_and_then_the_newest_is_written",
+    ),
+    Mutation(
+        "news wait for their turn",
+        "operator/lead_operator/cluster/apply.py",
+        "if wait_s > 0 and not plan.urgent:",
+        "if wait_s > 0:",
+        f"{OPERATOR}/test_when_a_status_is_written.py::test_what_a_person_waits_for_is_written_at_once",
+    ),
+    Mutation(
+        "events of one reason go as they come",
+        "operator/lead_operator/cluster/event_recorder.py",
+        "MINUTE_S = 60.0",
+        "MINUTE_S = 0.0",
+        f"{OPERATOR}/test_events_are_sent_beside_the_passes.py"
+        "::test_of_one_reason_one_is_sent_a_minute_and_others_do_not_wait_for_it",
+    ),
+    Mutation(
         "data goes before its manifest",
         "operator/lead_operator/cluster/checkpoint_sweep.py",
         "    store.delete(removal.manifest_key)\n    memory.removed.add(removal.manifest_key)\n"
