@@ -11,6 +11,7 @@ OURS = ("packed", "diskcache", "no cache", "decode only")
 OTHERS = ("litdata", "mds", "webdataset", "files")
 LEADS = ("lead persistent", "lead session", "lead session, u8")
 SYSTEMS = (*OURS, *OTHERS, *LEADS)
+FAR_LATENCY_S, FAR_BYTES_PER_S = 0.010, 100e6
 FROM_STORE = ("packed", "diskcache", "no cache", "litdata", "mds", "webdataset")  # the others read a file system
 
 

@@ -18,15 +18,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from bench.data.bench_venv import bench_python, environment
-from bench.data.jobs import FROM_STORE, OTHERS, OURS, SYSTEMS, Figures, Job
+from bench.data.jobs import FAR_BYTES_PER_S, FAR_LATENCY_S, FROM_STORE, OTHERS, OURS, SYSTEMS, Figures, Job
 from bench.data.our_loaders import BUCKET, DIGEST_FILE, build_cache
-from bench.data.report import Result, printed
+from bench.data.report import BOUND, Result, printed
 from bench.data.samples import QUALITY, digest_of_all, shard_bytes
 from lead_testing.minio_server import MinioServer, minio_program
 from lead_testing.store_proxy import StoreProxy
 
 STATES = ("filling", "warm", "second", "cold", "far")
-FAR_LATENCY_S, FAR_BYTES_PER_S = 0.010, 100e6
 FULL, QUICK = 5008, 512
 # A freed block stays with the process, so that its pages are touched once; 32 MiB is the most glibc allows.
 TOUCHED = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**32), "MALLOC_TOP_PAD_": str(2**26)}
@@ -74,7 +73,8 @@ def main() -> None:
                 results += measured(bench, system, options.states, number)
                 (out / "results.json").write_text(json.dumps([asdict(result) for result in results], indent=1))
     shutil.rmtree(bench.scratch, ignore_errors=True)
-    print(printed(results, title(options)))
+    cache_bytes = sum(path.stat().st_size for path in (data / "ours").rglob("*") if path.is_file())
+    print(printed(results, title(options), cache_bytes))
     subprocess.run(
         [python, "-m", "bench.data.picture", out / "results.json", out / "data.png"], env=environment(), check=True
     )
@@ -136,7 +136,7 @@ def refuse_other_samples(bench: Bench, system: str) -> None:
 def measured(bench: Bench, system: str, states: list[str], number: int) -> Iterator[Result]:
     """Yields one round of a system in every state it has."""
     job, load = replace(bench.job, system=system), os.getloadavg()[0]
-    if {"filling", "warm", "second"} & {*states}:
+    if {"filling", "warm", "second"} & {*states} or system == BOUND:
         folder = fresh(bench.scratch)
         first = run(bench, replace(job, cache=str(folder), epochs=2))
         yield Result.of(system, "filling", number, first, 0, load)
