@@ -8,7 +8,8 @@ the operator says today. Ages and times are made equal, `…` stands for what `k
 that are in order (Accepted, StorageAvailable, DatasetReady and the like) are left out, and events are sorted by reason.
 
 The three looks that suffice: `kubectl get tr` for how far it is, `-o wide` for where and the REASON, and
-`kubectl describe tr NAME` for the sentence with the remedy. Every sentence also stands in an event, unless it repeats.
+`kubectl describe tr NAME` for the sentence with the remedy. What is reached, what went wrong and what asks something of
+you is an event too, when its reason changes: of each reason one a minute at most, and what stays true is counted.
 
 | PHASE | What it asks of you |
 |---|---|

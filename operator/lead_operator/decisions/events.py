@@ -1,8 +1,10 @@
 """Events, read off the difference between two statuses, so that a pass that changes nothing says nothing. Pure."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
+from lead_operator.decisions.condition_events import condition_events
 from lead_operator.decisions.conditions import find_condition
 from lead_operator.decisions.plan import ClaimToDelete, EventNote
 from lead_operator.names import CachePhase, Condition, RunPhase
@@ -20,7 +22,7 @@ def run_events(before: dict[str, Any], after: dict[str, Any]) -> tuple[EventNote
         *_advice(before, after),
         *_run_phase(before, after),
     ]
-    return tuple(EventNote(n.type, n.reason, n.message[:MAX_MESSAGE]) for n in notes)
+    return _one_a_reason([*notes, *_untold(notes, before, after)])
 
 
 def caches_lost(claims: Iterable[ClaimToDelete]) -> tuple[EventNote, ...]:
@@ -38,7 +40,26 @@ def cache_events(before: dict[str, Any], after: dict[str, Any]) -> tuple[EventNo
         message = _condition_message(after, Condition.FAILED) or _condition_message(after, Condition.READY)
         kind = "Warning" if after.get("phase") == CachePhase.FAILED else "Normal"
         notes.append(EventNote(kind, str(after.get("phase")), message))
-    return tuple(EventNote(n.type, n.reason, n.message[:MAX_MESSAGE]) for n in notes)
+    return _one_a_reason([*notes, *_untold(notes, before, after)])
+
+
+def _untold(notes: list[EventNote], before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
+    """What conditions say and none of the notes does."""
+    reasons, messages = {note.reason for note in notes}, {note.message for note in notes}
+    found: dict[str, EventNote] = {}
+    for note in condition_events(before, after):
+        if note.reason not in reasons and note.message not in messages:
+            found.setdefault(note.reason, note)
+    return list(found.values())
+
+
+def _one_a_reason(notes: Iterable[EventNote]) -> tuple[EventNote, ...]:
+    """Joins what is to be said of one reason: a second event of it would wait for a minute, and give way to a third."""
+    joined: dict[str, EventNote] = {}
+    for note in notes:
+        first = joined.get(note.reason)
+        joined[note.reason] = replace(first, message=f"{first.message}; {note.message}") if first else note
+    return tuple(replace(note, message=note.message[:MAX_MESSAGE]) for note in joined.values())
 
 
 def _run_failure(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:

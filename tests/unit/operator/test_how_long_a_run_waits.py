@@ -168,7 +168,7 @@ def test_the_claim_of_a_lost_node_is_made_anew() -> None:
     away = {"node-1": NOW + timedelta(seconds=100)}
     plan = watched.look(700, *pods, claims=(CLAIM,), nodes_away=away)
     assert [(deleted.name, deleted.uid) for deleted in plan.claim_deletes] == [(CLAIM.name, CLAIM.uid)]
-    assert [note.reason for note in plan.events if "node-1" in note.message] == ["SessionCacheLost"]
+    assert [note.reason for note in plan.events if "node-1" in note.message] == ["Unschedulable", "SessionCacheLost"]
     assert "which is lost: it is made anew" in watched.condition("Ready")["message"]
     going = replace(CLAIM, deleting=True)
     assert not watched.look(701, *pods, claims=(going,), nodes_away=away).claim_deletes
