@@ -25,6 +25,10 @@ class ExitCode(IntEnum):
     STEP_TOO_LARGE = 82  # a step did not fit into memory; the next attempt takes smaller ones, which comes to an end
 
 
+# A clock that the store refuses ends a pod in STORE_UNAVAILABLE too; by these of its last words the operator knows it.
+SET_CLOCKS = "set this machine's clock and the store's right"
+
+
 class ExitClass(StrEnum):
     """What an exit asks of the operator."""
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from lead_operator.decisions.figures import shorten
 from lead_operator.decisions.observed import STAYS_S, ObservedPod
-from lead_protocol.exit_codes import ExitClass, ExitCode, classify_exit_code
+from lead_protocol.exit_codes import SET_CLOCKS, ExitClass, ExitCode, classify_exit_code
 from lead_protocol.progress_record import parse_build, parse_progress
 
 MAX_MESSAGE = 512
@@ -46,6 +46,7 @@ _REASONS: dict[int, str] = {
     ExitCode.STEP_TOO_LARGE: "StepTooLarge",
 }
 
+CLOCK_SKEW = "ClockSkew"
 SPEC_REASONS = frozenset({"BadUsage", "BadConfig", "NoSuchRecipe"})  # the spec itself was refused by the pod
 
 
@@ -143,7 +144,7 @@ def pause_s(ends_at_step: int) -> float:
 
 
 def _by_exit_code(pod: ObservedPod, code: int) -> Failure:
-    exit_class = classify_exit_code(code)
+    exit_class, said = classify_exit_code(code), _said(pod)
     reason = _REASONS.get(code, "UserError" if exit_class is ExitClass.USER_ERROR else "ProgramError")
     weight = {
         ExitClass.USER_ERROR: _USER,
@@ -153,7 +154,9 @@ def _by_exit_code(pod: ObservedPod, code: int) -> Failure:
         ExitClass.INFRASTRUCTURE: _PEER if code == ExitCode.LOST_PEER else _CODE,
         ExitClass.DONE: _PEER,
     }[exit_class]
-    return _failure(pod, exit_class, reason, weight, _said(pod))
+    if code == ExitCode.STORE_UNAVAILABLE and SET_CLOCKS in said:
+        reason, said = CLOCK_SKEW, f"the clock of node {pod.node} or the store's is wrong: {said}"
+    return _failure(pod, exit_class, reason, weight, said)
 
 
 def _failure(pod: ObservedPod, exit_class: ExitClass, reason: str, weight: int, message: str) -> Failure:

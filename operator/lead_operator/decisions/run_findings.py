@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from lead_operator.decisions.attempt_health import OLD_PODS
 from lead_operator.decisions.conditions import Finding
-from lead_operator.decisions.failure_policy import SPEC_REASONS
+from lead_operator.decisions.failure_policy import CLOCK_SKEW, SPEC_REASONS
 from lead_operator.decisions.instance_state import InstanceState
 from lead_operator.decisions.observed import STAYS_S, ObservedPod
 from lead_operator.decisions.refusals import OBJECTS_REFUSED, explain_refusal
@@ -13,6 +13,7 @@ from lead_operator.decisions.run_view import SUSPEND_REQUESTED, RunView
 from lead_operator.decisions.session_caches import lost_cache_node, waits_for_its_volume
 from lead_operator.names import Condition, RunPhase, training_pod_name
 from lead_operator.objects.session_cache_claim import claim_name
+from lead_protocol.exit_codes import SET_CLOCKS
 from lead_protocol.progress_record import ProgressRecord
 
 _REMEDIES = {
@@ -123,7 +124,8 @@ def storage_available(store_error: str, profile_error: str) -> Finding:
         return Finding(Condition.STORAGE_AVAILABLE, False, "UnknownStorageProfile", profile_error)
     if store_error:
         text = f"{store_error}; what runs goes on, nothing new is started until the store answers"
-        return Finding(Condition.STORAGE_AVAILABLE, False, "StorageUnavailable", text)
+        reason = CLOCK_SKEW if SET_CLOCKS in store_error else "StorageUnavailable"
+        return Finding(Condition.STORAGE_AVAILABLE, False, reason, text)
     return Finding(Condition.STORAGE_AVAILABLE, True, "Readable", "the object store answers")
 
 

@@ -41,7 +41,7 @@ class StoreDenied(StoreError):
 
 
 class StoreSkew(StoreError):
-    """The store refused the request's time stamp."""
+    """The store refused the request's time stamp; the message holds `exit_codes.SET_CLOCKS`."""
 
 
 class ObjectNotFound(StoreError):

@@ -11,6 +11,7 @@ from email.utils import parsedate_to_datetime
 from urllib.parse import unquote_plus
 from xml.etree import ElementTree
 
+from lead_protocol.exit_codes import SET_CLOCKS
 from lead_protocol.store.object_store import (
     ObjectCorrupt,
     ObjectInfo,
@@ -64,14 +65,15 @@ def explain_failure(
 
     A HEAD has no body to name a wrong clock, so its `Date` is compared with when the request was signed.
     """
+    ahead = _ahead(headers, signed_at)
     code, detail = _error_code(headers, body)
     told = f"{where}: the store answered {status} {code}".rstrip() + (f" ({detail})" if detail else "")
     if 300 <= status < 400:
         return StoreDenied(f"{told}, a redirect, which is refused; set the profile's final endpoint and region")
     if code == "NoSuchUpload":
         return UploadGone(told)
-    if code in _SKEW_CODES or (status == 403 and not code and _is_skewed(headers, signed_at)):
-        return StoreSkew(f"{told}; set this machine's clock and the store's right")
+    if code in _SKEW_CODES or (status == 403 and not code and abs(ahead) > _MOST_SKEW):
+        return StoreSkew(f"{told}; {SET_CLOCKS}{_by(ahead)}")
     if code in _FULL_CODES or status == 507:
         return StoreFull(f"{told}; free or add space in the store")
     if status in _TRY_AGAIN_STATUS or code in _TRY_AGAIN_CODES:
@@ -141,12 +143,18 @@ def _error_code(headers: Mapping[str, str], body: bytes) -> tuple[str, str]:
         return headers.get("x-minio-error-code", "")[:80], ""  # HEAD has no body; a proxy's page is not XML
 
 
-def _is_skewed(headers: Mapping[str, str], signed_at: datetime | None) -> bool:
+def _ahead(headers: Mapping[str, str], signed_at: datetime | None) -> timedelta:
+    """Returns how far this machine's clock is ahead of the store's, as far as the answer tells."""
     try:
         told = parsedate_to_datetime(headers.get("Date", ""))
-        return signed_at is not None and abs(told - signed_at) > _MOST_SKEW
+        return timedelta() if signed_at is None else signed_at - told
     except (TypeError, ValueError):  # no date, or one without a zone
-        return False
+        return timedelta()
+
+
+def _by(ahead: timedelta) -> str:
+    minutes = round(abs(ahead) / timedelta(minutes=1))
+    return f": this one is {minutes} min {'ahead' if ahead > timedelta() else 'behind'}" if minutes else ""
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float:
