@@ -185,14 +185,19 @@ def hash_config(run: TrainingRun) -> str:
 
 
 def _start_time(run: TrainingRun, observed: ObservedRun, states: tuple[InstanceState, ...]) -> str | None:
-    """When the run started, or went on after its last suspension; after an erased status, when its first pod did."""
+    """When the run started, or went on after its last suspension.
+
+    After an erased status: when the first of the pods did that work now, else the last. Others may be from before a
+    suspension, whose time does not count.
+    """
     suspended = find_condition(observed.previous, Condition.SUSPENDED) or {}
     if not run.suspend and (suspended.get("status") == "True" or suspended.get("reason") == SUSPEND_REQUESTED):
         return format_time(observed.now) if any(s.attempt for s in states) else None
     if known := observed.previous.get("startTime"):
         return str(known)
     created = [p.created_at for p in observed.pods if p.created_at is not None]
-    return format_time(min(created)) if created else None
+    working = [p.created_at for p in observed.pods if p.created_at is not None and not (p.terminal or p.deleting)]
+    return format_time(min(working) if working else max(created)) if created else None
 
 
 def _checkpoint(
