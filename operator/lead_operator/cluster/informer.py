@@ -17,6 +17,7 @@ import structlog
 from lead_operator.cluster.api_errors import ApiError, Gone, NotFound, Refused, Unreachable
 from lead_operator.cluster.client import KubeClient, Trim
 from lead_operator.cluster.kinds import Kind, KubernetesObject
+from lead_operator.cluster.shared_strings import share_strings
 
 FIRST_PAUSE_S = 0.3
 LONGEST_PAUSE_S = 15.0
@@ -57,7 +58,8 @@ class Informer:
         self._selector = selector
         self._watch_s = watch_s
         self._relist_s = relist_s
-        self._trim = trim or drop_managed_fields
+        trimmed = trim or drop_managed_fields
+        self._trim: Trim = lambda body: share_strings(trimmed(body))
         self._on_change = on_change or (lambda before, after: None)
         self._objects: dict[ObjectKey, KubernetesObject] = {}
         self._by_owner: dict[str, set[ObjectKey]] = {}

@@ -24,6 +24,9 @@ CLAIM = "persistentVolumeClaim"  # as a volume names its source
 MOUNTED_AFTER_S = 60.0  # where nothing is missing, volumes and network are there in seconds
 AS_IT_SHOULD = ("ContainerCreating", "PodInitializing")  # reasons to wait that nobody needs to act on
 ENDS = ("Succeeded", "Failed")  # phases
+METADATA = ("name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences", "creationTimestamp",
+            "deletionTimestamp")  # fmt: skip
+POD_CONDITIONS = ("PodScheduled", "PodReadyToStartContainers", "Ready", "DisruptionTarget")  # those that are read
 
 
 @dataclass(frozen=True)
@@ -211,18 +214,23 @@ def parse_time(text: str | None) -> datetime | None:
 def trim_pod(pod: KubernetesObject) -> KubernetesObject:
     """Returns the part of a pod that this module reads; a thousand whole pods would cost tens of megabytes."""
     metadata, status = pod["metadata"], pod.get("status", {})
-    kept = ("name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences", "creationTimestamp",
-            "deletionTimestamp")  # fmt: skip
     said = metadata.get("annotations", {}).get(names.Annotation.LAST_CHECKPOINT)
     annotations = {"annotations": {names.Annotation.LAST_CHECKPOINT: said}} if said else {}
-    told = ("phase", "reason", "message", "conditions", "containerStatuses")
+    conditions = [each for each in status.get("conditions") or [] if each.get("type") in POD_CONDITIONS]
+    containers = status.get("containerStatuses") or []
     return {
-        "metadata": {key: metadata[key] for key in kept if key in metadata} | annotations,
+        "metadata": _only(metadata, *METADATA) | annotations,
         "spec": {
             "nodeName": pod.get("spec", {}).get("nodeName", ""),
             "volumes": [each for each in pod.get("spec", {}).get("volumes", []) if "secret" in each or CLAIM in each],
         },
-        "status": {key: status[key] for key in told if key in status},
+        "status": {
+            **_only(status, "phase", "reason", "message"),
+            "conditions": [
+                _only(each, "type", "status", "reason", "message", "lastTransitionTime") for each in conditions
+            ],
+            "containerStatuses": [_only(each, "name", "state") for each in containers],
+        },
     }
 
 
@@ -236,9 +244,11 @@ def trim_node(node: KubernetesObject) -> KubernetesObject:
 
 def trim_child(child: KubernetesObject) -> KubernetesObject:
     """Returns a child's metadata: of services and claims nothing else matters."""
-    kept = ("name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences", "creationTimestamp",
-            "deletionTimestamp")  # fmt: skip
-    return {"metadata": {key: child["metadata"][key] for key in kept if key in child["metadata"]}}
+    return {"metadata": _only(child["metadata"], *METADATA)}
+
+
+def _only(value: KubernetesObject, *keys: str) -> KubernetesObject:
+    return {key: value[key] for key in keys if key in value}
 
 
 def _waits_for_volumes(pod: KubernetesObject, now: datetime) -> dict[str, str]:
