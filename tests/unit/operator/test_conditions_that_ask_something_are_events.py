@@ -110,6 +110,20 @@ def test_a_builds_store_and_the_drift_of_its_source_are_told() -> None:
     assert cache_events(changed, changed) == ()
 
 
+def test_why_a_build_pod_waits_is_told_once() -> None:
+    cache = a_dataset_cache()
+    pods = tuple(
+        a_pod(index, name=f"towns-build-g1-a1-{index}", role="build", stage="", phase="Pending", ready=False,
+              waiting_reason="Unschedulable", waiting_message="0/3 nodes") for index in (0, 1)
+    )  # fmt: skip
+    begun = decide_dataset_cache(cache, ObservedBuild(now=NOW), SETTINGS)
+    assert told(begun) == [("Normal", "Building")]
+    waits = decide_dataset_cache(cache, ObservedBuild(now=NOW, previous=begun.status, pods=pods), SETTINGS)
+    assert told(waits) == [("Warning", "Unschedulable")]
+    again = decide_dataset_cache(cache, ObservedBuild(now=NOW, previous=waits.status, pods=pods), SETTINGS)
+    assert told(again) == []
+
+
 def test_why_the_data_of_a_deleted_cache_stay_is_told() -> None:
     cache = a_dataset_cache(retain="Delete")
     first = decide_cache_removal(cache, ObservedBuild(now=NOW), ["TrainingRun team-a/night-drive"])
