@@ -8,11 +8,14 @@ import pytest
 
 from lead_operator.decisions.build_health import HANG_S
 from lead_protocol.job import FolderSource
+from lead_protocol.object_keys import CacheKeys
 from lead_protocol.progress_record import BuildRecord, parse_build
 from lead_protocol.store.folder import FolderStore
 from lead_testing.bytes_recipe import BytesRecipe
 from lead_testing.makers import a_training_run
 from lead_trainer import building
+from lead_trainer.data import build
+from lead_trainer.data.build import build_share
 from lead_trainer.data.build_plan import PART_BYTES
 from lead_trainer.data.source_tree import FolderTree, StoreTree
 from lead_trainer.engine.storage import LIMITS
@@ -79,3 +82,18 @@ def test_a_pod_that_works_is_heard_long_before_it_counts_as_hung() -> None:
     assert a_training_run().failure_policy.hang_timeout_s == HANG_S
     longest_silence_s = LIMITS.total_for(PART_BYTES) + LIMITS.rotation_s  # a shard on its way to a slow store
     assert building.REPEAT_S + longest_silence_s < HANG_S
+
+
+def test_a_build_is_heard_while_it_asks_for_every_part_of_a_large_cache(
+    job: Make, store: Any, tree: Any, recipe: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def after_the_last_part() -> int:
+        words: list[BuildRecord] = []
+        build_share(job(), store, tree, recipe, words.append, part_bytes=150)
+        store.delete(CacheKeys(words[-1].digest).manifest)  # another finds the parts, and finishes
+        done = [number for number, word in enumerate(words) if word.shards_done == word.shards_total > 3]
+        return len(words) - done[0]
+
+    quiet = after_the_last_part()
+    monkeypatch.setattr(build, "TELL_EVERY_S", 0.0)
+    assert after_the_last_part() > quiet + 3

@@ -6,7 +6,7 @@ killed and repeated at any point and by any number of pods: the manifest comes o
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from lead_trainer.recipes.recipe import ChoosesCollections, Recipe, Scan, Source
 
 OnProgress = Callable[[BuildRecord], None]
 DEFAULT_THREADS = 4
-TELL_EVERY_S = 5.0  # within a part
+TELL_EVERY_S = 5.0  # within a part, and while the parts are asked for
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def _build_parts(build: _Build, report: "_Reporter", part_bytes: int) -> CacheMa
             record = found or _make_part(build, scan, part, Path(folder), report)
             done, size, samples = done + 1, size + record.size_bytes, samples + record.records
             report.say(shards_done=done, size_bytes=size, samples_done=samples)
-    return _finish(build, scan, plan)
+    return _finish(build, scan, plan, report)
 
 
 def _make_part(build: _Build, scan: Scan, part: Part, folder: Path, report: "_Reporter") -> PartRecord:
@@ -177,9 +177,9 @@ def _upload_metas(build: _Build, part: Part) -> StoredObject:
     return _create(build, build.keys.metas(part.number, sha256_hex(data)), data)
 
 
-def _finish(build: _Build, scan: Scan, plan: BuildPlan) -> CacheManifest | None:
+def _finish(build: _Build, scan: Scan, plan: BuildPlan, report: "_Reporter") -> CacheManifest | None:
     """Commits the manifest if every part is complete; any worker may, and all of them write the same bytes."""
-    parts = [part_record(build.store, build.keys, part.number) for part in plan.parts]
+    parts = [part_record(build.store, build.keys, part.number) for part in report.repeating(plan.parts)]
     complete = [part for part in parts if part is not None]
     if len(complete) < len(parts):
         return None
@@ -234,21 +234,29 @@ class _Reporter:
     def __init__(self, job: BuildJob, on_progress: OnProgress) -> None:
         self._record = BuildRecord(attempt=job.attempt, seq=0, phase="Listing")
         self._on_progress = on_progress
+        self._told_at = time.monotonic()
+
+    def repeating(self, parts: Iterable[Part]) -> Iterator[Part]:
+        """Passes parts on and says every few seconds that the work goes on: many are asked for one after another."""
+        for part in parts:
+            yield part
+            if time.monotonic() - self._told_at >= TELL_EVERY_S:
+                self.say()
 
     def counted(self, records: Iterator[Encoded]) -> Iterator[Encoded]:
         """Passes the records of a part on and tells how many there are, every few seconds."""
         before, begin = self._record.samples_done, time.monotonic()
-        told_at = begin
         for done, record in enumerate(records, start=1):
             yield record
             now = time.monotonic()
-            if now - told_at >= TELL_EVERY_S:
-                told_at, rate = now, done / (now - begin)
+            if now - self._told_at >= TELL_EVERY_S:
+                rate = done / (now - begin)
                 left = self._record.share_samples - before - done
                 self.say(samples_done=before + done, samples_per_s=rate, eta_s=left / rate)
 
     def say(self, **changes: Any) -> BuildRecord:
         """Reports the record with these fields changed."""
         self._record = self._record.model_copy(update={**changes, "seq": self._record.seq + 1})
+        self._told_at = time.monotonic()
         self._on_progress(self._record)
         return self._record
