@@ -1,7 +1,8 @@
-"""How many calls go to the API server at a time and in a second, and what takes no turn."""
+"""How many passes go at a time, how many calls to the API server and how many in a second; what takes no turn."""
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,7 +12,10 @@ from kubernetes.aio.client import ApiClient
 
 from lead_operator.cluster.call_turns import CallRate, CallTurns
 from lead_operator.cluster.client import KubeClient
-from lead_operator.cluster.kinds import LEASE, POD
+from lead_operator.cluster.kinds import LEASE, POD, ResourceKey
+from lead_operator.cluster.operator import Operator
+from lead_operator.cluster.server_clock import ServerClock
+from lead_testing.makers import SETTINGS
 
 
 class Quiet(KubeClient):
@@ -75,3 +79,28 @@ async def test_watches_and_leases_take_no_turn() -> None:
 def test_how_long_a_call_waits(per_second: float, asked_at: list[float], waits: list[float]) -> None:
     rate = CallRate(per_second)
     assert [rate.take(now) for now in asked_at] == waits
+
+
+async def test_as_many_passes_go_at_a_time_as_there_are_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator, going = Operator(cast(KubeClient, SimpleNamespace(clock=ServerClock())), replace(SETTINGS, workers=3)), 0
+
+    async def at_once() -> None:
+        return
+
+    async def for_ever(key: ResourceKey | None = None) -> None:
+        nonlocal going
+        going += key is not None
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(operator.informers, "start", lambda tasks: None)
+    monkeypatch.setattr(operator.informers, "synced", at_once)
+    monkeypatch.setattr(operator, "_lease", SimpleNamespace(acquire=at_once, keep=for_ever, release=at_once))
+    monkeypatch.setattr(operator, "_reconciler", SimpleNamespace(reconcile=for_ever))
+    for number in range(9):
+        operator.queue.add(ResourceKey("TrainingRun", "team-a", str(number)))
+    task = asyncio.create_task(operator.run())
+    for _ in range(30):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert going == 3
