@@ -312,5 +312,6 @@ def _release(step: CacheStep, observed: ObservedBuild) -> CacheStep:
 
 
 def _fail(state: BuildState, failure: dict[str, Any], observed: ObservedBuild, reason: str, message: str) -> CacheStep:
-    step = CacheStep(CachePhase.FAILED, reason, message, state, failure)
-    return replace(step, deletes=_retire(observed.pods, observed))
+    deletes = _retire(observed.pods, observed)
+    # The verdict is written before the pods go that it rests on: without them, another would follow.
+    return CacheStep(CachePhase.FAILED, reason, message, state, failure, deletes=deletes, claim=bool(deletes))

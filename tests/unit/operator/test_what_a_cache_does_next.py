@@ -177,6 +177,7 @@ def test_a_damaged_file_fails_the_build_and_is_named() -> None:
     assert (plan.status["phase"], plan.status["reason"]) == ("Failed", "BadData")
     assert condition(plan, "Failed")["message"].startswith(f"{words}; to build again, delete the DatasetCache")
     assert [d.name for d in plan.deletes] == ["towns-build-g1-a1-0"]
+    assert plan.claim_attempt, "the verdict is written before the pods go: without them, another would follow"
     assert look(cache, after_s=99, previous=plan.status).status["phase"] == "Failed"
 
 
