@@ -1,5 +1,6 @@
 """What the API server refuses before the operator ever sees it, and in which words."""
 
+import json
 from typing import Any
 
 import pytest
@@ -9,6 +10,13 @@ from lead_testing.local_cluster.control_plane import ControlPlane
 from lead_testing.local_cluster.errors import StepFailed
 from lead_testing.manifests import a_dataset_cache, a_training_run
 
+VOLCANO = {"scheduling.k8s.io/group-name": "gang"}
+COSCHEDULING = {  # of its versions, newest first
+    "scheduling.x-k8s.io/pod-group": "gang",
+    "pod-group.scheduling.sigs.k8s.io": "gang",
+    "pod-group.scheduling.sigs.k8s.io/name": "gang",
+    "pod-group.scheduling.sigs.k8s.io/min-available": "4",
+}
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("unknown field", a_training_run("x", "c", hostNetwork=True), 'unknown field "spec.hostNetwork"'),
     ("misspelt field", a_training_run("x", "c", node=2), 'unknown field "spec.node"'),
@@ -43,6 +51,23 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         a_training_run("x", "c", parallelism=2, sessionCache={"medium": "PersistentVolume"}),
         "set sessionCache.medium to EmptyDir",
     ),
+    (
+        "a code that means another attempt",
+        a_training_run("x", "c", failurePolicy={"fatalExitCodes": [3, 75]}),
+        "75 and 79 to 82 mean that another attempt can go on; remove them",
+    ),
+    ("a code twice", a_training_run("x", "c", failurePolicy={"fatalExitCodes": [3, 3]}), "Duplicate value: 3"),
+    ("a code that is none", a_training_run("x", "c", failurePolicy={"fatalExitCodes": [0]}), "fatalExitCodes[0]"),
+    (
+        "a label of ours",
+        a_training_run("x", "c", podOverrides={"labels": {"lead.dev/run": "other"}}),
+        "use a prefix of your own",
+    ),
+    (
+        "an annotation of Kubernetes beside that of a gang",
+        a_training_run("x", "c", podOverrides={"annotations": {**VOLCANO, "scheduling.k8s.io/group": "gang"}}),
+        "save those that name a PodGroup; use a prefix of your own",
+    ),
     ("a cache of no size", a_training_run("x", "c", sessionCache={"sizeLimit": "0.0Gi"}), "set a size above 0"),
     ("a cache of less than no size", a_training_run("x", "c", sessionCache={"sizeLimit": -1}), "sizeLimit"),
     ("neither kept nor deleted", a_dataset_cache("x", "p", retain="Perhaps"), "spec.retain"),
@@ -55,11 +80,17 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 def test_a_wrong_manifest_is_refused_with_the_fields_name(
     control_plane: ControlPlane, manifest: dict[str, Any], named: str
 ) -> None:
-    import json
-
     with pytest.raises(StepFailed) as refused:
         control_plane.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(manifest))
     assert named in str(refused.value)
+
+
+def test_the_keys_by_which_schedulers_know_a_gang_are_taken(control_plane: ControlPlane) -> None:
+    asked = a_training_run("x", "c", podOverrides={"annotations": VOLCANO, "labels": COSCHEDULING})
+    made = control_plane.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", stdin=json.dumps(asked))
+    assert json.loads(made)["spec"]["podOverrides"] == {
+        **asked["spec"]["podOverrides"], "nodeSelector": {}, "tolerations": [],
+    }  # fmt: skip
 
 
 def test_a_fixed_field_says_that_it_is_fixed(bench: Bench) -> None:

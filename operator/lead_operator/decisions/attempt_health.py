@@ -16,6 +16,7 @@ from lead_operator.decisions.failure_policy import (
     explain_hang,
     explain_missing,
     explain_pod,
+    fatal_if_listed,
     heaviest,
     is_telling,
 )
@@ -36,9 +37,9 @@ MAX_LAST_WORD = 80
 def find_failure(view: RunView) -> Failure | None:
     """Returns why the current attempt ended, or None while it has not; a group that never ran whole is not to blame."""
     state, now = view.current, view.observed.now
-    loss_s = view.run.failure_policy.node_loss_s
-    explained = (explain_pod(pod, now=now, node_loss_s=loss_s) for pod in state.attempt_pods)
-    failures = [failure for failure in explained if failure is not None]
+    policy = view.run.failure_policy
+    explained = (explain_pod(pod, now=now, node_loss_s=policy.node_loss_s) for pod in state.attempt_pods)
+    failures = [fatal_if_listed(failure, policy.fatal_exit_codes) for failure in explained if failure is not None]
     absent = _absent(view)
     if state.created:
         there = {pod.rank for pod in state.attempt_pods}  # an older operator may have named them otherwise

@@ -4,8 +4,8 @@ Causes that the cluster names (eviction, lost node, out of memory) come first, t
 tells most: when one rank goes, the others end with codes that only say so.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from lead_operator.decisions.figures import shorten
@@ -117,6 +117,26 @@ def explain_lost_result(pod: str) -> Failure:
     """Returns the failure of a group that ended well without its final checkpoint."""
     text = "all ranks ended without an error, but the final checkpoint is not in the object store"
     return Failure(ExitClass.PROGRAM_ERROR, "FinalCheckpointMissing", text, _PROGRAM, pod=pod)
+
+
+def fatal_if_listed(failure: Failure, codes: Collection[int]) -> Failure:
+    """Returns a program error whose exit code is one of `codes` (failurePolicy.fatalExitCodes) as a user's error.
+
+    Whatever else ended the pod keeps its meaning: the cluster's causes, and the trainer's own words for going on.
+    """
+    if failure.exit_class is not ExitClass.PROGRAM_ERROR or failure.exit_code not in codes:
+        return failure
+    text = (
+        f"exit code {failure.exit_code} is one of failurePolicy.fatalExitCodes; correct the cause, and create a run "
+        f"that goes on from here (checkpoint.from): {failure.message}"
+    )
+    return replace(
+        failure,
+        exit_class=ExitClass.USER_ERROR,
+        reason="FatalExitCode",
+        message=shorten(text, MAX_MESSAGE),
+        weight=_USER,
+    )
 
 
 def heaviest(failures: Iterable[Failure]) -> Failure | None:

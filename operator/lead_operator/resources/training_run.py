@@ -71,6 +71,7 @@ class FailurePolicy:
     max_infra_restarts: int
     no_progress_limit: int
     hang_timeout_s: int
+    fatal_exit_codes: tuple[int, ...]  # besides those that always end a run
     node_loss_s: int
 
 
@@ -237,6 +238,7 @@ def _failure_policy(reader: Reader) -> FailurePolicy:
         max_infra_restarts=reader.get("maxInfraRestarts", int),
         no_progress_limit=reader.get("noProgressLimit", int),
         hang_timeout_s=reader.get("hangTimeoutSeconds", int),
+        fatal_exit_codes=tuple(reader.optional("fatalExitCodes", list) or ()),
         node_loss_s=reader.get("nodeLossSeconds", int),
     )
 

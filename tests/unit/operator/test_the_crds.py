@@ -99,6 +99,13 @@ def test_every_message_of_a_rule_says_the_remedy() -> None:
                 assert rule["message"].split("; ", 1)[1].split()[0] in remedies, rule["message"]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_choice_of_one_says_what_to_do_with_none_of_them_and_with_both(kind: str) -> None:
+    rules = [rule for _, schema in fields(read_schema(kind)) for rule in schema.get("x-kubernetes-validations", ())]
+    choices = [rule["message"] for rule in rules if " != has(" in rule["rule"]]
+    assert choices and all(message.endswith("; give one of them alone") for message in choices)
+
+
 @pytest.mark.parametrize("example", sorted(p.name for p in (crd_folder() / "examples").glob("lead-*.yaml")))
 def test_every_example_renders(example: str) -> None:
     objects = render(crd_folder() / "examples" / example)
