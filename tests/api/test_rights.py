@@ -17,20 +17,34 @@ from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.operator_process import CONSTANTS, PATIENT, OperatorProcess, wait_for
 
 
-def test_the_charts_roles_are_enough_for_a_whole_run(bench: Bench, tmp_path: Path) -> None:
-    bench.plane.kubectl("apply", "-f", "-", stdin=rendered_roles(bench.namespace))
+@pytest.mark.parametrize(
+    ("values", "watched"),
+    [pytest.param((), "", id="listed namespaces"), pytest.param(("runs.clusterWide=true",), "*", id="cluster-wide")],
+)
+def test_the_charts_roles_are_enough_for_a_whole_run(
+    bench: Bench, tmp_path: Path, values: tuple[str, ...], watched: str
+) -> None:
+    other = f"{bench.namespace}-other"
+    # What earlier tests left would be taken up by an operator of the whole cluster.
+    bench.plane.kubectl("delete", "tr,dsc", "-A", f"--field-selector=metadata.namespace!={bench.namespace}", "--wait=0")
+    bench.plane.kubectl("create", "namespace", other)
+    bench.plane.kubectl("apply", "-f", "-", stdin=rendered_roles(bench.namespace, *values))
     kubeconfig = kubeconfig_of(bench, "lead-operator", tmp_path / "kubeconfig")
     cache = {"medium": "PersistentVolume", "sizeLimit": "1Gi"}
     with OperatorProcess(
         kubeconfig, tmp_path / "small", bench.namespace, bench.minio.endpoint, bench.namespace
     ) as small:
-        small.start()
+        small.start(LEAD_RUN_NAMESPACES=watched or bench.namespace)
+        bench.plane.kubectl("-n", other, "apply", "-f", "-", stdin=json.dumps(a_training_run("drive", "town")))
         bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", sessionCache=cache))
         done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
         bench.kubectl("patch", "tr", "drive", "--type=merge", "-p", '{"spec":{"ttlSecondsAfterFinished":0}}')
         bench.kubectl("wait", "--for=delete", "tr/drive", "--timeout=30s")
         assert done["phase"] == "Succeeded"
+        if watched:
+            wait_for("the run of another namespace to be seen", lambda: reason_of(bench, other) == "CacheNotFound")
         assert small.metric("lead_api_calls_total", code="403") == 0
+    assert watched or not reason_of(bench, other)
     with pytest.raises(StepFailed, match="forbidden"):
         bench.plane.kubectl("--kubeconfig", str(kubeconfig), "-n", bench.namespace, "get", "secrets")
 
@@ -74,15 +88,21 @@ def test_a_namespace_that_is_lost_stops_no_other_and_is_served_again_when_it_is_
         bench.plane.kubectl("-n", lost, "wait", "dsc/town", "--for=jsonpath={.status.phase}=Building", "--timeout=60s")
 
 
-def rendered_roles(namespace: str) -> str:
-    """Renders the chart's operator rights for a release `lead` in one namespace."""
+def reason_of(bench: Bench, namespace: str) -> str:
+    """Returns the reason in the status of the run `drive` of a namespace; empty where nobody wrote one."""
+    return bench.plane.kubectl("-n", namespace, "get", "tr", "drive", "-o", "jsonpath={.status.reason}")
+
+
+def rendered_roles(namespace: str, *values: str) -> str:
+    """Renders the chart's operator rights for a release `lead` in one namespace, with such `--set` values."""
     try:
         helm = shutil.which("helm") or str(ensure_programs(Home.from_environment(), ["helm"])["helm"])
     except CannotRun as reason:
         pytest.skip(f"helm is neither on PATH nor can it be built: {reason}")
     shown = [word for part in ("rbac", "serviceaccount") for word in ("-s", f"templates/operator/{part}.yaml")]
     argv = [helm, "template", "lead", str(PROJECT_ROOT / "charts/lead"), "-n", namespace, "--kube-version", "1.34.4"]
-    done = subprocess.run([*argv, *shown], capture_output=True, text=True, check=False)
+    chosen = [word for value in values for word in ("--set", value)]
+    done = subprocess.run([*argv, *shown, *chosen], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
