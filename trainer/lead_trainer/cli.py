@@ -98,7 +98,9 @@ def parser() -> argparse.ArgumentParser:
     _add_words(finder)
     bench = _command(commands, "bench", "Is loading the bottleneck? lead bench data preset=demo carla_root=DIR")
     bench.add_argument("what", choices=["data"])
-    bench.add_argument("--seconds", type=float, default=5.0, help="for each stage (default 5)")
+    bench.add_argument(
+        "--seconds", type=float, default=5.0, help="for each stage (default 5); what is on its way then is finished"
+    )
     _add_words(bench)
     perf = _command(commands, "compare-perf", "Compare how fast two runs trained; ends in 1 when B is too slow.")
     perf.add_argument("before", type=Path, metavar="A", help="a logdir of lead train, or a perf record of it")

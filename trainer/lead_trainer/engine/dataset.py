@@ -43,10 +43,19 @@ class Dataset:
 
 
 def open_dataset(job: TrainJob, recipe: Recipe, config: Any, store: ObjectStore, session_cache: Path | None) -> Dataset:
-    """Returns the stage's samples.
+    """Returns the stage's samples; `session_cache` is the folder for shards, None for reads from the store.
 
     Raises BadConfig for several datasets with a recipe that trains on one, BadData for a cache that is not complete.
     """
+    backend = recipe.shape(config).session_cache_backend
+    session = open_session_cache(backend, store, session_cache, job.session_cache_bytes) if job.datasets else None
+    return dataset_over(job, recipe, config, store, session)
+
+
+def dataset_over(
+    job: TrainJob, recipe: Recipe, config: Any, store: ObjectStore, session: SessionCache | None
+) -> Dataset:
+    """Like `open_dataset`, over a session cache that is open already; None where the job names no dataset."""
     mixes = isinstance(recipe, MixesCaches) and recipe.mixes_caches
     names = [dataset.name for dataset in job.datasets]
     if len(names) > 1 and not mixes:
@@ -57,8 +66,6 @@ def open_dataset(job: TrainJob, recipe: Recipe, config: Any, store: ObjectStore,
     if not names:
         none: Any = {} if mixes else None
         return Dataset(recipe.samples(config, none), None, none)
-    backend = recipe.shape(config).session_cache_backend
-    session = open_session_cache(backend, store, session_cache, job.session_cache_bytes)
     caches = {dataset.name: CacheReader(store, dataset.digest, session) for dataset in job.datasets}
     cache = caches if mixes else caches[names[0]]
     return Dataset(recipe.samples(config, cache), session, cache)

@@ -1,0 +1,167 @@
+"""Disk, decoding, hand-over and step, each alone, on the samples that the network stage has brought to this machine.
+
+Other samples would come over the network in the middle of a stage, and the stage would measure that.
+"""
+
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from lead_trainer.bench.advice import StageRate
+from lead_trainer.bench.cold_cache import Brought
+from lead_trainer.bench.deadlines import each_until, rate_of_processes, rate_of_threads
+from lead_trainer.data.cache_reader import CacheReader
+from lead_trainer.data.loader import Loader, on_device_of
+from lead_trainer.data.patient_source import NamesSamples, decoded_sample
+from lead_trainer.data.process_loader import loader_named
+from lead_trainer.data.sample_order import Indices
+from lead_trainer.data.session_cache import SessionCache
+from lead_trainer.data.shards_ahead import LiesInShards
+from lead_trainer.engine.precision import autocast, chosen_dtype
+from lead_trainer.recipes.recipe import Batch, Recipe, Sample, SampleSource, StageShape
+
+
+@dataclass(frozen=True)
+class SamplesHere:
+    """The samples of a draw that need no store."""
+
+    source: SampleSource
+    indices: Indices
+
+    def __len__(self) -> int:
+        """Number of these samples."""
+        return len(self.indices)
+
+    def epoch_draw(self, epoch: int) -> Indices:
+        """Returns the same samples in every epoch."""
+        return self.indices
+
+    def load(self, index: int, epoch: int) -> Sample:
+        """Returns one sample of the source."""
+        return self.source.load(index, epoch)
+
+    def name(self, index: int) -> str:
+        """Returns the source's name of a sample."""
+        return self.source.name(index) if isinstance(self.source, NamesSamples) else str(index)
+
+
+def samples_here(samples: SampleSource, brought: Brought, threads: int, seconds: float) -> SampleSource:
+    """Returns what may be drawn without the store: all of it, or what was brought.
+
+    Where records are kept one by one, those of the first samples that are loaded within `seconds`. Where nothing is
+    kept, all samples: each is streamed, as it will be in training.
+    """
+    draw = samples.epoch_draw(0)
+    if brought.shards is not None and isinstance(samples, LiesInShards):
+        here = draw[np.isin(samples.shards_of(draw), brought.shards)]
+    elif brought.places:
+        loaded: list[int] = []
+        each_until(lambda index: loaded.append(_loaded(samples, index)), draw.tolist(), threads, seconds)
+        here = np.array(loaded, np.int64)
+    else:
+        return samples
+    return samples if len(here) == len(draw) else SamplesHere(samples, here)
+
+
+def measure_disk(
+    session: SessionCache, brought: Brought, readers: Sequence[CacheReader], threads: int, seconds: float
+) -> StageRate:
+    """Reads and checks the records that are on the disk, of which there must be some."""
+    places = brought.places
+    rate = rate_of_threads(lambda n: session.record(*places[n % len(places)]), threads, seconds)
+    shards = [entry for reader in readers for entry in reader.manifest.shards]
+    size = sum(entry.object.size for entry in shards) / max(1, sum(entry.records for entry in shards))
+    read = len({shard.sha256 for shard, _ in places})
+    told = f"{rate * size / 1e6:.0f} MB/s, {size / 1e3:.0f} kB a sample, page cache included"
+    return StageRate("disk", rate, f"{told}; of {read} of {len(shards)} shards")
+
+
+def measure_decode(samples: SampleSource, shape: StageShape, seconds: float) -> StageRate:
+    """Loads samples as the loader does, without making batches."""
+    draw = samples.epoch_draw(0)
+
+    def load(number: int) -> None:
+        index = int(draw[number % len(draw)])
+        decoded_sample(samples, index, samples.load(index, 0))
+
+    count = shape.loader_threads
+    rate = (rate_of_processes if shape.loader == "process" else rate_of_threads)(load, count, seconds)
+    told = f"{1e3 * count / rate:.1f} ms a sample in each of {count} {kind_of(shape)}"
+    return StageRate("decode", rate, f"{told}; of {len(draw)} samples")
+
+
+def kind_of(shape: StageShape) -> str:
+    """Returns what the loader's workers are."""
+    return "processes" if shape.loader == "process" else "threads"
+
+
+def loader_of(recipe: Recipe, config: Any, shape: StageShape, samples: SampleSource, device: torch.device) -> Loader:
+    """Returns the run's loader over these samples, with smaller batches where they are too few."""
+    size = min(shape.batch_size, len(samples.epoch_draw(0)))
+    return loader_named(shape.loader)(
+        samples, recipe.collate, batch_size=size, seed=shape.seed, threads=shape.loader_threads,
+        batches_ahead=shape.batches_ahead, device=device, on_device=on_device_of(recipe, config),
+    )  # fmt: skip
+
+
+def measure_hand_over(loader: Loader, shape: StageShape, seconds: float) -> StageRate:
+    """Takes batches as fast as they come; the first ones are not counted, they make the memory."""
+    with closing(_endless(loader)) as batches:
+        begin, first = time.perf_counter(), shape.batches_ahead + 2
+        while first and time.perf_counter() - begin < seconds:
+            next(batches)
+            first -= 1
+        rate = _batch_rate(batches, seconds)
+    stats = loader.stats()
+    share = stats.copy_s / max(1e-9, stats.copy_s + stats.load_s)
+    return StageRate("hand-over", rate, f"the whole loader; {100 * share:.0f}% of its threads' time is `collate`")
+
+
+def measure_step(
+    recipe: Recipe, config: Any, shape: StageShape, batch: Batch, device: torch.device, seconds: float
+) -> StageRate:
+    """Trains on one batch again and again, weights thrown away."""
+    model = recipe.model(config).to(device).train()
+    optimizer = recipe.optimizer(model, config)
+    rows = len(next(iter(batch.values())))
+
+    def once() -> None:
+        with autocast(chosen_dtype(shape.precision, device), device):
+            loss = recipe.step(model, batch, config).loss
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        loss.item()  # waits for the device
+
+    once()
+    begin, count = time.perf_counter(), 0
+    while time.perf_counter() - begin < seconds or not count:
+        once()
+        count += rows
+    return StageRate("step", count / (time.perf_counter() - begin), f"forward, backward and update on {device.type}")
+
+
+def _loaded(samples: SampleSource, index: int) -> int:
+    samples.load(index, 0)
+    return index
+
+
+def _endless(loader: Loader) -> Generator[Batch, None, None]:
+    epoch = 0
+    while True:
+        yield from loader.batches(epoch)
+        epoch += 1
+
+
+def _batch_rate(batches: Iterator[Batch], seconds: float) -> float:
+    begin, count = time.perf_counter(), 0
+    while time.perf_counter() - begin < seconds or not count:
+        batch = next(batches)
+        count += len(next(iter(batch.values())))
+        del batch
+    return count / (time.perf_counter() - begin)
