@@ -9,6 +9,8 @@
     caches/<digest>/metas/<nnnnn>-<sha256>.parquet            columnar route metas
     builds/<namespace>/<uid>/<generation>.json                which digest a DatasetCache's generation came to
     builds/<namespace>/<uid>/progress/<generation>-<index>.json
+    runs/<namespace>/<uid>/book/restarts-<nnnnnn>.json        what so many restarts were booked on: create-only
+    runs/<namespace>/<uid>/book/ended.json                    the verdict on the run: create-only, by the operator
     runs/<namespace>/<uid>/<instance>/attempt/<nnnn>.json     fencing: create-only, one an attempt
     runs/<namespace>/<uid>/<instance>/manifest/<step 12>.<q>.json   the commit of a checkpoint
     runs/<namespace>/<uid>/<instance>/quarantine/<step 12>.<q>.json
@@ -88,6 +90,38 @@ class BuildKeys:
 
 
 @dataclass(frozen=True)
+class RunKeys:
+    """Keys of one run, by UID."""
+
+    namespace: str
+    uid: str
+
+    @property
+    def prefix(self) -> str:
+        """Prefix of everything of this run, with the final slash."""
+        return f"runs/{self.namespace}/{self.uid}/"
+
+    @property
+    def book_prefix(self) -> str:
+        """Prefix of what the operator keeps for a status that was erased; no instance has this name."""
+        return f"{self.prefix}book/"
+
+    @property
+    def ended(self) -> str:
+        """Key of the verdict: it exists only when the run is over, and the first one counts."""
+        return f"{self.book_prefix}ended.json"
+
+    @property
+    def restarts_prefix(self) -> str:
+        """Prefix of the books; the last in key order is the newest."""
+        return f"{self.book_prefix}restarts-"
+
+    def restarts(self, total: int) -> str:
+        """Key of the book that holds everything up to so many restarts."""
+        return f"{self.restarts_prefix}{total:06d}.json"
+
+
+@dataclass(frozen=True)
 class InstanceKeys:
     """Keys of one stage instance of one run, by UID."""
 
@@ -99,7 +133,7 @@ class InstanceKeys:
     @property
     def prefix(self) -> str:
         """Prefix of everything of this stage instance, with the final slash."""
-        return f"runs/{self.namespace}/{self.uid}/{self.stage}-s{self.seed}/"
+        return f"{RunKeys(self.namespace, self.uid).prefix}{self.stage}-s{self.seed}/"
 
     def attempt(self, number: int) -> str:
         """Key of the create-only fencing object of one attempt."""

@@ -3,7 +3,8 @@
 Called by `cluster.reconcile` when the last look is too old or the pods have changed since. Of a run with very many
 objects only the folders with records are listed. What it reads was written by pods and is hostile until parsed: sizes
 are capped, models strict, and names inside are compared with the key's.
-It never writes. A store that does not answer is an observation (`store_error`), not an exception.
+It writes the few records that a run's status must not tell first, and nothing else. A store that does not answer is an
+observation (`store_error`), not an exception.
 """
 
 import asyncio
@@ -13,18 +14,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import TypeVar
 
 from pydantic import ConfigDict, ValidationError
 
 from lead_operator.cluster import metrics
-from lead_operator.cluster.instance_records import read_instances, record_prefixes
+from lead_operator.cluster.instance_records import read_book, read_end, read_instances, record_prefixes
 from lead_operator.cluster.record_reader import RecordReader, Records
 from lead_operator.decisions.observed import BuildWord, ObservedCacheManifest, ObservedInstance
+from lead_operator.decisions.plan import RunRecord
 from lead_operator.settings import Settings, StorageProfile
 from lead_protocol import environment
 from lead_protocol.manifests import MAX_MANIFEST_BYTES, CacheManifest
-from lead_protocol.object_keys import BuildKeys, CacheKeys
+from lead_protocol.object_keys import BuildKeys, CacheKeys, RunKeys
 from lead_protocol.progress_record import parse_build
+from lead_protocol.run_records import RunBook, RunEnd
 from lead_protocol.store.object_store import ObjectNotFound, ObjectStore, StoreDenied, StoreError
 from lead_protocol.store.open_store import open_store
 from lead_protocol.store.s3_target import S3Limits
@@ -37,6 +41,7 @@ REST_AFTER_ERROR_S = 5.0  # a store that is down is asked once in so long, whate
 MAX_RECORD_BYTES = 64 * 1024
 MAX_OBJECTS = 20_000  # of one resource, looked at in one LIST
 
+Answer = TypeVar("Answer")
 OpenStore = Callable[[StorageProfile], ObjectStore]
 
 
@@ -46,6 +51,8 @@ class BucketLook:
 
     error: str = ""
     instances: tuple[ObservedInstance, ...] = ()
+    ended: RunEnd | None = None
+    book: RunBook | None = None
     result_digest: str = ""
     manifest: ObservedCacheManifest | None = None
     words: tuple[BuildWord, ...] = ()
@@ -81,23 +88,31 @@ class BucketView:
 
     async def look_at_run(
         self, profile: StorageProfile, namespace: str, uid: str, instances: tuple[tuple[str, int], ...], *,
-        live: frozenset[str], max_age_s: float, untouched: bool = False,
+        live: frozenset[str], max_age_s: float, untouched: bool = False, erased: bool = False,
     ) -> BucketLook:  # fmt: skip
         """Returns what the bucket holds of a run's stage instances, read now where a pod of `live` lives no more.
 
-        Of an `untouched` run it holds nothing: that is believed without a look while the store is known to answer.
+        Of an `untouched` run it holds nothing: that is believed without a first look while the store is known to
+        answer. Of an `erased` one, whose status tells nothing, the book is read too, and now.
         """
+        keys = RunKeys(namespace, uid)
 
         def read(store: ObjectStore, records: Records) -> BucketLook:
-            parts = record_prefixes(namespace, uid, instances)
-            reader = RecordReader(store, records, f"runs/{namespace}/{uid}/", MAX_OBJECTS, parts)
-            return BucketLook(error=reader.excess, instances=read_instances(reader, namespace, uid, instances))
+            parts = record_prefixes(namespace, uid, instances) + [keys.book_prefix] * erased
+            reader = RecordReader(store, records, keys.prefix, MAX_OBJECTS, parts)
+            return BucketLook(
+                error=reader.excess,
+                instances=read_instances(reader, namespace, uid, instances),
+                ended=read_end(reader, keys),
+                book=read_book(reader, keys) if erased else None,
+            )
 
+        untouched = untouched and uid not in self._memories
         if untouched and time.monotonic() - self._answered_at.get(profile.name, -math.inf) < ANSWERS_FOR_S:
             memory = self._memories.setdefault(uid, _Memory())
             memory.looked_at, memory.live = time.monotonic(), live
             return memory.look
-        return await self._look(profile, uid, live, max_age_s, read)
+        return await self._look(profile, uid, live, 0.0 if erased else max_age_s, read)
 
     async def look_at_build(
         self,
@@ -121,6 +136,21 @@ class BucketView:
 
         return await self._look(profile, uid, live | {f"generation {generation}"}, max_age_s, read)  # it ends, too
 
+    async def record(self, profile: StorageProfile, uid: str, records: tuple[RunRecord, ...]) -> tuple[bool, str]:
+        """Writes what is not there yet; returns whether no other verdict stands, and why the store took nothing.
+
+        After a verdict that stood already the next look at the run is made at once.
+        """
+
+        def write(store: ObjectStore) -> bool:
+            taken = [store.create(record.key, record.data) for record in records]
+            return all(ours or not record.final for record, ours in zip(records, taken, strict=True))
+
+        stands, error = await self._ask(profile, write)
+        if stands is False:
+            self._memories.setdefault(uid, _Memory()).looked_at = 0.0
+        return stands is not False, error
+
     def forget(self, uid: str) -> None:
         """Drops what is remembered of a resource that is gone."""
         self._memories.pop(uid, None)
@@ -138,18 +168,27 @@ class BucketView:
         if memory.looked_at and memory.live <= live and started - memory.looked_at < max_age_s:
             memory.live = live
             return memory.look
+        look, error = await self._ask(profile, read, memory.records)
+        if look is None:
+            return replace(memory.look, error=error)
+        memory.look = replace(memory.look, error=look.error) if look.error else look
+        memory.looked_at, memory.live = started, live
+        return memory.look
+
+    async def _ask(
+        self, profile: StorageProfile, ask: Callable[..., Answer], *arguments: object
+    ) -> tuple[Answer | None, str]:
+        """Returns what a thread got from a profile's store; None and why where it failed, now or just before."""
+        started = time.monotonic()
         until, error = self._resting.get(profile.name, (0.0, ""))
         if started < until:
-            return replace(memory.look, error=error)
+            return None, error
         loop = asyncio.get_running_loop()
         try:
-            store = self.store(profile)
-            look = await loop.run_in_executor(self._threads, read, store, memory.records)
-            memory.look = replace(memory.look, error=look.error) if look.error else look
-            memory.looked_at, memory.live = started, live
+            answer = await loop.run_in_executor(self._threads, ask, self.store(profile), *arguments)
             self._answered_at[profile.name] = started
             metrics.STORE_SECONDS.labels("ok").observe(time.monotonic() - started)
-            return memory.look
+            return answer, ""
         except StoreError as found:
             metrics.STORE_SECONDS.labels(type(found).__name__).observe(time.monotonic() - started)
             error = f"{type(found).__name__}: {found}"
@@ -157,7 +196,7 @@ class BucketView:
             self._resting[profile.name] = (time.monotonic() + REST_AFTER_ERROR_S, error)
             if isinstance(found, StoreDenied):
                 self.forget_store(profile)
-            return replace(memory.look, error=error)
+            return None, error
 
     def store(self, profile: StorageProfile) -> ObjectStore:
         """Returns a profile's store with the operator's credentials; raises StoreError where they are missing."""

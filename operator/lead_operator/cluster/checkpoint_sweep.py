@@ -6,15 +6,19 @@ and asked again later. What a killed operator left half done is found as orphane
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Any
 
 import structlog
 from pydantic import ValidationError
 
+from lead_operator.decisions.observed import ObservedRun
 from lead_operator.decisions.retention import Removal, decide_removals, find_orphans, outlived, remove_spoiled
+from lead_operator.names import RunPhase
+from lead_operator.resources.training_run import TrainingRun
 from lead_operator.settings import StorageProfile
 from lead_protocol.checkpoint_retention import FEWEST_CHECKPOINTS
 from lead_protocol.manifests import CheckpointManifest, read_checkpoint_manifest
@@ -56,6 +60,27 @@ class SweepRequest:
         """Whether there is surely nothing to remove."""
         few = len(self.manifests) <= max(self.keep_last, FEWEST_CHECKPOINTS)
         return few and not self.useless and (not self.done or self.live_attempt == 0)
+
+
+def sweep_requests(
+    run: TrainingRun, observed: ObservedRun, status: dict[str, Any], profile: StorageProfile
+) -> Iterator[SweepRequest]:
+    """Yields what to ask for after a pass that found the bucket readable and came to `status`."""
+    entries = {(entry["name"], entry["seed"]): entry for entry in status.get("stages", [])}
+    ended = status.get("phase") in (RunPhase.SUCCEEDED, RunPhase.FAILED)
+    for found in observed.instances:
+        entry = entries.get((found.stage, found.seed), {})
+        yield SweepRequest(
+            profile,
+            InstanceKeys(run.identity.namespace, run.identity.uid, found.stage, found.seed),
+            found.manifests,
+            keep_last=run.checkpoint.keep_last,
+            keep_best=run.checkpoint.keep_best,
+            live_attempt=int(entry.get("attempt", 0)),
+            done=ended or entry.get("phase") == "Succeeded",
+            keep_every_epochs=run.checkpoint.keep_every_epochs,
+            quarantined=found.quarantined,
+        )
 
 
 @dataclass

@@ -5,8 +5,9 @@ from pydantic import ValidationError
 from lead_operator.cluster.record_reader import RecordReader
 from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstance
 from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest, parse_checkpoint_manifest
-from lead_protocol.object_keys import InstanceKeys, position_of
+from lead_protocol.object_keys import InstanceKeys, RunKeys, position_of
 from lead_protocol.progress_record import ProgressRecord, parse_progress
+from lead_protocol.run_records import MAX_RUN_RECORD_BYTES, RunBook, RunEnd, parse_run_book, parse_run_end
 
 MAX_PROGRESS_BYTES = 64 * 1024
 
@@ -25,6 +26,20 @@ def record_prefixes(namespace: str, uid: str, instances: tuple[tuple[str, int], 
         for keys in (InstanceKeys(namespace, uid, stage, seed) for stage, seed in instances)
         for prefix in (keys.attempts_prefix, keys.manifests_prefix, keys.quarantine_prefix, keys.mailboxes_prefix)
     ]
+
+
+def read_end(reader: RecordReader, keys: RunKeys) -> RunEnd | None:
+    """Returns the verdict on a run, where there is one."""
+    return reader.parsed(keys.ended, parse_run_end, MAX_RUN_RECORD_BYTES)
+
+
+def read_book(reader: RecordReader, keys: RunKeys) -> RunBook | None:
+    """Returns the newest sound book of a run, where there is one."""
+    found = (
+        reader.parsed(key, parse_run_book, MAX_RUN_RECORD_BYTES)
+        for key in sorted(reader.keys_below(keys.restarts_prefix), reverse=True)
+    )
+    return next((book for book in found if book is not None), None)
 
 
 def _read_instance(reader: RecordReader, keys: InstanceKeys) -> ObservedInstance:

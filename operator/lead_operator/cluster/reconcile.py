@@ -15,7 +15,7 @@ from lead_operator import names
 from lead_operator.cluster.apply import Applier, CreateRefused
 from lead_operator.cluster.bucket_view import BucketLook, BucketView
 from lead_operator.cluster.cache_end import CacheEnd
-from lead_operator.cluster.checkpoint_sweep import CheckpointSweep, SweepRequest
+from lead_operator.cluster.checkpoint_sweep import CheckpointSweep, sweep_requests
 from lead_operator.cluster.client import KubeClient
 from lead_operator.cluster.event_recorder import EventRecorder
 from lead_operator.cluster.informers import Informers
@@ -40,6 +40,7 @@ from lead_operator.cluster.observe import (
     observe_pods,
     parse_time,
 )
+from lead_operator.cluster.run_recorder import RunRecorder
 from lead_operator.cluster.source_watch import SourceWatch
 from lead_operator.decisions.build_state import build_generation
 from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
@@ -47,14 +48,12 @@ from lead_operator.decisions.observed import ObservedBuild, ObservedClaim, Obser
 from lead_operator.decisions.plan import EventNote, Plan
 from lead_operator.decisions.training_run_plan import decide_training_run
 from lead_operator.errors import SpecError
-from lead_operator.names import RunPhase
 from lead_operator.objects.session_cache_claim import claim_name
 from lead_operator.resources.dataset_cache import DatasetCache, parse_dataset_cache
 from lead_operator.resources.identity import Identity
 from lead_operator.resources.known_status import read_status
 from lead_operator.resources.training_run import TrainingRun, parse_training_run
 from lead_operator.settings import Settings
-from lead_protocol.object_keys import InstanceKeys
 
 AFTER_END_LOOK_S = 1.0
 NOT_SERVED_LOOK_S = 5.0
@@ -73,6 +72,7 @@ class Reconciler:
     nodes: NodeWatch
     bucket: BucketView
     sweep: CheckpointSweep
+    run_recorder: RunRecorder
     sources: SourceWatch
     cache_end: CacheEnd
     applier: Applier
@@ -128,7 +128,15 @@ class Reconciler:
         if plan.claim_attempt and not live and await self._ask_for_unseen(namespace, asked):
             observed = await self._observe_run(run, body)
             plan = decide_training_run(run, observed, self.settings)
-        self._sweep_checkpoints(run, observed, plan.status)  # first: once its end is written, nobody looks again
+        profile = self.settings.storage_profiles.get(run.storage_profile)
+        recorded = await self.run_recorder.record(body, profile, plan)
+        if recorded is None:
+            observed = await self._observe_run(run, body)
+            recorded = decide_training_run(run, observed, self.settings)
+        plan = recorded
+        if profile is not None and not observed.store_error:
+            for request in sweep_requests(run, observed, plan.status, profile):
+                self.sweep.ask(request)  # first: once its end is written, nobody looks again
         again_s = await self._apply(TRAINING_RUN, body, plan)
         return self._no_later_than_progress(again_s, observed.pods)
 
@@ -154,25 +162,6 @@ class Reconciler:
             self.refusals[uid] = (generation, str(error))  # the next pass tells it; its pause grows with each refusal
             raise
         return AFTER_REFUSAL_LOOK_S if self.refusals.pop(uid, None) else again_s
-
-    def _sweep_checkpoints(self, run: TrainingRun, observed: ObservedRun, status: KubernetesObject) -> None:
-        entries = {(entry["name"], entry["seed"]): entry for entry in status.get("stages", [])}
-        ended = status.get("phase") in (RunPhase.SUCCEEDED, RunPhase.FAILED)
-        for found in () if observed.store_error else observed.instances:
-            entry = entries.get((found.stage, found.seed), {})
-            self.sweep.ask(
-                SweepRequest(
-                    self.settings.storage_profiles[run.storage_profile],
-                    InstanceKeys(run.identity.namespace, run.identity.uid, found.stage, found.seed),
-                    found.manifests,
-                    keep_last=run.checkpoint.keep_last,
-                    keep_best=run.checkpoint.keep_best,
-                    live_attempt=int(entry.get("attempt", 0)),
-                    done=ended or entry.get("phase") == "Succeeded",
-                    keep_every_epochs=run.checkpoint.keep_every_epochs,
-                    quarantined=found.quarantined,
-                )
-            )
 
     def _rests_for_s(self, run: TrainingRun, body: KubernetesObject) -> float | None:
         """Returns how long the bucket of a run may wait that a new process meets and finds as its status says, or None.
@@ -220,8 +209,9 @@ class Reconciler:
             live=_live(observed.pods),
             max_age_s=self._look_age_s(observed.pods),
             untouched=_is_untouched(body, observed.pods, observed.now),
+            erased=observed.erased,
         )
-        return replace(observed, instances=look.instances, store_error=look.error)
+        return replace(observed, instances=look.instances, ended=look.ended, book=look.book, store_error=look.error)
 
     def _observe_cluster(self, run: TrainingRun, body: KubernetesObject) -> ObservedRun:
         """Returns what is known of a run without its bucket."""

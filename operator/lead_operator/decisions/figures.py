@@ -19,6 +19,12 @@ def parse_time(text: object) -> datetime | None:
         return None
 
 
+def plausible_time(text: object) -> str | None:
+    """Returns a moment that others may have written as a status tells it; None where nobody can have meant it."""
+    moment = parse_time(text)
+    return None if moment is None or moment.year < 2000 else format_time(moment)
+
+
 def seconds_since(text: object, now: datetime) -> float | None:
     """Returns how long ago a status field's moment was, or None where it tells none."""
     moment = parse_time(text)

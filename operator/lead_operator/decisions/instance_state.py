@@ -9,7 +9,7 @@ from typing import Any
 
 from lead_operator.decisions.figures import format_time
 from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstance, ObservedPod, ObservedRun
-from lead_operator.decisions.restarts import Streak, read_streak
+from lead_operator.decisions.restarts import Streak, read_streak, recorded_streak
 from lead_operator.names import Role
 from lead_operator.resources.training_run import StageInstance, TrainingRun
 
@@ -100,8 +100,10 @@ def _state(run: TrainingRun, observed: ObservedRun, instance: StageInstance, ent
     pods = tuple(p for p in observed.pods if p.role == Role.TRAIN and (p.stage, p.seed) == key)
     bucket = next((b for b in observed.instances if (b.stage, b.seed) == key), None)
     book = dict(entry.get("book") or {})
-    claimed, ended = int(entry.get("attempt") or 0), int(book.get("endedAttempt") or 0)
-    attempt = max([claimed, *(p.attempt for p in pods)])
+    recorded = recorded_streak(observed.book if observed.erased else None, *key)
+    streak = max(read_streak(book), recorded, key=lambda each: each.failed_attempt)
+    claimed, ended = int(entry.get("attempt") or 0), max(int(book.get("endedAttempt") or 0), recorded.failed_attempt)
+    attempt = max([claimed, ended, *(p.attempt for p in pods)])
     if bucket is not None and bucket.highest_attempt > attempt:
         # It has written to the bucket, and nothing of it is left here: it is over.
         attempt = ended = bucket.highest_attempt
@@ -114,7 +116,7 @@ def _state(run: TrainingRun, observed: ObservedRun, instance: StageInstance, ent
         ended=ended,
         created=created,
         attempt_time=book.get("attemptTime"),
-        streak=read_streak(book),
+        streak=streak,
         start_time=entry.get("startTime"),
         completion_time=entry.get("completionTime"),
         loss=str(entry.get("loss") or ""),

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from lead_protocol.progress_record import BuildRecord, ProgressRecord
+from lead_protocol.run_records import RunBook, RunEnd
 
 STAYS_S = 60.0  # after its grace, for the kubelet to say that a pod is gone
 
@@ -122,6 +123,18 @@ class ObservedRun:
     profile_error: str = ""  # the storage profile does not exist
     apply_error: str = ""  # why the API server refused our newest objects (quota, admission); empty when it took them
     previous: dict[str, Any] = field(default_factory=dict)  # .status as last read
+    ended: RunEnd | None = None  # the verdict, once the bucket holds it, whatever status says
+    book: RunBook | None = None  # the newest that the bucket holds; read where status holds no accounts
+
+    @property
+    def erased(self) -> bool:
+        """Whether status holds no accounts: it was erased, or nothing was written yet."""
+        return "restarts" not in self.previous
+
+    @property
+    def accounts_unknown(self) -> bool:
+        """Whether nobody can say how often the run was restarted: its status is erased, and its bucket not read."""
+        return self.erased and bool(self.store_error or self.profile_error)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """What a decision asks the world to become; carried out in order by `cluster.apply`, idempotently.
 
-Order: a raised or ended attempt is written to status by compare-and-swap first (`claim_attempt`), then deletes, then
-creates, then the final status and the events. A crash anywhere leaves a state from which the next pass decides alike.
+Order: what an erased status would lose goes to the bucket (`records`, by `cluster.reconcile`), then a raised or ended
+attempt is written to status by compare-and-swap (`claim_attempt`), then deletes, then creates, then the final status
+and the events. A crash anywhere leaves a state from which the next pass decides alike.
 """
 
 from dataclasses import dataclass, field
@@ -38,6 +39,15 @@ class PodToAnnotate:
 
 
 @dataclass(frozen=True)
+class RunRecord:
+    """A create-only object of a run's folder in the bucket, which is there before status tells what it says."""
+
+    key: str
+    data: bytes
+    final: bool = False  # the verdict: where another stands already, that one counts
+
+
+@dataclass(frozen=True)
 class EventNote:
     """A Kubernetes event on the resource; deduplicated by (uid, reason, message) and rate-limited when sent."""
 
@@ -51,6 +61,7 @@ class Plan:
     """The next step of one resource."""
 
     status: dict[str, Any]  # the whole status as it should read; written only if it differs
+    records: tuple[RunRecord, ...] = ()
     claim_attempt: bool = False  # status raises or ends an attempt: write it, if unchanged, before acting
     deletes: tuple[PodToDelete, ...] = ()
     claim_deletes: tuple[ClaimToDelete, ...] = ()

@@ -5,8 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lead_operator.decisions.failure_policy import SPEC_REASONS, Failure, pause_s
+from lead_operator.decisions.figures import plausible_time
 from lead_operator.resources.training_run import FailurePolicy
 from lead_protocol.exit_codes import ExitClass
+from lead_protocol.run_records import RunBook
 
 NO_CHECKPOINT = -1
 
@@ -74,11 +76,14 @@ class Verdict:
     message: str = ""
 
 
-def read_restarts(status: dict[str, Any], attempts: Iterable[int]) -> Restarts:
-    """Returns the accounts that a status holds; after an erased one, those that the instances' `attempts` prove.
+def read_restarts(status: dict[str, Any], book: RunBook | None, attempts: Iterable[int]) -> Restarts:
+    """Returns the accounts that a status holds; after an erased one, those of the newest book in the bucket.
 
-    Attempts do not tell why they ended, or whether a suspension ended them: they spend no budget.
+    Where there is no book either, the instances' `attempts` are counted. They do not tell why they ended, or whether a
+    suspension ended them: they spend no budget.
     """
+    if "restarts" not in status and book is not None:
+        return Restarts(book.program, book.infrastructure, book.uncounted)
     if "restarts" not in status:
         return Restarts(uncounted=sum(attempt - 1 for attempt in attempts if attempt > 0))
     entry = status["restarts"]
@@ -98,6 +103,17 @@ def read_streak(book: dict[str, Any]) -> Streak:
         failed_attempt=int(book.get("failedAttempt") or 0),
         failed_at=book.get("failedAt"),
         reason=str(book.get("failedReason") or ""),
+    )
+
+
+def recorded_streak(book: RunBook | None, stage: str, seed: int) -> Streak:
+    """Returns the newest ends in a row that a book in the bucket holds of an instance."""
+    entries = book.instances if book is not None else []
+    entry = next((each for each in entries if (each.stage, each.seed) == (stage, seed)), None)
+    if entry is None:
+        return Streak()
+    return Streak(
+        entry.at_step, entry.errors, entry.ends, entry.failed_attempt, plausible_time(entry.failed_at), entry.reason
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from lead_operator.decisions.cache_figures import cache_figures
 from lead_operator.decisions.conditions import update_conditions
-from lead_operator.decisions.figures import format_number, format_time
+from lead_operator.decisions.figures import format_number, format_time, plausible_time
 from lead_operator.decisions.instance_state import InstanceState
 from lead_operator.decisions.observed import ObservedPod
 from lead_operator.decisions.run_findings import run_findings
@@ -44,7 +44,7 @@ def build_run_status(view: RunView, step: Step) -> dict[str, Any]:
         "progress": progress,
         "checkpoint": view.checkpoint,
         "resumedFrom": _resumed_from(view, state),
-        "restarts": step.restarts.to_status(),
+        "restarts": None if view.observed.accounts_unknown else step.restarts.to_status(),
         "lastFailure": step.last_failure,
         "pods": _pods(view, pods),
         "nodes": nodes,
@@ -52,7 +52,7 @@ def build_run_status(view: RunView, step: Step) -> dict[str, Any]:
         "cacheNodes": cache_nodes(view),
         **cache_figures(view.progress.record, view.observed.previous),
         "startTime": step.start_time,
-        "completionTime": format_time(view.observed.now) if finished else None,
+        "completionTime": _ended_at(view) if finished else None,
         "conditions": update_conditions(
             view.observed.previous.get("conditions"),
             run_findings(view, step),
@@ -73,6 +73,11 @@ def is_urgent(previous: dict[str, Any], status: dict[str, Any]) -> bool:
         return [s.get("phase"), s.get("stage"), progress.get("epoch"), checkpoint.get("step"), conditions, stages]
 
     return told(previous) != told(status)
+
+
+def _ended_at(view: RunView) -> str:
+    recorded = view.observed.ended
+    return (plausible_time(recorded.ended_at) if recorded else None) or format_time(view.observed.now)
 
 
 def _stage(view: RunView, state: InstanceState) -> dict[str, Any]:

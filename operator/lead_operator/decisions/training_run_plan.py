@@ -39,6 +39,8 @@ from lead_operator.decisions.pod_group import (
 from lead_operator.decisions.pod_removal import remove
 from lead_operator.decisions.refusals import OBJECTS_REFUSED
 from lead_operator.decisions.restarts import judge_failure
+from lead_operator.decisions.run_end import after_end
+from lead_operator.decisions.run_records import run_records
 from lead_operator.decisions.run_status import build_run_status, is_urgent
 from lead_operator.decisions.run_step import SOON_S, Step, join_steps
 from lead_operator.decisions.run_view import SUSPEND_REQUESTED, RunView, look_at_run
@@ -55,7 +57,7 @@ def decide_training_run(run: TrainingRun, observed: ObservedRun, settings: Setti
     """Returns the next step of a TrainingRun; the same observation always comes to the same plan."""
     previous = observed.previous
     if condition_holds(previous, Condition.SUCCEEDED) or condition_holds(previous, Condition.FAILED):
-        return _after_end(run, observed)
+        return after_end(run, observed)
     view = look_at_run(run, observed, settings)
     try:
         step = next_step(view)
@@ -65,36 +67,25 @@ def decide_training_run(run: TrainingRun, observed: ObservedRun, settings: Setti
     status = build_run_status(view, step)
     return Plan(
         status=status,
+        records=run_records(view, step, status),
         claim_attempt=step.claim,
         deletes=step.deletes,
         claim_deletes=step.claim_deletes,
         creates=step.creates,
         annotates=step.annotates,
         events=(*run_events(previous, status), *caches_lost(step.claim_deletes)),
-        requeue_after_s=_after_end(run, replace(observed, previous=status)).requeue_after_s
+        requeue_after_s=after_end(run, replace(observed, previous=status)).requeue_after_s
         if step.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED)
         else step.requeue_after_s,
         urgent=is_urgent(previous, status),
     )
 
 
-def _after_end(run: TrainingRun, observed: ObservedRun) -> Plan:
-    """A run that has ended keeps its status; what is left of its pods goes, and after its time the run itself."""
-    status = {**observed.previous, "observedGeneration": run.identity.generation}
-    deletes = clean_pods(run, observed)
-    requeue_s = SOON_S * 10 if deletes else None
-    ended_s = seconds_since(status.get("completionTime"), observed.now)
-    if run.ttl_after_finished_s is None or ended_s is None:
-        return Plan(status=status, deletes=deletes, requeue_after_s=requeue_s)
-    left_s = run.ttl_after_finished_s - ended_s
-    if left_s <= 0:
-        return Plan(status=status, deletes=deletes, delete_self=True)
-    return Plan(status=status, deletes=deletes, requeue_after_s=min(left_s, requeue_s or left_s))
-
-
 def next_step(view: RunView) -> Step:
     """Returns what to do next for a run that has not ended."""
-    run = view.run
+    run, ended = view.run, view.observed.ended
+    if ended is not None:  # the status that told it was erased, or was not written yet
+        return _fail(view, ended.reason, ended.message) if ended.phase == "Failed" else _succeed(view)
     if view.all_done:
         return _succeed(view)
     if view.datasets.hopeless and view.current.attempt == 0:
@@ -138,6 +129,8 @@ def _step_all(view: RunView) -> Step:
 def _watch(view: RunView) -> Step:
     now, pods = view.observed.now, view.current.attempt_pods
     failure = find_failure(view)
+    if failure is not None and view.observed.accounts_unknown:
+        return _blocked(view) or _going_on(view)
     if failure is not None:
         wait_s = telling_wait_s(failure, view)
         return _going_on(view).wake(wait_s) if wait_s > 0 else _account(view, failure)
@@ -179,7 +172,7 @@ def _going_on(view: RunView) -> Step:
         view.step(phase, reason),
         deletes=retire_pods(strays, run, view.observed),
         claim_deletes=lost_caches(view),
-        creates=build_group_objects(view, state),
+        creates=() if view.observed.accounts_unknown else build_group_objects(view, state),
         annotates=tell_last_checkpoint(view, state),
         requeue_after_s=view.settings.progress_s,
     )

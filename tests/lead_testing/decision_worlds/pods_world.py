@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from lead_operator.decisions.observed import ObservedPod
-from lead_operator.decisions.plan import Plan
+from lead_operator.decisions.plan import Plan, RunRecord
 from lead_testing.makers import NOW
 
 GRACE = timedelta(seconds=120)  # of every pod
@@ -44,7 +44,8 @@ class PodsWorld:
 
     def apply(self, plan: Plan, stop_after: int | None = None) -> None:
         """Carries out a plan; with `stop_after`, the operator dies after so many actions."""
-        actions: list[Any] = [lambda: self._write(plan.status)] if plan.claim_attempt else []
+        actions: list[Any] = [lambda r=r: self._write_record(r) for r in plan.records]
+        actions += [lambda: self._write(plan.status)] if plan.claim_attempt else []
         actions += [lambda d=d: self.delete(d.name, d.uid, d.grace_period_s) for d in plan.deletes]
         actions += [lambda c=c: self._delete_claim(c.name, c.uid) for c in plan.claim_deletes]
         actions += [lambda o=o: self._create(o) for o in plan.creates]
@@ -87,6 +88,9 @@ class PodsWorld:
 
     def _write(self, status: dict[str, Any]) -> None:
         self.status = copy.deepcopy(status)
+
+    def _write_record(self, record: RunRecord) -> None:
+        raise NotImplementedError
 
     def _create(self, body: dict[str, Any]) -> None:
         raise NotImplementedError

@@ -3,19 +3,22 @@
 import copy
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from lead_operator.decisions.observed import ObservedCheckpoint, ObservedClaim, ObservedInstance, ObservedRun
+from lead_operator.decisions.plan import Plan, RunRecord
 from lead_operator.decisions.session_caches import RETURNS_S
 from lead_operator.decisions.training_run_plan import decide_training_run
 from lead_operator.objects.session_cache_claim import claim_name
 from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.training_run import parse_training_run
 from lead_protocol.job import TrainJob, parse_job
+from lead_protocol.object_keys import RunKeys
 from lead_protocol.progress_record import ProgressRecord
+from lead_protocol.run_records import RunBook, RunEnd, parse_run_book, parse_run_end
 from lead_testing.decision_worlds.pods_world import PodsMachine, PodsWorld, difference
 from lead_testing.makers import SETTINGS, a_ready_cache, a_run_body
 
@@ -44,17 +47,19 @@ class Instance:
 class RunWorld(PodsWorld):
     """The world of one run: two stages, one of two seeds, two pods a group, three nodes with a disk each."""
 
-    def __init__(self, parallelism: int = 1) -> None:
+    def __init__(self, **spec: Any) -> None:
         super().__init__()
         self.spec: dict[str, Any] = {
-            "stages": STAGES, "nodes": 2, "failurePolicy": {"maxRestarts": 6}, "parallelism": parallelism,
-            "sessionCache": {"medium": "PersistentVolume"},
+            "stages": STAGES, "nodes": 2, "failurePolicy": {"maxRestarts": 6},
+            "sessionCache": {"medium": "PersistentVolume"}, **spec,
         }  # fmt: skip
         self.run = parse_training_run(a_run_body(**self.spec))
         self.service = False
         self.claims: dict[str, ObservedClaim] = {}
         self.volumes: dict[str, str] = {}  # UID of a claim -> the node on whose disk it lies
         self.instances = {(i.stage.name, i.seed): Instance(i.stage.epochs) for i in self.run.instances}
+        self.keys = RunKeys("team-a", self.run.identity.uid)
+        self.records: dict[str, bytes] = {}  # what the operator has written to the bucket
 
     def suspend(self, value: bool) -> None:
         self.run = replace(self.run, suspend=value)
@@ -70,7 +75,17 @@ class RunWorld(PodsWorld):
             instances=tuple(self._instance(*key) for key in self.instances) if self.store_up else (),
             store_error="" if self.store_up else "StoreUnavailable: no answer",
             previous=copy.deepcopy(self.status),
+            ended=self.recorded_end() if self.store_up else None,
+            book=self.recorded_book() if self.store_up else None,
         )
+
+    def recorded_end(self) -> RunEnd | None:
+        data = self.records.get(self.keys.ended)
+        return parse_run_end(data) if data is not None else None
+
+    def recorded_book(self) -> RunBook | None:
+        newest = max((key for key in self.records if key.startswith(self.keys.restarts_prefix)), default=None)
+        return parse_run_book(self.records[newest]) if newest is not None else None
 
     def _instance(self, stage: str, seed: int) -> ObservedInstance:
         held = self.instances[(stage, seed)]
@@ -82,6 +97,9 @@ class RunWorld(PodsWorld):
             )
         newest = max(held.records, default=0)
         return ObservedInstance(stage, seed, held.records.get(newest), checkpoint, max(held.fences, default=0))
+
+    def _write_record(self, record: RunRecord) -> None:
+        self.records.setdefault(record.key, record.data)
 
     def _create(self, body: dict[str, Any]) -> None:
         if body["kind"] == "Service":
@@ -167,11 +185,11 @@ class RunWorld(PodsWorld):
 
 class RunMachine(PodsMachine):
     world: RunWorld
-    parallelism = 1
+    spec: ClassVar[dict[str, Any]] = {}
 
     @initialize()
     def begin(self) -> None:
-        self.world = RunWorld(self.parallelism)
+        self.world = RunWorld(**self.spec)
         self.epochs: dict[tuple[str, int], tuple[int, int]] = {}  # instance -> attempt and epoch last told
         self.ended = ""
 
@@ -197,16 +215,26 @@ class RunMachine(PodsMachine):
         if self.world.store_up and failure != observed.previous.get("lastFailure", {}):
             held = self.world.instances[(failure["stage"], failure["seed"])]
             assert held.committed < held.epochs * STEPS_PER_EPOCH, "an attempt failed after its final checkpoint"
+        self.check_records(observed, plan)
         self.world.apply(plan, stop_after)
-        if plan.status["phase"] == "Failed" and stop_after != 0:
+        if plan.status["phase"] == "Failed" and (stop_after is None or stop_after > len(plan.records)):
             assert self.world.status["phase"] == "Failed", "pods went before the verdict was written"
         if self.world.status == plan.status:  # what an operator that died has not written, nobody was told
             self.check(plan.status)
 
+    def check_records(self, observed: ObservedRun, plan: Plan) -> None:
+        if self.ended:
+            assert not plan.creates, f"something is started after {self.ended}"
+            assert not self.world.store_up or plan.status["phase"] == self.ended, "a verdict was taken back"
+        if "restarts" not in observed.previous and (book := self.world.recorded_book()) and self.world.store_up:
+            spent = plan.status["restarts"]
+            assert spent["program"] >= book.program, "an erased status has refilled a budget"
+            assert spent["infrastructure"] >= book.infrastructure, "an erased status has refilled a budget"
+
     def check(self, status: dict[str, Any]) -> None:
         fill_defaults({**a_run_body(**self.world.spec), "status": status})
         self.check_progress(status)
-        policy, restarts = self.world.run.failure_policy, status["restarts"]
+        policy, restarts = self.world.run.failure_policy, status.get("restarts", {"program": 0, "infrastructure": 0})
         assert restarts["program"] <= policy.max_restarts
         assert restarts["infrastructure"] <= policy.max_infra_restarts
 
@@ -274,9 +302,11 @@ class RunMachine(PodsMachine):
     def suspend_or_resume(self) -> None:
         self.world.suspend(not self.world.run.suspend)
 
-    @precondition(lambda self: self.world.status.get("phase") not in ("Succeeded", "Failed"))
     @rule()
     def the_status_is_erased(self) -> None:
+        if self.ended and self.world.recorded_end() is None:
+            assert "StorageUnavailable" in str(self.world.status), "a verdict was told and not recorded"
+            self.ended = ""  # the store was away when the run ended, and nobody has looked since it is back
         self.world.status = {}
         self.epochs.clear()
 
@@ -286,9 +316,10 @@ class RunMachine(PodsMachine):
 
     @invariant()
     def an_end_is_an_end(self) -> None:
-        phase = self.world.status.get("phase", "") if hasattr(self, "world") else ""
+        status = self.world.status if hasattr(self, "world") else {}
+        phase = status.get("phase", "")
         if getattr(self, "ended", ""):
-            assert phase == self.ended
+            assert phase == self.ended or "restarts" not in status  # erased, and the bucket not read yet
         elif phase in ("Succeeded", "Failed"):
             self.ended = phase
 
@@ -311,6 +342,7 @@ class RunMachine(PodsMachine):
             if world.status.get("phase") in ("Succeeded", "Failed"):
                 break
         assert world.status["phase"] in ("Succeeded", "Failed"), world.status
+        self.look(None)  # at what its last pods have left
         world.finish_deletions()
         plan = decide_training_run(world.run, world.observe(), SETTINGS)
         assert plan.status == world.status
@@ -328,4 +360,26 @@ class RunMachine(PodsMachine):
 class SideBySideMachine(RunMachine):
     """The same world with two groups at once."""
 
-    parallelism = 2
+    spec: ClassVar[dict[str, Any]] = {"parallelism": 2}
+
+
+class ShortLivedMachine(RunMachine):
+    """A run that soon gives up and keeps no pod: nothing but the bucket knows its verdict."""
+
+    spec: ClassVar[dict[str, Any]] = {
+        "failurePolicy": {"maxRestarts": 1, "maxInfraRestarts": 1},
+        "cleanPodPolicy": "All",
+    }
+
+    @initialize()
+    def begin(self) -> None:
+        super().begin()
+        self.look(None)
+        self.all_pods_start()
+
+    @precondition(lambda self: self.live())
+    @rule(code=st.sampled_from([1, 64, 80]))
+    def every_rank_fails(self, code: int) -> None:
+        self.all_pods_start()
+        for name in self.live():
+            self.world.end(name, code)

@@ -2,7 +2,7 @@
 
 from hypothesis import HealthCheck, settings
 
-from lead_testing.decision_worlds.run_world import RunMachine, SideBySideMachine
+from lead_testing.decision_worlds.run_world import RunMachine, ShortLivedMachine, SideBySideMachine
 
 TestAnyOrderOfEvents = RunMachine.TestCase
 TestAnyOrderOfEvents.settings = settings(
@@ -15,3 +15,6 @@ TestAnyOrderOfEvents.settings = settings(
 
 TestAnyOrderOfEventsSideBySide = SideBySideMachine.TestCase
 TestAnyOrderOfEventsSideBySide.settings = settings(TestAnyOrderOfEvents.settings, max_examples=30)
+
+TestAnyOrderOfEventsOfShortLivedRuns = ShortLivedMachine.TestCase
+TestAnyOrderOfEventsOfShortLivedRuns.settings = settings(TestAnyOrderOfEvents.settings, max_examples=60)

@@ -1,0 +1,53 @@
+"""Writes what an erased status would lose into a run's folder of the bucket, before the status tells it.
+
+Called by `cluster.reconcile` between decision and act. The verdict in the bucket cannot be taken back, so it must not
+rest on an old copy: a status is written by compare-and-swap, an object is not. A store that takes nothing holds no
+verdict up; the status then says that the bucket has still to be told (`decisions.run_records`).
+"""
+
+from dataclasses import replace
+
+import structlog
+
+from lead_operator.cluster.api_errors import Conflict
+from lead_operator.cluster.bucket_view import BucketView
+from lead_operator.cluster.client import KubeClient
+from lead_operator.cluster.kinds import TRAINING_RUN, KubernetesObject
+from lead_operator.decisions.plan import Plan
+from lead_operator.decisions.run_records import without_the_store
+from lead_operator.resources.known_status import read_status
+from lead_operator.settings import StorageProfile
+
+log = structlog.get_logger(__name__)
+
+
+class RunRecorder:
+    """Records for one operator process."""
+
+    def __init__(self, client: KubeClient, bucket: BucketView) -> None:
+        self._client = client
+        self._bucket = bucket
+
+    async def record(self, body: KubernetesObject, profile: StorageProfile | None, plan: Plan) -> Plan | None:
+        """Returns the plan to carry out once its records are written; None where another verdict stands already.
+
+        Raises Conflict where `body` is not the newest any more.
+        """
+        if profile is None or not plan.records:
+            return plan
+        if final := any(record.final for record in plan.records):
+            await self._require_newest(body)
+        stands, error = await self._bucket.record(profile, body["metadata"]["uid"], plan.records)
+        if error:
+            metadata = body["metadata"]
+            log.warning("not_recorded", resource=f"{metadata['namespace']}/{metadata['name']}", error=error)
+        if error and final:
+            now = self._client.clock.now()
+            return replace(plan, status=without_the_store(read_status(body), plan.status, error, now))
+        return plan if stands else None
+
+    async def _require_newest(self, body: KubernetesObject) -> None:
+        metadata = body["metadata"]
+        live = await self._client.get(TRAINING_RUN, metadata["namespace"], metadata["name"])
+        if live is None or live["metadata"]["resourceVersion"] != metadata["resourceVersion"]:
+            raise Conflict(409, "Conflict", f"TrainingRun {metadata['namespace']}/{metadata['name']} has changed")

@@ -1,0 +1,108 @@
+"""What goes to the bucket before status tells it, so that an erased status revives no run and refills no budget. Pure.
+
+The verdict is told at once even while the store is away, because a person waits for it and an erased status is rare.
+Status then says StorageAvailable=False: so whoever looks at the run later, after a restart too, knows that the bucket
+still has to be told. Until then an erased status does start the run anew. A book that the store did not take is not
+made up for: the next restart's holds everything up to it.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from lead_operator.decisions.conditions import Finding, condition_holds, find_condition, update_conditions
+from lead_operator.decisions.instance_state import InstanceState
+from lead_operator.decisions.observed import ObservedRun
+from lead_operator.decisions.plan import RunRecord
+from lead_operator.decisions.restarts import Restarts
+from lead_operator.decisions.run_findings import storage_available
+from lead_operator.decisions.run_step import Step
+from lead_operator.decisions.run_view import RunView
+from lead_operator.names import Condition, RunPhase
+from lead_operator.resources.training_run import TrainingRun
+from lead_protocol.object_keys import RunKeys
+from lead_protocol.run_records import InstanceBook, RunBook, RunEnd
+
+
+def run_records(view: RunView, step: Step, status: dict[str, Any]) -> tuple[RunRecord, ...]:
+    """Returns what a step books and decides for good, as objects of the run's folder; none where it cannot be read."""
+    if view.unreadable:
+        return ()
+    records = []
+    if step.restarts != view.restarts:
+        records.append(_book(view.run, step.restarts, step.states))
+    if step.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED) and view.observed.ended is None:
+        records.append(_verdict(view.run, status))
+    return tuple(records)
+
+
+def owed_verdict(run: TrainingRun, observed: ObservedRun) -> tuple[RunRecord, ...]:
+    """Returns the verdict of a run that ended while the store was away; nothing where it is away still."""
+    told = find_condition(observed.previous, Condition.STORAGE_AVAILABLE) or {}
+    if told.get("status") != "False" or observed.store_error or observed.profile_error:
+        return ()
+    return (_verdict(run, observed.previous),)
+
+
+def with_the_store(status: dict[str, Any], now: datetime) -> dict[str, Any]:
+    """Returns the status of a run that has ended, once the store takes its verdict."""
+    return _tell(status, storage_available("", ""), status, now)
+
+
+def without_the_store(before: dict[str, Any], status: dict[str, Any], error: str, now: datetime) -> dict[str, Any]:
+    """Returns the status to write where the store did not take the verdict; `before` as it was read.
+
+    What was told of an absent store before stays as it is, so that an outage costs no write after the first.
+    """
+    told = find_condition(before, Condition.STORAGE_AVAILABLE)
+    if told is not None and told.get("status") == "False":
+        return _with_condition(status, told)
+    return _tell(before, storage_available(error, ""), status, now)
+
+
+def _tell(before: dict[str, Any], finding: Finding, status: dict[str, Any], now: datetime) -> dict[str, Any]:
+    generation = int(status["observedGeneration"])
+    (told,) = update_conditions(before.get("conditions"), [finding], generation=generation, now=now)
+    return _with_condition(status, told)
+
+
+def _with_condition(status: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
+    return {**status, "conditions": [told if c["type"] == told["type"] else c for c in status["conditions"]]}
+
+
+def _book(run: TrainingRun, restarts: Restarts, states: tuple[InstanceState, ...]) -> RunRecord:
+    book = RunBook(
+        program=restarts.program,
+        infrastructure=restarts.infrastructure,
+        uncounted=restarts.uncounted,
+        instances=[
+            InstanceBook(
+                stage=state.instance.stage.name,
+                seed=state.instance.seed,
+                at_step=state.streak.at_step,
+                errors=state.streak.errors,
+                ends=state.streak.ends,
+                failed_attempt=state.streak.failed_attempt,
+                failed_at=state.streak.failed_at,
+                reason=state.streak.reason,
+            )
+            for state in states
+            if state.streak.failed_attempt > 0
+        ],
+    )
+    return RunRecord(_keys(run).restarts(restarts.total), book.model_dump_json().encode())
+
+
+def _verdict(run: TrainingRun, status: dict[str, Any]) -> RunRecord:
+    succeeded = condition_holds(status, Condition.SUCCEEDED)
+    told = find_condition(status, Condition.SUCCEEDED if succeeded else Condition.FAILED) or {}
+    end = RunEnd(
+        phase="Succeeded" if succeeded else "Failed",
+        reason=told["reason"],
+        message=told["message"],
+        ended_at=status.get("completionTime") or told["lastTransitionTime"],
+    )
+    return RunRecord(_keys(run).ended, end.model_dump_json().encode(), final=True)
+
+
+def _keys(run: TrainingRun) -> RunKeys:
+    return RunKeys(run.identity.namespace, run.identity.uid)

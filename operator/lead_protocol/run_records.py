@@ -1,0 +1,68 @@
+"""What only the status of a run would know, as the operator keeps it in the run's folder: a status can be erased.
+
+The operator alone writes these objects, create-only, before the status tells what they say; it reads them where a
+status holds nothing. Pods may write there too: what is read is as hostile as a progress record.
+"""
+
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import Field, StringConstraints, ValidationError
+
+from lead_protocol.strict_model import StrictModel
+
+MAX_RUN_RECORD_BYTES = 64 * 1024
+
+_Number = Annotated[int, Field(ge=-(10**18), le=10**18)]  # what a status may hold, people's corrections included
+_Word = Annotated[str, StringConstraints(max_length=64)]
+_Time = Annotated[str, StringConstraints(max_length=40)]  # RFC 3339, UTC
+_Record = TypeVar("_Record", bound=StrictModel)
+
+
+class InstanceBook(StrictModel):
+    """The newest failures in a row of one stage instance: what its next pause and `noProgressLimit` rest on."""
+
+    stage: Annotated[str, StringConstraints(max_length=20)]
+    seed: int
+    at_step: _Number  # of the checkpoint that they left off at; -1: there was none
+    errors: _Number
+    ends: _Number
+    failed_attempt: _Number  # newest that ended by a failure
+    failed_at: _Time | None
+    reason: _Word
+
+
+class RunBook(StrictModel):
+    """The restarts of a run up to one of them, by what they were booked on."""
+
+    program: _Number
+    infrastructure: _Number
+    uncounted: _Number
+    instances: Annotated[list[InstanceBook], Field(max_length=128)]  # those that have failed before
+
+
+class RunEnd(StrictModel):
+    """The verdict on a run: there is one, and nothing starts after it."""
+
+    phase: Literal["Succeeded", "Failed"]
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=64)]
+    message: Annotated[str, StringConstraints(max_length=2048)]
+    ended_at: _Time
+
+
+def parse_run_book(data: bytes) -> RunBook | None:
+    """Returns the book in `data`, or None where it is not a sound one of at most MAX_RUN_RECORD_BYTES."""
+    return _parse(RunBook, data)
+
+
+def parse_run_end(data: bytes) -> RunEnd | None:
+    """Returns the verdict in `data`, or None where it is not a sound one of at most MAX_RUN_RECORD_BYTES."""
+    return _parse(RunEnd, data)
+
+
+def _parse(model: type[_Record], data: bytes) -> _Record | None:
+    if len(data) > MAX_RUN_RECORD_BYTES:
+        return None
+    try:
+        return model.model_validate_json(data, extra="ignore")  # of a newer operator
+    except ValidationError:
+        return None
