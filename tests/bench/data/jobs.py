@@ -1,9 +1,12 @@
 """What one measured process is told and what it answers; JSON between the driver and two environments."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import Any
+
+import numpy as np
 
 Batch = dict[str, Any]
 Epoch = Callable[[int], Iterator[Batch]]  # number of the epoch → its batches
@@ -11,6 +14,8 @@ OURS = ("packed", "diskcache", "no cache", "decode only")
 OTHERS = ("litdata", "mds", "webdataset", "files")
 LEADS = ("lead persistent", "lead session", "lead session, u8")
 SYSTEMS = (*OURS, *OTHERS, *LEADS)
+GETS = ("packed", "litdata", "mds", "webdataset")  # those whose fetching alone is measured
+GOT_AT_ONCE = 64  # numbers handed over together where samples are only fetched
 FAR_LATENCY_S, FAR_BYTES_PER_S = 0.010, 100e6
 FROM_STORE = ("packed", "diskcache", "no cache", "litdata", "mds", "webdataset")  # the others read a file system
 
@@ -30,6 +35,7 @@ class Job:
     digests: bool = False
     touched: bool = False  # memory is handed over in rings of pages that were written before
     pinned: bool = False  # batches end in memory that is made once, as a GPU copies from
+    get_only: bool = False  # a sample's bytes are fetched by one thread, neither decoded nor batched
     cores: tuple[int, ...] = ()
 
     def to_json(self) -> str:
@@ -72,3 +78,10 @@ class Figures:
         if "error" in values:
             raise RuntimeError(values["error"])
         return Figures(**{**values, "epochs": [EpochFigures(**epoch) for epoch in values["epochs"]]})
+
+
+def in_batches(numbers: Iterable[int]) -> Iterator[Batch]:
+    """Yields the numbers of samples as batches of nothing else."""
+    source = iter(numbers)
+    while some := list(islice(source, GOT_AT_ONCE)):
+        yield {"index": np.array(some)}

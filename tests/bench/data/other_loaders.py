@@ -6,7 +6,7 @@ every batch into memory that is made once, as the thread of `pin_memory` does; o
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_info
 
-from bench.data.jobs import LEADS, Batch, Epoch, Job
+from bench.data.jobs import LEADS, Batch, Epoch, Job, in_batches
 from bench.data.lead_caches import LeadSamples
 from bench.data.samples import Sample, decode
 
@@ -70,6 +70,9 @@ def open_epochs(job: Job) -> Epoch:
     """Returns the system's epochs."""
     cv2.setNumThreads(1)
     torch.set_num_threads(1)
+    if job.get_only:
+        source = _got(job)
+        return lambda epoch: in_batches(source())
     ring = TouchedRing(_example(job), job.batch, job.threads) if job.touched else None
     loader = _loader(job, ring or default_collate)
 
@@ -98,7 +101,7 @@ def _loader(job: Job, collate: Any) -> Any:
     if job.system == "litdata":
         return _litdata(job, {**options, "batch_size": job.batch, "collate_fn": collate})
     if job.system == "mds":
-        return DataLoader(_mds(job), batch_size=job.batch, collate_fn=collate, **options)
+        return DataLoader(_mds(job, _decoded), batch_size=job.batch, collate_fn=collate, **options)
     if job.system == "webdataset":
         return DataLoader(_webdataset(job, collate), batch_size=None, **options)
     samples: Any = Files(data / "files", job.count)
@@ -106,6 +109,23 @@ def _loader(job: Job, collate: Any) -> Any:
         session = Path(job.cache) / "diskcache" if job.system.startswith("lead session") else None
         samples = LeadSamples(data / "lead", session, job.count, compact=job.system.endswith("u8"))
     return DataLoader(samples, batch_size=job.batch, shuffle=True, collate_fn=collate, **options)
+
+
+def _got(job: Job) -> Callable[[], Iterator[int]]:
+    """Returns what yields the number of each sample after its bytes were read, shuffled as each system does."""
+    data = Path(job.data)
+    if job.system == "litdata":
+        from litdata import StreamingDataset
+
+        samples = StreamingDataset(str(data / "litdata"), shuffle=True)
+        return lambda: (int(fields["index"]) for fields in samples)
+    if job.system == "mds":
+        samples = _mds(job, _undecoded)
+        return lambda: (fields["index"] for fields in samples)
+    if job.system == "webdataset":
+        samples = _tars(job).shuffle(100)
+        return lambda: (int(fields["__key__"]) for fields in samples)
+    raise RuntimeError(f"{job.system} has no samples to fetch one by one")
 
 
 def _litdata(job: Job, options: dict[str, Any]) -> Any:
@@ -126,13 +146,13 @@ def _litdata(job: Job, options: dict[str, Any]) -> Any:
     return StreamingDataLoader(samples, **options)
 
 
-def _mds(job: Job) -> Any:
+def _mds(job: Job, sample_of: Callable[[dict[str, Any]], Sample]) -> Any:
     from streaming import StreamingDataset  # type: ignore[import-not-found]
     from streaming.base.util import clean_stale_shared_memory  # type: ignore[import-not-found]
 
     class MdsSamples(StreamingDataset):  # type: ignore[misc]
         def __getitem__(self, at: Any) -> Any:
-            return _decoded(super().__getitem__(at))
+            return sample_of(super().__getitem__(at))
 
     clean_stale_shared_memory()
     os.environ |= {"AWS_ACCESS_KEY_ID": USER, "AWS_SECRET_ACCESS_KEY": PASSWORD, "AWS_DEFAULT_REGION": "us-east-1"}
@@ -146,6 +166,11 @@ def _mds(job: Job) -> Any:
 
 
 def _webdataset(job: Job, collate: Any) -> Any:
+    samples = _tars(job).shuffle(100).map(_of_tar)
+    return samples.batched(job.batch, collation_fn=collate)
+
+
+def _tars(job: Job) -> Any:
     import webdataset  # type: ignore[import-not-found]
 
     shards = sorted((Path(job.data) / "wds").glob("*.tar"))
@@ -154,8 +179,7 @@ def _webdataset(job: Job, collate: Any) -> Any:
     if job.endpoint:
         urls = [f"pipe:curl -s -f http://{job.endpoint}/{BUCKET}/wds/{shard.name}" for shard in shards]
         options = {"cache_dir": job.cache}
-    samples = webdataset.WebDataset(urls, shardshuffle=len(urls), **options).shuffle(100).map(_of_tar)
-    return samples.batched(job.batch, collation_fn=collate)
+    return webdataset.WebDataset(urls, shardshuffle=len(urls), **options)
 
 
 def _of_tar(fields: dict[str, Any]) -> Sample:
@@ -164,6 +188,10 @@ def _of_tar(fields: dict[str, Any]) -> Sample:
 
 def _decoded(fields: dict[str, Any]) -> Sample:
     return {**decode(fields["image"], fields["planes"]), "index": int(fields["index"])}
+
+
+def _undecoded(fields: dict[str, Any]) -> Sample:
+    return {"index": int(fields["index"])}
 
 
 def _example(job: Job) -> Sample:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from bench.data.jobs import Batch, Epoch, Job
+from bench.data.jobs import Batch, Epoch, Job, in_batches
 from bench.data.samples import HEIGHT, WIDTH, decode_planes
 from lead_protocol.job import BuildJob, FolderSource, OwnerIdentity
 from lead_protocol.store.folder import FolderStore
@@ -25,6 +25,7 @@ from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.in_shards import RowsInShards
 from lead_trainer.data.jpeg_picture import stored_picture
 from lead_trainer.data.loader import Loader
+from lead_trainer.data.sample_order import epoch_order
 from lead_trainer.data.session_cache import open_session_cache
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.recipes.lead.dataset_collate import collate
@@ -95,6 +96,11 @@ class Samples(RowsInShards):
         """Returns all samples."""
         return np.arange(len(self), dtype=np.int64)
 
+    def got(self, index: int) -> int:
+        """Fetches a sample's checked bytes; returns its number."""
+        self._cache.fields(int(self._rows.sample[index]))
+        return int(self._rows.frame[index])
+
     def load(self, index: int, epoch: int) -> Sample:
         """Returns one decoded sample."""
         fields = self._cache.fields(int(self._rows.sample[index]))
@@ -130,6 +136,8 @@ def open_epochs(job: Job) -> Epoch:
     backend = "diskcache" if job.system == "diskcache" else "packed"
     session = open_session_cache(backend, store, None if job.system == "no cache" else Path(job.cache), 0)
     samples = Samples(CacheReader(store, json.loads((Path(job.data) / DIGEST_FILE).read_text()), session))
+    if job.get_only:
+        return lambda epoch: in_batches(samples.got(int(i)) for i in epoch_order(samples.epoch_draw(epoch), 0, epoch))
     if job.system == "decode only":
         return lambda epoch: _decoded(samples, job)
     loader = Loader(samples, collate, batch_size=job.batch, seed=0, threads=job.threads)

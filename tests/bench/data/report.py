@@ -77,6 +77,9 @@ def ratios(results: Sequence[Result]) -> list[str]:
     for state, other, goal in (("warm", BOUND, 0.9), ("filling", STREAMED, 0.97), ("cold", STREAMED, 0.97)):
         bounds = {number: _rate(results, other, state, number) for number in _rounds(results)}
         lines += _share(results, state, bounds, f"{other} = {{:.2f}} (goal {goal})")
+    for other, goal in (("litdata", 5), ("mds", 10), ("webdataset", 10)):
+        bounds = {number: _rate(results, other, "get only", number) for number in _rounds(results)}
+        lines += _share(results, "get only", bounds, f"{other} = {{:.1f}} (goal {goal})")
     for state, link in (("cold", math.inf), ("far", FAR_BYTES_PER_S)):
         bounds = {
             number: min(_rate(results, BOUND, "filling", number), link / _bytes_a_sample(results, state))

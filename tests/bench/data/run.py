@@ -1,7 +1,7 @@
 """The benchmark of the data path: the same samples through every system, each in a process of its own.
 
     python -m bench.data.run [--quick] [--samples 5008] [--rounds 5] [--systems packed litdata …]
-                             [--states filling warm second cold far] [--touched] [--out outputs/bench/data]
+                             [--states filling warm second "get only" cold far] [--touched] [--out outputs/bench/data]
 
 Prints a table, and writes results.json and data.png below --out. See tests/bench/README.md.
 """
@@ -18,14 +18,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from bench.data.bench_venv import bench_python, environment
-from bench.data.jobs import FAR_BYTES_PER_S, FAR_LATENCY_S, FROM_STORE, OTHERS, OURS, SYSTEMS, Figures, Job
+from bench.data.jobs import FAR_BYTES_PER_S, FAR_LATENCY_S, FROM_STORE, GETS, OTHERS, OURS, SYSTEMS, Figures, Job
 from bench.data.our_loaders import BUCKET, DIGEST_FILE, build_cache
 from bench.data.report import BOUND, Result, printed
 from bench.data.samples import QUALITY, digest_of_all, shard_bytes
 from lead_testing.minio_server import MinioServer, minio_program
 from lead_testing.store_proxy import StoreProxy
 
-STATES = ("filling", "warm", "second", "cold", "far")
+STATES = ("filling", "warm", "second", "get only", "cold", "far")
 FULL, QUICK = 5008, 512
 # A freed block stays with the process, so that its pages are touched once; 32 MiB is the most glibc allows.
 TOUCHED = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**32), "MALLOC_TOP_PAD_": str(2**26)}
@@ -145,6 +145,10 @@ def measured(bench: Bench, system: str, states: list[str], number: int) -> Itera
             yield Result.of(system, "second", number, run(bench, replace(job, cache=str(folder))), 0, load)
     if system not in FROM_STORE:
         return
+    if "get only" in states and system in GETS:
+        folder = fresh(bench.scratch)
+        got = run(bench, replace(job, cache=str(folder), epochs=2, threads=1, get_only=True))
+        yield Result.of(system, "get only", number, got, 1, load)
     if "cold" in states:
         near = replace(job, cache=str(fresh(bench.scratch)), endpoint=bench.near)
         yield Result.of(system, "cold", number, run(bench, near), 0, load)

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from lead_protocol.store.object_store import StoreUnavailable
+from lead_trainer.data import shared_counters
 from lead_trainer.data.loader import Loader, LoaderLimits
 from lead_trainer.data.process_loader import ProcessLoader, loader_named
 from lead_trainer.data.session_cache import CacheStats, Counters
@@ -136,6 +137,23 @@ def test_what_processes_read_is_counted_and_a_killed_one_frees_the_lock() -> Non
     counters.add(brought=1)
     counters.degrade()
     assert counters.read() == CacheStats(hits=2999, misses=1, fetched_bytes=21000, degraded=True)
+
+
+def test_more_processes_than_rows_lose_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_counters, "PROCESSES", 2)
+    counters = shared_counters.SharedCounters(["calls", "seconds"])
+    for _ in range(2):  # the second five go on with rows of the first
+        children = [os.fork() or _counted(counters) for _ in range(5)]
+        for child in children:
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    counters.add({"calls": 1})
+    assert counters.read() == {"calls": 10_001, "seconds": 5_000}
+
+
+def _counted(counters: shared_counters.SharedCounters) -> int:
+    for _ in range(1000):
+        counters.add({"calls": 1, "seconds": 0.5})
+    os._exit(0)
 
 
 @pytest.mark.parametrize("name, kind", [("ring", Loader), ("process", ProcessLoader)])
