@@ -1,23 +1,50 @@
-"""A node that answers and cannot stop its pod, and one that is lost with the disk on which a rank's cache lies."""
+"""Nodes that fail: one that cannot stop its pod, one that is lost, and one lost with a rank's cache on its disk."""
 
 import json
+from datetime import datetime
+from typing import Any
 
-from lead_testing.api_bench import Bench, set_node_ready
+from lead_testing.api_bench import Bench, add_node, set_node_ready
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.operator_process import CONSTANTS, PATIENT, wait_for
 
+LOSS_S = 3
+NEVER = dict.fromkeys(("LEAD_RESYNC_SECONDS", "LEAD_RELIST_SECONDS", "LEAD_PROGRESS_SECONDS"), "600")
 AFFINITY = "0/1 nodes are available: 1 node(s) had volume node affinity conflict."
 
 
 def a_node_for_rank_1(bench: Bench) -> str:
     """Makes a node that takes rank 1 of the first attempt, and returns its name."""
     name = f"{bench.namespace}-b"
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
-    bench.plane.kubectl("create", "-f", "-", stdin=json.dumps(node))
-    set_node_ready(bench.plane, name, ready=True)
+    add_node(bench.plane, name)
     bench.driver.script.nodes[("pretrain", 1, 1)] = name
     bench.driver.script.held.add("pretrain")
     return name
+
+
+def test_a_lost_node_is_waited_for_as_long_as_the_run_says_and_no_longer(bench: Bench) -> None:
+    node = a_node_for_rank_1(bench)
+    bench.operator.start()
+    run = a_training_run("drive", "town", failurePolicy={"nodeLossSeconds": LOSS_S})
+    bench.apply(a_dataset_cache("town", "datasets/town"), run)
+    bench.wait_phase("tr", "drive", "Running")
+    bench.operator.kill()
+    bench.operator.start(**NEVER)  # nothing but the run's own time makes it look again
+    wait_for("the first look", bench.operator.looks)
+    bench.driver.script.dead_nodes.add(node)
+    set_node_ready(bench.plane, node, ready=False)
+    (ready,) = json.loads(bench.plane.kubectl("get", "node", node, "-o", "json"))["status"]["conditions"]
+    lost_at = datetime.fromisoformat(ready["lastTransitionTime"])
+    made = wait_for("the next attempt", lambda: next_attempt(bench), within_s=60 + LOSS_S)
+    waited = [datetime.fromisoformat(pod["metadata"]["creationTimestamp"]) - lost_at for pod in made]
+    assert min(waited).total_seconds() >= LOSS_S - 1, "both times are whole seconds"
+    wait_for("the reason", lambda: bench.status("tr", "drive")["lastFailure"]["reason"] == "NodeLost")
+
+
+def next_attempt(bench: Bench) -> list[dict[str, Any]]:
+    """Returns the pods of the second attempt once both are there."""
+    pods = [pod for pod in bench.pods() if pod["metadata"]["labels"]["lead.dev/attempt"] == "2"]
+    return pods if len(pods) == 2 else []
 
 
 def test_a_pod_that_its_node_cannot_stop_is_named_and_the_run_goes_on_without_it(bench: Bench) -> None:

@@ -2,8 +2,9 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
-from lead_testing.api_bench import Bench
+from lead_testing.api_bench import Bench, add_node
 from lead_testing.kube_faults.truth import Truth
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.minio_server import ROOT_PASSWORD
@@ -12,11 +13,11 @@ from lead_testing.pod_driver import Exit
 from lead_testing.store_proxy import StoreProxy
 
 
-def train(bench: Bench, name: str = "drive") -> None:
+def train(bench: Bench, name: str = "drive", **spec: Any) -> None:
     """Brings a run to Running, where it stays."""
     bench.driver.script.held.add("pretrain")
     bench.operator.start()
-    bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run(name, "town"))
+    bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run(name, "town", **spec))
     bench.wait_phase("tr", name, "Running")
 
 
@@ -56,13 +57,37 @@ def test_a_limit_range_that_refuses_pods_is_told_and_the_run_goes_on_without_it(
 
 
 def test_a_run_is_deleted_while_the_operator_is_down_and_nothing_is_made_for_it_afterwards(bench: Bench) -> None:
-    train(bench)
+    train(bench, sessionCache={"medium": "PersistentVolume", "sizeLimit": "1Gi"})
+    run = bench.get("tr", "drive")["metadata"]
+    owned = [child for kind in ("pod", "service", "pvc") for child in bench.items(kind) if is_part_of(child, "drive")]
+    assert "finalizers" not in run, "a run goes at once, with nobody there"
+    assert len(owned) == 2 + 1 + 2
+    for child in owned:  # by this the garbage collector takes it along, with nobody there
+        (reference,) = child["metadata"]["ownerReferences"]
+        assert (reference["uid"], reference["controller"]) == (run["uid"], True)
     bench.operator.kill()
     bench.kubectl("delete", "tr", "drive", "--wait=true", "--timeout=10s")
     bench.operator.start()
     wait_for("the operator", lambda: bench.operator.metric("lead_leader") == 1)
     wait_for("the cache to be free", lambda: not bench.status("dsc", "town").get("usedBy"))
     assert [p["metadata"]["name"] for p in bench.driver.seen.values() if "-a2-" in p["metadata"]["name"]] == []
+
+
+def is_part_of(child: dict[str, Any], run: str) -> bool:
+    return str(child["metadata"]["name"]).startswith(run)
+
+
+def test_a_run_goes_on_without_an_operator_and_the_next_one_takes_it_as_it_is(bench: Bench) -> None:
+    train(bench)
+    trainers = {pod["metadata"]["uid"] for pod in bench.pods()}
+    assert bench.operator.terminate() == 0  # as an uninstall does
+    bench.driver.script.held.clear()
+    wait_for("the pods to end", lambda: all(pod["status"]["phase"] == "Succeeded" for pod in bench.pods()))
+    assert bench.status("tr", "drive")["phase"] == "Running", "nobody tells"
+    bench.operator.start()
+    done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+    assert (done["phase"], done["restarts"]["total"], done["stages"][0]["attempt"]) == ("Succeeded", 0, 1)
+    assert {pod["metadata"]["uid"] for pod in bench.pods()} == trainers
 
 
 def test_a_run_that_is_being_deleted_gets_no_new_attempt(bench: Bench) -> None:
@@ -83,16 +108,11 @@ def test_a_namespace_that_is_being_deleted_is_no_hot_loop(bench: Bench) -> None:
     train(bench)
     bench.plane.kubectl("delete", "namespace", bench.namespace, "--wait=false")
     bench.kubectl("delete", "pod", "drive-pretrain-s0-a1-1", "--grace-period=0", "--force")
-    pauses = wait_for("refusals", lambda: len(_pauses(bench)) >= 4 and _pauses(bench))
+    pauses = wait_for("refusals", lambda: len(bench.operator.pauses()) >= 4 and bench.operator.pauses())
     assert max(pauses) > 3 * pauses[0], "the pause between tries grows"
     assert bench.operator.page("healthz") == (200, "ok")
     bench.kubectl("delete", "tr,dsc,pod,svc", "--all", "--grace-period=0", "--force")
     wait_for("nothing more to do", lambda: bench.operator.metric("lead_resources", kind="TrainingRun") == 0)
-
-
-def _pauses(bench: Bench) -> list[float]:
-    lines = [json.loads(line) for line in bench.operator.log.read_text().splitlines() if line.startswith("{")]
-    return [line["again_s"] for line in lines if line.get("event") == "pass_failed"]
 
 
 def test_an_upgraded_operator_restarts_no_trainer(bench: Bench) -> None:
@@ -140,12 +160,7 @@ def test_a_node_object_that_is_deleted_is_a_lost_node(bench: Bench) -> None:
     bench.wait_phase("tr", "drive", "Running")
     bench.plane.kubectl("delete", "node", bench.namespace)
     wait_for("the loss", lambda: bench.status("tr", "drive")["restarts"]["infrastructure"] >= 1)
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": bench.namespace}}
-    bench.plane.kubectl("create", "-f", "-", stdin=json.dumps(node))
-    patch = {"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "Test", "message": ""}]}}
-    bench.plane.kubectl(
-        "patch", "node", bench.namespace, "--subresource=status", "--type=merge", "-p", json.dumps(patch)
-    )
+    add_node(bench.plane, bench.namespace)
     assert finish(bench)["phase"] == "Succeeded"
 
 

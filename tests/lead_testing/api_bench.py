@@ -113,6 +113,13 @@ def open_bench(plane: ControlPlane, minio: MinioServer, folder: Path, plan: Plan
         yield Bench(plane, minio, name, store, driver, operator, proxy)
 
 
+def add_node(plane: ControlPlane, name: str) -> None:
+    """Makes a node that is Ready."""
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+    plane.kubectl("create", "-f", "-", stdin=json.dumps(body))
+    set_node_ready(plane, name, ready=True)
+
+
 def set_node_ready(plane: ControlPlane, node: str, *, ready: bool) -> None:
     """Writes a node's Ready condition, as its kubelet or the node controller would."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

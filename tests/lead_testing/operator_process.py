@@ -7,6 +7,7 @@ With DIE_AFTER_WRITE in its environment it kills itself, as kill -9 would, right
 its k-th write and before it has read the answer: a crash point that no signal from outside can hit.
 CONSTANTS sets module constants (JSON: {"package.module.NAME": value}), so that a test need not wait out deadlines made
 for production. CLOCK names a file that holds how many seconds the operator's wall clock is ahead of the true one.
+CODE names a folder with the operator's packages of another version, which then run instead of those of this checkout.
 """
 
 import importlib
@@ -30,6 +31,7 @@ from lead_testing.ports import free_port
 DIE_AFTER_WRITE = "LEAD_TEST_DIE_AFTER_WRITE"
 CONSTANTS = "LEAD_TEST_CONSTANTS"
 CLOCK = "LEAD_TEST_CLOCK"
+CODE = "LEAD_TEST_CODE"
 KILLED = 137
 PATIENCE_S = 180.0  # what is waited for comes in seconds; only a crowded machine or a mistake takes longer
 PATIENT = {"lead_operator.cluster.lease.RENEW_DEADLINE_S": PATIENCE_S}  # a slow machine takes no leader's lease away
@@ -145,6 +147,15 @@ class OperatorProcess:
                 total += float(line.rsplit(" ", 1)[1])
         return total
 
+    def looks(self) -> float:
+        """Returns how many passes over runs the operator has made."""
+        return self.metric("lead_reconcile_duration_seconds_count", kind="TrainingRun")
+
+    def pauses(self) -> list[float]:
+        """Returns for how many seconds the operator paused after each pass that failed."""
+        lines = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        return [line["again_s"] for line in lines if line.get("event") == "pass_failed"]
+
     def writes(self) -> float:
         """Returns how many writes the operator has sent, leases apart."""
         verbs = tuple(f'verb="{verb}"' for verb in ("post", "patch", "put", "delete"))
@@ -171,6 +182,15 @@ def _run(log: Path, environment: dict[str, str]) -> None:
     os.dup2(file, 2)
     os.environ.clear()
     os.environ.update(environment)
+    if code := os.environ.pop(CODE, ""):  # two versions of a package do not fit into one interpreter
+        begin = "from lead_testing.operator_process import run_as_told; run_as_told()"
+        os.execve(sys.executable, [sys.executable, "-c", begin], {**os.environ, "PYTHONPATH": code})
+    run_as_told()
+
+
+def run_as_told() -> None:
+    """Runs the operator as the environment says, and ends the process with its exit status."""
+    environment = os.environ
     for name, value in json.loads(environment.get(CONSTANTS, "{}")).items():
         module, _, constant = name.rpartition(".")
         vars(importlib.import_module(module))[constant]  # a KeyError here names a constant that is no more
