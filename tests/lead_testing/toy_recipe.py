@@ -9,6 +9,7 @@ SIGTERM in the second batch that rank 0 validates.
 import math
 import os
 import signal
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +56,7 @@ class ToyConfig(BaseModel):
     overfit_samples: int = 0
     max_samples: int = 0
     load_file: str = ""
+    stuck_loading: bool = False  # no sample ever comes
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class ToySamples:
     config: ToyConfig
     first: int = 0
     count: int = 0
+    cache: Any = None  # of which a record is read a sample, and not looked at
 
     def __len__(self) -> int:
         return self.count or self.config.samples
@@ -75,6 +78,10 @@ class ToySamples:
         return np.arange(self.first, self.first + len(self), dtype=np.int64)
 
     def load(self, index: int, epoch: int) -> Sample:
+        if self.config.stuck_loading:
+            threading.Event().wait()
+        if self.cache is not None:
+            self.cache.fields(index)
         x = np.random.default_rng([index, 7]).normal(size=FEATURES).astype(np.float32)
         noise = np.random.default_rng([self.config.seed, index, epoch]).normal(scale=0.01)
         y = np.float32(x.sum() + noise)
@@ -151,7 +158,7 @@ class ToyRecipe:
         )
 
     def samples(self, config: ToyConfig, cache: Any) -> ToySamples:
-        return ToySamples(config)
+        return ToySamples(config, cache=cache)
 
     def validation_samples(self, config: ToyConfig, cache: Any) -> ToySamples | None:
         count = config.validation_samples

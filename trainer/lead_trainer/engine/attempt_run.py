@@ -33,6 +33,7 @@ from lead_trainer.engine.epoch_plan import EpochPlan
 from lead_trainer.engine.first_rank import FirstRank, checkpoint_reference
 from lead_trainer.engine.hooks import Hooks
 from lead_trainer.engine.limited_samples import LimitedSamples
+from lead_trainer.engine.loading_figures import LoadingFigures
 from lead_trainer.engine.lr_finder import Curve, sweep_stage
 from lead_trainer.engine.memory import (
     OutOfMemory,
@@ -243,13 +244,13 @@ class Attempt:
         )  # fmt: skip
         if found is not None:
             checkpointer.resumed_from(found)
-        clock = StepClock(self.group.device)
+        clock, figures = StepClock(self.group.device), LoadingFigures(self.group.world, dataset, stage.loader)
         own_rules = self.recipe.watch_rules(self.config) if isinstance(self.recipe, Advises) else ()
         hooks = Hooks(
             self.group, self.recipe, self.config, shape, self.job.checkpoint, plan, self.job.epochs, stage.loader,
-            samples.training, checkpointer, self.stop, self.job.grace_period_s, clock,
+            samples.training, checkpointer, self.stop, self.job.grace_period_s, clock, figures,
             self._validator(shape, samples.validation, plan, dtype), (*ENGINE_RULES, *own_rules),
-            self._first_rank(state, checkpointer, stage, dataset, rung),
+            self._first_rank(state, checkpointer, stage, figures, rung),
         )  # fmt: skip
         log.info("training", recipe=self.job.recipe, ranks=self.group.world.world_size, device=str(self.group.device),
                  precision=str(dtype).removeprefix("torch."), epochs=self.job.epochs, steps_per_epoch=plan.steps,
@@ -283,7 +284,7 @@ class Attempt:
         return Validator(self.recipe, self.config, shape.seed, samples, rows, shape.loader_threads, self.group, dtype)
 
     def _first_rank(
-        self, state: TrainState, checkpointer: Checkpointer, stage: Stage, dataset: Dataset, rung: Rung
+        self, state: TrainState, checkpointer: Checkpointer, stage: Stage, figures: LoadingFigures, rung: Rung
     ) -> FirstRank | None:
         if self.mailbox is None:
             return None
@@ -300,7 +301,7 @@ class Attempt:
         first = FirstRank(
             self.mailbox, self._sinks(state.step, checkpointer.config),
             keeps if self.place.removes_old_checkpoints else None, self.place.after_commit,
-            lambda: {**dataset.counters(), "loading_s": stage.loader.stats().by_stage()},
+            figures.told,
         )  # fmt: skip
         if rung.parts > 1:
             text = f"each batch is cut into {rung.parts} parts to fit into memory; batch norms see smaller batches"

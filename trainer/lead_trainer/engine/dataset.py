@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lead_protocol.job import TrainJob
+from lead_protocol.store.hedge import AsksTwice
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.session_cache import SessionCache, open_session_cache
@@ -21,6 +22,7 @@ class Dataset:
     samples: SampleSource
     session: SessionCache | None = None
     cache: Any = None  # what the recipe was given
+    store: ObjectStore | None = None  # where the caches lie
 
     def counters(self) -> Mapping[str, Any]:
         """Returns the session cache's counters under the names of the progress record."""
@@ -31,6 +33,7 @@ class Dataset:
             "cache_hits": stats.hits,
             "cache_misses": stats.misses,
             "cache_fetched_bytes": stats.fetched_bytes,
+            "cache_second_bytes": self.store.second_bytes if isinstance(self.store, AsksTwice) else 0,
             "cache_fetch_s": round(stats.fetch_s, 3),
             "cache_corrupt": stats.corrupt,
             "cache_degraded": stats.degraded,
@@ -68,4 +71,4 @@ def dataset_over(
         return Dataset(recipe.samples(config, none), None, none)
     caches = {dataset.name: CacheReader(store, dataset.digest, session) for dataset in job.datasets}
     cache = caches if mixes else caches[names[0]]
-    return Dataset(recipe.samples(config, cache), session, cache)
+    return Dataset(recipe.samples(config, cache), session, cache, store)

@@ -9,6 +9,7 @@ import inspect
 import json
 import socket
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -100,6 +101,14 @@ class Group:
         vote = torch.tensor([int(flag)], dtype=torch.int32)
         dist.all_reduce(vote, op=dist.ReduceOp.MAX, group=self._decisions)
         return bool(vote.item())
+
+    def sums(self, values: Sequence[float]) -> list[float]:
+        """Returns the sum over the ranks of each of a few numbers, exact for whole ones; the same on every rank."""
+        if self._decisions is None:
+            return list(values)
+        totals = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(totals, group=self._decisions)
+        return [float(total) for total in totals.tolist()]
 
     def wait(self) -> None:
         """Returns when every rank has come to this point."""

@@ -23,6 +23,7 @@ from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.debug_scalars import debug_scalars
 from lead_trainer.engine.epoch_plan import EpochPlan
 from lead_trainer.engine.first_rank import FirstRank
+from lead_trainer.engine.loading_figures import LoadingFigures
 from lead_trainer.engine.perf import StepClock
 from lead_trainer.engine.progress import Pace
 from lead_trainer.engine.progress_block import progress_block
@@ -75,6 +76,7 @@ class Hooks:
     stop: StopFlag
     grace_period_s: float
     clock: StepClock
+    figures: LoadingFigures
     validator: Validator | None = None
     rules: Sequence[WatchRule] = ENGINE_RULES
     first: FirstRank | None = None  # None on every other rank
@@ -118,6 +120,7 @@ class Hooks:
     def after_epoch(self, state: TrainState) -> None:
         """Sums the epoch up, validates and saves where that is due, and stops if asked."""
         values = means(merged(self.group.gather(state.totals.as_pairs())))
+        self.figures.take(self.group.sums(self.figures.row()))
         due = self._due(self.shape.validate_every_epochs, state.epoch) or state.epoch == self.epochs
         if due or self._due(self.shape.validate_every_steps, state.step):
             values |= self._validate(state)
@@ -184,7 +187,9 @@ class Hooks:
         return self.samples.name(index) if isinstance(self.samples, NamesSamples) else str(index)
 
     def _stop_if_asked(self, state: TrainState) -> None:
-        if self.group.any(self.stop.raised):
+        stops, *figures = self.group.sums([float(self.stop.raised), *self.figures.row()])
+        self.figures.take(figures)
+        if stops:
             self._stop(state)
 
     def _stop_before_judging(self, state: TrainState) -> NoReturn:
@@ -222,7 +227,7 @@ class Hooks:
                 state, self.shape, self.plan, epochs=self.epochs, samples=len(self.samples),
                 processes=self.group.world.world_size, loading=loading, batch=step.batch,
             )  # fmt: skip
-            first.events.scalars({**facts, **loading}, state.step)
+            first.events.scalars({**facts, **loading, **self.figures.scalars()}, state.step)
         if self._due(self.shape.histograms_every_steps, state.step):
             first.histograms(state)
         first.picture(self.recipe, self.config, self.shape, state, step.batch, step.outputs[-1])
