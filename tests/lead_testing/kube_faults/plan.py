@@ -12,8 +12,9 @@ CallFault = Literal[
     "too-many",  # 429 with Retry-After: 1 and not carried out
     "error",  # 500 and not carried out
     "timeout",  # not carried out, and no answer for `seconds`
-    "slow",  # carried out after `seconds`
+    "slow",  # carried out after `seconds`, also where the operator waits no longer
     "outage",  # from this call on everything is answered 503 for `seconds`, and the watches end
+    "silence",  # from this call on nothing is answered for `seconds`, and the watches stay open and tell nothing
     "stale",  # carried out, the operator killed, and lists and watches show the world `back` writes ago for `seconds`
 ]
 EventFault = Literal[

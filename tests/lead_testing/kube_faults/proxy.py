@@ -17,7 +17,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -26,33 +25,13 @@ import aiohttp
 import yaml
 from aiohttp import web
 
+from lead_testing.kube_faults.answers import begin_stream, error_body, hang_up, pass_on, refuse
 from lead_testing.kube_faults.call import Call, read_call
+from lead_testing.kube_faults.healing import Healing
+from lead_testing.kube_faults.journal import Journal
 from lead_testing.kube_faults.plan import CALL_FAULTS, EVENT_FAULTS, Fault, Plan
 
 _DROPPED_HEADERS = ("host", "content-length", "transfer-encoding", "connection", "authorization", "accept-encoding")
-
-
-@dataclass
-class Journal:
-    """What passed, for the learn pass and for counting."""
-
-    calls: list[tuple[str, str, int, str]] = field(default_factory=list)  # site, name, status (0: none), fault
-    events: list[tuple[str, str, str]] = field(default_factory=list)  # resource, type, name
-    fired: list[Fault] = field(default_factory=list)
-
-    def writes(self, *, of: str = "") -> list[str]:
-        """Returns the sites of all writes that reached the API server, in order; `of`: only about this object."""
-        verbs = ("create", "update", "patch", "delete")
-        return [
-            site
-            for site, name, status, _ in self.calls
-            if status and site.split()[0] in verbs and not site.endswith("leases") and of in name
-        ]
-
-    def sites(self) -> Counter[str]:
-        """Counts the calls about objects by site, leases and watches apart."""
-        about = (site for site, _, _, _ in self.calls)
-        return Counter(site for site in about if not site.startswith("watch") and not site.endswith((" ", "leases")))
 
 
 class FaultProxy:
@@ -60,6 +39,7 @@ class FaultProxy:
 
     def __init__(self, kubeconfig: Path, folder: Path, plan: Plan = Plan("")) -> None:  # noqa: B008 - frozen
         self.journal = Journal()
+        self.healing = Healing()
         self.kill: Callable[[], None] = lambda: None
         self.kubeconfig = folder / "kubeconfig.through-proxy"
         folder.mkdir(parents=True, exist_ok=True)
@@ -70,6 +50,8 @@ class FaultProxy:
         self._plan = plan
         self._counts: Counter[int] = Counter()  # fault's position in the plan -> fitting calls or events so far
         self._outage_until = 0.0
+        self._silent_until = 0.0
+        self._late: set[asyncio.Task[Any]] = set()  # calls that are carried out though nobody waits for them any more
         self._stale_until = 0.0
         self._collections: set[str] = set()  # lists that were asked for
         self._snapshots: list[dict[str, bytes]] = []  # after each write, if the plan needs them
@@ -118,8 +100,8 @@ class FaultProxy:
         return port
 
     async def _end(self) -> None:
-        for stream in list(self._streams):
-            stream.cancel()
+        for task in (*self._streams, *self._late):
+            task.cancel()
         await self._runner.cleanup()
         await self._session.close()
 
@@ -127,13 +109,16 @@ class FaultProxy:
         call = read_call(request.method, request.path, request.query)
         if time.monotonic() < self._outage_until:
             self.journal.calls.append((call.site, call.name, 503, "outage"))
-            return _status(503, "ServiceUnavailable", "the API server is out")
+            return refuse(503, "ServiceUnavailable", "the API server is out")
+        if time.monotonic() < self._silent_until:
+            await self._silence()
+            return hang_up(request)
         try:
             if call.verb == "watch":
                 return await self._watch(request, call)
             return await self._answer(request, call)
         except (aiohttp.ClientError, OSError):
-            return _hang_up(request)  # the API server itself is away
+            return hang_up(request)  # the API server itself is away
 
     async def _answer(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
         body = await request.read()
@@ -142,19 +127,34 @@ class FaultProxy:
         if call.verb == "list":
             self._collections.add(_collection(request))
             if time.monotonic() < self._stale_until and _collection(request) in self._shown:
-                return _json(200, self._shown[_collection(request)])
+                return pass_on(200, self._shown[_collection(request)])
         if fault is not None and (refusal := await self._refusal(request, fault)) is not None:
             self.journal.calls.append((call.site, call.name, 0, kind))
             return refusal
+        late_s = fault.seconds if fault is not None and fault.kind == "slow" else 0.0
+        carried_out = asyncio.create_task(self._carry_out(request, call, body, kind, late_s))
+        self._late.add(carried_out)
+        carried_out.add_done_callback(self._late.discard)
+        status, content_type, payload = await (asyncio.shield(carried_out) if late_s else carried_out)
+        if fault is not None and fault.kind in ("kill", "stale", "lost-answer"):
+            self._after(fault)
+            return hang_up(request)
+        return pass_on(status, payload, content_type)
+
+    async def _carry_out(
+        self, request: web.BaseRequest, call: Call, body: bytes, kind: str, late_s: float
+    ) -> tuple[int, str, bytes]:
+        """Passes a call on; one that comes late is carried out though the operator has given it up meanwhile."""
+        await asyncio.sleep(late_s)
+        asked = time.monotonic()
         status, content_type, payload = await self._forward(request, body)
         name = call.name or _name_in(payload) if call.verb == "create" else call.name
         self.journal.calls.append((call.site, name, status, kind))
+        if call.verb == "list" and status == 200:
+            self.healing.listed(call.resource, asked)
         if call.writes and any(f.kind == "stale" for f in self._plan.faults):
             self._snapshots.append(await self._snapshot())
-        if fault is not None and fault.kind in ("kill", "stale", "lost-answer"):
-            self._after(fault)
-            return _hang_up(request)
-        return _json(status, payload, content_type)
+        return status, content_type, payload
 
     def _after(self, fault: Fault) -> None:
         if fault.kind == "stale":
@@ -168,19 +168,27 @@ class FaultProxy:
         """Returns the answer of a fault that keeps the call from the API server; None where it is to be carried out."""
         if fault.kind == "conflict":
             reason = "AlreadyExists" if request.method == "POST" else "Conflict"
-            return _status(409, reason, "the object has been modified; please apply your changes to the latest version")
+            return refuse(409, reason, "the object has been modified; please apply your changes to the latest version")
         if fault.kind == "too-many":
-            return _status(429, "TooManyRequests", "slow down", {"Retry-After": "1"})
+            return refuse(429, "TooManyRequests", "slow down", {"Retry-After": "1"})
         if fault.kind == "error":
-            return _status(500, "InternalError", "etcdserver: request timed out")
+            return refuse(500, "InternalError", "etcdserver: request timed out")
         if fault.kind == "outage":
             self._begin_outage(fault.seconds)
-            return _status(503, "ServiceUnavailable", "the API server is out")
+            return refuse(503, "ServiceUnavailable", "the API server is out")
         if fault.kind == "refused-connection":
-            return _hang_up(request)
-        if fault.kind in ("timeout", "slow"):
+            return hang_up(request)
+        if fault.kind == "silence":
+            self._silent_until = time.monotonic() + fault.seconds
+            await self._silence()
+            return hang_up(request)
+        if fault.kind == "timeout":
             await asyncio.sleep(fault.seconds)
-        return _hang_up(request) if fault.kind == "timeout" else None
+            return hang_up(request)
+        return None
+
+    async def _silence(self) -> None:
+        await asyncio.sleep(max(0.0, self._silent_until - time.monotonic()))
 
     async def _forward(self, request: web.BaseRequest, body: bytes) -> tuple[int, str, bytes]:
         url = self._upstream + request.path_qs
@@ -205,19 +213,19 @@ class FaultProxy:
             if not stream.cancelled():  # the operator is gone, not the stream
                 stream.cancel()
                 raise
-            return _hang_up(request)
+            return hang_up(request)
         finally:
             self._streams.discard(stream)
 
     async def _stream(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
         if (left_s := self._stale_until - time.monotonic()) > 0:
-            response = await _begin(request)
+            response = await begin_stream(request)
             await asyncio.sleep(left_s)  # a server that lags behind tells nothing new
             return response
         async with self._session.get(self._upstream + request.path_qs, headers=_headers(request)) as answer:
             if answer.status != 200:
-                return _json(answer.status, await answer.read())
-            response = await _begin(request)
+                return pass_on(answer.status, await answer.read())
+            response = await begin_stream(request)
             await self._pump(call, answer.content, response)
             return response
 
@@ -226,13 +234,17 @@ class FaultProxy:
         async for chunk in source.iter_any():
             *lines, rest = (rest + chunk).split(b"\n")
             for line in filter(None, lines):
-                fault = self._event_fault(call, json.loads(line))
+                await self._silence()
+                event = json.loads(line)
+                fault = self._event_fault(call, event)
                 kind = fault.kind if fault else ""
                 if kind == "hide":
                     continue
+                if kind in ("gone", "watch-error", "stall"):
+                    self.healing.lost(kind, call.resource, event)
                 if kind in ("gone", "watch-error"):
                     code, reason = (410, "Expired") if kind == "gone" else (500, "InternalError")
-                    ended = {"type": "ERROR", "object": _status_body(code, reason, "the watch has been ended")}
+                    ended = {"type": "ERROR", "object": error_body(code, reason, "the watch has been ended")}
                     await response.write(json.dumps(ended).encode() + b"\n")
                     return
                 if kind == "stall":
@@ -240,9 +252,11 @@ class FaultProxy:
                 if kind == "reorder" and not late:
                     late = line
                     continue
-                again = line + b"\n" if kind == "duplicate" else b""
-                await response.write(line + b"\n" + again + (late + b"\n" if late else b""))
+                told = [line, *([line] if kind == "duplicate" else []), *([late] if late else [])]
+                await response.write(b"".join(text + b"\n" for text in told))
                 late = b""
+                for text in told:
+                    self.healing.told(call.resource, json.loads(text))
 
     def _event_fault(self, call: Call, event: dict[str, Any]) -> Fault | None:
         kind, metadata = event["type"], event["object"].get("metadata", {})
@@ -277,17 +291,12 @@ class FaultProxy:
 
     def _begin_outage(self, seconds: float) -> None:
         self._outage_until = time.monotonic() + seconds
+        self.healing.away(self._outage_until)
         self._end_streams()
 
     def _end_streams(self) -> None:
         for stream in list(self._streams):
             stream.cancel()
-
-
-async def _begin(request: web.BaseRequest) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": "application/json"})
-    await response.prepare(request)
-    return response
 
 
 def _headers(request: web.BaseRequest) -> dict[str, str]:
@@ -303,25 +312,6 @@ def _name_in(payload: bytes) -> str:
     with contextlib.suppress(ValueError):
         return str(json.loads(payload).get("metadata", {}).get("name", ""))
     return ""
-
-
-def _hang_up(request: web.BaseRequest) -> web.StreamResponse:
-    if request.transport is not None:
-        request.transport.abort()
-    return web.Response()
-
-
-def _status_body(code: int, reason: str, message: str) -> dict[str, Any]:
-    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code, "reason": reason,
-            "message": message}  # fmt: skip
-
-
-def _status(code: int, reason: str, message: str, headers: dict[str, str] | None = None) -> web.Response:
-    return web.json_response(_status_body(code, reason, message), status=code, headers=headers)
-
-
-def _json(status: int, payload: bytes, content_type: str = "application/json") -> web.Response:
-    return web.Response(status=status, body=payload, headers={"Content-Type": content_type})
 
 
 def _trust(document: dict[str, Any]) -> ssl.SSLContext:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from lead_testing.api_bench import open_bench
+from lead_testing.kube_faults.journal import Journal
 from lead_testing.kube_faults.kubelet import Kubelet
 from lead_testing.kube_faults.plan import Plan
-from lead_testing.kube_faults.proxy import Journal
 from lead_testing.kube_faults.truth import Truth
 from lead_testing.kube_faults.workloads import WORKLOADS, describe_end
 from lead_testing.local_cluster.control_plane import ControlPlane
@@ -36,6 +36,7 @@ class Outcome:
     violations: list[str] = field(default_factory=list)
     end: dict[str, Any] = field(default_factory=dict)
     journal: Journal = field(default_factory=Journal)
+    heals: dict[str, list[float]] = field(default_factory=dict)  # kind of fault -> seconds until all was told
     kills: int = 0
     exits: list[int] = field(default_factory=list)
     seconds: float = 0.0
@@ -54,7 +55,7 @@ class Outcome:
     def to_dict(self) -> dict[str, Any]:
         """Returns what a result file keeps of the trial."""
         return {"plan": asdict(self.plan), "violations": self.violations, "fired": self.fired, "kills": self.kills,
-                "exits": self.exits, "seconds": round(self.seconds, 1)}  # fmt: skip
+                "exits": self.exits, "heals": self.heals, "seconds": round(self.seconds, 1)}  # fmt: skip
 
 
 def run_trial(
@@ -88,6 +89,7 @@ def run_trial(
         outcome.violations += [f"the pods' driver broke: {error!r}" for error in bench.driver.errors]
         bench.driver.errors.clear()
         outcome.journal, outcome.kills, outcome.exits = bench.proxy.journal, kubelet.kills, kubelet.exits
+        outcome.heals = {kind: [round(s, 2) for s in all_s] for kind, all_s in bench.proxy.healing.seconds.items()}
         if outcome.violations:
             outcome.log = bench.operator.log.read_text(errors="replace")
     outcome.seconds = time.monotonic() - started
