@@ -1,8 +1,6 @@
 """What becomes of a run when something fails around it."""
 
-import json
-
-from lead_testing.api_bench import Bench, set_node_ready
+from lead_testing.api_bench import Bench, add_node, set_node_ready
 from lead_testing.kube_faults.truth import Truth
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.operator_process import wait_for
@@ -49,9 +47,7 @@ def test_a_lost_node_restarts_the_group_and_counts_as_infrastructure(bench: Benc
 
 def test_a_dead_kubelet_on_a_second_node_costs_one_attempt_and_its_pod_is_forced_away(bench: Bench) -> None:
     second = f"{bench.namespace}-b"
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": second}}
-    bench.plane.kubectl("create", "-f", "-", stdin=json.dumps(node))
-    set_node_ready(bench.plane, second, ready=True)
+    add_node(bench.plane, second)
     bench.driver.script.held.add("pretrain")
     bench.driver.script.nodes[("pretrain", 1, 1)] = second
     bench.operator.start()
@@ -101,7 +97,7 @@ def test_a_refused_pod_is_an_event_and_not_a_hot_loop(bench: Bench) -> None:
     bench.operator.start()
     bench.apply(a_dataset_cache("town", "datasets/town"))
     wait_for("the event", lambda: "exceeded quota" in bench.kubectl("get", "events"))
-    pauses = wait_for("four refusals", lambda: len(_pauses(bench)) >= 4 and _pauses(bench))
+    pauses = wait_for("four refusals", lambda: len(bench.operator.pauses()) >= 4 and bench.operator.pauses())
     assert sorted(pauses) == pauses, "the pause between tries grows"
     told = wait_for("the refusal in the status", lambda: _ready_reason(bench) and bench.status("dsc", "town"))
     assert told["reason"] == "ObjectsRefused"
@@ -113,11 +109,6 @@ def test_a_refused_pod_is_an_event_and_not_a_hot_loop(bench: Bench) -> None:
 def _ready_reason(bench: Bench) -> bool:
     conditions = bench.status("dsc", "town").get("conditions", [])
     return any(c["type"] == "Ready" and c["reason"] == "ObjectsRefused" for c in conditions)
-
-
-def _pauses(bench: Bench) -> list[float]:
-    lines = [json.loads(line) for line in bench.operator.log.read_text().splitlines()]
-    return [line["again_s"] for line in lines if line["event"] == "pass_failed"]
 
 
 def test_a_spec_that_makes_invalid_pods_has_failed_and_says_which_field_and_a_corrected_cache_goes_on(

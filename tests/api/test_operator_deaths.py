@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import cycle
 from pathlib import Path
 
-from lead_testing.api_bench import Bench
+from lead_testing.api_bench import Bench, add_node
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.operator_process import DIE_AFTER_WRITE, KILLED, OperatorProcess, wait_for
 from lead_testing.pod_driver import Exit
@@ -54,6 +54,32 @@ def test_a_pod_deleted_while_every_watch_was_broken_is_noticed(bench: Bench) -> 
     done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
     assert (done["phase"], done["restarts"]["infrastructure"]) == ("Succeeded", 1)
     assert bench.operator.page("healthz") == (200, "ok")
+
+
+def test_a_run_and_a_node_that_went_while_every_watch_was_broken_are_noticed(bench: Bench) -> None:
+    node, far = f"{bench.namespace}-b", [{"name": "far", "epochs": 2}]
+    add_node(bench.plane, node)
+    bench.driver.script.nodes[("far", 1, 1)] = node
+    bench.driver.script.held.update(("pretrain", "far"))
+    bench.operator.start()
+    stays = a_training_run("stays", "town", stages=far, failurePolicy={"nodeLossSeconds": 1})
+    bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("goes", "town"), stays)
+    for name in ("goes", "stays"):
+        bench.wait_phase("tr", name, "Running")
+    bench.operator.freeze()
+    bench.plane.kill_apiserver()
+    bench.plane.start_apiserver()
+    bench.kubectl("delete", "tr", "goes")
+    bench.plane.kubectl("delete", "node", node)
+    bench.driver.script.dead_nodes.add(node)
+    bench.operator.thaw()
+    wait_for("the loss of the node", lambda: bench.status("tr", "stays")["restarts"]["infrastructure"] == 1)
+    wait_for("the run to be forgotten", lambda: bench.operator.metric("lead_resources", kind="TrainingRun") == 1)
+    wait_for("the cache to know", lambda: bench.status("dsc", "town")["usedBy"] == ["stays"])
+    bench.driver.script.held.clear()
+    done = bench.wait_phase("tr", "stays", "Succeeded", "Failed")
+    assert (done["phase"], done["restarts"]["total"]) == ("Succeeded", 1)
+    assert not any("goes-pretrain-s0-a2" in p["metadata"]["name"] for p in bench.driver.seen.values())
 
 
 def test_what_pods_wrote_while_no_operator_lived_is_told_by_the_next_one(bench: Bench) -> None:
