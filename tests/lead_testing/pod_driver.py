@@ -14,7 +14,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -60,6 +60,7 @@ class Script:
     nodes: dict[tuple[str, int, int], str] = field(default_factory=dict)  # like exits: where a pod is bound
     dead_nodes: set[str] = field(default_factory=set)  # their kubelets move no pod and answer no deletion
     commit_before_exit: bool = True  # a group that will fail has committed its first epoch
+    clock_ahead_s: float = 0.0  # of the machines that the pods are on, before the true time
 
 
 class PodDriver:
@@ -125,7 +126,7 @@ class PodDriver:
         elif not pod["spec"].get("nodeName"):
             self._bind(pod)
         elif phase == "Pending":
-            self._write_status(pod, "Running", {"running": {"startedAt": _now()}}, ready=True)
+            self._write_status(pod, "Running", {"running": {"startedAt": self._now()}}, ready=True)
             self.begin_training(pod)
         elif phase == "Running" and pod["metadata"]["uid"] in self._ends:
             self._close(pod)
@@ -207,26 +208,30 @@ class PodDriver:
     def _end(self, pod: Pod, ending: Exit) -> None:
         """Ends the container. As with a kubelet, the phase follows later, with the word of who took the pod away."""
         self._ends[pod["metadata"]["uid"]] = ending
-        self._write_status(pod, "Running", _terminated(ending), ready=False)
+        self._write_status(pod, "Running", _terminated(ending, self._now()), ready=False)
 
     def _close(self, pod: Pod) -> None:
         ending = self._ends[pod["metadata"]["uid"]]
         phase = "Failed" if ending.code else "Succeeded"
-        self._write_status(pod, phase, _terminated(ending), ready=False, disruption=ending.disruption)
+        self._write_status(pod, phase, _terminated(ending, self._now()), ready=False, disruption=ending.disruption)
 
     def _write_status(self, pod: Pod, phase: str, state: dict[str, Any], *, ready: bool, disruption: str = "") -> None:
         container = {
             "name": pod["spec"]["containers"][0]["name"], "state": state, "ready": ready, "restartCount": 0,
             "image": "", "imageID": "",
         }  # fmt: skip
-        condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": _now()}
+        condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": self._now()}
         conditions = [condition]
         if disruption:
             target = {"type": "DisruptionTarget", "status": "True", "reason": disruption, "message": "taken away"}
-            conditions.append({**target, "lastTransitionTime": _now()})
-        status = {"phase": phase, "containerStatuses": [container], "conditions": conditions, "startTime": _now()}
+            conditions.append({**target, "lastTransitionTime": self._now()})
+        status = {"phase": phase, "containerStatuses": [container], "conditions": conditions, "startTime": self._now()}
         body = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status}
         self.api.call("PATCH", self._path(pod["metadata"]["name"], "status"), body)
+
+    def _now(self) -> str:
+        told = datetime.now(UTC) + timedelta(seconds=self.script.clock_ahead_s)
+        return told.strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def _path(self, *parts: str) -> str:
         return "/".join(("/api/v1/namespaces", self._namespace, "pods", *parts))
@@ -237,14 +242,14 @@ class PodDriver:
         self._seq += 1
         step = epoch * STEPS_PER_EPOCH
         key = job.keys.manifest(step, 0)
-        ref = CheckpointRef(step=step, epoch=epoch, manifest_key=key, saved_at=_now(), size_bytes=4) if epoch else None
+        saved = CheckpointRef(step=step, epoch=epoch, manifest_key=key, saved_at=self._now(), size_bytes=4)
         resumed = (self.script.held_at or 1) * STEPS_PER_EPOCH
         committed = self._store.head(job.keys.manifest(resumed, 0)) if job.attempt > 1 else None
         record = ProgressRecord.model_validate(
             {
                 "attempt": job.attempt, "seq": self._seq, "phase": phase, "epoch": epoch, "epochs": job.epochs,
                 "step": step, "steps": job.epochs * STEPS_PER_EPOCH, "loss": 0.5 / (1 + epoch),
-                "samples_per_s": 412.0, "eta_s": 60.0, "checkpoint": ref,
+                "samples_per_s": 412.0, "eta_s": 60.0, "checkpoint": saved if epoch else None,
                 "cache_hits": 93, "cache_misses": 7, "resumed_from_step": resumed if committed else None,
             }
         )  # fmt: skip
@@ -261,7 +266,7 @@ class PodDriver:
             run_uid=job.owner.uid, stage=job.stage, seed=job.seed, attempt=job.attempt, nonce="nonce", step=step,
             epoch=epoch, step_in_epoch=0, parent_sha256=None, recipe=job.recipe, config_sha256=SHA,
             dataset_digests=[d.digest for d in job.datasets], world_size=job.nodes, torch_version="0",
-            parameters_sha256=SHA, files={"model.pth": file}, saved_at=_now(),
+            parameters_sha256=SHA, files={"model.pth": file}, saved_at=self._now(),
         )  # fmt: skip
         self._store.create(job.keys.manifest(step, 0), manifest.model_dump_json().encode())
 
@@ -315,7 +320,7 @@ class Api:
         data = None if body is None else json.dumps(body).encode()
         answer = self._pool.request(method, self._url + path, body=data, headers={"Content-Type": kind})
         if answer.status >= 400:
-            raise ApiRefused(f"{method} {path}: {answer.status} {answer.data[:300]!r}")
+            raise ApiRefused(f"{method} {path}: {answer.status} {answer.data[:2000]!r}")
         found: dict[str, Any] = json.loads(answer.data)
         return found
 
@@ -334,10 +339,10 @@ class Api:
             answer.release_conn()
 
 
-def _terminated(ending: Exit) -> dict[str, Any]:
+def _terminated(ending: Exit, now: str) -> dict[str, Any]:
     reason = "Completed" if ending.code == 0 else ending.reason
     state = {"exitCode": ending.code, "reason": reason, "message": ending.message}
-    return {"terminated": {**state, "startedAt": _now(), "finishedAt": _now()}}
+    return {"terminated": {**state, "startedAt": now, "finishedAt": now}}
 
 
 def _job(pod: Pod) -> TrainJob | BuildJob:
@@ -363,7 +368,3 @@ def _group(pod: Pod) -> Group:
     """Names the pods that meet at one rendezvous, or build one cache."""
     keys = ("lead.dev/owner-uid", "lead.dev/role", "lead.dev/stage", "lead.dev/seed", "lead.dev/attempt")
     return tuple(pod["metadata"]["labels"].get(key, "") for key in keys)
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

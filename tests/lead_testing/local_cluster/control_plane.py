@@ -72,6 +72,21 @@ class ControlPlane:
         """Kills etcd under the API server; its data stay."""
         self._stop("etcd", kill=True)
 
+    def save_etcd(self, folder: Path) -> None:
+        """Copies what etcd holds now to `folder`; the API server sees a moment without etcd."""
+        self.kill_etcd()
+        shutil.copytree(self.state_dir / "etcd", folder)
+        self.start_etcd()
+
+    def restore_etcd(self, folder: Path) -> None:
+        """Sets etcd back to what `save_etcd` has copied, revisions too, and starts the API server anew."""
+        self.stop_apiserver()
+        self.kill_etcd()
+        shutil.rmtree(self.state_dir / "etcd")
+        shutil.copytree(folder, self.state_dir / "etcd")
+        self.start_etcd()
+        self.start_apiserver()
+
     def start_apiserver(self) -> None:
         """Starts the API server on its port and waits until it is ready; a no-op where it runs."""
         self._start(self._api_server_part(), lambda: api_server.api_server_answers(self.url, self._keys))
