@@ -80,6 +80,14 @@ def test_arrays_of_objects_are_refused() -> None:
         pack_arrays({"x": np.array([{}], dtype=object)}, compress=False)
 
 
+@pytest.mark.parametrize(
+    "table", [b"[" * 100_000, b"{" * 9, b'[["x","|u1",[' + b"9" * 30 + b"]]]", b'[["x","|u1"]]', b"7"]
+)
+def test_a_hostile_table_of_arrays_is_told(table: bytes) -> None:
+    with pytest.raises(CorruptRecord, match="array block cannot be read"):
+        unpack_arrays(struct.pack("<I", len(table)) + table, compressed=False)
+
+
 def shard_in_memory(data: bytes) -> ShardReader:
     return ShardReader(lambda offset, length: data[offset : offset + length], len(data))
 

@@ -1,5 +1,6 @@
 """The preparation reads nothing but the keys of the digest, makes small sizes too, and names a file that is missing."""
 
+import hashlib
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -16,6 +17,7 @@ from lead_testing.golden_samples import rows_of
 from lead_trainer.data.build import build_share
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.loader import Loader
+from lead_trainer.data.process_loader import ProcessLoader
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.lead.config_values import load_config
@@ -181,18 +183,27 @@ def test_the_demo_preset_gets_small_pictures_and_grids(demo: CacheReader) -> Non
     assert sample["rasterized_lidar"].max() <= 1.0 and set(np.unique(sample["bev_semantic"])) <= set(range(13))
 
 
-def test_batches_do_not_depend_on_threads_and_resume_anywhere(demo: CacheReader) -> None:
-    samples = LeadSamples(load_config({"use_planning_decoder": True, "use_color_aug_prob": 0.9}, "demo"), demo)
+@pytest.mark.parametrize("step", [0, 1, 3])
+@pytest.mark.parametrize("kind, world, threads", [(Loader, 1, 3), (Loader, 2, 2), (ProcessLoader, 1, 2)])
+def test_augmented_batches_depend_on_no_thread_world_or_loader_and_go_on_from_any_step(
+    demo: CacheReader, kind: type[Loader], world: int, threads: int, step: int
+) -> None:
+    samples = LeadSamples(load_config({"use_planning_decoder": True, "use_color_aug_prob": 1.0}, "demo"), demo)
 
-    def batches(threads: int, start: int = 0) -> list[dict[str, Any]]:
-        return list(Loader(samples, collate, batch_size=2, seed=0, threads=threads).batches(1, start))
+    def steps(loader: type[Loader], start: int, **options: int) -> list[list[str]]:
+        made = loader(samples, collate, batch_size=2, seed=0, **options)
+        return [[digest_of_row(row) for row in rows_of(batch)] for batch in made.batches(1, start)]
 
-    whole, other, rest = batches(1), batches(3), batches(2, 2)
-    assert len(whole) == 4 and len(rest) == 2
-    for first, second in [*zip(whole, other, strict=True), *zip(whole[2:], rest, strict=True)]:
-        assert first.keys() == second.keys()
-        for key, value in first.items():
-            assert value == second[key] if isinstance(value, list) else bool((value == second[key]).all()), key
+    ranks = [steps(kind, step, rank=rank, world_size=world, threads=threads) for rank in range(world)]
+    together = [[row for rows in zip(*shares, strict=True) for row in rows] for shares in zip(*ranks, strict=True)]
+    assert together == steps(Loader, 0)[step:] and len(together) == 4 - step
+
+
+def digest_of_row(row: Mapping[str, Any]) -> str:
+    hashed = hashlib.sha256()
+    for name, value in sorted(row.items()):
+        hashed.update(name.encode() + (value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()))
+    return hashed.hexdigest()
 
 
 def test_the_view_and_the_colours_change_from_epoch_to_epoch(demo: CacheReader) -> None:

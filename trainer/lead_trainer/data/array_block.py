@@ -46,7 +46,7 @@ def unpack_arrays(block: bytes | memoryview, *, compressed: bool) -> dict[str, n
         (length,) = _LENGTH.unpack_from(plain)
         table = json.loads(bytes(plain[_LENGTH.size : _LENGTH.size + length]))
         return _views(plain, _LENGTH.size + length, table)
-    except (ValueError, TypeError, struct.error, lz4.block.LZ4BlockError) as error:
+    except (ValueError, TypeError, RecursionError, struct.error, lz4.block.LZ4BlockError) as error:
         raise CorruptRecord(f"array block cannot be read: {error}") from error
 
 
