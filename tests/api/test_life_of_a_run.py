@@ -1,8 +1,10 @@
 """What a user sees of a DatasetCache and a TrainingRun between `kubectl apply` and `kubectl delete`."""
 
 import re
+import time
 
 from lead_testing.api_bench import Bench
+from lead_testing.figures import record
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.operator_process import wait_for
 
@@ -108,10 +110,12 @@ def test_an_erased_status_is_rebuilt_from_pods_and_bucket(bench: Bench) -> None:
     wait_for("the second stage to train", lambda: bench.status("tr", "drive").get("stage", {}).get("index") == 2)
     before = bench.wait_phase("tr", "drive", "Running")
     pods = {p["metadata"]["uid"] for p in bench.pods()}
+    erased = time.monotonic()
     for kind, name in (("tr", "drive"), ("dsc", "town")):
         bench.kubectl("patch", kind, name, "--subresource=status", "--type=merge", "-p", '{"status":null}')
     bench.wait_phase("dsc", "town", "Ready")
     after = bench.wait_phase("tr", "drive", "Running")
+    record("rebuilt_s", time.monotonic() - erased)
     wait_for("the same pods to be kept", lambda: {p["metadata"]["uid"] for p in bench.pods()} == pods)
     kept = ("phase", "stage", "checkpoint", "datasets")
     assert {key: after.get(key) for key in kept} == {key: before.get(key) for key in kept}

@@ -1,13 +1,17 @@
 """Two operators at work at once, by mistake or after a long sleep: nothing is made twice and nothing goes back."""
 
+import os
+import time
 from pathlib import Path
 
 from lead_testing.api_bench import Bench
+from lead_testing.figures import stay, wait_and_record
 from lead_testing.kube_faults.truth import Truth
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.operator_process import OperatorProcess, wait_for
 from lead_testing.pod_driver import Exit
 
+FROZEN_S = float(os.environ.get("LEAD_TEST_FROZEN_S", "0"))  # at least; until another leads in any case
 STAGES = [{"name": "pretrain", "epochs": 2}, {"name": "posttrain", "epochs": 1, "initFrom": {"stage": "pretrain"}}]
 
 
@@ -41,9 +45,11 @@ def test_a_frozen_leader_that_wakes_up_does_no_harm(bench: Bench, tmp_path: Path
         second.start()
         wait_for("the second to have seen the cluster", lambda: second.page("readyz")[0] == 200)
         bench.operator.freeze()
-        wait_for("the second to lead", lambda: second.metric("lead_leader") == 1)
+        frozen = time.monotonic()
+        wait_and_record("takeover_s", "the second to lead", lambda: second.metric("lead_leader") == 1)
         bench.kubectl("delete", "pod", "drive-pretrain-s0-a1-1", "--grace-period=0", "--force")
         wait_for("the next attempt", lambda: len(bench.pods()) == 2 and "-a2-" in str(bench.pods()))
+        stay("the first frozen", FROZEN_S - (time.monotonic() - frozen))
         bench.operator.thaw()
         bench.driver.script.held.clear()
         done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
