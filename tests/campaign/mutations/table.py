@@ -5,6 +5,7 @@ from dataclasses import dataclass
 STORE, ENGINE, OPERATOR = "tests/unit/store", "tests/unit/engine", "tests/unit/operator"
 WAITS = f"{OPERATOR}/test_how_long_a_run_waits.py"
 NEXT = f"{OPERATOR}/test_what_a_run_does_next.py"
+ERASED = f"{OPERATOR}/test_an_erased_status_revives_nothing.py"
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,13 @@ MUTATIONS = (
         "bucket.highest_attempt > attempt:",
         "bucket.highest_attempt > 10**9:",
         f"{NEXT}::test_the_next_attempt_is_above_status_pods_and_fencing_objects",
+    ),
+    Mutation(
+        "a verdict in the bucket is not believed",
+        "operator/lead_operator/decisions/training_run_plan.py",
+        "    if ended is not None:",
+        "    if False:",
+        f"{ERASED}::test_an_erased_run_that_has_failed_shows_its_verdict_again_and_starts_nothing",
     ),
     Mutation(
         "pods of the last attempt are not waited for",
