@@ -1,10 +1,12 @@
 """Edits, deletions, limits, upgrades and rotated keys in the middle of a run."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 from lead_testing.api_bench import Bench, add_node
+from lead_testing.figures import record
 from lead_testing.kube_faults.truth import Truth
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.minio_server import ROOT_PASSWORD
@@ -66,7 +68,9 @@ def test_a_run_is_deleted_while_the_operator_is_down_and_nothing_is_made_for_it_
         (reference,) = child["metadata"]["ownerReferences"]
         assert (reference["uid"], reference["controller"]) == (run["uid"], True)
     bench.operator.kill()
+    asked = time.monotonic()
     bench.kubectl("delete", "tr", "drive", "--wait=true", "--timeout=10s")
+    record("deleted_s", time.monotonic() - asked)
     bench.operator.start()
     wait_for("the operator", lambda: bench.operator.metric("lead_leader") == 1)
     wait_for("the cache to be free", lambda: not bench.status("dsc", "town").get("usedBy"))
