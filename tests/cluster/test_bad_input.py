@@ -58,6 +58,14 @@ def test_a_missing_secret_is_named(installed: Installed, ready_cache: str) -> No
     installed.kubectl("delete", "trainingrun", "no-secret", "--wait")
 
 
+def test_too_little_memory_is_named(installed: Installed, ready_cache: str) -> None:
+    tight = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "64Mi"}}
+    run = a_training_run("tight", ready_cache, nodes=1, resources=tight, failurePolicy={"maxRestarts": 0})
+    failed = run_until_failed(installed, run)
+    assert "OOMKilled" in failed["Failed"] and "resources.limits.memory" in failed["Failed"]
+    assert status(installed, "tight")["lastFailure"]["exitCode"] == 137
+
+
 def test_an_empty_dataset_is_named(installed: Installed) -> None:
     installed.apply(a_dataset_cache("empty", "datasets/nothing-here"))
     failed = cache_failure(installed, "empty")

@@ -1,4 +1,4 @@
-"""Whoever takes a training pod away, and whoever upgrades the chart: a live run goes on and spends no budget."""
+"""A live run through all that befalls its pods, its operator, its store and its status: it goes on where it was."""
 
 import json
 from pathlib import Path
@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from lead_testing.installed import Installed, helm, upload_tree
-from lead_testing.live_runs import epoch_of
+from lead_testing.live_runs import STOP_THE_TRAINER, epoch_of, live_pod
 from lead_testing.manifests import a_dataset_cache, a_training_run
+
+ERASE = '[{"op":"remove","path":"/status"}]'
 
 
 @pytest.fixture(scope="module")
@@ -21,10 +23,18 @@ def towns(installed: Installed, lead_tree: Path) -> str:
     return "towns"
 
 
+@pytest.fixture(scope="module")
+def guest(installed: Installed, towns: str) -> str:
+    """The name of a run of two pods that trains on and on."""
+    stages = [{"name": "pretrain", "epochs": 100_000}]
+    installed.apply(a_training_run("guest", towns, stages=stages, gracePeriodSeconds=10))
+    running_pods(installed, "guest")
+    return "guest"
+
+
 def test_a_helm_upgrade_restarts_no_trainer_and_an_evicted_pod_costs_no_program_restart(
-    installed: Installed, images: dict[str, str], towns: str
+    installed: Installed, images: dict[str, str], guest: str
 ) -> None:
-    installed.apply(a_training_run("guest", towns, stages=[{"name": "pretrain", "epochs": 1000}]))
     before = running_pods(installed, "guest")
     helm(installed, "upgrade", images, "operator.logLevel=DEBUG")
     epoch = epoch_of(installed, "guest")
@@ -43,7 +53,53 @@ def test_a_helm_upgrade_restarts_no_trainer_and_an_evicted_pod_costs_no_program_
     installed.wait_for("an epoch after the eviction", lambda: epoch_of(installed, "guest") > epoch, deadline_s=600)
     restarts = installed.status("trainingrun", "guest")["restarts"]
     assert (restarts["program"], restarts["total"]) == (0, 1)
-    installed.kubectl("delete", "trainingrun", "guest", "--wait")
+
+
+def test_leader_store_and_status_lost_at_once_restart_no_trainer(installed: Installed, guest: str) -> None:
+    installed.kubectl("scale", "deployment/lead-operator", "--replicas=2")
+    installed.kubectl("rollout", "status", "deployment/lead-operator", "--timeout=120s")
+    before, attempt, leader = uids(running_pods(installed, guest)), attempt_of(installed, guest), holder(installed)
+    epoch = epoch_of(installed, guest)
+    installed.kubectl("delete", "pod", leader, "--grace-period=0", "--force")
+    installed.kubectl("delete", "pod", "lead-minio-0", "--grace-period=1", "--wait=false")
+    installed.kubectl("patch", "tr", guest, "--subresource=status", "--type=json", "-p", ERASE)
+    installed.wait_for("the other to lead", lambda: holder(installed) not in ("", leader))
+    installed.wait_for("an epoch after it", lambda: epoch_of(installed, guest) > epoch, deadline_s=300)
+    assert uids(running_pods(installed, guest)) == before
+    assert attempt_of(installed, guest) == attempt
+
+
+def test_a_rank_that_stands_still_is_replaced_with_its_group(installed: Installed, guest: str) -> None:
+    attempt, policy = attempt_of(installed, guest), '{"spec":{"failurePolicy":{"hangTimeoutSeconds":%d}}}'
+    installed.kubectl("patch", "tr", guest, "--type=merge", "-p", policy % 15)
+    installed.kubectl("exec", live_pod(installed, guest, rank=1), "--", "python3", "-c", STOP_THE_TRAINER)
+    installed.wait_for("another attempt", lambda: attempt_of(installed, guest) == attempt + 1)
+    installed.kubectl("patch", "tr", guest, "--type=merge", "-p", policy % 1800)
+    assert installed.status("trainingrun", guest)["lastFailure"]["reason"] == "Hung"
+    epoch = epoch_of(installed, guest)
+    installed.wait_for("an epoch after it", lambda: epoch_of(installed, guest) > epoch, deadline_s=300)
+    assert attempt_of(installed, guest) == attempt + 1
+
+
+def test_a_run_that_is_deleted_while_no_operator_lives_takes_its_children_along(
+    installed: Installed, guest: str
+) -> None:
+    mine = f"lead.dev/owner-uid={installed.get('trainingrun', guest)['metadata']['uid']}"
+    assert installed.items("pods,services", mine)
+    try:
+        installed.kubectl("scale", "deployment/lead-operator", "--replicas=0")
+        operators = "app.kubernetes.io/component=operator"
+        installed.wait_for("no operator", lambda: not installed.items("pods", operators))
+        installed.kubectl("delete", "trainingrun", guest, "--wait", "--timeout=30s")
+        installed.wait_for("no child of it", lambda: not installed.items("pods,services", mine))
+    finally:
+        installed.kubectl("scale", "deployment/lead-operator", "--replicas=1")
+        installed.kubectl("rollout", "status", "deployment/lead-operator", "--timeout=120s")
+
+
+def holder(installed: Installed) -> str:
+    """Returns the operator pod that leads."""
+    return str(installed.get("lease", "lead-operator")["spec"].get("holderIdentity", ""))
 
 
 def attempt_of(installed: Installed, run: str) -> int:

@@ -7,13 +7,15 @@ from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.object_store import ObjectStore
 from lead_testing.installed import Installed
 
-# Kills the newest python process of the pod (the training process, a child of the pod's main process) with SIGKILL.
-KILL_THE_TRAINER = (
+# Sends a signal to the newest python process of the pod: the training process, a child of the pod's main process.
+_SIGNAL_THE_TRAINER = (
     "import os,glob,signal;"
     "ids=[int(p.split('/')[2]) for p in glob.glob('/proc/[0-9]*/cmdline')"
     " if b'lead_trainer' in open(p,'rb').read() or b'/lead' in open(p,'rb').read()];"
-    "os.kill(max(i for i in ids if i not in (1, os.getpid())), signal.SIGKILL)"
+    "os.kill(max(i for i in ids if i not in (1, os.getpid())), signal.%s)"
 )
+KILL_THE_TRAINER = _SIGNAL_THE_TRAINER % "SIGKILL"
+STOP_THE_TRAINER = _SIGNAL_THE_TRAINER % "SIGSTOP"
 
 
 def kill_a_rank(installed: Installed, run: str, rank: int) -> None:
