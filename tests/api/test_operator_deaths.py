@@ -5,6 +5,7 @@ from itertools import cycle
 from pathlib import Path
 
 from lead_testing.api_bench import Bench, add_node
+from lead_testing.figures import wait_and_record
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.operator_process import DIE_AFTER_WRITE, KILLED, OperatorProcess, wait_for
 from lead_testing.pod_driver import Exit
@@ -120,8 +121,8 @@ def test_of_two_operators_one_acts_and_the_other_takes_over(bench: Bench, tmp_pa
         assert (second.writes(), second.metric("lead_leader")) == (0, 0)
         bench.driver.script.held.clear()
         bench.operator.kill()
+        wait_and_record("takeover_s", "the second to lead", lambda: second.metric("lead_leader") == 1)
         assert bench.wait_phase("tr", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
-        assert second.metric("lead_leader") == 1
     assert names_made_twice(bench) == {}
 
 
