@@ -1,9 +1,10 @@
 """Tries the goals of reliability at length, on demand: `make campaign ARGS="--goals R1,R2 --count 50 --seed 7"`.
 
-Each goal leaves a result file: seed, counts, violations, and the plan of every violation. `--replay PLAN` plays one
-plan again, as a failure has printed it. The quick rings try a sample of the same plans. Goals: R1 kills, R2 Sieve's
-patterns, R3 calls, R4 watches, deaf (an API server that answers 503 for 1, 5 and 20 minutes), model (both model tests
-of decide), and R5, R6, R12, R13, R15, R16, R18, R19: tests of the API ring, larger or again and again.
+Each goal leaves a result file: how much was asked and done, figures, verdict, and the plan of every violation.
+`--replay PLAN` plays one plan again, as a failure has printed it. The quick rings try a sample of the same plans, and
+shorter ones. Goals: R1 kills, R2 Sieve's patterns, R3 calls, R4 watches, deaf (an API server that answers 503 for 1, 5
+and 20 minutes, and a wire that is silent for 5), model (the model tests of decide), and R5, R6, R12, R13, R15, R16,
+R18, R19: tests of the API ring, larger or again and again.
 """
 
 import argparse
@@ -14,6 +15,9 @@ from pathlib import Path
 
 from campaign import goals
 from campaign.control_plane import servers
+from campaign.figures import VIOLATED
+from campaign.repeated import REPEATED, repeat
+from lead_testing.kube_faults.goals import GOALS
 from lead_testing.kube_faults.plan import Plan, parse_plan
 from lead_testing.kube_faults.trial import report, run_trial
 
@@ -23,7 +27,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make campaign", description=__doc__.splitlines()[0])
     parser.add_argument("--goals", default=",".join(goals.NAMES), help=f"of {', '.join(goals.NAMES)}; default: all")
     parser.add_argument(
-        "--count", type=int, default=0, help="plans, steps or repetitions of each goal; default: its own"
+        "--count", type=int, default=0, help="plans, steps or cases of each goal; default: as many as it wants"
     )
     parser.add_argument("--seed", type=int, default=1, help="draws the plans; the same seed draws the same ones")
     parser.add_argument("--side-by-side", type=int, default=4, help="trials at a time (default: 4)")
@@ -34,25 +38,29 @@ def main() -> int:
     if unknown := sorted(set(chosen) - set(goals.NAMES)):
         parser.error(f"unknown goal {unknown[0]!r}; expected one of {', '.join(goals.NAMES)}")
     asked = "model" in chosen and not options.replay
-    results = [goals.try_model(options.count or goals.COUNTS["model"], options.seed)] if asked else []
+    results = [goals.try_model(options.count, options.seed)] if asked else []
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lead-campaign-")))
-        if options.replay or set(chosen) & {*goals.GOALS, "deaf"}:
+        if options.replay or set(chosen) & {*GOALS, "deaf"}:
             started = goals.Servers(*stack.enter_context(servers(folder)), folder, options.side_by_side)
             if options.replay:
                 return replay(started, parse_plan(options.replay))
             learned = goals.learn(started)
-            for goal in [name for name in chosen if name in (*goals.GOALS, "deaf")]:
-                plans = goals.plans_of(goal, learned, options.count, options.seed)
-                results.append(goals.try_plans(goal, started, learned, plans, options.seed))
+            for goal in [name for name in chosen if name in (*GOALS, "deaf")]:
+                results.append(goals.try_plans(goal, started, learned, options.count, options.seed))
                 goals.write_result(options.out, results[-1])
-    for goal in [name for name in chosen if name in goals.REPEATED]:
-        results.append(goals.repeat(goal, options.count or goals.COUNTS[goal], options.seed))
+    for goal in [name for name in chosen if name in REPEATED]:
+        results.append(repeat(goal, options.count, options.seed))
+        goals.write_result(options.out, results[-1])
     for result in results:
         goals.write_result(options.out, result)
-        print(f"{result['goal']}: {len(result['violations'])} violations in {result['count']} ({result['seconds']} s)")
+        missed = "".join(f"; {text}" for text in result["missed"])
+        print(
+            f"{result['goal']}: {result['verdict']}, {result['done']} of {result['asked']} done, "
+            f"{len(result['violations'])} violations ({result['seconds']} s){missed}"
+        )
     print(f"results: {options.out.absolute()}")
-    return 1 if any(result["violations"] for result in results) else 0
+    return 1 if any(result["verdict"] == VIOLATED for result in results) else 0
 
 
 def replay(on: goals.Servers, plan: Plan) -> int:

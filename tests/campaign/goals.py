@@ -1,10 +1,7 @@
-"""How each goal is tried in a campaign, and what its result file says: seed, counts, violations, each with its plan."""
+"""How each goal is tried in a campaign: by plans of faults, or by the model tests; and the file of its result."""
 
 import itertools
 import json
-import os
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +11,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import seed as with_seed
 from hypothesis.stateful import run_state_machine_as_test
 
-from lead_testing import PROJECT_ROOT
+from campaign.figures import LEAST_KILLS, WANTED, Figures, conclude
+from campaign.repeated import REPEATED
 from lead_testing.decision_worlds.cache_world import CacheMachine
 from lead_testing.decision_worlds.pods_world import PodsMachine
 from lead_testing.decision_worlds.run_world import RunMachine, SideBySideMachine
-from lead_testing.kube_faults.goals import GOALS, Learned, choose
+from lead_testing.kube_faults.goals import GOALS, REAL, Learned, as_shipped, choose, kills
 from lead_testing.kube_faults.plan import Fault, Plan
 from lead_testing.kube_faults.trial import Outcome, report, run_trials
 from lead_testing.kube_faults.workloads import WORKLOADS
@@ -26,25 +24,14 @@ from lead_testing.local_cluster.control_plane import ControlPlane
 from lead_testing.minio_server import MinioServer
 from lead_testing.operator_process import CONSTANTS
 
-OUTAGES_S = (60.0, 300.0, 1200.0)  # an API server that answers 503: the second is longer than kopf's own patience
+# An API server that answers 503 (5 minutes are longer than kopf's own patience), and a wire that drops all packets.
+DEAFENING = (
+    Fault("outage", 8, seconds=60.0), Fault("silence", 8, seconds=300.0), Fault("outage", 8, seconds=300.0),
+    Fault("outage", 8, seconds=1200.0),
+)  # fmt: skip
 STEPS = 50  # of one example of a model test
 PORTION = 5_000  # steps after which a model test says how far it is, and begins with another seed
 
-# Goals that are whole tests of the API ring, with how they are made larger: by environment, or by repeating them.
-_USERS = "test_what_users_and_administrators_do.py"
-_DELETED = "test_a_run_is_deleted_while_the_operator_is_down_and_nothing_is_made_for_it_afterwards"
-_ETCD = "test_killed_etcds_and_an_absent_api_server_restart_no_trainer"
-REPEATED: dict[str, tuple[str, str]] = {
-    "R5": ("test_two_operators.py", ""),
-    "R6": ("test_any_spec.py", "LEAD_TEST_SPECS"),
-    "R12": (f"test_outages.py::{_ETCD}", "LEAD_TEST_ETCD_KILLS"),
-    "R13": ("test_outages.py::test_a_clock_that_jumps_ends_nothing", ""),
-    "R15": ("test_many_runs.py", "LEAD_TEST_RUNS"),
-    "R16": (f"{_USERS}::test_an_upgraded_operator_restarts_no_trainer", ""),
-    "R18": (f"{_USERS}::{_DELETED}", ""),
-    "R19": ("test_life_of_a_run.py::test_an_erased_status_is_rebuilt_from_pods_and_bucket", ""),
-}
-COUNTS = {"R5": 50, "R6": 1500, "R12": 50, "R13": 5, "R15": 1000, "R16": 10, "R18": 10, "R19": 10, "model": 100_000}
 NAMES = (*GOALS, "deaf", "model", *REPEATED)
 
 
@@ -66,45 +53,63 @@ def learn(servers: Servers) -> Learned:
     return {outcome.plan.workload: outcome for outcome in outcomes}
 
 
-def try_plans(goal: str, servers: Servers, learned: Learned, plans: list[Plan], seed: int) -> dict[str, Any]:
-    """Runs the plans of a goal; prints every violation with the command that replays it."""
+def try_plans(goal: str, servers: Servers, learned: Learned, count: int, seed: int) -> dict[str, Any]:
+    """Runs `count` plans of a goal (0: as many as it wants); prints every violation with the command that replays it.
+
+    R1 goes on with its rows of kills, if it is to be whole, until there were as many kills as the goal asks for.
+    """
+    plans, started = plans_of(goal, learned, count, seed), time.monotonic()
+    outcomes = _play(goal, servers, learned, plans, [])
+    while goal == "R1" and not count and 0 < sum(o.kills for o in outcomes) < LEAST_KILLS:
+        rows = [plan for row in itertools.islice(kills(learned), len(WORKLOADS)) for plan in row]
+        outcomes = _play(goal, servers, learned, rows, outcomes)
+    figures: Figures = {"reached": [sum(o.fired for o in outcomes)], "kills": [sum(o.kills for o in outcomes)]}
+    for outcome in outcomes:
+        for kind, seconds in outcome.heals.items():
+            figures.setdefault(f"{kind}_told_after_s", []).extend(seconds)
+    return conclude(
+        goal, count=count, asked=len(plans), done=len(outcomes), seed=seed, seconds=time.monotonic() - started,
+        figures=figures, violations=[o.to_dict() for o in outcomes if o.violations],
+        trials=[o.to_dict() for o in outcomes],
+    )  # fmt: skip
+
+
+def _play(goal: str, servers: Servers, learned: Learned, plans: list[Plan], before: list[Outcome]) -> list[Outcome]:
+    """Runs plans a few at a time; returns the outcomes of those before and of these."""
     expected = {name: outcome.end for name, outcome in learned.items()}
-    started = time.monotonic()
-    outcomes: list[Outcome] = []
-    size = 4 * servers.side_by_side
+    outcomes, size = list(before), 4 * servers.side_by_side
     for first in range(0, len(plans), size):
-        folder = servers.folder / goal / str(first)
+        folder = servers.folder / goal / str(len(outcomes))
         found = run_trials(
             servers.plane, servers.minio, folder, plans[first : first + size], expected, servers.side_by_side
         )
         outcomes += found
         wrong = sum(bool(outcome.violations) for outcome in outcomes)
-        print(f"{goal}: {len(outcomes)} of {len(plans)} plans, {wrong} with violations", flush=True)
+        print(f"{goal}: {len(outcomes)} of {len(before) + len(plans)} plans, {wrong} with violations", flush=True)
         print(report(found), end="", flush=True)
-    return {
-        "goal": goal, "seed": seed, "count": len(outcomes), "reached": sum(o.fired for o in outcomes),
-        "kills": sum(o.kills for o in outcomes), "seconds": round(time.monotonic() - started),
-        "violations": [o.to_dict() for o in outcomes if o.violations], "trials": [o.to_dict() for o in outcomes],
-    }  # fmt: skip
+    return outcomes
 
 
 def plans_of(goal: str, learned: Learned, count: int, seed: int) -> list[Plan]:
-    """Returns the plans of a goal that has some."""
-    if goal != "deaf":
-        return choose(goal, learned, count, seed)
-    as_shipped = {CONSTANTS: "{}"}
-    return [Plan("failing_rank", (Fault("outage", 8, seconds=s),), as_shipped) for s in OUTAGES_S[: count or None]]
+    """Returns the plans of a goal that has some, of real lengths."""
+    if goal == "deaf":
+        return as_shipped([Plan("failing_rank", (fault,), {CONSTANTS: "{}"}) for fault in DEAFENING[: count or None]])
+    plans = choose(goal, learned, count or WANTED[goal], seed, REAL)
+    return as_shipped(plans) if goal == "R4" else plans
 
 
 def try_model(count: int, seed: int) -> dict[str, Any]:
-    """Runs the model tests of `decide` for at least `count` steps each."""
-    started, found = time.monotonic(), {}
+    """Runs the model tests of `decide` for at least `count` steps each (0: as many as the goal wants)."""
+    started, found, wanted = time.monotonic(), {}, count or WANTED["model"]
     for machine in (RunMachine, SideBySideMachine, CacheMachine):
-        found[machine.__name__] = _steps(machine, count, seed)
+        found[machine.__name__] = _steps(machine, wanted, seed)
     steps = {name: entry["steps"] for name, entry in found.items()}
     violations = [{"machine": name, "said": entry["said"]} for name, entry in found.items() if entry["said"]]
-    seconds = round(time.monotonic() - started)
-    return {"goal": "model", "seed": seed, "count": steps, "violations": violations, "seconds": seconds}
+    seconds = time.monotonic() - started
+    return conclude(
+        "model", count=count, asked=wanted, done=min(steps.values()), seed=seed, seconds=seconds, figures={},
+        violations=violations, steps=steps,
+    )  # fmt: skip
 
 
 def _steps(machine: type[PodsMachine], count: int, seed: int) -> dict[str, Any]:
@@ -124,23 +129,6 @@ def _steps(machine: type[PodsMachine], count: int, seed: int) -> dict[str, Any]:
             return {"steps": machine.steps, "said": said}
         print(f"model: {machine.__name__} {machine.steps} of {count} steps", flush=True)
     return {"steps": machine.steps, "said": ""}
-
-
-def repeat(goal: str, count: int, seed: int) -> dict[str, Any]:
-    """Runs a test of the API ring larger, or again and again."""
-    test, variable = REPEATED[goal]
-    started, violations = time.monotonic(), []
-    times = 1 if variable else count
-    for number in range(times):
-        environment = {**os.environ, "PYTHONPATH": str(PROJECT_ROOT / "tests"), "LEAD_TEST_SEED": str(seed)}
-        environment |= {variable: str(count)} if variable else {}
-        command = [sys.executable, "-m", "pytest", "-q", "--timeout", "9000", f"tests/api/{test}"]
-        done = subprocess.run(command, cwd=PROJECT_ROOT, env=environment, capture_output=True, text=True, check=False)
-        print(f"{goal}: {number + 1} of {times}, pytest exit {done.returncode}", flush=True)
-        if done.returncode:
-            violations.append({"plan": {"command": command, variable: count}, "said": done.stdout[-5000:]})
-    return {"goal": goal, "seed": seed, "count": count, "violations": violations,
-            "seconds": round(time.monotonic() - started)}  # fmt: skip
 
 
 def write_result(folder: Path, result: dict[str, Any]) -> None:
