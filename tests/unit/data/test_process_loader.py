@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,13 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from lead_protocol.store.object_store import StoreUnavailable
+from lead_protocol.exit_codes import ExitCode
+from lead_protocol.store.object_store import StoreDenied, StoreUnavailable
 from lead_trainer.data import shared_counters
 from lead_trainer.data.loader import Loader, LoaderLimits
 from lead_trainer.data.process_loader import ProcessLoader, loader_named
 from lead_trainer.data.session_cache import CacheStats, Counters
-from lead_trainer.errors import BadConfig, BadData, StuckLoader
+from lead_trainer.errors import BadConfig, BadData, StuckLoader, TrainerError, exit_code_of
 from lead_trainer.recipes.lead.dataset_collate import collate
 from lead_trainer.recipes.recipe import Sample
 
@@ -64,6 +66,79 @@ def test_a_failing_sample_is_named() -> None:
     loader = ProcessLoader(Squares(wrong=7), collate, batch_size=4, seed=3, threads=2)
     with pytest.raises(BadData, match=r"sample 7 \(square 7\): ValueError: no root"):
         list(loader.batches(0))
+
+
+class NeedsTwo(BadData):
+    """An error that pickles, but not back."""
+
+    def __init__(self, what: str, where: str) -> None:
+        super().__init__(f"{what} {where}")
+
+
+class Raising(Squares):
+    """Samples of which one raises what is given."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self._error = error
+
+    def load(self, index: int, epoch: int) -> Sample:
+        if index == 7:
+            raise self._error
+        return super().load(index, epoch)
+
+
+def errors_that_do_not_pickle() -> list[Exception]:
+    """Errors of libraries and recipes, of which a queue can carry neither value nor class to the parent process."""
+
+    class Local(ValueError):
+        pass
+
+    class TwoWords(BadData):
+        exit_code = ExitCode.BAD_CONFIG
+
+        def __init__(self, what: str, where: str) -> None:
+            super().__init__(f"{what} {where}")
+            self.lock = threading.Lock()
+
+    class LocalDenied(StoreDenied):
+        pass
+
+    class NoMemory(MemoryError):
+        pass
+
+    holding = RuntimeError("no root", threading.Lock())
+    return [
+        holding,
+        NeedsTwo("no", "root"),
+        Local("no root"),
+        TwoWords("no", "root"),
+        LocalDenied("no root"),
+        NoMemory("no root"),
+    ]
+
+
+@pytest.mark.parametrize("kind", [Loader, ProcessLoader])
+@pytest.mark.parametrize("error", errors_that_do_not_pickle(), ids=lambda error: type(error).__name__)
+def test_an_error_that_does_not_pickle_is_told_within_seconds(kind: type[Loader], error: Exception) -> None:
+    loader = kind(Raising(error), collate, batch_size=4, seed=3, threads=2, limits=LoaderLimits(stuck_after_s=30))
+    with pytest.raises(Exception, match=r"no.*root") as caught:
+        list(loader.batches(0))
+    kept = isinstance(error, (TrainerError, StoreDenied, MemoryError))
+    assert exit_code_of(caught.value) == exit_code_of(error if kept else BadData())
+    told = [str(caught.value), *getattr(caught.value, "__notes__", [])]
+    assert isinstance(error, StoreDenied) or "sample 7 (square 7)" in " ".join(told)  # a store's error names its object
+
+
+@pytest.mark.parametrize("error", errors_that_do_not_pickle(), ids=lambda error: type(error).__name__)
+def test_an_error_of_collate_that_does_not_pickle_is_told_within_seconds(error: Exception) -> None:
+    def failing(samples: Any) -> Any:
+        raise error
+
+    loader = ProcessLoader(Squares(), failing, batch_size=4, seed=3, threads=2, limits=LoaderLimits(stuck_after_s=30))
+    with pytest.raises(Exception, match=r"no.*root") as caught:
+        list(loader.batches(0))
+    assert exit_code_of(caught.value) == exit_code_of(error)
 
 
 def test_a_killed_process_is_an_error_within_seconds_and_never_a_hang() -> None:

@@ -3,7 +3,7 @@
 import errno
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -81,8 +81,23 @@ def named(error: Exception, name: str) -> Exception:
     if isinstance(error, StoreError):
         return error
     if isinstance(error, TrainerError):
-        return type(error)(f"sample {name}: {error}")
+        return retold(error, f"sample {name}: {error}")
     return BadData(f"sample {name}: {type(error).__name__}: {error}")
+
+
+def retold(error: Exception, text: str, usable: Callable[[Exception], bool] = lambda found: True) -> Exception:
+    """Returns an error of the same class that says `text`, with the same exit code.
+
+    Of the nearest ancestor where the class takes more than a text, or where such an error is not `usable`.
+    """
+    for kind in type(error).__mro__[: type(error).__mro__.index(Exception)]:
+        with suppress(Exception):  # of a class that a recipe or library made
+            found: Exception = kind(text)
+            if isinstance(error, TrainerError):
+                found.exit_code = error.exit_code  # type: ignore[attr-defined]
+            if usable(found):
+                return found
+    return RuntimeError(text)
 
 
 def sample_name(source: SampleSource, index: int) -> str:

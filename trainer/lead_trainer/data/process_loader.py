@@ -4,6 +4,8 @@ Same order, same samples, same errors. The epoch travels with each index, so wor
 an old one. Workers are forked: samples and their cache need not be pickled, and share the parent's open files.
 """
 
+import copy
+import pickle
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from lead_protocol.store.object_store import StoreError
 from lead_trainer.data.batch_slots import Collate
 from lead_trainer.data.loader import STUCK_AFTER_S, Loader
 from lead_trainer.data.loader_stats import STAGES, LoaderClock
-from lead_trainer.data.patient_source import PatientSource, decoded_sample
+from lead_trainer.data.patient_source import PatientSource, decoded_sample, retold
 from lead_trainer.data.shared_counters import SharedCounters
 from lead_trainer.errors import BadConfig, StuckLoader, TrainerError
 from lead_trainer.recipes.recipe import Batch, Sample
@@ -70,6 +72,30 @@ class _Failed:
 
     error: Exception
 
+    @classmethod
+    def of(cls, error: Exception) -> "_Failed":
+        """Returns an error on its way; raises one that torch can tell, with the traceback of its process.
+
+        What does not pickle would be lost on the way without a word, and the loop would wait for it: its text goes.
+        """
+        if isinstance(error, (TrainerError, StoreError)):
+            return cls(error if _pickles(error) else retold(error, str(error), _pickles))
+        if _pickles(type(error)):
+            raise error
+        told = retold(error, f"{type(error).__name__}: {error}", _pickles)
+        for note in getattr(error, "__notes__", []):
+            told.add_note(note)
+        return cls(told)
+
+
+def _pickles(value: Any) -> bool:
+    try:
+        pickle.dumps(value)
+        copy.copy(value)  # makes it anew as the parent would: its class may take more than it keeps
+    except Exception:  # of any class: what is asked is whether there is none
+        return False
+    return True
+
 
 class _Numbered(Dataset[Any]):
     def __init__(self, source: PatientSource) -> None:
@@ -80,8 +106,8 @@ class _Numbered(Dataset[Any]):
             sample = self._source.load(*item)
             with self._source.clock.stage("load"):
                 return decoded_sample(self._source.source, item[0], sample)
-        except (TrainerError, StoreError) as error:  # others are wrapped in one, by the sample's name
-            return _Failed(error)
+        except Exception as error:  # by the sample's name, or a fault of the machine
+            return _Failed.of(error)
 
 
 class _Steps(Sampler[list[tuple[int, int]]]):
@@ -108,8 +134,8 @@ class _Collated:
         try:
             with self._clock.stage("copy"):
                 return self._collate(sound)
-        except TrainerError as error:
-            return _Failed(error)
+        except Exception as error:
+            return _Failed.of(error)
 
 
 def loader_named(name: str) -> type[Loader]:
