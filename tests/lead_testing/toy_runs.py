@@ -110,7 +110,7 @@ def _one_rank(folder: Path, job: TrainJob, rank: int, ranks: int, port: int, sig
     os.environ |= {"LEAD_TOY_SIGNAL": signal, "RANK": str(rank)}
     world = World(rank, rank, ranks, 0, ranks, "127.0.0.1", port)
     stop, code = StopFlag(), int(ExitCode.DONE)
-    stop.listen()
+    stop.listen_later()
     try:
         with toy_recipe_installed(folder / f"rank-{rank}"):
             group = Group(world, torch.device("cpu"))

@@ -158,7 +158,7 @@ def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str,
         return local_job(run, store, caches, processes=world.world_size).model_dump_json()
 
     job = TrainJob.model_validate_json(done_by_first(group, prepared))
-    stop.listen()  # not before: a cache is built for long, and goes on where it was
+    stop.listen_later()
     view = view_of(run, store, job.keys)
     place = Place(
         store,

@@ -44,8 +44,12 @@ def run_workers(workers: Sequence[Worker], *, peer_grace_s: float = PEER_GRACE_S
     for worker in workers:
         worker.word.parent.mkdir(parents=True, exist_ok=True)
         worker.word.unlink(missing_ok=True)
-    children = [subprocess.Popen(list(worker.argv), env=dict(worker.environ)) for worker in workers]
+    children: list[subprocess.Popen[bytes]] = []
     with _signals_passed_to(children) as passed:
+        for worker in workers:
+            children.append(subprocess.Popen(list(worker.argv), env=dict(worker.environ)))
+        if passed.stop_asked:  # while not all of them were there
+            _signal_all(children, signal.SIGTERM)
         return most_telling(_wait_for_all(children, peer_grace_s, lambda: passed.stop_asked))
 
 
@@ -79,7 +83,7 @@ def _wait_for_all(
             deadline = None
             continue
         listened = end.code == ExitCode.STOPPED
-        if end.code == 128 + signal.SIGTERM and stop_asked():
+        if end.code in (128 + signal.SIGTERM, 128 + signal.SIGINT) and stop_asked():
             end = Ended(end.local_rank, ExitCode.STOPPED)  # it did not listen yet, so it has nothing to commit
         by_our_hand = deadline is not None or any(earlier.code for earlier in ends)
         if by_our_hand and end.code in (128 + signal.SIGTERM, 128 + signal.SIGKILL):

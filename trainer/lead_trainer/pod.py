@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from pydantic import ValidationError
 
@@ -90,12 +91,15 @@ def _leave_word(job: TrainJob, end: Ended, word: Path, termination_log: Path) ->
 
 
 def _obituary(job: TrainJob, end: Ended) -> ProgressRecord:
+    phase: Literal["Stopped", "Failed"] = "Failed"
     how = f"ended with code {end.code}"
-    if end.code > 128:
+    if end.code == ExitCode.STOPPED:
+        phase, how = "Stopped", "was told to stop before its first step; there was nothing to commit"
+    elif end.code > 128:
         name = signal.Signals(end.code - 128).name
         how = f"was killed by {name}" + ("; too little memory is the usual reason" if name == "SIGKILL" else "")
     message = f"worker process {end.local_rank} {how}"
     return ProgressRecord(
-        attempt=job.attempt, seq=0, phase="Failed", epoch=0, epochs=job.epochs, step=0, steps=0,
+        attempt=job.attempt, seq=0, phase=phase, epoch=0, epochs=job.epochs, step=0, steps=0,
         message=message[:_MESSAGE_CHARS],
     )  # fmt: skip

@@ -104,6 +104,7 @@ class Hooks:
 
     def after_step(self, state: TrainState, step: Step) -> None:
         """Counts, tells, and, inside an epoch, validates, saves or stops where that is due."""
+        self.stop.trained()
         self.clock.step_done()
         if not math.isfinite(step.gradient_norm):
             self._name_bad_samples(state, step)
@@ -119,6 +120,7 @@ class Hooks:
 
     def after_epoch(self, state: TrainState) -> None:
         """Sums the epoch up, validates and saves where that is due, and stops if asked."""
+        self.stop.trained()  # by an earlier attempt, where this one begins with an epoch's end
         values = means(merged(self.group.gather(state.totals.as_pairs())))
         self.figures.take(self.group.sums(self.figures.row()))
         due = self._due(self.shape.validate_every_epochs, state.epoch) or state.epoch == self.epochs

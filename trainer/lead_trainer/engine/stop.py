@@ -10,12 +10,24 @@ class StopFlag:
 
     def __init__(self) -> None:
         self.raised = False
+        self._listens_later = False
+
+    def listen_later(self) -> None:
+        """Listens from `trained` on.
+
+        Until then a signal ends the process, wherever it is: there is nothing to commit, and a rank that waits for its
+        group, or within a library, could not look at the flag.
+        """
+        self._listens_later = True
+
+    def trained(self) -> None:
+        """Notes that from now on there may be something to commit; must be called on the main thread."""
+        if self._listens_later:
+            self._listens_later = False
+            self.listen()
 
     def listen(self) -> None:
-        """Lets SIGTERM and SIGINT raise the flag; must be called on the main thread.
-
-        From when somebody asks for the flag: until then a signal ends the process, as there is nothing to commit.
-        """
+        """Lets SIGTERM and SIGINT raise the flag from now on; must be called on the main thread."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._raise)
 

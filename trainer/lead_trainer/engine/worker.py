@@ -6,6 +6,7 @@ same as `lead train` does without a cluster.
 
 import argparse
 import os
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -72,7 +73,8 @@ def main() -> None:
     options = parser.parse_args()
     world, code = world_of(os.environ), int(ExitCode.DONE)
     stop = StopFlag()
-    stop.listen()
+    stop.listen_later()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until then it ends a rank as SIGTERM does, without a traceback
     try:
         job = parse_job(options.job.read_bytes())
         assert isinstance(job, TrainJob), "build jobs run in the launcher"
