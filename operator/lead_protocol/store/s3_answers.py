@@ -34,6 +34,8 @@ _TRY_AGAIN_CODES = {
 _FULL_CODES = {"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded", "InsufficientStorage"}
 _KEY_CODES = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
 _SKEW_CODES = {"RequestTimeTooSkewed", "RequestExpired"}
+# Of the parser: no XML, other bytes than its encoding's, an encoding that is unknown or that it does not read.
+_NOT_XML = (ElementTree.ParseError, LookupError, ValueError)
 _MOST_SKEW = timedelta(minutes=15)  # what S3 servers allow
 
 
@@ -103,7 +105,7 @@ def parse_list_page(body: bytes, *, where: str) -> ListPage:
     for element in root:
         if _name(element) == "Contents":
             key = _text(element, "Key")
-            size, etag = int(_text(element, "Size") or 0), _text(element, "ETag").strip('"')
+            size, etag = _size(element, where), _text(element, "ETag").strip('"')
             objects.append(ObjectInfo(unquote_plus(key) if url_encoded else key, size, etag))
     truncated = _text(root, "IsTruncated") == "true"
     if truncated and not objects:
@@ -139,7 +141,7 @@ def _error_code(headers: Mapping[str, str], body: bytes) -> tuple[str, str]:
     try:
         root = ElementTree.fromstring(body)
         return _text(root, "Code")[:80], _text(root, "Message")[:200]
-    except (ElementTree.ParseError, UnicodeDecodeError):
+    except _NOT_XML:
         return headers.get("x-minio-error-code", "")[:80], ""  # HEAD has no body; a proxy's page is not XML
 
 
@@ -167,8 +169,16 @@ def _retry_after_s(headers: Mapping[str, str]) -> float:
 def _parse(body: bytes, where: str) -> ElementTree.Element:
     try:
         return ElementTree.fromstring(body)
-    except (ElementTree.ParseError, UnicodeDecodeError) as error:
+    except _NOT_XML as error:
         raise TryAgain(f"{where}: the answer is not whole XML ({error})", doubtful=True) from error
+
+
+def _size(element: ElementTree.Element, where: str) -> int:
+    found = _text(element, "Size") or "0"
+    try:
+        return int(found)
+    except ValueError as error:
+        raise StoreUnavailable(f"{where}: Size: found {found[:80]!r}, expected a number; check the endpoint") from error
 
 
 def _name(element: ElementTree.Element) -> str:

@@ -5,7 +5,8 @@
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,22 +80,23 @@ def collection_table(collection: Collection, samples: Sequence[SampleKey], place
 def collection_rows(name: str, data: bytes) -> CollectionRows:
     """Reads a collection's rows back; raises BadData when the table is not one."""
     table = read_table(data, f"collection {name}")
-    metadata = table.schema.metadata or {}
-    bucket = _ints(table, "bucket")
-    starts = np.flatnonzero(np.diff(bucket, prepend=-1))
-    return CollectionRows(
-        name=name,
-        bucket_names=tuple(json.loads(metadata[_NAMES])),
-        mixture=tuple(json.loads(metadata[_MIXTURE])),
-        counters=json.loads(metadata[_COUNTERS]),
-        bucket=bucket,
-        position=np.arange(len(bucket)) - np.repeat(starts, np.diff(starts, append=len(bucket))),
-        route=RowTexts.of(table.column("route")),
-        frame=_ints(table, "frame"),
-        sample=_ints(table, "sample"),
-        shard=_ints(table, "shard"),
-        slot=_ints(table, "slot"),
-    )
+    with _naming(f"collection {name}"):
+        metadata = table.schema.metadata or {}
+        bucket = _ints(table, "bucket")
+        starts = np.flatnonzero(np.diff(bucket, prepend=-1))
+        return CollectionRows(
+            name=name,
+            bucket_names=tuple(json.loads(metadata[_NAMES])),
+            mixture=tuple(json.loads(metadata[_MIXTURE])),
+            counters=json.loads(metadata[_COUNTERS]),
+            bucket=bucket,
+            position=np.arange(len(bucket)) - np.repeat(starts, np.diff(starts, append=len(bucket))),
+            route=RowTexts.of(table.column("route")),
+            frame=_ints(table, "frame"),
+            sample=_ints(table, "sample"),
+            shard=_ints(table, "shard"),
+            slot=_ints(table, "slot"),
+        )
 
 
 def verdict_table(verdicts: Sequence[RouteVerdict]) -> pa.Table:
@@ -118,27 +120,38 @@ def write_table(table: pa.Table) -> bytes:
 
 def read_table(data: bytes, what: str) -> pa.Table:
     """Returns the table in a parquet file; raises BadData naming `what`."""
-    try:
+    with _naming(what):
         return pq.read_table(io.BytesIO(data))
-    except (pa.ArrowException, OSError) as error:
-        raise BadData(f"{what} of the cache cannot be read: {error}") from error
+
+
+@contextmanager
+def _naming(what: str) -> Iterator[None]:
+    """Raises BadData naming `what` where its bytes, columns or texts are not those of such a table."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, LookupError, ValueError, TypeError, RecursionError) as error:
+        raise BadData(f"{what} of the cache cannot be read: {error}; run `lead cache fsck`, build it again") from error
 
 
 class MetaColumns:
     """Metas of every frame by column, read where the table lies; a row is found by route and frame."""
 
     def __init__(self, table: pa.Table) -> None:
-        """Takes a table with ROUTE_COLUMN, `frame` and the recipe's columns; a route's rows lie together, in order."""
-        routes = _one_chunk(table.column(ROUTE_COLUMN))
-        names = routes if pa.types.is_dictionary(routes.type) else routes.dictionary_encode()
-        code = names.indices.to_numpy()
-        starts = np.flatnonzero(np.diff(code, prepend=-1))
-        ends = np.append(starts[1:], len(code))
-        texts = names.dictionary.to_pylist()
-        self._span = {texts[code[at]]: (int(at), int(end)) for at, end in zip(starts, ends, strict=True)}
-        self._frame = _one_chunk(table.column("frame")).to_numpy()
-        columns = [name for name in table.column_names if name not in (ROUTE_COLUMN, "frame")]
-        self._arrays = {name: _column(_one_chunk(table.column(name))) for name in columns}
+        """Takes a table with ROUTE_COLUMN, `frame` and the recipe's columns; a route's rows lie together, in order.
+
+        Raises BadData where the table is another.
+        """
+        with _naming("metas"):
+            routes = _one_chunk(table.column(ROUTE_COLUMN))
+            names = routes if pa.types.is_dictionary(routes.type) else routes.dictionary_encode()
+            code = names.indices.to_numpy()
+            starts = np.flatnonzero(np.diff(code, prepend=-1))
+            ends = np.append(starts[1:], len(code))
+            texts = names.dictionary.to_pylist()
+            self._span = {texts[code[at]]: (int(at), int(end)) for at, end in zip(starts, ends, strict=True)}
+            self._frame = _one_chunk(table.column("frame")).to_numpy()
+            columns = [name for name in table.column_names if name not in (ROUTE_COLUMN, "frame")]
+            self._arrays = {name: _column(_one_chunk(table.column(name))) for name in columns}
 
     def row(self, route: str, frame: int) -> dict[str, Any]:
         """Returns the columns of one frame; lists come as arrays, missing values as None."""

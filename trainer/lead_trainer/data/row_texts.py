@@ -21,12 +21,15 @@ class RowTexts:
 
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> "RowTexts":
-        """Takes a column of texts, plain or as a dictionary."""
+        """Takes a column of texts, plain or as a dictionary; raises ValueError where a row has no text."""
         texts = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         chunks = texts.unify_dictionaries().chunks
         codes = [chunk.indices.to_numpy().astype(np.int32, copy=False) for chunk in chunks]
         names = tuple(chunks[0].dictionary.to_pylist()) if chunks else ()
-        return cls(names, codes[0] if len(codes) == 1 else np.concatenate([np.zeros(0, np.int32), *codes]))
+        joined = codes[0] if len(codes) == 1 else np.concatenate([np.zeros(0, np.int32), *codes])
+        if len(joined) and not 0 <= joined.min() <= joined.max() < len(names):
+            raise ValueError(f"rows name the texts {joined.min()} to {joined.max()} of {len(names)}")
+        return cls(names, joined)
 
     def __len__(self) -> int:
         """Number of rows."""
