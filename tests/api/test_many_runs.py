@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lead_testing.api_bench import Bench
-from lead_testing.figures import record
+from lead_testing.figures import record, stay
 from lead_testing.kube_faults.truth import Truth
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.operator_process import CONSTANTS, PATIENT, wait_for
@@ -43,8 +43,9 @@ def test_many_runs_at_once_their_pods_failing_together_and_a_restart_that_writes
     bench.operator.kill()
     bench.operator.start(LEAD_PROGRESS_SECONDS="3600", LEAD_RESYNC_SECONDS=str(LOOKS_S))
     wait_for("two looks at each", lambda: looks(bench) >= 2 * RUNS, within_s=PATIENCE_S)
-    idle, since = api_calls(bench), time.monotonic()
     wait_for("two more", lambda: looks(bench) >= 4 * RUNS, within_s=PATIENCE_S)
+    idle, since = api_calls(bench), time.monotonic()
+    stay("all at rest", RUNS / 20)
     record("idle_calls_per_s", (api_calls(bench) - idle) / (time.monotonic() - since))
     record("idle_writes", bench.operator.writes())
     assert bench.operator.writes() == 0
