@@ -4,7 +4,8 @@ Each goal leaves a result file: how much was asked and done, figures, verdict, a
 `--replay PLAN` plays one plan again, as a failure has printed it. The quick rings try a sample of the same plans, and
 shorter ones. Goals: R1 kills, R2 Sieve's patterns, R3 calls, R4 watches, deaf (an API server that answers 503 for 1, 5
 and 20 minutes, and a wire that is silent for 5), model (the model tests of decide), and R5, R6, R12, R13, R15, R16,
-R18, R19: tests of the API ring, larger or again and again.
+R18, R19: tests of the API ring, larger or again and again. Of the data path: R10 its store, R11 the node's cache (as
+root), R14 hostile bytes for every parser.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from campaign import goals
 from campaign.control_plane import servers
+from campaign.data_goals import DATA, try_data
 from campaign.figures import VIOLATED
 from campaign.repeated import REPEATED, repeat
 from lead_testing.kube_faults.goals import GOALS
@@ -51,6 +53,9 @@ def main() -> int:
                 goals.write_result(options.out, results[-1])
     for goal in [name for name in chosen if name in REPEATED]:
         results.append(repeat(goal, options.count, options.seed))
+        goals.write_result(options.out, results[-1])
+    for goal in [name for name in chosen if name in DATA]:
+        results.append(try_data(goal, options.count, options.seed))
         goals.write_result(options.out, results[-1])
     for result in results:
         goals.write_result(options.out, result)

@@ -1,32 +1,24 @@
-"""The data path under every fault, with full counts: python tests/campaign/data_faults.py OUT.json [--scale 1.0]
+"""One trial of each fault of the data path; `data_goals` repeats them. True: the epoch was the clean one to the byte.
 
-What tests/unit/data/test_faults_of_the_data_path.py shows with a few, this repeats hundreds of times: damaged cache
-files, spoiled answers of a MinIO behind a proxy, an outage, and kills while the cache fills. Every epoch must equal the
-clean one byte for byte; the result says how many were tried, how many failed, and with which seed.
+What tests/unit/data/test_faults_of_the_data_path.py shows with a few: damaged cache files, spoiled answers of a MinIO
+behind a proxy, outages, refusals, kills while the cache fills, and volumes that are full, read-only or removed.
 """
 
-import argparse
-import json
 import random
 import secrets
-import sys
-import tempfile
+import shutil
+import subprocess
 import threading
-import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+from lead_protocol.store.object_store import ObjectStore, StoreDenied, StoreFull
 from lead_protocol.store.s3 import S3Store
 from lead_protocol.store.s3_target import MIB, S3Limits
 from lead_testing.data_faults import (
-    DAMAGES,
-    READ_FAULTS,
     build_test_cache,
     damage_shards,
     deliver,
@@ -38,32 +30,9 @@ from lead_testing.store_proxy import StoreProxy
 
 LIMITS = S3Limits(read_s=2, total_s=60, part_bytes=5 * MIB, first_pause_s=0.02, longest_pause_s=0.5,
                   longest_retry_after_s=0.1)  # fmt: skip
-FLIPS, CALL_FAULTS, KILLS, OUTAGES, OUTAGE_S = (
-    200,
-    40,
-    200,
-    5,
-    8.0,
-)  # tries at scale 1; of each kind of damage and fault
-
-
-@dataclass
-class Tally:
-    """Tries of one promise."""
-
-    tries: int = 0
-    failures: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-
-    def run(self, what: str, trial: Callable[[], bool]) -> None:
-        """Counts one try; an exception is a failure like a wrong answer."""
-        begin, self.tries = time.monotonic(), self.tries + 1
-        try:
-            if not trial():
-                self.failures.append(f"{what}: the epoch differs, or the damage was not found")
-        except Exception:
-            self.failures.append(f"{what}: {traceback.format_exc(limit=-2)}")
-        self.seconds += time.monotonic() - begin
+OUTAGE_S, RESTART_S = 300.0, 0.5
+LINK_BYTES_PER_S = 1e6
+VOLUME_BYTES = 100_000  # half of what an epoch reads
 
 
 @dataclass(frozen=True)
@@ -72,7 +41,8 @@ class Bench:
 
     server: MinioServer
     proxy: StoreProxy
-    store: Callable[[], S3Store]
+    bucket: str
+    store: Callable[[], ObjectStore]
     digest: str
     clean: str
 
@@ -88,7 +58,7 @@ def bench(folder: Path) -> Iterator[Bench]:
             return S3Store(server.target(bucket, endpoint=proxy.endpoint), LIMITS)
 
         digest = build_test_cache(store())
-        yield Bench(server, proxy, store, digest, deliver(store(), digest, None).digest)
+        yield Bench(server, proxy, bucket, store, digest, deliver(store(), digest, None).digest)
 
 
 def damage(here: Bench, folder: Path, kind: str, seed: int) -> bool:
@@ -116,54 +86,86 @@ def killed_fill(here: Bench, folder: Path, seed: int) -> bool:
     return found.digest == here.clean and found.stats.corrupt == 0
 
 
-def outage(here: Bench, folder: Path, seed: int) -> bool:
-    """Stops the server before an epoch begins to fill and starts it again some seconds later."""
-    here.server.stop()
-    back = threading.Timer(OUTAGE_S, here.server.start)
+def outage(here: Bench, folder: Path, seconds: float) -> bool:
+    """Kills the server as an epoch begins to fill, and starts it again `seconds` later."""
+    away = threading.Timer(0.05, here.server.stop)
+    back = threading.Timer(0.05 + seconds, here.server.start)
+    away.start()
     back.start()
     try:
-        return deliver(here.store(), here.digest, folder / f"outage{seed}").digest == here.clean
+        return deliver(here.store(), here.digest, folder / secrets.token_hex(4)).digest == here.clean
     finally:
+        away.join()
         back.join()
 
 
-def main() -> int:
-    """Runs the campaign, writes the result, and returns 1 where anything failed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--scale", type=float, default=1.0, help="of the number of tries")
-    options = parser.parse_args()
-
-    def times(count: int) -> range:
-        return range(max(1, round(count * options.scale)))
-
-    tallies: dict[str, Tally] = {}
-    with tempfile.TemporaryDirectory(prefix="lead-data-faults-") as name:
-        folder = Path(name)
-        with bench(folder) as here:
-            for kind in DAMAGES:
-                tally = tallies.setdefault(f"damage {kind}", Tally())
-                for seed in times(FLIPS):
-                    tally.run(f"seed {seed}", lambda k=kind, s=seed: damage(here, folder / k, k, s))  # type: ignore[misc]
-            for fault in READ_FAULTS:
-                tally = tallies.setdefault(f"store {fault}", Tally())
-                for seed in times(CALL_FAULTS):
-                    tally.run(f"seed {seed}", lambda f=fault, s=seed: spoiled_answers(here, folder, f, s))  # type: ignore[misc]
-            tally = tallies.setdefault("SIGKILL while filling", Tally())
-            for seed in times(KILLS):
-                tally.run(f"seed {seed}", lambda s=seed: killed_fill(here, folder, s))  # type: ignore[misc]
-            tally = tallies.setdefault(f"store away for {OUTAGE_S:.0f} s", Tally())
-            for seed in times(OUTAGES):
-                tally.run(f"seed {seed}", lambda s=seed: outage(here, folder, s))  # type: ignore[misc]
-    result = {
-        name: {"tries": t.tries, "failed": len(t.failures), "seconds": round(t.seconds, 1), "failures": t.failures[:5]}
-        for name, t in tallies.items()
-    }
-    options.out.write_text(json.dumps(result, indent=2) + "\n")
-    for name, row in result.items():
-        print(f"{name:32} {row['tries']:5} tries {row['failed']:4} failed {row['seconds']:8} s")
-    return int(any(t.failures for t in tallies.values()))
+def refused(here: Bench, folder: Path) -> bool:
+    """Answers 403 in mid-epoch: the end is StoreDenied, and the next try goes on."""
+    here.proxy.plan("403-expired", method="GET", part="/shards/", times=10**9)
+    where = folder / secrets.token_hex(4)
+    try:
+        deliver(here.store(), here.digest, where)
+    except StoreDenied:
+        here.proxy.clear()
+        return deliver(here.store(), here.digest, where).digest == here.clean
+    finally:
+        here.proxy.clear()
+    return False
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def store_full(here: Bench, seed: int) -> bool:
+    """Answers 507 to a write of a build: it ends as StoreFull, shows no torn cache, and is built by the next try."""
+    here.server.admin().make_bucket(bucket := f"full-{secrets.token_hex(4)}")
+    store = S3Store(here.server.target(bucket, endpoint=here.proxy.endpoint), LIMITS)
+    writes = random.Random(seed).randrange(1, 20)
+    met: list[str] = []
+
+    def full(method: str, path: str) -> bool:
+        met.extend([path] if method in ("PUT", "POST") else [])
+        return method in ("PUT", "POST") and len(met) > writes
+
+    here.proxy.plan_where("507", full)
+    try:
+        build_test_cache(store)
+    except StoreFull:
+        here.proxy.clear()
+        return build_test_cache(store) == here.digest and deliver(store, here.digest, None).digest == here.clean
+    finally:
+        here.proxy.clear()
+    return False
+
+
+def slow_link(here: Bench, folder: Path) -> bool:
+    """Reads an epoch over a link of one megabyte a second."""
+    with StoreProxy(here.server.endpoint, bytes_per_s=LINK_BYTES_PER_S) as link:
+        store = S3Store(here.server.target(here.bucket, endpoint=link.endpoint), LIMITS)
+        return deliver(store, here.digest, folder / secrets.token_hex(4)).digest == here.clean
+
+
+def small_volume(here: Bench, folder: Path, options: str) -> bool:
+    """Keeps the cache on a volume that is too small, or that nobody may write to; needs root."""
+    where = folder / secrets.token_hex(4)
+    where.mkdir()
+    kind = ["mount", "-t", "tmpfs", "-o", f"size={VOLUME_BYTES},{options}", "tmpfs", str(where)]
+    subprocess.run(kind, check=True, capture_output=True, text=True)
+    try:
+        return all(deliver(here.store(), here.digest, where).digest == here.clean for _ in range(2))
+    finally:
+        subprocess.run(["umount", "--lazy", str(where)], check=True)
+
+
+def removed(here: Bench, folder: Path) -> bool:
+    """Deletes the cache's folder again and again while epochs fill and read it."""
+    where, done = folder / secrets.token_hex(4), threading.Event()
+
+    def remove() -> None:
+        while not done.wait(0.01):
+            shutil.rmtree(where, ignore_errors=True)
+
+    remover = threading.Thread(target=remove)
+    remover.start()
+    try:
+        return all(deliver(here.store(), here.digest, where).digest == here.clean for _ in range(3))
+    finally:
+        done.set()
+        remover.join()

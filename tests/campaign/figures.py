@@ -28,7 +28,7 @@ class Limit:
 # How much makes a campaign whole, in what the goal counts; 0: all plans there are.
 WANTED = {
     "R1": 0, "R2": 0, "R3": 0, "R4": 300, "deaf": 4, "model": 100_000, "R5": 50, "R6": 1500, "R12": 50, "R13": 20,
-    "R15": 1000, "R16": 10, "R18": 10, "R19": 10,
+    "R15": 1000, "R16": 10, "R18": 10, "R19": 10, "R10": 120, "R11": 2015, "R14": 10_000_000,
 }  # fmt: skip
 LEAST_KILLS = 500  # of R1, whatever the number of its plans
 TOLD_S, STALL_TOLD_S, AFTER_AN_OUTAGE_S = 5, 75, 15

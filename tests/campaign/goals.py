@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import seed as with_seed
 from hypothesis.stateful import run_state_machine_as_test
 
+from campaign.data_goals import DATA
 from campaign.figures import LEAST_KILLS, WANTED, Figures, conclude
 from campaign.repeated import REPEATED
 from lead_testing.decision_worlds.cache_world import CacheMachine
@@ -32,7 +33,7 @@ DEAFENING = (
 STEPS = 50  # of one example of a model test
 PORTION = 5_000  # steps after which a model test says how far it is, and begins with another seed
 
-NAMES = (*GOALS, "deaf", "model", *REPEATED)
+NAMES = (*GOALS, "deaf", "model", *REPEATED, *DATA)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """One loader over one cache in a store, spoiled in every way; what must come out is the clean run's digest.
 
 Called with small counts by tests/unit/data/test_faults_of_the_data_path.py and with full counts by
-tests/campaign/data_faults.py.
+tests/campaign/data_goals.py.
 """
 
 import hashlib

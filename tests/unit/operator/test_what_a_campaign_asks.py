@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from campaign.data_goals import TRIALS, cases
 from campaign.figures import LEAST_KILLS, LIMITS, VIOLATED, WANTED, conclude
 from campaign.goals import NAMES, plans_of
 from campaign.repeated import REPEATED
@@ -30,6 +31,11 @@ def learned() -> Learned:
 def test_every_goal_has_a_number_and_every_limit_a_goal() -> None:
     assert set(WANTED) == set(NAMES)
     assert set(LIMITS) <= set(NAMES)
+
+
+@pytest.mark.parametrize("goal", TRIALS)
+def test_a_goal_of_the_data_path_has_as_many_trials_as_it_asks_for(goal: str) -> None:
+    assert len(set(cases(goal))) == WANTED[goal]
 
 
 @pytest.mark.parametrize("goal", REPEATED)
