@@ -26,6 +26,7 @@ from lead_testing.situations_told import INTRODUCTION, TOLD
 
 PAGE = PROJECT_ROOT / "crds" / "docs" / "what-you-will-see.md"
 RUN, CACHE = "night-drive", "towns"
+MOMENT = "2026-03-14T02:41:07Z"
 UID = "6a1b8f04-52a7-4c1e-9d3b-0f6a7e21c945"
 AGE, MOMENT = "5m", "2026-01-01T12:00:00Z"
 TIMED = ("AGE", "CKPT", "LAST SEEN")
@@ -249,6 +250,7 @@ def _ordered(text: str, bench: Bench) -> str:
     text = text.replace(uid, UID).replace(f"s3://{name}/", "s3://lead/").replace("-nonce/", "-7c1e90ab42d3/")
     text = re.sub(rf"{name}/", "team-a/", text)
     text = re.sub(rf"(pod {RUN}-\S+-)\d( waits: )", r"\g<1>0\2", text)  # which pod is seen to wait first is chance
+    text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", MOMENT, text)
     return text.replace(name, "node-1")
 
 
