@@ -26,7 +26,6 @@ from lead_testing.situations_told import INTRODUCTION, TOLD
 
 PAGE = PROJECT_ROOT / "crds" / "docs" / "what-you-will-see.md"
 RUN, CACHE = "night-drive", "towns"
-MOMENT = "2026-03-14T02:41:07Z"
 UID = "6a1b8f04-52a7-4c1e-9d3b-0f6a7e21c945"
 AGE, MOMENT = "5m", "2026-01-01T12:00:00Z"
 TIMED = ("AGE", "CKPT", "LAST SEEN")
