@@ -23,9 +23,8 @@ class SharedCounters:
     def __init__(self, names: Sequence[str]) -> None:
         self._places = {name: place for place, name in enumerate(names, start=1)}
         self._width = 1 + len(names)  # a row: the process's id, then the numbers
-        self._file = os.fdopen(os.memfd_create("lead-counters"), "r+b", buffering=0)
-        self._file.truncate((1 + PROCESSES) * self._width * _BYTES)
-        self._cells = memoryview(mmap.mmap(self._file.fileno(), 0)).cast("d")
+        self._file = os.fdopen(os.memfd_create("lead-counters"), "r+b", buffering=0)  # empty: to be locked
+        self._cells = memoryview(mmap.mmap(-1, (1 + PROCESSES) * self._width * _BYTES)).cast("d")
         self._rows: dict[int, int] = {}  # by process
         self._locks: dict[int, threading.Lock] = {}  # by process: one that is held while forking stays the parent's
 
