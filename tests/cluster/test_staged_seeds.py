@@ -19,13 +19,14 @@ from lead_trainer.engine.config_document import keys_of_document
 from lead_trainer.recipes.lead.example_data.tree import write_example_tree
 from lead_trainer.recipes.recipe import load_recipe
 
-RUN, EPOCHS, SEEDS = "staged", 3, (0, 1)
+RUN, SEEDS = "staged", (0, 1)
+EPOCHS = {"pretrain": 4, "posttrain": 8}  # so many that a kill after the first comes before the last
 INSTANCES = [("pretrain", 0), *(("posttrain", seed) for seed in SEEDS)]
 STAGES = [
-    {"name": "pretrain", "epochs": EPOCHS},
+    {"name": "pretrain", "epochs": EPOCHS["pretrain"]},
     {
         "name": "posttrain",
-        "epochs": EPOCHS,
+        "epochs": EPOCHS["posttrain"],
         "seeds": list(SEEDS),
         "initFrom": {"stage": "pretrain"},
         "config": {"use_planning_decoder": True},
@@ -50,7 +51,7 @@ def finished(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_every_instance_succeeds_and_each_kill_costs_one_attempt(finished: dict[str, Any]) -> None:
     stages = finished["stages"]
     assert [(s["name"], s["seed"], s["phase"], s["epoch"]) for s in stages] == [
-        (*instance, "Succeeded", EPOCHS) for instance in INSTANCES
+        (*instance, "Succeeded", EPOCHS[instance[0]]) for instance in INSTANCES
     ]
     assert [s["attempt"] for s in stages] == [2, 2, 1]
     assert finished["restarts"]["total"] == 2
@@ -68,11 +69,11 @@ def test_status_tells_each_instances_figures_and_their_mean_and_deviation(finish
 
 
 def test_every_instance_leaves_leads_files(installed: Installed, finished: dict[str, Any]) -> None:
-    last = f"{EPOCHS - 1:04d}"
-    expected = {f"{part}_{last}.pth" for part in ("model", "optimizer", "scheduler", "scaler")}
-    expected |= {"config.json", f"gradient_steps_skipped_{last}.txt"}
     with installed.store() as store:
         for stage, seed in INSTANCES:
+            last = f"{EPOCHS[stage] - 1:04d}"
+            expected = {f"{part}_{last}.pth" for part in ("model", "optimizer", "scheduler", "scaler")}
+            expected |= {"config.json", f"gradient_steps_skipped_{last}.txt"}
             files = newest_manifest(store, installed, RUN, stage, seed)["files"]
             assert expected <= set(files)
             assert {file["key"]: file["size"] for file in files.values()} == {
@@ -91,7 +92,7 @@ def test_lead_export_writes_a_bundle_that_the_model_loads(
         environment |= {"AWS_ACCESS_KEY_ID": user, "AWS_SECRET_ACCESS_KEY": password}
         command = [sys.executable, "-m", "lead_trainer", "export", run, str(bundle), "--store", "s3://lead"]
         subprocess.run(command, env={**os.environ, **environment}, check=True)
-    names = [f"model_{EPOCHS - 1:04d}_{seed}.pth" for seed in SEEDS]
+    names = [f"model_{EPOCHS['posttrain'] - 1:04d}_{seed}.pth" for seed in SEEDS]
     assert sorted(path.name for path in bundle.iterdir()) == ["config.json", *names]
     recipe = load_recipe("lead")
     config = recipe.config(keys_of_document(recipe, json.loads((bundle / "config.json").read_text())))
