@@ -6,11 +6,11 @@ checked here, and only what grew in (attempt, seq) is applied. What a newer trai
 that an operator that was rolled back still sees that its runs are alive.
 """
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints
 
-from lead_protocol.strict_model import StrictModel
+from lead_protocol.strict_model import StrictModel, parse_or_none
 
 MAX_RECORD_BYTES = 4096  # the kubelet truncates termination messages at 4096 bytes
 MAX_ADVISORIES = 4
@@ -20,7 +20,6 @@ MAX_DEGRADED_RANKS = 64  # that are named
 _Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 _Seconds = Annotated[float, Field(ge=0, le=1e12)]
 _Text = Annotated[str, StringConstraints(max_length=512)]
-_Record = TypeVar("_Record", bound=StrictModel)
 _Name = Annotated[str, StringConstraints(max_length=64, pattern=r"^[A-Za-z0-9_./-]+$")]
 
 
@@ -111,18 +110,9 @@ def to_bytes(record: ProgressRecord) -> bytes:
 
 def parse_progress(data: bytes) -> ProgressRecord | None:
     """Returns the record in `data`, or None where it is not a sound ProgressRecord of at most MAX_RECORD_BYTES."""
-    return _parse(ProgressRecord, data)
+    return parse_or_none(ProgressRecord, data, MAX_RECORD_BYTES)
 
 
 def parse_build(data: bytes) -> BuildRecord | None:
     """Returns the record in `data`, or None where it is not a sound BuildRecord of at most MAX_RECORD_BYTES."""
-    return _parse(BuildRecord, data)
-
-
-def _parse(model: type[_Record], data: bytes) -> _Record | None:
-    if len(data) > MAX_RECORD_BYTES:
-        return None
-    try:
-        return model.model_validate_json(data, extra="ignore")
-    except ValidationError:
-        return None
+    return parse_or_none(BuildRecord, data, MAX_RECORD_BYTES)

@@ -4,18 +4,17 @@ The operator alone writes these objects, create-only, before the status tells wh
 status holds nothing. Pods may write there too: what is read is as hostile as a progress record.
 """
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints
 
-from lead_protocol.strict_model import StrictModel
+from lead_protocol.strict_model import StrictModel, parse_or_none
 
 MAX_RUN_RECORD_BYTES = 64 * 1024
 
 _Number = Annotated[int, Field(ge=-(10**18), le=10**18)]  # what a status may hold, people's corrections included
 _Word = Annotated[str, StringConstraints(max_length=64)]
 _Time = Annotated[str, StringConstraints(max_length=40)]  # RFC 3339, UTC
-_Record = TypeVar("_Record", bound=StrictModel)
 
 
 class InstanceBook(StrictModel):
@@ -51,18 +50,9 @@ class RunEnd(StrictModel):
 
 def parse_run_book(data: bytes) -> RunBook | None:
     """Returns the book in `data`, or None where it is not a sound one of at most MAX_RUN_RECORD_BYTES."""
-    return _parse(RunBook, data)
+    return parse_or_none(RunBook, data, MAX_RUN_RECORD_BYTES)
 
 
 def parse_run_end(data: bytes) -> RunEnd | None:
     """Returns the verdict in `data`, or None where it is not a sound one of at most MAX_RUN_RECORD_BYTES."""
-    return _parse(RunEnd, data)
-
-
-def _parse(model: type[_Record], data: bytes) -> _Record | None:
-    if len(data) > MAX_RUN_RECORD_BYTES:
-        return None
-    try:
-        return model.model_validate_json(data, extra="ignore")  # of a newer operator
-    except ValidationError:
-        return None
+    return parse_or_none(RunEnd, data, MAX_RUN_RECORD_BYTES)
