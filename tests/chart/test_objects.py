@@ -1,4 +1,4 @@
-"""What the chart makes of three sets of values."""
+"""What the chart makes of five sets of values."""
 
 import base64
 import json

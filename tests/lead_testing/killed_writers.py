@@ -1,7 +1,8 @@
 """Real deaths of a process that writes: SIGKILL at a chosen step of a write, so that nothing cleans up behind it.
 
-Used by tests/unit/data/test_killed_writers.py. Steps are counted over all writes of the process: a part file that was
-made, bytes that came into it, its sync, its rename or link, and the sync of its folder; each before and after.
+Used by tests/unit/data/test_killed_writers.py and tests/unit/store/test_killed_downloads.py. Steps are counted over all
+writes of the process: a part file that was made, bytes that came into it, its sync, its rename or link, and the sync of
+its folder; each before and after.
 """
 
 import os
@@ -14,8 +15,8 @@ from typing import Any
 from lead_protocol.store import partial_file
 from lead_protocol.store.partial_file import PartialFile
 
-_STEPS = ((PartialFile, "write"), (PartialFile, "_sync"), (PartialFile, "replace"), (PartialFile, "link"),
-          (partial_file, "sync_folder"))  # fmt: skip
+_STEPS = ((PartialFile, "write"), (PartialFile, "write_at"), (PartialFile, "_sync"), (PartialFile, "replace"),
+          (PartialFile, "link"), (partial_file, "sync_folder"))  # fmt: skip
 
 
 @dataclass

@@ -2,10 +2,11 @@
 
 INTRODUCTION = """# What you will see
 
-Nine situations of a run, as kubectl shows them, and what to do in each. The transcripts are real: `python -m
-lead_testing.transcripts` brings every situation about and writes this page, and a test compares each line with what
-the operator says today. Ages and times are made equal, `…` stands for what `kubectl describe` says besides, conditions
-that are in order (Accepted, StorageAvailable, DatasetReady and the like) are left out, and events are sorted by reason.
+Nine situations of a run, as kubectl shows them, and what to do in each. The transcripts are real:
+`PYTHONPATH=tests .venv/bin/python -m lead_testing.transcripts` brings every situation about and writes this page, and a
+test compares each line with what the operator says today. Ages and times are made equal, `…` stands for what
+`kubectl describe` says besides, conditions that are in order (Accepted, StorageAvailable, DatasetReady and the like)
+are left out, and events are sorted by reason.
 
 The three looks that suffice: `kubectl get tr` for how far it is, `-o wide` for where and the REASON, and
 `kubectl describe tr NAME` for the sentence with the remedy. What is reached, what went wrong and what asks something of

@@ -190,7 +190,9 @@ def _handler(proxy: StoreProxy, upstream: str) -> type[BaseHTTPRequestHandler]:
 
         def _send_body(self, payload: bytes, fault: str) -> None:
             if fault == "cut-body":
-                self.wfile.write(payload[: len(payload) // 2])
+                half = payload[: len(payload) // 2]
+                proxy.pass_bytes(len(half))
+                self.wfile.write(half)
                 self._hang_up()
             elif fault == "wrong-length":
                 self.wfile.write(payload)

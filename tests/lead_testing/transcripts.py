@@ -1,6 +1,8 @@
 """What kubectl shows of a run in nine situations, each brought about for real: the page "what you will see".
 
-    python -m lead_testing.transcripts [SITUATION ...]      writes crds/docs/what-you-will-see.md, or parts of it, anew
+    PYTHONPATH=tests .venv/bin/python -m lead_testing.transcripts [SITUATION ...]
+
+It writes crds/docs/what-you-will-see.md, or parts of it, anew.
 
 API server, object store and operator are the real ones; pods are played (`pod_driver`). Names that a bench makes up,
 ages and times are put in order, so that the same operator gives the same page, and a test compares every line.

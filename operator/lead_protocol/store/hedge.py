@@ -2,7 +2,7 @@
 
 One slow answer of the store would delay a whole batch. Bounded: at most one second request a read, at most SHARE of
 all reads, and none for a read larger than a record: what a node fetches ahead, shard by shard, comes once. Called by
-`s3.py` for range reads, which change nothing on the server.
+`s3.py` for `get_range`, which changes nothing on the server.
 """
 
 import os

@@ -19,6 +19,7 @@ from lead_protocol.store.object_store import StoreFull
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # what a disk says that has no room, for this user or this file
 SUFFIX = ".part"
+PIECE_BYTES = 1024 * 1024
 STALE_AFTER_S = 600.0  # younger ones may just be between their creation and their lock
 
 
@@ -37,6 +38,23 @@ class PartialFile:
     def write(self, data: bytes) -> None:
         """Appends bytes."""
         self.handle.write(data)
+
+    def write_at(self, offset: int, data: bytes) -> None:
+        """Writes bytes at their place, from any thread; not beside `write`."""
+        left = memoryview(data)
+        while left:
+            written = os.pwrite(self.handle.fileno(), left, offset)
+            offset, left = offset + written, left[written:]
+
+    def pieces_at(self, offset: int, length: int) -> Iterator[memoryview]:
+        """Yields what was written at a place, in pieces; each is overwritten by the next."""
+        buffer, end = memoryview(bytearray(min(length, PIECE_BYTES))), offset + length
+        while offset < end:
+            read = os.preadv(self.handle.fileno(), [buffer[: end - offset]], offset)
+            if not read:
+                raise OSError(errno.EIO, "the file is shorter than what was written to it", str(self.path))
+            yield buffer[:read]
+            offset += read
 
     def replace(self, target: Path) -> None:
         """Makes the synced bytes visible under `target`, replacing what was there."""
@@ -66,7 +84,7 @@ def partial_file(folder: Path, name: str) -> Iterator[PartialFile]:
     remove_stale_parts(folder)
     short = name.encode()[:100].decode(errors="ignore")  # a file name has at most 255 bytes
     path = folder / f"{short}.{secrets.token_hex(8)}{SUFFIX}"
-    with path.open("xb") as handle:
+    with path.open("x+b") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         try:
             yield PartialFile(handle, path)

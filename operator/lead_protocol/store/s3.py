@@ -5,14 +5,15 @@ Tested against MinIO, speaks plain S3: signed requests, ListObjectsV2, multipart
 
 import hashlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 from lead_protocol.store.hedge import Hedge
 from lead_protocol.store.in_order import map_in_order
 from lead_protocol.store.key_rules import check_key, check_prefix
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectInfo, ObjectNotFound, StoreError
-from lead_protocol.store.partial_file import full_disk_named, partial_file
+from lead_protocol.store.partial_file import PartialFile, full_disk_named, partial_file
 from lead_protocol.store.s3_answers import (
     ListPage,
     TryAgain,
@@ -69,7 +70,8 @@ class S3Store:
     def download(self, key: str, path: Path, *, size: int, sha256: str) -> None:
         """Streams an object to `path` (`.part`, fsync, rename); raises ObjectCorrupt unless size and SHA-256 match.
 
-        Raises StoreFull where the disk below `path` has no room for it.
+        Raises StoreFull where the disk below `path` has no room for it. Ranges come side by side and are written where
+        they belong as they come; what lies in the file is hashed in order behind them, so little of it is in memory.
         """
         full, digest = self._full(key), hashlib.sha256()
         found = self._head(full)
@@ -82,11 +84,13 @@ class S3Store:
         deadline = Deadline(self._limits.total_for(size), self._limits.total_s)
         with full_disk_named(path), partial_file(path.parent, path.name) as part:
             part.reserve(size)
-            for data in map_in_order(
-                lambda span: self._range(full, span[0], span[1], deadline), ranges, parallel=self._limits.parallel
-            ):
-                digest.update(data)
-                part.write(data)
+            fetched = map_in_order(
+                lambda span: self._range_into(part, full, *span, deadline), ranges, parallel=self._limits.parallel
+            )
+            with closing(fetched):  # no thread writes once the file is closed
+                for offset, length in fetched:
+                    for piece in part.pieces_at(offset, length):
+                        digest.update(piece)
             if digest.hexdigest() != sha256:
                 raise ObjectCorrupt(f"{self.url}/{key} has SHA-256 {digest.hexdigest()}, expected {sha256}")
             part.replace(path)
@@ -168,20 +172,52 @@ class S3Store:
         return self._requests.retrying(attempt, deadline, where)
 
     def _range(self, full: str, offset: int, length: int, deadline: Deadline) -> bytes:
-        last = offset + length - 1
-        request = Request("GET", full, headers={"Range": f"bytes={offset}-{last}"})
+        request = _ranged(full, offset, length)
 
         def attempt() -> Answer:
             return self._hedge.call(lambda: self._requests.send(request, deadline, max_bytes=length), length)
 
         answer = self._requests.retrying(attempt, deadline, self._requests.where(request))
-        told = answer.headers.get("Content-Range", "")
-        if len(answer.body) != length or not told.startswith(f"bytes {offset}-{last}/"):
-            raise ObjectCorrupt(
-                f"s3://{self._target.bucket}/{full}: asked for bytes {offset}-{last}, got {len(answer.body)} bytes "
-                f"({told or 'no Content-Range'}); it was truncated or replaced"
-            )
+        if len(answer.body) != length or not _is_range(answer.headers, offset, length):
+            raise self._other_range(full, offset, length, len(answer.body), answer.headers)
         return answer.body
+
+    def _range_into(
+        self, part: PartialFile, full: str, offset: int, length: int, deadline: Deadline
+    ) -> tuple[int, int]:
+        """Writes a range to its place in a file and returns it; a try goes on where the last one was cut off."""
+        begin = at = offset
+        end = offset + length
+
+        def attempt() -> None:
+            nonlocal begin, at
+            if at == end:  # only what followed it was spoiled
+                return
+            if at > begin:
+                deadline.progress()
+            begin = at
+            with self._requests.stream(_ranged(full, begin, end - begin), deadline) as (response, chunks):
+                if not _is_range(response.headers, begin, end - begin):
+                    raise self._other_range(full, begin, end - begin, 0, response.headers)
+                for chunk in chunks:
+                    if at + len(chunk) > end:
+                        raise self._other_range(full, begin, end - begin, at + len(chunk) - begin, response.headers)
+                    part.write_at(at, chunk)
+                    at += len(chunk)
+            if at < end:
+                raise self._other_range(full, begin, end - begin, at - begin, response.headers)
+
+        self._requests.retrying(attempt, deadline, self._requests.where(_ranged(full, offset, length)))
+        return offset, length
+
+    def _other_range(
+        self, full: str, offset: int, length: int, found: int, headers: Mapping[str, str]
+    ) -> ObjectCorrupt:
+        told = headers.get("Content-Range", "no Content-Range")
+        return ObjectCorrupt(
+            f"s3://{self._target.bucket}/{full}: asked for bytes {offset}-{offset + length - 1}, got {found} bytes "
+            f"({told}); it was truncated or replaced"
+        )
 
     def _settle(self, request: Request, deadline: Deadline, *, size: int, sha256: str) -> bool:
         """Sends a create-only request until it is certain whose bytes are stored."""
@@ -277,3 +313,11 @@ class S3Store:
 def _check_file(path: Path, found: str, expected: str) -> None:
     if found != expected:
         raise ObjectCorrupt(f"file {path} has SHA-256 {found}, expected {expected}; write it again")
+
+
+def _ranged(full: str, offset: int, length: int) -> Request:
+    return Request("GET", full, headers={"Range": f"bytes={offset}-{offset + length - 1}"})
+
+
+def _is_range(headers: Mapping[str, str], offset: int, length: int) -> bool:
+    return headers.get("Content-Range", "").startswith(f"bytes {offset}-{offset + length - 1}/")

@@ -27,7 +27,8 @@ from lead_protocol.store.s3_answers import TryAgain, explain_failure
 from lead_protocol.store.s3_keys import SigningKey
 from lead_protocol.store.s3_target import S3Limits, S3Target
 
-CHUNK_BYTES = 1024 * 1024
+READ_BYTES = 256 * 1024  # so few that the next ones lie in the same memory
+PROGRESS_BYTES = 1024 * 1024
 MAX_ERROR_BYTES = 64 * 1024
 _Result = TypeVar("_Result")
 
@@ -47,7 +48,7 @@ class Deadline:
         self._end, self._last = begin + self.piece_s, begin + self._total_s
 
     def progress(self) -> None:
-        """Notes that CHUNK_BYTES have come or a part has gone, which gives the next its whole time."""
+        """Notes that PROGRESS_BYTES have come or a part has gone, which gives the next its whole time."""
         self._end = min(self._last, time.monotonic() + self.piece_s)
 
     def remaining_s(self) -> float:
@@ -212,11 +213,11 @@ class SignedRequests:
 
 def _chunks(response: BaseHTTPResponse, deadline: Deadline, where: str) -> Iterator[bytes]:
     come = 0
-    while chunk := response.read1(CHUNK_BYTES):  # what has come: a trickle must not outlast the deadline
+    while chunk := response.read1(READ_BYTES):  # what has come: a trickle must not outlast the deadline
         come += len(chunk)
-        if come >= CHUNK_BYTES:
+        if come >= PROGRESS_BYTES:
             come = 0
             deadline.progress()
         yield chunk
-        if deadline.remaining_s() <= 0:
+        if deadline.remaining_s() <= 0 and response.length_remaining != 0:
             raise TryAgain(f"{where}: the answer was not whole when the deadline passed", doubtful=True)

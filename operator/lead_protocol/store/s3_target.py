@@ -45,7 +45,7 @@ class S3Limits:
     longest_pause_s: float = 5.0
     longest_retry_after_s: float = 10.0  # MinIO asks for 60 s while it starts, and is up after one
     rotation_s: float = 0.0  # how long a key that was good may be refused before that ends a call; beyond `total_s`
-    part_bytes: int = 16 * MIB  # of uploads and range downloads; S3 wants at least 5 MiB
+    part_bytes: int = 8 * MIB  # of uploads and range downloads; S3 wants at least 5 MiB
     parallel: int = 4  # parts of one transfer in flight
 
     def total_for(self, size_bytes: int) -> float:

@@ -10,7 +10,8 @@ import numpy as np
 
 Batch = dict[str, Any]
 Epoch = Callable[[int], Iterator[Batch]]  # number of the epoch → its batches
-OURS = ("packed", "diskcache", "no cache", "decode only")
+BOUNDS = ("decode only", "decode into batches")  # what no loader can surpass
+OURS = ("packed", "diskcache", "no cache", *BOUNDS)
 OTHERS = ("litdata", "mds", "webdataset", "files")
 LEADS = ("lead persistent", "lead session", "lead session, u8")
 SYSTEMS = (*OURS, *OTHERS, *LEADS)

@@ -18,9 +18,20 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from bench.data.bench_venv import bench_python, environment
-from bench.data.jobs import FAR_BYTES_PER_S, FAR_LATENCY_S, FROM_STORE, GETS, OTHERS, OURS, SYSTEMS, Figures, Job
-from bench.data.our_loaders import BUCKET, DIGEST_FILE, build_cache
-from bench.data.report import BOUND, Result, printed
+from bench.data.jobs import (
+    BOUNDS,
+    FAR_BYTES_PER_S,
+    FAR_LATENCY_S,
+    FROM_STORE,
+    GETS,
+    OTHERS,
+    OURS,
+    SYSTEMS,
+    Figures,
+    Job,
+)
+from bench.data.our_loaders import BUCKET, DIGEST_FILE, build_cache, upload
+from bench.data.report import Result, printed
 from bench.data.samples import QUALITY, digest_of_all, shard_bytes
 from lead_testing.minio_server import MinioServer, minio_program
 from lead_testing.store_proxy import StoreProxy
@@ -57,7 +68,7 @@ def main() -> None:
     data = samples_written(out / f"samples-{options.samples}-q{options.quality}", options, python)
     cores = tuple(sorted(os.sched_getaffinity(0)))[: options.cores]
     job = Job("", str(data), "", options.samples, 1, options.batch, len(cores), touched=options.touched,
-              pinned=options.pinned, cores=cores)  # fmt: skip
+              pinned=not options.pageable, cores=cores)  # fmt: skip
     digest = digest_of_all(json.loads((data / "digests.json").read_text()))
     results: list[Result] = []
     with (
@@ -83,7 +94,7 @@ def main() -> None:
 def title(options: argparse.Namespace) -> str:
     """Returns what was measured, in words."""
     memory = "memory touched before" if options.touched else "memory as each system takes it"
-    batches = ", batches copied to pinned memory" if options.pinned else ""
+    batches = "" if options.pageable else ", batches in memory that a GPU can copy from"
     return f"{options.samples} samples of JPEG quality {options.quality}, {options.rounds} rounds, {memory}{batches}"
 
 
@@ -112,9 +123,7 @@ def stores(bench: Bench, states: list[str]) -> Iterator[Bench]:
                     "Resource": [f"arn:aws:s3:::{BUCKET}/*"]}  # fmt: skip
         client.set_bucket_policy(BUCKET, json.dumps({"Version": "2012-10-17", "Statement": [readable]}))  # for curl
         for name in ("ours", "litdata", "mds", "wds"):
-            for path in sorted((bench.data / name).rglob("*")):
-                if path.is_file():
-                    client.fput_object(BUCKET, path.relative_to(bench.data).as_posix(), str(path))
+            upload(client, bench.data, name)
         with StoreProxy(server.endpoint, latency_s=FAR_LATENCY_S, bytes_per_s=FAR_BYTES_PER_S) as proxy:
             yield replace(bench, near=server.endpoint, far=proxy.endpoint, proxy=proxy)
     shutil.rmtree(bench.scratch.parent / "minio", ignore_errors=True)
@@ -122,7 +131,7 @@ def stores(bench: Bench, states: list[str]) -> Iterator[Bench]:
 
 def refuse_other_samples(bench: Bench, system: str) -> None:
     """Compares the digests of two epochs and of a second run; raises RuntimeError where a sample is another."""
-    if system == "decode only":
+    if system in BOUNDS:
         return
     folder = fresh(bench.scratch)
     endpoint = bench.near if system in FROM_STORE else ""
@@ -136,7 +145,7 @@ def refuse_other_samples(bench: Bench, system: str) -> None:
 def measured(bench: Bench, system: str, states: list[str], number: int) -> Iterator[Result]:
     """Yields one round of a system in every state it has."""
     job, load = replace(bench.job, system=system), os.getloadavg()[0]
-    if {"filling", "warm", "second"} & {*states} or system == BOUND:
+    if {"filling", "warm", "second"} & {*states} or system in BOUNDS:
         folder = fresh(bench.scratch)
         first = run(bench, replace(job, cache=str(folder), epochs=2))
         yield Result.of(system, "filling", number, first, 0, load)
@@ -208,7 +217,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--touched", action="store_true", help="memory whose pages were written before, for all")
-    parser.add_argument("--pinned", action="store_true", help="every batch ends in memory a GPU can copy from")
+    parser.add_argument("--pageable", action="store_true", help="DataLoaders' batches stay where no GPU copies from")
     parser.add_argument("--no-digests", action="store_true", help="leave out the comparison of every sample")
     parser.add_argument("--out", type=Path, default=Path("outputs/bench/data"))
     options = parser.parse_args()

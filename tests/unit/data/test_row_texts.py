@@ -9,6 +9,7 @@ import pytest
 
 from lead_trainer.data.cache_tables import Placement, collection_rows, collection_table, write_table
 from lead_trainer.data.row_texts import RowTexts
+from lead_trainer.errors import BadData
 from lead_trainer.recipes.recipe import Bucket, Collection, SampleKey
 
 NAMES = ["b", "a", "b", "b", "c", "a", "d"]
@@ -48,3 +49,18 @@ def test_a_collection_without_rows_has_no_routes() -> None:
     none = np.zeros(0, np.int64)
     empty = collection_table(Collection("all", (Bucket("all", none),), (1.0,)), [], Placement(none, none, 0))
     assert list(collection_rows("all", write_table(empty)).route) == []
+
+
+def test_a_column_of_bytes_is_no_column_of_texts() -> None:
+    with pytest.raises(ValueError, match="found a column of binary, expected texts"):
+        RowTexts.of(pa.chunked_array([pa.array([b"a", b"\xff"])]))
+
+
+@pytest.mark.parametrize("column", [pa.array([0.5, 1.0]), pa.array([0, None], pa.int64())], ids=["floats", "gaps"])
+def test_a_column_that_holds_no_whole_numbers_is_named(column: pa.Array) -> None:
+    two = np.zeros(2, np.int64)
+    samples = [SampleKey("r", frame) for frame in (0, 1)]
+    table = collection_table(Collection("all", (Bucket("all", np.arange(2)),), (1.0,)), samples, Placement(two, two, 1))
+    broken = table.set_column(table.column_names.index("slot"), "slot", column)
+    with pytest.raises(BadData, match=r"collection all .* column slot is of .*, expected whole numbers"):
+        collection_rows("all", write_table(broken))

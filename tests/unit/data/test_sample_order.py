@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 
 from lead_trainer.data.sample_order import (
     FIRST_WINDOW,
+    LENGTH_WINDOW,
     SHARD_WINDOW,
     draw_bucket,
     epoch_order,
+    grouped_by_length,
     in_turn,
     rank_batch,
     rank_batch_size,
@@ -97,3 +99,14 @@ def test_epochs_pair_other_shards_and_each_window_is_shuffled_through() -> None:
         assert all(len(set(window[:50].tolist())) > SHARD_WINDOW // 2 for window in windows)
     firsts = [frozenset(shards[: SHARD_WINDOW * 50].tolist()) for shards in orders]
     assert firsts[0] != firsts[1]
+
+
+def test_grouping_by_length_shuffles_batches_near_where_the_order_had_them() -> None:
+    size = 4 * LENGTH_WINDOW
+    order, lengths = np.arange(10 * size + 3), np.arange(10 * size + 3) % 7
+    windows = [grouped_by_length(order, lengths, 4, 0, epoch).reshape(10, size) for epoch in (0, 1)]
+    for number in range(10):
+        assert sorted(windows[0][number].tolist()) == order[number * size : (number + 1) * size].tolist()
+    assert not np.array_equal(*windows)
+    lengths_of = lengths[windows[0].reshape(-1, 4)]
+    assert np.mean(lengths_of.max(axis=1) != lengths_of.min(axis=1)) < 0.2  # batches at the border of two lengths

@@ -75,6 +75,29 @@ def test_shards_are_asked_for_in_the_order_of_first_use_and_again_where_they_did
     assert asked[0] == 9 and asked.index(2) < asked.index(0)
 
 
+def test_the_first_shard_has_the_link_for_itself() -> None:
+    events: list[tuple[str, int]] = []
+    second = threading.Event()
+
+    class Source:
+        def shards_of(self, indices: np.ndarray) -> np.ndarray:
+            return indices
+
+        def fetch_shard(self, shard: int) -> bool:
+            events.append(("begin", shard))
+            if len(events) == 1:
+                assert not second.wait(0.2)
+            else:
+                second.set()
+            events.append(("end", shard))
+            return True
+
+    ahead = ShardsAhead(Source(), np.array([3, 1, 2]))
+    wait_for("every shard", lambda: len(events) == 6)
+    ahead.stop()
+    assert events[:2] == [("begin", 3), ("end", 3)]
+
+
 def test_a_store_that_is_away_while_it_fetches_ahead_costs_no_sample(store: FailingStore, tmp_path: Path) -> None:
     cache = CacheReader(store, build_test_cache(store), PackedBackend(store, tmp_path / "ssd"))
     asked: list[int] = []
@@ -83,6 +106,10 @@ def test_a_store_that_is_away_while_it_fetches_ahead_costs_no_sample(store: Fail
         def fetch_shard(self, shard: int) -> bool:
             asked.append(shard)
             raise StoreUnavailable("connection refused")
+
+        def load(self, index: int, epoch: int) -> dict[str, Any]:
+            wait_for("every thread to have asked", lambda: len(asked) == AT_ONCE)
+            return super().load(index, epoch)
 
     loader = Loader(Away(cache), stack, batch_size=BATCH, seed=1)
     found = np.concatenate([batch["index"].numpy() for batch in loader.batches(0)])

@@ -61,3 +61,16 @@ def test_a_benchmark_has_the_rooms_that_its_page_names(benchmark: str) -> None:
     named = re.findall(r"`([a-z]+)` \(", (folder / "__init__.py").read_text())
     assert len(named) == 4
     assert {f"{room}.py" for room in named} - {path.name for path in (folder / benchmark).iterdir()} == set()
+
+
+def test_the_page_lists_every_protocol_that_a_recipe_may_have_more() -> None:
+    trainer = RECIPES.parent
+    there = {
+        (name, path.relative_to(trainer).as_posix())
+        for path in trainer.rglob("*.py")
+        for name in re.findall(r"@runtime_checkable\nclass (\w+)\(Protocol\)", path.read_text())
+    }
+    table = (RECIPES / "README.md").read_text().partition("## What it may have more")[2].partition("## ")[0]
+    rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| ") and "`" in line]
+    listed = {(name, file.strip(" `")) for _, names, _, file in rows for name in re.findall(r"`(\w+)`", names)}
+    assert listed == there

@@ -21,7 +21,7 @@ from lead_testing.on_demand_cache import OnDemandCache
 from lead_trainer.data.cache_tables import CollectionRows
 from lead_trainer.data.loader import Loader
 from lead_trainer.data.row_texts import RowTexts
-from lead_trainer.data.sample_order import rank_batch
+from lead_trainer.data.sample_order import FIRST_WINDOW, SHARD_WINDOW, rank_batch
 from lead_trainer.engine.attempt_run import Place, run_attempt
 from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.state import means
@@ -50,6 +50,9 @@ AT_A_JUNCTION = {  # a bucket that is drawn three times an epoch
 EQUAL = {"carla_num_samples": 6, "navsim_num_samples": 6}
 
 
+SHARD = 5  # samples
+
+
 class Numbered:
     """A data set of so many samples that are only numbers."""
 
@@ -61,6 +64,9 @@ class Numbered:
 
     def epoch_draw(self, epoch: int) -> Any:
         return np.arange(self.count)
+
+    def shards_of(self, indices: Any) -> Any:
+        return indices // SHARD
 
     def name(self, index: int) -> str:
         return str(index)
@@ -98,6 +104,33 @@ def test_every_batch_and_every_rank_gets_equal_shares() -> None:
     assert max(Counter(order.tolist()).values()) == 1
     assert [batch.tolist() for batch in batches(samples, 16, 3)] == order.reshape(steps, 16).tolist()
     assert not np.array_equal(order, samples.composed_order(4, 16))
+
+
+@pytest.mark.parametrize(("epoch", "window"), [(0, FIRST_WINDOW), (1, SHARD_WINDOW)])
+def test_each_set_comes_by_windows_of_its_shards_so_a_cold_node_can_begin(epoch: int, window: int) -> None:
+    size = 4 * SHARD_WINDOW * SHARD
+    samples = mixed({"use_navsim_data": True}, (CARLA, size), (NAVSIM, size))
+    order = samples.composed_order(epoch, 8)
+    by_set = [order[order < size], order[order >= size] - size]
+    for of_set in by_set:
+        firsts = of_set[: window * SHARD].tolist()
+        assert len({first // SHARD for first in firsts}) == window  # whole, before any other shard is needed
+        assert len({*of_set.tolist()}) == len(of_set)
+    assert any(
+        of_set[at : at + SHARD].tolist() != sorted(of_set[at : at + SHARD]) for of_set in by_set for at in (0, 5)
+    )
+    assert by_set[0].tolist() != by_set[1].tolist()
+
+
+def test_caches_of_one_set_are_spread_evenly_over_an_epoch() -> None:
+    samples = mixed({}, (CARLA, 300), (CARLA, 100))
+    orders = [samples.composed_order(epoch, 8) for epoch in (0, 1)]
+    for order in orders:
+        assert sorted(order.tolist()) == list(range(400))
+        assert {*(order >= 300).reshape(20, 20).sum(axis=1).tolist()} == {5}
+    assert not np.array_equal(orders[0] >= 300, orders[1] >= 300)
+    firsts = orders[0][orders[0] >= 300][:SHARD] - 300
+    assert len({*(firsts // SHARD).tolist()}) == FIRST_WINDOW
 
 
 @pytest.mark.parametrize("batch_size", [64, 8])

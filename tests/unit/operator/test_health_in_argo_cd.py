@@ -1,4 +1,4 @@
-"""The health check of the page for GitOps, run by Lua on statuses that the operator really writes."""
+"""The health checks of the page for GitOps, on statuses that the operator really writes: Argo CD's is run by Lua."""
 
 import re
 from typing import Any
@@ -25,6 +25,17 @@ def health(kind: str, status: dict[str, Any] | None, *, generation: int = 1) -> 
     lua.globals().obj = lua.table_from(body | ({"status": status} if status is not None else {}), recursive=True)
     answer = lua.execute(found.group(1))
     return answer["status"], answer["message"]
+
+
+def failed_for_flux(kind: str, status: dict[str, Any]) -> bool:
+    """Returns whether a condition is one of those that the page's expression joins by `||`."""
+    page = (crd_folder() / "docs/gitops.md").read_text()
+    found = re.search(rf"kind: {kind}\n +failed: status\.conditions\.exists\(c, (.*)\)\n", page)
+    assert found is not None
+    pairs = [re.fullmatch(r"\(c\.type == '(\w+)' && c\.status == '(\w+)'\)", each) for each in found[1].split(" || ")]
+    wanted = [pair.groups() for pair in pairs if pair is not None]
+    assert len(wanted) == len(pairs), found[1]
+    return any((condition["type"], condition["status"]) in wanted for condition in status["conditions"])
 
 
 def test_a_resource_nobody_has_answered_yet_is_progressing() -> None:
@@ -65,6 +76,7 @@ def a_run(phase: str) -> dict[str, Any]:
 def test_a_runs_health_follows_its_conditions(phase: str, shown: str) -> None:
     status = a_run(phase)
     assert health("TrainingRun", status)[0] == shown
+    assert failed_for_flux("TrainingRun", status) == (shown == "Degraded")
     without_phase = {key: value for key, value in status.items() if key != "phase"}
     assert health("TrainingRun", without_phase)[0] == shown, "health is read from conditions alone"
 
@@ -84,6 +96,7 @@ def test_a_wrong_storage_profile_is_degraded() -> None:
     ):
         shown, message = health(kind, status)
         assert (shown, "fast" in message) == ("Degraded", True)
+        assert failed_for_flux(kind, status)
 
 
 def test_a_caches_health_follows_its_conditions() -> None:

@@ -189,4 +189,9 @@ def _column(array: pa.Array) -> Any:
 
 
 def _ints(table: pa.Table, name: str) -> Int64:
-    return np.asarray(table.column(name).to_numpy(), np.int64)
+    column = table.column(name)
+    if not pa.types.is_integer(column.type) or column.null_count:
+        raise ValueError(
+            f"column {name} is of {column.type} with {column.null_count} empty rows, expected whole numbers"
+        )
+    return np.asarray(column.to_numpy(), np.int64)

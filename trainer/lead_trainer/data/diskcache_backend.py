@@ -61,7 +61,7 @@ class DiskcacheBackend:
         if value is not None:
             try:
                 record = refuse_other_sample(decode_record(value), sample)
-                self._counters.add(reads=1)
+                self._counters.handed_out(first=False)
                 return record
             except CorruptRecord as error:
                 LOG.warning("cached record %s is damaged (%s); fetching it again", key, error)

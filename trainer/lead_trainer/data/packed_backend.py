@@ -62,6 +62,7 @@ class PackedBackend:
         self._counters = Counters()
         self._direct = DirectReads(store, self._counters)
         self._open: dict[str, _OpenShard] = {}
+        self._seen: dict[str, bytearray] = {}  # by shard: which records were read, for the counters
         self._most = max(1, most_files() // 2)  # open at once: sockets and checkpoints need files too
         self._stays: set[str] = set()  # damaged shards that the disk did not let go of
         self._streamed: dict[str, float] = {}  # shards there was no room for, and when to look again
@@ -81,7 +82,9 @@ class PackedBackend:
             if record is None:
                 return self._direct.record(shard, slot, sample)
             refuse_other_sample(record, sample)
-            self._counters.add(reads=1)
+            seen = self._seen[shard.sha256]
+            self._counters.handed_out(first=not seen[slot])
+            seen[slot] = 1
             return record
 
         return with_tries(fetch, shard, self._store, self._counters, lambda: self._quarantine(shard))
@@ -180,6 +183,7 @@ class PackedBackend:
             while len(self._open) >= self._most:
                 self._open.pop(next(iter(self._open)))  # opened again when it is read again
             self._open[shard.sha256] = held
+            self._seen.setdefault(shard.sha256, bytearray(len(held.reader)))
         return held.reader
 
     def _notice_removed(self) -> None:

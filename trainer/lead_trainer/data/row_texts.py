@@ -23,6 +23,8 @@ class RowTexts:
     def of(cls, column: pa.ChunkedArray) -> "RowTexts":
         """Takes a column of texts, plain or as a dictionary; raises ValueError where a row has no text."""
         texts = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        if not pa.types.is_string(texts.type.value_type):
+            raise ValueError(f"found a column of {texts.type.value_type}, expected texts")
         chunks = texts.unify_dictionaries().chunks
         codes = [chunk.indices.to_numpy().astype(np.int32, copy=False) for chunk in chunks]
         names = tuple(chunks[0].dictionary.to_pylist()) if chunks else ()

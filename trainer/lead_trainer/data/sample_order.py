@@ -4,6 +4,8 @@ Used by `loader` (the order of an epoch) and by the recipes' samples (the draw o
 a 64-bit hash, not by a library's generator, so the order does not change with a library's version.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,7 +14,7 @@ from lead_trainer.errors import BadConfig, BadData
 Indices = npt.NDArray[np.int64]
 LENGTH_WINDOW = 50  # batches among which samples of like length are brought together
 SHARD_WINDOW = 16  # shards whose samples are shuffled together: 2 GB
-FIRST_WINDOW = 4  # in the first epoch, when most nodes are without the cache
+FIRST_WINDOW = 1  # in the first epoch, when most nodes are without the cache
 
 
 def hash64(*values: int | npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -49,7 +51,8 @@ def epoch_order(draw: Indices, seed: int, epoch: int, shards: Indices | None = N
 
     `shards`, one a drawn sample, is the shard it lies in. Shards then come in random order, SHARD_WINDOW of them
     shuffled together, so that a node without them trains on the first while the next are on their way. FIRST_WINDOW is
-    smaller, as a node begins when it has it: a shard is a random part of the data, so little is lost.
+    smaller, as a node begins when it has it. Little is lost by that: which samples of a cache share a shard is random,
+    so shard after shard is a random order of them; only epochs after it must mix the shards.
     """
     order = shuffled(len(draw), seed, epoch, 3)
     if shards is not None and len(draw):
@@ -60,6 +63,15 @@ def epoch_order(draw: Indices, seed: int, epoch: int, shards: Indices | None = N
     return draw[order]
 
 
+def interleaved(orders: Sequence[Indices], seed: int, epoch: int) -> Indices:
+    """Returns several orders as one in which each is spread evenly: any stretch holds about each one's share."""
+    places = []
+    for number, order in enumerate(orders):
+        jitter = hash64(seed, epoch, 6, number, np.arange(len(order), dtype=np.uint64)) / 2.0**64
+        places.append((np.arange(len(order)) + jitter) / len(order))
+    return np.concatenate(orders)[np.argsort(np.concatenate(places), kind="stable")]
+
+
 def in_turn(shards: Indices) -> Indices:
     """Returns each shard once, in the order of first use."""
     return shards[np.sort(np.unique(shards, return_index=True)[1])]
@@ -68,15 +80,16 @@ def in_turn(shards: Indices) -> Indices:
 def grouped_by_length(order: Indices, lengths: Indices, batch_size: int, seed: int, epoch: int) -> Indices:
     """Returns the same samples in full batches of like length, the batches in random order; a tail is left out.
 
-    Only within windows of LENGTH_WINDOW batches of the epoch's order, so epochs still differ in who meets whom.
+    Only within windows of LENGTH_WINDOW batches of the epoch's order, so epochs still differ in who meets whom, and
+    samples come when their shard does.
     """
-    batches = len(order) // batch_size
-    full = order[: batches * batch_size]
-    windows = [full[at : at + LENGTH_WINDOW * batch_size] for at in range(0, len(full), LENGTH_WINDOW * batch_size)]
-    by_length = [window[np.argsort(lengths[window], kind="stable")] for window in windows]
-    if not by_length:
-        return full
-    return np.concatenate(by_length).reshape(batches, batch_size)[shuffled(batches, seed, epoch, 4)].reshape(-1)
+    full = order[: len(order) // batch_size * batch_size]
+    grouped = [full[:0]]
+    for at in range(0, len(full), LENGTH_WINDOW * batch_size):
+        window = full[at : at + LENGTH_WINDOW * batch_size]
+        batches = window[np.argsort(lengths[window], kind="stable")].reshape(-1, batch_size)
+        grouped.append(batches[shuffled(len(batches), seed, epoch, 4, at)].reshape(-1))
+    return np.concatenate(grouped)
 
 
 def steps_in_epoch(samples: int, batch_size: int) -> int:

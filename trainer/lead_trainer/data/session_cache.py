@@ -1,6 +1,6 @@
 """The node-local copy of a cache's shards, behind one small interface with two backends.
 
-`packed` (default) keeps whole shards as files and maps them; `diskcache` keeps single records. Both hand out checked
+`packed` (default) keeps whole shards as files; `diskcache` keeps single records. Both hand out checked
 records only, fetch a bad one again, and turn a full or read-only disk into reads straight from the store, never into a
 stop; such a disk is tried again after RETRY_S. Shared by the ranks and pods of a node. Opened by
 `cache_reader`'s callers.
@@ -9,7 +9,7 @@ stop; such a disk is tried again after RETRY_S. Shared by the ranks and pods of 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -22,6 +22,8 @@ from lead_trainer.errors import BadConfig, BadData
 
 TRIES = 3
 RETRY_S = 60.0  # how long a disk that failed is left alone
+_READ = {"reads": 1}
+_FIRST_READ = {"reads": 1, "first_reads": 1}
 Result = TypeVar("Result")
 
 
@@ -29,19 +31,30 @@ Result = TypeVar("Result")
 class CacheStats:
     """Counters since the process started; `degraded` says that the disk cannot be used."""
 
-    hits: int = 0  # records that needed nothing from the store
-    misses: int = 0  # records that were brought from the store for their first use, alone or with their shard
+    reads: int = 0  # records handed out
+    first_reads: int = 0  # of them, the ones that this process had not read from the disk before
+    brought: int = 0  # records that came from the store, alone or with their shard
     fetched_bytes: int = 0  # from the store
     corrupt: int = 0  # copies thrown away
     fetch_s: float = 0.0  # seconds that threads which wanted a record waited for the store
     degraded: bool = False  # for now: a disk is tried again
+
+    @property
+    def misses(self) -> int:
+        """Reads that needed the store: not all records of a shard that was brought may ever be read."""
+        return min(self.brought, self.first_reads)
+
+    @property
+    def hits(self) -> int:
+        """Reads that needed nothing from the store."""
+        return self.reads - self.misses
 
 
 class Counters:
     """CacheStats that several threads, and forked worker processes, may add to."""
 
     def __init__(self) -> None:
-        self._shared = SharedCounters(["reads", "brought", "fetched_bytes", "corrupt", "fetch_s", "degraded"])
+        self._shared = SharedCounters([field.name for field in fields(CacheStats)])
 
     @contextmanager
     def fetching(self) -> Iterator[None]:
@@ -52,10 +65,13 @@ class Counters:
         finally:
             self._shared.add({"fetch_s": time.perf_counter() - begin})
 
-    def add(self, *, reads: int = 0, brought: int = 0, fetched_bytes: int = 0, corrupt: int = 0) -> None:
-        """Adds records handed out, records that came from the store, its bytes, and copies thrown away."""
-        amounts = {"reads": reads, "brought": brought, "fetched_bytes": fetched_bytes, "corrupt": corrupt}
-        self._shared.add({name: amount for name, amount in amounts.items() if amount})
+    def handed_out(self, *, first: bool) -> None:
+        """Adds one record handed out, which is done for every sample."""
+        self._shared.add(_FIRST_READ if first else _READ)
+
+    def add(self, *, brought: int = 0, fetched_bytes: int = 0, corrupt: int = 0) -> None:
+        """Adds records that came from the store, its bytes, and copies thrown away."""
+        self._shared.add({"brought": brought, "fetched_bytes": fetched_bytes, "corrupt": corrupt})
 
     def degrade(self, degraded: bool = True) -> None:
         """Notes whether the disk cannot be used."""
@@ -64,15 +80,8 @@ class Counters:
     def read(self) -> CacheStats:
         """Returns the counters now."""
         now = self._shared.read()
-        misses = min(now["brought"], now["reads"])  # shards are fetched ahead, and not every record may be wanted
-        return CacheStats(
-            hits=int(now["reads"] - misses),
-            misses=int(misses),
-            fetched_bytes=int(now["fetched_bytes"]),
-            corrupt=int(now["corrupt"]),
-            fetch_s=now["fetch_s"],
-            degraded=bool(now["degraded"]),
-        )
+        counts = {name: int(now[name]) for name in ("reads", "first_reads", "brought", "fetched_bytes", "corrupt")}
+        return CacheStats(**counts, fetch_s=now["fetch_s"], degraded=bool(now["degraded"]))
 
 
 class SessionCache(Protocol):
@@ -121,7 +130,8 @@ class DirectReads:
         def fetch() -> tuple[Record, bytes]:
             with self._counters.fetching():
                 record, data = self._reader(shard).read_record(slot)
-            self._counters.add(reads=1, brought=1, fetched_bytes=len(data))
+            self._counters.handed_out(first=True)
+            self._counters.add(brought=1, fetched_bytes=len(data))
             return refuse_other_sample(record, sample), bytes(data)
 
         return with_tries(fetch, shard, self._store, self._counters, lambda: self._readers.pop(shard.sha256, None))

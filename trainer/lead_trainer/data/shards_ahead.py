@@ -15,7 +15,7 @@ from lead_trainer.data.sample_order import Indices, in_turn
 
 LOG = logging.getLogger(__name__)
 
-AT_ONCE = 4  # one download alone waits for its store and its disk by turns
+AT_ONCE = 2  # one download alone waits for its store and its disk by turns
 AGAIN_S = 30.0  # after which a shard is asked for again that the store or the disk did not let through
 STOP_WAIT_S = 2.0  # a shard on its way is no reason to keep a checkpoint waiting
 
@@ -43,13 +43,14 @@ class ShardsAhead:
         self._again_s = again_s
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
+        self._begun = threading.Event()  # the first shard has the link for itself: the first batch waits for it
         if not isinstance(source, LiesInShards):
             return
         shards = in_turn(source.shards_of(order))
         turns = iter(shards.tolist())
         for number in range(min(AT_ONCE, len(shards))):
             thread = threading.Thread(
-                target=self._work, args=(source, turns), name=f"lead-shards-{number}", daemon=True
+                target=self._work, args=(source, turns, number == 0), name=f"lead-shards-{number}", daemon=True
             )
             self._threads.append(thread)
             thread.start()
@@ -57,10 +58,13 @@ class ShardsAhead:
     def stop(self) -> None:
         """Begins no more and waits a moment for what is on its way."""
         self._stopped.set()
+        self._begun.set()
         for thread in self._threads:
             thread.join(STOP_WAIT_S / len(self._threads))
 
-    def _work(self, source: LiesInShards, turns: Iterator[int]) -> None:
+    def _work(self, source: LiesInShards, turns: Iterator[int], first: bool) -> None:
+        if not first:
+            self._begun.wait()
         while not self._stopped.is_set():
             with self._lock:
                 shard = next(turns, None)
@@ -80,3 +84,5 @@ class ShardsAhead:
         except CorruptRecord as error:
             LOG.info("shard %d was not fetched ahead: %s; its first sample fetches it", shard, error)
             return True
+        finally:
+            self._begun.set()

@@ -12,10 +12,12 @@ from typing import Any
 from lead_protocol.progress_record import MAX_COUNT, MAX_DEGRADED_RANKS
 from lead_trainer.data.loader import Loader
 from lead_trainer.data.loader_stats import STAGES
+from lead_trainer.data.session_cache import CacheStats
 from lead_trainer.engine.dataset import Dataset
 from lead_trainer.world import World
 
-_COUNTS = ("cache_hits", "cache_misses", "cache_fetched_bytes", "cache_second_bytes", "cache_corrupt")
+_READS = ("cache_reads", "cache_first_reads", "cache_brought")
+_TOLD = ("cache_fetched_bytes", "cache_second_bytes", "cache_corrupt")  # as they are
 _FETCH_S = "cache_fetch_s"
 _MB = 1e6
 
@@ -24,7 +26,7 @@ _MB = 1e6
 class _Totals:
     """The figures of all ranks, by the names of the progress record."""
 
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0))
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("cache_hits", "cache_misses", *_TOLD), 0))
     fetch_s: float = 0.0
     stages: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
     degraded_ranks: tuple[int, ...] = ()
@@ -46,14 +48,18 @@ class LoadingFigures:
         counters, stages = self._dataset.counters(), self._loader.stats().by_stage()
         degraded = [0.0] * self._world.world_size
         degraded[self._world.rank] = float(counters.get("cache_degraded", False))
-        counted = [float(counters.get(name, 0)) for name in (*_COUNTS, _FETCH_S)]
+        counted = [float(counters.get(name, 0)) for name in (*_READS, *_TOLD, _FETCH_S)]
         return [*counted, *(stages[name] for name in STAGES), *degraded]
 
     def take(self, sums: Sequence[float]) -> None:
         """Notes the sums of all ranks' rows."""
         numbers = iter(sums)
+        reads, first_reads, brought = (round(next(numbers)) for _ in _READS)
+        together = CacheStats(reads=reads, first_reads=first_reads, brought=brought)  # one brings what others read too
+        counts = {"cache_hits": together.hits, "cache_misses": together.misses}
+        counts |= {name: round(next(numbers)) for name in _TOLD}
         self._newest = _Totals(
-            {name: min(round(next(numbers)), MAX_COUNT) for name in _COUNTS},
+            {name: min(count, MAX_COUNT) for name, count in counts.items()},
             round(next(numbers), 3),
             {name: round(next(numbers), 3) for name in STAGES},
             tuple(rank for rank, is_degraded in enumerate(numbers) if is_degraded),
@@ -88,7 +94,7 @@ class LoadingFigures:
             "cache/degraded": float(len(now.degraded_ranks)),
         }
         if hits + misses > 0:
-            # A shard's records count as missed when it comes, and may be read after the next look.
+            # Records of shards that were there count as first reads too, until others are brought.
             scalars["cache/hit_rate"] = max(0.0, hits / (hits + misses))
         if batches > self._shown_batches:
             scalars["data/fetch_ms"] = 1000 * (fetch_s - self._shown_fetch_s) / (batches - self._shown_batches)

@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from lead_trainer.data.sample_order import epoch_order, shuffled
+from lead_trainer.data.sample_order import epoch_order, hash64, interleaved, shuffled
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.data_sources import CARLA, SOURCES, WAYMO, DataSource
@@ -27,7 +27,7 @@ Part = LeadSamples | RealSamples
 # CARLA's share of a batch from an epoch on (LEAD's Sim2RealSampleScheduler: 40, 32, 24, 16, 8, 0 of 64).
 SIM2REAL_SHARES = ((31, Fraction(0)), (15, Fraction(1, 8)), (7, Fraction(1, 4)), (3, Fraction(3, 8)),
                    (1, Fraction(1, 2)), (0, Fraction(5, 8)))  # fmt: skip
-COUNT_STREAM, SUBSAMPLE_STREAM, ROUND_STREAM = 11, 12, 13
+COUNT_STREAM, SUBSAMPLE_STREAM, ROUND_STREAM, CACHE_STREAM = 11, 12, 13, 14
 
 
 class MixedSamples:
@@ -67,13 +67,29 @@ class MixedSamples:
         draws = [self.source_draw(source, epoch) for source in self._groups]
         seed = self._config.seed
         if not self._mixed:
-            draw = np.concatenate(draws)
-            return epoch_order(draw, seed, epoch, self.shards_of(draw))
+            return self._ordered(np.concatenate(draws), seed, epoch)
         shares = batch_shares(self._config, len(draws), batch_size, epoch)
         steps = self._epoch_length(draws) // batch_size
-        rounds = [_in_rounds(draw, steps * share, seed, epoch) for draw, share in zip(draws, shares, strict=True)]
+        rounds = [self._in_rounds(draw, steps * share, epoch) for draw, share in zip(draws, shares, strict=True)]
         columns = [taken.reshape(steps, share) for taken, share in zip(rounds, shares, strict=True)]
         return np.concatenate(columns, axis=1).reshape(-1)
+
+    def _in_rounds(self, draw: Indices, count: int, epoch: int) -> Indices:
+        """Returns `count` samples: the draw in training order, and again in another one as often as needed."""
+        if not count:
+            return draw[:0]
+        seeds = [int(hash64(self._config.seed, ROUND_STREAM, number)) for number in range(-(-count // len(draw)))]
+        return np.concatenate([self._ordered(draw, seed, epoch) for seed in seeds])[:count]
+
+    def _ordered(self, draw: Indices, seed: int, epoch: int) -> Indices:
+        """Returns a draw in training order: each cache's samples by their shards, the caches spread evenly over it."""
+        parts = self._parts_of(draw)
+        orders = []
+        for number in np.unique(parts).tolist():
+            mine = draw[parts == number]
+            shards = self._parts[number].shards_of(mine - self._starts[number])
+            orders.append(epoch_order(mine, int(hash64(seed, CACHE_STREAM, number)), epoch, shards))
+        return interleaved(orders, seed, epoch)
 
     def _epoch_length(self, draws: Sequence[Indices]) -> int:
         alone = self._mixed and self._config.compat.one_set_mixed_epochs
@@ -111,7 +127,7 @@ class MixedSamples:
 
     def shards_of(self, indices: Indices) -> Indices:
         """Returns the shard of each sample, numbered through all caches."""
-        parts = np.searchsorted(self._starts, indices, side="right") - 1
+        parts = self._parts_of(indices)
         shards = np.zeros(len(indices), np.int64)
         for number, part in enumerate(self._parts):
             of = parts == number
@@ -122,6 +138,9 @@ class MixedSamples:
         """Brings a shard of one of the caches to this node."""
         number, part = divmod(shard, len(self._parts))
         return self._parts[part].fetch_shard(number)
+
+    def _parts_of(self, indices: Indices) -> Indices:
+        return np.searchsorted(self._starts, indices, side="right") - 1
 
     def _place(self, index: int) -> tuple[Part, int]:
         number = int(np.searchsorted(self._starts, index, side="right")) - 1
@@ -163,12 +182,3 @@ def batch_shares(config: LeadConfig, sets: int, batch_size: int, epoch: int) -> 
         parts = 8 if config.schedule_carla_num_samples else sets
         raise BadConfig(f"batch_size: found {batch_size}, expected a multiple of {parts}, the parts it is mixed of")
     return [int(count) for count in counts]
-
-
-def _in_rounds(draw: Indices, count: int, seed: int, epoch: int) -> Indices:
-    """Returns `count` samples: the draw in random order, and again in another one as often as needed."""
-    if not count:
-        return draw[:0]
-    rounds = -(-count // len(draw))
-    orders = [draw[shuffled(len(draw), seed, epoch, ROUND_STREAM, number)] for number in range(rounds)]
-    return np.concatenate(orders)[:count]

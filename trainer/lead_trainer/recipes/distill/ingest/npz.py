@@ -1,6 +1,5 @@
 """Arrays in `.npz` files: read without pickle, checked against a schema, written whole or not at all."""
 
-import io
 import os
 import zipfile
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lead_trainer.errors import BadData
+from lead_trainer.recipes.npz_arrays import npz_arrays
 
 Array = npt.NDArray[Any]
 Schema = Mapping[str, tuple[str, tuple[int | None, ...]]]  # kind of dtype ("f4", "i8", "u1", "U") and shape, by name
@@ -22,7 +22,7 @@ def read_npz(data: bytes, path: str, schema: Schema) -> dict[str, Array]:
     `None` in a shape is any length, but the first axes that are `None` must agree over all arrays.
     """
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as stored:
+        with npz_arrays(data) as stored:
             missing = [name for name in schema if name not in stored.files]
             if missing:
                 raise BadData(f"file {path} lacks the array {missing[0]!r}; it has {', '.join(stored.files)}")

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lead_trainer.errors import BadData
+from lead_trainer.recipes.npz_arrays import npz_arrays
 
 UInt8 = npt.NDArray[np.uint8]
 RADAR_COLUMNS = 4  # x, y, z, velocity
@@ -54,7 +55,7 @@ def decode_lidar(data: bytes, path: str) -> LidarPoints:
 def decode_radar(data: bytes, path: str, sensors: int) -> list[npt.NDArray[np.float16]]:
     """Returns (N, 4) points x, y, z, velocity of `radar1` ... `radar<sensors>`."""
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+        with npz_arrays(data) as archive:
             clouds = [np.asarray(archive[f"radar{sensor + 1}"], np.float16) for sensor in range(sensors)]
     except Exception as error:  # zipfile, zlib and numpy each raise their own
         raise BadData(f"file {path} is not a sound npz file of {sensors} radars: {error}") from error
