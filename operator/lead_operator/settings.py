@@ -19,6 +19,11 @@ _PROFILE_KEYS = {"endpoint", "secure", "bucket", "prefix", "region", "secretName
 MOST_AT_ONCE = 256  # workers, and calls to the API server
 # 16 workers, each with a group of 64 pods to make, are done in 103 s; a pass that takes 300 s counts as one that hangs.
 LEAST_CALLS_PER_SECOND = 10
+VARIABLE = r"[A-Z][A-Z0-9_]*"  # of pods; the chart's schema holds both patterns too
+TAKEN_VARIABLE = (
+    r"(LEAD|PET)_.*|HOME|PYTHONUNBUFFERED|OMP_NUM_THREADS|WANDB_API_KEY"
+    r"|MASTER_(ADDR|PORT)|((LOCAL|GROUP)_)?(RANK|WORLD_SIZE)|(CUDA|NVIDIA)_VISIBLE_DEVICES"
+)
 _PREFIX = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*)(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 
 
@@ -50,6 +55,9 @@ class Settings:
 
     trainer_image: str
     trainer_pull_policy: str = "IfNotPresent"
+    pod_environment: Mapping[str, str] = field(
+        default_factory=dict
+    )  # of training and build pods: the cluster's network
     storage_profiles: Mapping[str, StorageProfile] = field(default_factory=dict)
     credentials_dir: Path = Path("/etc/lead/profiles")
     run_namespaces: tuple[str, ...] = ()  # ("",): all of the cluster
@@ -75,6 +83,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         trainer_pull_policy=_choice(
             environment, "LEAD_TRAINER_PULL_POLICY", "IfNotPresent", ("Always", "IfNotPresent", "Never")
         ),
+        pod_environment=_pod_environment(environment.get("LEAD_POD_ENVIRONMENT") or "{}"),
         storage_profiles=read_profiles(Path(profiles_file)),
         credentials_dir=Path(environment.get("LEAD_OPERATOR_CREDENTIALS_DIR", "/etc/lead/profiles")),
         run_namespaces=_namespaces(_required(environment, "LEAD_RUN_NAMESPACES")),
@@ -102,6 +111,22 @@ def _namespaces(text: str) -> tuple[str, ...]:
             f"environment variable LEAD_RUN_NAMESPACES is {text!r}, expected names joined by commas, or * alone for all"
         )
     return ("",)
+
+
+def _pod_environment(text: str) -> dict[str, str]:
+    where = "environment variable LEAD_POD_ENVIRONMENT, the chart's runs.environment,"
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise SettingsError(f"{where} is not JSON: {error}") from error
+    if not isinstance(document, dict) or not all(isinstance(value, str) for value in document.values()):
+        raise SettingsError(f"{where} is {text!r}, expected an object of name to text; numbers stand in quotes")
+    for name in document:
+        if not re.fullmatch(VARIABLE, name):
+            raise SettingsError(f"{where} names {name!r}, expected capitals, digits and underscores")
+        if re.fullmatch(TAKEN_VARIABLE, name):
+            raise SettingsError(f"{where} names {name}, which the operator or the trainer sets itself; leave it out")
+    return document
 
 
 def read_profiles(file: Path) -> dict[str, StorageProfile]:

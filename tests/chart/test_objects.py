@@ -231,11 +231,16 @@ def test_the_operator_reads_its_settings_from_the_deployment(rendered: Objects, 
         for account in rendered
         if account["kind"] == "ServiceAccount" and account["metadata"]["name"] == settings.run_service_account
     )
+    given = (
+        {"NCCL_SOCKET_IFNAME": "=eth0,eth1", "NCCL_DEBUG": "INFO"} if settings.trainer_pull_policy == "Never" else {}
+    )
+    assert settings.pod_environment == given
     mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
     assert {str(settings.credentials_dir / name) for name in settings.storage_profiles} <= mounts
     known = {name for name in environment if name.startswith("LEAD_")}
     assert known == {
         "LEAD_TRAINER_IMAGE", "LEAD_TRAINER_PULL_POLICY", "LEAD_STORAGE_PROFILES_FILE", "LEAD_OPERATOR_CREDENTIALS_DIR",
+        "LEAD_POD_ENVIRONMENT",
         "LEAD_RUN_NAMESPACES", "LEAD_RUN_SERVICE_ACCOUNT", "LEAD_RELEASE_NAMESPACE", "LEAD_LOG_LEVEL",
         "LEAD_HEALTH_PORT", "LEAD_LEASE_NAME", "LEAD_RESYNC_SECONDS", "LEAD_RELIST_SECONDS",
         "LEAD_PROGRESS_SECONDS", "LEAD_SOURCE_CHECK_SECONDS", "LEAD_WORKERS", "LEAD_API_IN_FLIGHT",

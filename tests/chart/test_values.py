@@ -8,6 +8,7 @@ import jsonschema
 import pytest
 import yaml
 
+from lead_operator.settings import TAKEN_VARIABLE, VARIABLE
 from lead_protocol.store.address_rules import BUCKET, ENDPOINT
 from lead_testing import PROJECT_ROOT
 
@@ -61,6 +62,11 @@ def test_an_address_of_a_store_is_checked_as_operator_and_pods_check_it() -> Non
         assert profile["properties"]["bucket"]["pattern"] == f"^{BUCKET}$"
 
 
+def test_variables_of_pods_are_checked_as_the_operator_checks_them() -> None:
+    names = SCHEMA["properties"]["runs"]["properties"]["environment"]["propertyNames"]
+    assert names == {"pattern": f"^{VARIABLE}$", "not": {"pattern": f"^({TAKEN_VARIABLE})$"}}
+
+
 @pytest.mark.parametrize(
     "setting, named",
     [
@@ -76,6 +82,9 @@ def test_an_address_of_a_store_is_checked_as_operator_and_pods_check_it() -> Non
         ("storage.profiles.default.existingSecret=kube-root", "/storage/profiles/default/existingSecret"),
         ("storage.profiles.other.endpoint=x", "/storage/profiles/other"),
         ("runs.namespaces={Team_A}", "/runs/namespaces/0"),
+        ("runs.environment.NCCL_NTHREADS=2", "/runs/environment/NCCL_NTHREADS"),  # a number; --set-string makes it text
+        ("runs.environment.nccl_debug=INFO", "nccl_debug"),
+        ("runs.environment.PET_NNODES=two", "PET_NNODES"),
         ("operator.replicas=many", "/operator/replicas"),
         ("operator.workers=0", "/operator/workers"),
         ("operator.api.inFlight=1000", "/operator/api/inFlight"),

@@ -1,7 +1,8 @@
 """What training and build pods have in common: the security wall, the job file, the store, the writable folders.
 
 Nothing a user typed becomes part of an argv, a shell line or an environment variable: it travels as one JSON
-annotation that the downward API mounts as a file. The pod satisfies the restricted Pod Security Standard.
+annotation that the downward API mounts as a file. Only who installs the chart adds variables. The pod satisfies the
+restricted Pod Security Standard.
 """
 
 from dataclasses import dataclass, field
@@ -120,7 +121,7 @@ def _container(parts: PodParts) -> dict[str, Any]:
         "image": parts.settings.trainer_image,
         "imagePullPolicy": parts.settings.trainer_pull_policy,
         "args": list(ARGUMENTS),
-        "env": [*_store_env(parts.profile), *parts.env],
+        "env": [*_store_env(parts.profile), *parts.env, *_administrators_env(parts.settings)],
         "resources": {
             **_optional("requests", dict(parts.resources.requests)),
             **_optional("limits", dict(parts.resources.limits)),
@@ -151,6 +152,10 @@ def _store_env(profile: StorageProfile) -> list[EnvVar]:
         {"name": "HOME", "value": "/tmp"},
         {"name": "PYTHONUNBUFFERED", "value": "1"},
     ]
+
+
+def _administrators_env(settings: Settings) -> list[EnvVar]:
+    return [{"name": name, "value": value} for name, value in sorted(settings.pod_environment.items())]
 
 
 def _volumes(parts: PodParts) -> list[dict[str, Any]]:

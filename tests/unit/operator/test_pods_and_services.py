@@ -1,6 +1,8 @@
 """The objects the operator makes, written out whole: the smallest case first, then what changes it."""
 
 import json
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from lead_operator.objects.rank_service import build_rank_service
 from lead_operator.objects.session_cache_claim import build_session_cache_claim
 from lead_operator.objects.training_pod import build_training_pod
 from lead_operator.resources.training_run import TrainingRun, parse_training_run
+from lead_operator.settings import TAKEN_VARIABLE, Settings
 from lead_protocol import environment
 from lead_protocol.job import BuildJob, CheckpointPolicy, TrainJob, parse_job
 from lead_testing.makers import (
@@ -24,6 +27,7 @@ from lead_testing.makers import (
     a_run_body,
     a_training_run,
 )
+from lead_trainer.world import child_environments
 
 OWNER = {
     "apiVersion": "lead.dev/v1alpha1",
@@ -73,7 +77,9 @@ COMMON_VOLUMES = [
 ]
 
 
-def a_training_pod(run: TrainingRun, *, rank: int = 1, attempt: int = 3) -> dict[str, Any]:
+def a_training_pod(
+    run: TrainingRun, *, rank: int = 1, attempt: int = 3, settings: Settings = SETTINGS
+) -> dict[str, Any]:
     return build_training_pod(
         run,
         run.instances[-1],
@@ -81,7 +87,7 @@ def a_training_pod(run: TrainingRun, *, rank: int = 1, attempt: int = 3) -> dict
         rank=rank,
         datasets=dict.fromkeys(run.datasets, DIGEST),
         profile=PROFILE,
-        settings=SETTINGS,
+        settings=settings,
     )
 
 
@@ -321,6 +327,24 @@ def test_overrides_reach_the_pod_but_never_our_own_labels() -> None:
     assert pod["spec"]["nodeSelector"] == {"disk": "ssd"}
     assert pod["spec"]["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
     assert (pod["metadata"]["labels"]["team"], pod["metadata"]["labels"]["lead.dev/rank"]) == ("a", "1")
+
+
+def test_variables_of_who_installed_the_chart_reach_every_pod() -> None:
+    settings = replace(SETTINGS, pod_environment={"NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth0"})
+    building = build_cache_pod(a_dataset_cache(), attempt=2, index=1, profile=PROFILE, settings=settings)
+    for pod in (a_training_pod(a_training_run(), settings=settings), building):
+        assert pod["spec"]["containers"][0]["env"][-2:] == [
+            {"name": "GLOO_SOCKET_IFNAME", "value": "eth0"},
+            {"name": "NCCL_SOCKET_IFNAME", "value": "eth0"},
+        ]
+
+
+def test_no_variable_that_operator_or_trainer_sets_is_anybody_elses() -> None:
+    run = a_training_run(logging={"wandb": {"project": "night", "secretName": "lead-wandb-team"}})
+    building = build_cache_pod(a_dataset_cache(), attempt=2, index=1, profile=PROFILE, settings=SETTINGS)
+    set_by_us = {e["name"] for pod in (a_training_pod(run), building) for e in pod["spec"]["containers"][0]["env"]}
+    set_by_us |= set(child_environments({}, 2)[0])
+    assert [name for name in sorted(set_by_us) if not re.fullmatch(TAKEN_VARIABLE, name)] == []
 
 
 def test_a_wandb_key_comes_from_the_named_secret() -> None:

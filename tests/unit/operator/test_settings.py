@@ -62,6 +62,27 @@ def test_concurrency_and_rate_are_settings(tmp_path: Path) -> None:
     assert (settings.workers, settings.api_in_flight, settings.api_calls_per_second) == (4, 8, 12.5)
 
 
+def test_variables_of_pods_come_from_who_installed_the_chart(tmp_path: Path) -> None:
+    given = environment(tmp_path, PROFILE, LEAD_POD_ENVIRONMENT='{"NCCL_SOCKET_IFNAME": "eth0"}')
+    assert read_settings(given).pod_environment == {"NCCL_SOCKET_IFNAME": "eth0"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("NCCL_DEBUG=INFO", "is not JSON"),
+        ('["NCCL_DEBUG"]', "expected an object of name to text"),
+        ('{"NCCL_NTHREADS": 2}', "numbers stand in quotes"),
+        ('{"nccl debug": "INFO"}', "names 'nccl debug', expected capitals"),
+        ('{"LEAD_STORE_URL": "s3://mine"}', "names LEAD_STORE_URL, which the operator or the trainer sets itself"),
+        ('{"LOCAL_WORLD_SIZE": "8"}', "names LOCAL_WORLD_SIZE, which"),
+    ],
+)
+def test_wrong_variables_of_pods_are_named(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=f"^environment variable LEAD_POD_ENVIRONMENT, .*{said}"):
+        read_settings(environment(tmp_path, PROFILE, LEAD_POD_ENVIRONMENT=text))
+
+
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
