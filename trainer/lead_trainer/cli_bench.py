@@ -30,11 +30,12 @@ from lead_trainer.bench.warm_cache import (
     measure_step,
     samples_here,
 )
-from lead_trainer.cli_train import LocalRun, cache_store, local_job, local_run, session_cache_folder
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.session_cache import open_session_cache
 from lead_trainer.engine.dataset import Dataset, dataset_over
 from lead_trainer.errors import BadConfig
+from lead_trainer.local_job import cache_store, local_job, session_cache_folder
+from lead_trainer.local_run import LocalRun, local_run
 from lead_trainer.recipes.recipe import StageShape
 from lead_trainer.report.console import open_log
 

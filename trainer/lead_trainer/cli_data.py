@@ -7,9 +7,10 @@ from rich.console import Console
 from rich.table import Table
 
 from lead_trainer.building import RawTree
-from lead_trainer.cli_train import LocalRun, build_cache, cache_store, dataset_runs, local_run
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import BadConfig
+from lead_trainer.local_job import build_cache, cache_store, dataset_runs
+from lead_trainer.local_run import LocalRun, local_run
 from lead_trainer.recipes.local_runs import collections_of, source_root
 from lead_trainer.report.console import open_log
 

@@ -15,12 +15,13 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from lead_trainer.cli_train import LocalRun, build_cache, cache_store
 from lead_trainer.config_sources import read_config_json, read_sources, resolve
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.ordered_pool import ordered_map
 from lead_trainer.engine.config_document import keys_of_document
 from lead_trainer.errors import BadConfig
+from lead_trainer.local_job import build_cache, cache_store
+from lead_trainer.local_run import LocalRun
 from lead_trainer.metrics.forecasting import REPORTED_K, Forecast, metrics_at
 from lead_trainer.metrics.totals import Totals, by_class
 from lead_trainer.named_view import config_beside

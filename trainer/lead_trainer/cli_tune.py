@@ -7,16 +7,6 @@ from pydantic import ValidationError
 
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.store.folder import FolderStore
-from lead_trainer.cli_train import (
-    NAMESPACE,
-    PRIVATE_FOLDER,
-    UID,
-    cache_store,
-    local_job,
-    local_run,
-    scratch_folder,
-    session_cache_folder,
-)
 from lead_trainer.engine.attempt_run import Attempt, Place, resolve_config
 from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.instances import instances
@@ -25,6 +15,8 @@ from lead_trainer.engine.perf import PerfRecord
 from lead_trainer.engine.stop import StopFlag
 from lead_trainer.engine.worker import device_of
 from lead_trainer.errors import BadConfig
+from lead_trainer.local_job import cache_store, local_job, session_cache_folder
+from lead_trainer.local_run import NAMESPACE, PRIVATE_FOLDER, UID, local_run
 from lead_trainer.report.console import open_log
 from lead_trainer.world import World
 
@@ -49,7 +41,7 @@ def find_learning_rate(
     store, caches = FolderStore(run.logdir / PRIVATE_FOLDER), cache_store(run, environ)
     job = local_job(run, store, caches, processes=1)
     place = Place(
-        store, scratch_folder(run), session_cache_folder(run, environ),
+        store, run.scratch_folder, session_cache_folder(run, environ),
         initial_weights=Path(run.keys.load_file) if run.keys.load_file else None, dataset_store=caches,
     )  # fmt: skip
     config, world = resolve_config(run.recipe, job), World()

@@ -27,10 +27,11 @@ from lead_protocol.store.object_store import ObjectStore
 from lead_protocol.store.s3 import S3Store
 from lead_testing import shared_dir
 from lead_testing.minio_server import MinioServer, minio_program
-from lead_trainer.cli_train import LocalRun, local_job, local_run
 from lead_trainer.data.loader import Loader, on_device_of
 from lead_trainer.engine.dataset import open_dataset
 from lead_trainer.engine.precision import autocast, chosen_dtype
+from lead_trainer.local_job import local_job
+from lead_trainer.local_run import LocalRun, local_run
 from lead_trainer.recipes.recipe import Batch
 
 BUCKET = "bench"

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from lead_trainer.cli_train import local_run
 from lead_trainer.config_sources import with_flags
 from lead_trainer.errors import BadConfig
+from lead_trainer.local_run import local_run
 from lead_trainer.recipes.config_values import values_in
 from lead_trainer.recipes.distill.config_values import PACKAGE, load_config
 from lead_trainer.recipes.distill.recipe import RECIPE

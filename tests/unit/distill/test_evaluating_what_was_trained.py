@@ -9,7 +9,7 @@ import pytest
 
 from lead_testing.forecasting_trees import write_argoverse2_tree
 from lead_trainer.cli import main
-from lead_trainer.cli_train import local_run
+from lead_trainer.local_run import local_run
 from lead_trainer.recipes.distill.example_data.tree import write_example_tree
 
 LEAD = Path(sys.executable).with_name("lead")

@@ -14,10 +14,10 @@ from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
 from lead_testing.toy_jobs import manifests
 from lead_trainer.cli import main
-from lead_trainer.cli_train import NAMESPACE, PRIVATE_FOLDER, STAGE, UID, LocalRun, local_run, scratch_folder
 from lead_trainer.engine.attempt_run import limited
 from lead_trainer.engine.dataset import Dataset
 from lead_trainer.engine.schedule import warmed_up
+from lead_trainer.local_run import NAMESPACE, PRIVATE_FOLDER, STAGE, UID, LocalRun, local_run
 from lead_trainer.named_view import config_beside
 from lead_trainer.recipes.distill.config_values import load_config
 from lead_trainer.recipes.distill.recipe import RECIPE, DistillRecipe
@@ -129,9 +129,9 @@ def test_a_recipe_that_names_files_need_not_part_runs(tmp_path: Path) -> None:
 
 def test_runs_that_share_a_folder_share_no_scratch(tmp_path: Path) -> None:
     found = {
-        scratch_folder(
-            local_run(["recipe=distill", "preset=tiny", f"logdir={tmp_path}", f"model={model}", f"seed={seed}"], [], {})
-        )
+        local_run(
+            ["recipe=distill", "preset=tiny", f"logdir={tmp_path}", f"model={model}", f"seed={seed}"], [], {}
+        ).scratch_folder
         for model in ("baseline", "reasoning")
         for seed in (1, 2)
     }

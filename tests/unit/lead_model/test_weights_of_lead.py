@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from lead_testing import golden_model as golden
-from lead_trainer.cli_train import local_run
+from lead_trainer.local_run import local_run
 from lead_trainer.recipes.config_values import values_in
 from lead_trainer.recipes.lead.compat import Compat
 from lead_trainer.recipes.lead.config import LeadConfig

@@ -1,0 +1,89 @@
+"""What a run without a cluster is refused, because it would go on otherwise than its user said."""
+
+import hashlib
+from pathlib import Path
+
+import structlog
+
+from lead_protocol.checkpoint_retention import ranked
+from lead_protocol.store.folder import FolderStore
+from lead_trainer.engine.instances import instance_manifests
+from lead_trainer.engine.resume import manifest_keys
+from lead_trainer.errors import BadConfig
+from lead_trainer.local_run import PRIVATE_FOLDER, LocalRun, keys_of_checkpoint
+from lead_trainer.recipes.recipe import NamesFiles
+
+log = structlog.get_logger(__name__)
+
+
+def refuse_weights_alone(run: LocalRun, store: FolderStore) -> None:
+    """Raises BadConfig where a run shall be continued of which there is nothing but the weights in `load_file`.
+
+    LEAD reads the optimizer and the epoch from the files beside them; ours have a manifest, and no run without one is
+    continued.
+    """
+    keys, found = run.instance, Path(run.keys.load_file)
+    if not (run.keys.continue_failed_training and run.keys.load_file) or manifest_keys(store, keys.manifests_prefix):
+        return
+    own = (found.parent / PRIVATE_FOLDER).is_dir() and found.parent.resolve() != run.logdir.resolve()
+    raise BadConfig(
+        f"continue_failed_training: found true, but logdir {run.logdir} holds no checkpoint of `lead train`, and of "
+        f"load_file {found} only the weights can be read: the run would begin again at epoch 0. "
+        + (f"To continue that run set logdir={found.parent}; to" if own else "To")
+        + " begin a run from these weights give load_file alone, with a new logdir"
+    )
+
+
+def refuse_other_weights(run: LocalRun, store: FolderStore) -> None:
+    """Raises BadConfig where a run goes on that began with other weights than `load_file` now names.
+
+    They would be left out in silence: only a run that begins loads any. Where the earlier file is gone or unknown, that
+    is a warning.
+    """
+    manifests = instance_manifests(store, run.instance)
+    if not run.keys.load_file or run.keys.resume == "never" or not manifests:
+        return
+    now = Path(run.keys.load_file)
+    before = {
+        Path(name) for manifest in manifests if (name := keys_of_checkpoint(run, store, manifest).get("load_file"))
+    }
+    if now.resolve() in {path.resolve() for path in before}:
+        return
+    there = sorted(path for path in before if path.is_file())
+    own = {stored.sha256 for manifest in manifests for stored in manifest.files.values()}
+    if _sha256(now) in own | {_sha256(path) for path in there}:
+        return
+    if there:
+        raise BadConfig(
+            f"load_file: found {now}, but the run in logdir {run.logdir} began with {there[0]}, and a run that goes on "
+            "takes no other weights; restore load_file, choose another logdir, or begin again with resume=never"
+        )
+    log.warning("load_file is not read: the run in logdir goes on from its own checkpoint; resume=never begins again",
+                load_file=str(now), logdir=str(run.logdir), before=sorted(map(str, before)))  # fmt: skip
+
+
+def refuse_older_checkpoint(run: LocalRun, store: FolderStore) -> None:
+    """Raises BadConfig unless a file named by `resume` shows the newest checkpoint of an epoch's end of this run."""
+    if run.keys.resume in ("auto", "never"):
+        return
+    if not isinstance(run.recipe, NamesFiles):
+        raise BadConfig(f"resume: found {run.keys.resume!r}, expected auto or never")
+    manifests = [manifest for manifest in instance_manifests(store, run.instance) if not manifest.step_in_epoch]
+    if not manifests:
+        raise BadConfig(
+            f"resume: {run.keys.resume} is of no run that was made in {run.logdir}: {PRIVATE_FOLDER} there holds no "
+            "checkpoint of it; resume where it was made, or give load_file to begin a run from these weights"
+        )
+    newest = manifests[0]
+    is_best = ranked(manifests)[:1] == [newest]
+    shown = run.recipe.shown_names(run.config, newest.epoch - 1, newest=True, best=is_best)
+    if Path(run.keys.resume).name not in shown:
+        raise BadConfig(
+            f"resume: {run.keys.resume} is not the checkpoint of epoch {newest.epoch}, from which the run goes on; "
+            "leave resume out to go on, or give load_file, with a new logdir, to begin a run from these weights"
+        )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

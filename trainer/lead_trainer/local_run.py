@@ -1,0 +1,154 @@
+"""A run without a cluster, as its user described it: what was said, resolved, and where its objects lie."""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest
+from lead_protocol.merged_keys import merged_keys
+from lead_protocol.object_keys import InstanceKeys
+from lead_protocol.store.folder import FolderStore
+from lead_protocol.store.object_store import StoreError
+from lead_trainer.config_sources import (
+    Resolved,
+    RunKeys,
+    Sources,
+    read_config_json,
+    read_sources,
+    resolve,
+)
+from lead_trainer.engine.config_document import keys_of_document
+from lead_trainer.engine.instances import instance_manifests
+from lead_trainer.engine.resume import manifest_keys
+from lead_trainer.errors import BadConfig
+from lead_trainer.named_view import config_beside
+from lead_trainer.recipes.local_runs import Respells, WritesOut
+from lead_trainer.recipes.recipe import Inherits, PartsRuns, Recipe, load_recipe
+
+NAMESPACE, UID, STAGE = "local", "local", "train"
+PRIVATE_FOLDER = ".lead"
+
+
+@dataclass(frozen=True)
+class LocalRun:
+    """A run on this machine, as its user described it."""
+
+    keys: RunKeys
+    recipe: Recipe
+    values: Mapping[str, Any]  # the recipe's keys, without the preset's
+    config: Any  # resolved
+
+    @property
+    def logdir(self) -> Path:
+        """Where LEAD's files appear."""
+        return Path(self.keys.logdir)
+
+    @cached_property  # it reads checkpoints, and what it found stays so while the run goes on
+    def instance(self) -> InstanceKeys:
+        """Where the run's objects lie in its folder's store: runs of several kinds may share one.
+
+        A run that began before that was so goes on in the place without a kind.
+        """
+        plain = InstanceKeys(NAMESPACE, UID, STAGE, self.keys.seed)
+        if not self._kind:
+            return plain
+        own, store = replace(plain, stage=f"{STAGE}-{self._kind}"), FolderStore(self.logdir / PRIVATE_FOLDER)
+        began = manifest_keys(store, own.manifests_prefix)
+        return own if began or self._kind_at(store, plain) != self._kind else plain
+
+    @property
+    def events_folder(self) -> Path:
+        """Where event files are written; runs that share a folder would hide each other's steps."""
+        return self.logdir / f"{self._kind}_seed{self.keys.seed}" if self._kind else self.logdir
+
+    @property
+    def scratch_folder(self) -> Path:
+        """Where it works on files; runs that share a logdir would empty each other's."""
+        return self.logdir / PRIVATE_FOLDER / "scratch" / f"{self.instance.stage}-s{self.instance.seed}"
+
+    @property
+    def _kind(self) -> str:
+        return self._kind_of(self.config)
+
+    def _kind_of(self, config: Any) -> str:
+        return self.recipe.run_kind(config) if isinstance(self.recipe, PartsRuns) else ""
+
+    def _kind_at(self, store: FolderStore, keys: InstanceKeys) -> str:
+        """Returns the kind of the run whose newest checkpoint lies there; empty where none can be read."""
+        for manifest in instance_manifests(store, keys)[:1]:
+            with suppress(BadConfig):
+                return self._kind_of(self.recipe.config(keys_of_checkpoint(self, store, manifest)))
+        return ""
+
+
+def local_run(words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> LocalRun:
+    """Resolves every source of configuration; raises BadConfig naming the key and who is wrong."""
+    sources = read_sources(words, config_files, environ)
+    recipe = load_recipe(str(sources.merged().get("recipe", RunKeys.recipe)))
+    said = _said(sources, recipe)
+    resolved = resolve(said, list(recipe.config_model.model_fields))
+    logdir = _default(recipe, "logdir") or ""
+    run = resolved.run if resolved.run.logdir else replace(resolved.run, logdir=logdir)
+    if not run.logdir:
+        raise BadConfig("logdir is not set: say where checkpoints go, for example logdir=outputs/training/pretrain")
+    if run.load_file and not Path(run.load_file).is_file():
+        raise BadConfig(f"load_file: there is no file {run.load_file}; name a model_<epoch>.pth")
+    refuse_carla_root(run, recipe)
+    values = recipe_values(recipe, Resolved(run, resolved.recipe))
+    if "seed" not in said:
+        values.pop("seed", None)  # the preset's, or the recipe's own
+    config = recipe.config(values, run.preset)
+    return LocalRun(replace(run, seed=getattr(config, "seed", run.seed)), recipe, values, config)
+
+
+def refuse_carla_root(run: RunKeys, recipe: Recipe) -> None:
+    """Raises BadConfig where `carla_root` is given to a recipe that does not read it."""
+    known = recipe.config_model.model_fields
+    if run.carla_root and "carla_root" not in known:
+        roots = " or ".join(key for key in known if key.endswith("_root"))
+        raise BadConfig(
+            f"carla_root: found {run.carla_root!r}, but recipe {recipe.name} does not read it; "
+            + (f"set {roots}" if roots else "remove the key")
+        )
+
+
+def _said(sources: Sources, recipe: Recipe) -> Mapping[str, Any]:
+    """Returns what was said, under the trainer's names, by the one who wins."""
+    said = sources.merged(recipe.written_out) if isinstance(recipe, WritesOut) else sources.merged()
+    return recipe.respelled(said) if isinstance(recipe, Respells) else said
+
+
+def _default(recipe: Recipe, key: str) -> Any:
+    field = recipe.config_model.model_fields.get(key)
+    return field.default if field is not None else None
+
+
+def recipe_values(recipe: Recipe, resolved: Resolved) -> dict[str, Any]:
+    """Returns the recipe's keys: what was said, over what is taken over from `load_file`'s stage."""
+    run = resolved.run
+    values: dict[str, Any] = {}
+    if run.load_file:
+        document = read_config_json(config_beside(Path(run.load_file)))
+        taken_over = recipe.inherited_keys if isinstance(recipe, Inherits) else frozenset()
+        values = {key: value for key, value in keys_of_document(recipe, document).items() if key in taken_over}
+        if run.preset:
+            named = recipe.config({}, run.preset).model_fields_set
+            values = {key: value for key, value in values.items() if key not in named}
+    told = {"seed": run.seed, "logdir": run.logdir, "load_file": run.load_file, "carla_root": run.carla_root,
+            "epochs": run.epochs, "continue_failed_training": run.continue_failed_training}  # fmt: skip
+    for key, value in told.items():
+        if key in recipe.config_model.model_fields and value not in ("", None):
+            values[key] = value
+    return merged_keys(values, resolved.recipe)
+
+
+def keys_of_checkpoint(run: LocalRun, store: FolderStore, manifest: CheckpointManifest) -> Mapping[str, Any]:
+    """Returns the recipe's keys of the attempt that wrote a checkpoint; none where they cannot be read."""
+    with suppress(KeyError, ValueError, StoreError):  # a spoiled checkpoint is judged when it is resumed
+        document = json.loads(store.get(manifest.files["config.json"].key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES))
+        return keys_of_document(run.recipe, document)
+    return {}
