@@ -18,6 +18,8 @@ from pathlib import Path
 
 from lead_testing.local_cluster import CannotRun, Home, build_images, cluster_for_tests
 from lead_testing.local_cluster.binaries import CONTROL_PLANE_PROGRAMS, ensure_programs
+from lead_testing.local_cluster.commands import run_download, run_logged
+from lead_testing.local_cluster.packages import CONTROL_PLANE_PACKAGES, ensure_packages, install_packages
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 VENV = PROJECT_ROOT / ".venv"
@@ -31,9 +33,10 @@ RINGS = {
 PROGRAMS_OF = {
     "house": (),
     "unit": ("minio",),
-    "chart": ("helm",),
+    "chart": (*CONTROL_PLANE_PROGRAMS, "helm"),
     "api": (*CONTROL_PLANE_PROGRAMS, "minio", "helm"),
 }
+PACKAGES_OF = {"chart": CONTROL_PLANE_PACKAGES, "api": CONTROL_PLANE_PACKAGES}
 # Rings of live servers on whatever machine this is: what fails once is tried once more, and both outcomes are printed.
 TRIED_AGAIN = ("api", "cluster")
 # Rings whose files share nothing but read-only programs: a worker a core, each with servers of its own.
@@ -76,6 +79,7 @@ def servers_of(ring: str) -> Iterator[None]:
         if ring == "cluster":
             build_images(ends_with_the_ring.enter_context(cluster_for_tests(home)), home)
         else:
+            ensure_packages(home, PACKAGES_OF.get(ring, {}))
             ensure_programs(home, PROGRAMS_OF[ring])
         yield
 
@@ -99,7 +103,8 @@ def run_pytest(name: str) -> int:
     """Runs one ring's tests; returns pytest's exit status."""
     command = [str(VENV / "bin/python"), "-m", "pytest", "-q", "--durations=5", *RINGS[name]]
     if name in TRIED_AGAIN:
-        command += ["--reruns=1", "--rerun-show-tracebacks", "-rfEsR"]
+        # One time limit holds for a test, the fixtures it is the first to use and its second try.
+        command += ["--reruns=1", "--rerun-show-tracebacks", "-rfEsR", "--timeout=2400"]
     environment = dict(os.environ, PYTHONPATH=str(PROJECT_ROOT / "tests"), PYTHONUNBUFFERED="1")
     if name in SIDE_BY_SIDE:
         command += [f"--numprocesses={min(os.cpu_count() or 1, MOST_WORKERS)}", "--dist=loadfile"]
@@ -133,8 +138,10 @@ def make_venv() -> None:
     if not (VENV / "bin/python").exists():
         create_venv()
     python = str(VENV / "bin/python")
-    checked([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "uv"])
-    checked([str(VENV / "bin/uv"), "pip", "install", "-q", "--python", python, "-e", ".[dev]"])
+    log = Home.from_environment().root / "logs" / "environment.log"
+    run_download([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "uv"], log, cwd=PROJECT_ROOT)
+    install = [str(VENV / "bin/uv"), "pip", "install", "-q", "--python", python, "-e", ".[dev]"]
+    run_download(install, log, cwd=PROJECT_ROOT)
     partial = stamp.with_suffix(".part")
     partial.write_text(wanted)
     partial.rename(stamp)
@@ -146,21 +153,9 @@ def create_venv() -> None:
     if subprocess.run(command, capture_output=True, check=False).returncode == 0:
         return
     shutil.rmtree(VENV, ignore_errors=True)
-    if os.geteuid() != 0 or not shutil.which("apt-get"):
-        raise CannotRun("python3 cannot make virtual environments here; install the package python3-venv")
-    checked(["apt-get", "update", "-qq"])
-    checked(["apt-get", "install", "-y", "-qq", "python3-venv"])
-    checked(command)
-
-
-def checked(command: list[str]) -> None:
-    """Runs one installation step; raises CannotRun with its last lines when it fails."""
-    done = subprocess.run(
-        command, cwd=PROJECT_ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
-    if done.returncode != 0:
-        tail = "\n".join(done.stdout.splitlines()[-15:])
-        raise CannotRun(f"{' '.join(command)} failed with exit status {done.returncode}; its last lines:\n{tail}")
+    home = Home.from_environment()
+    install_packages(home, ["python3-venv"])
+    run_logged(command, home.root / "logs" / "environment.log")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lead_testing.local_cluster.commands import read_output, run_logged
+from lead_testing.local_cluster.commands import read_output, run_download
 from lead_testing.local_cluster.errors import CannotRunHere
 from lead_testing.local_cluster.home import Home
 from lead_testing.local_cluster.locks import exclusive
@@ -149,7 +149,7 @@ def _build(home: Home, name: str, target: Path) -> None:
     words = [find_go(), "build", "-trimpath", "-buildvcs=false", "-ldflags", program.linker_flags]
     with step(f"building {name} ({program.first_build} the first time)"):
         log = home.root / "logs" / f"build-{name}.log"
-        run_logged(
+        run_download(
             [*words, "-o", unfinished, program.package], log, cwd=SOURCES / program.module, environment=environment
         )
         unfinished.replace(target)

@@ -38,7 +38,7 @@ from lead_testing.local_cluster.pause_image import ensure_pause_image, pause_ref
 from lead_testing.local_cluster.progress import say, step
 from lead_testing.local_cluster.volumes import apply_first_objects
 
-READY_TIMEOUT_S = 120.0
+READY_TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True)

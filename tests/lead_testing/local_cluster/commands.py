@@ -1,12 +1,28 @@
 """Runs other programs: their output goes to a log file, a failure is one error with the log's last lines."""
 
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lead_testing.local_cluster.errors import StepFailed
+from lead_testing.local_cluster.progress import say
 
 LAST_LINES = 15
+DOWNLOAD_PAUSES_S = (5, 20)
+
+
+def run_download(
+    argv: Sequence[str | Path], log: Path, *, cwd: Path | None = None, environment: Mapping[str, str] | None = None
+) -> None:
+    """Runs what downloads, and keeps what it has got, up to three times: networks fail for moments."""
+    for pause in DOWNLOAD_PAUSES_S:
+        try:
+            return run_logged(argv, log, cwd=cwd, environment=environment)
+        except StepFailed as error:
+            say(f"  `{argv[0]}` failed and is tried again in {pause} s: {str(error).splitlines()[-1].strip()}")
+            time.sleep(pause)
+    return run_logged(argv, log, cwd=cwd, environment=environment)
 
 
 def run_logged(

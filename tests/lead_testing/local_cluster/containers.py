@@ -85,9 +85,15 @@ def remove_network_records() -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Removes a folder tree, if it is there."""
-    if folder.exists():
-        shutil.rmtree(folder)
+    """Removes a folder tree, if it is there; raises StepFailed where somebody goes on writing there."""
+    deadline = time.monotonic() + END_TIMEOUT_S
+    while folder.exists():
+        try:
+            shutil.rmtree(folder)
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise StepFailed(f"{folder} cannot be removed: {error}") from error
+            time.sleep(0.1)
 
 
 def _kill(pid: int) -> None:

@@ -22,7 +22,7 @@ from lead_testing.local_cluster.pki import ADMIN, Authority, Identity
 from lead_testing.local_cluster.processes import Part
 from lead_testing.ports import free_ports
 
-START_TIMEOUT_S = 90.0
+START_TIMEOUT_S = 300.0
 
 
 class ControlPlane:

@@ -17,7 +17,7 @@ from lead_testing import PROJECT_ROOT
 from lead_testing.local_cluster.api_server import answers_ok
 from lead_testing.local_cluster.base_image import base_reference, make_base_image
 from lead_testing.local_cluster.binaries import ensure_programs
-from lead_testing.local_cluster.commands import run_logged, try_output
+from lead_testing.local_cluster.commands import run_download, run_logged, try_output
 from lead_testing.local_cluster.home import Home
 from lead_testing.local_cluster.locks import exclusive
 from lead_testing.local_cluster.packages import IMAGE_PACKAGES, REMOTE_PACKAGES, ensure_packages
@@ -74,7 +74,7 @@ def build_by_buildah(home: Home, *, registry: str, plain_http: bool) -> dict[str
         words = ["buildah", *storage, "bud", "--layers", "--force-rm", "--isolation", "chroot", "--network", "host"]
         words += ["--format", "oci"]
         words += ["--build-arg", f"BASE={base_reference()}", *_revision(image), *_secrets(home), "--tag", reference]
-        run_logged([*words, "--file", image.containerfile, image.context], log, environment=environment)
+        run_download([*words, "--file", image.containerfile, image.context], log, environment=environment)
         run_logged([*podman, "push", *tls, "--compression-format", "zstd", reference], log)
         _forget_old_builds(podman, image, registry)
 
@@ -113,7 +113,7 @@ def build_by_docker(home: Home, *, prefix: str, push: bool = False) -> dict[str,
             "--file",
             str(image.containerfile),
         ]
-        run_logged([*words, image.context], log, environment=environment)
+        run_download([*words, image.context], log, environment=environment)
         if push:
             run_logged(["docker", "push", image.reference(prefix)], log)
 

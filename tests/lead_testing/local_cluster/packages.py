@@ -3,13 +3,14 @@
 import os
 import platform
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from lead_testing.local_cluster.binaries import GoVersions, observe_go, what_go_lacks
-from lead_testing.local_cluster.commands import run_logged
+from lead_testing.local_cluster.commands import run_download
+from lead_testing.local_cluster.errors import CannotRunHere
 from lead_testing.local_cluster.home import Home
 from lead_testing.local_cluster.locks import exclusive
 from lead_testing.local_cluster.progress import step
@@ -21,7 +22,9 @@ FIRST_DISK_GB = 40  # 25 stay: programs, Go's caches, and images thrice; a build
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # program or file → its Debian package
+CONTROL_PLANE_PACKAGES = {"etcd": "etcd-server", "openssl": "openssl"}
 CLUSTER_PACKAGES = {
+    **CONTROL_PLANE_PACKAGES,
     "containerd": "containerd",
     "runc": "runc",
     str(CNI_FOLDER / "bridge"): "containernetworking-plugins",
@@ -29,9 +32,7 @@ CLUSTER_PACKAGES = {
     "iptables": "iptables",
     "conntrack": "conntrack",
     "mount": "mount",
-    "etcd": "etcd-server",
     "docker-registry": "docker-registry",
-    "openssl": "openssl",
 }
 IMAGE_PACKAGES = {
     "debootstrap": "debootstrap",
@@ -101,18 +102,27 @@ def missing_packages(wanted: dict[str, str]) -> tuple[str, ...]:
 
 
 def ensure_packages(home: Home, wanted: dict[str, str]) -> None:
-    """Installs what is missing by one apt-get call; starts none of the services that the packages bring."""
-    if not missing_packages(wanted) and not _our_policy_is_there():
-        return
+    """Installs what is missing; raises what `install_packages` raises."""
+    if missing_packages(wanted) or _our_policy_is_there():
+        install_packages(home, missing_packages(wanted))
+
+
+def install_packages(home: Home, packages: Sequence[str]) -> None:
+    """Installs packages by one apt-get call; starts none of the services that they bring.
+
+    Raises CannotRunHere naming them where this user or this machine cannot install any.
+    """
+    if not _can_install():
+        raise CannotRunHere(f"Debian's {', '.join(packages)} must be installed, which takes root and apt-get.")
     with exclusive(home.locks / "packages", "installing packages"), _no_services_started():
-        missing = missing_packages(wanted)
-        if not missing:
+        if not packages:
             return
         log = home.root / "logs" / "apt.log"
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        with step(f"installing {' '.join(missing)}"):
-            run_logged(["apt-get", "update"], log, environment=environment)
-            run_logged(["apt-get", "install", "-y", "--no-install-recommends", *missing], log, environment=environment)
+        apt_get = ["apt-get", "-y", "-o", "Acquire::Retries=5", "-o", "DPkg::Lock::Timeout=600"]
+        with step(f"installing {' '.join(packages)}"):
+            run_download([*apt_get, "update"], log, environment=environment)
+            run_download([*apt_get, "install", "--no-install-recommends", *packages], log, environment=environment)
 
 
 @contextmanager
@@ -134,6 +144,10 @@ def _no_services_started() -> Iterator[None]:
 
 def _our_policy_is_there() -> bool:
     return POLICY.exists() and POLICY.read_bytes() == OUR_POLICY.encode()
+
+
+def _can_install() -> bool:
+    return os.geteuid() == 0 and shutil.which("apt-get") is not None
 
 
 def _free_disk_gb(folder: Path) -> int:
