@@ -80,13 +80,12 @@ def test_a_truncated_file_is_named_and_a_repaired_one_proceeds(installed: Instal
     with installed.store() as store:
         upload_tree(store, folder, prefix)
         store.put(f"{prefix}/{victim}", whole[: len(whole) // 2])
-    installed.apply(a_dataset_cache("broken", "datasets/broken"))
+    installed.apply_anew(a_dataset_cache("broken", "datasets/broken"))
     failed = cache_failure(installed, "broken")
     assert route in failed and victim in failed
     with installed.store() as store:
         store.put(f"{prefix}/{victim}", whole)
-    installed.kubectl("delete", "datasetcache", "broken", "--wait")
-    installed.apply(a_dataset_cache("broken", "datasets/broken"))
+    installed.apply_anew(a_dataset_cache("broken", "datasets/broken"))
     installed.wait_for_phase("datasetcache", "broken", "Ready")
 
 
@@ -99,7 +98,7 @@ def apply_refused(installed: Installed, manifest: dict[str, Any]) -> str:
 
 def run_until_failed(installed: Installed, manifest: dict[str, Any]) -> dict[str, str]:
     """Applies a run that must fail without a restart; returns its conditions."""
-    installed.apply(manifest)
+    installed.apply_anew(manifest)
     name = manifest["metadata"]["name"]
     installed.wait_for(f"{name} to be Failed", lambda: status(installed, name).get("phase") == "Failed")
     assert status(installed, name)["restarts"]["total"] == 0

@@ -52,7 +52,7 @@ def test_kept_routes_and_samples_equal_leads_own(installed: Installed, golden_ca
 @pytest.fixture(scope="module")
 def two_stages(installed: Installed, golden_cache: dict[str, Any]) -> dict[str, Any]:
     """The status of a run of both stages over two pods, after its end."""
-    installed.apply(a_training_run("two-stages", "golden", stages=PRETRAIN_THEN_POSTTRAIN))
+    installed.apply_anew(a_training_run("two-stages", "golden", stages=PRETRAIN_THEN_POSTTRAIN))
     return installed.wait_for_phase("trainingrun", "two-stages", "Succeeded", deadline_s=600)
 
 
@@ -73,7 +73,7 @@ def test_a_two_stage_run_over_two_pods_succeeds(installed: Installed, two_stages
 def test_a_killed_rank_and_a_killed_operator_change_nothing_but_the_restart_count(
     installed: Installed, two_stages: dict[str, Any]
 ) -> None:
-    installed.apply(a_training_run("disturbed", "golden", stages=[PRETRAIN]))
+    installed.apply_anew(a_training_run("disturbed", "golden", stages=[PRETRAIN]))
     installed.wait_for("an epoch", lambda: epoch_of(installed, "disturbed") >= 1, deadline_s=600)
     kill_a_rank(installed, "disturbed", rank=1)
     installed.run(
@@ -91,7 +91,7 @@ def test_a_killed_rank_and_a_killed_operator_change_nothing_but_the_restart_coun
 
 
 def test_a_suspended_run_commits_and_goes_on(installed: Installed, golden_cache: dict[str, Any]) -> None:
-    installed.apply(a_training_run("paused", "golden", nodes=1, stages=[{"name": "pretrain", "epochs": 3}]))
+    installed.apply_anew(a_training_run("paused", "golden", nodes=1, stages=[{"name": "pretrain", "epochs": 6}]))
     installed.wait_for("the first epoch", lambda: epoch_of(installed, "paused") >= 1, deadline_s=600)
     installed.kubectl("patch", "trainingrun", "paused", "--type=merge", "-p", '{"spec":{"suspend":true}}')
     suspended = installed.wait_for_phase("trainingrun", "paused", "Suspended")
@@ -106,7 +106,9 @@ def test_a_suspended_run_commits_and_goes_on(installed: Installed, golden_cache:
 @pytest.fixture(scope="module")
 def short_lived(installed: Installed, golden_cache: dict[str, Any]) -> str:
     """The name of a run that trains."""
-    installed.apply(a_training_run("short-lived", "golden", nodes=1, stages=[{"name": "pretrain", "epochs": 1000}]))
+    installed.apply_anew(
+        a_training_run("short-lived", "golden", nodes=1, stages=[{"name": "pretrain", "epochs": 1000}])
+    )
     installed.wait_for("a checkpoint", lambda: epoch_of(installed, "short-lived") >= 1, deadline_s=600)
     return "short-lived"
 

@@ -41,7 +41,8 @@ def finished(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> 
     write_example_tree(tree, routes=4, frames=24, seed=1, failed_routes=0)
     with installed.store() as store:
         upload_tree(store, tree, "datasets/example")
-    installed.apply(a_dataset_cache("example", "datasets/example"), a_training_run(RUN, "example", stages=STAGES))
+    installed.apply(a_dataset_cache("example", "datasets/example"))
+    installed.apply_anew(a_training_run(RUN, "example", stages=STAGES))
     for rank, stage in enumerate(("pretrain", "posttrain")):
         installed.wait_for(f"an epoch of {stage}", lambda stage=stage: epoch_of(installed, RUN, stage), deadline_s=900)
         kill_a_rank(installed, RUN, rank)

@@ -42,19 +42,33 @@ class Installed:
         assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
         return done.stdout
 
+    def read(self, *arguments: str) -> str:
+        """Returns what kubectl prints where nothing is changed; a server that is busy for a moment is asked again."""
+        for _ in range(4):
+            done = self.run("kubectl", *arguments)
+            if done.returncode == 0:
+                return done.stdout
+            time.sleep(1)
+        return self.kubectl(*arguments)
+
     def get(self, kind: str, name: str) -> dict[str, Any]:
         """Returns one object, or an empty dict when it does not exist."""
-        text = self.kubectl("get", kind, name, "-o", "json", "--ignore-not-found")
+        text = self.read("get", kind, name, "-o", "json", "--ignore-not-found")
         return json.loads(text) if text.strip() else {}
 
     def items(self, kind: str, selector: str = "") -> list[dict[str, Any]]:
         """Returns every object of a kind in the namespace."""
-        listing = json.loads(self.kubectl("get", kind, "-o", "json", *(["-l", selector] if selector else [])))
+        listing = json.loads(self.read("get", kind, "-o", "json", *(["-l", selector] if selector else [])))
         return list(listing["items"])
 
     def apply(self, *objects: dict[str, Any]) -> None:
         """Applies objects as `kubectl apply -f -` does."""
         self.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+
+    def apply_anew(self, manifest: dict[str, Any]) -> None:
+        """Applies an object that a try of the same test before may have left, without what it had come to."""
+        self.kubectl("delete", manifest["kind"], manifest["metadata"]["name"], "--ignore-not-found", "--wait")
+        self.apply(manifest)
 
     def status(self, kind: str, name: str) -> dict[str, Any]:
         """Returns an object's status, empty while it has none."""
@@ -112,31 +126,30 @@ class Installed:
 
     @contextlib.contextmanager
     def port_forward(self, target: str, port: int) -> Iterator[int]:
-        """Yields a loopback port that leads to `target`'s `port`."""
-        binary = self.cluster.bin_dir / "kubectl"
-        process = subprocess.Popen(
-            [
-                str(binary) if binary.exists() else "kubectl",
-                "--namespace",
-                self.namespace,
-                "port-forward",
-                target,
-                f":{port}",
-            ],
-            env=self.cluster.environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        """Yields a loopback port that leads to `target`'s `port`, once it has a pod that is ready."""
+        opened: list[subprocess.Popen[str]] = []
+
+        def look() -> int:
+            opened.append(self._forwarding(target, port))
+            output = opened[-1].stdout
+            assert output is not None
+            found = re.search(r"127\.0\.0\.1:(\d+)", output.readline())
+            return int(found.group(1)) if found else 0
+
         try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            found = re.search(r"127\.0\.0\.1:(\d+)", line)
-            assert found, f"kubectl port-forward {target} said: {line}"
-            yield int(found.group(1))
+            yield self.wait_for(f"kubectl port-forward {target}", look, deadline_s=120)
         finally:
-            process.terminate()
-            process.wait()
+            for process in opened:
+                process.terminate()
+                process.wait()
+
+    def _forwarding(self, target: str, port: int) -> subprocess.Popen[str]:
+        binary = self.cluster.bin_dir / "kubectl"
+        program = str(binary) if binary.exists() else "kubectl"
+        return subprocess.Popen(
+            [program, "--namespace", self.namespace, "port-forward", target, f":{port}"],
+            env=self.cluster.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
 
 
 def fresh_namespace(cluster: Cluster, namespace: str) -> Installed:
@@ -163,7 +176,7 @@ def helm(release: Installed, verb: str, images: dict[str, str], *settings: str) 
         "lead",
         str(PROJECT_ROOT / "charts/lead"),
         "--set",
-        ",".join([*values, *settings]),
+        ",".join([*values, "operator.progressSeconds=2", *settings]),  # a status is young when a test acts on it
         "--wait",
         "--wait-for-jobs",
         "--timeout",

@@ -12,15 +12,21 @@ _SIGNAL_THE_TRAINER = (
     "import os,glob,signal;"
     "ids=[int(p.split('/')[2]) for p in glob.glob('/proc/[0-9]*/cmdline')"
     " if b'lead_trainer' in open(p,'rb').read() or b'/lead' in open(p,'rb').read()];"
-    "os.kill(max(i for i in ids if i not in (1, os.getpid())), signal.%s)"
+    "os.kill(max(i for i in ids if i not in (1, os.getpid())), signal.%s);"
+    "print('sent', flush=True)"
 )
 KILL_THE_TRAINER = _SIGNAL_THE_TRAINER % "SIGKILL"
 STOP_THE_TRAINER = _SIGNAL_THE_TRAINER % "SIGSTOP"
 
 
 def kill_a_rank(installed: Installed, run: str, rank: int) -> None:
-    """Kills the training process of the run's live pod of that rank."""
-    installed.run("kubectl", "exec", live_pod(installed, run, rank), "--", "python3", "-c", KILL_THE_TRAINER)
+    """Kills the training process of the run's live pod of that rank, which ends the pod and perhaps the exec too."""
+
+    def sent() -> bool:
+        pod = live_pod(installed, run, rank)
+        return "sent" in installed.run("kubectl", "exec", pod, "--", "python3", "-c", KILL_THE_TRAINER).stdout
+
+    installed.wait_for(f"rank {rank} of {run} to be killed", sent)
 
 
 def epoch_of(installed: Installed, run: str, stage: str = "") -> int:
@@ -32,9 +38,13 @@ def epoch_of(installed: Installed, run: str, stage: str = "") -> int:
 
 
 def live_pod(installed: Installed, run: str, rank: int) -> str:
-    """Returns the name of the run's live pod of that rank."""
-    pods = installed.items("pods", f"lead.dev/run={run},lead.dev/rank={rank}")
-    return str(next(p["metadata"]["name"] for p in pods if p["status"]["phase"] == "Running"))
+    """Waits for the run's live pod of that rank and returns its name."""
+
+    def look() -> str:
+        pods = installed.items("pods", f"lead.dev/run={run},lead.dev/rank={rank}")
+        return next((str(p["metadata"]["name"]) for p in pods if p["status"]["phase"] == "Running"), "")
+
+    return installed.wait_for(f"a live pod of rank {rank} of {run}", look)
 
 
 def keys_of(installed: Installed, run: str, stage: str, seed: int = 0) -> InstanceKeys:

@@ -13,14 +13,14 @@ from types import TracebackType
 
 import urllib3
 from minio import Minio
-from minio.error import S3Error
+from minio.error import MinioException
 
 from lead_protocol.store.s3_target import S3Target
 from lead_testing.ports import free_port
 
 ROOT_USER = "lead-test-root"
 ROOT_PASSWORD = "lead-test-root-password"
-START_DEADLINE_S = 60.0
+START_DEADLINE_S = 300.0
 POLL_S = 0.05
 
 
@@ -123,7 +123,7 @@ class MinioServer:
         once = urllib3.PoolManager(retries=False, timeout=1.0)
         try:
             self._client(once).list_buckets()
-        except (S3Error, urllib3.exceptions.HTTPError):
+        except (MinioException, urllib3.exceptions.HTTPError):
             return False
         return True
 

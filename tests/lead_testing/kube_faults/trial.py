@@ -26,6 +26,7 @@ SETTINGS = {
     CONSTANTS: json.dumps({**PATIENT, "lead_operator.cluster.client.WATCH_GRACE_S": 8.0}),
 }
 PATIENCE_S = 600.0
+REST_LOOKS = 6  # half a second apart: what a starved thread does last is seen
 
 
 @dataclass
@@ -72,10 +73,11 @@ def run_trial(
             try:
                 WORKLOADS[plan.workload](bench)
                 if expected is None:
-                    outcome.end = describe_end(bench)
+                    ends: list[dict[str, Any]] = []
                     wait_for(
-                        "the end to be at rest", lambda: _rests(bench, outcome), within_s=bench.patience_s, poll_s=0.5
+                        "the end to be at rest", lambda: _rests(bench, ends), within_s=bench.patience_s, poll_s=0.5
                     )
+                    outcome.end = ends[-1]
                 else:
                     wait_for(
                         "the end", lambda: _equals(bench, outcome, expected), within_s=bench.patience_s, poll_s=0.5
@@ -129,10 +131,11 @@ def _last_lines(log: str) -> str:
     return "\n".join("    " + line[:300] for line in log.splitlines()[-8:])
 
 
-def _rests(bench: Any, outcome: Outcome) -> bool:
-    before, outcome.end = outcome.end, describe_end(bench)
-    looked = all("SourceDrift" in str(cache["conditions"]) for cache in outcome.end["caches"].values())
-    return looked and before == outcome.end  # the last thing an operator does by itself is to look at a cache's source
+def _rests(bench: Any, ends: list[dict[str, Any]]) -> bool:
+    """Looks once more; the last thing an operator does by itself is to look at a cache's source."""
+    ends.append(describe_end(bench))
+    looked = all("SourceDrift" in str(cache["conditions"]) for cache in ends[-1]["caches"].values())
+    return looked and len(ends) >= REST_LOOKS and all(end == ends[-1] for end in ends[-REST_LOOKS:])
 
 
 def _equals(bench: Any, outcome: Outcome, expected: dict[str, Any]) -> bool:
