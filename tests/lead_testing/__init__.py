@@ -10,9 +10,10 @@ REFERENCE = Path(os.environ.get("LEAD_REFERENCE") or PROJECT_ROOT.parent / "shar
 
 
 def shared_dir() -> Path:
-    """Returns the folder of reference values; skips the calling test where it is absent."""
+    """Returns the folder of reference values; skips the calling test or module where it is absent."""
     if not REFERENCE.is_dir():
         import pytest  # here, because the local cluster starts before any package is installed
 
-        pytest.skip(f"reference values are not at {REFERENCE} (LEAD_REFERENCE): they are not part of the repository")
+        reason = f"reference values are not at {REFERENCE} (LEAD_REFERENCE): they are not part of the repository"
+        pytest.skip(reason, allow_module_level=True)
     return REFERENCE

@@ -4,19 +4,36 @@ Standard library only: the local cluster starts before any package is installed.
 """
 
 import contextlib
+import errno
+import os
+import random
 import socket
 from collections.abc import Iterator
 
 HOST = "127.0.0.1"
+# Below those that the kernel gives to whoever asks for any (ip_local_port_range) and the node ports of Kubernetes:
+# else a port could be somebody's connection before its server has started.
+FIRST, END = 20_000, 30_000
+
+_draw = random.SystemRandom()  # a seed that a test sets, or a fork, must not make two processes draw the same
 
 
 def free_ports(count: int) -> list[int]:
     """Returns ports that nobody listened on a moment ago; all are held until all are known, so they differ."""
+    found, ours = list[int](), _own_ports()
     with contextlib.ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind((HOST, 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
+        for port in _draw.sample(ours, len(ours)):
+            probe = held.enter_context(socket.socket())
+            try:
+                probe.bind((HOST, port))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                continue
+            found.append(port)
+            if len(found) == count:
+                return found
+    raise OSError(errno.EADDRINUSE, f"of {len(ours)} ports from {FIRST} to {END - 1} fewer than {count} are free")
 
 
 def free_port() -> int:
@@ -30,3 +47,10 @@ def dead_port() -> Iterator[int]:
     with socket.socket() as taken:
         taken.bind((HOST, 0))
         yield int(taken.getsockname()[1])
+
+
+def _own_ports() -> range:
+    """Returns the ports that only this worker of pytest-xdist draws from, or all where there is none."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    return range(FIRST + number % workers, END, workers)

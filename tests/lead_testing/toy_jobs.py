@@ -79,7 +79,7 @@ def run_pod(folder: Path, store: Path, job: TrainJob, *, signal: str = "") -> su
         env={**toy_environment(folder, store), "LEAD_TOY_SIGNAL": signal},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
 
 

@@ -27,6 +27,8 @@ from lead_trainer.engine.worker import ended
 from lead_trainer.errors import StopRequested
 from lead_trainer.world import World
 
+LONGEST_S = 300  # of a group: more than a busy machine takes, less than a test may
+
 
 @contextmanager
 def toy_recipe_installed(folder: Path) -> Iterator[None]:
@@ -93,7 +95,7 @@ def train_group(folder: Path, job: TrainJob, ranks: int, *, signal: str = "") ->
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join(LONGEST_S)
     for process in processes:
         process.kill()
         process.join()

@@ -77,6 +77,10 @@ class Answer:
     body: bytes
 
 
+class _CutOff(TryAgain):
+    """The call's own deadline ended the try before any answer came, so it tells nothing of the store."""
+
+
 class SignedRequests:
     """Sends requests to one target; safe between threads, and in a forked child (which gets a pool of its own)."""
 
@@ -135,16 +139,17 @@ class SignedRequests:
         except urllib3.exceptions.SSLError as error:
             raise StoreDenied(f"{where}: TLS failed ({error}); check `ca.crt`, host name and `secure`") from error
         except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError) as error:
-            raise TryAgain(f"{where}: no connection ({error})", doubtful=False) from error
+            raise _try_again(error, deadline)(f"{where}: no connection ({error})", doubtful=False) from error
         except urllib3.exceptions.HTTPError as error:
-            raise TryAgain(f"{where}: {type(error).__name__} ({error})", doubtful=True) from error
+            raise _try_again(error, deadline)(f"{where}: {type(error).__name__} ({error})", doubtful=True) from error
 
     def retrying(self, attempt: Callable[[], _Result], deadline: Deadline, where: str) -> _Result:
         """Repeats `attempt` while it raises TryAgain, with growing jittered pauses; then raises StoreUnavailable.
 
-        A denied one is repeated too, while the refused key may have a successor.
+        It tells the last failure that was the store's: the last try of all may begin with no time left, and that it
+        ended tells nobody why. A denied one is repeated too, while the refused key may have a successor.
         """
-        tries, refused_at = 0, None
+        tries, refused_at, told = 0, None, ""
         while True:
             tries += 1
             pair = self._key.pair
@@ -156,11 +161,13 @@ class SignedRequests:
                     raise
                 deadline.begin_again()
             except TryAgain as failure:
+                if not told or not isinstance(failure, _CutOff):
+                    told = str(failure)  # not the failure itself, whose traceback would keep the body alive
                 pause_s = max(min(failure.pause_s, self._limits.longest_retry_after_s), self._pause_s(tries))
                 if pause_s >= deadline.remaining_s():
                     raise StoreUnavailable(
                         f"{where} had no good answer within {deadline.piece_s:.0f} s and {tries} tries; the last: "
-                        f"{failure}; check that the store runs and is reachable"
+                        f"{told}; check that the store runs and is reachable"
                     ) from failure
                 time.sleep(pause_s)
 
@@ -171,7 +178,7 @@ class SignedRequests:
     def _open(self, request: Request, deadline: Deadline) -> BaseHTTPResponse:
         left_s = deadline.remaining_s()
         if left_s <= 0:
-            raise TryAgain(f"{self.where(request)}: the deadline passed before it was sent", doubtful=False)
+            raise _CutOff(f"{self.where(request)}: the deadline passed before it was sent", doubtful=False)
         timeout = urllib3.Timeout(connect=min(self._limits.connect_s, left_s), read=min(self._limits.read_s, left_s))
         url, headers = self._sign(request)
         return self._pool().urlopen(
@@ -209,6 +216,13 @@ class SignedRequests:
                 )
                 self._pools = {os.getpid(): pool}
             return pool
+
+
+def _try_again(error: urllib3.exceptions.HTTPError, deadline: Deadline) -> type[TryAgain]:
+    """Returns what a try raises; a connection that was refused is an answer, though to urllib3 it is a timeout."""
+    waited = isinstance(error, urllib3.exceptions.TimeoutError)
+    refused = isinstance(error, urllib3.exceptions.NewConnectionError)
+    return _CutOff if waited and not refused and deadline.remaining_s() <= 0 else TryAgain
 
 
 def _chunks(response: BaseHTTPResponse, deadline: Deadline, where: str) -> Iterator[bytes]:

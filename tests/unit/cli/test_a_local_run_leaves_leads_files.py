@@ -33,7 +33,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def lead(folder: Path, *words: str, signal: str = "") -> subprocess.CompletedProcess[str]:
     environ = {**toy_environment(folder, folder / "unused"), "LEAD_TOY_SIGNAL": signal}
     command = [sys.executable, "-m", "lead_trainer", *words]
-    return subprocess.run(command, env=environ, cwd=folder, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, env=environ, cwd=folder, capture_output=True, text=True, timeout=300)
 
 
 def test_a_killed_run_resumes_to_the_same_bits_under_leads_names(

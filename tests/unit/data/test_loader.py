@@ -145,13 +145,13 @@ class Blocking(Numbers):
 def test_a_blocked_sample_is_reported_with_name_and_place_and_never_hangs() -> None:
     source = Blocking(8)
     with pytest.raises(StuckLoader, match=r"sample 5 \(route 5\) has been loading .* .at wait, .*threading.py"):
-        list(loader(source, limits=LoaderLimits(stuck_after_s=0.2)).batches(0))
+        list(loader(source, limits=LoaderLimits(stuck_after_s=2.0)).batches(0))
     source.release.set()
 
 
 def test_a_sample_that_is_stuck_beside_one_the_store_did_not_give_is_an_error_of_the_store() -> None:
     source = Blocking(8, 2, StoreUnavailable("no answer"))
-    limits = LoaderLimits(stuck_after_s=0.4, store_outage_s=0.0)
+    limits = LoaderLimits(stuck_after_s=2.0, store_outage_s=0.0)
     with pytest.raises(StoreUnavailable, match="no answer"):
         list(loader(source, batch_size=8, limits=limits).batches(0))
     source.release.set()

@@ -87,9 +87,13 @@ def test_a_run_killed_while_it_fetches_leaves_the_other_a_sound_cache(store: Any
             download(key, path, size=size, sha256=sha256)
 
         store.download = half
-        everything(CacheReader(store, digest, PackedBackend(store, tmp_path / "ssd")))
-        os._exit(1)
+        try:
+            everything(CacheReader(store, digest, PackedBackend(store, tmp_path / "ssd")))
+        finally:
+            os._exit(1)
+    os.close(write_end)  # so that a child that ends early is not waited for
     assert os.read(read_end, 1) == b"x"
+    os.close(read_end)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     cache = PackedBackend(store, tmp_path / "ssd", 1 << 20)

@@ -201,15 +201,21 @@ def test_what_processes_read_is_counted_and_a_killed_one_frees_the_lock() -> Non
     counters = Counters()
     for _ in range(3):
         if (child := os.fork()) == 0:
-            for _ in range(1000):
-                counters.handed_out(first=True)
-                counters.add(fetched_bytes=7)
-            os.kill(os.getpid(), signal.SIGKILL)
+            try:
+                for _ in range(1000):
+                    counters.handed_out(first=True)
+                    counters.add(fetched_bytes=7)
+                os.kill(os.getpid(), signal.SIGKILL)
+            finally:
+                os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     if (holder := os.fork()) == 0:
-        with counters._shared._locked():
-            os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(holder, 0)
+        try:
+            with counters._shared._locked():
+                os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(holder, 0)[1]) == -signal.SIGKILL
     counters.add(brought=1)
     counters.degrade()
     assert counters.read() == CacheStats(3000, 3000, 1, 21000, degraded=True)
@@ -228,9 +234,13 @@ def test_more_processes_than_rows_lose_no_count(monkeypatch: pytest.MonkeyPatch)
 
 
 def _counted(counters: shared_counters.SharedCounters) -> int:
-    for _ in range(1000):
-        counters.add({"calls": 1, "seconds": 0.5})
-    os._exit(0)
+    code = 1
+    try:
+        for _ in range(1000):
+            counters.add({"calls": 1, "seconds": 0.5})
+        code = 0
+    finally:
+        os._exit(code)
 
 
 @pytest.mark.parametrize("name, kind", [("ring", Loader), ("process", ProcessLoader)])

@@ -67,12 +67,14 @@ def test_a_run_killed_after_a_step_and_resumed_by_two_ranks_is_the_uninterrupted
 ) -> None:
     child = os.fork()
     if child == 0:
-        with (tmp_path / "seen").open("w") as file:
-            for done, rows in enumerate(rows_from(opened(cache, threads=2), 0), start=1):
-                print(*(part for row in rows for part in row), file=file, flush=True)
-                if done == killed_after:
-                    os.kill(os.getpid(), signal.SIGKILL)
-        os._exit(1)
+        try:
+            with (tmp_path / "seen").open("w") as file:
+                for done, rows in enumerate(rows_from(opened(cache, threads=2), 0), start=1):
+                    print(*(part for row in rows for part in row), file=file, flush=True)
+                    if done == killed_after:
+                        os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     words = [line.split() for line in (tmp_path / "seen").read_text().splitlines()]
     before = [[(int(line[at]), line[at + 1]) for at in range(0, len(line), 2)] for line in words]

@@ -262,8 +262,10 @@ def test_the_room_of_a_killed_fetch_is_free_again(store: Any, shards: Any, tmp_p
     child = os.fork()
     if child == 0:
         store.download = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-        PackedBackend(store, tmp_path / "ssd", limit).record(first, 0)
-        os._exit(1)
+        try:
+            PackedBackend(store, tmp_path / "ssd", limit).record(first, 0)
+        finally:
+            os._exit(1)
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
     left = tmp_path / "ssd/shards" / f"{first.sha256}.0123.part"
     left.write_bytes(bytes(first.size))
@@ -376,9 +378,13 @@ def test_a_lock_left_by_a_dead_process_does_not_block(store: Any, shards: Any, t
     lock = tmp_path / "ssd" / "locks" / shard.sha256
     child = os.fork()
     if child == 0:
-        fcntl.flock(os.open(lock, os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX)
-        os._exit(0)  # dies with the lock held
-    os.waitpid(child, 0)
+        code = 1
+        try:
+            fcntl.flock(os.open(lock, os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX)
+            code = 0
+        finally:
+            os._exit(code)  # dies with the lock held
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert cache.record(shard, 0).fields["data"]
 
 

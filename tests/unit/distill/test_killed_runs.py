@@ -6,7 +6,6 @@ import random
 import signal
 from pathlib import Path
 
-import pytest
 import torch
 
 from lead_testing.local_groups import newest_manifest, train_in_group
@@ -52,7 +51,6 @@ def _share(rank: int, folder: str) -> None:
     os._exit(0)
 
 
-@pytest.mark.timeout(120)
 def test_d_19_negatives_of_every_process_make_the_loss_of_the_whole_batch(tmp_path: Path) -> None:
     context = multiprocessing.get_context("forkserver")
     ranks = [context.Process(target=_share, args=(rank, str(tmp_path))) for rank in range(RANKS)]

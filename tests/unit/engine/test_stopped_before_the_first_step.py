@@ -18,7 +18,7 @@ from lead_testing.toy_jobs import a_toy_job, manifests, pod_command, toy_environ
 from lead_testing.toy_runs import train_group
 from lead_trainer.engine.stop import StopFlag
 
-STARTS_WITHIN_S, ENDS_WITHIN_S = 120, 30
+STARTS_WITHIN_S, ENDS_WITHIN_S = 120, 60
 Pod = subprocess.Popen[str]
 
 

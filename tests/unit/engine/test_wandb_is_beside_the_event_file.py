@@ -26,6 +26,7 @@ def nobody_is_logged_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "wandb-config"))
+    monkeypatch.setenv("WANDB__SERVICE_WAIT", "300")  # its process starts as slowly as a busy machine lets it
 
 
 def records(data: bytes) -> Iterator[bytes]:

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from lead_testing import PROJECT_ROOT
 
 BIN = Path(sys.executable).parent
@@ -34,6 +36,11 @@ def test_code_is_formatted() -> None:
 
 def test_types_hold() -> None:
     run(str(BIN / "mypy"), "operator", "trainer", "tests/lead_testing")
+
+
+def test_every_test_is_found_where_the_reference_values_are_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEAD_REFERENCE", "/absent")
+    run(str(BIN / "pytest"), "--collect-only", "-q", "-p", "no:cacheprovider", "tests")
 
 
 def test_operator_folder_does_not_shadow_the_standard_library() -> None:

@@ -70,6 +70,7 @@ def test_commands_out_of_range_mean_lane_following(command: int, place: int) -> 
 
 
 def test_an_unknown_scenario_is_numbered_like_none_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    scenario_id.cache_clear()  # another test may have asked for it
     with caplog.at_level(logging.WARNING):
         assert [scenario_id("MyScenario"), scenario_id("MyScenario")] == [len(SCENARIO_TYPES) - 1] * 2
     assert caplog.text.count("MyScenario") == 1

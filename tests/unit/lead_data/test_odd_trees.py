@@ -235,7 +235,7 @@ def test_a_meta_of_neither_layout_is_refused_by_field() -> None:
         meta_row({key: value for key, value in newer().items() if key != "speed"}, 0, 3.25, "m.pkl")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from(sorted(k for k in ("speed", "pos_global", "next_target_points_3.25", "next_commands_3.25", "route",
                                        "ego_lane_id", "theta", "future_positions", "town", "brake"))),

@@ -8,7 +8,5 @@ TestAnyOrderOfEvents = CacheMachine.TestCase
 TestAnyOrderOfEvents.settings = settings(
     max_examples=60,
     stateful_step_count=50,
-    deadline=None,
-    derandomize=True,
     suppress_health_check=list(HealthCheck),
 )

@@ -60,12 +60,12 @@ async def test_a_source_is_listed_rarely_and_never_in_the_way(tmp_path: Path) ->
 
     watch = SourceWatch(open_store, every_s=3600)
     assert watch.look(PROFILE, "uid", "datasets/towns", SHA) is None
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while opened < 1 or asyncio.all_tasks() != {asyncio.current_task()}:
             await asyncio.sleep(0)
     assert watch.look(PROFILE, "uid", "datasets/towns", SHA) is None  # it failed, and its time has not come again
     watch.forget("uid")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while watch.look(PROFILE, "uid", "datasets/towns", SHA) is None:
             await asyncio.sleep(0.01)
     for _ in range(10):
@@ -98,7 +98,7 @@ async def test_the_routes_that_differ_from_what_a_cache_was_built_from_are_named
 
     async def looked() -> ObservedSource:
         watch.look(PROFILE, "uid", "datasets/towns", built_from.sha256)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while asyncio.all_tasks() != {asyncio.current_task()}:
                 await asyncio.sleep(0)
         found = watch.look(PROFILE, "uid", "datasets/towns", built_from.sha256)

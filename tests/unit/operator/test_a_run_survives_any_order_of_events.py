@@ -8,8 +8,6 @@ TestAnyOrderOfEvents = RunMachine.TestCase
 TestAnyOrderOfEvents.settings = settings(
     max_examples=60,
     stateful_step_count=50,
-    deadline=None,
-    derandomize=True,
     suppress_health_check=list(HealthCheck),
 )
 

@@ -86,13 +86,13 @@ def test_a_process_goes_on_with_the_new_key_as_soon_as_the_old_one_is_refused(
 def test_a_new_key_that_is_mounted_later_is_waited_for(
     opened: Opened, rotate: Rotate, mounted: Path, proxy: StoreProxy
 ) -> None:
-    store = opened(replace(PATIENT, total_s=2))
+    store = opened(replace(PATIENT, total_s=5))
     store.put("k", b"before")
     rotate(NEW)
     calls = [threading.Thread(target=store.put, args=(f"k{index}", b"after")) for index in range(4)]
     for call in calls:
         call.start()
-    later = time.monotonic() + 3  # than the time that a call has
+    later = time.monotonic() + 6  # than the time that a call has
     wait_for("each call to be refused for long", lambda: time.monotonic() > later and proxy.seen.count("PUT") > 20)
     (mounted / "secret-key").write_text(NEW)
     for call in calls:
@@ -165,10 +165,23 @@ def test_a_denial_without_a_word_is_told_as_soon_as_the_store_takes_the_key_for_
 ) -> None:
     store = opened(PATIENT)
     store.put("k", b"x")
-    proxy.plan("403-expired", method="HEAD", times=60)  # a HEAD has no body
+    proxy.plan("403-expired", method="HEAD", times=10**6)  # a HEAD has no body
+    proxy.seen.calls.clear()
     with writing(store), pytest.raises(StoreDenied):
         store.head("k")
-    assert proxy.seen.count("HEAD") < 20
+    assert heads_too_many([method for method, *_ in proxy.seen.calls]) <= 1
+
+
+def heads_too_many(methods: list[str]) -> int:
+    """Counts the HEADs that came after the store had taken a PUT which had been sent after a refusal.
+
+    When the second HEAD comes the first was refused. One PUT may be on its way then; the next is sent after it, and was
+    taken when a third comes.
+    """
+    heads = [number for number, method in enumerate(methods) if method == "HEAD"]
+    refused = heads[1] if len(heads) > 1 else len(methods)
+    puts = [number for number, method in enumerate(methods) if method == "PUT" and number > refused]
+    return sum(number > puts[2] for number in heads) if len(puts) > 2 else 0
 
 
 def test_the_wait_for_a_new_key_ends_though_the_store_takes_the_old_one_for_other_requests(

@@ -95,7 +95,7 @@ def test_a_burst_of_503_is_ridden_out_by_every_verb(
 
 
 def test_retry_after_is_honoured(s3_behind_proxy: S3Store, proxy: StoreProxy) -> None:
-    store = S3Store(s3_behind_proxy._target, IMPATIENT)
+    store = S3Store(s3_behind_proxy._target, replace(IMPATIENT, read_s=1.0))
     proxy.plan("503-retry-after")
     with pytest.raises(StoreUnavailable, match="SlowDown"):  # it asks for 1 s, which is all there is
         store.get("k", max_bytes=1)
@@ -110,6 +110,16 @@ def test_a_store_that_stays_bad_ends_in_one_error_within_the_deadline(
     with pytest.raises(StoreUnavailable, match=r"no good answer within 1 s and \d+ tries.*SlowDown"):
         store.create("k", b"x")
     assert len(proxy.seen.calls) > 2
+
+
+def test_what_is_told_is_what_the_store_did_last_not_that_the_deadline_cut_a_try_off(
+    s3_behind_proxy: S3Store, proxy: StoreProxy
+) -> None:
+    store = S3Store(s3_behind_proxy._target, replace(QUICK, total_s=3.0))
+    proxy.plan("503")
+    proxy.plan("stall")
+    with proxy.stalled(), pytest.raises(StoreUnavailable, match=r"and 2 tries; the last: .*SlowDown"):
+        store.get("k", max_bytes=1)
 
 
 def test_a_cut_body_is_fetched_again(s3_behind_proxy: S3Store, proxy: StoreProxy, tmp_path: Path) -> None:
@@ -180,7 +190,7 @@ def test_a_slow_store_is_slow_but_right(s3_behind_proxy: S3Store, proxy: StorePr
 
 def test_a_trickle_ends_with_the_deadline(s3_behind_proxy: S3Store, proxy: StoreProxy) -> None:
     store = S3Store(s3_behind_proxy._target, IMPATIENT)
-    store.put("o", b"x" * 16 * TRICKLE_BYTES_PER_S)
+    s3_behind_proxy.put("o", b"x" * 16 * TRICKLE_BYTES_PER_S)
     proxy.plan("trickle", method="GET", times=100)
     begin = time.monotonic()
     with pytest.raises(StoreUnavailable, match="not whole when the deadline passed"):
@@ -345,7 +355,7 @@ def test_a_silent_server_is_unavailable_within_the_deadline(s3: S3Store) -> None
 def test_a_server_that_speaks_no_s3_is_named(s3: S3Store) -> None:
     page = b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\nConnection: close\r\n\r\n<html></html>"
     with socket.create_server(("127.0.0.1", 0)) as web:
-        store = S3Store(replace(s3._target, endpoint=f"127.0.0.1:{web.getsockname()[1]}"), IMPATIENT)
+        store = S3Store(replace(s3._target, endpoint=f"127.0.0.1:{web.getsockname()[1]}"), QUICK)
 
         def serve() -> None:
             connection, _ = web.accept()
