@@ -1,5 +1,6 @@
 """Worker processes deliver what threads deliver, and die loudly."""
 
+import multiprocessing
 import os
 import signal
 import threading
@@ -147,6 +148,16 @@ def test_a_killed_process_is_an_error_within_seconds_and_never_a_hang() -> None:
     )
     with pytest.raises(StuckLoader, match="killed for memory"):
         list(loader.batches(0))
+
+
+@pytest.mark.parametrize("samples", [Squares(deadly=7), Squares(wrong=7), Raising(NeedsTwo("no", "root"))])
+def test_an_error_leaves_no_process_behind_even_while_it_is_held(samples: Squares) -> None:
+    loader = ProcessLoader(samples, collate, batch_size=4, seed=3, threads=2, limits=LoaderLimits(stuck_after_s=30))
+    before = set(multiprocessing.active_children())
+    with pytest.raises(TrainerError) as held:
+        list(loader.batches(0))
+    assert set(multiprocessing.active_children()) <= before
+    assert held.value.__traceback__ is not None
 
 
 class AwayOnce(Squares):

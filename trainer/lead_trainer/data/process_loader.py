@@ -48,16 +48,27 @@ class ProcessLoader(Loader):
             timeout=self._limits.stuck_after_s,
         )
         waiting = iter(loader)
-        while True:
-            with self._clock.stage("wait"):
-                batch = _next(waiting)
-            if batch is None:
-                return
-            if isinstance(batch, _Failed):
-                raise batch.error
-            self._clock.handed_over()
-            yield self._on_this_device(batch)
-            self._clock.asked()
+        try:
+            while True:
+                batch, lost = None, None
+                with self._clock.stage("wait"):
+                    try:
+                        batch = next(waiting, None)
+                    except Exception as error:
+                        lost = _worded(error)
+                if lost is not None:
+                    raise lost  # not where it was caught: its context would hold `waiting` too
+                if batch is None:
+                    return
+                if isinstance(batch, _Failed):
+                    raise batch.error
+                self._clock.handed_over()
+                yield self._on_this_device(batch)
+                self._clock.asked()
+        finally:
+            # With its last reference; left to the garbage collector its queues may go first, and each process is waited
+            # for in vain, by whichever thread collects.
+            del waiting
 
     def _on_this_device(self, batch: Batch) -> Batch:
         if self._device.type != "cpu":
@@ -146,13 +157,11 @@ def loader_named(name: str) -> type[Loader]:
     return kinds[name]
 
 
-def _next(batches: Iterator[Batch | _Failed]) -> Batch | _Failed | None:
-    try:
-        return next(batches, None)
-    except RuntimeError as error:
-        if not _LOST_WORKER.search(str(error)):
-            raise
-        raise StuckLoader(
-            f"a loader process died or stood still ({error}); was it killed for memory? Lower the number of loader "
-            f"processes or raise the pod's memory; samples may take {STUCK_AFTER_S:.0f} s at most"
-        ) from error
+def _worded(error: Exception) -> Exception:
+    """Returns an error of torch's DataLoader as the loop should see it, without frames that hold the iterator."""
+    if not (isinstance(error, RuntimeError) and _LOST_WORKER.search(str(error))):
+        return error.with_traceback(None)
+    return StuckLoader(
+        f"a loader process died or stood still ({error}); was it killed for memory? Lower the number of loader "
+        f"processes or raise the pod's memory; samples may take {STUCK_AFTER_S:.0f} s at most"
+    )
