@@ -55,9 +55,7 @@ class Settings:
 
     trainer_image: str
     trainer_pull_policy: str = "IfNotPresent"
-    pod_environment: Mapping[str, str] = field(
-        default_factory=dict
-    )  # of training and build pods: the cluster's network
+    pod_environment: Mapping[str, str] = field(default_factory=dict)  # of training and build pods
     storage_profiles: Mapping[str, StorageProfile] = field(default_factory=dict)
     credentials_dir: Path = Path("/etc/lead/profiles")
     run_namespaces: tuple[str, ...] = ()  # ("",): all of the cluster

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lead_testing.installed import Installed, helm, upload_tree
-from lead_testing.live_runs import STOP_THE_TRAINER, epoch_of, live_pod
+from lead_testing.live_runs import epoch_of, stop_a_rank
 from lead_testing.manifests import a_dataset_cache, a_training_run
 
 ERASE = '[{"op":"remove","path":"/status"}]'
@@ -29,6 +29,8 @@ def guest(installed: Installed, towns: str) -> str:
     stages = [{"name": "pretrain", "epochs": 100_000}]
     installed.apply_anew(a_training_run("guest", towns, stages=stages, gracePeriodSeconds=10))
     running_pods(installed, "guest")
+    total = installed.status("trainingrun", "guest").get("restarts", {}).get("total", 0)
+    assert (total, attempt_of(installed, "guest")) == (0, 1)
     return "guest"
 
 
@@ -75,7 +77,7 @@ def test_a_rank_that_stands_still_is_replaced_with_its_group(installed: Installe
     attempt, policy = attempt_of(installed, guest), '{"spec":{"failurePolicy":{"hangTimeoutSeconds":%d}}}'
     try:
         installed.kubectl("patch", "tr", guest, "--type=merge", "-p", policy % 45)
-        installed.kubectl("exec", live_pod(installed, guest, rank=1), "--", "python3", "-c", STOP_THE_TRAINER)
+        stop_a_rank(installed, guest, rank=1)
         installed.wait_for("another attempt", lambda: attempt_of(installed, guest) == attempt + 1)
     finally:
         installed.kubectl("patch", "tr", guest, "--type=merge", "-p", policy % 1800)

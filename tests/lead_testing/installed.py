@@ -29,11 +29,9 @@ class Installed:
 
     def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Runs kubectl or helm (the first argument) in the namespace, without judging its exit status."""
-        binary = self.cluster.bin_dir / arguments[0]
-        command = [str(binary) if binary.exists() else arguments[0], "--namespace", self.namespace, *arguments[1:]]
         return subprocess.run(
-            command, env=self.cluster.environment(), input=stdin, capture_output=True, text=True, check=False,
-            cwd=PROJECT_ROOT,
+            self._command(*arguments), env=self.cluster.environment(), input=stdin, capture_output=True, text=True,
+            check=False, cwd=PROJECT_ROOT,
         )  # fmt: skip
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
@@ -130,7 +128,12 @@ class Installed:
         opened: list[subprocess.Popen[str]] = []
 
         def look() -> int:
-            opened.append(self._forwarding(target, port))
+            opened.append(
+                subprocess.Popen(
+                    self._command("kubectl", "port-forward", target, f":{port}"), env=self.cluster.environment(),
+                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                )
+            )  # fmt: skip
             output = opened[-1].stdout
             assert output is not None
             found = re.search(r"127\.0\.0\.1:(\d+)", output.readline())
@@ -143,13 +146,10 @@ class Installed:
                 process.terminate()
                 process.wait()
 
-    def _forwarding(self, target: str, port: int) -> subprocess.Popen[str]:
-        binary = self.cluster.bin_dir / "kubectl"
-        program = str(binary) if binary.exists() else "kubectl"
-        return subprocess.Popen(
-            [program, "--namespace", self.namespace, "port-forward", target, f":{port}"],
-            env=self.cluster.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
+    def _command(self, name: str, *arguments: str) -> list[str]:
+        """Returns the command line of kubectl or helm: the cluster's own where it has one."""
+        binary = self.cluster.bin_dir / name
+        return [str(binary) if binary.exists() else name, "--namespace", self.namespace, *arguments]
 
 
 def fresh_namespace(cluster: Cluster, namespace: str) -> Installed:

@@ -15,18 +15,26 @@ _SIGNAL_THE_TRAINER = (
     "os.kill(max(i for i in ids if i not in (1, os.getpid())), signal.%s);"
     "print('sent', flush=True)"
 )
-KILL_THE_TRAINER = _SIGNAL_THE_TRAINER % "SIGKILL"
-STOP_THE_TRAINER = _SIGNAL_THE_TRAINER % "SIGSTOP"
 
 
 def kill_a_rank(installed: Installed, run: str, rank: int) -> None:
     """Kills the training process of the run's live pod of that rank, which ends the pod and perhaps the exec too."""
+    _send(installed, run, rank, "SIGKILL")
+
+
+def stop_a_rank(installed: Installed, run: str, rank: int) -> None:
+    """Lets the training process of the run's live pod of that rank stand still."""
+    _send(installed, run, rank, "SIGSTOP")
+
+
+def _send(installed: Installed, run: str, rank: int, signal: str) -> None:
+    script = _SIGNAL_THE_TRAINER % signal
 
     def sent() -> bool:
         pod = live_pod(installed, run, rank)
-        return "sent" in installed.run("kubectl", "exec", pod, "--", "python3", "-c", KILL_THE_TRAINER).stdout
+        return "sent" in installed.run("kubectl", "exec", pod, "--", "python3", "-c", script).stdout
 
-    installed.wait_for(f"rank {rank} of {run} to be killed", sent)
+    installed.wait_for(f"rank {rank} of {run} to get {signal}", sent)
 
 
 def epoch_of(installed: Installed, run: str, stage: str = "") -> int:

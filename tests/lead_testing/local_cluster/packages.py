@@ -103,8 +103,9 @@ def missing_packages(wanted: dict[str, str]) -> tuple[str, ...]:
 
 def ensure_packages(home: Home, wanted: dict[str, str]) -> None:
     """Installs what is missing; raises what `install_packages` raises."""
-    if missing_packages(wanted) or _our_policy_is_there():
-        install_packages(home, missing_packages(wanted))
+    missing = missing_packages(wanted)
+    if missing or _our_policy_is_there():
+        install_packages(home, missing)
 
 
 def install_packages(home: Home, packages: Sequence[str]) -> None:
