@@ -15,7 +15,13 @@ from typing import Any
 from lead_operator.errors import SettingsError
 from lead_protocol.store.address_rules import BUCKET, ENDPOINT
 
-_PROFILE_KEYS = {"endpoint", "secure", "bucket", "prefix", "region", "secretName"}
+_PROFILE_KEYS = {
+    "endpoint", "secure", "bucket", "prefix", "region", "secretName", "buildSecretName", "credentials", "stsEndpoint",
+    "roleArns", "shared", "namespaces", "caConfigMap",
+}  # fmt: skip
+CREDENTIALS = ("static", "webIdentity")
+ROLES = ("run", "build")
+EVERY_NAMESPACE = "*"  # a key of roleArns
 MOST_AT_ONCE = 256  # workers, and calls to the API server
 # 16 workers, each with a group of 64 pods to make, are done in 103 s; a pass that takes 300 s counts as one that hangs.
 LEAST_CALLS_PER_SECOND = 10
@@ -25,6 +31,7 @@ TAKEN_VARIABLE = (
     r"|MASTER_(ADDR|PORT)|((LOCAL|GROUP)_)?(RANK|WORLD_SIZE)|(CUDA|NVIDIA)_VISIBLE_DEVICES"
 )
 _PREFIX = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*)(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
+_STS_ENDPOINT = re.compile(rf"https?://({ENDPOINT})")
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,19 @@ class StorageProfile:
     secure: bool = True
     region: str = ""
     secret_name: str = ""  # in each namespace for runs; keys access-key, secret-key, perhaps ca.crt
+    build_secret_name: str = ""  # the same for build pods; empty: secret_name
+    credentials: str = "static"  # one of CREDENTIALS: the mounted Secret, or a token that the store's STS exchanges
+    sts_endpoint: str = ""  # URL of the STS; empty: the store's own endpoint
+    role_arns: Mapping[str, Mapping[str, str]] = field(
+        default_factory=dict, hash=False
+    )  # namespace or * -> run | build -> ARN
+    shared: tuple[
+        str, ...
+    ] = ()  # prefixes below datasets/ and weights/ that every namespace may read; each ends with /
+    namespaces: tuple[str, ...] = ()  # that may use the profile; empty: all
+    ca_config_map: str = (
+        ""  # in each namespace for runs, key ca.crt: the store's authority; empty: the Secret's, if any
+    )
 
     @property
     def url(self) -> str:
@@ -47,6 +67,17 @@ class StorageProfile:
     def uri(self, key: str) -> str:
         """The address of one key below the prefix, for people."""
         return f"{self.url}/{key}"
+
+    def role_arn(self, namespace: str, role: str) -> str:
+        """Returns the role (of ROLES) that a namespace's pods ask the STS for; empty where the store needs no name."""
+        for key in (namespace, EVERY_NAMESPACE):
+            if found := self.role_arns.get(key, {}).get(role):
+                return found
+        return ""
+
+    def serves(self, namespace: str) -> bool:
+        """Whether resources of a namespace may use the profile."""
+        return not self.namespaces or namespace in self.namespaces
 
 
 @dataclass(frozen=True)
@@ -60,6 +91,7 @@ class Settings:
     credentials_dir: Path = Path("/etc/lead/profiles")
     run_namespaces: tuple[str, ...] = ()  # ("",): all of the cluster
     run_service_account: str = "lead-run"
+    build_service_account: str = "lead-build"
     release_namespace: str = "lead-system"
     lease_name: str = "lead-operator"  # of two releases in one namespace each has its own
     log_level: str = "INFO"
@@ -86,6 +118,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         credentials_dir=Path(environment.get("LEAD_OPERATOR_CREDENTIALS_DIR", "/etc/lead/profiles")),
         run_namespaces=_namespaces(_required(environment, "LEAD_RUN_NAMESPACES")),
         run_service_account=environment.get("LEAD_RUN_SERVICE_ACCOUNT", "lead-run"),
+        build_service_account=environment.get("LEAD_BUILD_SERVICE_ACCOUNT", "lead-build"),
         release_namespace=environment.get("LEAD_RELEASE_NAMESPACE", "lead-system"),
         lease_name=environment.get("LEAD_LEASE_NAME", "lead-operator"),
         log_level=_choice(environment, "LEAD_LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR")),
@@ -165,7 +198,55 @@ def _profile(name: str, entry: Any, file: Path) -> StorageProfile:
         secure=secure,
         region=str(entry.get("region", "")),
         secret_name=str(entry.get("secretName", "")) or f"lead-s3-{name}",
+        build_secret_name=str(entry.get("buildSecretName", "")),
+        credentials=_credentials(entry.get("credentials", "static"), where),
+        sts_endpoint=_sts_endpoint(entry.get("stsEndpoint", ""), where),
+        role_arns=_role_arns(entry.get("roleArns", {}), where),
+        shared=tuple(_shared(prefix, where) for prefix in _texts(entry.get("shared", []), f"{where}: shared")),
+        namespaces=_texts(entry.get("namespaces", []), f"{where}: namespaces"),
+        ca_config_map=str(entry.get("caConfigMap", "")),
     )
+
+
+def _credentials(found: Any, where: str) -> str:
+    if found not in CREDENTIALS:
+        raise SettingsError(f"{where}: credentials is {found!r}, expected one of {', '.join(CREDENTIALS)}")
+    return str(found)
+
+
+def _sts_endpoint(found: Any, where: str) -> str:
+    if not isinstance(found, str) or (found and not _STS_ENDPOINT.fullmatch(found)):
+        raise SettingsError(
+            f"{where}: stsEndpoint is {found!r}, expected https://host:port, http://host:port, or nothing"
+        )
+    return found
+
+
+def _role_arns(found: Any, where: str) -> dict[str, dict[str, str]]:
+    if not isinstance(found, dict):
+        raise SettingsError(f"{where}: roleArns is {found!r}, expected an object of namespace to roles")
+    for namespace, arns in found.items():
+        if (
+            not isinstance(arns, dict)
+            or set(arns) - set(ROLES)
+            or not all(isinstance(arn, str) for arn in arns.values())
+        ):
+            raise SettingsError(
+                f"{where}: roleArns of {namespace!r} is {arns!r}, expected ARNs of {' and '.join(ROLES)}"
+            )
+    return found
+
+
+def _shared(prefix: str, where: str) -> str:
+    if not re.fullmatch(rf"(datasets|weights)/({_PREFIX.pattern}/)?", f"{prefix.rstrip('/')}/"):
+        raise SettingsError(f"{where}: shared names {prefix!r}, expected a folder below datasets/ or weights/")
+    return f"{prefix.rstrip('/')}/"
+
+
+def _texts(found: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise SettingsError(f"{where} is {found!r}, expected a list of text")
+    return tuple(found)
 
 
 def _required(environment: Mapping[str, str], name: str) -> str:

@@ -38,6 +38,22 @@ def test_a_star_means_every_namespace_and_stands_alone(tmp_path: Path) -> None:
         read_settings(environment(tmp_path, PROFILE, LEAD_RUN_NAMESPACES="*,team-a"))
 
 
+def test_a_profile_names_who_may_use_it_and_by_which_role(tmp_path: Path) -> None:
+    arns = {"*": {"run": "arn:all:run"}, "team-a": {"build": "arn:a:build"}}
+    own = {"credentials": "webIdentity", "stsEndpoint": "https://sts.example.com", "roleArns": arns}
+    shared = {
+        "shared": ["datasets/common", "weights/"],
+        "namespaces": ["team-a"],
+        "caConfigMap": "lead-store-ca-default",
+    }
+    profile = read_settings(environment(tmp_path, PROFILE | own | shared)).storage_profiles["default"]
+    assert profile.shared == ("datasets/common/", "weights/")
+    assert (profile.serves("team-a"), profile.serves("team-b")) == (True, False)
+    assert profile.role_arn("team-a", "build") == "arn:a:build"
+    assert profile.role_arn("team-a", "run") == profile.role_arn("team-b", "run") == "arn:all:run"
+    assert profile.role_arn("team-b", "build") == ""
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -49,6 +65,13 @@ def test_a_star_means_every_namespace_and_stands_alone(tmp_path: Path) -> None:
         ({"prefix": "a/../b"}, "prefix"),
         ({"secure": "yes"}, "secure"),
         ({"buckets": "x"}, "buckets"),
+        ({"credentials": "none"}, "expected one of static, webIdentity"),
+        ({"stsEndpoint": "sts.example.com"}, "stsEndpoint is 'sts.example.com', expected https://"),
+        ({"roleArns": {"team-a": {"runs": "arn:aws:iam::1:role/lead"}}}, "roleArns of 'team-a'"),
+        ({"shared": ["runs/team-a/"]}, "shared names 'runs/team-a/', expected a folder below datasets/ or weights/"),
+        ({"shared": ["datasets/../runs"]}, "shared names"),
+        ({"shared": "datasets/"}, "expected a list of text"),
+        ({"namespaces": "team-a"}, "expected a list of text"),
     ],
 )
 def test_a_wrong_profile_is_named_with_its_key(tmp_path: Path, change: dict[str, Any], named: str) -> None:
