@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -44,9 +45,11 @@ def minio_program() -> Path:
 class MinioServer:
     """One server process; `stop` and `start` keep its data and its port."""
 
-    def __init__(self, program: Path, folder: Path) -> None:
+    def __init__(self, program: Path, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+        """`environment`: further variables, such as those of an identity provider."""
         self._program = program
         self._folder = folder
+        self._environment = dict(environment or {})
         self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -80,6 +83,7 @@ class MinioServer:
             "MINIO_BROWSER": "off",
             "MINIO_UPDATE": "off",
             "MINIO_CALLHOME_ENABLE": "off",
+            **self._environment,
         }
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
