@@ -2,12 +2,13 @@
 PYTHON ?= python3
 RUN = PYTHONPATH=tests $(PYTHON) -m
 
-.PHONY: demo test venv lint images cluster-up cluster-down cluster-status parity bench-operator campaign mutations
+.PHONY: demo test venv lint images lock cluster-up cluster-down cluster-status parity bench-operator campaign mutations
 
 demo: ; @$(RUN) lead_testing.demo
 test: ; @$(RUN) lead_testing.rings
 venv: ; @$(RUN) lead_testing.rings --only-venv
 lint: ; @$(RUN) lead_testing.rings house
+lock: venv ; @PYTHONPATH=tests .venv/bin/python -m lead_testing.locks $(ARGS)
 images: ; @$(RUN) lead_testing.local_cluster images
 cluster-up: ; @$(RUN) lead_testing.local_cluster up
 cluster-down: ; @$(RUN) lead_testing.local_cluster down

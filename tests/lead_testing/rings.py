@@ -127,11 +127,13 @@ def report(times: list[tuple[str, float, int]]) -> int:
 def make_venv() -> None:
     """Makes or refreshes `.venv` so that it holds what pyproject.toml names; seconds when nothing changed."""
     stamp = VENV / "lead-dependencies.sha256"
-    wanted = hashlib.sha256((PROJECT_ROOT / "pyproject.toml").read_bytes() + sys.version.encode()).hexdigest()
+    files = ("pyproject.toml", "images/locks/all.txt", "images/locks/uv.txt")
+    inputs = b"".join((PROJECT_ROOT / name).read_bytes() for name in files) + sys.version.encode()
+    wanted = hashlib.sha256(inputs).hexdigest()
     if stamp.is_file() and stamp.read_text() == wanted:
         return
     print(
-        f"[environment] {VENV}: installing what pyproject.toml names (torch alone is 2.5 GB the first time)", flush=True
+        f"[environment] {VENV}: installing what images/locks names (torch alone is 2.5 GB the first time)", flush=True
     )
     if sys.version_info < (3, 11):  # noqa: UP036 - this is the line that an older python3 meets first
         raise CannotRun(f"python3 is {sys.version.split()[0]}, expected 3.11 or newer; set PYTHON=python3.11")
@@ -139,9 +141,13 @@ def make_venv() -> None:
         create_venv()
     python = str(VENV / "bin/python")
     log = Home.from_environment().root / "logs" / "environment.log"
-    run_download([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "uv"], log, cwd=PROJECT_ROOT)
-    install = [str(VENV / "bin/uv"), "pip", "install", "-q", "--python", python, "-e", ".[dev]"]
-    run_download(install, log, cwd=PROJECT_ROOT)
+    locks = PROJECT_ROOT / "images/locks"
+    hashed = ["-q", "--require-hashes", "-r"]
+    pip = [python, "-m", "pip", "install", "--disable-pip-version-check", *hashed, str(locks / "uv.txt")]
+    run_download(pip, log, cwd=PROJECT_ROOT)
+    install = [str(VENV / "bin/uv"), "pip", "install", "--python", python]
+    run_download([*install, *hashed, str(locks / "all.txt")], log, cwd=PROJECT_ROOT)
+    run_download([*install, "-q", "--no-deps", "--no-build-isolation", "-e", "."], log, cwd=PROJECT_ROOT)
     partial = stamp.with_suffix(".part")
     partial.write_text(wanted)
     partial.rename(stamp)

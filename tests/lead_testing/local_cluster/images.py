@@ -23,11 +23,17 @@ from lead_testing.local_cluster.locks import exclusive
 from lead_testing.local_cluster.packages import IMAGE_PACKAGES, REMOTE_PACKAGES, ensure_packages
 from lead_testing.local_cluster.progress import say, step
 
-_EVERY_WHEEL = ("pyproject.toml", "images/requirements.py")
+_EVERY_WHEEL = ("pyproject.toml", "images/locks/build.txt")
 SOURCES = {  # what each Containerfile copies from the checkout
     "minio": (),
-    "operator": (*_EVERY_WHEEL, "crds", "operator"),
-    "trainer": (*_EVERY_WHEEL, "operator/lead_protocol", "trainer"),
+    "operator": (*_EVERY_WHEEL, "images/locks/operator.txt", "crds", "operator"),
+    "trainer": (
+        *_EVERY_WHEEL,
+        "images/locks/torch.txt",
+        "images/locks/trainer.txt",
+        "operator/lead_protocol",
+        "trainer",
+    ),
 }
 FIRST_BUILD = {"minio": "5 s", "operator": "40 s", "trainer": "5 min"}
 KEPT_TAGS = 2  # in the builder's storage; a registry and a node may still be asked for older ones

@@ -1,8 +1,7 @@
 """What decides an image's tag, and what a build is told of the machine's package index."""
 
-import os
+import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -49,23 +48,14 @@ def test_a_tag_covers_all_that_the_containerfile_copies(side: str) -> None:
     assert {name for names in copies for name in names} == set(SOURCES[side])
 
 
-def test_the_layer_of_torch_depends_on_the_line_of_torch_alone() -> None:
-    torch, rest = _requirements("trainer", "torch"), _requirements("trainer")
-    assert [line.partition(">")[0] for line in torch] == ["torch"]
-    assert set(torch) < set(rest)
-    assert not any(line.startswith("torch") for line in _requirements("operator"))
-
-
-def test_a_requirement_that_is_not_there_ends_the_build_with_its_name() -> None:
-    with pytest.raises(subprocess.CalledProcessError) as caught:
-        _requirements("operator", "torch")
-    assert "'torch' 0 times for the operator, expected once" in caught.value.stderr
-
-
-def _requirements(*words: str) -> list[str]:
-    argv = [sys.executable, str(PROJECT_ROOT / "images/requirements.py"), str(PROJECT_ROOT / "pyproject.toml"), *words]
-    environment = {"PATH": os.environ["PATH"]}
-    return subprocess.run(argv, check=True, capture_output=True, text=True, env=environment).stdout.splitlines()
+@pytest.mark.parametrize("side", ["operator", "trainer"])
+def test_an_image_installs_nothing_but_what_its_lock_names_with_hashes(side: str) -> None:
+    """Audit: S22"""
+    text = (PROJECT_ROOT / "images" / side / "Containerfile").read_text()
+    installs = re.findall(r"pip(?: --python \S+)? install (.*)", text)
+    assert installs
+    for words in installs:
+        assert "--require-hashes" in words or "--no-index" in words, words
 
 
 def test_pip_settings_keep_index_and_certificates_and_the_environment_wins(tmp_path: Path) -> None:
