@@ -1,16 +1,19 @@
 """Every object key below a storage profile's prefix; written here and nowhere else.
 
-    datasets/<name>/…                                         raw trees, brought by the user
-    caches/<digest>/MANIFEST.json                             the commit of a cache: written last, create-only
-    caches/<digest>/buckets/<collection>.parquet
-    caches/<digest>/routes.parquet                            per-route verdicts
-    caches/<digest>/shards/<nnnnn>-<sha256>.lds
-    caches/<digest>/index/<nnnnn>.json                        one shard is complete: skip-existing
-    caches/<digest>/metas/<nnnnn>-<sha256>.parquet            columnar route metas
-    builds/<namespace>/<uid>/<generation>.json                which digest a DatasetCache's generation came to
+    datasets/…, weights/…                                     what people upload; pods and operator only read it
+    caches/<namespace>/<digest>/MANIFEST.json                 the commit of a published cache: written last, create-only
+    caches/<namespace>/<digest>/buckets/<collection>.parquet
+    caches/<namespace>/<digest>/routes.parquet                per-route verdicts
+    caches/<namespace>/<digest>/shards/<nnnnn>-<sha256>.lds
+    caches/<namespace>/<digest>/metas/<nnnnn>-<sha256>.parquet    columnar route metas
+    builds/<namespace>/<uid>/<generation>.json                which digest a DatasetCache's generation resolved to
     builds/<namespace>/<uid>/progress/<generation>-<index>.json
-    runs/<namespace>/<uid>/book/restarts-<nnnnnn>.json        what so many restarts were booked on: create-only
-    runs/<namespace>/<uid>/book/ended.json                    the verdict on the run: create-only, by the operator
+    builds/<namespace>/<uid>/staged/<digest>/…                a cache that is not published yet: as below caches/, and
+    builds/<namespace>/<uid>/staged/<digest>/index/<nnnnn>.json   one part is complete: skip-existing
+    control/<namespace>/<uid>/restarts-<nnnnnn>.json          restart state after so many restarts: create-only
+    control/<namespace>/<uid>/ended.json                      the final result of a run: create-only
+    control/<namespace>/<uid>/attempts/<instance>/<nnnn>.json one attempt that the operator started
+    control/<namespace>/<uid>/published.json                  which cache a DatasetCache has published
     runs/<namespace>/<uid>/<instance>/attempt/<nnnn>.json     fencing: create-only, one an attempt
     runs/<namespace>/<uid>/<instance>/manifest/<step 12>.<q>.json   the commit of a checkpoint
     runs/<namespace>/<uid>/<instance>/quarantine/<step 12>.<q>.json
@@ -21,7 +24,8 @@
     runs/<namespace>/<uid>/<instance>/perf/<attempt nnnn>.json      how fast an attempt trained
 
 `instance` is `<stage>-s<seed>`. Keys hold UIDs, so a re-created resource of the same name
-never reads the old one's state.
+never reads the old one's state. Who may write where: caches/ and control/ are the operator's alone, build pods
+write below builds/, training pods below runs/. A namespace is the unit of trust: nothing is shared between two.
 """
 
 import re
@@ -30,16 +34,50 @@ from dataclasses import dataclass
 _MANIFEST_NAME = re.compile(r"^(\d{12})\.(\d{1,6})\.json$")
 
 
+CACHES, BUILDS, RUNS, CONTROL = "caches/", "builds/", "runs/", "control/"
+LOCAL_NAMESPACE = "local"  # of what is made without a cluster
+RESERVED_PREFIXES = (CACHES, BUILDS, RUNS, CONTROL)  # never a source of raw data
+
+
+def caches_prefix(namespace: str) -> str:
+    """Returns the prefix of a namespace's published caches."""
+    return f"{CACHES}{namespace}/"
+
+
+def builds_prefix(namespace: str) -> str:
+    """Returns the prefix of everything that a namespace's build pods write."""
+    return f"{BUILDS}{namespace}/"
+
+
+def runs_prefix(namespace: str) -> str:
+    """Returns the prefix of everything that a namespace's training pods write."""
+    return f"{RUNS}{namespace}/"
+
+
+def control_prefix(namespace: str) -> str:
+    """Returns the prefix of the operator's records of a namespace's resources."""
+    return f"{CONTROL}{namespace}/"
+
+
 @dataclass(frozen=True)
 class CacheKeys:
-    """Keys of one content-addressed cache."""
+    """Keys of one cache, by content: published, or staged by one DatasetCache's build."""
 
+    namespace: str
     digest: str
+    staged_by: str = ""  # UID of the DatasetCache; empty: published
 
     @property
     def prefix(self) -> str:
         """Prefix of everything of this cache, with the final slash."""
-        return f"caches/{self.digest}/"
+        if self.staged_by:
+            return f"{BuildKeys(self.namespace, self.staged_by).staged_prefix}{self.digest}/"
+        return f"{caches_prefix(self.namespace)}{self.digest}/"
+
+    @property
+    def published(self) -> "CacheKeys":
+        """Keys of the same cache where readers find it."""
+        return CacheKeys(self.namespace, self.digest)
 
     @property
     def manifest(self) -> str:
@@ -60,7 +98,7 @@ class CacheKeys:
         return f"{self.prefix}shards/{index:05d}-{sha256}.lds"
 
     def shard_record(self, index: int) -> str:
-        """Key of the create-only record that shard `index` is complete."""
+        """Key of the create-only record that shard `index` is complete; of staged caches alone."""
         return f"{self.prefix}index/{index:05d}.json"
 
     def metas(self, index: int, sha256: str) -> str:
@@ -77,16 +115,70 @@ class BuildKeys:
 
     @property
     def prefix(self) -> str:
-        """Prefix of everything of this resource, with the final slash."""
-        return f"builds/{self.namespace}/{self.uid}/"
+        """Prefix of everything of this resource's build pods, with the final slash."""
+        return f"{builds_prefix(self.namespace)}{self.uid}/"
 
     def result(self, generation: int) -> str:
-        """Key of the record that says which digest this generation of the spec came to."""
+        """Key of the record of which digest this generation of the spec resolved to."""
         return f"{self.prefix}{generation}.json"
 
     def progress(self, generation: int, index: int) -> str:
-        """Key of one build pod's mailbox."""
+        """Key of one build pod's progress record."""
         return f"{self.prefix}progress/{generation}-{index}.json"
+
+    @property
+    def staged_prefix(self) -> str:
+        """Prefix of the caches that are not published yet."""
+        return f"{self.prefix}staged/"
+
+    def staged(self, digest: str) -> CacheKeys:
+        """Returns the keys of a cache that this build stages."""
+        return CacheKeys(self.namespace, digest, self.uid)
+
+    @property
+    def control(self) -> "ControlKeys":
+        """Keys of the operator's records of this resource."""
+        return ControlKeys(self.namespace, self.uid)
+
+
+@dataclass(frozen=True)
+class ControlKeys:
+    """Keys of the operator's records of one resource, by UID: its key alone may write them."""
+
+    namespace: str
+    uid: str
+
+    @property
+    def prefix(self) -> str:
+        """Prefix of all of them, with the final slash."""
+        return f"{control_prefix(self.namespace)}{self.uid}/"
+
+    @property
+    def ended(self) -> str:
+        """Key of a run's final result: it exists only when the run is over, and the first one counts."""
+        return f"{self.prefix}ended.json"
+
+    @property
+    def restarts_prefix(self) -> str:
+        """Prefix of the restart states; the last in key order is the newest."""
+        return f"{self.prefix}restarts-"
+
+    def restarts(self, total: int) -> str:
+        """Key of the restart state after so many restarts."""
+        return f"{self.restarts_prefix}{total:06d}.json"
+
+    def attempts_prefix(self, stage: str, seed: int) -> str:
+        """Prefix of the attempts of one stage instance that the operator has started."""
+        return f"{self.prefix}attempts/{stage}-s{seed}/"
+
+    def attempt(self, stage: str, seed: int, number: int) -> str:
+        """Key of the record that the operator has started this attempt."""
+        return f"{self.attempts_prefix(stage, seed)}{number:04d}.json"
+
+    @property
+    def published(self) -> str:
+        """Key of the record of which cache a DatasetCache has published."""
+        return f"{self.prefix}published.json"
 
 
 @dataclass(frozen=True)
@@ -98,27 +190,13 @@ class RunKeys:
 
     @property
     def prefix(self) -> str:
-        """Prefix of everything of this run, with the final slash."""
-        return f"runs/{self.namespace}/{self.uid}/"
+        """Prefix of everything that this run's pods write, with the final slash."""
+        return f"{runs_prefix(self.namespace)}{self.uid}/"
 
     @property
-    def book_prefix(self) -> str:
-        """Prefix of what the operator keeps for a status that was erased; no instance has this name."""
-        return f"{self.prefix}book/"
-
-    @property
-    def ended(self) -> str:
-        """Key of the verdict: it exists only when the run is over, and the first one counts."""
-        return f"{self.book_prefix}ended.json"
-
-    @property
-    def restarts_prefix(self) -> str:
-        """Prefix of the books; the last in key order is the newest."""
-        return f"{self.book_prefix}restarts-"
-
-    def restarts(self, total: int) -> str:
-        """Key of the book that holds everything up to so many restarts."""
-        return f"{self.restarts_prefix}{total:06d}.json"
+    def control(self) -> ControlKeys:
+        """Keys of the operator's records of this run."""
+        return ControlKeys(self.namespace, self.uid)
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,12 @@ def test_data_of_a_deleted_cache_go_when_the_last_run_has_ended(bench: Bench) ->
     waiting = bench.wait_phase("dsc", "town", "Deleting")
     assert f"TrainingRun {bench.namespace}/drive" in waiting["conditions"][0]["message"]
     bench.operator.kill()  # what a dead operator has not finished, the next one does
-    assert CacheKeys(digest).manifest in objects(bench, CacheKeys(digest).prefix)
+    assert CacheKeys(bench.namespace, digest).manifest in objects(bench, CacheKeys(bench.namespace, digest).prefix)
     bench.operator.start()
     bench.driver.script.held.clear()
     assert bench.wait_phase("tr", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
     wait_for("the cache to be gone", lambda: not bench.get("dsc", "town"))
-    assert objects(bench, CacheKeys(digest).prefix) == []
+    assert objects(bench, CacheKeys(bench.namespace, digest).prefix) == []
     assert objects(bench, BuildKeys(bench.namespace, uid).prefix) == []
     assert objects(bench, f"runs/{bench.namespace}/")
 
@@ -40,7 +40,7 @@ def test_a_cache_that_retains_its_data_goes_at_once_without_an_operator(bench: B
     assert not bench.get("dsc", "town")["metadata"].get("finalizers")
     bench.operator.kill()
     bench.kubectl("delete", "dsc", "town", "--timeout=10s")
-    assert CacheKeys(digest).manifest in objects(bench, CacheKeys(digest).prefix)
+    assert CacheKeys(bench.namespace, digest).manifest in objects(bench, CacheKeys(bench.namespace, digest).prefix)
 
 
 def test_a_deleted_cache_keeps_its_data_when_its_owner_sets_retain_again(bench: Bench) -> None:
@@ -53,4 +53,4 @@ def test_a_deleted_cache_keeps_its_data_when_its_owner_sets_retain_again(bench: 
     bench.wait_phase("dsc", "town", "Deleting")
     bench.kubectl("patch", "dsc", "town", "--type=merge", "-p", '{"spec":{"retain":"Retain"}}')
     wait_for("the cache to be gone", lambda: not bench.get("dsc", "town"))
-    assert CacheKeys(digest).manifest in objects(bench, CacheKeys(digest).prefix)
+    assert CacheKeys(bench.namespace, digest).manifest in objects(bench, CacheKeys(bench.namespace, digest).prefix)

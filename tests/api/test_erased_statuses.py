@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lead_protocol.object_keys import RunKeys
+from lead_protocol.object_keys import ControlKeys
 from lead_testing.api_bench import Bench
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.operator_process import wait_for
@@ -77,7 +77,7 @@ def test_a_verdict_of_an_outage_is_told_at_once_and_stands_when_the_store_is_bac
         bench.minio.start()
     wait_for("the bucket to be told", lambda: _storage(bench.status("tr", "drive")) == "True")
     before = bench.status("tr", "drive")
-    assert bench.store.head(RunKeys(bench.namespace, bench.get("tr", "drive")["metadata"]["uid"]).ended) is not None
+    assert bench.store.head(ControlKeys(bench.namespace, bench.get("tr", "drive")["metadata"]["uid"]).ended) is not None
     pods = set(bench.driver.seen)
     erase(bench, "drive")
     assert told(bench.wait_phase("tr", "drive", "Failed")) == told(before)

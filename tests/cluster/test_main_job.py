@@ -38,7 +38,7 @@ def golden_cache(installed: Installed, lead_tree: Path) -> dict[str, Any]:
 
 def test_kept_routes_and_samples_equal_leads_own(installed: Installed, golden_cache: dict[str, Any]) -> None:
     golden = json.loads((shared_dir() / "golden/lead_data/buckets.json").read_text())
-    keys = CacheKeys(golden_cache["digest"])
+    keys = CacheKeys(installed.namespace, golden_cache["digest"])
     with installed.store() as store:
         routes = parquet.read_table(arrow.BufferReader(store.get(keys.routes, max_bytes=2**24))).to_pylist()
         kept = {row["route"].removeprefix("data/") for row in routes if row["kept"]}

@@ -39,7 +39,7 @@ def first(installed: Installed, cache: dict[str, Any]) -> str:
 def test_a_second_run_on_the_node_needs_no_shard_of_the_store(
     installed: Installed, cache: dict[str, Any], first: str
 ) -> None:
-    keys = CacheKeys(cache["digest"])
+    keys = CacheKeys(installed.namespace, cache["digest"])
     taken = {}
     with installed.store() as store:
         for info in [*store.list(f"{keys.prefix}shards/"), *store.list(f"{keys.prefix}metas/")]:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import torch
 
 from lead_protocol.job import BuildJob, FolderSource, OwnerIdentity
+from lead_protocol.object_keys import LOCAL_NAMESPACE
 from lead_protocol.store.object_store import ObjectStore
 from lead_protocol.store.partial_file import PartialFile
 from lead_testing.bytes_recipe import BytesRecipe, MemoryTree
@@ -38,13 +39,13 @@ READ_FAULTS: tuple[Fault, ...] = (
 DAMAGES = ("flip", "cut", "zero", "version", "swap")
 
 
-def build_test_cache(store: ObjectStore) -> str:
+def build_test_cache(store: ObjectStore, namespace: str = LOCAL_NAMESPACE) -> str:
     """Builds a cache of several shards and returns its digest."""
     noise = random.Random(5)
     tree = MemoryTree({f"r{n % 4}/{n // 4}": noise.randbytes(SAMPLE_BYTES) for n in range(SAMPLES)})
     job = BuildJob(
-        owner=OwnerIdentity(namespace="ns", name="cache", uid="uid"), generation=1, attempt=1, index=0, parallelism=1,
-        recipe="bytes", source=FolderSource(path="tree"), collections=["all"],
+        owner=OwnerIdentity(namespace=namespace, name="cache", uid="uid"), generation=1, attempt=1, index=0,
+        parallelism=1, recipe="bytes", source=FolderSource(path="tree"), collections=["all"],
     )  # fmt: skip
     recipe: Any = BytesRecipe()
     return build_share(job, store, tree, recipe, lambda record: None, part_bytes=PART_BYTES).digest

@@ -291,7 +291,7 @@ class PodDriver:
             routes=RouteCounts(total=3, kept=2, reasons={"crashed": 1}), routes_object=entry, collections={}, shards=[],
             metas=[], samples=40, size_bytes=2048,
         )  # fmt: skip
-        self._store.create(CacheKeys(digest).manifest, manifest.model_dump_json().encode())
+        self._store.create(CacheKeys(job.owner.namespace, digest).manifest, manifest.model_dump_json().encode())
         self._store.create(job.keys.result(job.generation), json.dumps({"digest": digest}).encode())
 
 

@@ -66,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
     example.add_argument("--seed", type=int, default=0)
     example.add_argument("--failed-routes", type=int, default=0, help="how many of the routes end badly")
 
-    fsck = _command(commands, "fsck", "Check every object below caches/<digest> or runs/<namespace>/<uid>.")
+    fsck = _command(commands, "fsck", "Check every object below caches/<namespace>/<digest> or runs/<namespace>/<uid>.")
     fsck.add_argument("prefix")
     fsck.add_argument("--store", help="s3://bucket/prefix or file:///folder (default: LEAD_STORE_URL)")
 

@@ -15,7 +15,7 @@ from lead_protocol import environment
 from lead_protocol.checkpoint_retention import ranked
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES
-from lead_protocol.object_keys import InstanceKeys, position_of
+from lead_protocol.object_keys import CacheKeys, InstanceKeys, position_of
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.data.fsck import fsck_cache
@@ -57,14 +57,14 @@ class IsEvaluatedElsewhere(Protocol):
 def check_prefix(prefix: str, url: str | None, environ: Mapping[str, str]) -> int:
     """Checks a cache or a run and prints one line a finding; returns 65 when anything is wrong."""
     store, parts = store_of(url, environ), prefix.strip("/").split("/")
-    if parts[0] == "caches" and len(parts) == 2:
-        findings = [f"{finding.key}: {finding.fault}" for finding in fsck_cache(store, parts[1])]
+    if parts[0] == "caches" and len(parts) == 3:
+        findings = [f"{finding.key}: {finding.fault}" for finding in fsck_cache(store, CacheKeys(parts[1], parts[2]))]
         checked = 1
     elif parts[0] == "runs" and len(parts) == 3:
         results = list(_checked_checkpoints(store, parts[1], parts[2]))
         findings, checked = [fault for fault in results if fault], len(results)
     else:
-        raise BadConfig(f"fsck: found {prefix!r}, expected caches/<digest> or runs/<namespace>/<uid>")
+        raise BadConfig(f"fsck: found {prefix!r}, expected caches/<namespace>/<digest> or runs/<namespace>/<uid>")
     for finding in findings:
         print(finding)
     what = "cache" if parts[0] == "caches" else "checkpoints"

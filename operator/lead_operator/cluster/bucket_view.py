@@ -98,13 +98,14 @@ class BucketView:
         keys = RunKeys(namespace, uid)
 
         def read(store: ObjectStore, records: Records) -> BucketLook:
-            parts = record_prefixes(namespace, uid, instances) + [keys.book_prefix] * erased
+            parts = record_prefixes(namespace, uid, instances)
             reader = RecordReader(store, records, keys.prefix, MAX_OBJECTS, parts)
+            control = RecordReader(store, records, keys.control.prefix, MAX_OBJECTS)
             return BucketLook(
-                error=reader.excess,
+                error=reader.excess or control.excess,
                 instances=read_instances(reader, namespace, uid, instances),
-                ended=read_end(reader, keys),
-                book=read_book(reader, keys) if erased else None,
+                ended=read_end(control, keys.control),
+                book=read_book(control, keys.control) if erased else None,
             )
 
         untouched = untouched and uid not in self._memories
@@ -229,7 +230,7 @@ def read_build(
     result = reader.parsed(keys.result(generation), _parse_result, MAX_RECORD_BYTES)
     if result is not None:
         digest = result.digest
-    manifest = _read_manifest(store, records, digest) if digest else None
+    manifest = _read_manifest(store, records, CacheKeys(keys.namespace, digest)) if digest else None
     words = tuple(_read_words(reader, (keys.progress(generation, index) for index in range(shares)), now))
     return BucketLook(error=reader.excess, result_digest=digest, manifest=manifest, words=words)
 
@@ -242,16 +243,16 @@ def _read_words(reader: RecordReader, mailboxes: Iterable[str], now: datetime) -
             yield BuildWord(index, heard[0], heard[1])
 
 
-def _read_manifest(store: ObjectStore, records: Records, digest: str) -> ObservedCacheManifest | None:
+def _read_manifest(store: ObjectStore, records: Records, keys: CacheKeys) -> ObservedCacheManifest | None:
     # A manifest is create-only: once read it stays true, and need not be asked for again.
-    held = records.parsed.get(key := CacheKeys(digest).manifest)
+    held = records.parsed.get(key := keys.manifest)
     if held is None:
         try:
             data = store.get(key, max_bytes=MAX_MANIFEST_BYTES)
             manifest = CacheManifest.model_validate_json(data, extra="ignore")  # of a newer trainer
         except (ObjectNotFound, ValidationError):
             return None
-        if manifest.digest != digest:
+        if manifest.digest != keys.digest:
             return None
         held = records.parsed[key] = ("", _facts(manifest))
     facts: ObservedCacheManifest = held[1]

@@ -142,7 +142,7 @@ def _was_begun(status: dict[str, Any], pods: Sequence[ObservedPod]) -> bool:
 
 
 def users_of_data(cache: DatasetCache, own: set[str], informers: Informers) -> tuple[list[str], frozenset[str]]:
-    """Returns who keeps data of a cache from being removed, and every digest of its store in use.
+    """Returns who keeps data of a cache from being removed, and every digest of its namespace in use.
 
     `own`: the digests that any build of the cache came to.
     """
@@ -150,10 +150,11 @@ def users_of_data(cache: DatasetCache, own: set[str], informers: Informers) -> t
     for other in informers.all(DATASET_CACHE):
         metadata, status = other["metadata"], other.get("status", {})
         goes_too = "deletionTimestamp" in metadata and other["spec"].get("retain") == "Delete"
-        if metadata["uid"] != cache.identity.uid and not goes_too:
+        other_one = metadata["namespace"] == cache.identity.namespace and metadata["uid"] != cache.identity.uid
+        if other_one and not goes_too:
             digests[f"DatasetCache {metadata['namespace']}/{metadata['name']}"] = {status.get("digest", "")}
     for run in informers.all(TRAINING_RUN):
-        if not is_finished(run):
+        if run["metadata"]["namespace"] == cache.identity.namespace and not is_finished(run):
             pinned = {entry.get("digest", "") for entry in run.get("status", {}).get("datasets", [])}
             digests[f"TrainingRun {run['metadata']['namespace']}/{run['metadata']['name']}"] = pinned
     users = sorted(name for name, used in digests.items() if (own & used) - {""})

@@ -73,7 +73,8 @@ class CacheRemoval:
 
 def remove_portion(store: ObjectStore, keys: BuildKeys, doomed: set[str]) -> bool:
     """Removes at most PORTION objects of caches, then of the build that came to them; returns whether none is left."""
-    portion = list(islice((key for digest in sorted(doomed) for key in _data(store, digest)), PORTION))
+    caches = (CacheKeys(keys.namespace, digest) for digest in sorted(doomed))
+    portion = list(islice((key for cache in caches for key in _data(store, cache)), PORTION))
     if not portion:
         portion = [info.key for info in islice(store.list(keys.prefix), PORTION)]
     for key in portion:
@@ -83,8 +84,7 @@ def remove_portion(store: ObjectStore, keys: BuildKeys, doomed: set[str]) -> boo
     return len(portion) < PORTION and not any(store.list(keys.prefix))
 
 
-def _data(store: ObjectStore, digest: str) -> Iterator[str]:
-    cache = CacheKeys(digest)
+def _data(store: ObjectStore, cache: CacheKeys) -> Iterator[str]:
     if store.head(cache.manifest) is not None:
         yield cache.manifest
     records = f"{cache.prefix}index/"

@@ -5,7 +5,7 @@ from pydantic import ValidationError
 from lead_operator.cluster.record_reader import RecordReader
 from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstance
 from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest, parse_checkpoint_manifest
-from lead_protocol.object_keys import InstanceKeys, RunKeys, position_of
+from lead_protocol.object_keys import ControlKeys, InstanceKeys, position_of
 from lead_protocol.progress_record import ProgressRecord, parse_progress
 from lead_protocol.run_records import MAX_RUN_RECORD_BYTES, RunBook, RunEnd, parse_run_book, parse_run_end
 
@@ -28,12 +28,12 @@ def record_prefixes(namespace: str, uid: str, instances: tuple[tuple[str, int], 
     ]
 
 
-def read_end(reader: RecordReader, keys: RunKeys) -> RunEnd | None:
+def read_end(reader: RecordReader, keys: ControlKeys) -> RunEnd | None:
     """Returns the verdict on a run, where there is one."""
     return reader.parsed(keys.ended, parse_run_end, MAX_RUN_RECORD_BYTES)
 
 
-def read_book(reader: RecordReader, keys: RunKeys) -> RunBook | None:
+def read_book(reader: RecordReader, keys: ControlKeys) -> RunBook | None:
     """Returns the newest sound book of a run, where there is one."""
     found = (
         reader.parsed(key, parse_run_book, MAX_RUN_RECORD_BYTES)

@@ -1,6 +1,6 @@
 """Reads small records below one prefix, each only once while its etag stays: what `bucket_view` is made of."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
@@ -26,12 +26,12 @@ class RecordReader:
     """
 
     def __init__(
-        self, store: ObjectStore, records: Records, prefix: str, max_objects: int, parts: Iterable[str] = ()
+        self, store: ObjectStore, records: Records, prefix: str, max_objects: int, parts: Sequence[str] = ()
     ) -> None:
         self._store = store
         self._records = records
         self._listed: dict[str, ObjectInfo] = {}
-        self.excess = "" if records.large else self._list(prefix, max_objects)
+        self.excess = "" if parts and records.large else self._list(prefix, max_objects)
         if parts and (self.excess or records.large):
             records.large = True
             self._listed.clear()

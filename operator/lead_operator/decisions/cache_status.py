@@ -48,7 +48,7 @@ def build_cache_status(
         "reason": reason[:64],
         "digest": digest,
         "digestText": digest[:DIGEST_DIGITS],
-        "uri": profile.uri(CacheKeys(digest).prefix) if profile and digest else "",
+        "uri": profile.uri(CacheKeys(cache.identity.namespace, digest).prefix) if profile and digest else "",
         **_contents(observed, previous),
         "usedBy": list(observed.used_by[:MAX_USERS]),
         "usedByText": _users(observed.used_by),

@@ -19,12 +19,12 @@ from lead_operator.decisions.run_step import Step
 from lead_operator.decisions.run_view import RunView
 from lead_operator.names import Condition, RunPhase
 from lead_operator.resources.training_run import TrainingRun
-from lead_protocol.object_keys import RunKeys
+from lead_protocol.object_keys import ControlKeys
 from lead_protocol.run_records import InstanceBook, RunBook, RunEnd
 
 
 def run_records(view: RunView, step: Step, status: dict[str, Any]) -> tuple[RunRecord, ...]:
-    """Returns what a step books and decides for good, as objects of the run's folder; none where it cannot be read."""
+    """Returns what a step books and decides for good, as control records; none where it cannot be read."""
     if view.unreadable:
         return ()
     records = []
@@ -104,5 +104,5 @@ def _verdict(run: TrainingRun, status: dict[str, Any]) -> RunRecord:
     return RunRecord(_keys(run).ended, end.model_dump_json().encode(), final=True)
 
 
-def _keys(run: TrainingRun) -> RunKeys:
-    return RunKeys(run.identity.namespace, run.identity.uid)
+def _keys(run: TrainingRun) -> ControlKeys:
+    return ControlKeys(run.identity.namespace, run.identity.uid)

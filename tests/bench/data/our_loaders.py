@@ -119,7 +119,7 @@ class Samples(RowsInShards):
 def build_cache(data: Path, part_bytes: int) -> None:
     """Builds our cache from the plain files."""
     job = BuildJob(
-        owner=OwnerIdentity(namespace="bench", name="bench", uid="bench"), generation=1, attempt=1, index=0,
+        owner=OwnerIdentity(namespace="local", name="bench", uid="bench"), generation=1, attempt=1, index=0,
         parallelism=1, recipe="bench", source=FolderSource(path=str(data / "files")), collections=[COLLECTION],
     )  # fmt: skip
     made = build_share(job, FolderStore(data / "ours"), FolderTree(data / "files"), Recipe(),  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from lead_operator.objects.session_cache_claim import claim_name
 from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.training_run import parse_training_run
 from lead_protocol.job import TrainJob, parse_job
-from lead_protocol.object_keys import RunKeys
+from lead_protocol.object_keys import ControlKeys
 from lead_protocol.progress_record import ProgressRecord
 from lead_protocol.run_records import RunBook, RunEnd, parse_run_book, parse_run_end
 from lead_testing.decision_worlds.pods_world import PodsMachine, PodsWorld, difference
@@ -58,7 +58,7 @@ class RunWorld(PodsWorld):
         self.claims: dict[str, ObservedClaim] = {}
         self.volumes: dict[str, str] = {}  # UID of a claim -> the node on whose disk it lies
         self.instances = {(i.stage.name, i.seed): Instance(i.stage.epochs) for i in self.run.instances}
-        self.keys = RunKeys("team-a", self.run.identity.uid)
+        self.keys = ControlKeys("team-a", self.run.identity.uid)
         self.records: dict[str, bytes] = {}  # what the operator has written to the bucket
 
     def suspend(self, value: bool) -> None:

@@ -58,7 +58,7 @@ def job() -> Callable[..., BuildJob]:
 
     def make(**changes: Any) -> BuildJob:
         values: dict[str, Any] = {
-            "owner": OwnerIdentity(namespace="ns", name="cache", uid="uid"),
+            "owner": OwnerIdentity(namespace="local", name="cache", uid="uid"),
             "generation": 1,
             "attempt": 1,
             "index": 0,

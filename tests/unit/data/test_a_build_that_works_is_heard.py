@@ -90,7 +90,7 @@ def test_a_build_is_heard_while_it_asks_for_every_part_of_a_large_cache(
     def after_the_last_part() -> int:
         words: list[BuildRecord] = []
         build_share(job(), store, tree, recipe, words.append, part_bytes=150)
-        store.delete(CacheKeys(words[-1].digest).manifest)  # another finds the parts, and finishes
+        store.delete(CacheKeys("local", words[-1].digest).manifest)  # another finds the parts, and finishes
         done = [number for number, word in enumerate(words) if word.shards_done == word.shards_total > 3]
         return len(words) - done[0]
 

@@ -24,7 +24,7 @@ def run(job: Any, store: Any, tree: Any, recipe: Any, **options: Any) -> BuildRe
 
 
 def manifest_bytes(store: Any, digest: str) -> bytes:
-    return bytes(store.inner.get(CacheKeys(digest).manifest, max_bytes=1 << 20))
+    return bytes(store.inner.get(CacheKeys("local", digest).manifest, max_bytes=1 << 20))
 
 
 def everything(store: Any) -> dict[str, bytes]:
@@ -41,7 +41,7 @@ def test_a_built_cache_gives_back_every_sample(job: Make, store: Any, tree: Any,
         assert reader.metas().row(str(route), int(frame)) == {"sum": sum(tree.contents[f"{route}/{frame}"])}
     assert reader.verdicts().column("reason").to_pylist() == ["kept", "kept", "bad"]
     assert reader.manifest.routes.reasons == {"bad": 1}
-    assert fsck_cache(store, done.digest) == []
+    assert fsck_cache(store, CacheKeys("local", done.digest)) == []
 
 
 def test_a_build_killed_at_any_write_ends_in_the_same_bytes(
@@ -91,7 +91,7 @@ def test_a_cache_that_is_there_is_not_built_again(job: Make, store: Any, tree: A
 
 def test_a_pod_that_is_lost_leaves_no_cache_behind(job: Make, store: Any, tree: Any, recipe: Any) -> None:
     record = run(job(index=0, parallelism=2), store, tree, recipe)
-    assert store.head(CacheKeys(record.digest).manifest) is None
+    assert store.head(CacheKeys("local", record.digest).manifest) is None
     with pytest.raises(BadData, match="does not exist or is not complete"):
         CacheReader(store, record.digest)
 
@@ -99,7 +99,7 @@ def test_a_pod_that_is_lost_leaves_no_cache_behind(job: Make, store: Any, tree: 
 def test_a_part_whose_shard_was_deleted_is_built_again(job: Make, store: Any, tree: Any, recipe: Any) -> None:
     digest = run(job(), store, tree, recipe).digest
     before = everything(store)
-    store.delete(CacheKeys(digest).manifest)
+    store.delete(CacheKeys("local", digest).manifest)
     shard = next(key for key in before if key.endswith(".lds"))
     store.delete(shard)
     run(job(), store, tree, recipe)
@@ -163,7 +163,7 @@ def test_fsck_names_missing_short_and_changed_objects(job: Make, store: Any, tre
     for item, keep, extra in ((short, -1, b""), (changed, -1, b"\0")):
         data = store.get(item.key, max_bytes=item.size)
         store.put(item.key, data[:keep] + extra)
-    faults = {finding.key: finding.fault for finding in fsck_cache(store, digest)}
+    faults = {finding.key: finding.fault for finding in fsck_cache(store, CacheKeys("local", digest))}
     assert set(faults) == {gone.key, short.key, changed.key}
     assert faults[gone.key] == "is missing" and "SHA-256" in faults[changed.key]
 

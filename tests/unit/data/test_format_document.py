@@ -136,7 +136,7 @@ def test_every_key_of_the_json_files_is_named_and_no_other(page: Page) -> None:
     assert page.names("### `index/<nnnnn>.json`") == set(keys_of(PartRecord))
     (shown,) = re.findall(r"An \*object\* is `(.*?)`", page.text)
     assert set(re.findall(r'"(\w+)"', shown)) == set(StoredObject.model_fields)
-    keys = CacheKeys("d")
+    keys = CacheKeys("local", "d")
     made = [keys.manifest, keys.shard(0, "s"), keys.bucket("c"), keys.metas(0, "s"), keys.routes, keys.shard_record(0)]
     parts = {"<nnnnn>": "00000", "<sha256>": "s", "<collection>": "c"}
     shown = page.names("## Objects and their names")
@@ -173,7 +173,7 @@ def built(trees: dict[str, tuple[Any, dict[str, Any]]], tmp_path: Path) -> Calla
     def build(name: str) -> CacheReader:
         tree, config = trees[name]
         job = BuildJob(
-            owner=OwnerIdentity(namespace="ns", name="cache", uid="uid"), generation=1, attempt=1, index=0,
+            owner=OwnerIdentity(namespace="local", name="cache", uid="uid"), generation=1, attempt=1, index=0,
             parallelism=1, recipe="lead", source=FolderSource(path="tree"), collections=["full_pretrain"],
             config=config,
         )  # fmt: skip
@@ -192,7 +192,7 @@ def test_the_documents_reader_reads_a_cache_whose_fields_are_the_listed_ones(
     first = next(number for number, row in enumerate(rows) if f"source_dataset: {source}`" in row[0])
     last = next(n for n in range(first + 1, len(rows)) if "`lead`" in rows[n][0] or "`distill`" in rows[n][0])
     listed = {row[1].strip("`"): row[2:] for row in rows[first:last]}
-    found = dict(reader["cache_samples"](tmp_path, cache.digest))
+    found = dict(reader["cache_samples"](tmp_path, "local", cache.digest))
     assert sorted(found) == list(range(cache.manifest.samples))
     for sample, fields in found.items():
         assert fields == {name: bytes(data) for name, data in cache.fields(sample).items()}
@@ -215,7 +215,7 @@ def test_the_documents_reader_takes_no_damaged_cache(
     for damaged in (sound[:-1], sound[:100] + bytes([sound[100] ^ 1]) + sound[101:]):
         shard.write_bytes(damaged)
         with pytest.raises(ValueError, match="damaged"):
-            list(reader["cache_samples"](tmp_path, cache.digest))
+            list(reader["cache_samples"](tmp_path, "local", cache.digest))
 
 
 def test_the_columns_of_the_tables_are_the_listed_ones(

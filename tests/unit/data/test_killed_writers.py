@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from lead_protocol.object_keys import CacheKeys
 from lead_protocol.store.folder import FolderStore
 from lead_testing.bytes_recipe import MemoryTree
 from lead_testing.data_faults import build_test_cache, deliver
@@ -40,7 +41,7 @@ def test_a_build_killed_at_any_step_of_a_write_shows_nothing_torn_and_ends_in_th
         seen = objects(store)
         assert seen.items() <= expected.items(), f"killed {name}, step {step}: a torn object can be seen"
         assert build(store) == digest and objects(store) == expected, f"killed {name}, step {step}"
-        assert fsck_cache(store, digest) == [] and store.head(job().keys.result(1)) is not None
+        assert fsck_cache(store, CacheKeys("local", digest)) == [] and store.head(job().keys.result(1)) is not None
 
 
 def test_a_fill_killed_at_any_step_of_a_write_leaves_only_whole_shards_and_no_lock(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def copy(root: Path, tmp_path: Path) -> Path:
 
 def job_of(root: Path, *, index: int, pods: int, **config: Any) -> BuildJob:
     return BuildJob(
-        owner=OwnerIdentity(namespace="ns", name="clips", uid="uid"),
+        owner=OwnerIdentity(namespace="local", name="clips", uid="uid"),
         generation=1,
         attempt=1,
         index=index,

@@ -24,7 +24,7 @@ def cache_of(
 ) -> CacheReader:
     """Builds a tree's cache as a DatasetCache would and opens it."""
     job = BuildJob(
-        owner=OwnerIdentity(namespace="ns", name="cache", uid="uid"),
+        owner=OwnerIdentity(namespace="local", name="cache", uid="uid"),
         generation=1,
         attempt=1,
         index=0,

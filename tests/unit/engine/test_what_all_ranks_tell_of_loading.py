@@ -23,7 +23,7 @@ SAMPLES, EPOCHS, STEPS = 48, 4, 24
 @pytest.fixture
 def job(tmp_path: Path) -> TrainJob:
     """A job that reads a record of a cache for each of its samples."""
-    digest = build_test_cache(FolderStore(tmp_path / "store"))
+    digest = build_test_cache(FolderStore(tmp_path / "store"), namespace="team-a")
     return a_toy_job(epochs=EPOCHS).model_copy(update={"datasets": [DatasetSource(name="towns", digest=digest)]})
 
 

@@ -73,7 +73,8 @@ def store_and_digest(tmp_path_factory: pytest.TempPathFactory) -> tuple[FolderSt
         FolderTree(shared_dir() / FOLDER / "carla_leaderboard2"),
     )
     job = BuildJob(
-        owner=OwnerIdentity(namespace="ns", name="cache", uid="uid"), generation=1, attempt=1, index=0, parallelism=1,
+        owner=OwnerIdentity(namespace="local", name="cache", uid="uid"), generation=1, attempt=1, index=0,
+        parallelism=1,
         recipe="lead", source=FolderSource(path="tree"), collections=[COLLECTION],
     )  # fmt: skip
     done = build_share(job, store, tree, RecordedOnly(), lambda record: None, part_bytes=4 << 20, threads=2)

@@ -352,7 +352,7 @@ def test_a_run_trains_on_the_caches_of_two_sets(trees: dict[str, Path], tmp_path
     from lead_trainer.data.build import build_share
     from lead_trainer.data.source_tree import FolderTree
 
-    store, owner = FolderStore(tmp_path / "store"), OwnerIdentity(namespace="ns", name="run", uid="uid")
+    store, owner = FolderStore(tmp_path / "store"), OwnerIdentity(namespace="local", name="run", uid="uid")
     datasets = []
     for name, root in trees.items():
         job = BuildJob(

@@ -58,7 +58,7 @@ class NotedReads(Mapping[str, Any]):
 
 def build(tree: Any, store: FolderStore, config: Mapping[str, Any]) -> str:
     job = BuildJob(
-        owner=OwnerIdentity(namespace="ns", name="cache", uid="uid"),
+        owner=OwnerIdentity(namespace="local", name="cache", uid="uid"),
         generation=1,
         attempt=1,
         index=0,

@@ -55,7 +55,7 @@ def test_a_deleted_cache_waits_for_those_that_use_it_and_names_them() -> None:
 def a_store(folder: Path) -> FolderStore:
     store = FolderStore(folder)
     for digest in (MINE, OLDER, SHARED, OTHER):
-        keys = CacheKeys(digest)
+        keys = CacheKeys("team-a", digest)
         for key in (keys.manifest, keys.shard_record(0), keys.shard(0, "0" * 64), keys.routes):
             store.put(key, b"{}")
     for generation, digest in enumerate((OLDER, SHARED, MINE), 1):
@@ -73,7 +73,7 @@ def test_everything_of_its_own_goes_and_nothing_that_others_use(tmp_path: Path) 
     doomed = read_digests(store, KEYS) - {SHARED}
     assert remove_portion(store, KEYS, doomed) is False  # once more, to see that nothing is left
     assert remove_portion(store, KEYS, doomed) is True
-    assert {key.split("/")[1] for key in keys_in(store)} == {SHARED, OTHER}
+    assert {key.split("/")[2] for key in keys_in(store)} == {SHARED, OTHER}
     assert len(keys_in(store)) == 8
 
 
@@ -85,12 +85,13 @@ def test_a_kill_after_any_delete_leaves_no_false_cache_and_no_forgotten_data(
     for _ in range(100):
         over = remove_portion(store, KEYS, read_digests(store, KEYS))
         for digest in (OLDER, SHARED, MINE):
-            there = [key for key in keys_in(store) if key.startswith(CacheKeys(digest).prefix)]
-            assert len(there) in (0, 4) or CacheKeys(digest).manifest not in there
-            assert CacheKeys(digest).shard(0, "0" * 64) in there or CacheKeys(digest).shard_record(0) not in there
+            cache = CacheKeys("team-a", digest)
+            there = [key for key in keys_in(store) if key.startswith(cache.prefix)]
+            assert len(there) in (0, 4) or cache.manifest not in there
+            assert cache.shard(0, "0" * 64) in there or cache.shard_record(0) not in there
         if over:
             break
-    assert {key.split("/")[1] for key in keys_in(store)} == {OTHER}
+    assert {key.split("/")[2] for key in keys_in(store)} == {OTHER}
 
 
 def test_a_record_that_names_something_else_than_a_digest_leads_nowhere(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from lead_operator.decisions.plan import Plan, RunRecord
 from lead_operator.decisions.training_run_plan import decide_training_run
 from lead_operator.names import Condition
 from lead_operator.resources.training_run import TrainingRun
-from lead_protocol.object_keys import RunKeys
+from lead_protocol.object_keys import ControlKeys
 from lead_protocol.run_records import RunBook, RunEnd, parse_run_book, parse_run_end
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import StoreUnavailable
@@ -34,7 +34,7 @@ from lead_testing.makers import (
     a_training_run,
 )
 
-KEYS = RunKeys("team-a", RUN_UID)
+KEYS = ControlKeys("team-a", RUN_UID)
 AWAY = "StoreUnavailable: no answer"
 FAILED = (a_failed_pod(0), a_failed_pod(1))
 TRIED = (ObservedInstance("train", 0, highest_attempt=1),)

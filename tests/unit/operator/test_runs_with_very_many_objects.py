@@ -16,6 +16,7 @@ from lead_testing.makers import RUN_UID, SETTINGS
 
 MOST = 20
 KEYS = InstanceKeys("team-a", RUN_UID, "train", 0)
+RUN, CONTROL = f"runs/team-a/{RUN_UID}/", f"control/team-a/{RUN_UID}/"
 PROGRESS = ProgressRecord(attempt=1, seq=3, phase="Training", epoch=1, epochs=2, step=10, steps=20)
 
 
@@ -58,15 +59,15 @@ async def test_a_pod_that_lives_no_more_is_asked_for_its_last_word_though_nobody
     looks = []
     for live in (("a", "b"), ("a", "b"), ("a", "b", "c"), ("b", "c"), ("b", "c"), ()):
         await look(view, *live, max_age_s=3600.0)
-        looks.append(len(store.listed))
+        looks.append(store.listed.count(RUN))
     assert looks == [1, 1, 1, 2, 2, 3]
 
 
-async def test_a_usual_run_costs_one_list_a_look(store: Counting) -> None:
+async def test_a_usual_run_costs_one_list_of_its_folder_and_one_of_the_operators_records(store: Counting) -> None:
     view = BucketView(SETTINGS, lambda profile: store)
     for _ in range(2):
         assert (await look(view)).instances[0].progress == PROGRESS
-    assert store.listed == [f"runs/team-a/{RUN_UID}/"] * 2
+    assert store.listed == [RUN, CONTROL] * 2
 
 
 async def test_many_checkpoints_hide_no_progress_and_are_listed_once(store: Counting) -> None:
@@ -76,7 +77,7 @@ async def test_many_checkpoints_hide_no_progress_and_are_listed_once(store: Coun
         found = await look(view)
         assert (found.error, found.instances[0].progress, found.instances[0].highest_attempt) == ("", PROGRESS, 1)
     parts = [f"{KEYS.prefix}{part}/" for part in ("attempt", "manifest", "quarantine", "progress")]
-    assert store.listed == [f"runs/team-a/{RUN_UID}/", *parts * 3]
+    assert store.listed == [RUN, *[*parts, CONTROL] * 3]
 
 
 async def test_records_beyond_counting_are_an_error_and_what_was_known_stays_known(store: Counting) -> None:

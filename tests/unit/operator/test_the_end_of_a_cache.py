@@ -50,7 +50,7 @@ class World:
         )  # fmt: skip
         for generation, digest in enumerate((OLD, NEW), 1):
             self.store.put(KEYS.result(generation), f'{{"digest": "{digest}"}}'.encode())
-            self.store.put(CacheKeys(digest).manifest, b"{}")
+            self.store.put(CacheKeys("team-a", digest).manifest, b"{}")
 
     @property
     def clock(self) -> SimpleNamespace:
@@ -134,7 +134,7 @@ async def test_a_cache_whose_owner_wants_the_data_kept_after_all_leaves_them(wor
 async def test_what_a_build_without_a_result_has_left_goes_too(world: World) -> None:
     failed = "c3" * 32
     world.store.put(KEYS.progress(3, 0), f'{{"digest": "{failed}", "phase": "Failed"}}'.encode())
-    world.store.put(CacheKeys(failed).shard(0, "0" * 64), b"x")
+    world.store.put(CacheKeys("team-a", failed).shard(0, "0" * 64), b"x")
     await world.to_the_end()
     assert world.left() == ()
 

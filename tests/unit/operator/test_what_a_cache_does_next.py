@@ -152,7 +152,7 @@ def test_a_cache_is_ready_when_its_manifest_exists() -> None:
     assert (plan.status["shards"], plan.status["size"], plan.status["routes"]) == ("12/12", "1.2Gi", "9/17")
     assert plan.status["routeReasons"] == {"too short": 8}
     assert plan.status["usedByText"] == "a +2"
-    assert plan.status["uri"] == f"s3://lead/caches/{DIGEST}/"
+    assert plan.status["uri"] == f"s3://lead/caches/team-a/{DIGEST}/"
     assert not plan.creates and not plan.claim_attempt
     assert look(a_dataset_cache(), after_s=99, previous=plan.status, used_by=("a", "b", "c"), **COMPLETE).status == (
         plan.status

@@ -50,7 +50,7 @@ class _Build:
 
     @property
     def keys(self) -> CacheKeys:
-        return CacheKeys(self.digest)
+        return CacheKeys(self.job.owner.namespace, self.digest)
 
 
 def build_share(
@@ -87,7 +87,7 @@ def build_share(
     _check_expected(job, digest)
     build = _Build(job, store, tree, recipe, config, source, digest, threads, processes)
     report.say(digest=digest)
-    manifest = stored_manifest(store, digest)
+    manifest = stored_manifest(store, build.keys)
     if manifest is None:
         manifest = _build_parts(build, report, part_bytes)
     if manifest is None:
@@ -203,7 +203,7 @@ def _finish(build: _Build, scan: Scan, plan: BuildPlan, report: "_Reporter") -> 
         collections=tables,
         parts=complete,
     )
-    return publish_manifest(build.store, manifest)
+    return publish_manifest(build.store, build.keys, manifest)
 
 
 def _create(build: _Build, key: str, data: bytes) -> StoredObject:

@@ -67,20 +67,20 @@ def finished_manifest(
     )
 
 
-def publish_manifest(store: ObjectStore, manifest: CacheManifest) -> CacheManifest:
+def publish_manifest(store: ObjectStore, keys: CacheKeys, manifest: CacheManifest) -> CacheManifest:
     """Commits a cache; returns the manifest that is there afterwards, which an equal one of another worker may be."""
-    key = CacheKeys(manifest.digest).manifest
+    key = keys.manifest
     if store.create(key, manifest.model_dump_json().encode()):
         return manifest
-    found = stored_manifest(store, manifest.digest)
+    found = stored_manifest(store, keys)
     if found is None or found.samples != manifest.samples:
         raise BadData(f"{store.url}/{key} is there already and says something else; delete this cache and build again")
     return found
 
 
-def stored_manifest(store: ObjectStore, digest: str) -> CacheManifest | None:
+def stored_manifest(store: ObjectStore, keys: CacheKeys) -> CacheManifest | None:
     """Returns a committed cache's manifest, None where there is none; raises BadData where it is damaged."""
-    key = CacheKeys(digest).manifest
+    key = keys.manifest
     for left in reversed(range(TRIES)):
         try:
             manifest = CacheManifest.model_validate_json(store.get(key, max_bytes=MAX_MANIFEST_BYTES))
@@ -92,6 +92,6 @@ def stored_manifest(store: ObjectStore, digest: str) -> CacheManifest | None:
                 raise BadData(
                     f"{store.url}/{key} is not a cache manifest: {error.error_count()} faults; build again"
                 ) from error
-    if manifest.digest != digest:
+    if manifest.digest != keys.digest:
         raise BadData(f"{store.url}/{key} is the manifest of {manifest.digest}; it was copied to the wrong place")
     return manifest

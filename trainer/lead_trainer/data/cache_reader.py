@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from lead_protocol.manifests import CacheManifest, StoredObject, sha256_hex
-from lead_protocol.object_keys import CacheKeys
+from lead_protocol.object_keys import LOCAL_NAMESPACE, CacheKeys
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore
 from lead_trainer.data.build_finish import stored_manifest
 from lead_trainer.data.cache_tables import CollectionRows, MetaColumns, collection_rows, joined_metas, read_table
@@ -25,11 +25,15 @@ TABLE_THREADS = 4
 class CacheReader:
     """One cache; safe to share between threads."""
 
-    def __init__(self, store: ObjectStore, digest: str, session_cache: SessionCache | None = None) -> None:
+    def __init__(
+        self, store: ObjectStore, digest: str, session_cache: SessionCache | None = None,
+        *, namespace: str = LOCAL_NAMESPACE,
+    ) -> None:  # fmt: skip
         """Reads the manifest; raises BadData where the cache does not exist or is not complete."""
-        manifest = stored_manifest(store, digest)
+        keys = CacheKeys(namespace, digest)
+        manifest = stored_manifest(store, keys)
         if manifest is None:
-            raise BadData(f"cache {store.url}/{CacheKeys(digest).prefix} does not exist or is not complete; build it")
+            raise BadData(f"cache {store.url}/{keys.prefix} does not exist or is not complete; build it")
         self.manifest: CacheManifest = manifest
         self._store = store
         self._session = session_cache or DirectReads(store)

@@ -21,11 +21,11 @@ class Finding:
     fault: str
 
 
-def fsck_cache(store: ObjectStore, digest: str) -> list[Finding]:
+def fsck_cache(store: ObjectStore, keys: CacheKeys) -> list[Finding]:
     """Returns every object that is missing, of another size, or of other bytes; an empty list means sound."""
-    manifest_key = CacheKeys(digest).manifest
+    manifest_key = keys.manifest
     try:
-        manifest = stored_manifest(store, digest)
+        manifest = stored_manifest(store, keys)
     except BadData as error:
         return [Finding(manifest_key, str(error))]
     if manifest is None:

@@ -70,6 +70,7 @@ def dataset_over(
     if not names:
         none: Any = {} if mixes else None
         return Dataset(recipe.samples(config, none), None, none)
-    caches = {dataset.name: CacheReader(store, dataset.digest, session) for dataset in job.datasets}
+    namespace = job.owner.namespace
+    caches = {d.name: CacheReader(store, d.digest, session, namespace=namespace) for d in job.datasets}
     cache = caches if mixes else caches[names[0]]
     return Dataset(recipe.samples(config, cache), session, cache, store)
