@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lead_testing.local_cluster import CannotRun, Cluster, build_images, ensure_up
+from lead_testing.local_cluster.images import repository_and_tag
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 MANIFEST = "crds/examples/lead-demo.yaml"
@@ -53,7 +54,7 @@ def install(cluster: Cluster, images: dict[str, str]) -> None:
     step("install the chart: operator, object store, example data")
     settings = ["exampleData.enabled=true", "operator.progressSeconds=2"]  # a short run, looked at more often
     for name, reference in images.items():
-        repository, _, tag = reference.rpartition(":")
+        repository, tag = repository_and_tag(reference)
         settings += [f"images.{name}.repository={repository}", f"images.{name}.tag={tag}"]
     call(
         cluster,

@@ -16,6 +16,7 @@ from lead_protocol.store.object_store import ObjectStore
 from lead_protocol.store.open_store import open_store
 from lead_testing import PROJECT_ROOT
 from lead_testing.local_cluster import Cluster
+from lead_testing.local_cluster.images import repository_and_tag
 
 Seen = TypeVar("Seen")
 
@@ -168,7 +169,7 @@ def helm(release: Installed, verb: str, images: dict[str, str], *settings: str) 
     values = [
         f"images.{name}.{key}={value}"
         for name, reference in images.items()
-        for key, value in zip(("repository", "tag"), reference.rsplit(":", 1), strict=True)
+        for key, value in zip(("repository", "tag"), repository_and_tag(reference), strict=True)
     ]
     done = release.run(
         "helm",

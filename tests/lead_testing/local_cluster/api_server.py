@@ -9,6 +9,7 @@ import ssl
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from email.message import Message
 from pathlib import Path
 
 from lead_testing.local_cluster.errors import CannotRunHere
@@ -111,6 +112,16 @@ def api_server_answers(url: str, keys: Authority) -> bool:
 
 def answers_ok(url: str, trust: ssl.SSLContext | None = None, *, accept: str = "*/*") -> bool:
     """Asks for a page by GET and tells whether the answer is 200."""
+    return _headers_of(url, trust, accept=accept) is not None
+
+
+def header_of(url: str, name: str, *, accept: str = "*/*") -> str:
+    """Asks for a page by GET and returns one header of a 200 answer, empty where there is none."""
+    headers = _headers_of(url, None, accept=accept)
+    return "" if headers is None else headers.get(name, "")
+
+
+def _headers_of(url: str, trust: ssl.SSLContext | None, *, accept: str) -> Message | None:
     try:
         # No proxy of the environment: every address here is on this machine.
         handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
@@ -118,9 +129,10 @@ def answers_ok(url: str, trust: ssl.SSLContext | None = None, *, accept: str = "
             handlers.append(urllib.request.HTTPSHandler(context=trust))
         request = urllib.request.Request(url, headers={"Accept": accept})
         with urllib.request.build_opener(*handlers).open(request, timeout=3) as answer:
-            return bool(answer.status == 200)
+            found: Message = answer.headers
+            return found if answer.status == 200 else None
     except (urllib.error.URLError, OSError):
-        return False
+        return None
 
 
 def trust_anyone() -> ssl.SSLContext:

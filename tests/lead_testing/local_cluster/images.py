@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lead_testing import PROJECT_ROOT
-from lead_testing.local_cluster.api_server import answers_ok
+from lead_testing.local_cluster.api_server import answers_ok, header_of
 from lead_testing.local_cluster.base_image import base_reference, make_base_image
 from lead_testing.local_cluster.binaries import ensure_programs
 from lead_testing.local_cluster.commands import run_download, run_logged, try_output
@@ -57,6 +57,13 @@ class Image:
         return f"{prefix}/lead/{self.name}:{self.digest}"
 
 
+def repository_and_tag(reference: str) -> tuple[str, str]:
+    """Splits an image's name as the chart's values take it; the tag keeps `@sha256:…`, which pins the bytes."""
+    place, slash, name = reference.rpartition("/")
+    image, _, tag = name.partition(":")
+    return f"{place}{slash}{image}", tag
+
+
 def build_by_buildah(home: Home, *, registry: str, plain_http: bool) -> dict[str, str]:
     """Builds without an engine and pushes to a registry; returns name → reference."""
     ensure_packages(home, IMAGE_PACKAGES if plain_http else {**IMAGE_PACKAGES, **REMOTE_PACKAGES})
@@ -72,6 +79,11 @@ def build_by_buildah(home: Home, *, registry: str, plain_http: bool) -> dict[str
             return answers_ok(f"http://{registry}/v2/lead/{image.name}/manifests/{image.digest}", accept=ANY_MANIFEST)
         return bool(try_output(["skopeo", "inspect", "--raw", f"docker://{image.reference(registry)}"]))
 
+    def digest(image: Image) -> str:
+        if plain_http:
+            return manifest_digest(f"http://{registry}/v2/lead/{image.name}/manifests/{image.digest}")
+        return try_output(["skopeo", "inspect", "--format", "{{.Digest}}", f"docker://{image.reference(registry)}"])
+
     def build(image: Image) -> None:
         if image.name != "minio" and not try_output([*podman, "images", "-q", base_reference()]):
             make_base_image(home, podman)
@@ -84,7 +96,12 @@ def build_by_buildah(home: Home, *, registry: str, plain_http: bool) -> dict[str
         run_logged([*podman, "push", *tls, "--compression-format", "zstd", reference], log)
         _forget_old_builds(podman, image, registry)
 
-    return _build_all(home, registry, is_pushed, build)
+    return _build_all(home, registry, is_pushed, build, digest)
+
+
+def manifest_digest(url: str) -> str:
+    """Returns the digest by which a registry on this machine knows an image, empty where it does not answer so."""
+    return header_of(url, "Docker-Content-Digest", accept=ANY_MANIFEST)
 
 
 def _forget_old_builds(podman: list[str], image: Image, registry: str) -> None:
@@ -123,22 +140,35 @@ def build_by_docker(home: Home, *, prefix: str, push: bool = False) -> dict[str,
         if push:
             run_logged(["docker", "push", image.reference(prefix)], log)
 
-    return _build_all(home, prefix, is_built, build)
+    def digest(image: Image) -> str:
+        if not push:
+            return ""  # the nodes get the image by hand: no registry has given it a digest
+        found = try_output(
+            ["docker", "image", "inspect", "--format", "{{index .RepoDigests 0}}", image.reference(prefix)]
+        )
+        return found.strip().partition("@")[2]
+
+    return _build_all(home, prefix, is_built, build, digest)
 
 
 def _build_all(
-    home: Home, prefix: str, is_there: Callable[[Image], bool], build: Callable[[Image], None]
+    home: Home,
+    prefix: str,
+    is_there: Callable[[Image], bool],
+    build: Callable[[Image], None],
+    digest: Callable[[Image], str],
 ) -> dict[str, str]:
     minio = ensure_programs(home, ("minio",))["minio"]
     built = {}
     with exclusive(home.locks / "images", "building images"), tempfile.TemporaryDirectory() as folder:
         for image in _images(minio, Path(folder)):
-            built[image.name] = image.reference(prefix)
             if is_there(image):
                 say(f"image {image.name} is current")
-                continue
-            with step(f"building image {image.name} ({FIRST_BUILD[image.name]} the first time)"):
-                build(image)
+            else:
+                with step(f"building image {image.name} ({FIRST_BUILD[image.name]} the first time)"):
+                    build(image)
+            pin = digest(image).strip()
+            built[image.name] = image.reference(prefix) + (f"@{pin}" if pin else "")
     return built
 
 

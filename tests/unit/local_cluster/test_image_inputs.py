@@ -2,13 +2,23 @@
 
 import re
 import subprocess
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from lead_testing import PROJECT_ROOT
 from lead_testing.local_cluster.base_image import debian_mirror
-from lead_testing.local_cluster.images import SOURCES, build_pip_settings, digest_of, lay_out_context, revision_of
+from lead_testing.local_cluster.images import (
+    SOURCES,
+    build_pip_settings,
+    digest_of,
+    lay_out_context,
+    manifest_digest,
+    repository_and_tag,
+    revision_of,
+)
 from lead_testing.local_cluster.pause_image import build_image_archive
 
 
@@ -56,6 +66,32 @@ def test_an_image_installs_nothing_but_what_its_lock_names_with_hashes(side: str
     assert installs
     for words in installs:
         assert "--require-hashes" in words or "--no-index" in words, words
+
+
+def test_a_reference_is_split_as_the_charts_values_take_it() -> None:
+    pin = "sha256:" + "0" * 64
+    assert repository_and_tag("127.0.0.1:5050/lead/minio:1a2b") == ("127.0.0.1:5050/lead/minio", "1a2b")
+    assert repository_and_tag(f"example.com/lead/minio:1a2b@{pin}") == ("example.com/lead/minio", f"1a2b@{pin}")
+
+
+def test_the_digest_of_an_image_is_the_registrys_and_an_absent_registry_gives_none() -> None:
+    """Audit: S22"""
+    pin = "sha256:" + "7" * 64
+
+    class Registry(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Docker-Content-Digest", pin)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Registry) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/v2/lead/minio/manifests/1a2b"
+        assert manifest_digest(url) == pin
+        server.shutdown()
+    assert manifest_digest(url) == ""
 
 
 def test_pip_settings_keep_index_and_certificates_and_the_environment_wins(tmp_path: Path) -> None:
