@@ -1,10 +1,12 @@
 """The cluster from the command line: `python3 -m lead_testing.local_cluster up|down|status|images|kubeconfig`."""
 
 import argparse
+import os
 import sys
 
-from lead_testing.local_cluster import build_images, delete, ensure_up, print_status
+from lead_testing.local_cluster import Home, build_images, delete, ensure_up, print_status
 from lead_testing.local_cluster.errors import CannotRun
+from lead_testing.local_cluster.provenance import Provenance, state_provenance
 
 
 def main() -> int:
@@ -21,7 +23,11 @@ def main() -> int:
             case "status":
                 return 0 if print_status() else 1
             case "images":
-                for name, reference in build_images(ensure_up()).items():
+                asked = Provenance.asked_by(os.environ)
+                cluster, home = ensure_up(), Home.from_environment()
+                references = build_images(cluster, home)
+                state_provenance(home, asked, references, plain_http=cluster.kind == "local")
+                for name, reference in references.items():
                     print(f"{name} {reference}")
             case "kubeconfig":
                 print(ensure_up().kubeconfig)

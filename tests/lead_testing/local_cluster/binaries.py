@@ -50,6 +50,8 @@ PROGRAMS = {
     "helm": Program("helm", "helm.sh/helm/v3/cmd/helm", "1 min"),
     "minio": Program("minio", "github.com/minio/minio", "2 min"),
     "pause": Program("pause", ".", "5 s"),
+    "syft": Program("syft", "github.com/anchore/syft/cmd/syft", "5 min"),
+    "cosign": Program("cosign", "github.com/sigstore/cosign/v2/cmd/cosign", "4 min"),
     "kind": Program("kind", "sigs.k8s.io/kind", "20 s"),
     "training-operator": Program(
         "training-operator", "github.com/kubeflow/training-operator/cmd/training-operator.v1", "2 min"
@@ -58,7 +60,10 @@ PROGRAMS = {
 }
 CONTROL_PLANE_PROGRAMS = ("kube-apiserver", "kubectl")
 BENCH_PROGRAMS = ("training-operator", "kwok")  # what tests/bench/operator needs besides the control plane
-CLUSTER_PROGRAMS = tuple(name for name in PROGRAMS if name not in ("kind", "minio", *BENCH_PROGRAMS))
+PROVENANCE_PROGRAMS = ("syft", "cosign")  # what `make images` needs to list and sign what it pushed
+CLUSTER_PROGRAMS = tuple(
+    name for name in PROGRAMS if name not in ("kind", "minio", *BENCH_PROGRAMS, *PROVENANCE_PROGRAMS)
+)
 
 
 def go_module_stamp(folder: Path, flags: str) -> str:
