@@ -11,6 +11,7 @@ import json
 import ssl
 import tempfile
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -55,7 +56,9 @@ class Script:
     waiting: dict[tuple[str, int, int], tuple[str, str]] = field(default_factory=dict)  # like exits: reason, message
     reports: dict[int, bytes] = field(default_factory=dict)  # attempt -> what lies in its progress object instead
     held: set[str] = field(default_factory=set)  # stages whose groups work on until they are released; builds: ""
-    hung: set[tuple[str, int]] = field(default_factory=set)  # (stage, attempt) of groups that never get any further
+    hung: set[tuple[str, int]] = field(default_factory=set)  # (stage, attempt) of groups that stop after one step
+    steps: dict[tuple[str, int], list[int]] = field(default_factory=dict)  # what a group reports, then it goes on
+    step_s: float = 0.0  # how long each of `steps` takes
     held_at: int = 0  # epochs that held groups have completed and committed
     nodes: dict[tuple[str, int, int], str] = field(default_factory=dict)  # like exits: where a pod is bound
     dead_nodes: set[str] = field(default_factory=set)  # their kubelets move no pod and answer no deletion
@@ -77,6 +80,7 @@ class PodDriver:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"pods of {namespace}", daemon=True)
         self._seq = 0
+        self._next_step_at = 0.0
         self._ends: dict[str, Exit] = {}  # by UID: of containers that have ended while their pods' phase is Running
 
     def __enter__(self) -> Self:
@@ -171,7 +175,9 @@ class PodDriver:
             self._store.create(job.keys.attempt(job.attempt), pod["metadata"]["uid"].encode())
             if self.script.held_at:
                 self._commit(job, epoch=self.script.held_at)
-            self._report(job, "Training", epoch=self.script.held_at)
+            self._report(job, "Starting" if self._paced(job) else "Training", epoch=self.script.held_at)
+            if (job.stage, job.attempt) in self.script.hung:
+                self._report(job, "Training", epoch=self.script.held_at, more_steps=1)
         elif isinstance(job, BuildJob) and "" in self.script.held:
             self._report_build(job)
 
@@ -180,6 +186,11 @@ class PodDriver:
         size = job.nodes if isinstance(job, TrainJob) else 1
         if sum(p["status"].get("phase") in ("Running", "Succeeded") for p in group) < size:
             return  # waits for its peers at the rendezvous
+        if isinstance(job, TrainJob) and (steps := self._paced(job)):
+            if rank == 0 and time.monotonic() >= self._next_step_at:
+                self._next_step_at = time.monotonic() + self.script.step_s
+                self._report_step(job, steps.pop(0))
+            return
         ending = self._scripted(job, rank)
         if ending is not None:
             if isinstance(job, TrainJob) and self.script.commit_before_exit:
@@ -194,6 +205,9 @@ class PodDriver:
             self._commit(job, epoch=job.epochs)
             record = self._report(job, "Done", epoch=job.epochs)
             self._end(pod, Exit(0, record if rank == 0 else ""))
+
+    def _paced(self, job: TrainJob) -> list[int]:
+        return self.script.steps.get((job.stage, job.attempt), [])
 
     def _is_held(self, job: TrainJob) -> bool:
         return job.stage in self.script.held or (job.stage, job.attempt) in self.script.hung
@@ -238,9 +252,13 @@ class PodDriver:
 
     # --- what the trainer would write to the bucket ------------------------------------------------------------------
 
-    def _report(self, job: TrainJob, phase: str, *, epoch: int) -> str:
+    def _report_step(self, job: TrainJob, step: int) -> str:
+        epoch = step // STEPS_PER_EPOCH
+        return self._report(job, "Training", epoch=epoch, more_steps=step - epoch * STEPS_PER_EPOCH)
+
+    def _report(self, job: TrainJob, phase: str, *, epoch: int, more_steps: int = 0) -> str:
         self._seq += 1
-        step = epoch * STEPS_PER_EPOCH
+        step = epoch * STEPS_PER_EPOCH + more_steps
         key = job.keys.manifest(step, 0)
         saved = CheckpointRef(step=step, epoch=epoch, manifest_key=key, saved_at=self._now(), size_bytes=4)
         resumed = (self.script.held_at or 1) * STEPS_PER_EPOCH

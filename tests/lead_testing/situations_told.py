@@ -54,7 +54,8 @@ TOLD = {
     "hung": (
         "Hung",
         "No step came for `hangTimeoutSeconds` (10 in this run, 1800 unless you say otherwise), so the group was "
-        "replaced and begins from the newest checkpoint. It counted against `maxRestarts`.",
+        "replaced and begins from the newest checkpoint. It counted against `maxRestarts`. Before the first step of an "
+        "attempt, while it loads and compiles, the limit is never below 1800.",
         "if steps are only slow, raise `failurePolicy.hangTimeoutSeconds`, which may be changed while the run trains; "
         "if not, read the last lines of the ranks where your cluster collects logs: the pods of that attempt are gone.",
     ),

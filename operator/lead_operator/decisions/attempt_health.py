@@ -24,6 +24,7 @@ from lead_operator.decisions.figures import parse_time, seconds_since, shorten
 from lead_operator.decisions.instance_state import InstanceState
 from lead_operator.decisions.observed import STAYS_S
 from lead_operator.decisions.refusals import explain_refusal
+from lead_operator.decisions.run_progress import LOADING
 from lead_operator.decisions.run_step import SOON_S
 from lead_operator.decisions.run_view import RunView
 from lead_operator.names import Condition
@@ -31,7 +32,8 @@ from lead_protocol.exit_codes import ExitClass, ExitCode
 
 GROUP_INCOMPLETE, OLD_PODS = "GroupIncomplete", "WaitingForOldPods"
 FINAL_CHECKPOINT_WAIT_S = 60.0  # the bucket is read less often than the pods
-MAX_LAST_WORD = 80
+LOADING_S = 1800.0  # an attempt before its first step: images start, caches fill, the model compiles
+MAX_LAST_MESSAGE = 80
 
 
 def find_failure(view: RunView) -> Failure | None:
@@ -84,23 +86,32 @@ def find_hang(view: RunView) -> Failure | None:
     advanced = parse_time(fields.get("advancedAt")) if fields.get("attempt") == view.current.attempt else None
     moments = [*started, began, advanced, parse_time(readable.get("lastTransitionTime"))]
     known = [moment for moment in moments if moment is not None]
-    limit_s = view.run.failure_policy.hang_timeout_s
+    loads, step_s = not _has_stepped(view), float(view.run.failure_policy.hang_timeout_s)
+    limit_s = max(step_s, LOADING_S) if loads else step_s
     if not known or _seconds(view, max(known)) < limit_s:
         return None
-    return explain_hang(running[0], limit_s, _last_word(view))
+    return explain_hang(running[0], limit_s, _last_report(view), loads=loads)
 
 
-def _last_word(view: RunView) -> str:
-    """What the only rank that reports has told last of the current attempt, and when."""
+def _has_stepped(view: RunView) -> bool:
+    """Whether the current attempt has reported a step of its own: from then on hangTimeoutSeconds holds."""
+    fields, record = view.progress.fields, view.progress.record
+    if fields.get("attempt") != view.current.attempt or fields.get("phase") in LOADING:
+        return False
+    return record is None or record.step > (record.resumed_from_step or 0)
+
+
+def _last_report(view: RunView) -> str:
+    """What rank 0, the only one that reports, reported last of the current attempt, and when."""
     pod, fields = view.current.attempt_pods[0], view.progress.fields
     who = f"rank {pod.rank} (pod {pod.name} on node {pod.node})"
     if fields.get("attempt") != view.current.attempt:
-        return f"{who} has told nothing"
+        return f"{who} has not reported yet"
     steps = f" of {fields['steps']}" if fields.get("steps") else ""
     how_far = f"epoch {fields.get('epoch')} of {view.current.instance.stage.epochs}, step {fields.get('step')}{steps}"
     record = view.progress.record
-    said = f", {shorten(record.message, MAX_LAST_WORD)}" if record is not None and record.message else ""
-    return f"{who} last told, at {fields.get('reportedAt')}: {fields.get('phase')}, {how_far}{said}"
+    said = f", {shorten(record.message, MAX_LAST_MESSAGE)}" if record is not None and record.message else ""
+    return f"{who} last reported at {fields.get('reportedAt')}: {fields.get('phase')}, {how_far}{said}"
 
 
 def explain_pending_too_long(view: RunView) -> str:

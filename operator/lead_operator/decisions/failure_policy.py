@@ -103,12 +103,16 @@ def explain_missing(name: str) -> Failure:
     return Failure(ExitClass.INFRASTRUCTURE, "PodGone", text, _GONE, pod=name)
 
 
-def explain_hang(pod: ObservedPod, seconds: int, last_word: str) -> Failure:
-    """Returns the failure of a group that does not advance; its pods, and with them their logs, are about to go."""
+def explain_hang(pod: ObservedPod, seconds: float, last_report: str, *, loads: bool) -> Failure:
+    """Returns the failure of a group that does not advance; its pods, and with them their logs, are about to go.
+
+    `loads`: it has not made a step yet, so that the longer limit of loading has passed.
+    """
+    slow = "loading is" if loads else "steps are"
     text = (
-        f"no new step for {seconds} s; {last_word}; if steps are only slow, raise failurePolicy.hangTimeoutSeconds; if "
-        "not, the last log lines of each rank tell where it is stuck: read them where your cluster collects logs, "
-        "the pods' own logs go with the pods"
+        f"no {'first' if loads else 'new'} step for {seconds:.0f} s; {last_report}; if {slow} only slow, raise "
+        "failurePolicy.hangTimeoutSeconds; if not, the last log lines of each rank show where it is stuck: read them "
+        "where your cluster collects logs, the pods' own logs go with the pods"
     )
     return Failure(ExitClass.PROGRAM_ERROR, "Hung", shorten(text, MAX_MESSAGE), _PROGRAM, pod.name, pod.node[:253])
 

@@ -1,7 +1,8 @@
 """Brings the reports of rank 0 into `status.progress`: only what grew in (attempt, seq), and only what can be true.
 
-A report comes from the bucket or, at a pod's end, from its termination message. Within one attempt nothing goes
-backwards; between attempts it may, because a new attempt starts from a checkpoint, which `resumedFrom` tells.
+A report comes from the bucket or, at a pod's end, from its termination message. Step and epoch belong to the attempt
+that reports: within one attempt they never go back, but a new attempt starts from a checkpoint (`resumedFrom`) and
+trains the steps after it again. Until it has loaded, progress shows the checkpoint.
 """
 
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from lead_operator.decisions.instance_state import InstanceState
 from lead_protocol.progress_record import ProgressRecord, parse_progress
 
 LIVE_FIELDS = ("samplesPerSecond", "rate", "etaSeconds", "eta")  # true only while steps arrive
+LOADING = ("Starting", "Loading")  # phases of a report before the attempt knows where it starts
 MAX_ETA_S = 10 * 365 * 86400
 
 
@@ -30,7 +32,7 @@ def read_progress(state: InstanceState, before: dict[str, Any], now: datetime) -
     record, refused = _newest_record(state, before)
     fields = dict(before)
     if record is not None and _number(record.attempt, record.seq) > _number(before.get("attempt"), before.get("seq")):
-        fields = _apply(before, record, now)
+        fields = _apply(before, record, now, _start(state, before))
     checkpoint = state.checkpoint
     if checkpoint is not None and "step" not in fields:
         fields.update(epoch=checkpoint.epoch, step=checkpoint.step)
@@ -68,28 +70,34 @@ def _implausible(report: ProgressRecord, state: InstanceState, before: dict[str,
     if report.steps and report.step > report.steps:
         return f"a report tells {report.step} steps of {report.steps}"
     newer = _number(report.attempt, report.seq) > _number(before.get("attempt"), before.get("seq"))
-    same_attempt = report.attempt == before.get("attempt")
-    if newer and same_attempt and report.step > 0 and report.step < int(before.get("step") or 0):
+    began = report.attempt == before.get("attempt") and before.get("phase") not in LOADING
+    if newer and began and report.step > 0 and report.step < int(before.get("step") or 0):
         return f"a report went back from step {before.get('step')} to {report.step} within attempt {report.attempt}"
     return ""
 
 
-def _apply(before: dict[str, Any], record: ProgressRecord, now: datetime) -> dict[str, Any]:
-    counts = record.step > 0 or record.epoch > 0 or "step" not in before
-    fields = {
-        key: value
-        for key, value in before.items()
-        if key in ("epoch", "step", "steps", "loss", "metrics", "advancedAt")
-    }
-    if counts:
+def _start(state: InstanceState, before: dict[str, Any]) -> dict[str, Any]:
+    """Returns the position at which a new attempt starts, as far as it is known before its first step."""
+    if state.bucket is None:
+        return {key: before[key] for key in ("epoch", "step") if key in before}
+    found = state.checkpoint
+    return {"epoch": found.epoch if found else 0, "step": found.step if found else 0}
+
+
+def _apply(before: dict[str, Any], record: ProgressRecord, now: datetime, start: dict[str, Any]) -> dict[str, Any]:
+    fields: dict[str, Any] = {key: before[key] for key in ("steps", "loss", "metrics") if key in before}
+    if record.attempt == before.get("attempt"):
+        fields.update((key, before[key]) for key in ("epoch", "step", "advancedAt") if key in before)
+    else:
+        fields.update(start)
+    if _tells_position(record):
         fields.update(epoch=record.epoch, step=record.step)
         if record.steps:
             fields["steps"] = record.steps
     advanced = (
-        record.attempt != before.get("attempt")
+        record.phase != "Training"
         or record.phase != before.get("phase")
-        or record.phase != "Training"
-        or (counts and (record.step, record.epoch) != (before.get("step"), before.get("epoch")))
+        or (fields.get("step"), fields.get("epoch")) != (before.get("step"), before.get("epoch"))
     )
     fields.update(attempt=record.attempt, seq=record.seq, phase=record.phase, reportedAt=format_time(now))
     if advanced or "advancedAt" not in fields:
@@ -101,6 +109,11 @@ def _apply(before: dict[str, Any], record: ProgressRecord, now: datetime) -> dic
     if record.phase in ("Training", "Checkpointing"):
         fields.update(_live(record))
     return fields
+
+
+def _tells_position(record: ProgressRecord) -> bool:
+    """Whether step and epoch are the attempt's: zeros are not while it loads, nor of a rank that ends unheard."""
+    return record.step > 0 or record.epoch > 0 or record.phase in ("Training", "Checkpointing")
 
 
 def _live(record: ProgressRecord) -> dict[str, Any]:

@@ -40,6 +40,7 @@ from lead_operator.decisions.pod_removal import remove
 from lead_operator.decisions.refusals import OBJECTS_REFUSED
 from lead_operator.decisions.restarts import judge_failure
 from lead_operator.decisions.run_end import after_end
+from lead_operator.decisions.run_progress import LOADING
 from lead_operator.decisions.run_records import run_records
 from lead_operator.decisions.run_status import build_run_status, is_urgent
 from lead_operator.decisions.run_step import SOON_S, Step, join_steps
@@ -160,7 +161,7 @@ def _going_on(view: RunView) -> Step:
     strays = tuple(p for p in view.pods_in_the_way if p not in state.attempt_pods)
     fields = view.progress.fields
     up = len(state.attempt_pods) == run.nodes and all(p.ready or p.phase == "Succeeded" for p in state.attempt_pods)
-    training = fields.get("attempt") == state.attempt and fields.get("phase") not in (None, "Starting", "Loading")
+    training = fields.get("attempt") == state.attempt and fields.get("phase") not in (None, *LOADING)
     if up and training:
         phase, reason = RunPhase.RUNNING, str(fields["phase"])
     else:

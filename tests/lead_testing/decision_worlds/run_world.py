@@ -2,7 +2,7 @@
 
 import copy
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from hypothesis import strategies as st
@@ -42,6 +42,7 @@ class Instance:
     committed: int = 0  # step of the newest checkpoint
     fences: set[int] = field(default_factory=set)
     records: dict[int, ProgressRecord] = field(default_factory=dict)
+    advanced_at: dict[int, datetime] = field(default_factory=dict)  # attempt -> when its newest step was made
 
 
 class RunWorld(PodsWorld):
@@ -50,7 +51,7 @@ class RunWorld(PodsWorld):
     def __init__(self, **spec: Any) -> None:
         super().__init__()
         self.spec: dict[str, Any] = {
-            "stages": STAGES, "nodes": 2, "failurePolicy": {"maxRestarts": 6},
+            "stages": STAGES, "nodes": 2, "failurePolicy": {"maxRestarts": 6, "hangTimeoutSeconds": 120},
             "sessionCache": {"medium": "PersistentVolume"}, **spec,
         }  # fmt: skip
         self.run = parse_training_run(a_run_body(**self.spec))
@@ -158,7 +159,10 @@ class RunWorld(PodsWorld):
                 self.end(name, 79)
                 return
             held.fences.add(pod.attempt)
-            held.step = held.committed
+            held.step = held.committed  # what was trained after it is trained again
+            held.records[pod.attempt] = ProgressRecord(
+                attempt=pod.attempt, seq=0, phase="Starting", epoch=0, epochs=held.epochs, step=0, steps=0
+            )
 
     def train(self, steps: int) -> None:
         for pod in [p for p in self.pods.values() if p.rank == 0 and p.phase == "Running" and not p.deleting]:
@@ -173,13 +177,16 @@ class RunWorld(PodsWorld):
                 for member in group:
                     self.end(member.name, 0)
                 continue
+            began = held.step
             held.step = min(total, held.step + steps)
+            held.advanced_at[pod.attempt] = self.now
             held.committed = max(held.committed, held.step // STEPS_PER_EPOCH * STEPS_PER_EPOCH)
             before = held.records.get(pod.attempt)
+            resumed = before.resumed_from_step if before and before.phase == "Training" else began
             held.records[pod.attempt] = ProgressRecord(
                 attempt=pod.attempt, seq=before.seq + 1 if before else 0, phase="Training",
                 epoch=held.step // STEPS_PER_EPOCH, epochs=held.epochs, step=held.step, steps=total, loss=0.5,
-                samples_per_s=100.0, eta_s=60.0, resumed_from_step=held.committed,
+                samples_per_s=100.0, eta_s=60.0, resumed_from_step=resumed,
             )  # fmt: skip
 
 
@@ -215,12 +222,19 @@ class RunMachine(PodsMachine):
         if self.world.store_up and failure != observed.previous.get("lastFailure", {}):
             held = self.world.instances[(failure["stage"], failure["seed"])]
             assert held.committed < held.epochs * STEPS_PER_EPOCH, "an attempt failed after its final checkpoint"
+            self.check_hang(held, failure)
         self.check_records(observed, plan)
         self.world.apply(plan, stop_after)
         if plan.status["phase"] == "Failed" and (stop_after is None or stop_after > len(plan.records)):
             assert self.world.status["phase"] == "Failed", "pods went before the verdict was written"
         if self.world.status == plan.status:  # what an operator that died has not written, nobody was told
             self.check(plan.status)
+
+    def check_hang(self, held: Instance, failure: dict[str, Any]) -> None:
+        advanced_at = held.advanced_at.get(failure["attempt"])
+        if failure["reason"] == "Hung" and advanced_at is not None:
+            stood_s = (self.world.now - advanced_at) / timedelta(seconds=1)
+            assert stood_s >= self.world.run.failure_policy.hang_timeout_s, "a group that trains was called hung"
 
     def check_records(self, observed: ObservedRun, plan: Plan) -> None:
         if self.ended:
@@ -239,6 +253,7 @@ class RunMachine(PodsMachine):
         assert restarts["infrastructure"] <= policy.max_infra_restarts
 
     def check_progress(self, status: dict[str, Any]) -> None:
+        assert "ImplausibleReport" not in str(status["conditions"]), "a true report was refused"
         stage, progress = status["stage"], status.get("progress", {})
         instance, attempt, epoch = (stage["name"], stage["seed"]), progress.get("attempt", 0), progress.get("epoch", 0)
         last_attempt, last_epoch = self.epochs.get(instance, (0, 0))
