@@ -1,13 +1,18 @@
 """Names of the files and environment variables a pod gets; written by `lead_operator.objects`, read by `lead_trainer`.
 
 A pod learns what to do from one mounted JSON file (`lead_protocol.job`), where the store is from the environment, and
-its credentials from mounted files: nothing a user typed is ever part of an argv or of a shell line.
+who it is at the store from mounted files: nothing a user typed is ever part of an argv or of a shell line.
 """
 
 JOB_FILE = "/etc/lead/job/job.json"  # downward API: annotation JOB_ANNOTATION of the pod, as a file
 JOB_ANNOTATION = "lead.dev/job"
-CREDENTIALS_DIR = "/etc/lead/s3"  # Secret of the storage profile: files `access-key`, `secret-key`
-CA_FILE = "/etc/lead/s3/ca.crt"  # optional key of the same Secret
+CREDENTIALS_DIR = (
+    "/etc/lead/s3"  # Secret of the storage profile: files `access-key`, `secret-key`; none for webIdentity
+)
+CA_FILE = "/etc/lead/s3/ca.crt"  # optional: of the same Secret, or of the profile's ConfigMap
+STORE_TOKEN_FILE = "/var/run/secrets/lead/store/token"  # webIdentity: a ServiceAccount token that only the STS takes
+STORE_TOKEN_AUDIENCE = "lead-store"
+STORE_TOKEN_LIFE_S = 3600  # the kubelet replaces it after 80 % of that
 SESSION_CACHE_DIR = "/var/cache/lead"  # node-local volume of the session cache
 SCRATCH_DIR = "/var/run/lead"  # emptyDir: event files, checkpoint staging
 TERMINATION_LOG = "/dev/termination-log"
@@ -16,6 +21,10 @@ STORE_ENDPOINT = "LEAD_S3_ENDPOINT"  # host:port
 STORE_SECURE = "LEAD_S3_SECURE"  # "true" | "false"
 STORE_REGION = "LEAD_S3_REGION"
 STORE_URL = "LEAD_STORE_URL"  # s3://bucket/prefix, or file:///folder
+STORAGE_PROFILE = "LEAD_STORAGE_PROFILE"  # its name, for messages
+STORE_CREDENTIALS = "LEAD_S3_CREDENTIALS"  # "static" | "webIdentity" | "instanceRole"
+STS_ENDPOINT = "LEAD_STS_ENDPOINT"  # URL; empty: the store's own endpoint
+STS_ROLE_ARN = "LEAD_STS_ROLE_ARN"  # empty where the store asks for none
 
 # Rendezvous: the names torchrun reads, so that `torchrun -m …` in the same pod would find the same group.
 NNODES = "PET_NNODES"

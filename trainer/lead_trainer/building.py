@@ -15,6 +15,7 @@ import structlog
 
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.job import BuildJob
+from lead_protocol.job_access import job_access
 from lead_protocol.progress_record import BuildRecord
 from lead_protocol.source_listing import is_raw
 from lead_protocol.store.object_store import ObjectStore, StoreError
@@ -78,7 +79,7 @@ def build(
 def run_build_job(job: BuildJob, termination_log: Path, environ: Mapping[str, str]) -> int:
     """Builds a pod's share, telling progress in its mailbox and its last word in the termination log."""
     open_log(cache=job.owner.name, worker=job.index, attempt=job.attempt)
-    store = open_store(environ)
+    store = open_store(environ, job_access(job))
     mailbox = _BuildMailbox(job, store, termination_log)
     try:
         build(job, store, mailbox.tell, mailbox.at_work)

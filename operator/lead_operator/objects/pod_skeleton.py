@@ -10,6 +10,7 @@ from typing import Any
 
 from lead_operator import names
 from lead_operator.errors import SpecError
+from lead_operator.objects.store_access import StoreAccess
 from lead_operator.resources.identity import Identity
 from lead_operator.resources.pod_settings import ComputeResources, PodSettings
 from lead_operator.settings import Settings, StorageProfile
@@ -23,6 +24,7 @@ MAX_JOB_BYTES = 200 * 1024  # the API server takes 256 KiB of annotations in all
 
 EnvVar = dict[str, Any]
 KubernetesObject = dict[str, Any]
+_HOME_ENV: tuple[EnvVar, ...] = ({"name": "HOME", "value": "/tmp"}, {"name": "PYTHONUNBUFFERED", "value": "1"})
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,12 @@ class PodParts:
     volume_mounts: tuple[dict[str, Any], ...] = ()
     spec: dict[str, Any] = field(default_factory=dict)  # further fields of the pod spec
 
+    @property
+    def store(self) -> StoreAccess:
+        """How the pod reaches its store."""
+        role = "build" if isinstance(self.job, BuildJob) else "run"
+        return StoreAccess(self.profile, self.owner.namespace, role)
+
 
 def build_pod(parts: PodParts) -> KubernetesObject:
     """Returns the complete pod; raises SpecError where the configuration is too large for one pod."""
@@ -64,7 +72,7 @@ def build_pod(parts: PodParts) -> KubernetesObject:
         "spec": {
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
-            "serviceAccountName": parts.settings.run_service_account,
+            "serviceAccountName": parts.store.service_account(parts.settings),
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": parts.grace_period_s,
             "securityContext": {
@@ -121,7 +129,7 @@ def _container(parts: PodParts) -> dict[str, Any]:
         "image": parts.settings.trainer_image,
         "imagePullPolicy": parts.settings.trainer_pull_policy,
         "args": list(ARGUMENTS),
-        "env": [*_store_env(parts.profile), *parts.env, *_administrators_env(parts.settings)],
+        "env": [*parts.store.env, *_HOME_ENV, *parts.env, *_administrators_env(parts.settings)],
         "resources": {
             **_optional("requests", dict(parts.resources.requests)),
             **_optional("limits", dict(parts.resources.limits)),
@@ -135,23 +143,12 @@ def _container(parts: PodParts) -> dict[str, Any]:
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": "job", "mountPath": environment.JOB_FILE.rsplit("/", 1)[0], "readOnly": True},
-            {"name": "s3", "mountPath": environment.CREDENTIALS_DIR, "readOnly": True},
+            *parts.store.mounts,
             {"name": "scratch", "mountPath": environment.SCRATCH_DIR},
             {"name": "tmp", "mountPath": "/tmp"},
             *parts.volume_mounts,
         ],
     }
-
-
-def _store_env(profile: StorageProfile) -> list[EnvVar]:
-    return [
-        {"name": environment.STORE_ENDPOINT, "value": profile.endpoint},
-        {"name": environment.STORE_SECURE, "value": "true" if profile.secure else "false"},
-        {"name": environment.STORE_REGION, "value": profile.region},
-        {"name": environment.STORE_URL, "value": profile.url},
-        {"name": "HOME", "value": "/tmp"},
-        {"name": "PYTHONUNBUFFERED", "value": "1"},
-    ]
 
 
 def _administrators_env(settings: Settings) -> list[EnvVar]:
@@ -163,7 +160,7 @@ def _volumes(parts: PodParts) -> list[dict[str, Any]]:
     job_field = {"fieldPath": f"metadata.annotations['{environment.JOB_ANNOTATION}']"}
     return [
         {"name": "job", "downwardAPI": {"items": [{"path": job_path, "fieldRef": job_field}]}},
-        {"name": "s3", "secret": {"secretName": parts.profile.secret_name, "defaultMode": 0o440}},
+        *parts.store.volumes,
         {"name": "scratch", "emptyDir": {}},
         {"name": "tmp", "emptyDir": {}},
         *parts.volumes,

@@ -6,9 +6,7 @@ message.
 """
 
 import hashlib
-import os
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,14 +16,16 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import urllib3
 from minio import time as minio_time
-from minio.credentials.credentials import Credentials
+from minio.credentials.credentials import Credentials as SignerCredentials
 from minio.signer import sign_v4_s3
 from urllib3.response import BaseHTTPResponse
 
+from lead_protocol.store.credentials import Credentials
 from lead_protocol.store.object_store import ObjectCorrupt, StoreDenied, StoreUnavailable
 from lead_protocol.store.s3_answers import TryAgain, explain_failure
 from lead_protocol.store.s3_keys import SigningKey
 from lead_protocol.store.s3_target import S3Limits, S3Target
+from lead_protocol.store.trusted_pool import TrustedPool, Untrusted
 
 READ_BYTES = 256 * 1024  # so few that the next ones lie in the same memory
 PROGRESS_BYTES = 1024 * 1024
@@ -87,10 +87,9 @@ class SignedRequests:
     def __init__(self, target: S3Target, limits: S3Limits) -> None:
         self._target = target
         self._limits = limits
-        self._key = SigningKey(target, limits)
+        self._key = SigningKey(target.credentials, limits)
+        self._pool = TrustedPool(target.ca_file)
         self._jitter = random.Random()  # own generator: the global one belongs to the training's reproducibility
-        self._pools: dict[int, urllib3.PoolManager] = {}
-        self._lock = threading.Lock()
 
     def where(self, request: Request) -> str:
         """Names a request for messages."""
@@ -120,14 +119,16 @@ class SignedRequests:
     @contextmanager
     def stream(self, request: Request, deadline: Deadline) -> Iterator[tuple[BaseHTTPResponse, Iterator[bytes]]]:
         """Sends a request once and yields its good answer with the chunks of its body still to be read."""
-        where, sent_at = self.where(request), time.monotonic()
+        where, sent_at, pool = self.where(request), time.monotonic(), self._pool.get()
         try:
-            response = self._open(request, deadline)
+            response = self._open(request, deadline, pool)
             try:
                 if not (200 <= response.status < 300 or response.status in request.also_expected):
                     body = b"" if request.method == "HEAD" else (response.read(MAX_ERROR_BYTES) or b"")
-                    raise explain_failure(
-                        response.status, response.headers, body, where=where, signed_at=minio_time.utcnow()
+                    raise self._with_source(
+                        explain_failure(
+                            response.status, response.headers, body, where=where, signed_at=minio_time.utcnow()
+                        )
                     )
                 self._key.accepted(sent_at)
                 yield response, _chunks(response, deadline, where)
@@ -137,7 +138,10 @@ class SignedRequests:
             finally:
                 response.release_conn()
         except urllib3.exceptions.SSLError as error:
-            raise StoreDenied(f"{where}: TLS failed ({error}); check `ca.crt`, host name and `secure`") from error
+            denial = Untrusted(f"{where}: TLS failed ({error}); check `ca.crt`, host name and `secure`", of_key=True)
+            if self._pool.reload(pool):
+                raise TryAgain(str(denial), doubtful=False) from error
+            raise denial from error
         except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError) as error:
             raise _try_again(error, deadline)(f"{where}: no connection ({error})", doubtful=False) from error
         except urllib3.exceptions.HTTPError as error:
@@ -152,12 +156,12 @@ class SignedRequests:
         tries, refused_at, told = 0, None, ""
         while True:
             tries += 1
-            pair = self._key.pair
+            used = self._key.latest
             try:
                 return attempt()
             except StoreDenied as denial:
                 refused_at = time.monotonic() if refused_at is None else refused_at
-                if not self._key.may_try_again(pair, denial, refused_at):
+                if not self._key.may_try_again(used, denial, refused_at):
                     raise
                 deadline.begin_again()
             except TryAgain as failure:
@@ -175,22 +179,28 @@ class SignedRequests:
         full = min(self._limits.longest_pause_s, self._limits.first_pause_s * 2.0 ** min(tries - 1, 16))
         return full * self._jitter.uniform(0.5, 1.0)
 
-    def _open(self, request: Request, deadline: Deadline) -> BaseHTTPResponse:
+    def _with_source(self, failure: Exception) -> Exception:
+        """Returns a failure that, where it is a denial, also tells by which credentials the request was signed."""
+        if type(failure) is not StoreDenied:
+            return failure
+        return StoreDenied(f"{failure}; signed by {self._key.source}", of_key=failure.of_key)
+
+    def _open(self, request: Request, deadline: Deadline, pool: urllib3.PoolManager) -> BaseHTTPResponse:
         left_s = deadline.remaining_s()
         if left_s <= 0:
             raise _CutOff(f"{self.where(request)}: the deadline passed before it was sent", doubtful=False)
+        url, headers = self._sign(request, self._key.current(left_s))
+        left_s = max(deadline.remaining_s(), 0.1)
         timeout = urllib3.Timeout(connect=min(self._limits.connect_s, left_s), read=min(self._limits.read_s, left_s))
-        url, headers = self._sign(request)
-        return self._pool().urlopen(
+        return pool.urlopen(
             request.method, url, body=request.body or None, headers=headers, timeout=timeout,
             retries=False, redirect=False, preload_content=False,
         )  # fmt: skip
 
-    def _sign(self, request: Request) -> tuple[str, dict[str, str]]:
+    def _sign(self, request: Request, credentials: Credentials) -> tuple[str, dict[str, str]]:
         path = quote(f"/{self._target.bucket}/{request.key}".rstrip("/"), safe="/-_.~")
         query = urlencode(sorted(request.query.items()), quote_via=quote, safe="-_.~")
         url = urlsplit(f"{self._target.origin}{path}" + (f"?{query}" if query else ""))
-        access_key, secret_key = self._key.pair
         now, digest = minio_time.utcnow(), hashlib.sha256(request.body).hexdigest()
         headers = {
             **request.headers,
@@ -198,24 +208,16 @@ class SignedRequests:
             "x-amz-date": minio_time.to_amz_date(now),
             "x-amz-content-sha256": digest,  # the server checks the body against it, over plain HTTP too
         }
+        if credentials.session_token:
+            headers["x-amz-security-token"] = credentials.session_token
         if request.body or request.method in ("PUT", "POST"):
             headers["Content-Length"] = str(len(request.body))
         signed = sign_v4_s3(
             method=request.method, url=url, region=self._target.region, headers=dict(headers),
-            credentials=Credentials(access_key, secret_key), content_sha256=digest, date=now,
+            credentials=SignerCredentials(credentials.access_key, credentials.secret_key),
+            content_sha256=digest, date=now,
         )  # fmt: skip
         return url.geturl(), {name: str(value) for name, value in signed.items()}
-
-    def _pool(self) -> urllib3.PoolManager:
-        with self._lock:
-            pool = self._pools.get(os.getpid())
-            if pool is None:
-                ca_file = self._target.ca_file
-                pool = urllib3.PoolManager(
-                    maxsize=32, retries=False, cert_reqs="CERT_REQUIRED", ca_certs=str(ca_file) if ca_file else None
-                )
-                self._pools = {os.getpid(): pool}
-            return pool
 
 
 def _try_again(error: urllib3.exceptions.HTTPError, deadline: Deadline) -> type[TryAgain]:

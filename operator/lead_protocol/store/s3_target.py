@@ -1,11 +1,11 @@
 """Which S3 server, bucket and prefix, with which credentials and limits; made by `open_store`, read by `s3*.py`."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lead_protocol.store.credentials import Credentials, CredentialsProvider, FixedCredentials
+
 MIB = 1024 * 1024
-KeyPair = tuple[str, str]  # access key, secret key
 
 
 @dataclass(frozen=True)
@@ -15,17 +15,23 @@ class S3Target:
     endpoint: str  # host:port
     bucket: str
     prefix: str
-    access_key: str
-    secret_key: str = field(repr=False)
+    access_key: str = ""
+    secret_key: str = field(default="", repr=False)
     secure: bool = True
     region: str = "us-east-1"  # what MinIO and most other servers expect
     ca_file: Path | None = None
-    read_again: Callable[[], KeyPair] | None = field(default=None, compare=False)  # where a rotated key may appear
+    # Where credentials come from that may change; None: the pair above stays.
+    provider: CredentialsProvider | None = field(default=None, compare=False, repr=False)
 
     @property
     def origin(self) -> str:
         """Scheme and authority of every request."""
         return f"{'https' if self.secure else 'http'}://{self.endpoint}"
+
+    @property
+    def credentials(self) -> CredentialsProvider:
+        """What requests are signed with."""
+        return self.provider or FixedCredentials(Credentials(self.access_key, self.secret_key))
 
     @property
     def url(self) -> str:

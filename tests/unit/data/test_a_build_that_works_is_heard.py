@@ -47,7 +47,7 @@ def a_raw_tree(folder: Path) -> Path:
 def heard(job: Make, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[BuildRecord]:
     """Builds a small tree as a pod does; returns what was heard of it."""
     store = HeardStore(folder / "store")
-    monkeypatch.setattr(building, "open_store", lambda environ: store)
+    monkeypatch.setattr(building, "open_store", lambda environ, access: store)
     monkeypatch.setattr(building, "load_recipe", lambda name: BytesRecipe())
     source = FolderSource(path=str(a_raw_tree(folder / "raw")))
     assert building.run_build_job(job(source=source), folder / "last-word", {}) == 0

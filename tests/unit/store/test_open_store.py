@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from lead_protocol.store.credentials import Credentials
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.open_store import StoreNotConfigured, open_store, s3_target
 from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER, MinioServer
@@ -34,9 +35,9 @@ def test_an_s3_url_opens_s3_with_the_mounted_credentials(credentials: Path) -> N
         "store:9000",
         False,
     )
-    assert (target.access_key, target.secret_key, target.ca_file) == ("the-access-key", "the-secret-key", None)
+    assert target.credentials.current(1) == Credentials("the-access-key", "the-secret-key")
     assert open_store(S3, credentials_dir=credentials).url == "s3://lead/some/prefix"
-    assert "the-secret-key" not in repr(target)
+    assert "the-secret-key" not in f"{target!r} {target.credentials!r} {target.credentials.current(1)!r}"
 
 
 def test_a_mounted_certificate_authority_is_used(credentials: Path) -> None:

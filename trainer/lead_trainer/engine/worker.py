@@ -17,6 +17,7 @@ import torch
 from lead_protocol import environment
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.job import TrainJob, parse_job
+from lead_protocol.job_access import job_access
 from lead_protocol.progress_record import ProgressRecord
 from lead_trainer.engine.attempt_run import Place, run_attempt, sentence
 from lead_trainer.engine.ddp import Group, lost_peer_behind
@@ -80,7 +81,7 @@ def main() -> None:
         assert isinstance(job, TrainJob), "build jobs run in the launcher"
         open_log(rank=world.rank, run=job.owner.name, stage=job.stage, seed=job.seed, attempt=job.attempt)
         place = Place(
-            open_store(os.environ), options.scratch, options.session_cache, options.termination_log,
+            open_store(os.environ, job_access(job)), options.scratch, options.session_cache, options.termination_log,
             removes_old_checkpoints=False,
         )  # fmt: skip
         refuse_local_keys(job, load_recipe(job.recipe))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from lead_protocol.job_access import weights_access
 from lead_protocol.store.object_store import ObjectNotFound
 from lead_trainer.blocks.stages import read_weights
 from lead_trainer.engine.storage import open_store
@@ -32,7 +33,7 @@ def backbone_state(source: str, sha256: str, environ: Mapping[str, str]) -> dict
     if not sha256:
         raise BadConfig(f"backbone_weights_sha256: not set, but {source} may be replaced; give the digest of its bytes")
     try:
-        data = open_store(environ).get(key, max_bytes=MAX_BYTES)
+        data = open_store(environ, weights_access()).get(key, max_bytes=MAX_BYTES)
     except ObjectNotFound as error:
         raise BadConfig(f"backbone_weights: the store has no object {key}; put it there: {error}") from error
     _refuse_other(source, data, sha256)

@@ -1,0 +1,42 @@
+"""What each kind of pod needs of the object store: jobs to prefixes; pure.
+
+Shared weights are not listed: a job does not know the profile's, and a session policy only narrows the role, which may
+read no other namespace's.
+"""
+
+from lead_protocol.job import BuildJob, TrainJob
+from lead_protocol.store.session_policy import MAX_NAME_CHARS, Access
+
+WEIGHTS = "weights/"
+
+
+def job_access(job: TrainJob | BuildJob) -> Access:
+    """Returns all that a pod of this job may ask the store for."""
+    return _of_run(job) if isinstance(job, TrainJob) else _of_build(job)
+
+
+def weights_access() -> Access:
+    """Returns what reading backbone weights takes."""
+    return Access("weights", reads=(WEIGHTS,), writes=())
+
+
+def _of_run(job: TrainJob) -> Access:
+    namespace, uid = job.owner.namespace, job.owner.uid
+    others = (f"runs/{namespace}/", f"control/{namespace}/{uid}/", WEIGHTS)  # initFrom, checkpoint.from
+    caches = tuple(f"caches/{namespace}/{digest}/" for digest in sorted({source.digest for source in job.datasets}))
+    return Access(
+        name=f"run-{uid}"[:MAX_NAME_CHARS],
+        reads=(*caches, *others),
+        writes=(f"runs/{namespace}/{uid}/",),
+        reads_in_short=(f"caches/{namespace}/", *others),
+    )
+
+
+def _of_build(job: BuildJob) -> Access:
+    own = f"builds/{job.owner.namespace}/{job.owner.uid}/"
+    source = (f"{job.source.prefix.rstrip('/')}/",) if job.source.kind == "store" else ()
+    return Access(
+        name=f"build-{job.owner.uid}"[:MAX_NAME_CHARS],
+        reads=(*source, own, f"caches/{job.owner.namespace}/"),
+        writes=(own,),
+    )
