@@ -5,6 +5,7 @@ read no other namespace's.
 """
 
 from lead_protocol.job import BuildJob, TrainJob
+from lead_protocol.object_keys import CacheKeys, ControlKeys, RunKeys, caches_prefix, runs_prefix
 from lead_protocol.store.session_policy import MAX_NAME_CHARS, Access
 
 WEIGHTS = "weights/"
@@ -22,21 +23,22 @@ def weights_access() -> Access:
 
 def _of_run(job: TrainJob) -> Access:
     namespace, uid = job.owner.namespace, job.owner.uid
-    others = (f"runs/{namespace}/", f"control/{namespace}/{uid}/", WEIGHTS)  # initFrom, checkpoint.from
-    caches = tuple(f"caches/{namespace}/{digest}/" for digest in sorted({source.digest for source in job.datasets}))
+    # Of runs all of the namespace: a run may begin with a checkpoint of another (initFrom, checkpoint.from).
+    others = (runs_prefix(namespace), ControlKeys(namespace, uid).prefix, WEIGHTS)
+    caches = tuple(CacheKeys(namespace, digest).prefix for digest in sorted({source.digest for source in job.datasets}))
     return Access(
         name=f"run-{uid}"[:MAX_NAME_CHARS],
         reads=(*caches, *others),
-        writes=(f"runs/{namespace}/{uid}/",),
-        reads_in_short=(f"caches/{namespace}/", *others),
+        writes=(RunKeys(namespace, uid).prefix,),
+        reads_in_short=(caches_prefix(namespace), *others),
     )
 
 
 def _of_build(job: BuildJob) -> Access:
-    own = f"builds/{job.owner.namespace}/{job.owner.uid}/"
+    own = job.keys.prefix
     source = (f"{job.source.prefix.rstrip('/')}/",) if job.source.kind == "store" else ()
     return Access(
         name=f"build-{job.owner.uid}"[:MAX_NAME_CHARS],
-        reads=(*source, own, f"caches/{job.owner.namespace}/"),
+        reads=(*source, own, caches_prefix(job.owner.namespace)),
         writes=(own,),
     )

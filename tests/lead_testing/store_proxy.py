@@ -64,6 +64,7 @@ class StoreProxy:
         self.seen = Seen()
         self.release = threading.Event()  # ends stalls
         self.latency_s = latency_s
+        self.expired_keys: set[str] = set()  # access keys whose requests are refused with ExpiredToken
         self._bytes_per_s, self._link_free_at = bytes_per_s, 0.0
         self.sent_bytes = 0
         self._plans: list[Plan] = []
@@ -142,6 +143,8 @@ def _handler(proxy: StoreProxy, upstream: str) -> type[BaseHTTPRequestHandler]:
         def handle_call(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             fault = proxy.fault_for(self.command, self.path)
+            if any(f"Credential={key}/" in self.headers.get("Authorization", "") for key in proxy.expired_keys):
+                fault = "403-expired"
             time.sleep(proxy.latency_s)
             if fault == "drop-before":
                 self._hang_up()

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from lead_protocol.store.object_store import StoreDenied
+
 
 @dataclass(frozen=True)
 class Credentials:
@@ -15,6 +17,13 @@ class Credentials:
     access_key: str
     secret_key: str = field(repr=False)
     session_token: str = field(default="", repr=False)
+
+
+class NotGranted(StoreDenied):
+    """There are no credentials to sign with: whoever grants them refuses."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, of_key=True)
 
 
 class CredentialsProvider(Protocol):

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lead_protocol.store.credentials import Credentials
+from lead_protocol.store.credentials import Credentials, NotGranted
 from lead_protocol.store.object_store import StoreDenied, StoreError, StoreUnavailable
 from lead_protocol.store.s3_answers import TryAgain
 
@@ -88,11 +88,11 @@ class RenewedCredentials:
     def replaced(self, refused: Credentials, *, of_key: bool | None, since: float) -> bool:
         """Obtains others where the refused ones themselves may be why: once for a call, at once for all threads."""
         held = self._held
-        if held is None or of_key is False:
+        if of_key is False:
             return False
-        if held.credentials != refused:
-            return True  # another thread has renewed them
-        if held.obtained > since:
+        if held is None or held.credentials != refused:
+            return True  # another thread renews them, or has
+        if held.obtained >= since:
             return False
         if of_key is None:
             if self._clock() - held.obtained >= FRESH_S:
@@ -137,7 +137,7 @@ class RenewedCredentials:
         except (TryAgain, StoreUnavailable, StoreDenied) as error:
             self._note(error, good=good)
             if isinstance(error, StoreDenied) and self._is_believed():
-                raise
+                raise NotGranted(str(error)) from error
             raise TryAgain(str(error), doubtful=False) from error
         now = self._clock()
         renew_at = now + session.life_s * self._jitter.uniform(EARLIEST, LATEST)

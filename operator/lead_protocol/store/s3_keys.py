@@ -9,7 +9,7 @@ what a good key may not do, as soon as it is known to be still good.
 import logging
 import time
 
-from lead_protocol.store.credentials import Credentials, CredentialsProvider
+from lead_protocol.store.credentials import Credentials, CredentialsProvider, NotGranted
 from lead_protocol.store.object_store import StoreDenied, StoreError
 from lead_protocol.store.s3_target import S3Limits
 from lead_protocol.store.trusted_pool import Untrusted
@@ -46,7 +46,8 @@ class SigningKey:
         `since`: when the call was first refused (monotonic); others may be taken meanwhile, so each has its own wait.
         """
         of_server = isinstance(denial, Untrusted)
-        if not of_server and refused is not None and self._replaced(refused, denial, since):
+        of_these = not isinstance(denial, Untrusted | NotGranted)
+        if of_these and refused is not None and self._replaced(refused, denial, since):
             return True
         if denial.of_key is False or self._taken_at is None or not (of_server or self._provider.changes):
             return False
