@@ -1,8 +1,9 @@
-"""The operator's command line: `lead-operator run | render FILE | objects PREFIX | storage-init`.
+"""The operator's command line: `lead-operator run | render FILE | objects PREFIX | storage-init | token-keys`.
 
 `run` is what the Deployment starts; `render` prints what a manifest would become, without a cluster; `objects` shows
-what lies in a storage profile; `storage-init` is the chart's hook that makes buckets. A wrong environment or manifest
-ends in one sentence and exit status 2.
+what lies in a storage profile; `storage-init` is the chart's Job that makes buckets and keys; `token-keys` is the
+sidecar by which the embedded store checks the tokens of pods. A wrong environment or manifest ends in one sentence and
+exit status 2.
 """
 
 import argparse
@@ -25,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     objects.add_argument("prefix", help="runs/NAMESPACE/UID/, or an address from a status: s3://BUCKET/...")
     objects.add_argument("--profile", default="default", help="the storage profile to look into (default: default)")
     commands.add_parser("storage-init", help="make the buckets and keys of the embedded object store")
+    commands.add_parser("token-keys", help="serve the API server's token keys to the embedded object store")
     options = parser.parse_args(arguments)
     try:
         if options.command == "run":
@@ -33,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _render(options.file)
         if options.command == "objects":
             return _objects(options.prefix, options.profile)
+        if options.command == "token-keys":
+            return _token_keys()
         return _storage_init()
     except LeadOperatorError as error:
         print(f"lead-operator: {error}", file=sys.stderr)
@@ -69,6 +73,12 @@ def _storage_init() -> int:
     from lead_operator.storage_init import main as storage_init
 
     return int(storage_init())
+
+
+def _token_keys() -> int:
+    from lead_operator.token_keys import main as token_keys
+
+    return int(token_keys())
 
 
 if __name__ == "__main__":

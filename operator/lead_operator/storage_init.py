@@ -1,32 +1,45 @@
-"""Prepares the embedded MinIO: buckets, one policy and one user for pods and one for the operator, per storage profile.
+"""Prepares the embedded MinIO: buckets with versions, the role of pods, and the keys of operator and people.
 
 Run by the chart's Job as `lead-operator storage-init`. Everything it does may be repeated: what exists stays, a rotated
-secret key is set anew. It never deletes, and never touches a store that the chart did not bring.
+secret key is set anew, keys of namespaces and profiles that are no longer listed are removed. It never deletes data,
+and never touches a store that the chart did not bring.
 """
 
+import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import urllib3
 from minio import Minio
+from minio.commonconfig import ENABLED, Filter
 from minio.credentials.providers import StaticProvider
 from minio.error import MinioAdminException, S3Error
+from minio.lifecycleconfig import Expiration, LifecycleConfig, NoncurrentVersionExpiration, Rule
 from minio.minioadmin import MinioAdmin
+from minio.versioningconfig import VersioningConfig
 
 from lead_operator.errors import LeadOperatorError, SettingsError
 from lead_operator.settings import StorageProfile, read_profiles
+from lead_operator.store_policies import (
+    BUILDS,
+    RUNS,
+    Policy,
+    Tenant,
+    TooManyNamespaces,
+    data_policy,
+    operator_policy,
+    role_policies,
+)
 
 DEADLINE_S = 300.0
 PAUSE_S = 1.0
-_USERS = ("trainer", "operator")
-_READ = ["s3:GetObject"]
-_WRITE = ["s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"]
-_REMOVE = ["s3:DeleteObject"]
+KEPT_VERSIONS_DAYS = 1  # how long what was overwritten or deleted can be restored
+MAILBOXES = tuple(f"*{folder}*/progress/" for folder in (RUNS, BUILDS))  # overwritten every few seconds: no versions
+OPERATOR_KEYS, DATA_KEYS = "lead-operator-", "lead-data-"  # nobody else's keys begin like this
 
 
 class StorageInitError(LeadOperatorError):
@@ -43,75 +56,103 @@ class Account:
 
 @dataclass(frozen=True)
 class ProfileAccounts:
-    """A storage profile on the embedded store and who uses it."""
+    """A storage profile on the embedded store and its keys."""
 
     profile: StorageProfile
-    trainer: Account
     operator: Account
+    people: Mapping[str, Account]  # the data key of each namespace for runs that may use the profile
+
+
+@dataclass(frozen=True)
+class EmbeddedStore:
+    """What the embedded store shall be like."""
+
+    root: Account
+    profiles: tuple[ProfileAccounts, ...]
+    alone: bool = False  # there is one namespace for runs
+    run_account: str = "lead-run"
+    build_account: str = "lead-build"
+    ca_file: Path | None = None
+
+    @property
+    def tenants(self) -> tuple[Tenant, ...]:
+        """Every namespace for runs on every profile that it may use."""
+        return tuple(
+            Tenant(entry.profile, namespace, alone=self.alone) for entry in self.profiles for namespace in entry.people
+        )
 
 
 def main() -> int:
     """Reads the environment and mounted files that the chart gives, prepares the store, returns the exit status."""
     try:
-        root, wanted = read_request(os.environ)
-        init_storage(wanted, root)
+        wanted = read_request(os.environ)
+        init_storage(wanted)
     except LeadOperatorError as error:
         print(f"lead-operator storage-init: {error}", file=sys.stderr)
         return 1
-    for entry in wanted:
-        print(f"storage profile {entry.profile.name}: {entry.profile.url} at {entry.profile.endpoint} is ready")
+    for entry in wanted.profiles:
+        namespaces = ", ".join(entry.people) or "no namespace"
+        where = f"{entry.profile.url} at {entry.profile.endpoint}"
+        print(f"storage profile {entry.profile.name}: {where} is ready for {namespaces}")
     return 0
 
 
-def read_request(environment: Mapping[str, str]) -> tuple[Account, list[ProfileAccounts]]:
-    """Returns the root account and what to prepare; raises SettingsError naming the variable, profile or file."""
-    profiles = read_profiles(Path(_variable(environment, "LEAD_STORAGE_PROFILES_FILE")))
+def read_request(environment: Mapping[str, str]) -> EmbeddedStore:
+    """Returns what to prepare; raises SettingsError naming the variable, profile or file."""
+    known = read_profiles(Path(_variable(environment, "LEAD_STORAGE_PROFILES_FILE")))
     folder = Path(_variable(environment, "LEAD_STORAGE_INIT_CREDENTIALS_DIR"))
-    wanted = []
+    namespaces = _variable(environment, "LEAD_RUN_NAMESPACES").split(",")
+    profiles = []
     for name in _variable(environment, "LEAD_STORAGE_INIT_PROFILES").split(","):
-        if name not in profiles:
-            raise SettingsError(f"LEAD_STORAGE_INIT_PROFILES names {name!r}; the profiles are {sorted(profiles)}")
-        accounts = {user: _account(folder, f"{name}.{user}-access-key", f"{name}.{user}-secret-key") for user in _USERS}
-        wanted.append(ProfileAccounts(profiles[name], **accounts))
-    return _account(folder, "root-user", "root-password"), wanted
+        if name not in known:
+            raise SettingsError(f"LEAD_STORAGE_INIT_PROFILES names {name!r}; the profiles are {sorted(known)}")
+        served = [namespace for namespace in namespaces if known[name].serves(namespace)]
+        people = {namespace: _account(folder, f"{name}.{namespace}.data") for namespace in served}
+        profiles.append(ProfileAccounts(known[name], _account(folder, f"{name}.operator"), people))
+    ca_file = environment.get("LEAD_STORAGE_INIT_CA_FILE", "")
+    return EmbeddedStore(
+        root=Account(_read(folder / "root-user"), _read(folder / "root-password")),
+        profiles=tuple(profiles),
+        alone=_variable(environment, "LEAD_STORAGE_INIT_ALONE") == "true",
+        run_account=_variable(environment, "LEAD_RUN_SERVICE_ACCOUNT"),
+        build_account=_variable(environment, "LEAD_BUILD_SERVICE_ACCOUNT"),
+        ca_file=Path(ca_file) if ca_file else None,
+    )
 
 
-def init_storage(wanted: Sequence[ProfileAccounts], root: Account, *, deadline_s: float = DEADLINE_S) -> None:
-    """Prepares every profile, waiting for its server where it does not answer yet; raises StorageInitError."""
-    deadline = time.monotonic() + deadline_s
-    for entry in wanted:
-        _repeat(lambda entry=entry: _prepare(entry, root), entry.profile, deadline)  # type: ignore[misc]
+def init_storage(wanted: EmbeddedStore, *, deadline_s: float = DEADLINE_S) -> None:
+    """Prepares the store, waiting for its server where it does not answer yet; raises StorageInitError."""
+    _repeat(lambda: _prepare(wanted), wanted.profiles[0].profile, time.monotonic() + deadline_s)
 
 
-def trainer_policy(profile: StorageProfile) -> dict[str, Any]:
-    """Returns what pods may do: list, read and write below the prefix; never delete."""
-    return _policy(profile)
+def wanted_policies(wanted: EmbeddedStore) -> dict[str, Policy]:
+    """Returns every policy of the store by name; raises StorageInitError where the role's do not fit."""
+    try:
+        policies = role_policies(wanted.tenants, run_account=wanted.run_account, build_account=wanted.build_account)
+    except TooManyNamespaces as error:
+        raise StorageInitError(str(error)) from error
+    for entry in wanted.profiles:
+        policies[operator_key_policy(entry.profile)] = operator_policy(entry.profile)
+    for tenant in wanted.tenants:
+        policies[data_key_policy(tenant.profile, tenant.namespace)] = data_policy(tenant)
+    return policies
 
 
-def operator_policy(profile: StorageProfile) -> dict[str, Any]:
-    """Returns what the operator may do: also delete what pods made of a user's data, for retention; never raw data."""
-    return _policy(profile, removable=("runs/", "caches/", "builds/"))
+def operator_key_policy(profile: StorageProfile) -> str:
+    """Returns the name of the policy of the operator's key."""
+    return f"{OPERATOR_KEYS}{profile.name}"
 
 
-def _policy(profile: StorageProfile, removable: tuple[str, ...] = ()) -> dict[str, Any]:
-    bucket, below = f"arn:aws:s3:::{profile.bucket}", f"{profile.prefix}/" if profile.prefix else ""
-    listing: dict[str, Any] = {"Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": [bucket]}
-    if below:
-        listing["Condition"] = {"StringLike": {"s3:prefix": [f"{below}*"]}}
-    statements = [
-        {"Effect": "Allow", "Action": ["s3:GetBucketLocation"], "Resource": [bucket]},
-        listing,
-        {"Effect": "Allow", "Action": [*_READ, *_WRITE], "Resource": [f"{bucket}/{below}*"]},
-    ]
-    if removable:
-        below_each = [f"{bucket}/{below}{folder}*" for folder in removable]
-        statements.append({"Effect": "Allow", "Action": _REMOVE, "Resource": below_each})
-    return {"Version": "2012-10-17", "Statement": statements}
+def data_key_policy(profile: StorageProfile, namespace: str) -> str:
+    """Returns the name of the policy of a namespace's data key; a dot is in no name of either."""
+    return f"{DATA_KEYS}{profile.name}.{namespace}"
 
 
-def _prepare(entry: ProfileAccounts, root: Account) -> None:
-    profile = entry.profile
-    pool = urllib3.PoolManager(retries=False, timeout=urllib3.Timeout(connect=5, read=30))
+def _prepare(wanted: EmbeddedStore) -> None:
+    profile, root = wanted.profiles[0].profile, wanted.root
+    ca_certs = str(wanted.ca_file) if wanted.ca_file else None
+    timeout = urllib3.Timeout(connect=5, read=30)
+    pool = urllib3.PoolManager(retries=False, timeout=timeout, cert_reqs="CERT_REQUIRED", ca_certs=ca_certs)
     endpoint, region = profile.endpoint, profile.region or "us-east-1"
     client = Minio(
         endpoint,
@@ -121,8 +162,8 @@ def _prepare(entry: ProfileAccounts, root: Account) -> None:
         region=region,
         http_client=pool,
     )
-    if not client.bucket_exists(profile.bucket):
-        _ignoring_own_bucket(lambda: client.make_bucket(profile.bucket))
+    for bucket in sorted({entry.profile.bucket for entry in wanted.profiles}):
+        _prepare_bucket(client, bucket)
     admin = MinioAdmin(
         endpoint=endpoint,
         credentials=StaticProvider(root.access_key, root.secret_key),
@@ -130,14 +171,42 @@ def _prepare(entry: ProfileAccounts, root: Account) -> None:
         secure=profile.secure,
         http_client=pool,
     )
-    for user, account, policy in (
-        ("trainer", entry.trainer, trainer_policy(profile)),
-        ("operator", entry.operator, operator_policy(profile)),
-    ):
-        name = f"lead-{profile.name}-{user}"
+    _set_keys(admin, wanted)
+
+
+def _prepare_bucket(client: Minio, bucket: str) -> None:
+    if not client.bucket_exists(bucket):
+        _ignoring_own_bucket(lambda: client.make_bucket(bucket))
+    client.set_bucket_versioning(bucket, VersioningConfig(ENABLED, excluded_prefixes=list(MAILBOXES)))
+    rule = Rule(
+        ENABLED,
+        rule_filter=Filter(prefix=""),
+        rule_id="lead-versions",
+        expiration=Expiration(expired_object_delete_marker=True),
+        noncurrent_version_expiration=NoncurrentVersionExpiration(noncurrent_days=KEPT_VERSIONS_DAYS),
+    )
+    client.set_bucket_lifecycle(bucket, LifecycleConfig([rule]))
+
+
+def _set_keys(admin: MinioAdmin, wanted: EmbeddedStore) -> None:
+    policies = wanted_policies(wanted)
+    for name, policy in policies.items():
         admin.policy_add(name, policy=policy)
-        admin.user_add(account.access_key, account.secret_key)
-        admin.policy_set(name, user=account.access_key)
+    keys = set[str]()
+    for entry in wanted.profiles:
+        named = [(entry.operator, operator_key_policy(entry.profile))]
+        named += [(account, data_key_policy(entry.profile, name)) for name, account in entry.people.items()]
+        for account, policy_name in named:
+            admin.user_add(account.access_key, account.secret_key)
+            admin.policy_set(policy_name, user=account.access_key)
+            keys.add(account.access_key)
+    ours = (OPERATOR_KEYS, DATA_KEYS)
+    for user in json.loads(admin.user_list()):
+        if user.startswith(ours) and user not in keys:
+            admin.user_remove(user)
+    for name in json.loads(admin.policy_list()):
+        if name.startswith(ours) and name not in policies:
+            admin.policy_remove(name)
 
 
 def _ignoring_own_bucket(make: Callable[[], None]) -> None:
@@ -169,8 +238,8 @@ def _may_pass(error: Exception) -> bool:
     return not isinstance(error, urllib3.exceptions.SSLError)
 
 
-def _account(folder: Path, access_key: str, secret_key: str) -> Account:
-    return Account(_read(folder / access_key), _read(folder / secret_key))
+def _account(folder: Path, whose: str) -> Account:
+    return Account(_read(folder / f"{whose}-access-key"), _read(folder / f"{whose}-secret-key"))
 
 
 def _read(file: Path) -> str:

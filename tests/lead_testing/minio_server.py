@@ -11,10 +11,13 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import urllib3
 from minio import Minio
+from minio.credentials.providers import StaticProvider
 from minio.error import MinioException
+from minio.minioadmin import MinioAdmin
 
 from lead_protocol.store.s3_target import S3Target
 from lead_testing.ports import free_port
@@ -110,6 +113,22 @@ class MinioServer:
     def admin(self) -> Minio:
         """Returns a minio-py client with the root credentials."""
         return self._client()
+
+    def users(self) -> MinioAdmin:
+        """Returns the client of users and policies, with the root credentials."""
+        return MinioAdmin(
+            endpoint=self.endpoint,
+            credentials=StaticProvider(ROOT_USER, ROOT_PASSWORD),
+            secure=False,
+            region="us-east-1",
+        )
+
+    def add_user(self, access_key: str, secret_key: str, policy: Mapping[str, Any]) -> None:
+        """Makes a user with one policy, or sets the key and the policy of one that exists."""
+        users = self.users()
+        users.policy_add(f"of-{access_key}", policy=dict(policy))
+        users.user_add(access_key, secret_key)
+        users.policy_set(f"of-{access_key}", user=access_key)
 
     def target(self, bucket: str, prefix: str = "", *, endpoint: str = "") -> S3Target:
         """Returns a target with root credentials, reached through `endpoint` (a proxy) where one is given."""

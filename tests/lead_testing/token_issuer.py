@@ -6,6 +6,7 @@ with TokenIssuer() as issuer, MinioServer(program, folder, issuer.minio_environm
 
 import base64
 import hashlib
+import hmac
 import json
 import secrets
 import threading
@@ -21,6 +22,7 @@ from Crypto.PublicKey import RSA
 from Crypto.Signature import pkcs1_15
 
 AUDIENCE = "lead-store"
+CLIENT_SECRET = "a-secret-of-the-tests"  # what MinIO takes as a key of tokens signed by HMAC: never empty
 # MinIO's name for the role of a provider: made of its client ID, in a server without a site region.
 ROLE_ARN = (
     f"arn:minio:iam:::role/{base64.urlsafe_b64encode(hashlib.sha1(AUDIENCE.encode()).digest()).decode().rstrip('=')}"
@@ -61,6 +63,8 @@ class TokenIssuer:
         return {
             "MINIO_IDENTITY_OPENID_CONFIG_URL": f"{self.url}{DISCOVERY_PATH}",
             "MINIO_IDENTITY_OPENID_CLIENT_ID": audience,
+            "MINIO_IDENTITY_OPENID_CLIENT_SECRET": CLIENT_SECRET,
+            "MINIO_STS_DURATION": "1h",  # of credentials, whatever a request asks for
             "MINIO_IDENTITY_OPENID_ROLE_POLICY": ",".join(role_policies),
         }
 
@@ -101,6 +105,17 @@ class TokenIssuer:
         signed = f"{_encoded({'alg': 'RS256', 'kid': self._signs_with})}.{_encoded({**own, **(claims or {})})}"
         signature = pkcs1_15.new(self._keys[self._signs_with]).sign(SHA256.new(signed.encode()))
         return f"{signed}.{_base64(signature)}"
+
+    def forged_token(self, kid: str, secret: bytes, namespace: str, service_account: str) -> str:
+        """Returns a token that is signed by a shared secret, which an API server never does."""
+        body = self.token(namespace, service_account).split(".")[1]
+        signed = f"{_encoded({'alg': 'HS256', 'kid': kid})}.{body}"
+        return f"{signed}.{_base64(hmac.digest(secret, signed.encode(), 'sha256'))}"
+
+    def unsigned_token(self, namespace: str, service_account: str) -> str:
+        """Returns a token of the algorithm `none`, as if by the key that signs now."""
+        body = self.token(namespace, service_account).split(".")[1]
+        return f"{_encoded({'alg': 'none', 'kid': self._signs_with})}.{body}."
 
     def write_token(self, file: Path, namespace: str, service_account: str, **how: Any) -> str:
         """Writes a token where a pod finds it, atomically as the kubelet does, and returns it."""

@@ -13,13 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from lead_operator.settings import StorageProfile
-from lead_operator.storage_init import Account, ProfileAccounts, init_storage
 from lead_protocol.store.object_store import StoreDenied
 from lead_protocol.store.open_store import open_store
 from lead_protocol.store.s3 import S3Store
 from lead_protocol.store.s3_target import MIB, S3Limits
-from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER, MinioServer
+from lead_testing.minio_server import MinioServer
 from lead_testing.operator_process import wait_for
 from lead_testing.store_proxy import StoreProxy
 from lead_trainer.engine import storage
@@ -43,10 +41,12 @@ def rotate(minio: MinioServer, bucket: str, mounted: Path) -> Rotate:
     name = f"pods-of-{secrets.token_hex(4)}"
     (mounted / "access-key").write_text(name)
 
+    everything = f"arn:aws:s3:::{bucket}"
+    actions = ["s3:GetObject", "s3:PutObject", "s3:ListBucket", "s3:AbortMultipartUpload"]
+    statement = {"Effect": "Allow", "Action": actions, "Resource": [everything, f"{everything}/*"]}
+
     def call(secret_key: str) -> None:
-        pods, operator = Account(name, secret_key), Account(f"{name}-operator", "the-operators")
-        profile = StorageProfile(name, minio.endpoint, bucket, secure=False)
-        init_storage([ProfileAccounts(profile, pods, operator)], Account(ROOT_USER, ROOT_PASSWORD))
+        minio.add_user(name, secret_key, {"Version": "2012-10-17", "Statement": [statement]})
 
     call(OLD)
     (mounted / "secret-key").write_text(OLD)

@@ -13,7 +13,8 @@ import pytest
 from lead_operator.cluster import checkpoint_sweep
 from lead_operator.cluster.checkpoint_sweep import CheckpointSweep, SweepRequest
 from lead_operator.settings import StorageProfile
-from lead_operator.storage_init import Account, ProfileAccounts, init_storage
+from lead_operator.storage_init import Account, EmbeddedStore, ProfileAccounts, init_storage
+from lead_operator.store_policies import Tenant, run_statements
 from lead_protocol.store.object_store import ObjectStore, StoreDenied, StoreUnavailable
 from lead_protocol.store.s3 import S3Store
 from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER, MinioServer
@@ -36,8 +37,18 @@ class Bucket:
 def bucket_of_a_run(minio: MinioServer) -> Bucket:
     some = secrets.token_hex(4)
     profile = StorageProfile(f"p{some}", minio.endpoint, f"bucket-{some}", prefix="team", secure=False)
-    trainer, operator = Account(f"trainer-{some}", "trainer-secret"), Account(f"operator-{some}", "operator-secret")
-    init_storage([ProfileAccounts(profile, trainer, operator)], Account(ROOT_USER, ROOT_PASSWORD))
+    trainer, operator = (
+        Account(f"trainer-{some}", "trainer-secret"),
+        Account(f"lead-operator-{some}", "operator-secret"),
+    )
+    people = {KEYS.namespace: Account(f"lead-data-{some}", "data-secret")}
+    entry = ProfileAccounts(profile, operator, people)
+    init_storage(EmbeddedStore(Account(ROOT_USER, ROOT_PASSWORD), (entry,)))
+    # A pod's rights by a key of a user: what the token's subject is asked for stands in test_identities_at_the_store.
+    statements = run_statements(Tenant(profile, KEYS.namespace), "lead-run")
+    for statement in statements:
+        del statement["Condition"]
+    minio.add_user(trainer.access_key, trainer.secret_key, {"Version": "2012-10-17", "Statement": statements})
     target = minio.target(profile.bucket, "team")
     users = [
         S3Store(replace(target, access_key=user.access_key, secret_key=user.secret_key)) for user in (trainer, operator)

@@ -1,5 +1,9 @@
-"""The chart's storage-init against a real MinIO: what it makes, and what its users may and may not do."""
+"""The chart's storage-init against a real MinIO: what it makes, takes away and refuses.
 
+What each identity may do is in test_identities_at_the_store.py.
+"""
+
+import io
 import json
 import secrets
 from dataclasses import replace
@@ -9,7 +13,15 @@ import pytest
 
 from lead_operator.errors import SettingsError
 from lead_operator.settings import StorageProfile
-from lead_operator.storage_init import Account, ProfileAccounts, StorageInitError, init_storage, main, read_request
+from lead_operator.storage_init import (
+    Account,
+    EmbeddedStore,
+    ProfileAccounts,
+    StorageInitError,
+    init_storage,
+    main,
+    read_request,
+)
 from lead_protocol.store.object_store import StoreDenied
 from lead_protocol.store.s3 import S3Store
 from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER, MinioServer
@@ -19,118 +31,128 @@ ROOT = Account(ROOT_USER, ROOT_PASSWORD)
 
 
 @pytest.fixture
-def wanted(minio: MinioServer) -> ProfileAccounts:
+def wanted(minio: MinioServer) -> EmbeddedStore:
     some = secrets.token_hex(4)
     profile = StorageProfile(f"p{some}", minio.endpoint, f"bucket-{some}", prefix="team/a", secure=False)
-    return ProfileAccounts(
-        profile, Account(f"lead-trainer-{some}", "trainer-secret"), Account(f"lead-operator-{some}", "operator-secret")
-    )
+    people = {name: Account(f"lead-data-{profile.name}.{name}", f"secret-of-{name}") for name in ("team-a", "team-b")}
+    operator = Account(f"lead-operator-{profile.name}", "operator-secret")
+    return EmbeddedStore(ROOT, (ProfileAccounts(profile, operator, people),))
 
 
-def store_of(minio: MinioServer, wanted: ProfileAccounts, account: Account, prefix: str = "team/a") -> S3Store:
-    target = minio.target(wanted.profile.bucket, prefix)
+def store_of(minio: MinioServer, wanted: EmbeddedStore, account: Account, prefix: str = "team/a") -> S3Store:
+    target = minio.target(wanted.profiles[0].profile.bucket, prefix)
     return S3Store(replace(target, access_key=account.access_key, secret_key=account.secret_key))
 
 
-def test_pods_may_read_write_and_list_but_never_delete(
-    minio: MinioServer, wanted: ProfileAccounts, tmp_path: Path
-) -> None:
-    init_storage([wanted], ROOT)
-    store = store_of(minio, wanted, wanted.trainer)
-    (tmp_path / "f").write_bytes(b"x" * 100)
-    assert store.create("k", b"1") is True
-    assert store.create("k", b"2") is False
-    assert [found.key for found in store.list("")] == ["k"]
-    assert store.head("nothing") is None
-    with pytest.raises(StoreDenied, match="AccessDenied"):
-        store.delete("k")
+def with_people(wanted: EmbeddedStore, **people: Account) -> EmbeddedStore:
+    named = {name.replace("_", "-"): account for name, account in people.items()}
+    return replace(wanted, profiles=(replace(wanted.profiles[0], people=named),))
 
 
-def test_nobody_leaves_the_prefix_of_the_profile(minio: MinioServer, wanted: ProfileAccounts) -> None:
-    init_storage([wanted], ROOT)
-    store_of(minio, wanted, ROOT, prefix="team/b").put("k", b"theirs")
-    for account in (wanted.trainer, wanted.operator):
-        elsewhere = store_of(minio, wanted, account, prefix="team/b")
-        with pytest.raises(StoreDenied):
-            elsewhere.get("k", max_bytes=10)
-        with pytest.raises(StoreDenied):
-            elsewhere.put("k", b"ours")
-        with pytest.raises(StoreDenied):
-            list(elsewhere.list(""))
-
-
-def test_the_operator_may_delete_what_runs_have_written_and_nothing_else(
-    minio: MinioServer, wanted: ProfileAccounts
-) -> None:
-    init_storage([wanted], ROOT)
-    trainer, operator = store_of(minio, wanted, wanted.trainer), store_of(minio, wanted, wanted.operator)
-    kept = ("k", "datasets/town/a")
-    written = ("runs/team-a/u/train-s0/k", "caches/d/MANIFEST.json", "builds/team-a/u/1.json")
-    for key in (*kept, *written):
-        trainer.put(key, b"1")
-    assert operator.get("k", max_bytes=10) == b"1"
-    for key in written:
-        operator.delete(key)
-        assert operator.head(key) is None
-    for key in kept:
-        with pytest.raises(StoreDenied, match="AccessDenied"):
-            operator.delete(key)
-
-
-def test_it_may_be_repeated_and_sets_a_rotated_key(minio: MinioServer, wanted: ProfileAccounts) -> None:
-    init_storage([wanted], ROOT)
-    store_of(minio, wanted, wanted.trainer).put("k", b"kept")
-    rotated = replace(wanted, trainer=replace(wanted.trainer, secret_key="another-secret"))
-    init_storage([rotated], ROOT)
-    assert store_of(minio, rotated, rotated.trainer).get("k", max_bytes=10) == b"kept"
+def test_it_may_be_repeated_and_sets_a_rotated_key(minio: MinioServer, wanted: EmbeddedStore) -> None:
+    init_storage(wanted)
+    people = wanted.profiles[0].people
+    key = "datasets/team-a/k"
+    store_of(minio, wanted, people["team-a"]).put(key, b"kept")
+    rotated = with_people(
+        wanted, team_a=replace(people["team-a"], secret_key="another-secret"), team_b=people["team-b"]
+    )
+    init_storage(rotated)
+    assert store_of(minio, rotated, rotated.profiles[0].people["team-a"]).get(key, max_bytes=10) == b"kept"
     with pytest.raises(StoreDenied):
-        store_of(minio, wanted, wanted.trainer).get("k", max_bytes=10)
+        store_of(minio, wanted, people["team-a"]).get(key, max_bytes=10)
 
 
-def test_a_profile_without_a_prefix_has_the_whole_bucket(minio: MinioServer, wanted: ProfileAccounts) -> None:
-    whole = replace(wanted, profile=replace(wanted.profile, prefix=""))
-    init_storage([whole], ROOT)
-    store = store_of(minio, whole, whole.trainer, prefix="")
-    store.put("a/b", b"1")
-    assert [found.key for found in store.list("a/")] == ["a/b"]
+def test_a_namespace_that_is_no_longer_listed_loses_key_policy_and_role(
+    minio: MinioServer, wanted: EmbeddedStore
+) -> None:
+    """A tenant that leaves keeps no way in; what others made under names of their own stays. Audit: B3."""
+    minio.users().user_add("somebody-elses", "somebody-elses-secret")
+    init_storage(wanted)
+    people = wanted.profiles[0].people
+    store_of(minio, wanted, people["team-b"]).put("datasets/team-b/k", b"1")
+    init_storage(with_people(wanted, team_a=people["team-a"]))
+    with pytest.raises(StoreDenied):
+        store_of(minio, wanted, people["team-b"]).get("datasets/team-b/k", max_bytes=10)
+    users, policies = json.loads(minio.users().user_list()), json.loads(minio.users().policy_list())
+    name = wanted.profiles[0].profile.name
+    assert f"lead-data-{name}.team-a" in users and f"lead-data-{name}.team-b" not in users
+    assert f"lead-data-{name}.team-a" in policies and f"lead-data-{name}.team-b" not in policies
+    assert not any("team-b" in json.dumps(policies[role]) for role in policies if role.startswith("lead-pods-"))
+    assert "somebody-elses" in users
 
 
-def test_a_store_that_never_answers_is_named(wanted: ProfileAccounts) -> None:
+def test_what_was_overwritten_can_be_restored(minio: MinioServer, wanted: EmbeddedStore) -> None:
+    """A manifest that a pod's key overwrites is not lost: versioning on manifests. Audit: S13."""
+    init_storage(wanted)
+    init_storage(wanted)
+    root, bucket = minio.admin(), wanted.profiles[0].profile.bucket
+    for key in ("team/a/runs/team-a/u/train-s0/manifest/1.json", "team/a/runs/team-a/u/train-s0/progress/0001.json"):
+        for body in (b"first", b"forged"):
+            root.put_object(bucket, key, io.BytesIO(body), len(body))
+    versions = [
+        (found.object_name.rsplit("/", 2)[1], found.is_latest == "true", found.version_id)
+        for found in root.list_objects(bucket, recursive=True, include_version=True)
+    ]
+    assert [(name, latest) for name, latest, _ in versions] == [
+        ("manifest", True), ("manifest", False), ("progress", True),
+    ]  # fmt: skip
+    kept = root.get_object(bucket, "team/a/runs/team-a/u/train-s0/manifest/1.json", version_id=versions[1][2])
+    assert kept.read() == b"first"
+    (rule,) = root.get_bucket_lifecycle(bucket).rules
+    assert rule.noncurrent_version_expiration.noncurrent_days == 1
+    assert rule.expiration.expired_object_delete_marker
+
+
+def test_more_namespaces_than_the_role_takes_are_refused_with_a_remedy(
+    minio: MinioServer, wanted: EmbeddedStore
+) -> None:
+    many = {f"team-{number}": Account(f"lead-data-many.{number}", "secret-key") for number in range(300)}
+    with pytest.raises(StorageInitError, match="do not fit into the role of the embedded store; name fewer by"):
+        init_storage(replace(wanted, profiles=(replace(wanted.profiles[0], people=many),)))
+
+
+def test_a_store_that_never_answers_is_named(wanted: EmbeddedStore) -> None:
     with dead_port() as port:
-        silent = replace(wanted, profile=replace(wanted.profile, endpoint=f"127.0.0.1:{port}"))
+        entry = wanted.profiles[0]
+        silent = replace(entry, profile=replace(entry.profile, endpoint=f"127.0.0.1:{port}"))
         with pytest.raises(StorageInitError, match=r"127\.0\.0\.1.*could not be prepared"):
-            init_storage([silent], ROOT, deadline_s=1.5)
+            init_storage(replace(wanted, profiles=(silent,)), deadline_s=1.5)
 
 
-def test_wrong_root_credentials_end_at_once(wanted: ProfileAccounts) -> None:
+def test_wrong_root_credentials_end_at_once(wanted: EmbeddedStore) -> None:
     with pytest.raises(StorageInitError, match="root credentials"):
-        init_storage([wanted], Account(ROOT_USER, "not-the-password"), deadline_s=10**6)
+        init_storage(replace(wanted, root=Account(ROOT_USER, "not-the-password")), deadline_s=10**6)
 
 
-def mounted(folder: Path, wanted: ProfileAccounts) -> dict[str, str]:
-    profile, name = wanted.profile, wanted.profile.name
-    document = {"endpoint": profile.endpoint, "secure": False, "bucket": profile.bucket, "prefix": profile.prefix}
+def mounted(folder: Path, wanted: EmbeddedStore) -> dict[str, str]:
+    entry = wanted.profiles[0]
+    profile, name = entry.profile, entry.profile.name
+    document = {
+        "endpoint": profile.endpoint, "secure": False, "bucket": profile.bucket, "prefix": profile.prefix,
+        "namespaces": ["team-a"],
+    }  # fmt: skip
     (folder / "profiles.json").write_text(json.dumps({name: document}))
-    files = {
-        "root-user": ROOT_USER,
-        "root-password": ROOT_PASSWORD,
-        f"{name}.trainer-access-key": wanted.trainer.access_key,
-        f"{name}.trainer-secret-key": wanted.trainer.secret_key,
-        f"{name}.operator-access-key": wanted.operator.access_key,
-        f"{name}.operator-secret-key": wanted.operator.secret_key,
-    }
+    accounts = {f"{name}.operator": entry.operator, f"{name}.team-a.data": entry.people["team-a"]}
+    files = {"root-user": ROOT_USER, "root-password": ROOT_PASSWORD}
+    for whose, account in accounts.items():
+        files |= {f"{whose}-access-key": account.access_key, f"{whose}-secret-key": account.secret_key}
     for file, text in files.items():
         (folder / file).write_text(text)
     return {
         "LEAD_STORAGE_PROFILES_FILE": str(folder / "profiles.json"),
         "LEAD_STORAGE_INIT_CREDENTIALS_DIR": str(folder),
         "LEAD_STORAGE_INIT_PROFILES": name,
+        "LEAD_STORAGE_INIT_ALONE": "false",
+        "LEAD_RUN_NAMESPACES": "team-a,team-b",
+        "LEAD_RUN_SERVICE_ACCOUNT": "lead-run",
+        "LEAD_BUILD_SERVICE_ACCOUNT": "lead-build",
     }
 
 
 def test_the_command_reads_what_the_chart_mounts(
     minio: MinioServer,
-    wanted: ProfileAccounts,
+    wanted: EmbeddedStore,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -139,11 +161,12 @@ def test_the_command_reads_what_the_chart_mounts(
         monkeypatch.setenv(variable, value)
     assert main() == 0
     printed = capsys.readouterr().out
-    assert f"{wanted.profile.url} at {minio.endpoint} is ready" in printed
+    assert f"{wanted.profiles[0].profile.url} at {minio.endpoint} is ready for team-a" in printed
+    assert "team-b" not in printed  # which the profile does not serve
     assert "secret" not in printed
 
 
-def test_what_is_missing_is_named(wanted: ProfileAccounts, tmp_path: Path) -> None:
+def test_what_is_missing_is_named(wanted: EmbeddedStore, tmp_path: Path) -> None:
     environment = mounted(tmp_path, wanted)
     (tmp_path / "root-password").unlink()
     with pytest.raises(SettingsError, match="root-password"):
