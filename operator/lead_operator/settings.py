@@ -15,7 +15,7 @@ from typing import Any
 from lead_operator.errors import SettingsError
 from lead_protocol.store.address_rules import BUCKET, ENDPOINT
 
-_PROFILE_KEYS = {
+PROFILE_KEYS = {
     "endpoint", "secure", "bucket", "prefix", "region", "secretName", "buildSecretName", "credentials", "stsEndpoint",
     "roleArns", "shared", "namespaces", "caConfigMap",
 }  # fmt: skip
@@ -177,8 +177,8 @@ def _profile(name: str, entry: Any, file: Path) -> StorageProfile:
     where = f"storage profile {name!r} in {file}"
     if not isinstance(entry, dict):
         raise SettingsError(f"{where} is {type(entry).__name__}, expected an object")
-    if unknown := sorted(set(entry) - _PROFILE_KEYS):
-        raise SettingsError(f"{where} has unknown keys {unknown}; known are {sorted(_PROFILE_KEYS)}")
+    if unknown := sorted(set(entry) - PROFILE_KEYS):
+        raise SettingsError(f"{where} has unknown keys {unknown}; known are {sorted(PROFILE_KEYS)}")
     endpoint, bucket = entry.get("endpoint", ""), entry.get("bucket", "")
     prefix = str(entry.get("prefix", "")).strip("/")
     if not isinstance(endpoint, str) or not re.fullmatch(ENDPOINT, endpoint):

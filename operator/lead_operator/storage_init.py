@@ -25,8 +25,6 @@ from minio.versioningconfig import VersioningConfig
 from lead_operator.errors import LeadOperatorError, SettingsError
 from lead_operator.settings import StorageProfile, read_profiles
 from lead_operator.store_policies import (
-    BUILDS,
-    RUNS,
     Policy,
     Tenant,
     TooManyNamespaces,
@@ -34,6 +32,7 @@ from lead_operator.store_policies import (
     operator_policy,
     role_policies,
 )
+from lead_protocol.object_keys import BUILDS, RUNS
 
 DEADLINE_S = 300.0
 PAUSE_S = 1.0

@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from lead_operator.settings import StorageProfile
+from lead_protocol.object_keys import RESERVED_PREFIXES, builds_prefix, caches_prefix, control_prefix, runs_prefix
 
 Policy = dict[str, Any]
 Statement = dict[str, Any]
 
 DATASETS, WEIGHTS = "datasets/", "weights/"
-CACHES, BUILDS, RUNS, CONTROL = "caches/", "builds/", "runs/", "control/"
-OPERATOR_WRITES = (CONTROL, CACHES, BUILDS, RUNS)
 ROLE_POLICIES = tuple(f"lead-pods-{number:02d}" for number in range(16))  # the chart names them to MinIO
 MAX_POLICY_BYTES = 18 * 1024  # MinIO takes 20 KiB
 
@@ -62,13 +61,13 @@ def operator_policy(profile: StorageProfile) -> Policy:
     return _policy(
         _listing(profile, ("",), _LIST_VERSIONS),
         _objects(profile, ("",), _READ),
-        _objects(profile, OPERATOR_WRITES, (*_WRITE, *_REMOVE)),
+        _objects(profile, RESERVED_PREFIXES, (*_WRITE, *_REMOVE)),
     )
 
 
 def data_policy(tenant: Tenant) -> Policy:
     """Returns what the people of a namespace may: everything with their raw data and weights, read what pods made."""
-    results = (f"{RUNS}{tenant.namespace}/", f"{CACHES}{tenant.namespace}/")
+    results = (runs_prefix(tenant.namespace), caches_prefix(tenant.namespace))
     bucket = {"Effect": "Allow", "Action": ["s3:GetBucketLocation"], "Resource": [_bucket(tenant.profile)]}
     return _policy(
         bucket,
@@ -80,14 +79,16 @@ def data_policy(tenant: Tenant) -> Policy:
 
 def run_statements(tenant: Tenant, account: str) -> list[Statement]:
     """Returns what training pods may: write below runs/, read caches, records and weights; delete nothing."""
-    folders = (f"{folder}{tenant.namespace}/" for folder in (CACHES, RUNS, CONTROL))
-    return _role(tenant, account, reads=(*folders, *tenant.readable(WEIGHTS)), writes=f"{RUNS}{tenant.namespace}/")
+    runs = runs_prefix(tenant.namespace)
+    made = (caches_prefix(tenant.namespace), runs, control_prefix(tenant.namespace))
+    return _role(tenant, account, reads=(*made, *tenant.readable(WEIGHTS)), writes=runs)
 
 
 def build_statements(tenant: Tenant, account: str) -> list[Statement]:
     """Returns what build pods may: read raw data, and write what they make of them below builds/; delete nothing."""
-    folders = (f"{folder}{tenant.namespace}/" for folder in (CACHES, BUILDS))
-    return _role(tenant, account, reads=(*tenant.readable(DATASETS), *folders), writes=f"{BUILDS}{tenant.namespace}/")
+    builds = builds_prefix(tenant.namespace)
+    made = (caches_prefix(tenant.namespace), builds)
+    return _role(tenant, account, reads=(*tenant.readable(DATASETS), *made), writes=builds)
 
 
 def role_policies(tenants: Iterable[Tenant], *, run_account: str, build_account: str) -> dict[str, Policy]:

@@ -34,7 +34,7 @@ def release(server: ControlPlane, helm_program: Path) -> Release:
 
 def secrets(server: ControlPlane) -> dict[str, dict[str, str]]:
     listed = json.loads(server.kubectl("get", "secrets", "-A", "-o", "json"))["items"]
-    ours = [each for each in listed if each["type"] == "Opaque"]
+    ours = [each for each in listed if each["type"] == "Opaque"]  # not the server's certificate, new at each upgrade
     return {f"{each['metadata']['namespace']}/{each['metadata']['name']}": each["data"] for each in ours}
 
 
@@ -72,28 +72,66 @@ def test_default_values_install_and_upgrades_keep_the_credentials(server: Contro
     assert "trainingruns.lead.dev" in server.kubectl("get", "crds", "-o", "name")
     first = secrets(server)
     assert sorted(first) == [
+        "lead-system/lead-data-default",
+        "lead-system/lead-minio-ca",
         "lead-system/lead-minio-credentials",
         "lead-system/lead-operator-s3-default",
-        "lead-system/lead-s3-default",
     ]
     release("--set", "operator.logLevel=DEBUG")
     assert secrets(server) == first
     release("--set", "runs.namespaces={team-a},runs.createNamespaces=true,exampleData.enabled=true")
     later = secrets(server)
-    assert later["team-a/lead-s3-default"] == first["lead-system/lead-s3-default"]
-    assert later["lead-system/lead-minio-credentials"] == first["lead-system/lead-minio-credentials"]
+    kept, before = later["lead-system/lead-minio-credentials"], first["lead-system/lead-minio-credentials"]
+    assert {key for key in before if kept.get(key) != before[key]} == {
+        "default.lead-system.data-access-key", "default.lead-system.data-secret-key",
+    }  # fmt: skip
+    assert later["team-a/lead-data-default"]["secret-key"] == kept["default.team-a.data-secret-key"]
+    assert "lead-system/lead-data-default" not in later
 
 
-def test_a_key_that_is_rotated_as_the_page_says_reaches_pods_and_store(server: ControlPlane, release: Release) -> None:
+def test_the_stores_authority_changes_so_that_clients_always_know_the_server(
+    server: ControlPlane, release: Release, tmp_path: Path
+) -> None:
+    """Another generation: first both are trusted, then the new one signs, then the old one goes. Audit: minor-http."""
+
+    def now() -> tuple[str, int, bool]:
+        """Who signs the server's certificate, how many authorities clients trust, and whether they trust the server."""
+        bundle, certificate = tmp_path / "ca.crt", tmp_path / "tls.crt"
+        place = ("-n", "lead-system", "-o")
+        bundle.write_text(
+            server.kubectl("get", "configmap", "lead-store-ca-default", *place, r"jsonpath={.data.ca\.crt}")
+        )
+        encoded = server.kubectl("get", "secret", "lead-minio-tls", *place, r"jsonpath={.data.tls\.crt}")
+        certificate.write_bytes(base64.b64decode(encoded))
+        issuer = subprocess.run(
+            ["openssl", "x509", "-in", certificate, "-noout", "-issuer"], capture_output=True, text=True, check=True
+        ).stdout
+        verified = subprocess.run(
+            ["openssl", "verify", "-CAfile", bundle, certificate], capture_output=True, check=False
+        )
+        return issuer.rsplit("-", 1)[-1].strip(), bundle.read_text().count("BEGIN"), verified.returncode == 0
+
+    release("--reset-values")
+    first = secrets(server)["lead-system/lead-minio-ca"]
+    assert now() == ("1", 1, True)
+    another = ("--reuse-values", "--set", "minio.tls.generation=2")
+    seen = [release(*another) and now() for _ in range(4)]
+    assert seen == [("1", 2, True), ("2", 2, True), ("2", 1, True), ("2", 1, True)]
+    assert secrets(server)["lead-system/lead-minio-ca"]["ca.crt"] != first["ca.crt"]
+
+
+def test_a_key_that_is_rotated_as_the_page_says_reaches_people_and_store(
+    server: ControlPlane, release: Release
+) -> None:
     release("--reset-values")
     before = secrets(server)
     in_release = ("--namespace", "lead-system")
-    patch = json.dumps({"stringData": {"default.trainer-secret-key": "another-key"}})
+    patch = json.dumps({"stringData": {"default.lead-system.data-secret-key": "another-key"}})
     server.kubectl("patch", "secret", "lead-minio-credentials", *in_release, "-p", patch)
     server.kubectl("delete", "job", *in_release, "-l", "app.kubernetes.io/component=storage-init")
     release("--reuse-values")
     after = secrets(server)
-    assert base64.b64decode(after["lead-system/lead-s3-default"]["secret-key"]) == b"another-key"
+    assert base64.b64decode(after["lead-system/lead-data-default"]["secret-key"]) == b"another-key"
     assert after["lead-system/lead-operator-s3-default"] == before["lead-system/lead-operator-s3-default"]
     assert "storage-init" in server.kubectl("get", "jobs", *in_release, "-o", "name")
 
@@ -155,13 +193,13 @@ def test_removing_the_release_loses_no_run_no_data_and_no_key(
         "spec": {"recipe": "lead", "datasets": [{"cacheRef": "towns"}]},
     }
     server.kubectl("create", "-f", "-", stdin=json.dumps(run))
-    kept = secrets(server)["lead-system/lead-minio-credentials"]
+    kept = {name: secrets(server)[f"lead-system/lead-minio-{name}"] for name in ("credentials", "ca")}
     environment = {**no_proxy_environment(), "KUBECONFIG": str(server.kubeconfig)}
     command = [str(helm_program), "uninstall", "lead", "--namespace", "lead-system"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=180)
     assert done.returncode == 0, done.stderr
     assert "deployments" not in server.kubectl("-n", "lead-system", "get", "deployments", "-o", "name")
     assert server.kubectl("-n", "team-a", "get", "trainingruns", "-o", "name").strip() == "trainingrun.lead.dev/drive"
-    assert secrets(server)["lead-system/lead-minio-credentials"] == kept
+    assert {name: secrets(server)[f"lead-system/lead-minio-{name}"] for name in kept} == kept
     release("--set", "runs.namespaces={team-a},runs.createNamespaces=true")
-    assert secrets(server)["lead-system/lead-minio-credentials"] == kept
+    assert {name: secrets(server)[f"lead-system/lead-minio-{name}"] for name in kept} == kept

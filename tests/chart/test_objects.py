@@ -1,4 +1,4 @@
-"""What the chart makes of five sets of values."""
+"""What the chart makes of six sets of values."""
 
 import base64
 import json
@@ -79,11 +79,15 @@ def test_defaults_make_an_operator_and_a_store_in_the_release_namespace(render: 
     assert names(objects, "Deployment") == ["lead-system/lead-operator"]
     assert names(objects, "StatefulSet") == ["lead-system/lead-minio"]
     assert names(objects, "Service") == ["lead-system/lead-minio"]
-    assert names(objects, "ServiceAccount") == ["lead-system/lead-operator", "lead-system/lead-run"]
+    assert names(objects, "ServiceAccount") == [
+        f"lead-system/lead-{name}" for name in ("build", "minio", "operator", "run")
+    ]
     assert names(objects, "Secret") == [
+        "lead-system/lead-data-default",
+        "lead-system/lead-minio-ca",
         "lead-system/lead-minio-credentials",
+        "lead-system/lead-minio-tls",
         "lead-system/lead-operator-s3-default",
-        "lead-system/lead-s3-default",
     ]
     assert names(objects, "NetworkPolicy") == [
         "lead-system/lead-minio", "lead-system/lead-operator", "lead-system/lead-runs",
@@ -97,7 +101,8 @@ def test_defaults_make_an_operator_and_a_store_in_the_release_namespace(render: 
 def test_an_external_store_makes_neither_minio_nor_secrets(render: Any) -> None:
     objects = render("external_store")
     assert names(objects, "Secret") == names(objects, "StatefulSet") == names(objects, "Job") == []
-    for kind, name in (("Role", "lead-operator"), ("RoleBinding", "lead-operator"), ("ServiceAccount", "lead-run")):
+    for kind, name in (("Role", "lead-operator"), ("RoleBinding", "lead-operator"), ("ServiceAccount", "lead-run"),
+                       ("ServiceAccount", "lead-build")):  # fmt: skip
         for namespace in ("team-a", "team-b"):
             one(objects, kind, name, namespace)
 
@@ -112,9 +117,12 @@ def test_everything_switched_on(render: Any) -> None:
     }
     assert enforced == {"restricted"}
     assert {name for name in names(objects, "Secret") if name.startswith("team-")} == {
-        f"team-{team}/lead-s3-{profile}" for team in "ab" for profile in ("default", "scratch")
+        f"team-{team}/lead-data-{profile}" for team in "ab" for profile in ("default", "scratch")
     }
-    assert names(objects, "ServiceAccount") == ["lead-system/lead-operator", "team-a/trainer", "team-b/trainer"]
+    assert names(objects, "ServiceAccount") == [
+        "lead-system/lead-minio", "lead-system/lead-operator",
+        "team-a/lead-build", "team-a/trainer", "team-b/lead-build", "team-b/trainer",
+    ]  # fmt: skip
     assert [name.rsplit("-", 1)[0] for name in names(objects, "Job")] == [
         "lead-system/lead-storage-init",
         "team-b/lead-example-data",
@@ -132,7 +140,7 @@ def test_every_pod_satisfies_the_restricted_pod_security_standard(rendered: Obje
         assert pod["seccompProfile"] == {"type": "RuntimeDefault"}, name
         assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec), name
         assert spec["enableServiceLinks"] is False, name
-        allowed = {"configMap", "secret", "emptyDir"}
+        allowed = {"configMap", "secret", "emptyDir", "projected"}
         assert all(set(volume) - {"name"} <= allowed for volume in spec["volumes"]), name
         for container in spec["containers"] + spec.get("initContainers", []):
             assert container["securityContext"] == {
@@ -146,6 +154,11 @@ def test_every_pod_satisfies_the_restricted_pod_security_standard(rendered: Obje
 def test_only_the_operator_has_a_token(rendered: Objects) -> None:
     with_token = {name for name, spec in pod_specs(rendered) if spec.get("automountServiceAccountToken") is not False}
     assert with_token == {"Deployment lead-operator"}
+    for name, spec in pod_specs(rendered):
+        tokens = {volume["name"] for volume in spec["volumes"] if "serviceAccountToken" in json.dumps(volume)}
+        assert tokens == ({"api"} if name == "StatefulSet lead-minio" else set())
+        mounts = [mount["name"] for container in spec["containers"] for mount in container["volumeMounts"]]
+        assert not tokens & set(mounts)  # the sidecar's alone: MinIO has none
     for account in (each for each in rendered if each["kind"] == "ServiceAccount"):
         if account["metadata"]["name"] != "lead-operator":
             assert account["automountServiceAccountToken"] is False
@@ -181,30 +194,111 @@ def test_every_binding_names_the_operator_and_a_role_that_exists(rendered: Objec
         assert f"{binding['metadata'].get('namespace', '')}/{binding['roleRef']['name']}" in roles
 
 
-def test_pods_and_store_agree_on_the_credentials_of_each_profile(render: Any) -> None:
+def test_no_key_but_the_one_for_raw_data_lies_in_a_namespace_for_runs(render: Any) -> None:
+    """Each namespace has a data key of its own; root password and operator's key stay in the release's. Audit: B3."""
     objects = render("everything")
     stored = one(objects, "Secret", "lead-minio-credentials")["data"]
     for profile in ("default", "scratch"):
         for namespace in ("team-a", "team-b"):
-            mounted = one(objects, "Secret", f"lead-s3-{profile}", namespace)["data"]
-            assert mounted == {key: stored[f"{profile}.trainer-{key}"] for key in ("access-key", "secret-key")}
+            data = one(objects, "Secret", f"lead-data-{profile}", namespace)["data"]
+            assert data == {key: stored[f"{profile}.{namespace}.data-{key}"] for key in ("access-key", "secret-key")}
+            assert one(objects, "ConfigMap", f"lead-store-ca-{profile}", namespace)["data"].keys() == {"ca.crt"}
         own = one(objects, "Secret", f"lead-operator-s3-{profile}")["data"]
         assert own == {key: stored[f"{profile}.operator-{key}"] for key in ("access-key", "secret-key")}
-    secrets = [base64.b64decode(value) for key, value in stored.items() if key.endswith(("secret-key", "password"))]
-    assert len(set(secrets)) == 5 and all(len(secret) == 40 for secret in secrets)
-    assert one(objects, "Secret", "lead-minio-credentials")["metadata"]["annotations"] == {
-        "helm.sh/resource-policy": "keep"
+    secrets = [
+        base64.b64decode(value)
+        for key, value in stored.items()
+        if key.endswith(("secret-key", "password", "client-secret"))
+    ]
+    assert len(set(secrets)) == 8 and all(len(secret) == 40 for secret in secrets)
+    assert {name for name in names(objects, "Secret") if not name.startswith("lead-system/")} == {
+        f"team-{team}/lead-data-{profile}" for team in "ab" for profile in ("default", "scratch")
     }
+    for name in ("lead-minio-credentials", "lead-minio-ca"):
+        assert one(objects, "Secret", name)["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+
+
+def test_nobody_mounts_the_key_of_the_stores_authority(rendered: Objects) -> None:
+    for name, spec in pod_specs(rendered):
+        assert "minio-ca" not in json.dumps(spec), name
+
+
+def test_minio_takes_tokens_of_pods_as_storage_init_and_the_operator_expect(render: Any) -> None:
+    """One role whose policies storage-init writes; tokens signed by a secret need one that nobody knows. Audit: B3."""
+    from lead_operator.settings import StorageProfile
+    from lead_operator.store_policies import ROLE_POLICIES
+    from lead_testing.token_issuer import AUDIENCE, ROLE_ARN
+
+    objects = render()
+    spec = one(objects, "StatefulSet", "lead-minio")["spec"]["template"]["spec"]
+    (minio,) = spec["containers"]
+    given = {entry["name"]: entry for entry in minio["env"]}
+    assert given["MINIO_IDENTITY_OPENID_CLIENT_ID"]["value"] == AUDIENCE
+    assert given["MINIO_IDENTITY_OPENID_ROLE_POLICY"]["value"] == ",".join(ROLE_POLICIES)
+    assert given["MINIO_STS_DURATION"]["value"] == "1h"
+    secret = given["MINIO_IDENTITY_OPENID_CLIENT_SECRET"]["valueFrom"]["secretKeyRef"]
+    assert len(base64.b64decode(one(objects, "Secret", secret["name"])["data"][secret["key"]])) == 40
+    (relay,) = spec["initContainers"]
+    assert relay["restartPolicy"] == "Always" and relay["args"] == ["token-keys"]
+    ports = {entry["name"]: entry["value"] for entry in relay["env"]}
+    address = given["MINIO_IDENTITY_OPENID_CONFIG_URL"]["value"]
+    assert address == f"http://127.0.0.1:{ports['LEAD_TOKEN_KEYS_PORT']}/.well-known/openid-configuration"
+    profile = json.loads(one(objects, "ConfigMap", "lead-storage-profiles")["data"]["profiles.json"])["default"]
+    assert (profile["credentials"], profile["secure"]) == ("webIdentity", True)
+    as_read = StorageProfile("default", "x", "y", role_arns=profile["roleArns"])
+    assert as_read.role_arn("any", "run") == as_read.role_arn("any", "build") == ROLE_ARN
+
+
+def test_every_client_of_the_embedded_store_trusts_its_authority_alone(render: Any) -> None:
+    """TLS by default, with names that fit the endpoint; HTTP only where it is asked for. Audit: minor-http."""
+    import ssl
+
+    objects = render("everything")
+    authority = one(objects, "ConfigMap", "lead-store-ca-default")["data"]["ca.crt"]
+    ssl.create_default_context(cadata=authority)
+    server = base64.b64decode(one(objects, "Secret", "lead-minio-tls")["data"]["tls.crt"]).decode()
+    described = subprocess.run(
+        ["openssl", "x509", "-noout", "-ext", "subjectAltName"],
+        input=server,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "DNS:lead-minio.lead-system.svc," in described and "IP Address:127.0.0.1" in described
+    for name, spec in pod_specs(objects):
+        for container in spec["containers"]:
+            for probe in (value for key, value in container.items() if key.endswith("Probe")):
+                if name == "StatefulSet lead-minio":
+                    assert probe["httpGet"]["scheme"] == "HTTPS"
+        mounted = json.dumps(spec["volumes"])
+        if "operator" in name or "example-data" in name or "storage-init" in name:
+            assert "lead-store-ca-" in mounted, name
+    plain = render("defaults", "--set", "minio.tls.enabled=false")
+    profile = json.loads(one(plain, "ConfigMap", "lead-storage-profiles")["data"]["profiles.json"])["default"]
+    assert (profile["secure"], profile["caConfigMap"]) == (False, "")
+    assert "--certs-dir" not in json.dumps(one(plain, "StatefulSet", "lead-minio"))
+    assert "lead-minio-tls" not in json.dumps(plain)
+
+
+def test_a_store_of_your_own_may_give_temporary_keys_too(render: Any) -> None:
+    objects = render("web_identity")
+    profile = json.loads(one(objects, "ConfigMap", "lead-storage-profiles")["data"]["profiles.json"])["default"]
+    assert (profile["credentials"], profile["stsEndpoint"]) == ("webIdentity", "https://sts.example.com")
+    every, own = "arn:aws:iam::123456789012:role/lead", "arn:aws:iam::123456789012:role/lead-build"
+    assert profile["roleArns"] == {"*": {"run": every, "build": every}, "team-a": {"build": own}}
+    assert (profile["shared"], profile["namespaces"]) == (["datasets/common/", "weights/"], ["team-a"])
+    assert profile["caConfigMap"] == "lead-store-ca-own"
+    assert names(objects, "Secret") == names(objects, "Job") == []
 
 
 def test_the_operator_reads_the_profiles_as_written(rendered: Objects, tmp_path: Any) -> None:
-    from lead_operator.settings import read_profiles
+    from lead_operator.settings import PROFILE_KEYS, read_profiles
 
     text = one(rendered, "ConfigMap", "lead-storage-profiles")["data"]["profiles.json"]
     (tmp_path / "profiles.json").write_text(text)
     profiles = read_profiles(tmp_path / "profiles.json")
     for name, profile in profiles.items():
-        assert set(json.loads(text)[name]) == {"endpoint", "secure", "bucket", "prefix", "region", "secretName"}
+        assert set(json.loads(text)[name]) == PROFILE_KEYS
         embedded = profile.endpoint == "lead-minio.lead-system.svc:9000"
         assert embedded or profile.endpoint.startswith("s3.example.com")
         assert profile.secret_name.startswith("lead-s3-")
@@ -212,8 +306,8 @@ def test_the_operator_reads_the_profiles_as_written(rendered: Objects, tmp_path:
 
 def test_a_profile_without_its_secret_keeps_no_other_from_being_used(rendered: Objects) -> None:
     volumes = one(rendered, "Deployment", "lead-operator")["spec"]["template"]["spec"]["volumes"]
-    secrets = [volume["secret"] for volume in volumes if "secret" in volume]
-    assert secrets and all(secret["optional"] for secret in secrets)
+    sources = [source for volume in volumes if "projected" in volume for source in volume["projected"]["sources"]]
+    assert sources and all(one_of["optional"] for source in sources for one_of in source.values())
 
 
 def test_the_operator_reads_its_settings_from_the_deployment(rendered: Objects, tmp_path: Any) -> None:
@@ -226,11 +320,12 @@ def test_the_operator_reads_its_settings_from_the_deployment(rendered: Objects, 
     (tmp_path / "profiles.json").write_text(profiles)
     settings = read_settings({**environment, "LEAD_STORAGE_PROFILES_FILE": str(tmp_path / "profiles.json")})
     assert (settings.release_namespace, settings.lease_name) == ("lead-system", "lead-operator")
-    assert settings.run_namespaces == ("",) or list(settings.run_namespaces) == sorted(
-        account["metadata"]["namespace"]
-        for account in rendered
-        if account["kind"] == "ServiceAccount" and account["metadata"]["name"] == settings.run_service_account
-    )
+    for name in (settings.run_service_account, settings.build_service_account):
+        assert settings.run_namespaces == ("",) or list(settings.run_namespaces) == sorted(
+            account["metadata"]["namespace"]
+            for account in rendered
+            if account["kind"] == "ServiceAccount" and account["metadata"]["name"] == name
+        )
     given = (
         {"NCCL_SOCKET_IFNAME": "=eth0,eth1", "NCCL_DEBUG": "INFO"} if settings.trainer_pull_policy == "Never" else {}
     )
@@ -241,7 +336,8 @@ def test_the_operator_reads_its_settings_from_the_deployment(rendered: Objects, 
     assert known == {
         "LEAD_TRAINER_IMAGE", "LEAD_TRAINER_PULL_POLICY", "LEAD_STORAGE_PROFILES_FILE", "LEAD_OPERATOR_CREDENTIALS_DIR",
         "LEAD_POD_ENVIRONMENT",
-        "LEAD_RUN_NAMESPACES", "LEAD_RUN_SERVICE_ACCOUNT", "LEAD_RELEASE_NAMESPACE", "LEAD_LOG_LEVEL",
+        "LEAD_RUN_NAMESPACES", "LEAD_RUN_SERVICE_ACCOUNT", "LEAD_BUILD_SERVICE_ACCOUNT", "LEAD_RELEASE_NAMESPACE",
+        "LEAD_LOG_LEVEL",
         "LEAD_HEALTH_PORT", "LEAD_LEASE_NAME", "LEAD_RESYNC_SECONDS", "LEAD_RELIST_SECONDS",
         "LEAD_PROGRESS_SECONDS", "LEAD_SOURCE_CHECK_SECONDS", "LEAD_WORKERS", "LEAD_API_IN_FLIGHT",
         "LEAD_API_CALLS_PER_SECOND",
@@ -260,12 +356,22 @@ def test_storage_init_is_given_what_it_reads(render: Any, tmp_path: Any) -> None
     environment = {entry["name"]: entry["value"] for entry in container["env"]}
     environment["LEAD_STORAGE_PROFILES_FILE"] = str(tmp_path / "profiles.json")
     environment["LEAD_STORAGE_INIT_CREDENTIALS_DIR"] = str(tmp_path)
-    root, wanted = read_request(environment)
-    assert root.access_key == "lead-root"
-    assert [(entry.profile.name, entry.trainer.access_key) for entry in wanted] == [
-        ("default", "lead-trainer-default"),
-        ("scratch", "lead-trainer-scratch"),
+    wanted = read_request(environment)
+    assert wanted.root.access_key == "lead-root" and not wanted.alone
+    assert (wanted.run_account, wanted.build_account) == ("trainer", "lead-build")
+    mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert str(wanted.ca_file) == "/etc/lead/ca/ca.crt" and "/etc/lead/ca" in mounts
+    found = [
+        (entry.profile.name, name, key.access_key) for entry in wanted.profiles for name, key in entry.people.items()
     ]
+    assert found == [
+        (profile, f"team-{team}", f"lead-data-{profile}.team-{team}")
+        for profile in ("default", "scratch")
+        for team in "ab"
+    ]
+    assert [entry.operator.access_key for entry in wanted.profiles] == [
+        "lead-operator-default", "lead-operator-scratch",
+    ]  # fmt: skip
 
 
 def test_a_changed_profile_restarts_the_operator_and_makes_another_job(render: Any) -> None:
@@ -344,7 +450,11 @@ def test_the_example_data_job_says_what_the_trainers_command_line_understands(re
     assert done.returncode == 0, done.stderr
     assert list((tmp_path / "datasets/carla_demo/data").rglob("*.jpg"))
     names_of_env = {entry["name"] for entry in container["env"]}
-    assert names_of_env == {"LEAD_STORE_URL", "LEAD_S3_ENDPOINT", "LEAD_S3_SECURE", "LEAD_S3_REGION", "HOME"}
+    assert names_of_env == {
+        "LEAD_STORE_URL", "LEAD_S3_ENDPOINT", "LEAD_S3_SECURE", "LEAD_S3_CREDENTIALS", "LEAD_S3_REGION", "HOME",
+    }  # fmt: skip
+    (keys,) = [each["projected"] for each in job["spec"]["template"]["spec"]["volumes"] if "projected" in each]
+    assert keys["sources"][0]["secret"]["name"] == "lead-data-default"
 
 
 def test_two_replicas_share_the_work_of_staying_alive(render: Any) -> None:

@@ -18,7 +18,13 @@ def profiles(objects: list[dict[str, Any]]) -> dict[str, Any]:
 def mounted_by_the_operator(objects: list[dict[str, Any]]) -> dict[str, str]:
     (operator,) = [each for each in objects if each["kind"] == "Deployment"]
     volumes = operator["spec"]["template"]["spec"]["volumes"]
-    return {volume["name"]: volume["secret"]["secretName"] for volume in volumes if "secret" in volume}
+    return {
+        volume["name"]: source["secret"]["name"]
+        for volume in volumes
+        if "projected" in volume
+        for source in volume["projected"]["sources"]
+        if "secret" in source
+    }
 
 
 def test_the_operator_mounts_its_own_secret_and_pods_never_do(render: Any) -> None:

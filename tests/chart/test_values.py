@@ -81,6 +81,11 @@ def test_variables_of_pods_are_checked_as_the_operator_checks_them() -> None:
         ("storage.profiles.default.prefix=../x", "/storage/profiles/default/prefix"),
         ("storage.profiles.default.existingSecret=kube-root", "/storage/profiles/default/existingSecret"),
         ("storage.profiles.other.endpoint=x", "/storage/profiles/other"),
+        ("storage.profiles.default.credentials=none", "/storage/profiles/default/credentials"),
+        ("storage.profiles.default.stsEndpoint=sts.example.com", "/storage/profiles/default/stsEndpoint"),
+        ("storage.profiles.default.shared={runs/team-a}", "/storage/profiles/default/shared/0"),
+        ("storage.profiles.default.caConfigMap=kube-root-ca.crt", "/storage/profiles/default/caConfigMap"),
+        ("minio.tls.generation=0", "/minio/tls/generation"),
         ("runs.namespaces={Team_A}", "/runs/namespaces/0"),
         ("runs.environment.NCCL_NTHREADS=2", "/runs/environment/NCCL_NTHREADS"),  # a number; --set-string makes it text
         ("runs.environment.nccl_debug=INFO", "nccl_debug"),
@@ -105,12 +110,20 @@ def test_a_wrong_key_or_value_is_refused_by_name(helm: Any, setting: str, named:
     [
         ("minio.enabled=false", "set the endpoint"),
         ("storage.profiles.default.existingSecret=lead-s3-x", "drop existingSecret"),
-        ("storage.profiles.default.secure=true", "set secure to false"),
+        ("storage.profiles.default.secure=true,minio.tls.enabled=false", "set minio.tls.enabled to true"),
+        ("storage.profiles.default.credentials=static", "gives pods no lasting keys; drop credentials"),
+        ("storage.profiles.default.roleArn=arn:aws:iam::1:role/lead", "set the endpoint or drop them"),
+        ("storage.profiles.default.endpoint=s3.example.com,storage.profiles.default.credentials=webIdentity",
+         "create a Secret with the operator's access-key"),
+        ("storage.profiles.default.namespaces={other}", "the namespaces for runs are default"),
+        ("runs.buildServiceAccountName=lead-run", "give them two names"),
         ("storage.profiles.default.endpoint=s3.example.com", "no existingSecret; create a Secret"),
         ("exampleData.enabled=true,exampleData.profile=other", "the storage profiles are default"),
         ("exampleData.enabled=true,exampleData.namespace=other", "the namespaces for runs are default"),
+        ("exampleData.enabled=true,runs.namespaces={a,b},storage.profiles.default.namespaces={b},exampleData.namespace=a",
+         "which may not use the profile default; its namespaces are b"),
     ],
-)
+)  # fmt: skip
 def test_a_contradiction_is_refused_with_a_remedy(helm: Any, settings: str, said: str) -> None:
     done = helm("template", "lead", str(CHART), "--kube-version", "1.34.4", "--set", settings)
     assert done.returncode != 0

@@ -15,12 +15,32 @@
 {{- fail (printf "storage.profiles.%s.operatorSecret is %q, which pods mount for the profile %s, so that they could delete what the operator may; name another Secret, or drop operatorSecret" $name $profile.operatorSecret $other) }}
 {{- end }}
 {{- end }}
-{{- if and (not $profile.endpoint) $profile.secure }}
-{{- fail (printf "storage.profiles.%s.secure is true but its endpoint is empty, which means the embedded MinIO, which speaks plain HTTP inside the cluster; set secure to false or give an endpoint" $name) }}
+{{- $credentials := include "lead.storeCredentials" (dict "root" $ "name" $name "profile" $profile) }}
+{{- if and (not $profile.endpoint) (ne $credentials "webIdentity") }}
+{{- fail (printf "storage.profiles.%s.credentials is %s but its endpoint is empty, which means the embedded MinIO, which gives pods no lasting keys; drop credentials or give an endpoint" $name $credentials) }}
 {{- end }}
-{{- if and $profile.endpoint (not $profile.existingSecret) }}
+{{- if and (not $profile.endpoint) (or $profile.buildSecret $profile.stsEndpoint $profile.roleArn $profile.roleArns $profile.caConfigMap) }}
+{{- fail (printf "storage.profiles.%s sets buildSecret, stsEndpoint, roleArn, roleArns or caConfigMap but its endpoint is empty, which means the embedded MinIO, for which the chart makes them; set the endpoint or drop them" $name) }}
+{{- end }}
+{{- if and (not $profile.endpoint) $profile.secure (not $.Values.minio.tls.enabled) }}
+{{- fail (printf "storage.profiles.%s.secure is true but its endpoint is empty, which means the embedded MinIO, and minio.tls.enabled is false; set minio.tls.enabled to true or give an endpoint" $name) }}
+{{- end }}
+{{- if and $profile.endpoint (eq $credentials "static") (not $profile.existingSecret) }}
 {{- fail (printf "storage.profiles.%s has the endpoint %s but no existingSecret; create a Secret with the keys access-key and secret-key in each namespace for runs and in %s, and name it" $name $profile.endpoint $.Release.Namespace) }}
 {{- end }}
+{{- if and $profile.endpoint (eq $credentials "webIdentity") (not $profile.operatorSecret) }}
+{{- fail (printf "storage.profiles.%s.credentials is webIdentity, which is for pods, and operatorSecret is empty; create a Secret with the operator's access-key and secret-key in %s, and name it" $name $.Release.Namespace) }}
+{{- end }}
+{{- if not $.Values.runs.clusterWide }}
+{{- range $profile.namespaces }}
+{{- if not (has . (include "lead.runNamespaces" $ | fromJson).names) }}
+{{- fail (printf "storage.profiles.%s.namespaces names %s; the namespaces for runs are %s" $name . ((include "lead.runNamespaces" $ | fromJson).names | join ", ")) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if eq .Values.runs.serviceAccountName .Values.runs.buildServiceAccountName }}
+{{- fail (printf "runs.serviceAccountName and runs.buildServiceAccountName are both %s; training and build pods have different rights in the store, by their ServiceAccounts; give them two names" .Values.runs.serviceAccountName) }}
 {{- end }}
 {{- if .Values.exampleData.enabled }}
 {{- if not (hasKey .Values.storage.profiles .Values.exampleData.profile) }}
@@ -29,6 +49,14 @@
 {{- $names := (include "lead.runNamespaces" . | fromJson).names }}
 {{- if and .Values.exampleData.namespace (not (has .Values.exampleData.namespace $names)) }}
 {{- fail (printf "exampleData.namespace is %q; the namespaces for runs are %s" .Values.exampleData.namespace ($names | join ", ")) }}
+{{- end }}
+{{- $profile := get .Values.storage.profiles .Values.exampleData.profile }}
+{{- if not (include "lead.dataSecretName" (dict "name" .Values.exampleData.profile "profile" $profile)) }}
+{{- fail (printf "exampleData.profile is %s, whose pods have no key that may write raw data; name a Secret with one in storage.profiles.%s.existingSecret" .Values.exampleData.profile .Values.exampleData.profile) }}
+{{- end }}
+{{- $served := (include "lead.profileNamespaces" (dict "root" . "profile" $profile) | fromJson).names }}
+{{- if not (has (.Values.exampleData.namespace | default (first $names)) $served) }}
+{{- fail (printf "exampleData.namespace is %s, which may not use the profile %s; its namespaces are %s" (.Values.exampleData.namespace | default (first $names)) .Values.exampleData.profile ($served | join ", ")) }}
 {{- end }}
 {{- end }}
 {{- end }}

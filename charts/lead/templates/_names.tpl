@@ -40,6 +40,29 @@ capabilities: {drop: [ALL]}
 {{- dict "names" (.Values.runs.namespaces | default (list .Release.Namespace) | uniq) | toJson }}
 {{- end }}
 
+{{/* Whether one namespace holds all runs: then its people own all raw data and weights. */}}
+{{- define "lead.oneNamespace" -}}
+{{- if and (not .Values.runs.clusterWide) (eq 1 (len (include "lead.runNamespaces" . | fromJson).names)) }}yes{{ end }}
+{{- end }}
+
+{{/* Folders of a profile that every namespace for runs may read, as a JSON list under `prefixes`; each ends with /. */}}
+{{- define "lead.sharedPrefixes" -}}
+{{- $prefixes := list }}
+{{- range .profile.shared | default (ternary (list "datasets" "weights") list (eq "yes" (include "lead.oneNamespace" .root))) }}
+{{- $prefixes = append $prefixes (printf "%s/" (trimSuffix "/" .)) }}
+{{- end }}
+{{- dict "prefixes" $prefixes | toJson }}
+{{- end }}
+
+{{/* Of the namespaces for runs those that may use a profile, as a JSON list under `names`. */}}
+{{- define "lead.profileNamespaces" -}}
+{{- $names := list }}
+{{- range (include "lead.runNamespaces" .root | fromJson).names }}
+{{- if or (not $.profile.namespaces) (has . $.profile.namespaces) }}{{ $names = append $names . }}{{ end }}
+{{- end }}
+{{- dict "names" $names | toJson }}
+{{- end }}
+
 {{/* host:port of a profile's store. */}}
 {{- define "lead.endpoint" -}}
 {{- if .profile.endpoint }}{{ .profile.endpoint }}{{ else }}{{ .root.Release.Name }}-minio.{{ .root.Release.Namespace }}.svc:9000{{ end }}
@@ -48,6 +71,34 @@ capabilities: {drop: [ALL]}
 {{/* Name of the Secret with the credentials that pods mount. */}}
 {{- define "lead.secretName" -}}
 {{- .profile.existingSecret | default (printf "lead-s3-%s" .name) }}
+{{- end }}
+
+{{/* static or webIdentity: how pods prove to a profile's store who they are. */}}
+{{- define "lead.storeCredentials" -}}
+{{- .profile.credentials | default (ternary "static" "webIdentity" (not (empty .profile.endpoint))) }}
+{{- end }}
+
+{{/* "true" where a profile's store is reached by TLS. */}}
+{{- define "lead.secure" -}}
+{{- ternary (.profile.secure | default false) .root.Values.minio.tls.enabled (not (empty .profile.endpoint)) }}
+{{- end }}
+
+{{/* Name of the ConfigMap with the authority of a profile's store, empty where there is none. */}}
+{{- define "lead.storeCa" -}}
+{{- if .profile.endpoint }}{{ .profile.caConfigMap | default "" }}{{ else if .root.Values.minio.tls.enabled }}lead-store-ca-{{ .name }}{{ end }}
+{{- end }}
+
+{{/* Name of the Secret with the key of people's raw data and weights, in each namespace for runs. */}}
+{{- define "lead.dataSecretName" -}}
+{{- if .profile.endpoint }}{{ .profile.existingSecret | default "" }}{{ else }}lead-data-{{ .name }}{{ end }}
+{{- end }}
+
+{{/* Sources of a projected volume with a store's key and, where it has one of its own, its authority. */}}
+{{- define "lead.storeKeySources" -}}
+- secret: {name: {{ .secret }}, optional: {{ .optional }}}
+{{- with include "lead.storeCa" . }}
+- configMap: {name: {{ . }}, optional: {{ $.optional }}, items: [{key: ca.crt, path: ca.crt}]}
+{{- end }}
 {{- end }}
 
 {{/* Name of the Secret with the operator's own credentials, in the release's namespace. */}}
@@ -82,11 +133,13 @@ new random ones otherwise. They are drawn once a rendering and kept in .Values, 
 {{- define "lead.minioCredentials" -}}
 {{- if not (hasKey .Values "drawnCredentials") }}
 {{- $stored := (lookup "v1" "Secret" .Release.Namespace (printf "%s-minio-credentials" .Release.Name)).data | default dict }}
-{{- $wanted := dict "root-user" "lead-root" "root-password" (randAlphaNum 40) }}
+{{- $wanted := dict "root-user" "lead-root" "root-password" (randAlphaNum 40) "tokens-client-secret" (randAlphaNum 40) }}
 {{- range $name := (include "lead.embeddedProfiles" . | fromJson).names }}
-{{- range $user := list "trainer" "operator" }}
-{{- $_ := set $wanted (printf "%s.%s-access-key" $name $user) (printf "lead-%s-%s" $user $name) }}
-{{- $_ := set $wanted (printf "%s.%s-secret-key" $name $user) (randAlphaNum 40) }}
+{{- $_ := set $wanted (printf "%s.operator-access-key" $name) (printf "lead-operator-%s" $name) }}
+{{- $_ := set $wanted (printf "%s.operator-secret-key" $name) (randAlphaNum 40) }}
+{{- range $namespace := (include "lead.profileNamespaces" (dict "root" $ "profile" (get $.Values.storage.profiles $name)) | fromJson).names }}
+{{- $_ := set $wanted (printf "%s.%s.data-access-key" $name $namespace) (printf "lead-data-%s.%s" $name $namespace) }}
+{{- $_ := set $wanted (printf "%s.%s.data-secret-key" $name $namespace) (randAlphaNum 40) }}
 {{- end }}
 {{- end }}
 {{- $drawn := dict }}
@@ -96,6 +149,57 @@ new random ones otherwise. They are drawn once a rendering and kept in .Values, 
 {{- $_ := set .Values "drawnCredentials" $drawn }}
 {{- end }}
 {{- .Values.drawnCredentials | toJson }}
+{{- end }}
+
+{{/*
+Authority and certificate of the embedded MinIO as a JSON dict: `authority` and `server` (base64 data of two Secrets) and
+`bundle` (text that clients trust). The authority is kept; a rendering that finds it signs a new server certificate by it.
+Another minio.tls.generation than the stored one changes the authority in three upgrades, so that clients never meet one
+that they do not know: the first adds the next authority to the bundle, the second signs by it, the third drops the old.
+*/}}
+{{- define "lead.minioTls" -}}
+{{- if not (hasKey .Values "drawnTls") }}
+{{- $stored := (lookup "v1" "Secret" .Release.Namespace (printf "%s-minio-ca" .Release.Name)).data | default dict }}
+{{- $generation := toString .Values.minio.tls.generation }}
+{{- $authority := dict }}
+{{- if hasKey $stored "next.crt" }}
+{{- $authority = dict "ca.crt" (get $stored "next.crt") "ca.key" (get $stored "next.key") "generation" (get $stored "next-generation") "previous.crt" (get $stored "ca.crt") }}
+{{- else if hasKey $stored "ca.crt" }}
+{{- $authority = dict "ca.crt" (get $stored "ca.crt") "ca.key" (get $stored "ca.key") "generation" (get $stored "generation") }}
+{{- if ne (b64dec (get $stored "generation")) $generation }}
+{{- $next := genCAWithKey (printf "%s-minio-ca-%s" .Release.Name $generation) 3650 (genPrivateKey "ecdsa") }}
+{{- $_ := set $authority "next.crt" (b64enc $next.Cert) }}
+{{- $_ := set $authority "next.key" (b64enc $next.Key) }}
+{{- $_ := set $authority "next-generation" (b64enc $generation) }}
+{{- end }}
+{{- else }}
+{{- $first := genCAWithKey (printf "%s-minio-ca-%s" .Release.Name $generation) 3650 (genPrivateKey "ecdsa") }}
+{{- $authority = dict "ca.crt" (b64enc $first.Cert) "ca.key" (b64enc $first.Key) "generation" (b64enc $generation) }}
+{{- end }}
+{{- $host := printf "%s-minio" .Release.Name }}
+{{- $inNamespace := printf "%s.%s" $host .Release.Namespace }}
+{{- $names := list $host $inNamespace (printf "%s.svc" $inNamespace) (printf "%s.svc.cluster.local" $inNamespace) "localhost" }}
+{{- $signer := buildCustomCert (get $authority "ca.crt") (get $authority "ca.key") }}
+{{- $server := genSignedCertWithKey $host (list "127.0.0.1" "::1") $names 1095 $signer (genPrivateKey "ecdsa") }}
+{{- $bundle := list }}
+{{- range list "ca.crt" "next.crt" "previous.crt" }}
+{{- with get $authority . }}{{ $bundle = append $bundle (b64dec .) }}{{ end }}
+{{- end }}
+{{- $_ := set .Values "drawnTls" (dict "authority" $authority "server" (dict "tls.crt" (b64enc $server.Cert) "tls.key" (b64enc $server.Key)) "bundle" (join "" $bundle)) }}
+{{- end }}
+{{- .Values.drawnTls | toJson }}
+{{- end }}
+
+{{/* Names of the policies of the role of all pods: ROLE_POLICIES of lead_operator/store_policies.py. */}}
+{{- define "lead.rolePolicies" -}}
+{{- $names := list }}
+{{- range until 16 }}{{ $names = append $names (printf "lead-pods-%02d" .) }}{{ end }}
+{{- join "," $names }}
+{{- end }}
+
+{{/* MinIO's name of the role of all pods: made of its client ID, lead-store. */}}
+{{- define "lead.roleArn" -}}
+arn:minio:iam:::role/XBscWNnagoxN6LV8WeeaH_fOm9s
 {{- end }}
 
 {{/* What the operator may do where runs live; nothing on Secrets. */}}
