@@ -9,6 +9,7 @@ MinIO checks a signature against the Host header that it receives, so the proxy 
 """
 
 import http.client
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -59,8 +60,18 @@ class Seen:
 class StoreProxy:
     """One proxy; plans may be added while it runs."""
 
-    def __init__(self, upstream: str, *, latency_s: float = 0.0, bytes_per_s: float = 0.0) -> None:
-        """Delays every answer by `latency_s`, and lets all answers together have `bytes_per_s` (0: no limit)."""
+    def __init__(
+        self,
+        upstream: str,
+        *,
+        latency_s: float = 0.0,
+        bytes_per_s: float = 0.0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """Delays every answer by `latency_s`, and lets all answers together have `bytes_per_s` (0: no limit).
+
+        With `tls` its clients speak HTTPS; the upstream never does.
+        """
         self.seen = Seen()
         self.release = threading.Event()  # ends stalls
         self.latency_s = latency_s
@@ -71,6 +82,8 @@ class StoreProxy:
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self, upstream))
         self._server.daemon_threads = True
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
 
     def __enter__(self) -> "StoreProxy":
