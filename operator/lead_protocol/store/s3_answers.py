@@ -84,7 +84,7 @@ def explain_failure(
         return StoreUnavailable(f"{told}; create the bucket, or correct the storage profile")
     if status == 404:
         return ObjectNotFound(f"{told}; the object does not exist")
-    if status in (401, 403):
+    if status in (401, 403) or code in _KEY_CODES:  # AWS refuses an expired token with 400
         remedy = "check the storage profile's credentials and what they allow"
         of_key = True if status == 401 or code in _KEY_CODES else False if code else None  # a HEAD may name no code
         return StoreDenied(f"{told}; {remedy}", of_key=of_key)

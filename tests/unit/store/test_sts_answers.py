@@ -13,7 +13,7 @@ import pytest
 
 from lead_protocol.store.credentials import Credentials
 from lead_protocol.store.object_store import StoreDenied
-from lead_protocol.store.s3_answers import TryAgain
+from lead_protocol.store.s3_answers import TryAgain, explain_failure
 from lead_protocol.store.sts_answers import MAX_ANSWER_BYTES, explain_refusal, parse_session
 from lead_protocol.store.trusted_pool import TrustedPool
 from lead_protocol.store.web_identity import TokenExchange, WebIdentity
@@ -250,3 +250,9 @@ def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
 def test_a_token_file_of_something_else_is_named_and_sent_nowhere(tmp_path: Path, token: bytes, found: str) -> None:
     with pytest.raises(StoreDenied, match=found):
         an_exchange("http://127.0.0.1:9/", tmp_path, token).obtain(1)
+
+
+def test_a_store_that_refuses_an_ended_token_with_400_as_aws_does_is_understood() -> None:
+    body = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
+    error = explain_failure(400, {"x-amz-request-id": "1"}, body, where="here")
+    assert isinstance(error, StoreDenied) and error.of_key
