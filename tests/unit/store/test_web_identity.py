@@ -20,6 +20,7 @@ from lead_protocol.job_access import job_access
 from lead_protocol.store.object_store import StoreDenied, StoreUnavailable
 from lead_protocol.store.open_store import open_store
 from lead_protocol.store.s3 import S3Store
+from lead_protocol.store.s3_requests import Deadline, Request
 from lead_protocol.store.s3_target import MIB, S3Limits
 from lead_protocol.store.session_policy import Access
 from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER, MinioServer, minio_program
@@ -220,6 +221,20 @@ def test_a_job_that_names_another_namespace_is_refused_and_told_by_which_credent
     for part in ("PUT", f"runs/team-b/{UID}/k", "AccessDenied", "webIdentity", ROLE_ARN, "storage profile embedded"):
         assert part in message
     assert caught.value.of_key is False
+
+
+def test_what_may_not_be_read_may_not_be_copied_either(pod: Pod, filled: str) -> None:
+    """Audit: B3"""
+    store, key = opened(pod, job_access(a_train_job())), f"runs/team-a/{UID}/{secrets.token_hex(4)}"
+
+    def copy(source: str) -> None:
+        request = Request("PUT", key, headers={"x-amz-copy-source": f"/{filled}/{source}"})
+        store._requests.send(request, Deadline(20), max_bytes=10**6)
+
+    copy(f"runs/team-a/{OTHER_UID}/k")
+    for source in (f"runs/team-b/{UID}/k", f"caches/team-b/{DIGEST}/k", "datasets/team-a/town/k"):
+        with pytest.raises(StoreDenied, match="AccessDenied"):
+            copy(source)
 
 
 def test_big_files_are_uploaded_and_read_back_with_temporary_credentials(pod: Pod, tmp_path: Path) -> None:
