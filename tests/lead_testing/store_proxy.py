@@ -21,14 +21,24 @@ from typing import Literal
 
 Fault = Literal[
     "drop-before", "drop-answer", "503", "503-retry-after", "429", "403-expired", "507", "cut-body", "short-body",
-    "wrong-length", "flip-byte", "slow", "trickle", "stall", "redirect",
+    "wrong-length", "flip-byte", "slow", "trickle", "stall", "redirect", "bare-404", "404-page", "404-html", "499",
+    "520", "200-html",
 ]  # fmt: skip
 ERRORS = {
     "503": (503, "SlowDown", "Please reduce your request rate."),
     "503-retry-after": (503, "SlowDown", "Please reduce your request rate."),
     "429": (429, "TooManyRequests", "Please reduce your request rate."),
     "403-expired": (403, "ExpiredToken", "The provided token has expired."),
+    "499": (499, "ClientDisconnected", "Client disconnected before response was ready"),
     "507": (507, "XMinioStorageFull", "Storage backend has reached its minimum free drive threshold."),
+}
+# What gateways answer in the place of a store that is away: status, Content-Type, body.
+GATEWAY = {
+    "bare-404": (404, "", b""),
+    "404-page": (404, "text/plain; charset=utf-8", b"404 page not found\n"),
+    "404-html": (404, "text/html", b"<html><head><title>404 Not Found</title></head><body>nginx</body></html>\n"),
+    "520": (520, "", b""),
+    "200-html": (200, "text/html", b"<html><head><title>Welcome to nginx!</title></head></html>\n"),
 }
 TRICKLE_BYTES_PER_S = 1024
 LONGEST_STALL_S = 60.0
@@ -163,6 +173,8 @@ def _handler(proxy: StoreProxy, upstream: str) -> type[BaseHTTPRequestHandler]:
                 self._hang_up()
             elif fault in ERRORS:
                 self._refuse(*ERRORS[fault], retry_after=fault == "503-retry-after")
+            elif fault in GATEWAY:
+                self._answer_as_gateway(*GATEWAY[fault])
             elif fault == "redirect":
                 self.send_response(307)
                 self.send_header("Location", "http://169.254.169.254/latest/meta-data/")
@@ -240,6 +252,15 @@ def _handler(proxy: StoreProxy, upstream: str) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             if self.command != "HEAD":
                 self.wfile.write(payload)
+
+        def _answer_as_gateway(self, status: int, media_type: str, page: bytes) -> None:
+            self.send_response(status)
+            if media_type:
+                self.send_header("Content-Type", media_type)
+            self.send_header("Content-Length", str(len(page)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(page)
 
         def _hang_up(self) -> None:
             self.wfile.flush()

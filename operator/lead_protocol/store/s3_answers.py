@@ -1,7 +1,11 @@
 """What an S3 server's answers mean: error bodies to StoreError classes, list pages to ObjectInfo; pure.
 
 Only these facts of the protocol are used, so that any plain-S3 server will do: status codes, `<Code>` of error bodies,
-ListObjectsV2 and multipart XML.
+request ids and ETags, ListObjectsV2 and multipart XML.
+
+Where the store is away for a moment, something else may answer in its place: a gateway, an ingress without a route, a
+captive portal. Only an answer that bears the marks of S3 says anything about objects; every other one means that the
+store was not reached.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,18 +28,21 @@ from lead_protocol.store.object_store import (
     StoreUnavailable,
 )
 
-_TRY_AGAIN_STATUS = {408, 425, 429, 500, 502, 503, 504}
+_TRY_AGAIN_STATUS = {408, 425, 429, 499, 500, 502, 503, 504, *range(520, 528)}  # 499: MinIO itself was stopped
+# What S3 servers send with every answer, or with the failure of a HEAD, which has no body.
+_S3_HEADERS = ("x-amz-request-id", "x-amz-id-2", "x-minio-error-code")
 _NOTHING_HAPPENED = {429, 503}  # the server says that it did not even try
 # Spoiled or interrupted on the way, or in the way of another writer: the same request may succeed.
 _TRY_AGAIN_CODES = {
     "RequestTimeout", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch", "InvalidDigest", "SlowDown",
-    "OperationAborted", "ConditionalRequestConflict", "InternalError",
+    "OperationAborted", "ConditionalRequestConflict", "InternalError", "ClientDisconnected",
 }  # fmt: skip
 _FULL_CODES = {"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded", "InsufficientStorage"}
 _KEY_CODES = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
 _SKEW_CODES = {"RequestTimeTooSkewed", "RequestExpired"}
 # Of the parser: no XML, other bytes than its encoding's, an encoding that is unknown or that it does not read.
 _NOT_XML = (ElementTree.ParseError, LookupError, ValueError)
+_NOT_THE_STORE = "a gateway may have answered in the store's place: check the endpoint and what lies before it"
 _MOST_SKEW = timedelta(minutes=15)  # what S3 servers allow
 
 
@@ -66,6 +73,8 @@ def explain_failure(
     """Returns the StoreError, TryAgain or UploadGone that a failed answer means; `where` names method and object.
 
     A HEAD has no body to name a wrong clock, so its `Date` is compared with when the request was signed.
+    An answer that is not S3's is never about the object: TryAgain, but where a person must act in any case (redirects,
+    401, 403, 507).
     """
     ahead = _ahead(headers, signed_at)
     code, detail = _error_code(headers, body)
@@ -80,6 +89,8 @@ def explain_failure(
         return StoreFull(f"{told}; free or add space in the store")
     if status in _TRY_AGAIN_STATUS or code in _TRY_AGAIN_CODES:
         return TryAgain(told, doubtful=status not in _NOTHING_HAPPENED, pause_s=_retry_after_s(headers))
+    if not code and not _bears_s3_headers(headers) and status not in (401, 403):
+        return TryAgain(f"{told}, which is no answer of S3; {_NOT_THE_STORE}", doubtful=True)
     if code == "NoSuchBucket":
         return StoreUnavailable(f"{told}; create the bucket, or correct the storage profile")
     if status == 404:
@@ -95,11 +106,22 @@ def explain_failure(
     return StoreError(f"{told}; the server does not speak S3 as expected: check the storage profile's endpoint")
 
 
+def check_success(method: str, headers: Mapping[str, str], *, where: str) -> None:
+    """Raises TryAgain where a good answer about one object is not S3's, such as a gateway's page."""
+    if _bears_s3_headers(headers):
+        return
+    if _media_type(headers) != "text/html" and (headers.get("ETag") or method == "DELETE"):
+        return
+    raise TryAgain(f"{where}: a good answer without the marks of S3; {_NOT_THE_STORE}", doubtful=True)
+
+
 def parse_list_page(body: bytes, *, where: str) -> ListPage:
-    """Parses a ListObjectsV2 answer with `encoding-type=url`; raises StoreUnavailable where it is something else."""
+    """Parses a ListObjectsV2 answer with `encoding-type=url`; raises TryAgain where it is something else."""
     root = _parse(body, where)
     if _name(root) != "ListBucketResult":
-        raise StoreUnavailable(f"{where}: expected ListBucketResult, found {_name(root)}; check the endpoint")
+        raise TryAgain(
+            f"{where}: expected ListBucketResult, found {_name(root)[:80]}; {_NOT_THE_STORE}", doubtful=False
+        )
     url_encoded = _text(root, "EncodingType") == "url"
     objects = []
     for element in root:
@@ -114,10 +136,10 @@ def parse_list_page(body: bytes, *, where: str) -> ListPage:
 
 
 def parse_upload_id(body: bytes, *, where: str) -> str:
-    """Returns the UploadId of an InitiateMultipartUpload answer; raises StoreUnavailable where there is none."""
+    """Returns the UploadId of an InitiateMultipartUpload answer; raises TryAgain where there is none."""
     found = _text(_parse(body, where), "UploadId")
     if not found:
-        raise StoreUnavailable(f"{where}: the answer names no UploadId; check the endpoint")
+        raise TryAgain(f"{where}: the answer names no UploadId; {_NOT_THE_STORE}", doubtful=True)
     return found
 
 
@@ -143,6 +165,16 @@ def _error_code(headers: Mapping[str, str], body: bytes) -> tuple[str, str]:
         return _text(root, "Code")[:80], _text(root, "Message")[:200]
     except _NOT_XML:
         return headers.get("x-minio-error-code", "")[:80], ""  # HEAD has no body; a proxy's page is not XML
+
+
+def _bears_s3_headers(headers: Mapping[str, str]) -> bool:
+    present = {name.lower() for name in headers}
+    # Of a HEAD some servers say no more than that the body would have been XML.
+    return any(name in present for name in _S3_HEADERS) or _media_type(headers) == "application/xml"
+
+
+def _media_type(headers: Mapping[str, str]) -> str:
+    return headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
 
 def _ahead(headers: Mapping[str, str], signed_at: datetime | None) -> timedelta:

@@ -7,6 +7,7 @@ message.
 
 import hashlib
 import random
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from urllib3.response import BaseHTTPResponse
 
 from lead_protocol.store.credentials import Credentials
 from lead_protocol.store.object_store import ObjectCorrupt, StoreDenied, StoreUnavailable
-from lead_protocol.store.s3_answers import TryAgain, explain_failure
+from lead_protocol.store.s3_answers import TryAgain, check_success, explain_failure
 from lead_protocol.store.s3_keys import SigningKey
 from lead_protocol.store.s3_target import S3Limits, S3Target
 from lead_protocol.store.trusted_pool import TrustedPool, Untrusted
@@ -130,6 +131,8 @@ class SignedRequests:
                             response.status, response.headers, body, where=where, signed_at=minio_time.utcnow()
                         )
                     )
+                if request.key and request.method != "POST" and response.status < 300:  # of others, the XML decides
+                    check_success(request.method, response.headers, where=where)
                 self._key.accepted(sent_at)
                 yield response, _chunks(response, deadline, where)
             except BaseException:
@@ -138,14 +141,18 @@ class SignedRequests:
             finally:
                 response.release_conn()
         except urllib3.exceptions.SSLError as error:
-            denial = Untrusted(f"{where}: TLS failed ({error}); check `ca.crt`, host name and `secure`", of_key=True)
+            denial = Untrusted(
+                f"{where}: TLS failed ({_cause(error)}); check `ca.crt`, host name and `secure`", of_key=True
+            )
             if self._pool.reload(pool):
                 raise TryAgain(str(denial), doubtful=False) from error
             raise denial from error
         except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError) as error:
-            raise _try_again(error, deadline)(f"{where}: no connection ({error})", doubtful=False) from error
+            raise _try_again(error, deadline)(f"{where}: no connection ({_cause(error)})", doubtful=False) from error
         except urllib3.exceptions.HTTPError as error:
-            raise _try_again(error, deadline)(f"{where}: {type(error).__name__} ({error})", doubtful=True) from error
+            raise _try_again(error, deadline)(
+                f"{where}: {type(error).__name__} ({_cause(error)})", doubtful=True
+            ) from error
 
     def retrying(self, attempt: Callable[[], _Result], deadline: Deadline, where: str) -> _Result:
         """Repeats `attempt` while it raises TryAgain, with growing jittered pauses; then raises StoreUnavailable.
@@ -218,6 +225,12 @@ class SignedRequests:
             content_sha256=digest, date=now,
         )  # fmt: skip
         return url.geturl(), {name: str(value) for name, value in signed.items()}
+
+
+def _cause(error: Exception) -> str:
+    """Returns the error's text without the addresses of Python objects, which are others at each try."""
+    text = next((part for part in reversed(error.args) if isinstance(part, str)), str(error))
+    return re.sub(r"<[^<>]* at 0x[0-9a-f]+>(: )?", "", text)
 
 
 def _try_again(error: urllib3.exceptions.HTTPError, deadline: Deadline) -> type[TryAgain]:

@@ -15,6 +15,7 @@ from lead_protocol.store.s3_answers import (
     TryAgain,
     UploadGone,
     check_completion,
+    check_success,
     completion_body,
     explain_failure,
     parse_list_page,
@@ -39,14 +40,13 @@ def error(code: str) -> bytes:
         (507, b"", StoreFull),
         (400, error("XMinioAdminBucketQuotaExceeded"), StoreFull),
         (404, error("NoSuchKey"), ObjectNotFound),
-        (404, b"", ObjectNotFound),
         (404, error("NoSuchBucket"), StoreUnavailable),
         (404, error("NoSuchUpload"), UploadGone),
         (416, error("InvalidRange"), ObjectCorrupt),
         (301, error("PermanentRedirect"), StoreDenied),
         (307, b"", StoreDenied),
         (400, error("InvalidArgument"), StoreError),
-        (405, b"<html>not a store</html>", StoreError),
+        (405, error("MethodNotAllowed"), StoreError),
     ],
 )
 def test_a_final_failure_has_one_class_and_names_what_failed(
@@ -70,6 +70,19 @@ def test_a_final_failure_has_one_class_and_names_what_failed(
         (409, error("ConditionalRequestConflict"), True),
         (400, error("BadDigest"), True),
         (400, error("IncompleteBody"), True),
+        (499, error("ClientDisconnected"), True),
+        (499, b"", True),
+        (520, b"", True),
+        (527, b"<html>railgun</html>", True),
+        (404, b"", True),
+        (404, b"404 page not found\n", True),
+        (404, b"<html><head><title>404 Not Found</title></head></html>", True),
+        (404, b"<html><head>cut off", True),
+        (400, b"", True),
+        (405, b"<html>not a store</html>", True),
+        (410, b"", True),
+        (412, b"", True),
+        (416, b"", True),
     ],
 )
 def test_a_passing_failure_says_whether_the_write_may_have_landed(status: int, body: bytes, doubtful: bool) -> None:
@@ -87,6 +100,52 @@ def test_retry_after_is_read_as_seconds(told: str, pause_s: float) -> None:
 def test_the_code_of_a_head_comes_from_its_header() -> None:
     failure = explain_failure(404, {"x-minio-error-code": "NoSuchBucket"}, b"", where="HEAD k")
     assert type(failure) is StoreUnavailable
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"X-Amz-Request-Id": "1F"}, {"x-amz-id-2": "a"}, {"x-minio-error-code": "NoSuchKey"},
+     {"Content-Type": "application/xml"}],
+)  # fmt: skip
+def test_a_head_that_s3_answers_is_believed_by_its_headers(headers: dict[str, str]) -> None:
+    assert type(explain_failure(404, headers, b"", where="HEAD k")) is ObjectNotFound
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"Content-Length": "0"}, {"Server": "nginx"}, {"x-amz-cf-id": "cloud"}, {"x-amz-apigw-id": "gate"}]
+)
+def test_a_missing_object_is_believed_of_s3_alone(headers: dict[str, str]) -> None:
+    failure = explain_failure(404, headers, b"", where="HEAD k")
+    assert isinstance(failure, TryAgain) and "a gateway may have answered in the store's place" in str(failure)
+
+
+@pytest.mark.parametrize(
+    "method, headers, believed",
+    [
+        ("PUT", {"x-amz-request-id": "1F"}, True),
+        ("PUT", {"ETag": '"abc"'}, True),
+        ("PUT", {"Content-Length": "0"}, False),
+        ("GET", {"ETag": '"abc"', "Content-Type": "binary/octet-stream"}, True),
+        ("GET", {"ETag": '"5f-3a"', "Content-Type": "text/html; charset=utf-8"}, False),
+        ("HEAD", {"Content-Length": "612"}, False),
+        ("DELETE", {}, True),
+        ("DELETE", {"Content-Type": "text/html"}, False),
+    ],
+)
+def test_a_gateways_page_is_no_success(method: str, headers: dict[str, str], believed: bool) -> None:
+    if believed:
+        check_success(method, headers, where=f"{method} k")
+        return
+    with pytest.raises(TryAgain, match="without the marks of S3"):
+        check_success(method, headers, where=f"{method} k")
+
+
+def test_a_page_of_another_kind_is_no_listing_and_no_upload() -> None:
+    page = b"<html><body>welcome</body></html>"
+    with pytest.raises(TryAgain, match="expected ListBucketResult, found html"):
+        parse_list_page(page, where="LIST")
+    with pytest.raises(TryAgain, match="names no UploadId"):
+        parse_upload_id(page, where="POST")
 
 
 def test_a_list_page_is_read_with_its_odd_keys() -> None:
