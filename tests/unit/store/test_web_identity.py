@@ -7,7 +7,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,14 @@ from minio.minioadmin import MinioAdmin
 from lead_protocol.job import BuildJob, DatasetSource, OwnerIdentity, StoreSource, TrainJob
 from lead_protocol.job_access import job_access
 from lead_protocol.store.object_store import StoreDenied, StoreUnavailable
-from lead_protocol.store.open_store import open_store
+from lead_protocol.store.open_store import open_store, s3_target
+from lead_protocol.store.renewed_credentials import RenewedCredentials
 from lead_protocol.store.s3 import S3Store
 from lead_protocol.store.s3_requests import Deadline, Request
 from lead_protocol.store.s3_target import MIB, S3Limits
 from lead_protocol.store.session_policy import Access
+from lead_protocol.store.trusted_pool import TrustedPool
+from lead_protocol.store.web_identity import TokenExchange, WebIdentity
 from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER, MinioServer, minio_program
 from lead_testing.store_proxy import StoreProxy
 from lead_testing.token_issuer import ROLE_ARN, TokenIssuer
@@ -368,3 +371,54 @@ def test_keys_of_the_issuer_that_were_rotated_are_fetched_by_the_store(pod: Pod,
     issuer.rotate()
     issuer.write_token(pod.token_file, "team-a", "lead-run")
     opened(pod).put(f"runs/team-a/{UID}/k", b"x")
+
+
+@dataclass
+class Clock:
+    """Seconds that a test lets pass."""
+
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def renewing(pod: Pod, proxy: StoreProxy, clock: Clock) -> S3Store:
+    """Opens the pod's store with its STS behind the proxy, by a clock of the test."""
+    identity = WebIdentity(f"http://{proxy.endpoint}/", pod.token_file, ROLE_ARN)
+    provider = RenewedCredentials(TokenExchange(identity, TrustedPool(None)).obtain, identity.source, clock=clock)
+    return S3Store(replace(s3_target(pod.environ, credentials_dir=pod.token_file.parent), provider=provider), QUICK)
+
+
+def test_an_sts_that_is_away_for_ten_minutes_costs_no_request(pod: Pod, server: MinioServer) -> None:
+    clock = Clock()
+    with StoreProxy(server.endpoint) as proxy:
+        store = renewing(pod, proxy, clock)
+        key = f"runs/team-a/{UID}/k"
+        store.put(key, b"x")
+        clock.now += 2760  # renewal is due
+        proxy.plan("drop-before", method="POST", times=10**6)
+        for minute in range(10):
+            store.put(key, str(minute).encode())
+            clock.now += 60
+        assert proxy.seen.count("POST", fault="drop-before") >= 5
+        proxy.clear()
+        clock.now += 60
+        store.put(key, b"x")
+        assert proxy.seen.count("POST", fault="") == 2
+
+
+def test_threads_go_on_over_many_lives_of_their_credentials(pod: Pod, server: MinioServer) -> None:
+    clock, lives = Clock(), 5
+    with StoreProxy(server.endpoint) as proxy:
+        store = renewing(pod, proxy, clock)
+        steps = threading.Barrier(8, action=lambda: setattr(clock, "now", clock.now + 360))
+
+        def write(number: int) -> None:
+            for _ in range(10 * lives):
+                steps.wait(60)
+                store.put(f"runs/team-a/{UID}/{number}", b"x")
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(write, range(8)))
+        assert lives <= proxy.seen.count("POST") <= 2 * lives
