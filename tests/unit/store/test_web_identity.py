@@ -15,6 +15,8 @@ import pytest
 from minio.credentials.providers import StaticProvider
 from minio.minioadmin import MinioAdmin
 
+from lead_operator.settings import StorageProfile
+from lead_operator.store_policies import ROLE_POLICIES, Tenant, role_policies
 from lead_protocol.job import BuildJob, DatasetSource, OwnerIdentity, StoreSource, TrainJob
 from lead_protocol.job_access import job_access
 from lead_protocol.store.object_store import StoreDenied, StoreUnavailable
@@ -23,7 +25,7 @@ from lead_protocol.store.renewed_credentials import RenewedCredentials
 from lead_protocol.store.s3 import S3Store
 from lead_protocol.store.s3_requests import Deadline, Request
 from lead_protocol.store.s3_target import MIB, S3Limits
-from lead_protocol.store.session_policy import Access
+from lead_protocol.store.session_policy import Access, session_policy
 from lead_protocol.store.trusted_pool import TrustedPool
 from lead_protocol.store.web_identity import TokenExchange, WebIdentity
 from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER, MinioServer, minio_program
@@ -37,35 +39,6 @@ TENANTS = ("team-a", "team-b")
 Opened = Callable[..., S3Store]
 
 
-def role_policy(bucket: str) -> dict[str, Any]:
-    """Returns what pods of two namespaces may, by the subject of their token."""
-    statements = []
-    for namespace in TENANTS:
-        runs = [f"{root}/{namespace}/" for root in ("caches", "runs", "control", "weights")]
-        builds = [f"{root}/{namespace}/" for root in ("datasets", "caches", "builds")]
-        for account, reads, writes in (
-            ("lead-run", [*runs, "weights/shared/"], f"runs/{namespace}/"),
-            ("lead-build", [*builds, "datasets/shared/"], f"builds/{namespace}/"),
-        ):
-            condition = {"StringEquals": {"jwt:sub": [f"system:serviceaccount:{namespace}:{account}"]}}
-            arn = f"arn:aws:s3:::{bucket}"
-            statements += [
-                {
-                    "Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": [arn],
-                    "Condition": {**condition, "StringLike": {"s3:prefix": [f"{prefix}*" for prefix in reads]}},
-                },
-                {
-                    "Effect": "Allow", "Action": ["s3:GetObject"], "Condition": condition,
-                    "Resource": [f"{arn}/{prefix}*" for prefix in reads],
-                },
-                {
-                    "Effect": "Allow", "Condition": condition, "Resource": [f"{arn}/{writes}*"],
-                    "Action": ["s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"],
-                },
-            ]  # fmt: skip
-    return {"Version": "2012-10-17", "Statement": statements}
-
-
 @pytest.fixture(scope="module")
 def issuer() -> Iterator[TokenIssuer]:
     with TokenIssuer() as issuer:
@@ -75,7 +48,7 @@ def issuer() -> Iterator[TokenIssuer]:
 @pytest.fixture(scope="module")
 def server(issuer: TokenIssuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MinioServer]:
     folder = tmp_path_factory.mktemp("minio")
-    with MinioServer(minio_program(), folder, issuer.minio_environment("pods")) as server:
+    with MinioServer(minio_program(), folder, issuer.minio_environment(*ROLE_POLICIES)) as server:
         yield server
 
 
@@ -86,7 +59,11 @@ def filled(server: MinioServer) -> str:
     server.admin().make_bucket(bucket)
     root = StaticProvider(ROOT_USER, ROOT_PASSWORD)
     admin = MinioAdmin(endpoint=server.endpoint, credentials=root, secure=False, region="us-east-1")
-    admin.policy_add("pods", policy=role_policy(bucket))
+    shared = ("datasets/shared/", "weights/shared/")
+    profile = StorageProfile("default", server.endpoint, bucket, secure=False, shared=shared)
+    tenants = [Tenant(profile, namespace) for namespace in TENANTS]
+    for name, policy in role_policies(tenants, run_account="lead-run", build_account="lead-build").items():
+        admin.policy_add(name, policy=policy)
     store = S3Store(server.target(bucket))
     for namespace in TENANTS:
         for uid in (UID, OTHER_UID):
@@ -224,6 +201,20 @@ def test_a_job_that_names_another_namespace_is_refused_and_told_by_which_credent
     for part in ("PUT", f"runs/team-b/{UID}/k", "AccessDenied", "webIdentity", ROLE_ARN, "storage profile embedded"):
         assert part in message
     assert caught.value.of_key is False
+
+
+def test_the_longest_session_policy_is_taken_by_the_store(pod: Pod, filled: str) -> None:
+    """MinIO counts its own spelling of it, not ours."""
+    jobs = [
+        a_train_job().model_copy(
+            update={"datasets": [DatasetSource(name=f"d{n}", digest=f"{n:064x}") for n in range(count)]}
+        )
+        for count in range(1, 12)
+    ]
+    policies = [(session_policy(job_access(job), filled, ""), job) for job in jobs]
+    longest, job = max(policies, key=lambda found: len(found[0]))
+    assert len(longest) > 1700
+    opened(pod, job_access(job)).put(f"runs/team-a/{UID}/k", b"x")
 
 
 def test_what_may_not_be_read_may_not_be_copied_either(pod: Pod, filled: str) -> None:
