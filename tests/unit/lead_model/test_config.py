@@ -11,6 +11,7 @@ from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.config_values import PACKAGE, from_config_json, load_config, to_config_json
 from lead_trainer.recipes.lead.inheritance import INHERITED, OWN
 from lead_trainer.recipes.lead.prepare_keys import PreparationKeys
+from lead_trainer.recipes.lead.recipe import lead_schedule
 
 
 @pytest.mark.parametrize("stage", ["pretrain_default", "posttrain_default", "posttrain_overridden"])
@@ -47,13 +48,32 @@ def test_a_config_json_of_leads_later_code_reads_without_what_concerns_other_pro
         load_config({**from_config_json({**later, "horizontal_fov_reduction": 50}), "compat": "lead"})
 
 
-def test_models_of_the_ends_of_cycles_are_kept_with_real_data_as_in_lead() -> None:
+REAL = {"use_navsim_data": True, "LTF": True}
+
+
+def test_models_of_the_ends_of_cycles_are_kept_with_real_data() -> None:
     assert load_config({}).epoch_checkpoints_keep == ()
-    ends = (7, 15, 31, 63, 127, 255, 511)
-    assert load_config({"use_navsim_data": True, "LTF": True}).epoch_checkpoints_keep == ends
-    assert (
-        load_config({"use_navsim_data": True, "LTF": True, "epoch_checkpoints_keep": []}).epoch_checkpoints_keep == ()
-    )
+    assert load_config(REAL).epoch_checkpoints_keep == (13, 29)
+    assert load_config({**REAL, "epochs": 31}).epoch_checkpoints_keep == (7, 15)
+    assert load_config({**REAL, "epochs": 7}).epoch_checkpoints_keep == ()
+    assert load_config({**REAL, "use_cosine_annealing_with_restarts": False}).epoch_checkpoints_keep == ()
+    assert load_config({**REAL, "epoch_checkpoints_keep": []}).epoch_checkpoints_keep == ()
+    leads = (7, 15, 31, 63, 127, 255, 511)
+    assert load_config({**REAL, "compat": "lead"}).epoch_checkpoints_keep == leads
+
+
+@pytest.mark.parametrize("epochs", [20, 31, 61, 100])
+def test_a_kept_model_was_trained_with_a_low_rate_that_rises_after_it(epochs: int) -> None:
+    config, steps = load_config({**REAL, "epochs": epochs}), 50
+    schedule = lead_schedule(config, steps, epochs)
+    for kept in config.epoch_checkpoints_keep:
+        after = [schedule(step) for step in range(kept * steps, (kept + 1) * steps)]
+        assert schedule(kept * steps - 1) < 0.12 and max(after) > 0.95, kept
+
+
+def test_another_number_of_epochs_has_other_kept_models_than_the_config_it_was_read_from() -> None:
+    document = to_config_json(load_config(REAL))
+    assert load_config({**from_config_json(document), "epochs": 100}).epoch_checkpoints_keep == (11, 23, 49)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,16 @@ def warm_restarts(total_steps: int, steps_per_epoch: int) -> Schedule:
     return _doubling_cycles(total_steps / (2**cycles - 1), cycles)
 
 
+def whole_epochs_of_cycles(epochs: int) -> tuple[int, ...]:
+    """Returns how many epochs are complete when each cycle of `warm_restarts` but the last ends, the first one first.
+
+    A stretched cycle ends within an epoch; the one before it is the last that ends with a low rate.
+    """
+    cycles = max(1, _cycles_within(epochs, 1))
+    first = epochs / (2**cycles - 1)
+    return tuple(math.floor(first * (2**cycle - 1) + 1e-9) for cycle in range(1, cycles))
+
+
 def fixed_warm_restarts(first_steps: int) -> Schedule:
     """Cosine cycles of `first_steps` and twice as many each time, wherever the run ends.
 

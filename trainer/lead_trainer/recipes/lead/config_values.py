@@ -10,7 +10,7 @@ from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.config_values import checked, near_matches, values_in
 from lead_trainer.recipes.lead.compat import Compat, completed
 from lead_trainer.recipes.lead.config import ALIASES, STAGE_PROJECTS, LeadConfig
-from lead_trainer.recipes.lead.data_sources import skip_defaults
+from lead_trainer.recipes.lead.data_sources import KEPT_EPOCHS, kept_epochs, skip_defaults
 
 PACKAGE = "lead_trainer.recipes.lead"
 
@@ -109,6 +109,8 @@ def from_config_json(document: Mapping[str, Any]) -> dict[str, Any]:
     document = completed(document)
     dropped = WITHOUT_EFFECT.keys() | DERIVED.keys() | OF_ANOTHER_MACHINE
     dropped |= {key for key, followed in skip_defaults(document).items() if document.get(key) == followed}
+    if document.get(KEPT_EPOCHS) == list(kept_epochs(document)):
+        dropped |= {KEPT_EPOCHS}
     values = {key: value for key, value in document.items() if key not in dropped}
     if document.get(CROPS_SIDES):
         values[CROPS_SIDES] = document[CROPS_SIDES]  # other inputs than ours: load_config refuses it

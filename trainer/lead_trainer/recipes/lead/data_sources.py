@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lead_trainer.engine.schedule import whole_epochs_of_cycles
+
 
 @dataclass(frozen=True)
 class DataSource:
@@ -51,7 +53,6 @@ _SIM2REAL: dict[str, Any] = {
     "use_color_aug_prob": 0.1,
     "use_sensor_perburtation_prob": 0.8,
     "discrete_command_dim": 4,
-    "epoch_checkpoints_keep": tuple(2**cycles - 1 for cycles in range(3, 10)),  # models of the ends of LR cycles
     "waypoints_spacing": 10,
 }
 _NAVSIM = _SIM2REAL | {
@@ -78,6 +79,10 @@ _WAYMO = _SIM2REAL | {
 # Of Waymo-E2E alone: samples of other data sets, which share its batches in a mix, have no past.
 _PAST = {"use_past_positions": True, "use_past_speeds": True, "num_past_samples_used": 6}
 
+KEPT_EPOCHS = "epoch_checkpoints_keep"
+_FIRST_KEPT_CYCLE = 2  # counted from 0: the models of the first two short cycles are of no use
+_EPOCHS = 31  # of CARLA, where nobody says another number
+
 HORIZON = ("num_way_points_prediction", "waypoints_spacing", "data_save_freq")  # how far waypoints reach
 
 
@@ -91,7 +96,24 @@ def source_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
     used = used_sources(values)
     if used in ((CARLA,), ()):
         return {}
-    return {**(_WAYMO if WAYMO in used else _NAVSIM), **(_PAST if used == (WAYMO,) else {})}
+    defaults = {**(_WAYMO if WAYMO in used else _NAVSIM), **(_PAST if used == (WAYMO,) else {})}
+    return {**defaults, KEPT_EPOCHS: kept_epochs({**defaults, **values})}
+
+
+def kept_epochs(values: Mapping[str, Any]) -> tuple[int, ...]:
+    """Returns the epochs at whose end the model of a low learning rate stays: with real data, the ends of LR cycles.
+
+    LEAD's list holds the ends of cycles of 4, 8, 16, … epochs; where cycles are stretched to the end of the run, theirs
+    are others, and a single cosine has none. Empty too where `values`, which may be unvalidated, hold no epochs.
+    """
+    compat = values.get("compat")
+    if isinstance(compat, Mapping) and compat.get("fixed_restart_lengths"):
+        return tuple(2**cycles - 1 for cycles in range(_FIRST_KEPT_CYCLE + 1, 10))
+    epochs = values.get("epochs", _EPOCHS)
+    restarts = values.get("use_cosine_annealing_with_restarts", True)
+    if type(epochs) is not int or epochs < 1 or restarts is not True:
+        return ()
+    return whole_epochs_of_cycles(epochs)[_FIRST_KEPT_CYCLE:]
 
 
 def skip_defaults(values: Mapping[str, Any]) -> dict[str, int]:
