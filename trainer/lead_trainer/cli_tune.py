@@ -21,6 +21,10 @@ from lead_trainer.report.console import open_log
 from lead_trainer.world import World
 
 CURVE_FILE = "lr_curve.csv"
+NO_FALL = (
+    "no suggestion: the loss does not fall by more than its noise; try a higher --max-lr, more --steps or a larger "
+    "batch_size, or look at the data"
+)
 
 
 def find_learning_rate(
@@ -52,7 +56,7 @@ def find_learning_rate(
     best = curve.suggestion()
     print(picture(curve))
     print(f"curve: {run.logdir / CURVE_FILE}")
-    print("the loss never falls; look at the data" if best is None else f"suggestion: lr={best:.3g}")
+    print(NO_FALL if best is None else f"suggestion: lr={best:.3g}")
 
 
 def compare_perf(before: Path, after: Path, max_drop: float) -> int:

@@ -1,7 +1,8 @@
 """Which learning rate suits: a sweep that raises it exponentially from step to step and watches the loss.
 
-Smith 2017, "Cyclical Learning Rates for Training Neural Networks", section 3.3: the suggestion is the rate at which the
-smoothed loss falls most steeply. The sweep trains a state of its own, which the caller throws away.
+After Smith 2017, "Cyclical Learning Rates for Training Neural Networks", section 3.3. The suggestion is a tenth of the
+rate at which the loss is least: the place of the steepest slope, which others take, is mostly noise's choice. The sweep
+trains a state of its own, which the caller throws away.
 """
 
 import math
@@ -15,7 +16,13 @@ from lead_trainer.engine.state import TrainState
 from lead_trainer.loop import Stage, train_step
 from lead_trainer.recipes.recipe import Batch
 
-_SMOOTHING = 0.9  # weight of the past in the moving average of the loss
+_SMOOTHING = 0.9  # weight of the past in the moving average of the loss, by which a sweep ends
+_WINDOW = 0.04  # spread of the Gaussian that smooths a whole curve, as a share of its steps
+_ENDS = 0.05  # share of the steps at each end where no minimum is looked for
+_START = 0.2  # share of the steps, at rates too low to change anything, whose median loss is where a fall begins
+_CLEAR_FALL = 4.0  # times what noise leaves of the smoothed loss
+_BELOW_MINIMUM = 10.0
+_FEWEST_STEPS = 10
 _DIVERGED = 4.0  # times the best loss: the sweep ends
 
 
@@ -28,17 +35,34 @@ class Curve:
     smoothed: tuple[float, ...]
 
     def suggestion(self) -> float | None:
-        """Returns the rate of the steepest descent of the smoothed loss, None when it never falls."""
-        if len(self.rates) < 3:
+        """Returns a tenth of the rate of the least smoothed loss, None where no fall stands out from the noise."""
+        steps = len(self.rates)
+        if steps < _FEWEST_STEPS:
             return None
-        slopes = np.gradient(np.asarray(self.smoothed), np.log(np.asarray(self.rates)))
-        best = int(np.argmin(slopes))
-        return self.rates[best] if slopes[best] < 0 else None
+        losses, spread = np.asarray(self.losses), max(1.0, _WINDOW * steps)
+        smooth, ends = _smoothed(losses, spread), max(1, int(_ENDS * steps))
+        lowest = ends + int(np.argmin(smooth[ends:-ends]))
+        fall = np.median(losses[: max(3, int(_START * steps))]) - smooth[lowest]
+        if fall <= _CLEAR_FALL * _noise(losses) / math.sqrt(2.0 * math.sqrt(math.pi) * spread):
+            return None
+        return self.rates[lowest] / _BELOW_MINIMUM
 
     def csv(self) -> str:
         """Returns the curve as a table."""
         rows = zip(self.rates, self.losses, self.smoothed, strict=True)
         return "lr,loss,smoothed_loss\n" + "".join(f"{lr:.9g},{loss:.9g},{smooth:.9g}\n" for lr, loss, smooth in rows)
+
+
+def _smoothed(losses: npt.NDArray[np.float64], spread: float) -> npt.NDArray[np.float64]:
+    """Returns the losses weighted by a Gaussian around each; neither early nor late, as a moving average is."""
+    reach = math.ceil(3 * spread)
+    weights = np.exp(-0.5 * (np.arange(-reach, reach + 1) / spread) ** 2)
+    return np.convolve(np.pad(losses, reach, mode="edge"), weights / weights.sum(), "valid")
+
+
+def _noise(losses: npt.NDArray[np.float64]) -> float:
+    """Returns the standard deviation of a loss from step to step, of which a few large differences say nothing."""
+    return float(1.4826 * np.median(np.abs(np.diff(losses))) / math.sqrt(2.0))
 
 
 def sweep(step: Callable[[float], float], least: float, most: float, steps: int) -> Curve:
