@@ -21,7 +21,14 @@ from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.config_values import load_config
 from lead_trainer.recipes.distill.dataset import ClipSamples
 from lead_trainer.recipes.distill.example_data.tree import DrawnClips, write_example_tree
-from lead_trainer.recipes.distill.ingest.label_files import label_arrays, read_labels
+from lead_trainer.recipes.distill.ingest.ego_history import Motion, read_motion
+from lead_trainer.recipes.distill.ingest.label_files import (
+    History,
+    history_arrays,
+    label_arrays,
+    read_histories,
+    read_labels,
+)
 from lead_trainer.recipes.distill.ingest.npz import write_npz
 from lead_trainer.recipes.distill.recipe import RECIPE
 from lead_trainer.recipes.recipe import SampleKey
@@ -160,6 +167,48 @@ def test_d_48_useless_clips_are_left_out_and_told(copy: Path, tmp_path: Path) ->
     cache = build(copy, FolderStore(tmp_path / "store"))
     assert cache.manifest.routes.reasons == {"failed_before": 1, "label_not_finite": 1, "no_label": 1}
     assert len(cache.rows("train").sample) == 3
+
+
+def spoiled_histories(root: Path, teacher: str) -> None:
+    """Spoils the ego histories of four clips of six; of a scripted teacher's tree, whose labels nobody reads, too."""
+    path = root / "teacher_labels/train_ego_history.npz"
+    histories = read_histories(path.read_bytes(), "x")
+    for number, clip in enumerate(list(histories)[:4]):
+        xyz, rotations = histories[clip].xyz.copy(), histories[clip].rotations.copy()
+        match number:
+            case 0:
+                xyz[3, 0] = np.nan
+            case 1:
+                xyz[5] += 60.0
+            case 2:
+                rotations[4] *= 1.1
+            case _:
+                xyz += 1.0
+        histories[clip] = History(xyz, rotations)
+    write_npz(path, history_arrays(histories))
+    if teacher != "files":
+        (root / LABELS).unlink()
+
+
+@pytest.mark.parametrize("teacher", ["files", "scripted"])
+def test_d_48_an_ego_history_that_is_spoiled_leaves_its_clip_out_with_the_reason(
+    copy: Path, tmp_path: Path, teacher: str
+) -> None:
+    spoiled_histories(copy, teacher)
+    cache = build(copy, FolderStore(tmp_path / "store"), teacher=teacher)
+    kinds = ("history_bad_rotation", "history_jumps", "history_not_at_t0", "history_not_finite")
+    assert cache.manifest.routes.reasons == dict.fromkeys(kinds, 1)
+    assert len(cache.rows("train").sample) == 2
+
+
+def test_d_48_a_motion_that_is_spoiled_leaves_its_clip_out_with_the_reason(copy: Path, tmp_path: Path) -> None:
+    shutil.rmtree(copy / "teacher_labels")
+    motions = sorted((copy / "egomotion").glob("train-*.npz"))
+    moved = read_motion(motions[0].read_bytes(), "x")
+    write_npz(motions[0], Motion(moved.timestamps_us, moved.xyz * np.nan, moved.quaternions).arrays())
+    write_npz(motions[1], Motion(moved.timestamps_us[:9], moved.xyz[:9], moved.quaternions[:9]).arrays())
+    cache = build(copy, FolderStore(tmp_path / "store"), teacher="scripted")
+    assert cache.manifest.routes.reasons == {"history_not_finite": 1, "no_ego_history": 1}
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,15 @@
 """The data stages: files that anybody can read, calls that may be repeated, faults that are named."""
 
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import BadConfig, BadData
@@ -152,6 +157,80 @@ def test_d_05_the_real_teacher_is_imported_on_demand_and_its_absence_is_one_sent
         make_teacher("alpamayo_r1")
 
 
+def a_package(monkeypatch: pytest.MonkeyPatch, calls: list[str]) -> None:
+    """Puts stand-ins for the teacher's packages where Python looks for modules; they note what is called."""
+
+    def interface() -> str:
+        calls.append("open")
+        return "interface"
+
+    def load(clip_id: str, t0_us: int, avdi: str) -> dict[str, torch.Tensor]:
+        calls.append(f"load {clip_id} {avdi}")
+        return {"image_frames": torch.zeros(4, 4, 3, 8, 8), "ego_history_xyz": torch.zeros(1, 1, 16, 3),
+                "ego_history_rot": torch.zeros(1, 1, 16, 3, 3)}  # fmt: skip
+
+    class Model:
+        @classmethod
+        def from_pretrained(cls, name: str, dtype: torch.dtype) -> "Model":
+            return cls()
+
+        def to(self, device: str) -> "Model":
+            return self
+
+        tokenizer = None
+
+        def sample_trajectories_from_data_with_vlm_rollout(self, data: dict[str, Any], **keys: Any) -> Any:
+            count = len(data["ego_history_xyz"])
+            calls.append(f"rollout {count} {len(data['tokenized_data'])}")
+            xyz = torch.arange(count).float()[:, None, None, None, None].expand(count, 1, 1, 64, 3)
+            texts = np.array([f"text {number}" for number in range(count)]).reshape(count, 1, 1)
+            return xyz, torch.eye(3).expand(count, 1, 1, 64, 3, 3), {"cot": texts}
+
+    class Processor:
+        def apply_chat_template(self, messages: list[Any], **keys: Any) -> list[Any]:
+            return messages
+
+    class Embedder:
+        def __init__(self, name: str) -> None: ...
+
+        def encode(self, texts: list[str], normalize_embeddings: bool) -> np.ndarray:
+            return np.full((len(texts), 384), 0.05)
+
+    helper = SimpleNamespace(
+        get_processor=lambda tokenizer: Processor(), create_message=lambda frames: [len(frames)],
+        to_device=lambda inputs, device: inputs,
+    )  # fmt: skip
+    stand_ins: dict[str, Any] = {
+        "physical_ai_av": SimpleNamespace(PhysicalAIAVDatasetInterface=interface),
+        "alpamayo_r1": SimpleNamespace(
+            helper=helper, load_physical_aiavdataset=SimpleNamespace(load_physical_aiavdataset=load)
+        ),
+        "alpamayo_r1.models": SimpleNamespace(),
+        "alpamayo_r1.models.alpamayo_r1": SimpleNamespace(AlpamayoR1=Model),
+        "sentence_transformers": SimpleNamespace(SentenceTransformer=Embedder),
+    }
+    for name, module in stand_ins.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda seed: None)
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
+
+
+def test_d_05_the_real_teacher_labels_a_batch_at_once_and_opens_its_data_set_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = list[str]()
+    a_package(monkeypatch, calls)
+    path = generate_teacher_labels(
+        make_teacher("alpamayo_r1"), tmp_path, "train", source=drawn(train=5), resolution=SIDE, batch_size=3
+    )
+    assert [call for call in calls if call.startswith("rollout")] == ["rollout 3 3", "rollout 2 2"]
+    assert calls.count("open") == 1 and sum(call.endswith(" interface") for call in calls) == 5
+    labels = list(read_labels(path.read_bytes(), "x").values())
+    assert [label.text for label in labels] == ["text 0", "text 1", "text 2", "text 0", "text 1"]
+    assert [label.xyz[0, 0] for label in labels] == [0, 1, 2, 0, 1]
+
+
 def test_d_06_a_killed_labelling_ends_like_an_uninterrupted_one(tmp_path: Path) -> None:
     source = drawn(train=230)
     for name, teacher in (("whole", ScriptedTeacher()), ("killed", MortalTeacher(150))):
@@ -174,6 +253,53 @@ def test_d_06_a_killed_labelling_ends_like_an_uninterrupted_one(tmp_path: Path) 
             "coc_texts": (230,),
             "coc_embeddings": (230, 384),
         }
+
+
+class ChoosyTeacher(ScriptedTeacher):
+    """Cannot label some of the clips, by their numbers."""
+
+    def __init__(self, *refused: int) -> None:
+        self.refused, self.asked = refused, list[int]()
+
+    def label(self, questions: Sequence[Question]) -> list[Label]:
+        self.asked.append(len(questions))
+        for question in questions:
+            if int(question.clip.clip_id[-5:]) in self.refused:
+                raise RuntimeError("its reasoning never ends")
+        return super().label(questions)
+
+
+def test_d_06_a_clip_that_cannot_be_labelled_is_listed_and_the_others_are_done(tmp_path: Path) -> None:
+    source, whole = drawn(train=7), tmp_path / "whole"
+    generate_teacher_labels(ScriptedTeacher(), whole, "train", source=source, resolution=SIDE)
+    path = generate_teacher_labels(ChoosyTeacher(1, 5), tmp_path, "train", source=source, resolution=SIDE)
+    labels = list(read_labels(path.read_bytes(), "x").values())
+    assert [next(label_faults(label), "") for label in labels] == [
+        "", "teacher_failed", "", "", "", "teacher_failed", ""]  # fmt: skip
+    assert path.with_name("train_labels_failed.txt").read_text().splitlines() == [
+        "1 RuntimeError: its reasoning never ends", "5 RuntimeError: its reasoning never ends"]  # fmt: skip
+    again = ChoosyTeacher()
+    generate_teacher_labels(again, tmp_path, "train", source=source, resolution=SIDE)
+    assert again.asked == [2], "only what failed is asked for again"
+    assert [file.name for file in path.parent.iterdir()] == ["train_labels.npz"]
+    assert path.read_bytes() == (whole / "teacher_labels/train_labels.npz").read_bytes()
+
+
+def test_d_06_shards_with_clips_that_failed_are_merged(tmp_path: Path) -> None:
+    for shard in (0, 1):
+        generate_teacher_labels(
+            ChoosyTeacher(2), tmp_path, "train", source=drawn(train=5), resolution=SIDE, shard=shard, num_shards=2
+        )
+    merge_shards(tmp_path, "train", 2)
+    assert label_report(tmp_path, "train") == {"sound": 4, "teacher_failed": 1}
+
+
+def test_d_06_a_teacher_that_fails_clip_after_clip_ends_the_call_and_leaves_what_was_labelled(tmp_path: Path) -> None:
+    teacher = ChoosyTeacher(*range(7, 40))
+    with pytest.raises(RuntimeError, match="never ends"):
+        generate_teacher_labels(teacher, tmp_path, "train", source=drawn(train=40), resolution=SIDE)
+    labels = read_labels((tmp_path / "teacher_labels/train_labels.partial.npz").read_bytes(), "x")
+    assert len([label for label in labels.values() if not list(label_faults(label))]) == 7
 
 
 def test_d_07_the_history_ends_at_the_origin_and_is_exact_for_a_constant_speed(tmp_path: Path) -> None:

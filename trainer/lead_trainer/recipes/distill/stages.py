@@ -6,6 +6,7 @@ Each may be killed and called again: what is there is kept, and the files come o
 of them (`prepare_clips` does their work in its pods); they serve those who prepare a tree once, by hand.
 """
 
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -28,7 +29,9 @@ from lead_trainer.recipes.distill.ingest.frame_files import (
 )
 from lead_trainer.recipes.distill.ingest.frame_source import ExtractedFrames, FrameSource
 from lead_trainer.recipes.distill.ingest.label_files import (
+    FAILED,
     Label,
+    failed_label,
     history_arrays,
     history_name,
     label_arrays,
@@ -41,7 +44,10 @@ from lead_trainer.recipes.distill.ingest.npz import write_npz
 from lead_trainer.recipes.distill.ingest.teacher import Question, Teacher
 
 FRAMES, LABELS = "extracted_frames", "teacher_labels"  # folders below the root, as in the guide
-SAVE_EVERY = 100  # clips between two saves of unfinished labels
+SAVE_EVERY, SAVE_EVERY_S = 100, 30.0  # clips, or seconds, between two saves of unfinished labels
+MOST_FAILURES = 10  # clips in a row that a teacher cannot label: then it is the teacher that fails
+# What one clip's data may cause in a decoder, in numpy or in a model; BadConfig is none of these.
+_OF_A_CLIP = (BadData, ValueError, LookupError, ArithmeticError, OSError, RuntimeError, np.linalg.LinAlgError)
 
 log = structlog.get_logger(__name__)
 
@@ -128,8 +134,10 @@ def generate_teacher_labels(
 ) -> Path:
     """Labels every `num_shards`-th clip from the `shard`-th on, `batch_size` at a time, and returns the file.
 
-    Unfinished labels are saved every SAVE_EVERY clips beside their final name. They are taken up again, and so are
-    those of a file that was finished when the tree had fewer clips.
+    Unfinished labels are saved beside their final name every SAVE_EVERY clips or SAVE_EVERY_S seconds, and where the
+    call ends early. They are taken up again, and so are those of a file that was written when there were fewer clips.
+    A clip that cannot be labelled stops no other: it stands in the file as `failed_label`, in the list beside it, and a
+    repeated call asks for it again. MOST_FAILURES in a row are no clip's fault: the last one is raised.
     """
     if not 0 <= shard < num_shards:
         raise BadConfig(f"--shard: found {shard} of {num_shards} shards, expected 0 to {num_shards - 1}")
@@ -139,21 +147,71 @@ def generate_teacher_labels(
     partial = target.with_suffix(".partial.npz")
     done = next((path for path in (partial, target) if path.is_file()), None)
     labels = read_labels(done.read_bytes(), str(done)) if done else dict[Clip, Label]()
+    labels = {clip: label for clip, label in labels.items() if not label.text.startswith(FAILED)}
     missing = [(number, clip) for number, clip in clips if clip not in labels]
     if done == target and not missing:
         return target
-    saved = len(labels)
-    for first in range(0, len(missing), batch_size):
-        asked = missing[first : first + batch_size]
-        questions = [_question(source, split, number, clip, resolution) for number, clip in asked]
-        labels |= dict(zip([clip for _, clip in asked], teacher.label(questions), strict=True))
-        if len(labels) - saved >= SAVE_EVERY:
+    asking = _Asking(teacher, source, split, resolution)
+    saved, saved_at = len(labels), time.monotonic()
+    try:
+        for first in range(0, len(missing), batch_size):
+            labels |= asking.labels(missing[first : first + batch_size])
+            if len(labels) - saved >= SAVE_EVERY or time.monotonic() - saved_at >= SAVE_EVERY_S:
+                write_npz(partial, label_arrays(labels))
+                saved, saved_at = len(labels), time.monotonic()
+                on_save(saved)
+    except BaseException:
+        if len(labels) > saved:
             write_npz(partial, label_arrays(labels))
-            saved = len(labels)
-            on_save(saved)
+        raise
     write_npz(target, label_arrays({clip: labels[clip] for _, clip in clips}))
     partial.unlink(missing_ok=True)
+    _write_failures(
+        target, {number: label for number, clip in clips if (label := labels[clip]).text.startswith(FAILED)}
+    )
     return target
+
+
+@dataclass
+class _Asking:
+    """Asks a teacher, a batch at a time, and each clip of a batch alone where one of them fails."""
+
+    teacher: Teacher
+    source: FrameSource
+    split: str
+    resolution: int
+    failures: int = 0  # in a row
+
+    def labels(self, asked: Sequence[tuple[int, Clip]]) -> dict[Clip, Label]:
+        """Returns a label a clip; raises the teacher's error after MOST_FAILURES in a row."""
+        try:
+            found = self._answers(asked)
+        except _OF_A_CLIP as error:
+            if len(asked) > 1:
+                return {clip: label for one in asked for clip, label in self.labels([one]).items()}
+            self.failures += 1
+            if self.failures >= MOST_FAILURES:
+                raise
+            ((number, clip),) = asked
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            log.warning("clip not labelled", split=self.split, sample=number, clip=clip.clip_id, error=reason)
+            return {clip: failed_label(reason)}
+        self.failures = 0
+        return found
+
+    def _answers(self, asked: Sequence[tuple[int, Clip]]) -> dict[Clip, Label]:
+        questions = [_question(self.source, self.split, number, clip, self.resolution) for number, clip in asked]
+        return dict(zip([clip for _, clip in asked], self.teacher.label(questions), strict=True))
+
+
+def _write_failures(labels: Path, failed: Mapping[int, str]) -> None:
+    """Lists the clips that have no label: sample number and reason a line; an empty list is removed."""
+    path = labels.with_name(f"{labels.stem}_failed.txt")
+    if failed:
+        lines = [f"{number} {text.removeprefix(FAILED)}\n" for number, text in failed.items()]
+        _write_text(path, "".join(lines))
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _question(source: FrameSource, split: str, number: int, clip: Clip, resolution: int) -> Question:

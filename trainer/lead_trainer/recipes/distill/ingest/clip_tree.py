@@ -12,6 +12,7 @@ from lead_trainer.recipes.distill.ingest.frame_source import ExtractedFrames, Fr
 from lead_trainer.recipes.distill.ingest.label_files import (
     History,
     Label,
+    history_faults,
     history_name,
     label_faults,
     merged,
@@ -61,13 +62,27 @@ class ClipTree:
         if number in self._failed_numbers(split):
             return "failed_before"
         if self._keys.teacher != "files":
-            return ""
+            return self._history_fault(split, clip)
         label = self.labels(split).get(clip)
         if label is None:
             return "no_label"
-        if clip not in self.histories(split):
-            return "no_ego_history"
-        return next(label_faults(label), "")
+        return self._history_fault(split, clip) or next(label_faults(label), "")
+
+    def _history_fault(self, split: str, clip: Clip) -> str:
+        """Returns why a clip's ego history cannot be used; empty for a good one.
+
+        Where it is made of the motion, a streamed motion is not downloaded for this.
+        """
+        if self._keys.teacher == "files" or self._history_path(split) in self._paths:
+            history = self.histories(split).get(clip)
+        elif self._keys.frame_source == "stream":
+            return ""
+        else:
+            try:
+                history = ego_history(self._source().motion(clip), clip)
+            except BadData:
+                history = None
+        return "no_ego_history" if history is None else next(history_faults(history), "")
 
     def sample(self, split: str, number: int, resolution: int) -> tuple[Frames, History, Label]:
         """Returns the parts of one sample; asks the teacher where no file holds its label."""

@@ -19,6 +19,8 @@ from lead_trainer.recipes.distill.ingest.npz import Array, read_npz
 PAST, FUTURE, DT_S = HORIZONS["none"].past, HORIZONS["none"].future, HORIZONS["none"].dt_s
 MAX_SPEED_MPS = 50.0  # between two steps; beyond it a label jumps
 ROTATION_TOLERANCE = 1e-3
+AT_ORIGIN = 1e-2  # metres, and of each entry of a rotation
+FAILED = "failed: "  # begins the text of a clip that the teacher could not label; the reason follows
 _LABEL_SCHEMA = {
     "clip_ids": ("U", (None,)),
     "t0_us": ("i8", (None,)),
@@ -129,17 +131,48 @@ def merged(shards: Sequence[Mapping[Clip, Label]], names: Sequence[str]) -> dict
 
 
 def label_faults(label: Label) -> Iterator[str]:
-    """Yields what makes a label useless, as codes: not_finite, bad_rotation, jump."""
-    if not all(np.isfinite(array).all() for array in (label.xyz, label.rotations, label.embedding)):
+    """Yields what makes a label useless, as codes: teacher_failed; label_not_finite, _bad_rotation, _jumps."""
+    if label.text.startswith(FAILED):
+        yield "teacher_failed"
+    elif not np.isfinite(label.embedding).all():
         yield "label_not_finite"
+    else:
+        start = np.zeros((1, 3), np.float32)
+        yield from _pose_faults("label", np.concatenate([start, label.xyz]), label.rotations)
+
+
+def failed_label(reason: str) -> Label:
+    """Returns what stands in the place of a clip's label that the teacher could not give: no numbers, and the reason.
+
+    So the rows of every shard stay where `merged` expects them; a build leaves such a clip out.
+    """
+    nothing = np.full((FUTURE, 3, 3), np.nan, np.float32)
+    return Label(nothing[:, 0], nothing, f"{FAILED}{reason}", np.full(EMBEDDING_WIDTH, np.nan, np.float32))
+
+
+def history_faults(history: History) -> Iterator[str]:
+    """Yields what makes an ego history useless, as codes: history_not_finite, _bad_rotation, _jumps, _not_at_t0.
+
+    The last pose is t0 and therefore the origin.
+    """
+    codes = list(_pose_faults("history", history.xyz, history.rotations))
+    yield from codes
+    turned = np.abs(history.rotations[-1] - np.eye(3)).max()
+    if not codes and max(np.abs(history.xyz[-1]).max(), turned) > AT_ORIGIN:
+        yield "history_not_at_t0"
+
+
+def _pose_faults(kind: str, xyz: Floats, rotations: Floats) -> Iterator[str]:
+    """Yields the faults of positions (T, 3), DT_S apart, and of rotations."""
+    if not (np.isfinite(xyz).all() and np.isfinite(rotations).all()):
+        yield f"{kind}_not_finite"
         return
-    products = label.rotations @ label.rotations.transpose(0, 2, 1)
-    turned = np.linalg.det(label.rotations.astype(np.float64))
+    products = rotations @ rotations.transpose(0, 2, 1)
+    turned = np.linalg.det(rotations.astype(np.float64))
     if np.abs(products - np.eye(3)).max() > ROTATION_TOLERANCE or (turned < 0).any():
-        yield "label_bad_rotation"
-    steps = np.diff(label.xyz, axis=0, prepend=np.zeros((1, 3), np.float32))
-    if np.linalg.norm(steps, axis=1).max() > MAX_SPEED_MPS * DT_S:
-        yield "label_jumps"
+        yield f"{kind}_bad_rotation"
+    if np.linalg.norm(np.diff(xyz, axis=0), axis=1).max() > MAX_SPEED_MPS * DT_S:
+        yield f"{kind}_jumps"
 
 
 def yaw_of(rotations: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:

@@ -102,6 +102,7 @@ class AlpamayoTeacher:
 
     def __init__(self) -> None:
         try:
+            import physical_ai_av
             import torch
             from alpamayo_r1 import helper, load_physical_aiavdataset
             from alpamayo_r1.models.alpamayo_r1 import AlpamayoR1
@@ -114,39 +115,44 @@ class AlpamayoTeacher:
         if not torch.cuda.is_available():
             raise BadConfig("teacher: found 'alpamayo_r1', which needs a GPU of 24 GB; give the pods one")
         self._torch, self._helper, self._load = torch, helper, load_physical_aiavdataset.load_physical_aiavdataset
+        self._clips: Any = physical_ai_av.PhysicalAIAVDatasetInterface()
         self._model: Any = AlpamayoR1.from_pretrained(MODEL, dtype=torch.bfloat16).to("cuda")
         self._processor: Any = helper.get_processor(self._model.tokenizer)
         self._embedder: Any = SentenceTransformer(EMBEDDER)
         self._lock = threading.Lock()
 
     def label(self, questions: Sequence[Question]) -> list[Label]:
-        """Returns a label a question, one rollout each, seeded by the clip."""
+        """Returns a label a question: one rollout each, all of them in one batch, seeded by the first clip."""
         with self._lock:
-            return [self._label(question) for question in questions]
+            return self._labels([question.clip for question in questions])
 
-    def _label(self, question: Question) -> Label:
-        data = self._load(question.clip.clip_id, t0_us=question.clip.t0_us)
+    def _labels(self, clips: Sequence[Clip]) -> list[Label]:
+        data = [self._load(clip.clip_id, t0_us=clip.t0_us, avdi=self._clips) for clip in clips]
         words = self._processor.apply_chat_template(
-            self._helper.create_message(data["image_frames"].flatten(0, 1)),
+            [self._helper.create_message(one["image_frames"].flatten(0, 1)) for one in data],
             tokenize=True,
             add_generation_prompt=False,
             continue_final_message=True,
             return_dict=True,
             return_tensors="pt",
         )
-        poses = {key: data[key] for key in ("ego_history_xyz", "ego_history_rot")}
+        poses = {key: self._torch.cat([one[key] for one in data]) for key in ("ego_history_xyz", "ego_history_rot")}
         inputs = self._helper.to_device({"tokenized_data": words, **poses}, "cuda")
-        digest = hashlib.sha256(f"{question.clip.clip_id}@{question.clip.t0_us}".encode()).digest()
+        digest = hashlib.sha256(f"{clips[0].clip_id}@{clips[0].t0_us}".encode()).digest()
         self._torch.cuda.manual_seed_all(int.from_bytes(digest[:4], "little"))
         with self._torch.autocast("cuda", dtype=self._torch.bfloat16):
             xyz, rotations, extra = self._model.sample_trajectories_from_data_with_vlm_rollout(
                 data=inputs, top_p=0.98, temperature=0.6, num_traj_samples=1, max_generation_length=256,
                 return_extra=True,
             )  # fmt: skip
-        text = str(np.ravel(extra["cot"])[0])
-        return Label(
-            xyz.float().cpu().numpy().reshape(FUTURE, 3),
-            rotations.float().cpu().numpy().reshape(FUTURE, 3, 3),
-            text,
-            np.asarray(self._embedder.encode(text, normalize_embeddings=True), np.float32),
-        )
+        texts = [str(text) for text in np.ravel(extra["cot"])]
+        return [
+            Label(*poses, text, embedding)
+            for *poses, text, embedding in zip(
+                xyz.float().cpu().numpy().reshape(len(clips), FUTURE, 3),
+                rotations.float().cpu().numpy().reshape(len(clips), FUTURE, 3, 3),
+                texts,
+                np.asarray(self._embedder.encode(texts, normalize_embeddings=True), np.float32),
+                strict=True,
+            )
+        ]
