@@ -15,6 +15,7 @@ from lead_trainer.data.cache_tables import CollectionRows
 from lead_trainer.data.in_shards import FetchesShards, RowsInShards
 from lead_trainer.data.sample_order import hash64
 from lead_trainer.errors import BadData
+from lead_trainer.recipes.distill.action_stats import robust_stats
 from lead_trainer.recipes.distill.config import CAMERAS, FRAMES_PER_CAMERA, DistillConfig
 from lead_trainer.recipes.distill.ingest.label_files import FUTURE, yaw_of
 from lead_trainer.recipes.distill.prepare_clips import frame_field
@@ -23,7 +24,6 @@ from lead_trainer.recipes.prepare_keys import refuse_other_preparation
 from lead_trainer.recipes.recipe import Sample
 
 STATS_SAMPLES = 512  # records whose actions say mean and spread
-SMALLEST_SPREAD = (0.05, 0.001)  # m/s², 1/m: labels that all drive straight on must not divide by zero
 _DUMMY = 5  # random stream of dummy pictures
 
 Array = npt.NDArray[Any]
@@ -99,9 +99,9 @@ def action_stats(cache: SampleCache, rows: CollectionRows) -> npt.NDArray[np.flo
     if not len(rows.sample):
         raise BadData("the training split holds no usable clip; extract and label some, then build the cache again")
     first = np.lexsort((rows.slot, rows.shard))[:STATS_SAMPLES]
-    blocks = [unpack_arrays(cache.fields(int(n))["arrays"], compressed=False)["actions"] for n in rows.sample[first]]
-    actions = np.concatenate(blocks).astype(np.float64)
-    return np.stack([actions.mean(0), np.maximum(actions.std(0), SMALLEST_SPREAD)]).astype(np.float32)
+    records = [unpack_arrays(cache.fields(int(number))["arrays"], compressed=False) for number in rows.sample[first]]
+    actions = np.stack([arrays["actions"] for arrays in records]).astype(np.float64)
+    return robust_stats(actions, np.array([arrays["speed"][0] for arrays in records], np.float64))
 
 
 def _pictures(record: Mapping[str, memoryview], side: int) -> npt.NDArray[np.uint8]:

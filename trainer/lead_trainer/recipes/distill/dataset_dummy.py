@@ -4,8 +4,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lead_trainer.data.sample_order import hash64
+from lead_trainer.recipes.distill.action_stats import SMALLEST_SPREAD
 from lead_trainer.recipes.distill.config import DistillConfig
-from lead_trainer.recipes.distill.dataset import SMALLEST_SPREAD, dummy_pictures, label_entries
+from lead_trainer.recipes.distill.dataset import dummy_pictures, label_entries
 from lead_trainer.recipes.distill.example_data.drives import driven_history
 from lead_trainer.recipes.distill.ingest.frame_files import Clip, Frames
 from lead_trainer.recipes.distill.ingest.teacher import Question, ScriptedTeacher

@@ -12,12 +12,13 @@ from torch.utils.checkpoint import checkpoint
 
 from lead_trainer.recipes.distill.config import EMBEDDING_WIDTH, MAX_ACCELERATION, MAX_CURVATURE, DistillConfig
 from lead_trainer.recipes.distill.modes import mode_of
-from lead_trainer.recipes.distill.network.action_tokens import expected_actions, likeliest_actions
+from lead_trainer.recipes.distill.network.action_tokens import expected_actions
 from lead_trainer.recipes.distill.network.camera_encoder import POSITION_SCALE_M
 from lead_trainer.recipes.distill.network.unicycle import integrate
 from lead_trainer.recipes.recipe import Batch
 
 FEED_FORWARD = 4  # times the width
+FIRST_ACTIONS = 0.01  # how far the first actions are from the labels' mean, in units of their spread
 PLAIN_STATS = ((0.0, 0.0), (1.0, 0.02))  # mean and spread of (acceleration, curvature) until labels say theirs
 
 Predictions = Mapping[str, torch.Tensor]
@@ -48,6 +49,8 @@ class Student(nn.Module):
         self.decoder = nn.ModuleList(nn.TransformerDecoderLayer(**block, **kind) for _ in range(size.decoder_layers))
         self.decoder_norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, _outputs(config))
+        if config.unicycle and not config.discrete_actions:
+            _begin_near_the_mean(self.head)
         if config.num_modes > 1:
             self.mode_head = nn.Linear(width, 1)
         if config.model == "reasoning":
@@ -104,12 +107,13 @@ class Student(nn.Module):
         """Turns head outputs to actions and these to a trajectory.
 
         Continuous actions are the head's output in units of the labels' spread, bent softly into the limits; tokens act
-        by their mean while training, which has a gradient, and by their likeliest bin otherwise.
+        by their mean, in training and after it: the positions' loss shapes the mean, and the likeliest bins of 64 steps
+        lead elsewhere.
         """
         extra = {}
         if self.config.discrete_actions:
             bins = out.view(*out.shape[:-1], 2, self.config.num_action_bins)
-            actions = expected_actions(bins) if self.training else likeliest_actions(bins)
+            actions = expected_actions(bins)
             extra["bins"] = bins
         else:
             mean, spread = self._stats(batch)
@@ -126,6 +130,15 @@ class Student(nn.Module):
                 self.action_stats.copy_(batch["action_stats"][0])
         mean, spread = self.action_stats
         return mean, spread
+
+
+def _begin_near_the_mean(head: nn.Linear) -> None:
+    """Makes every action about the labels' mean at first: a random one, integrated 64 times, spins the car or stops it.
+
+    Not quite the mean, or all modes would be one.
+    """
+    nn.init.normal_(head.weight, std=FIRST_ACTIONS / head.in_features**0.5)
+    nn.init.zeros_(head.bias)
 
 
 def _outputs(config: DistillConfig) -> int:

@@ -35,7 +35,7 @@ _BYTES_A_PIXEL = 0.4  # of such a JPEG, for cutting shards
 class ClipPreparation:
     """The preparation of the teacher's clips; pure in (tree, keys), but for the sampling of a real teacher."""
 
-    version = "distill-clips/1"
+    version = "distill-clips/2"
     default_collections: tuple[str, ...] = SPLITS
 
     def __init__(self) -> None:

@@ -30,6 +30,7 @@ from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.modes import mode_of
 from lead_trainer.recipes.recipe import Batch, SourceTree
 
+CONSTANT_VELOCITY = "constant velocity"
 ONWARD = "constant velocity and heading"
 Road = Callable[[npt.NDArray[np.float64]], float]  # modes (K, T, 2) in the map's frame -> the share that leaves it
 
@@ -91,7 +92,7 @@ def baseline_forecasts(batch: Batch, dt_s: float) -> dict[str, Forecast]:
         }
     state = baselines.Kinematics.of(batch["kinematics"])
     paths = {
-        "constant velocity": baselines.constant_velocity(state, steps, dt_s),
+        CONSTANT_VELOCITY: baselines.constant_velocity(state, steps, dt_s),
         ONWARD: baselines.constant_velocity_heading(state, steps, dt_s),
         "physics oracle": baselines.physics_oracle(state, truth_of(batch), dt_s),
     }

@@ -12,6 +12,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.floating[Any]]
 
 SMOOTHNESS = 1e-3  # weight of squared second differences against squared metres
+STANDSTILL_M = 0.01  # a step of this length weighs as much for a curvature as the assumption that the car goes straight
 
 
 def fitted_speeds(xy: Floats, yaw: Floats, dt_s: float) -> Floats:
@@ -32,14 +33,18 @@ def fitted_actions(xy: Floats, yaw: Floats, speed: float, dt_s: float) -> Floats
     """Returns the actions (T, 2) that lead from the origin at `speed` through positions (T, 2) and yaws (T,).
 
     Accelerations are differences of fitted speeds; a curvature is the turn of a step over the distance it covers, and
-    smooth: where the car stands there is no distance, and a curvature follows from its neighbours alone.
+    smooth. A step of a car that stands covers no distance and determines no curvature: there it falls to 0 within a few
+    steps, as STANDSTILL_M says, instead of continuing the neighbours' trend without bound.
     """
     path = np.concatenate([np.zeros((1, 2)), np.asarray(xy, np.float64)])
     headings = np.unwrap(np.concatenate([[0.0], np.asarray(yaw, np.float64)]))
     speeds = _speeds_from(path, headings, speed, dt_s)
     acceleration = np.diff(speeds) / dt_s
     distance = speeds[:-1] * dt_s + 0.5 * acceleration * dt_s**2
-    curvature = _smooth_fit(np.diag(distance), np.diff(headings))
+    curvature = _smooth_fit(
+        np.concatenate([np.diag(distance), STANDSTILL_M * np.eye(len(distance))]),
+        np.concatenate([np.diff(headings), np.zeros(len(distance))]),
+    )
     return np.stack([acceleration, curvature], -1)
 
 

@@ -22,10 +22,3 @@ def bin_centres(bins: int, device: torch.device | None = None) -> torch.Tensor:
 def expected_actions(logits: torch.Tensor) -> torch.Tensor:
     """Returns the mean action (…, 2) of distributions over bins (…, 2, bins); gradients reach every bin."""
     return (logits.float().softmax(-1) * bin_centres(logits.shape[-1], logits.device)).sum(-1)
-
-
-def likeliest_actions(logits: torch.Tensor) -> torch.Tensor:
-    """Returns the middle of the likeliest bin of each action, (…, 2)."""
-    best = logits.argmax(-1, keepdim=True)
-    centres = bin_centres(logits.shape[-1], logits.device).expand(*logits.shape)
-    return centres.gather(-1, best).squeeze(-1)
