@@ -76,13 +76,13 @@ def compare_perf(before: Path, after: Path, max_drop: float) -> int:
 
 
 def perf_record(path: Path) -> PerfRecord:
-    """Returns the record in a file, or the newest of a logdir; raises BadConfig where there is none."""
+    """Returns the record in a file, or the last one written in a logdir; raises BadConfig where there is none."""
     if path.is_dir():
-        store = FolderStore(path / PRIVATE_FOLDER)
+        store, objects = FolderStore(path / PRIVATE_FOLDER), path / PRIVATE_FOLDER
         keys = [info.key for one in instances(store, NAMESPACE, UID) for info in store.list(one.perf_prefix)]
         if not keys:
             raise BadConfig(f"{path} holds no speed record; a run writes one once it has trained a few steps")
-        path = path / PRIVATE_FOLDER / sorted(keys)[-1]
+        path = max((objects / key for key in keys), key=lambda record: record.stat().st_mtime_ns)
     try:
         return PerfRecord.model_validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:

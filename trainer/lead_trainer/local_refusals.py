@@ -63,7 +63,10 @@ def refuse_other_weights(run: LocalRun, store: FolderStore) -> None:
 
 
 def refuse_older_checkpoint(run: LocalRun, store: FolderStore) -> None:
-    """Raises BadConfig unless a file named by `resume` shows the newest checkpoint of an epoch's end of this run."""
+    """Raises BadConfig unless a file named by `resume` holds the newest weights of an epoch's end of this run.
+
+    The file is one that the run shows in its folder, or a copy of it under any name.
+    """
     if run.keys.resume in ("auto", "never"):
         return
     if not isinstance(run.recipe, NamesFiles):
@@ -74,10 +77,12 @@ def refuse_older_checkpoint(run: LocalRun, store: FolderStore) -> None:
             f"resume: {run.keys.resume} is of no run that was made in {run.logdir}: {PRIVATE_FOLDER} there holds no "
             "checkpoint of it; resume where it was made, or give load_file to begin a run from these weights"
         )
-    newest = manifests[0]
+    newest, file = manifests[0], Path(run.keys.resume)
     is_best = ranked(manifests)[:1] == [newest]
     shown = run.recipe.shown_names(run.config, newest.epoch - 1, newest=True, best=is_best)
-    if Path(run.keys.resume).name not in shown:
+    if file.parent.resolve() == run.logdir.resolve() and file.name in shown:
+        return
+    if _sha256(file) not in {stored.sha256 for stored in newest.files.values()}:
         raise BadConfig(
             f"resume: {run.keys.resume} is not the checkpoint of epoch {newest.epoch}, from which the run goes on; "
             "leave resume out to go on, or give load_file, with a new logdir, to begin a run from these weights"

@@ -1,6 +1,7 @@
 """Several seeds by one command, the learning-rate sweep, the comparison of two runs' speed, the export of the best."""
 
 import json
+import os
 import re
 import signal
 from collections.abc import Callable, Iterator
@@ -16,9 +17,11 @@ from lead_testing.toy_runs import toy_recipe_installed
 from lead_trainer.cli import main
 from lead_trainer.cli_store import Address, parse_address
 from lead_trainer.cli_train import train_locally
+from lead_trainer.cli_tune import perf_record
 from lead_trainer.engine.lr_finder import sweep
 from lead_trainer.engine.perf import PerfRecord
 from lead_trainer.errors import BadConfig
+from lead_trainer.local_run import NAMESPACE, PRIVATE_FOLDER, UID
 
 
 @pytest.fixture(autouse=True)
@@ -132,6 +135,17 @@ def a_record(folder: Path, samples_per_s: float) -> Path:
     folder.mkdir()
     (folder / "perf.json").write_text(record.model_dump_json())
     return folder / "perf.json"
+
+
+def test_of_a_folder_the_record_that_was_written_last_is_compared(tmp_path: Path) -> None:
+    objects = tmp_path / "run" / PRIVATE_FOLDER
+    later = InstanceKeys(NAMESPACE, UID, "train-baseline", 7).perf(1), InstanceKeys(NAMESPACE, UID, "train", 7).perf(12)
+    earlier = InstanceKeys(NAMESPACE, UID, "train-reasoning", 7).perf(1)
+    for age, (key, speed) in enumerate([(earlier, 1.0), (later[1], 2.0), (later[0], 3.0)]):
+        (objects / key).parent.mkdir(parents=True, exist_ok=True)
+        path = a_record(tmp_path / f"record{age}", speed).rename(objects / key)
+        os.utime(path, (1_000_000 + age, 1_000_000 + age))
+    assert perf_record(tmp_path / "run").samples_per_s == 3.0
 
 
 def test_a_slower_run_ends_the_comparison_in_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -188,8 +188,13 @@ def test_d_29_resume_names_a_file_of_the_run_that_goes_on(tmp_path: Path) -> Non
             resolved("--resume", str(other), word)
     with pytest.raises(BadConfig, match=r"resume: found '.*missing\.pt', expected a file"):
         resolved("--model", "reasoning", "--resume", str(tmp_path / "missing.pt"))
-    with pytest.raises(BadConfig, match=r"logdir: found 'elsewhere', but .* is of a run with logdir"):
-        resolved("--model", "reasoning", "--resume", str(latest), "--output-dir", "elsewhere")
+    copied = tmp_path / "copy.pt"
+    copied.touch()
+    run = local_run(with_flags(["recipe=distill", "--resume", str(copied), "--output-dir", "run", "--offline",
+                                "--model", "reasoning"]), [], {})  # fmt: skip
+    assert (run.keys.logdir, run.config.model) == ("run", "reasoning")
+    with pytest.raises(BadConfig, match=r"resume: found '.*copy\.pt', expected a file .* with logdir"):
+        resolved("--model", "reasoning", "--resume", str(copied))
 
 
 @pytest.mark.parametrize(("values", "names"), [

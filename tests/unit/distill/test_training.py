@@ -87,17 +87,35 @@ def test_models_share_a_folder_and_a_file_of_it_resumes_its_own_run_from_its_new
         config = config_beside(tmp_path / f"{model}_seed7_best.pt")
         assert json.loads(config.read_text())["model"] == model
     latest = tmp_path / "baseline_seed7_latest.pt"
-    told = train(tmp_path, capsys, "--max-epochs", "2", "--resume", str(latest), "--save-every", "1", "--patience", "9")
-    assert [line["epoch"] for line in told] == [2]
     copied = tmp_path / "elsewhere" / latest.name
     copied.parent.mkdir()
     shutil.copyfile(latest, copied)
+    told = train(tmp_path, capsys, "--max-epochs", "2", "--resume", str(latest), "--save-every", "1", "--patience", "9")
+    assert [line["epoch"] for line in told] == [2]
     for file, reason in (
         (tmp_path / "baseline_seed7_epoch1.pt", "is not the checkpoint of epoch 2"),
         (copied, "is of no run that was made in"),
     ):
         assert main(["train", "recipe=distill", "preset=tiny", *FEW, "--resume", str(file)]) == ExitCode.BAD_CONFIG
         assert reason in capsys.readouterr().err
+    older, newest = (copied.with_name(f"my {name}.pt") for name in ("older", "newest"))
+    shutil.copyfile(copied, older)
+    shutil.copyfile(latest, newest)
+    there = ["--max-epochs", "3", "--seed", "7", "--patience", "9", "--model", "baseline"]
+    words = ["train", "recipe=distill", "preset=tiny", f"logdir={tmp_path}", *FEW, *there]
+    assert main([*words, "--resume", str(older)]) == ExitCode.BAD_CONFIG
+    assert "is not the checkpoint of epoch 2" in capsys.readouterr().err
+    told = train(tmp_path, capsys, *there, "--resume", str(newest))
+    assert [line["epoch"] for line in told] == [3]
+
+
+@pytest.mark.parametrize(("words", "warned"), [(["--freeze-bn"], True), ([], False)])
+def test_statistics_that_are_frozen_before_they_were_measured_are_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], warned: bool
+) -> None:
+    model = ["model=baseline", "epochs=1", f"logdir={tmp_path}"]
+    assert main(["train", "recipe=distill", "preset=tiny", *FEW, *model, *words]) == 0
+    assert ("freeze_bn: the backbone keeps the statistics" in capsys.readouterr().err) == warned
 
 
 def test_a_run_from_before_models_had_checkpoints_of_their_own_goes_on_and_other_models_begin_beside_it(

@@ -32,6 +32,13 @@ def test_a_run_of_nothing_but_bad_steps_ends(tmp_path: Path) -> None:
         train_here(FolderStore(tmp_path / "store"), tmp_path, a_toy_job(epochs=60, config=config))
 
 
+def test_bad_steps_in_a_row_are_counted_over_restarts(tmp_path: Path) -> None:
+    store, config = FolderStore(tmp_path / "store"), {"samples": 8, "poisoned_sample": 3}
+    train_here(store, tmp_path, a_toy_job(epochs=30, config=config))
+    with pytest.raises(Diverged, match="not finite for 50 steps in a row, up to step 50"):
+        train_here(store, tmp_path, a_toy_job(epochs=60, config=config, attempt=2))
+
+
 def test_the_loss_scale_begins_as_told_and_never_passes_its_largest_value() -> None:
     scale = LossScale(initial=4.0, growth=2.0, growth_interval=1, largest=8.0)
     scaler = gradient_scaler(torch.float16, torch.device("cpu"), scale)

@@ -13,7 +13,7 @@ from lead_protocol.progress_record import (
     parse_progress,
     to_bytes,
 )
-from lead_trainer.engine.watch import ENGINE_RULES, WAITING, advise, one_line
+from lead_trainer.engine.watch import ENGINE_RULES, WAITING, YOUNG, advise, one_line
 
 HEALTHY = [1.0 / (epoch + 1) for epoch in range(30)]
 CURVES = {
@@ -33,6 +33,13 @@ def test_a_rule_speaks_once_for_its_curve(rule: str) -> None:
 def test_a_gap_between_training_and_validation_is_told() -> None:
     history = [{"loss": 1.0, "val/loss": 1.1}] + [{"loss": 0.2, "val/loss": 0.4}] * 3
     assert [one.rule for one in advise(ENGINE_RULES, history, 4)] == ["gap"]
+
+
+def test_a_young_average_of_the_weights_is_no_gap() -> None:
+    young = [{"loss": 0.2, "val/loss": 2.0, YOUNG: share} for share in (1.0, 0.7, 0.4, 0.1)]
+    assert advise(ENGINE_RULES, young, 4) == []
+    grown = [*young, *[{"loss": 0.2, "val/loss": 0.4, YOUNG: 0.04}] * 3]
+    assert [one.rule for one in advise(ENGINE_RULES, grown, 7)] == ["gap"]
 
 
 def test_waiting_for_data_is_told() -> None:

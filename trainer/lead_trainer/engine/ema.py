@@ -19,6 +19,7 @@ class WeightAverage:
             raise BadConfig(f"ema_decay: found {decay}, expected a number between 0 and 1, for example 0.999")
         self._averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay))  # type: ignore[no-untyped-call]
         self._averaged.module.requires_grad_(False)
+        self._decay = decay
 
     @property
     def model(self) -> torch.nn.Module:
@@ -30,6 +31,11 @@ class WeightAverage:
     def updates(self) -> int:
         """How many updates were averaged."""
         return int(self._averaged.n_averaged)
+
+    @property
+    def first_share(self) -> float:
+        """How much of the average are still the weights of the first update, in [0, 1]."""
+        return float(self._decay ** max(self.updates - 1, 0))
 
     def update(self, model: torch.nn.Module) -> None:
         """Takes in the weights of one optimizer step."""

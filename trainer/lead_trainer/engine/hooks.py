@@ -30,7 +30,7 @@ from lead_trainer.engine.progress_block import progress_block
 from lead_trainer.engine.state import TrainState, means, merged
 from lead_trainer.engine.stop import StopFlag
 from lead_trainer.engine.validation import Validator
-from lead_trainer.engine.watch import ENGINE_RULES, WAITING, advise, one_line
+from lead_trainer.engine.watch import ENGINE_RULES, WAITING, YOUNG, advise, one_line
 from lead_trainer.errors import StopRequested, TrainerError
 from lead_trainer.recipes.recipe import Batch, Recipe, SampleSource, StageShape, StepOutput, WatchRule
 
@@ -127,7 +127,8 @@ class Hooks:
         if due or self._due(self.shape.validate_every_steps, state.step):
             values |= self._validate(state)
         better = state.ranking.judge(values, state.epoch, state.step)
-        state.history.append({**values, WAITING: self.clock.epoch_done()})
+        young = {} if state.average is None else {YOUNG: state.average.first_share}
+        state.history.append({**values, **young, WAITING: self.clock.epoch_done()})
         if self.first is not None:
             self.first.epoch_done(state, values, self.epochs)
             self.first.advise(state, advise(self.rules, state.history, state.epoch))

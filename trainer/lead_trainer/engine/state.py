@@ -28,6 +28,7 @@ class LoopState(StrictModel):
     epoch: int
     step_in_epoch: int
     skipped_steps: int
+    skipped_in_a_row: int = 0
     best_metric: float | None
     epoch_totals: Pairs
     best: Best = Best()
@@ -157,6 +158,7 @@ class TrainState:
             epoch=self.epoch,
             step_in_epoch=self.step_in_epoch,
             skipped_steps=self.skipped_steps,
+            skipped_in_a_row=self.skipped_in_a_row,
             best_metric=self.best_metric,
             epoch_totals=finite,
             best=self.ranking.best,
@@ -167,7 +169,8 @@ class TrainState:
     def take_loop_state(self, loop: LoopState) -> None:
         """Continues at a saved position."""
         self.step, self.epoch, self.step_in_epoch = loop.step, loop.epoch, loop.step_in_epoch
-        self.skipped_steps, self.ranking.best = loop.skipped_steps, loop.best
+        self.skipped_steps, self.skipped_in_a_row = loop.skipped_steps, loop.skipped_in_a_row
+        self.ranking.best = loop.best
         self.totals, self.history = totals_of(loop.epoch_totals), list(loop.history)
 
     def schedule_state(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from lead_trainer.recipes.recipe import WatchRule
 
 History = Sequence[Mapping[str, float]]  # of each epoch, oldest first: `loss`, `val/…`, `watch/…`
 WAITING = "watch/waiting_share"  # of the time, spent waiting for batches
+YOUNG = "watch/young_share"  # of the averaged weights that are validated: what the first ones still weigh in them
 _FLAT_EPOCHS = 10
 _FLAT_SHARE = 0.01  # of the loss: less progress than this in _FLAT_EPOCHS epochs is none
 _RISING_EPOCHS = 3
@@ -21,6 +22,7 @@ _SWINGS = 5  # epochs in a row in which the loss goes up and down by turns
 _SWING_SHARE = 0.1
 _GAP = 1.5  # validation loss over training loss
 _GAP_EPOCHS = 3
+_YOUNG_SHARE = 0.05  # an average with more of its first weights than this is worse for being young
 _SLOW_SHARE = 0.3  # of the time, spent waiting for data
 _MESSAGE_CHARS = 240
 
@@ -80,8 +82,12 @@ def oscillation(history: History) -> str | None:
 
 
 def gap(history: History) -> str | None:
-    """Validation is much worse than training."""
-    both = [(epoch["loss"], epoch["val/loss"]) for epoch in history if "loss" in epoch and "val/loss" in epoch]
+    """Validation is much worse than training, and not because the averaged weights have yet to follow."""
+    both = [
+        (epoch["loss"], epoch["val/loss"])
+        for epoch in history
+        if "loss" in epoch and "val/loss" in epoch and epoch.get(YOUNG, 0.0) <= _YOUNG_SHARE
+    ]
     last = both[-_GAP_EPOCHS:]
     if len(last) < _GAP_EPOCHS or any(not 0 < _GAP * loss < validation for loss, validation in last):
         return None

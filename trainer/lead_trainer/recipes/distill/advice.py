@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from lead_trainer.engine.watch import divergence, slow_loading
+from lead_trainer.recipes.distill.config import INPUT_TYPES, DistillConfig
 from lead_trainer.recipes.recipe import WatchRule
 
 RECOMMENDED_LR = 5e-5  # where the loss is not a number, or grows
@@ -24,6 +25,16 @@ def rising_loss(history: Sequence[Mapping[str, float]]) -> str | None:
     return said and (
         f"{said.partition(';')[0]}; try lr={RECOMMENDED_LR:g} and grad_clip=1.0, and look at what merge_shards says of "
         "the labels"
+    )
+
+
+def fresh_frozen_norms(config: DistillConfig) -> str | None:
+    """The backbone shall keep statistics that nobody has measured."""
+    if not config.freeze_bn or config.load_file or INPUT_TYPES[config.benchmark] != "camera":
+        return None
+    return (
+        "freeze_bn: the backbone keeps the statistics it begins with; unless this stage begins with another's weights, "
+        "these are mean 0 and variance 1, not of any picture: set load_file, or leave freeze_bn out"
     )
 
 

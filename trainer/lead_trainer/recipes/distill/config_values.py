@@ -24,8 +24,9 @@ _SHOWN = re.compile(r"(?P<model>baseline|reasoning)_seed(?P<seed>\d+)_(best|late
 def respelled(said: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what a user said under the trainer's names.
 
-    `resume=FILE` names a file that a run shows in its folder, and so that run's folder, model and seed. Raises
-    BadConfig where there is no such file, and for a value that another run has.
+    `resume=FILE` names a file that a run shows in its folder, and so that run's folder, model and seed. Of a copy that
+    lies elsewhere or is called otherwise `logdir` names the run's folder. Raises BadConfig where there is no such file,
+    and for a model or seed that another run has.
     """
     values = {SPELLINGS.get(key, key): value for key, value in said.items()}
     if len(values) < len(said):
@@ -36,14 +37,17 @@ def respelled(said: Mapping[str, Any]) -> dict[str, Any]:
         return values
     file = Path(named)
     match = _SHOWN.fullmatch(file.name)
-    if match is None or not file.is_file():
-        raise BadConfig(f"resume: found {named!r}, expected a file such as checkpoints/reasoning_seed42_latest.pt")
-    of_file = {"logdir": str(file.parent), "model": match["model"], "seed": int(match["seed"])}
+    if not file.is_file() or (match is None and "logdir" not in values):
+        raise BadConfig(
+            f"resume: found {named!r}, expected a file such as checkpoints/reasoning_seed42_latest.pt, or a copy of it "
+            "with logdir, the folder of its run"
+        )
+    of_file = {"model": match["model"], "seed": int(match["seed"])} if match else {}
     for key, value in of_file.items():
         found = values.get(key, value)
-        if (Path(str(found)) != file.parent) if key == "logdir" else (found != value):
+        if found != value:
             raise BadConfig(f"{key}: found {found!r}, but {named} is of a run with {key} {value}; remove the key")
-    return {**values, **of_file}
+    return {"logdir": str(file.parent), **values, **of_file}
 
 
 def load_config(values: Mapping[str, Any], preset: str = "") -> DistillConfig:

@@ -13,7 +13,7 @@ from lead_trainer.engine.optim import AdamWSettings, make_adamw
 from lead_trainer.engine.schedule import constant, cosine, warmed_up
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.config_values import names_in
-from lead_trainer.recipes.distill.advice import GUIDE_RULES
+from lead_trainer.recipes.distill.advice import GUIDE_RULES, fresh_frozen_norms
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.config_values import PACKAGE, load_config, respelled
 from lead_trainer.recipes.distill.losses import compute_losses, reasoning_scale
@@ -158,9 +158,15 @@ class DistillRecipe:
         """Returns the means, and spreads in place of mean squares."""
         return with_spreads(means)
 
+    def warnings(self, config: DistillConfig) -> Sequence[str]:
+        """Returns what is said before a local run begins."""
+        said = fresh_frozen_norms(config)
+        return [said] if said else []
+
     def watch_rules(self, config: DistillConfig) -> Sequence[WatchRule]:
-        """Returns the guide's advice."""
-        return GUIDE_RULES
+        """Returns the guide's advice, and in pods what a local run is warned of before it begins."""
+        said = fresh_frozen_norms(config)
+        return (*GUIDE_RULES, WatchRule("fresh-frozen-norms", lambda history: said if history else None))
 
     def picture(self, config: DistillConfig, batch: Batch, outputs: Any) -> npt.NDArray[np.uint8] | None:
         """Draws nothing."""
