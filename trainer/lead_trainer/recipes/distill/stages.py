@@ -166,9 +166,8 @@ def generate_teacher_labels(
         raise
     write_npz(target, label_arrays({clip: labels[clip] for _, clip in clips}))
     partial.unlink(missing_ok=True)
-    _write_failures(
-        target, {number: label for number, clip in clips if (label := labels[clip]).text.startswith(FAILED)}
-    )
+    answers = {number: labels[clip].text for number, clip in clips}
+    _write_failures(target, {number: text for number, text in answers.items() if text.startswith(FAILED)})
     return target
 
 

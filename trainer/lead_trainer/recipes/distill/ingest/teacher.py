@@ -147,8 +147,8 @@ class AlpamayoTeacher:
             )  # fmt: skip
         texts = [str(text) for text in np.ravel(extra["cot"])]
         return [
-            Label(*poses, text, embedding)
-            for *poses, text, embedding in zip(
+            Label(*parts)
+            for parts in zip(
                 xyz.float().cpu().numpy().reshape(len(clips), FUTURE, 3),
                 rotations.float().cpu().numpy().reshape(len(clips), FUTURE, 3, 3),
                 texts,
