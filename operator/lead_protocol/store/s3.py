@@ -13,7 +13,7 @@ from pathlib import Path
 from lead_protocol.store.hedge import Hedge
 from lead_protocol.store.in_order import map_in_order
 from lead_protocol.store.key_rules import check_key, check_prefix
-from lead_protocol.store.object_store import ObjectCorrupt, ObjectInfo, ObjectNotFound, StoreError
+from lead_protocol.store.object_store import ObjectCorrupt, ObjectInfo, ObjectNotFound, StoreDenied, StoreError
 from lead_protocol.store.partial_file import PartialFile, full_disk_named, partial_file
 from lead_protocol.store.s3_answers import (
     ListPage,
@@ -23,6 +23,7 @@ from lead_protocol.store.s3_answers import (
     completion_body,
     parse_list_page,
     parse_upload_id,
+    parse_versions,
 )
 from lead_protocol.store.s3_requests import Answer, Deadline, Request, SignedRequests
 from lead_protocol.store.s3_target import MIB, S3Limits, S3Target
@@ -143,10 +144,36 @@ class S3Store:
         return self._requests.retrying(attempt, deadline, f"PUT {self.url}/{key} in parts")
 
     def delete(self, key: str) -> None:
-        """Removes an object; a missing key is fine."""
-        request = Request("DELETE", self._full(key))
-        with contextlib.suppress(ObjectNotFound):
-            self._requests.call(request, self._deadline(), max_bytes=MAX_XML_BYTES)
+        """Removes an object; a missing key is fine.
+
+        Where the bucket keeps versions, those are removed too, because a deletion shall free the space: the mark that
+        the key was deleted goes last, so that no older version appears again. A key that may not remove versions
+        leaves them to the bucket's lifecycle rule.
+        """
+        full = self._full(key)
+        try:
+            answer = self._requests.call(Request("DELETE", full), self._deadline(), max_bytes=MAX_XML_BYTES)
+        except ObjectNotFound:
+            return
+        if answer.headers.get("x-amz-delete-marker") == "true":
+            self._delete_versions(full, answer.headers.get("x-amz-version-id", "null"))
+
+    def _delete_versions(self, full: str, mark: str) -> None:
+        """Removes the versions of a key that are older than a deletion's mark, then the mark."""
+        request = Request("GET", query={"versions": "", "encoding-type": "url", "prefix": full, "max-keys": "1000"})
+        try:
+            answer = self._requests.call(request, self._deadline(), max_bytes=MAX_XML_BYTES)
+            versions = parse_versions(answer.body, where=f"LIST versions of s3://{self._target.bucket}/{full}")
+            ids = [version.id for version in versions if version.key == full]
+            older = (
+                ids[ids.index(mark) + 1 :] if mark in ids else []
+            )  # what came after the mark is somebody's new object
+            for version in (*older, mark):
+                removal = Request("DELETE", full, query={"versionId": version})
+                with contextlib.suppress(ObjectNotFound):
+                    self._requests.call(removal, self._deadline(), max_bytes=MAX_XML_BYTES)
+        except StoreDenied as denied:
+            _log.info("older versions stay until the bucket's lifecycle rule removes them: %s", denied)
 
     def _full(self, key: str) -> str:
         check_key(key)

@@ -67,6 +67,14 @@ class ListPage:
     truncated: bool
 
 
+@dataclass(frozen=True)
+class Version:
+    """One version of a key, or one mark that it was deleted."""
+
+    key: str  # with the store's prefix
+    id: str
+
+
 def explain_failure(
     status: int, headers: Mapping[str, str], body: bytes, *, where: str, signed_at: datetime | None = None
 ) -> Exception:
@@ -133,6 +141,20 @@ def parse_list_page(body: bytes, *, where: str) -> ListPage:
     if truncated and not objects:
         raise StoreUnavailable(f"{where}: a truncated page without objects; the listing cannot go on")
     return ListPage(objects, truncated)
+
+
+def parse_versions(body: bytes, *, where: str) -> list[Version]:
+    """Parses a ListObjectVersions answer with `encoding-type=url`, newest first of each key."""
+    root = _parse(body, where)
+    if _name(root) != "ListVersionsResult":
+        raise StoreUnavailable(f"{where}: expected ListVersionsResult, found {_name(root)}; check the endpoint")
+    url_encoded = _text(root, "EncodingType") == "url"
+    found = []
+    for element in root:
+        if _name(element) in ("Version", "DeleteMarker"):
+            key = _text(element, "Key")
+            found.append(Version(unquote_plus(key) if url_encoded else key, _text(element, "VersionId")))
+    return found
 
 
 def parse_upload_id(body: bytes, *, where: str) -> str:
