@@ -48,9 +48,21 @@ def minio_program() -> Path:
 class MinioServer:
     """One server process; `stop` and `start` keep its data and its port."""
 
-    def __init__(self, program: Path, folder: Path, environment: Mapping[str, str] | None = None) -> None:
-        """`environment`: further variables, such as those of an identity provider."""
+    def __init__(
+        self,
+        program: Path,
+        folder: Path,
+        environment: Mapping[str, str] | None = None,
+        *,
+        certificates: Path | None = None,
+        ca_file: Path | None = None,
+    ) -> None:
+        """`environment`: further variables, such as those of an identity provider.
+
+        `certificates`: a folder with public.crt and private.key, which make it speak TLS; `ca_file`: who signed them.
+        """
         self._program = program
+        self._certificates, self._ca_file = certificates, ca_file
         self._folder = folder
         self._environment = dict(environment or {})
         self._port = free_port()
@@ -90,7 +102,15 @@ class MinioServer:
         }
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [self._program, "server", self._folder / "data", "--address", self.endpoint, "--quiet"],
+                [
+                    self._program,
+                    "server",
+                    self._folder / "data",
+                    "--address",
+                    self.endpoint,
+                    "--quiet",
+                    *self._tls_words,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -119,8 +139,9 @@ class MinioServer:
         return MinioAdmin(
             endpoint=self.endpoint,
             credentials=StaticProvider(ROOT_USER, ROOT_PASSWORD),
-            secure=False,
+            secure=self._secure,
             region="us-east-1",
+            http_client=self._pool(),
         )
 
     def add_user(self, access_key: str, secret_key: str, policy: Mapping[str, Any]) -> None:
@@ -138,17 +159,33 @@ class MinioServer:
             prefix=prefix,
             access_key=ROOT_USER,
             secret_key=ROOT_PASSWORD,
-            secure=False,
+            secure=self._secure,
+            ca_file=self._ca_file,
         )
 
     def _answers(self) -> bool:
         # Its health pages turn green before users and objects can be read, so a real call is made.
-        once = urllib3.PoolManager(retries=False, timeout=1.0)
+        once = self._pool(timeout=1.0)
         try:
             self._client(once).list_buckets()
         except (MinioException, urllib3.exceptions.HTTPError):
             return False
         return True
 
+    @property
+    def _secure(self) -> bool:
+        return self._certificates is not None
+
+    @property
+    def _tls_words(self) -> tuple[str, ...]:
+        return ("--certs-dir", str(self._certificates)) if self._certificates else ()
+
+    def _pool(self, **options: Any) -> urllib3.PoolManager:
+        ca_certs = str(self._ca_file) if self._ca_file else None
+        return urllib3.PoolManager(retries=False, cert_reqs="CERT_REQUIRED", ca_certs=ca_certs, **options)
+
     def _client(self, pool: urllib3.PoolManager | None = None) -> Minio:
-        return Minio(self.endpoint, access_key=ROOT_USER, secret_key=ROOT_PASSWORD, secure=False, http_client=pool)
+        pool = pool or (self._pool() if self._secure else None)
+        return Minio(
+            self.endpoint, access_key=ROOT_USER, secret_key=ROOT_PASSWORD, secure=self._secure, http_client=pool
+        )
