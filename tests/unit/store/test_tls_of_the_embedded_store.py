@@ -51,7 +51,7 @@ def serve_by(certificates: Path, signer: Authority) -> None:
 
 
 def test_clients_trust_the_releases_authority_alone_and_go_on_while_it_is_replaced(tmp_path: Path) -> None:
-    """First both authorities, then the new certificate, then the new authority: no client restarts. Audit: minor-http."""
+    """Both authorities, the new certificate, the new authority alone: no client restarts. Audit: minor-http."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not here to make certificates")
     first, second = authority(tmp_path / "first"), authority(tmp_path / "second")
