@@ -32,6 +32,7 @@ IF_FREE = {"If-None-Match": "*"}
 TAKEN = 412
 MAX_XML_BYTES = 8 * MIB
 MAX_PARTS = 10_000
+MAX_VERSIONS = 1000  # in one page of a listing
 _log = logging.getLogger(__name__)
 
 
@@ -160,17 +161,18 @@ class S3Store:
 
     def _delete_versions(self, full: str, mark: str) -> None:
         """Removes the versions of a key that are older than a deletion's mark, then the mark."""
-        request = Request("GET", query={"versions": "", "encoding-type": "url", "prefix": full, "max-keys": "1000"})
+        query = {"versions": "", "encoding-type": "url", "prefix": full, "max-keys": str(MAX_VERSIONS)}
         try:
-            answer = self._requests.call(request, self._deadline(), max_bytes=MAX_XML_BYTES)
+            answer = self._requests.call(Request("GET", query=query), self._deadline(), max_bytes=MAX_XML_BYTES)
             versions = parse_versions(answer.body, where=f"LIST versions of s3://{self._target.bucket}/{full}")
             ids = [version.id for version in versions if version.key == full]
-            older = (
-                ids[ids.index(mark) + 1 :] if mark in ids else []
-            )  # what came after the mark is somebody's new object
-            for version in (*older, mark):
-                removal = Request("DELETE", full, query={"versionId": version})
+            if mark not in ids:
+                return
+            older = ids[ids.index(mark) + 1 :]  # what came after the mark is somebody's new object
+            whole = len(versions) < MAX_VERSIONS or versions[-1].key != full
+            for version in (*older, *((mark,) if whole else ())):
                 with contextlib.suppress(ObjectNotFound):
+                    removal = Request("DELETE", full, query={"versionId": version})
                     self._requests.call(removal, self._deadline(), max_bytes=MAX_XML_BYTES)
         except StoreDenied as denied:
             _log.info("older versions stay until the bucket's lifecycle rule removes them: %s", denied)

@@ -158,7 +158,10 @@ def test_the_data_key_of_a_namespace_is_for_its_raw_data_and_results(store: Stor
 
 
 def test_the_operator_writes_what_it_and_pods_made_and_never_peoples_data(store: Store) -> None:
-    """The operator's key reads everything, and has neither Put nor Delete on datasets/ and weights/. Audit: minor-raw-writes."""
+    """The operator's key reads everything, and has neither Put nor Delete on datasets/ and weights/.
+
+    Audit: minor-raw-writes.
+    """
     operator = store.key(store.embedded.profiles[0].operator)
     made = {folder for folder in OBJECTS if not folder.startswith(("datasets/", "weights/"))}
     assert folders(operator, "get") == folders(operator, "list") == set(OBJECTS)
