@@ -96,7 +96,7 @@ def test_when_none_is_sound_the_run_ends_with_code_66(tmp_path: Path) -> None:
     for manifest in manifests(store):
         flip(object_path(tmp_path, manifest.files[f"model_{manifest.epoch - 1:04d}.pth"].key))
     for attempt in (2, 3):  # also when all of them are in quarantine already
-        with pytest.raises(NoValidCheckpoint, match="none of them is sound") as failure:
+        with pytest.raises(NoValidCheckpoint, match="none of them is valid") as failure:
             train_here(store, tmp_path, a_toy_job(attempt))
         assert exit_code_of(failure.value) == ExitCode.NO_VALID_CHECKPOINT
     assert [manifest.step for manifest in manifests(store)] == [6, 12]

@@ -19,13 +19,13 @@ from typing import Any, BinaryIO
 
 import torch
 
-from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest, StoredObject, sha256_hex
+from lead_protocol.manifests import CheckpointManifest, StoredObject, sha256_hex
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.object_store import ObjectStore
 from lead_protocol.store.partial_file import full_disk_named
 from lead_trainer.engine.attempt import refuse_if_fenced
 from lead_trainer.engine.patience import Patience
-from lead_trainer.engine.quarantine import count_quarantined, find_fault, quarantine
+from lead_trainer.engine.quarantine import Fault, count_quarantined, find_lasting_fault, is_listed, quarantine
 from lead_trainer.engine.revision import git_revision
 from lead_trainer.engine.state import TrainState
 from lead_trainer.errors import BadConfig
@@ -249,10 +249,9 @@ def _adopt(
     store: ObjectStore, identity: CheckpointIdentity, key: str, patience: Patience, scratch: Path
 ) -> Committed | None:
     """Returns the checkpoint that stands under `key` when it is sound; else quarantines it and returns None."""
-    fault, manifest, digest = patience.call(
-        lambda: find_fault(store, identity.keys, key, scratch / "adopt", MAX_CHECKPOINT_MANIFEST_BYTES)
-    )
+    fault, manifest, digest = find_lasting_fault(store, identity.keys, key, scratch / "adopt", patience)
     if fault is None and manifest is not None:
         return Committed(key, digest, manifest, adopted=True)
-    patience.call(lambda: quarantine(store, identity.keys, key, fault or "unreadable", identity.attempt))
+    if patience.call(is_listed, store, identity.keys, key):
+        patience.call(quarantine, store, identity.keys, key, fault or Fault("unreadable"), identity.attempt)
     return None

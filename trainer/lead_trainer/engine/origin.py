@@ -9,11 +9,11 @@ from pathlib import Path
 import structlog
 
 from lead_protocol.job import InitFrom
-from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest
+from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.object_keys import InstanceKeys, position_of
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.engine.patience import Patience
-from lead_trainer.engine.quarantine import find_fault, quarantined_positions
+from lead_trainer.engine.quarantine import find_lasting_fault, quarantined_positions, was_missing
 from lead_trainer.engine.resume import Found, manifest_keys, of_checkpoint
 from lead_trainer.errors import BadConfig, NoValidCheckpoint
 
@@ -29,10 +29,12 @@ def sound_origin(store: ObjectStore, origin: InitFrom, epochs: int, folder: Path
     bad = patience.call(lambda: quarantined_positions(store, keys.quarantine_prefix))
     seen = []
     for key in patience.call(lambda: manifest_keys(store, keys.manifests_prefix)):
-        if position_of(key) in bad or not of_checkpoint(key, origin.checkpoint_prefix):
+        if not of_checkpoint(key, origin.checkpoint_prefix):
             continue
         seen.append(key)
-        fault, manifest, digest = patience.call(find_fault, store, keys, key, folder, MAX_CHECKPOINT_MANIFEST_BYTES)
+        if position_of(key) in bad and not patience.call(was_missing, store, keys.quarantine_prefix, key):
+            continue
+        fault, manifest, digest = find_lasting_fault(store, keys, key, folder, patience)
         if fault is None and manifest is not None and _lies_below(manifest, origin.checkpoint_prefix):
             if manifest.epoch >= epochs:
                 raise BadConfig(
@@ -41,9 +43,9 @@ def sound_origin(store: ObjectStore, origin: InitFrom, epochs: int, folder: Path
                 )
             return Found(key, digest, manifest)
         log.error(
-            "checkpoint.from names a spoiled checkpoint", manifest=key, reason=fault or "its objects lie elsewhere"
+            "checkpoint.from names a corrupt checkpoint", manifest=key, reason=str(fault or "its objects lie elsewhere")
         )
-    found = f"{len(seen)} checkpoints, none of them sound" if seen else "no checkpoint"
+    found = f"{len(seen)} checkpoints, none of them valid" if seen else "no checkpoint"
     wanted = origin.checkpoint_prefix or keys.prefix
     raise NoValidCheckpoint(f"checkpoint.from {wanted}: found {found}; name one that stands in a run's status")
 

@@ -1,8 +1,9 @@
 """Where an attempt starts: the newest checkpoint whose every object verifies, or the weights of another stage.
 
-Rank 0 chooses, all ranks load the same files. A spoiled checkpoint is quarantined and the next older one is tried;
-manifests without a sound one among them end the run, never step 0 in silence. Files are unpickled only after their
-SHA-256 matched a manifest, and then with `weights_only=True`.
+Rank 0 chooses, all ranks load the same files. A corrupt checkpoint is quarantined and the next older one is tried;
+where none is valid, those that were quarantined because objects were missing are checked once more, and readmitted if
+they are whole; manifests without a valid one among them end the run, never step 0 in silence. Files are unpickled only
+after their SHA-256 matched a manifest, and then with `weights_only=True`.
 """
 
 import json
@@ -26,7 +27,18 @@ from lead_trainer.engine.checkpoint import CheckpointIdentity, file_index, loop_
 from lead_trainer.engine.config_document import completed_document
 from lead_trainer.engine.optim import load_optimizer
 from lead_trainer.engine.patience import Patience
-from lead_trainer.engine.quarantine import fetch_fault, find_fault, quarantine, quarantined_positions
+from lead_trainer.engine.quarantine import (
+    LOOK_AGAIN_S,
+    Fault,
+    fetch_fault,
+    find_fault,
+    find_lasting_fault,
+    is_listed,
+    quarantine,
+    quarantined_positions,
+    readmit,
+    was_missing,
+)
 from lead_trainer.engine.state import LoopState, TrainState
 from lead_trainer.errors import BadConfig, BadData, NoValidCheckpoint
 from lead_trainer.recipes.recipe import PartsKeys, Recipe
@@ -47,37 +59,57 @@ class Found:
 
 
 def newest_sound(store: ObjectStore, identity: CheckpointIdentity, folder: Path, patience: Patience) -> Found | None:
-    """Returns the newest sound checkpoint, its files in `folder`; None when none was ever committed.
+    """Returns the newest valid checkpoint, its files in `folder`; None when none was ever committed.
 
-    Raises NoValidCheckpoint when all that were committed are spoiled.
+    Raises NoValidCheckpoint when all that were committed are corrupt.
     """
-    keys, spoiled = identity.keys, []
+    keys, corrupt = identity.keys, []
     bad = patience.call(lambda: quarantined_positions(store, keys.quarantine_prefix))
     candidates = patience.call(lambda: manifest_keys(store, keys.manifests_prefix))
     for key in candidates:
         if position_of(key) in bad:
-            spoiled.append(key)
+            corrupt.append(key)
             continue
-        fault, manifest, digest = patience.call(find_fault, store, keys, key, folder, MAX_CHECKPOINT_MANIFEST_BYTES)
+        fault, manifest, digest = find_lasting_fault(store, keys, key, folder, patience)
         if fault is None and manifest is not None:
             return Found(key, digest, manifest)
-        log.error("checkpoint is spoiled, trying the next older one", manifest=key, reason=fault)
-        patience.call(quarantine, store, keys, key, fault or "unreadable", identity.attempt)
-        spoiled.append(key)
-    if spoiled:
+        corrupt.append(key)
+        if patience.call(is_listed, store, keys, key):
+            log.error("checkpoint is corrupt, trying the next older one", manifest=key, reason=str(fault))
+            patience.call(quarantine, store, keys, key, fault or Fault("unreadable"), identity.attempt)
+    for key in corrupt:
+        found = _whole_again(store, identity, key, folder, patience)
+        if found is not None:
+            return found
+    if corrupt:
         raise NoValidCheckpoint(
-            f"{keys.prefix}: {len(spoiled)} checkpoints were committed, none of them is sound; the reasons are below "
-            f"{keys.quarantine_prefix}; to start again from step 0, create a new run or set resume to Never"
+            f"{keys.prefix}: {len(corrupt)} checkpoints were committed, none of them is valid; the reasons are below "
+            f"{keys.quarantine_prefix}; if objects are missing, restore them and create a run with checkpoint.from; to "
+            "start again from step 0, create a new run"
         )
     return None
+
+
+def _whole_again(
+    store: ObjectStore, identity: CheckpointIdentity, key: str, folder: Path, patience: Patience
+) -> Found | None:
+    """Returns a checkpoint whose missing objects are back, readmitted; None where it is still corrupt."""
+    keys = identity.keys
+    if not patience.call(was_missing, store, keys.quarantine_prefix, key):
+        return None
+    fault, manifest, digest = patience.call(find_fault, store, keys, key, folder, MAX_CHECKPOINT_MANIFEST_BYTES)
+    if fault is not None or manifest is None:
+        return None
+    log.warning("the missing objects of a quarantined checkpoint are back: it is used again", manifest=key)
+    return Found(patience.call(readmit, store, keys, key), digest, manifest)
 
 
 def supersede_all(store: ObjectStore, identity: CheckpointIdentity, patience: Patience) -> None:
     """Sets every earlier checkpoint aside, because the user asked never to resume."""
     keys = identity.keys
     for key in patience.call(lambda: manifest_keys(store, keys.manifests_prefix)):
-        reason = f"superseded by attempt {identity.attempt}: resume is Never"
-        patience.call(quarantine, store, keys, key, reason, identity.attempt)
+        fault = Fault(f"superseded by attempt {identity.attempt}: resume is Never")
+        patience.call(quarantine, store, keys, key, fault, identity.attempt)
 
 
 def newest_sound_weights(
@@ -87,13 +119,18 @@ def newest_sound_weights(
     quarantine_prefix = manifests_prefix.removesuffix("manifest/") + "quarantine/"
     bad = patience.call(lambda: quarantined_positions(store, quarantine_prefix))
     listed = patience.call(lambda: manifest_keys(store, manifests_prefix))
-    keys = [key for key in listed if position_of(key) not in bad and of_checkpoint(key, checkpoint_prefix)]
+    keys = [key for key in listed if of_checkpoint(key, checkpoint_prefix)]
     for key in keys:
+        if position_of(key) in bad and not patience.call(was_missing, store, quarantine_prefix, key):
+            continue
         fault, manifest = patience.call(_fetch_model, store, key, folder, checkpoint_prefix)
+        if fault is not None and fault.missing:
+            patience.pause(LOOK_AGAIN_S)
+            fault, manifest = patience.call(_fetch_model, store, key, folder, checkpoint_prefix)
         if fault is None and manifest is not None:
             return folder / model_file_name(manifest)
-        log.error("initial checkpoint is spoiled, trying the next older one", manifest=key, reason=fault)
-    found = f"{len(keys)} checkpoints, none of them sound" if keys else "no checkpoint"
+        log.error("initial checkpoint is corrupt, trying the next older one", manifest=key, reason=str(fault))
+    found = f"{len(keys)} checkpoints, none of them valid" if keys else "no checkpoint"
     wanted = checkpoint_prefix or manifests_prefix
     raise NoValidCheckpoint(f"initFrom {wanted}: found {found}; the stage it names must have committed one")
 
@@ -106,14 +143,14 @@ def of_checkpoint(key: str, checkpoint_prefix: str) -> bool:
 
 def _fetch_model(
     store: ObjectStore, key: str, folder: Path, checkpoint_prefix: str
-) -> tuple[str | None, CheckpointManifest | None]:
+) -> tuple[Fault | None, CheckpointManifest | None]:
     try:
         manifest = read_checkpoint_manifest(store, key)
         name = model_file_name(manifest)
     except (ValueError, BadData) as error:
-        return str(error).splitlines()[0][:200], None
+        return Fault(str(error).splitlines()[0][:200]), None
     if not manifest.files[name].key.startswith(checkpoint_prefix):
-        return f"it names {manifest.files[name].key}, which is of another checkpoint of that step", None
+        return Fault(f"it names {manifest.files[name].key}, which is of another checkpoint of that step"), None
     return fetch_fault(store, manifest.model_copy(update={"files": {name: manifest.files[name]}}), folder), manifest
 
 
