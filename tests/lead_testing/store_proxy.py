@@ -22,13 +22,14 @@ from typing import Literal
 Fault = Literal[
     "drop-before", "drop-answer", "503", "503-retry-after", "429", "403-expired", "507", "cut-body", "short-body",
     "wrong-length", "flip-byte", "slow", "trickle", "stall", "redirect", "bare-404", "404-page", "404-html", "499",
-    "520", "200-html",
+    "520", "200-html", "404-no-such-key",
 ]  # fmt: skip
 ERRORS = {
     "503": (503, "SlowDown", "Please reduce your request rate."),
     "503-retry-after": (503, "SlowDown", "Please reduce your request rate."),
     "429": (429, "TooManyRequests", "Please reduce your request rate."),
     "403-expired": (403, "ExpiredToken", "The provided token has expired."),
+    "404-no-such-key": (404, "NoSuchKey", "The specified key does not exist."),
     "499": (499, "ClientDisconnected", "Client disconnected before response was ready"),
     "507": (507, "XMinioStorageFull", "Storage backend has reached its minimum free drive threshold."),
 }

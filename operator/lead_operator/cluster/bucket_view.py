@@ -9,6 +9,7 @@ observation (`store_error`), not an exception.
 
 import asyncio
 import math
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +41,8 @@ ANSWERS_FOR_S = 60.0  # after an answer, a store counts as there
 REST_AFTER_ERROR_S = 5.0  # a store that is down is asked once in so long, whatever the number of runs
 MAX_RECORD_BYTES = 64 * 1024
 MAX_OBJECTS = 20_000  # of one resource, looked at in one LIST
+
+_KEY = re.compile(r"(s3://[^/\s]+)/\S+")
 
 Answer = TypeVar("Answer")
 OpenStore = Callable[[StorageProfile], ObjectStore]
@@ -192,7 +195,7 @@ class BucketView:
             return answer, ""
         except StoreError as found:
             metrics.STORE_SECONDS.labels(type(found).__name__).observe(time.monotonic() - started)
-            error = f"{type(found).__name__}: {found}"
+            error = f"{type(found).__name__}: {_without_keys(str(found))}"
             self._answered_at.pop(profile.name, None)
             self._resting[profile.name] = (time.monotonic() + REST_AFTER_ERROR_S, error)
             if isinstance(found, StoreDenied):
@@ -208,6 +211,11 @@ class BucketView:
     def forget_store(self, profile: StorageProfile) -> None:
         """Lets the next look open the store anew: a `ca.crt` may have been mounted since."""
         self._stores.pop(profile.name, None)
+
+
+def _without_keys(error: str) -> str:
+    """Returns an error that every resource of the profile may show: keys hold names and UIDs of others."""
+    return _KEY.sub(r"\1/…", error)
 
 
 def open_profile_store(profile: StorageProfile, settings: Settings) -> ObjectStore:

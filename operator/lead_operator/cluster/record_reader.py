@@ -60,12 +60,12 @@ class RecordReader:
             return None
         held = self._records.parsed.get(key)
         if held is None or held[0] != info.etag:
-            held = self._records.parsed[key] = (info.etag, self._read(key, parse, max_bytes))
+            try:
+                held = (info.etag, parse(self._store.get(key, max_bytes=max_bytes)))
+            except ObjectNotFound:
+                return None  # deleted since the LIST, or listed too early: the next look sees
+            except ObjectCorrupt:
+                held = (info.etag, None)  # far too large for what it claims to be
+            self._records.parsed[key] = held
         record: Record | None = held[1]
         return record
-
-    def _read(self, key: str, parse: Callable[[bytes], Record | None], max_bytes: int) -> Record | None:
-        try:
-            return parse(self._store.get(key, max_bytes=max_bytes))
-        except (ObjectNotFound, ObjectCorrupt):
-            return None  # deleted since the LIST, or far too large for what it claims to be
