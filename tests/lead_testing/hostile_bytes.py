@@ -11,9 +11,7 @@ import random
 import struct
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,8 @@ from lead_protocol.store import s3_answers
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import StoreError
 from lead_testing.data_faults import build_test_cache
+from lead_testing.hostile_raw_files import raw_file_parsers
+from lead_testing.parsers import Parser
 from lead_trainer.data.array_block import pack_arrays, unpack_arrays
 from lead_trainer.data.build_parts import PartRecord
 from lead_trainer.data.cache_tables import MetaColumns, collection_rows, read_table
@@ -37,16 +37,6 @@ LONGEST_S = 1.0  # of CPU: longer is a hang
 NUMBERS = (0, 1, 7, 8, 255, 256, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
 TEXTS = (b"-1", b"0", b"1e999", b"NaN", b"null", b"[]", b"{}", b'""', b"9" * 40, b"true", b'"\\ud800"', b"[" * 3000,
          b"<a>", b"&#0;", b"&x;", b"\xff\xfe", b"../../x")  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Parser:
-    """One parser: sound inputs, how it is called, what it may raise, and what makes a spoiled input plausible again."""
-
-    sound: tuple[bytes, ...]
-    parse: Callable[[bytes], object]
-    raises: tuple[type[Exception], ...]
-    signed: Callable[[bytes], bytes] = bytes  # with right checksums over what it holds
 
 
 def try_inputs(name: str, seeds: range) -> list[str]:
@@ -80,6 +70,8 @@ def _alone_s(parser: Parser, data: bytes) -> float:
 
 def hostile_input(parser: Parser, noise: random.Random) -> bytes:
     """Returns a spoiled input: most are sound ones with a few changes, half of these with right checksums."""
+    if parser.draw is not None and noise.random() < 0.9:
+        return parser.draw(noise)
     if noise.random() < 0.1:
         return noise.randbytes(noise.randrange(300))
     data = bytearray(noise.choice(parser.sound))
@@ -130,6 +122,7 @@ def parsers() -> dict[str, Parser]:
         "answer: upload": Parser((UPLOAD,), lambda data: s3_answers.parse_upload_id(data, where="POST"), answer),
         "answer: completion": Parser((DONE, ERROR), lambda d: s3_answers.check_completion(d, where="POST"), answer),
         "answer: error": Parser((ERROR,), _read_error, answer),
+        **raw_file_parsers(),
     }
 
 

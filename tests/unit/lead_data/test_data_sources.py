@@ -185,7 +185,7 @@ class Command:
 
 
 HOSTILE = {
-    "code": (Command(), "neither plain data nor a tensor"),
+    "code": (Command(), "which is no plain data"),
     "list": ([1, 2], "has no camera_feature"),
     "missing": ({"camera_feature": b"x"}, "has no status_feature"),
     "status": ({"camera_feature": b"x", "status_feature": torch.zeros(7)}, r"status_feature has shape \(7,\)"),

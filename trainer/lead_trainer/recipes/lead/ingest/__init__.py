@@ -1,1 +1,1 @@
-"""Raw LEAD files as arrays and plain objects; the only place that opens xz pickles, and only restricted ones."""
+"""Raw LEAD files as arrays and plain objects; the only place that reads pickles, by an interpreter of its own."""

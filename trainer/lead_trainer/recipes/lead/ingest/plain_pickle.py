@@ -1,64 +1,36 @@
 """LEAD's xz pickles, read without running any of their code: numpy arrays, numpy scalars and plain containers only.
 
-Used by the build pod for `metas/*.pkl` and `bboxes/*.pkl`. A stream that names any other class, or grows beyond the
-size limit, is refused. Nothing here writes a pickle.
+Used by the build pod for `metas/*.pkl` and `bboxes/*.pkl`. A stream that names anything else, or grows beyond the size
+limit, is refused. Nothing here imports `pickle`; see `pickle_machine.py`.
 """
 
-import io
 import lzma
-import pickle  # only for the Unpickler below, which resolves nothing but ALLOWED
 from typing import Any
 
-import numpy as np
-
 from lead_trainer.errors import BadData
+from lead_trainer.recipes.lead.ingest.pickle_machine import Budget, run
+from lead_trainer.recipes.lead.ingest.stored_arrays import PLAIN
 
 MAX_PLAIN_BYTES = 64 * 1024 * 1024
-
-_NUMPY_CORE = ("numpy.core", "numpy._core")  # numpy 1 and numpy 2 name their internals differently
-_RECONSTRUCT = np.array(0).__reduce__()[0]
-_SCALAR = np.float64(0).__reduce__()[0]
-
-
-def _from_buffer(buffer: Any, dtype: Any, shape: tuple[int, ...], order: str) -> np.ndarray:
-    """Rebuilds an array that protocol 5 stored as one buffer."""
-    return np.frombuffer(buffer, dtype=dtype).reshape(shape, order=order)  # type: ignore[call-overload,no-any-return]
-
-
-ALLOWED: dict[tuple[str, str], Any] = {
-    **{(f"{core}.multiarray", "_reconstruct"): _RECONSTRUCT for core in _NUMPY_CORE},
-    **{(f"{core}.multiarray", "scalar"): _SCALAR for core in _NUMPY_CORE},
-    **{(f"{core}.numeric", "_frombuffer"): _from_buffer for core in _NUMPY_CORE},
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): np.dtype,
-    ("builtins", "set"): set,
-    ("builtins", "frozenset"): frozenset,
-    ("builtins", "complex"): complex,
-    ("builtins", "slice"): slice,
-    ("collections", "OrderedDict"): dict,
-}
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        """Returns an allowed constructor; raises UnpicklingError for every other name."""
-        try:
-            return ALLOWED[(module, name)]
-        except KeyError:
-            raise pickle.UnpicklingError(f"it names {module}.{name}, which is no plain data") from None
+MAX_DICTIONARY_BYTES = 128 * 1024 * 1024  # of memory for the decoder; xz's largest preset takes 65 MiB
 
 
 def read_plain(data: bytes, path: str) -> Any:
-    """Returns the object in an xz pickle; raises BadData naming `path` when it is truncated, too large or not plain."""
+    """Returns the value in an xz pickle; raises BadData naming `path` when it is truncated, too large or not plain."""
     try:
-        return _PlainUnpickler(io.BytesIO(decompress(data))).load()
-    except Exception as error:  # an unpickler may raise anything on hostile bytes
+        return plain_value(decompress(data))
+    except (ValueError, EOFError, lzma.LZMAError, MemoryError) as error:
         raise BadData(f"file {path} is not a sound xz pickle of plain data: {error}") from error
+
+
+def plain_value(stream: bytes) -> Any:
+    """Returns the value of a pickle stream; raises ValueError for all that is no plain data."""
+    return run(stream, PLAIN, Budget(MAX_PLAIN_BYTES))[0]
 
 
 def decompress(data: bytes) -> bytes:
     """Returns the decompressed stream; raises ValueError beyond MAX_PLAIN_BYTES and EOFError when it is truncated."""
-    decoder = lzma.LZMADecompressor()
+    decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_DICTIONARY_BYTES)
     plain = decoder.decompress(data, MAX_PLAIN_BYTES + 1)
     if len(plain) > MAX_PLAIN_BYTES:
         raise ValueError(f"it holds more than {MAX_PLAIN_BYTES} bytes")

@@ -1,61 +1,119 @@
 """NavSim's feature files, gzip pickles of torch tensors and numpy arrays, read without running any of their code.
 
-Tensors inside them carry torch's own storage format, which is opened with `weights_only`.
+Tensors inside them carry torch's own storage format, one file in the other: five pickles and the numbers. It is read
+here as well, by the same interpreter; torch is not asked.
 """
 
 import gzip
 import io
-import pickle  # only for the Unpickler below
-from collections.abc import Callable
+import zlib
 from typing import Any
 
 import numpy as np
-import torch
+import numpy.typing as npt
 
 from lead_trainer.errors import BadData
-from lead_trainer.recipes.lead.ingest.plain_pickle import ALLOWED
+from lead_trainer.recipes.lead.ingest.pickle_machine import Budget, Name, Names, Refused, run
+from lead_trainer.recipes.lead.ingest.stored_arrays import PLAIN, check_values, elements
 
 MAX_PLAIN_BYTES = 256 * 1024 * 1024
+_SAVED = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19." + b"\x80\x02M\xe9\x03."  # torch's magic number, version 1001
+_COUNT_BYTES = 8
+
+_STORAGES = {
+    "BoolStorage": "|b1", "ByteStorage": "|u1", "CharStorage": "|i1", "ShortStorage": "<i2", "IntStorage": "<i4",
+    "LongStorage": "<i8", "HalfStorage": "<f2", "FloatStorage": "<f4", "DoubleStorage": "<f8",
+    "ComplexFloatStorage": "<c8", "ComplexDoubleStorage": "<c16",
+}  # fmt: skip
+_STORAGE_NAMES: Names = {("torch", name): Name(f"torch.{name}") for name in _STORAGES}
+_TYPES = {name.text.removeprefix("torch."): np.dtype(_STORAGES[of]) for (_, of), name in _STORAGE_NAMES.items()}
 
 
-def _storage(data: bytes) -> Any:
-    return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+class _Storage:
+    """The numbers that tensors are views of; it is no value, so a stream can only hand it to a tensor."""
+
+    def __init__(self, flat: npt.NDArray[Any]) -> None:
+        self.flat = flat
 
 
-def _tensor(storage: Any, offset: int, size: Any, stride: Any, *_: Any) -> np.ndarray:
-    rebuild: Callable[..., torch.Tensor] = torch._utils._rebuild_tensor_v2
-    return np.array(rebuild(storage, offset, size, stride, False, {}).numpy())
+def _storage(arguments: tuple[Any, ...], budget: Budget) -> _Storage:
+    """Reads torch's older file format with one storage in it."""
+    if len(arguments) != 1 or type(arguments[0]) is not bytes or not arguments[0].startswith(_SAVED):
+        raise Refused("a tensor's storage is not in torch's format of single storages")
+    data = arguments[0]
+    system, at = run(data, {}, budget, begin=len(_SAVED))
+    if type(system) is not dict or system.get("little_endian") is not True:
+        raise Refused("a tensor's storage is not little-endian")
+    found = list[tuple[str, str, int]]()
+
+    def described(identity: Any) -> None:
+        found.append(_description(identity))
+
+    _, at = run(data, _STORAGE_NAMES, budget, begin=at, persistent=described)
+    keys, at = run(data, {}, budget, begin=at)
+    if len(found) != 1 or keys != [found[0][1]]:
+        raise Refused("a tensor's storage is not one storage")
+    kind, _, count = found[0]
+    begin = at + _COUNT_BYTES
+    stored = int.from_bytes(data[at:begin], "little")
+    size = count * _TYPES[kind].itemsize
+    if stored != count or len(data) != begin + size:
+        raise Refused(f"a {kind} of {count} has {len(data) - begin} bytes")
+    budget.take(size)
+    flat = np.frombuffer(data[begin:], _TYPES[kind])
+    check_values(flat)
+    return _Storage(flat)
 
 
-def _latin1(text: str, encoding: str) -> bytes:
-    """Rebuilds bytes that protocol 2 stored as text."""
-    if encoding != "latin1":
-        raise pickle.UnpicklingError(f"it stores bytes as {encoding}")
-    return text.encode("latin1")
+def _description(identity: Any) -> tuple[str, str, int]:
+    """Returns type, key and count of ("storage", type, key, where it was, count[, view])."""
+    if type(identity) is not tuple or len(identity) not in {5, 6} or type(identity[1]) is not Name:
+        raise Refused("it refers to an object outside of the file")
+    kind, key, count = identity[1].text.removeprefix("torch."), identity[2], identity[4]
+    if identity[0] != "storage" or type(key) is not str or type(count) is not int or count < 0:
+        raise Refused("a tensor's storage has a strange description")
+    if len(identity) == 6 and identity[5] is not None:
+        raise Refused("a tensor's storage is a view of another")
+    return kind, key, count
 
 
-_TENSORS: dict[tuple[str, str], Any] = {
-    ("torch._utils", "_rebuild_tensor_v2"): _tensor,
-    ("torch.storage", "_load_from_bytes"): _storage,
-    ("_codecs", "encode"): _latin1,
+def _tensor(arguments: tuple[Any, ...], budget: Budget) -> npt.NDArray[Any]:
+    """Returns a tensor as an array; raises Refused unless every element lies in its storage."""
+    if len(arguments) not in {6, 7} or type(arguments[0]) is not _Storage:
+        raise Refused("a tensor is not made of a storage, offset, size and strides")
+    flat, (offset, shape, strides) = arguments[0].flat, arguments[1:4]
+    count = elements(shape)
+    whole = type(strides) is tuple and all(type(step) is int and step >= 0 for step in (offset, *strides))
+    if not whole or len(strides) != len(shape):
+        raise Refused("a tensor has strange strides")
+    if not count:
+        return np.empty(shape, flat.dtype)
+    last = offset + sum((axis - 1) * step for axis, step in zip(shape, strides, strict=True))
+    if last >= len(flat):
+        raise Refused(f"a tensor of shape {shape} does not lie in its storage of {len(flat)}")
+    budget.take(count * flat.itemsize)
+    steps = tuple(step * flat.itemsize for step in strides)
+    return np.lib.stride_tricks.as_strided(flat[offset:], shape, steps, writeable=False).copy(order="K")
+
+
+_NAMES: Names = {
+    **PLAIN,
+    ("torch._utils", "_rebuild_tensor_v2"): Name("torch._utils._rebuild_tensor_v2", _tensor),
+    ("torch.storage", "_load_from_bytes"): Name("torch.storage._load_from_bytes", _storage),
 }
 
 
-class _TensorUnpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        """Returns an allowed constructor; raises UnpicklingError for every other name."""
-        found = _TENSORS.get((module, name)) or ALLOWED.get((module, name))
-        if found is None:
-            raise pickle.UnpicklingError(f"it names {module}.{name}, which is neither plain data nor a tensor")
-        return found
-
-
 def read_gzip_pickle(data: bytes, path: str) -> Any:
-    """Returns the object in a gzip pickle, tensors as arrays; raises BadData naming `path` for any other content."""
+    """Returns the value in a gzip pickle, tensors as arrays; raises BadData naming `path` for any other content."""
     try:
-        return _TensorUnpickler(io.BytesIO(decompress(data))).load()
-    except Exception as error:  # an unpickler may raise anything on hostile bytes
+        return tensor_value(decompress(data))
+    except (ValueError, OSError, EOFError, zlib.error, MemoryError) as error:
         raise BadData(f"file {path} is not a sound gzip pickle of tensors and plain data: {error}") from error
+
+
+def tensor_value(stream: bytes) -> Any:
+    """Returns the value of a pickle stream, tensors as arrays; raises ValueError for anything else."""
+    return run(stream, _NAMES, Budget(2 * MAX_PLAIN_BYTES))[0]
 
 
 def decompress(data: bytes) -> bytes:
