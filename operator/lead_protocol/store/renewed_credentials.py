@@ -65,7 +65,8 @@ class RenewedCredentials:
         self._jitter = jitter or random.Random()  # own generator: the global one belongs to the training
         self._held: _Held | None = None
         self._renewal = (os.getpid(), threading.Lock())
-        self._failures, self._failed, self._not_before = 0, "", 0.0
+        self._failures, self._failed = 0, ""  # since the last session, and what the last failure was
+        self._failed_at = self._not_before = 0.0
         self._refused_since: float | None = None
 
     @property
@@ -79,11 +80,8 @@ class RenewedCredentials:
         if held is not None and self._clock() < held.renew_at:
             return held.credentials
         if held is not None and self._clock() < held.end:
-            self._renew_early(held, timeout_s)
-        else:
-            self._renew_now(held, timeout_s)
-        assert self._held is not None, "a renewal that returns has obtained credentials"
-        return self._held.credentials
+            return self._renewed_early(held, timeout_s).credentials
+        return self._renewed_now(held, timeout_s).credentials
 
     def replaced(self, refused: Credentials, *, of_key: bool | None, since: float) -> bool:
         """Obtains others where the refused ones themselves may be why: once for a call, at once for all threads."""
@@ -95,21 +93,20 @@ class RenewedCredentials:
         if held.obtained >= since:
             return False
         if of_key is None:
-            if self._clock() - held.obtained >= FRESH_S:
-                self._renew_early(held, EXCHANGE_S)
-            return self._held is not held
+            return self._clock() - held.obtained >= FRESH_S and self._renewed_early(held, EXCHANGE_S) is not held
         _log.warning("the store refuses the %s before they end; others are asked for", self._source)
         self._not_before = min(self._not_before, self._clock())
         self._held = None
         return True
 
-    def _renew_early(self, held: _Held, timeout_s: float) -> None:
+    def _renewed_early(self, held: _Held, timeout_s: float) -> _Held:
+        """Returns others where they can be had now and nobody else asks for them, else `held`, which is still good."""
         lock = self._lock()
         if self._clock() < self._not_before or not lock.acquire(blocking=False):
-            return
+            return held
         try:
             if self._held is held:
-                self._exchange(timeout_s, good=True)
+                return self._exchange(timeout_s, good=True)
         except (TryAgain, StoreError) as error:
             left_s = held.end - self._clock()
             _log.warning(
@@ -117,21 +114,23 @@ class RenewedCredentials:
             )
         finally:
             lock.release()
+        return held
 
-    def _renew_now(self, held: _Held | None, timeout_s: float) -> None:
+    def _renewed_now(self, held: _Held | None, timeout_s: float) -> _Held:
         lock = self._lock()
         if not lock.acquire(timeout=max(0.0, timeout_s)):
             raise TryAgain(f"another thread still asks for the {self._source}", doubtful=False)
         try:
-            if self._held is not None and self._held is not held:
-                return  # another thread was faster
-            if self._clock() < self._not_before and self._failed:
+            found = self._held
+            if found is not None and found is not held:
+                return found  # another thread was faster
+            if self._failed and self._clock() < min(self._not_before, self._failed_at + LONGEST_PAUSE_WITHOUT_S):
                 raise TryAgain(self._failed, doubtful=False)
-            self._exchange(timeout_s, good=False)
+            return self._exchange(timeout_s, good=False)
         finally:
             lock.release()
 
-    def _exchange(self, timeout_s: float, *, good: bool) -> None:
+    def _exchange(self, timeout_s: float, *, good: bool) -> _Held:
         try:
             session = self._obtain(min(timeout_s, EXCHANGE_S))
         except (TryAgain, StoreUnavailable, StoreDenied) as error:
@@ -142,14 +141,15 @@ class RenewedCredentials:
         now = self._clock()
         renew_at = now + session.life_s * self._jitter.uniform(EARLIEST, LATEST)
         end = now + session.life_s - min(END_MARGIN_S, session.life_s / 4)
-        self._held = _Held(session.credentials, now, renew_at, end)
+        found = self._held = _Held(session.credentials, now, renew_at, end)
         self._failures, self._failed, self._refused_since = 0, "", None
+        return found
 
     def _note(self, error: Exception, *, good: bool) -> None:
         now, longest = self._clock(), LONGEST_PAUSE_S if good else LONGEST_PAUSE_WITHOUT_S
         pause_s = min(longest, FIRST_PAUSE_S * 2.0 ** min(self._failures, 16))
         self._not_before = now + pause_s * self._jitter.uniform(0.5, 1.0)
-        self._failures, self._failed = self._failures + 1, str(error)
+        self._failures, self._failed, self._failed_at = self._failures + 1, str(error), now
         if not isinstance(error, StoreDenied):
             self._refused_since = None
         elif self._refused_since is None:

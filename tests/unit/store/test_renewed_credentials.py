@@ -108,6 +108,37 @@ def test_without_good_credentials_every_call_waits_as_for_a_store_that_is_away()
     assert credentials.current(1).secret_key == "secret"
 
 
+def test_the_long_pauses_of_good_credentials_end_with_them() -> None:
+    sts = Sts()
+    credentials = sts.credentials()
+    credentials.current(1)
+    sts.failure = away
+    sts.now += HOUR_S - 30
+    for _ in range(20):  # the pauses have grown beyond the end
+        credentials.current(1)
+        sts.now += 1
+    sts.failure = None
+    sts.now += 6
+    assert credentials.current(1).access_key != "key-1"
+
+
+def test_credentials_that_another_thread_finds_refused_meanwhile_disturb_no_renewal() -> None:
+    sts = Sts()
+    credentials = sts.credentials()
+    first = credentials.current(1)
+
+    def failure() -> TryAgain:
+        credentials.replaced(first, of_key=True, since=float("inf"))
+        return away()
+
+    sts.failure = failure
+    sts.now += 0.8 * HOUR_S
+    assert credentials.current(1) == first
+    sts.failure = None
+    sts.now += 60
+    assert credentials.current(1) != first
+
+
 def test_credentials_that_have_ended_are_not_used() -> None:
     sts = Sts()
     credentials = sts.credentials()
