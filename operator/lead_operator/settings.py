@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lead_operator.errors import SettingsError
+from lead_operator.policy import Policy, read_policy
 from lead_protocol.store.address_rules import BUCKET, ENDPOINT
 
 PROFILE_KEYS = {
@@ -30,6 +31,7 @@ TAKEN_VARIABLE = (
     r"(LEAD|PET)_.*|HOME|PYTHONUNBUFFERED|OMP_NUM_THREADS|WANDB_API_KEY"
     r"|MASTER_(ADDR|PORT)|((LOCAL|GROUP)_)?(RANK|WORLD_SIZE)|(CUDA|NVIDIA)_VISIBLE_DEVICES"
 )
+QUANTITY = r"[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?"  # of bytes; the chart's schema holds it too
 _PREFIX = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*)(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 _STS_ENDPOINT = re.compile(rf"https?://({ENDPOINT})")
 
@@ -81,12 +83,23 @@ class StorageProfile:
 
 
 @dataclass(frozen=True)
+class PodDisk:
+    """What a pod may write to its node's disk, as Kubernetes quantities; a spec's own ephemeral-storage goes before."""
+
+    scratch: str = "50Gi"  # at most: staged and fetched checkpoints, event files
+    tmp: str = "50Gi"  # at most: temporary files of the recipe and of builds
+    request: str = "1Gi"  # what the scheduler sets aside
+
+
+@dataclass(frozen=True)
 class Settings:
     """What the operator was told when it started."""
 
     trainer_image: str
     trainer_pull_policy: str = "IfNotPresent"
     pod_environment: Mapping[str, str] = field(default_factory=dict)  # of training and build pods
+    pod_disk: PodDisk = field(default_factory=PodDisk)
+    policy: Policy = field(default_factory=Policy)
     storage_profiles: Mapping[str, StorageProfile] = field(default_factory=dict)
     credentials_dir: Path = Path("/etc/lead/profiles")
     run_namespaces: tuple[str, ...] = ()  # ("",): all of the cluster
@@ -114,6 +127,8 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
             environment, "LEAD_TRAINER_PULL_POLICY", "IfNotPresent", ("Always", "IfNotPresent", "Never")
         ),
         pod_environment=_pod_environment(environment.get("LEAD_POD_ENVIRONMENT") or "{}"),
+        pod_disk=_pod_disk(environment.get("LEAD_POD_DISK") or "{}"),
+        policy=read_policy(environment.get("LEAD_POLICY") or "{}"),
         storage_profiles=read_profiles(Path(profiles_file)),
         credentials_dir=Path(environment.get("LEAD_OPERATOR_CREDENTIALS_DIR", "/etc/lead/profiles")),
         run_namespaces=_namespaces(_required(environment, "LEAD_RUN_NAMESPACES")),
@@ -158,6 +173,21 @@ def _pod_environment(text: str) -> dict[str, str]:
         if re.fullmatch(TAKEN_VARIABLE, name):
             raise SettingsError(f"{where} names {name}, which the operator or the trainer sets itself; leave it out")
     return document
+
+
+def _pod_disk(text: str) -> PodDisk:
+    where = "environment variable LEAD_POD_DISK, the chart's runs.disk,"
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise SettingsError(f"{where} is not JSON: {error}") from error
+    known = {"scratch", "tmp", "request"}
+    if not isinstance(document, dict) or set(document) - known:
+        raise SettingsError(f"{where} is {text:.200}, expected an object with some of {', '.join(sorted(known))}")
+    for key, found in document.items():
+        if not isinstance(found, str) or not re.fullmatch(QUANTITY, found):
+            raise SettingsError(f"{where} has {key} {found!r}, expected a size such as 50Gi")
+    return PodDisk(**document)
 
 
 def read_profiles(file: Path) -> dict[str, StorageProfile]:

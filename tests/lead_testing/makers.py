@@ -4,10 +4,12 @@ Bodies are filled from the CRD files, so a test sees the same defaults as a user
 """
 
 import copy
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
 from lead_operator.decisions.observed import ObservedCache, ObservedPod
+from lead_operator.policy import Policy
 from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.dataset_cache import DatasetCache, parse_dataset_cache
 from lead_operator.resources.training_run import TrainingRun, parse_training_run
@@ -17,11 +19,18 @@ NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 RUN_UID = "6a1b8f04-0000-4000-8000-000000000001"
 CACHE_UID = "6a1b8f04-0000-4000-8000-000000000002"
 DIGEST = "d1" * 32
-PROFILE = StorageProfile("default", "minio.lead:9000", "lead", secure=False, secret_name="lead-s3-default")
+PROFILE = StorageProfile(
+    "default", "minio.lead:9000", "lead", secure=False, secret_name="lead-s3-default", shared=("datasets/", "weights/")
+)
+OPEN_POLICY = Policy(  # closed lists have tests of their own
+    **{each.name: ("*",) for each in fields(Policy) if each.name.startswith("allowed_")},
+    max_nodes=256, max_parallelism=16, max_pods_per_run=4096, max_gpus_per_pod=10**6,
+)  # fmt: skip
 SETTINGS = Settings(
     trainer_image="registry.example/lead-trainer@sha256:" + "a" * 64,
     storage_profiles={"default": PROFILE},
     run_namespaces=("team-a",),
+    policy=OPEN_POLICY,
 )
 
 

@@ -37,6 +37,11 @@ PATIENCE_S = 180.0  # what is waited for comes in seconds; only a crowded machin
 PATIENT = {"lead_operator.cluster.lease.RENEW_DEADLINE_S": PATIENCE_S}  # a slow machine takes no leader's lease away
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["lead_testing.operator_process", "lead_operator.handlers.startup"])
+OPEN_POLICY = json.dumps({  # closed lists have tests of their own
+    **{f"allowed{what}": ["*"] for what in ("PriorityClasses", "Schedulers", "Queues", "Labels", "Annotations",
+       "NodeSelectors", "Tolerations", "StorageClasses", "Claims", "Resources")},
+    "maxNodes": 256, "maxPodsPerRun": 4096, "maxGpusPerPod": 10**6,
+})  # fmt: skip
 TRAINER_IMAGE = "registry.invalid/lead-trainer@sha256:" + "0" * 64
 
 
@@ -49,7 +54,15 @@ class OperatorProcess:
         self._folder = folder
         self._port = free_port()
         self._process: multiprocessing.context.ForkServerProcess | None = None
-        profiles = {"default": {"endpoint": endpoint, "bucket": bucket, "secure": False, "secretName": "lead-s3"}}
+        profiles = {
+            "default": {
+                "endpoint": endpoint,
+                "bucket": bucket,
+                "secure": False,
+                "secretName": "lead-s3",
+                "shared": ["datasets/", "weights/"],
+            }
+        }
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "profiles.json").write_text(json.dumps(profiles))
         keys = folder / "credentials" / "default"
@@ -66,6 +79,7 @@ class OperatorProcess:
             "LEAD_RUN_NAMESPACES": namespace,
             "LEAD_RELEASE_NAMESPACE": namespace,
             "LEAD_HEALTH_PORT": str(self._port),
+            "LEAD_POLICY": OPEN_POLICY,
             "LEAD_PROGRESS_SECONDS": "1",
             "LEAD_RESYNC_SECONDS": "20",
             "LEAD_RELIST_SECONDS": "20",

@@ -40,6 +40,12 @@ capabilities: {drop: [ALL]}
 {{- dict "names" (.Values.runs.namespaces | default (list .Release.Namespace) | uniq) | toJson }}
 {{- end }}
 
+{{/* Namespaces that the operator sees and where nothing may run, as a JSON list under `names`: with clusterWide its own. */}}
+{{- define "lead.refusedNamespaces" -}}
+{{- $refused := and .Values.runs.clusterWide (not .Values.runs.allowInReleaseNamespace) }}
+{{- dict "names" (ternary (list .Release.Namespace) list $refused) | toJson }}
+{{- end }}
+
 {{/* Whether one namespace holds all runs: then its people own all raw data and weights. */}}
 {{- define "lead.oneNamespace" -}}
 {{- if and (not .Values.runs.clusterWide) (eq 1 (len (include "lead.runNamespaces" . | fromJson).names)) }}yes{{ end }}
@@ -61,6 +67,23 @@ capabilities: {drop: [ALL]}
 {{- if or (not $.profile.namespaces) (has . $.profile.namespaces) }}{{ $names = append $names . }}{{ end }}
 {{- end }}
 {{- dict "names" $names | toJson }}
+{{- end }}
+
+{{/* Those of them that hold raw data. */}}
+{{- define "lead.sharedSources" -}}
+{{- $prefixes := list }}
+{{- range (include "lead.sharedPrefixes" . | fromJson).prefixes }}
+{{- if hasPrefix "datasets/" . }}{{ $prefixes = append $prefixes . }}{{ end }}
+{{- end }}
+{{- dict "prefixes" $prefixes | toJson }}
+{{- end }}
+
+{{/* What the operator is told of the policy: the values, and what follows from the release itself. */}}
+{{- define "lead.policy" -}}
+{{- $policy := deepCopy .Values.policy }}
+{{- $_ := set $policy "reservedClaims" (list (printf "data-%s-minio-*" .Release.Name)) }}
+{{- $_ := set $policy "refusedNamespaces" (include "lead.refusedNamespaces" . | fromJson).names }}
+{{- $policy | toJson }}
 {{- end }}
 
 {{/* host:port of a profile's store. */}}

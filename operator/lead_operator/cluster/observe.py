@@ -177,6 +177,21 @@ def observe_claim(body: KubernetesObject) -> ObservedClaim:
     return ObservedClaim(metadata["name"], metadata["uid"], created_at, deleting="deletionTimestamp" in metadata)
 
 
+def source_claim_owner(claim: KubernetesObject | None) -> str:
+    """Returns whose a claim is that was never meant as raw data; empty for all others.
+
+    A StatefulSet gives its claims the labels of its selector: so the volume of any embedded store is known, whatever
+    the release is called.
+    """
+    labels = (claim or {}).get("metadata", {}).get("labels") or {}
+    if labels.get(names.Label.MANAGED_BY) == names.FIELD_MANAGER:
+        run = labels.get(names.Label.RUN)
+        return f"the run {run}, which keeps its session cache there" if run else "runs that share a session cache"
+    if labels.get(names.Label.APP) == names.APP_NAME:
+        return "a release of this chart"
+    return ""
+
+
 def is_shared_as(word: str, claim: KubernetesObject) -> bool:
     """Tells whether a claim is one that the runs of a word share."""
     return bool(claim["metadata"].get("labels", {}).get(names.Label.SHARED_AS) == word)

@@ -39,6 +39,7 @@ from lead_operator.cluster.observe import (
     observe_claim,
     observe_pods,
     parse_time,
+    source_claim_owner,
 )
 from lead_operator.cluster.run_recorder import RunRecorder
 from lead_operator.cluster.source_watch import SourceWatch
@@ -253,6 +254,9 @@ class Reconciler:
         source = None
         if profile is not None and cache.source.prefix and look.manifest is not None and not look.error:
             source = self.sources.look(profile, uid, cache.source.prefix, look.manifest.source_sha256)
+        claim_owner = ""
+        if cache.source.claim_name and not pods:  # before there are any it is asked whose the claim is
+            claim_owner = source_claim_owner(await self.client.get(CLAIM, namespace, cache.source.claim_name))
         users = (run["metadata"]["name"] for run in self.informers.users_of(namespace, cache.identity.name))
         return ObservedBuild(
             now=now,
@@ -261,6 +265,7 @@ class Reconciler:
             manifest=look.manifest,
             words=look.words,
             used_by=tuple(sorted(users)),
+            source_claim_owner=claim_owner,
             source=source,
             store_error=look.error,
             profile_error="" if profile else self._no_profile(cache.storage_profile),

@@ -8,6 +8,7 @@ from lead_operator.decisions.conditions import Finding, find_condition, update_c
 from lead_operator.decisions.failure_policy import SPEC_REASONS
 from lead_operator.decisions.figures import format_size, format_time
 from lead_operator.decisions.observed import ObservedBuild
+from lead_operator.decisions.policy_check import NOT_ALLOWED
 from lead_operator.decisions.refusals import explain_refusal
 from lead_operator.decisions.run_findings import explain_waiting, storage_available
 from lead_operator.names import CachePhase, Condition
@@ -139,6 +140,8 @@ def _findings(
     refused = phase is CachePhase.FAILED and (reason in SPEC_REASONS or reason == "BadSpec")
     if profile is None:
         accepted = Finding(Condition.ACCEPTED, False, "UnknownStorageProfile", f"{cache.identity}: {message}")
+    elif reason == NOT_ALLOWED and phase is CachePhase.PENDING:
+        accepted = Finding(Condition.ACCEPTED, False, NOT_ALLOWED, message)
     elif refused:
         accepted = Finding(Condition.ACCEPTED, False, reason[:64], message)
     else:

@@ -22,6 +22,7 @@ from lead_operator.decisions.figures import format_time, seconds_since
 from lead_operator.decisions.observed import ObservedBuild, ObservedPod
 from lead_operator.decisions.plan import Plan, PodToDelete
 from lead_operator.decisions.pod_removal import once_each, remove, retire
+from lead_operator.decisions.policy_check import NOT_ALLOWED, cache_violations, explain
 from lead_operator.decisions.refusals import CACHE_FIELDS, OBJECTS_REFUSED, explain_invalid
 from lead_operator.errors import SpecError
 from lead_operator.names import CachePhase, Condition
@@ -247,6 +248,9 @@ def _await_manifest(step: CacheStep, observed: ObservedBuild) -> CacheStep:
 
 def _start_pods(cache: DatasetCache, observed: ObservedBuild, settings: Settings, step: CacheStep) -> CacheStep:
     _refuse_invalid(cache, observed, step.state)
+    if (beyond := beyond_policy(cache, observed, settings)) and not any(w.attempt for w in step.state.workers):
+        refused = replace(step, phase=CachePhase.PENDING, reason=NOT_ALLOWED, message=beyond)
+        return replace(refused, requeue_after_s=settings.resync_s)
     deletes: list[PodToDelete] = []
     creates: list[dict[str, Any]] = []
     state, claim, requeue_s = step.state, step.claim, step.requeue_after_s or settings.progress_s
@@ -283,6 +287,11 @@ def _start_pods(cache: DatasetCache, observed: ObservedBuild, settings: Settings
         claim=claim,
         requeue_after_s=requeue_s,
     )
+
+
+def beyond_policy(cache: DatasetCache, observed: ObservedBuild, settings: Settings) -> str:
+    """Returns what a cache asks for beyond the administrator's lists, in words; empty where nothing is."""
+    return explain(cache.identity, cache_violations(cache, settings, observed.source_claim_owner))
 
 
 def _refuse_invalid(cache: DatasetCache, observed: ObservedBuild, state: BuildState) -> None:

@@ -156,6 +156,7 @@ class ObservedBuild:
     manifest: "ObservedCacheManifest | None" = None  # of result_digest
     words: tuple[BuildWord, ...] = ()
     used_by: tuple[str, ...] = ()  # names of unfinished TrainingRuns that reference it
+    source_claim_owner: str = ""  # whose the claim of spec.source is: the store's, a run's; empty: raw data
     source: "ObservedSource | None" = None  # the newest listing of the raw data, where the operator can see it
     store_error: str = ""
     profile_error: str = ""

@@ -7,6 +7,7 @@ from lead_operator.decisions.conditions import Finding
 from lead_operator.decisions.failure_policy import CLOCK_SKEW, SPEC_REASONS
 from lead_operator.decisions.instance_state import InstanceState
 from lead_operator.decisions.observed import STAYS_S, ObservedPod
+from lead_operator.decisions.policy_check import NOT_ALLOWED
 from lead_operator.decisions.refusals import OBJECTS_REFUSED, explain_refusal
 from lead_operator.decisions.run_step import Step
 from lead_operator.decisions.run_view import SUSPEND_REQUESTED, RunView
@@ -139,6 +140,8 @@ def explain_waiting(pod: ObservedPod, remedy: str = "") -> str:
 def _accepted(view: RunView, step: Step) -> Finding:
     if step.phase is RunPhase.FAILED and (step.reason in SPEC_REASONS or step.reason == "BadSpec"):
         return Finding(Condition.ACCEPTED, False, step.reason, step.message)
+    if step.reason == NOT_ALLOWED:
+        return Finding(Condition.ACCEPTED, False, NOT_ALLOWED, view.refused_by_policy)
     if view.profile is None:
         known = ", ".join(sorted(view.settings.storage_profiles)) or "none"
         text = (
@@ -149,7 +152,10 @@ def _accepted(view: RunView, step: Step) -> Finding:
     if view.config_hash != view.started_hash:
         text = "spec.config or a stage's config was changed after the start; set the old values again, or create a run"
         return Finding(Condition.ACCEPTED, False, "ConfigChanged", text)
-    return Finding(Condition.ACCEPTED, True, "Valid", "the spec is valid; its recipe keys are checked by the pods")
+    text = "the spec is valid; its recipe keys are checked by the pods"
+    if beyond := view.beyond_policy:
+        text = f"{text}; it goes on, but would be refused as a new run: {beyond}"
+    return Finding(Condition.ACCEPTED, True, "Valid", text)
 
 
 def _ready(view: RunView, step: Step) -> Finding:

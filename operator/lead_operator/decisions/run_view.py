@@ -10,6 +10,7 @@ from lead_operator.decisions.dataset_check import DatasetCheck, check_datasets
 from lead_operator.decisions.figures import format_time, parse_time
 from lead_operator.decisions.instance_state import InstanceState, choose_positions, read_instance_states
 from lead_operator.decisions.observed import ObservedPod, ObservedRun
+from lead_operator.decisions.policy_check import explain, run_violations
 from lead_operator.decisions.restarts import NO_CHECKPOINT, Restarts, read_restarts
 from lead_operator.decisions.run_progress import Progress, read_progress
 from lead_operator.decisions.run_step import Step
@@ -61,6 +62,16 @@ class RunView:
     def checkpoint(self) -> dict[str, Any]:
         """The newest checkpoint of the current instance; empty when there is none."""
         return self.told[self.position].checkpoint
+
+    @property
+    def beyond_policy(self) -> str:
+        """What the spec asks for beyond the administrator's lists, in words; empty where nothing is."""
+        return explain(self.run.identity, run_violations(self.run, self.settings))
+
+    @property
+    def refused_by_policy(self) -> str:
+        """The same of a run that has not begun: one that has goes on, whatever list was tightened meanwhile."""
+        return "" if any(state.attempt for state in self.states) else self.beyond_policy
 
     def after(self, step: Step, position: int) -> "RunView":
         """Returns the view from another instance, with what a step has changed."""

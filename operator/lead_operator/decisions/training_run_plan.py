@@ -37,6 +37,7 @@ from lead_operator.decisions.pod_group import (
     tell_last_checkpoint,
 )
 from lead_operator.decisions.pod_removal import remove
+from lead_operator.decisions.policy_check import NOT_ALLOWED
 from lead_operator.decisions.refusals import OBJECTS_REFUSED
 from lead_operator.decisions.restarts import judge_failure
 from lead_operator.decisions.run_end import after_end
@@ -231,7 +232,9 @@ def _blocked(view: RunView) -> Step | None:
     observed = view.observed
     phase = RunPhase.PENDING if view.current.attempt == 0 else _restart_phase(view)
     reason = ""
-    if observed.profile_error or view.profile is None:
+    if view.refused_by_policy:
+        reason = NOT_ALLOWED
+    elif observed.profile_error or view.profile is None:
         reason = "UnknownStorageProfile"
     elif view.config_hash != view.started_hash:
         reason = "ConfigChanged"

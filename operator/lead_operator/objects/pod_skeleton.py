@@ -5,14 +5,16 @@ annotation that the downward API mounts as a file. Only who installs the chart a
 restricted Pod Security Standard.
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
 from lead_operator import names
 from lead_operator.errors import SpecError
 from lead_operator.objects.store_access import StoreAccess
+from lead_operator.resources.body import parse_quantity
 from lead_operator.resources.identity import Identity
-from lead_operator.resources.pod_settings import ComputeResources, PodSettings
+from lead_operator.resources.pod_settings import EPHEMERAL_STORAGE, ComputeResources, PodSettings
 from lead_operator.settings import Settings, StorageProfile
 from lead_protocol import environment
 from lead_protocol.job import BuildJob, TrainJob
@@ -20,6 +22,7 @@ from lead_protocol.job import BuildJob, TrainJob
 USER_ID = 65532  # "nonroot" of distroless images; the trainer image uses it too
 CONTAINER_NAME = "lead"
 ARGUMENTS = ["pod"]  # of the image's entry point: tini as process 1, so that SIGTERM arrives, then `lead`
+LOGS = "1Gi"  # of a container; the kubelet rotates them long before
 MAX_JOB_BYTES = 200 * 1024  # the API server takes 256 KiB of annotations in all
 
 EnvVar = dict[str, Any]
@@ -44,6 +47,7 @@ class PodParts:
     env: tuple[EnvVar, ...] = ()
     volumes: tuple[dict[str, Any], ...] = ()
     volume_mounts: tuple[dict[str, Any], ...] = ()
+    disk_besides: tuple[str, ...] = ()  # sizes of further volumes on the node's disk
     spec: dict[str, Any] = field(default_factory=dict)  # further fields of the pod spec
 
     @property
@@ -130,10 +134,7 @@ def _container(parts: PodParts) -> dict[str, Any]:
         "imagePullPolicy": parts.settings.trainer_pull_policy,
         "args": list(ARGUMENTS),
         "env": [*parts.store.env, *_HOME_ENV, *parts.env, *_administrators_env(parts.settings)],
-        "resources": {
-            **_optional("requests", dict(parts.resources.requests)),
-            **_optional("limits", dict(parts.resources.limits)),
-        },
+        "resources": _resources(parts),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
@@ -151,18 +152,32 @@ def _container(parts: PodParts) -> dict[str, Any]:
     }
 
 
+def _resources(parts: PodParts) -> dict[str, Any]:
+    """Returns what a spec asks for; where it says nothing of the node's disk, what the pod's volumes can come to."""
+    requests, limits, disk = dict(parts.resources.requests), dict(parts.resources.limits), parts.settings.pod_disk
+    if EPHEMERAL_STORAGE not in limits:
+        whole = sum(map(parse_quantity, (disk.scratch, disk.tmp, LOGS, *parts.disk_besides)))
+        asked = parse_quantity(requests.get(EPHEMERAL_STORAGE, "0"))
+        limits[EPHEMERAL_STORAGE] = str(math.ceil(max(whole, asked)))
+    if EPHEMERAL_STORAGE not in requests:  # Kubernetes would take the limit
+        least = min(parse_quantity(disk.request), parse_quantity(limits[EPHEMERAL_STORAGE]))
+        requests[EPHEMERAL_STORAGE] = disk.request if least == parse_quantity(disk.request) else f"{least:.0f}"
+    return {"requests": requests, "limits": limits}
+
+
 def _administrators_env(settings: Settings) -> list[EnvVar]:
     return [{"name": name, "value": value} for name, value in sorted(settings.pod_environment.items())]
 
 
 def _volumes(parts: PodParts) -> list[dict[str, Any]]:
+    disk = parts.settings.pod_disk
     job_path = environment.JOB_FILE.rsplit("/", 1)[1]
     job_field = {"fieldPath": f"metadata.annotations['{environment.JOB_ANNOTATION}']"}
     return [
         {"name": "job", "downwardAPI": {"items": [{"path": job_path, "fieldRef": job_field}]}},
         *parts.store.volumes,
-        {"name": "scratch", "emptyDir": {}},
-        {"name": "tmp", "emptyDir": {}},
+        {"name": "scratch", "emptyDir": {"sizeLimit": parts.resources.disk_limit or disk.scratch}},
+        {"name": "tmp", "emptyDir": {"sizeLimit": parts.resources.disk_limit or disk.tmp}},
         *parts.volumes,
     ]
 

@@ -58,6 +58,7 @@ def build_training_pod(
                 {"name": "session-cache", "mountPath": environment.SESSION_CACHE_DIR},
                 {"name": "shm", "mountPath": "/dev/shm"},
             ),
+            disk_besides=(run.session_cache.size_limit,) if run.session_cache.medium == "EmptyDir" else (),
             spec=_pod_spec(run, name),
         )
     )
@@ -98,8 +99,8 @@ def build_train_job(
 
 def _session_cache_bytes(run: TrainingRun) -> int:
     room = [run.session_cache.size_bytes * CACHE_FILL_SHARE]
-    limit = run.resources.limits.get("ephemeral-storage")
-    if limit is not None and run.session_cache.medium == "EmptyDir":
+    limit = run.resources.disk_limit
+    if limit and run.session_cache.medium == "EmptyDir":
         room.append(parse_quantity(limit) * EPHEMERAL_FILL_SHARE)
     return max(1, int(min(room)))  # 0 would mean no limit
 

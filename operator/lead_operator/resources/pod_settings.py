@@ -1,9 +1,12 @@
 """What a spec may say about pods: compute resources, tolerations, labels. The same for training and build pods."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
 from lead_operator.resources.body import Reader, parse_quantity
+
+EPHEMERAL_STORAGE = "ephemeral-storage"
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,17 @@ class ComputeResources:
             for name, amount in self.limits.items()
             if amount.isdigit() and (name.endswith("/gpu") or "/mig-" in name)
         )
+
+    @property
+    def disk_limit(self) -> str:
+        """What a spec lets the pod write to its node's disk in all; empty where it says nothing."""
+        return self.limits.get(EPHEMERAL_STORAGE, "")
+
+    @property
+    def devices(self) -> int:
+        """How many devices a pod asks for, of all device plugins together, however the numbers are written."""
+        asked = {**self.requests, **self.limits}
+        return math.ceil(sum(parse_quantity(amount) for name, amount in asked.items() if "/" in name))
 
     @property
     def cpus(self) -> float:

@@ -13,8 +13,9 @@ from lead_operator.objects.build_pod import build_cache_pod
 from lead_operator.objects.rank_service import build_rank_service
 from lead_operator.objects.session_cache_claim import build_session_cache_claim
 from lead_operator.objects.training_pod import build_training_pod
+from lead_operator.resources.body import parse_quantity
 from lead_operator.resources.training_run import TrainingRun, parse_training_run
-from lead_operator.settings import TAKEN_VARIABLE, Settings
+from lead_operator.settings import TAKEN_VARIABLE, PodDisk, Settings
 from lead_protocol import environment
 from lead_protocol.job import BuildJob, CheckpointPolicy, TrainJob, parse_job
 from lead_testing.makers import (
@@ -74,8 +75,8 @@ COMMON_VOLUMES = [
         },
     },
     {"name": "s3", "secret": {"secretName": "lead-s3-default", "defaultMode": 0o440}},
-    {"name": "scratch", "emptyDir": {}},
-    {"name": "tmp", "emptyDir": {}},
+    {"name": "scratch", "emptyDir": {"sizeLimit": "50Gi"}},
+    {"name": "tmp", "emptyDir": {"sizeLimit": "50Gi"}},
 ]
 
 
@@ -145,7 +146,10 @@ def test_the_pod_of_rank_1_of_a_small_run() -> None:
                         {"name": "PET_MASTER_PORT", "value": "29500"},
                         {"name": "OMP_NUM_THREADS", "value": "1"},
                     ],
-                    "resources": {"requests": {"cpu": "1", "memory": "4Gi"}, "limits": {"memory": "4Gi"}},
+                    "resources": {
+                        "requests": {"cpu": "1", "memory": "4Gi", "ephemeral-storage": "1Gi"},
+                        "limits": {"memory": "4Gi", "ephemeral-storage": str((50 + 50 + 1 + 100) * 2**30)},
+                    },
                     "securityContext": CONTAINER_SECURITY,
                     "terminationMessagePath": "/dev/termination-log",
                     "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -408,3 +412,34 @@ def test_no_two_runs_share_a_pods_name_whatever_dashes_they_have() -> None:
         names.training_pod_name(run, stage, 0, 1, 0) for run, stage in (("a", "b-c-d"), ("a-b", "c-d"), ("a-b-c", "d"))
     }
     assert len(made) == 3
+
+
+@pytest.mark.parametrize(
+    ("asked", "scratch", "tmp", "request_", "limit"),
+    [
+        ({}, "8Gi", "2Gi", "1Gi", (8 + 2 + 1 + 1) * 2**30),
+        ({"limits": {"ephemeral-storage": "40Gi"}}, "40Gi", "40Gi", "1Gi", 40 * 2**30),
+        ({"limits": {"ephemeral-storage": "512Mi"}}, "512Mi", "512Mi", str(512 * 2**20), 512 * 2**20),
+        ({"requests": {"ephemeral-storage": "90Gi"}}, "8Gi", "2Gi", "90Gi", 90 * 2**30),
+    ],
+    ids=["by default", "as the spec says", "less than the default request", "more asked for than the volumes hold"],
+)
+def test_what_a_pod_writes_to_its_nodes_disk_is_bounded(
+    asked: dict[str, Any], scratch: str, tmp: str, request_: str, limit: int
+) -> None:
+    """A run cannot fill the disk of its node.
+
+    Audit: minor-emptydir
+    """
+    settings = replace(SETTINGS, pod_disk=PodDisk(scratch="8Gi", tmp="2Gi", request="1Gi"))
+    run = a_training_run(sessionCache={"sizeLimit": "1Gi"}, resources=asked)
+    pod = a_training_pod(run, settings=settings)
+    volumes = {each["name"]: each for each in pod["spec"]["volumes"]}
+    assert volumes["scratch"]["emptyDir"] == {"sizeLimit": scratch}
+    assert volumes["tmp"]["emptyDir"] == {"sizeLimit": tmp}
+    (container,) = pod["spec"]["containers"]
+    assert container["resources"]["requests"]["ephemeral-storage"] == request_
+    assert parse_quantity(container["resources"]["limits"]["ephemeral-storage"]) == limit
+    on_a_volume = a_training_run(sessionCache={"medium": "PersistentVolume", "sizeLimit": "900Gi"})
+    (container,) = a_training_pod(on_a_volume, settings=settings)["spec"]["containers"]
+    assert parse_quantity(container["resources"]["limits"]["ephemeral-storage"]) == (8 + 2 + 1) * 2**30
