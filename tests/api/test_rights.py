@@ -19,7 +19,10 @@ from lead_testing.operator_process import CONSTANTS, PATIENT, OperatorProcess, w
 
 @pytest.mark.parametrize(
     ("values", "watched"),
-    [pytest.param((), "", id="listed namespaces"), pytest.param(("runs.clusterWide=true",), "*", id="cluster-wide")],
+    [
+        pytest.param((), "", id="listed namespaces"),
+        pytest.param(("runs.clusterWide=true", "runs.allowInReleaseNamespace=true"), "*", id="cluster-wide"),
+    ],
 )
 def test_the_charts_roles_are_enough_for_a_whole_run(
     bench: Bench, tmp_path: Path, values: tuple[str, ...], watched: str

@@ -335,7 +335,7 @@ def test_the_operator_reads_its_settings_from_the_deployment(rendered: Objects, 
     known = {name for name in environment if name.startswith("LEAD_")}
     assert known == {
         "LEAD_TRAINER_IMAGE", "LEAD_TRAINER_PULL_POLICY", "LEAD_STORAGE_PROFILES_FILE", "LEAD_OPERATOR_CREDENTIALS_DIR",
-        "LEAD_POD_ENVIRONMENT",
+        "LEAD_POD_ENVIRONMENT", "LEAD_POD_DISK", "LEAD_POLICY",
         "LEAD_RUN_NAMESPACES", "LEAD_RUN_SERVICE_ACCOUNT", "LEAD_BUILD_SERVICE_ACCOUNT", "LEAD_RELEASE_NAMESPACE",
         "LEAD_LOG_LEVEL",
         "LEAD_HEALTH_PORT", "LEAD_LEASE_NAME", "LEAD_RESYNC_SECONDS", "LEAD_RELIST_SECONDS",
@@ -522,7 +522,13 @@ def test_policies_open_what_the_operator_and_the_store_need_and_no_more(rendered
     for each in store:
         (rule,) = each["spec"]["ingress"]
         assert rule["ports"] == [{"protocol": "TCP", "port": 9000}]
-        assert all(peer["podSelector"]["matchLabels"] == {"app.kubernetes.io/name": "lead"} for peer in rule["from"])
+        peers = {
+            tuple(peer["podSelector"]["matchLabels"].items())[-1]: set(peer) - {"podSelector"} for peer in rule["from"]
+        }
+        assert peers.pop(("app.kubernetes.io/component", "operator")) == set()
+        assert peers.pop(("app.kubernetes.io/component", "storage-init")) == set()
+        assert peers.pop(("app.kubernetes.io/managed-by", "lead-operator")) == {"namespaceSelector"}
+        assert peers in ({}, {("app.kubernetes.io/component", "example-data"): {"namespaceSelector"}})
 
 
 def test_the_notes_speak_of_the_namespaces_that_the_values_name(notes: Callable[..., str]) -> None:
@@ -534,4 +540,5 @@ def test_the_notes_speak_of_the_namespaces_that_the_values_name(notes: Callable[
     assert "DatasetCaches in team-a, team-b\n" in several
     commands = [line for line in several.splitlines() if line.startswith("  kubectl -n")]
     assert len(commands) == 4 and all(line.startswith("  kubectl -n team-b ") for line in commands)
-    assert "kubectl -n team-a wait" in notes("everything", "--set", "exampleData.namespace=")
+    first = "exampleData.namespace=,exampleData.prefix=datasets/team-a/carla_demo"
+    assert "kubectl -n team-a wait" in notes("everything", "--set", first)

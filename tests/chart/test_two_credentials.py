@@ -46,7 +46,7 @@ def test_the_notes_warn_where_pods_and_operator_share_a_secret(notes: Callable[.
     assert "--set storage.profiles.default.operatorSecret=" in text
     # Secrets of one name in two namespaces are two; the embedded store's are two by name.
     for apart in ("external_store", "two_credentials", "defaults", "everything"):
-        assert "WARNING" not in notes(apart), apart
+        assert "share the Secret" not in notes(apart), apart
 
 
 @pytest.mark.parametrize(

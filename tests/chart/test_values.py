@@ -15,7 +15,11 @@ from lead_testing import PROJECT_ROOT
 CHART = PROJECT_ROOT / "charts/lead"
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
-FREE_FORM = {"/global", "/networkPolicy/extraEgress/[]"}  # Helm's own key; rules that the API server checks
+FREE_FORM = {
+    "/global",
+    "/networkPolicy/extraEgress/[]",
+    "/runs/limitRange/[]",
+}  # Helm's own; what the API server checks
 
 
 def nodes(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -97,6 +101,12 @@ def test_variables_of_pods_are_checked_as_the_operator_checks_them() -> None:
         ("operator.serviceMonitor.enabld=true", "enabld"),
         ("networkPolicy.apiServerPorts={0}", "/networkPolicy/apiServerPorts/0"),
         ("images.operator.tag=", "/images/operator/tag"),
+        ("policy.allowedPriorityClasses={system-node-critical}", "/policy/allowedPriorityClasses/0"),
+        ("policy.allowedLables={team}", "allowedLables"),
+        ("policy.maxNodes=0", "/policy/maxNodes"),
+        ("runs.disk.scratch=much", "/runs/disk/scratch"),
+        ("networkPolicy.storeCidrs={store}", "/networkPolicy/storeCidrs/0"),
+        ("storage.profiles.default.shared={runs/x}", "/storage/profiles/default/shared/0"),
     ],
 )
 def test_a_wrong_key_or_value_is_refused_by_name(helm: Any, setting: str, named: str) -> None:
@@ -119,6 +129,9 @@ def test_a_wrong_key_or_value_is_refused_by_name(helm: Any, setting: str, named:
         ("runs.buildServiceAccountName=lead-run", "give them two names"),
         ("storage.profiles.default.endpoint=s3.example.com", "no existingSecret; create a Secret"),
         ("exampleData.enabled=true,exampleData.profile=other", "the storage profiles are default"),
+        ("exampleData.enabled=true,exampleData.prefix=raw", "which no cache of namespace default may read"),
+        ("exampleData.enabled=true,runs.namespaces={a,b}", "set it to datasets/a/carla_demo"),
+        ("admissionPolicies.imagesByDigest=true", "set it to tag@sha256:"),
         ("exampleData.enabled=true,exampleData.namespace=other", "the namespaces for runs are default"),
         ("exampleData.enabled=true,runs.namespaces={a,b},storage.profiles.default.namespaces={b},exampleData.namespace=a",
          "which may not use the profile default; its namespaces are b"),

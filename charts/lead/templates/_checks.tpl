@@ -42,6 +42,13 @@
 {{- if eq .Values.runs.serviceAccountName .Values.runs.buildServiceAccountName }}
 {{- fail (printf "runs.serviceAccountName and runs.buildServiceAccountName are both %s; training and build pods have different rights in the store, by their ServiceAccounts; give them two names" .Values.runs.serviceAccountName) }}
 {{- end }}
+{{- $spaces := (include "lead.runNamespaces" . | fromJson).names }}
+{{- if and (has .Release.Namespace $spaces) (not (include "lead.oneNamespace" .)) (not .Values.runs.allowInReleaseNamespace) }}
+{{- fail (printf "the namespaces for runs are %s%s, and %s is the release's own: who may edit there reads the store's root password and the operator's key; take it out of runs.namespaces, install the release into a namespace of its own, or set runs.allowInReleaseNamespace to true where all of them trust each other" ($spaces | join ", ") (ternary ", with runs.clusterWide all others" "" .Values.runs.clusterWide) .Release.Namespace) }}
+{{- end }}
+{{- if and .Values.admissionPolicies.imagesByDigest (not (contains "@sha256:" .Values.images.trainer.tag)) }}
+{{- fail (printf "admissionPolicies.imagesByDigest is true, but images.trainer.tag is %q, by which no pod would be admitted; set it to tag@sha256:…" .Values.images.trainer.tag) }}
+{{- end }}
 {{- if .Values.exampleData.enabled }}
 {{- if not (hasKey .Values.storage.profiles .Values.exampleData.profile) }}
 {{- fail (printf "exampleData.profile is %q; the storage profiles are %s" .Values.exampleData.profile (keys .Values.storage.profiles | sortAlpha | join ", ")) }}
@@ -57,6 +64,13 @@
 {{- $served := (include "lead.profileNamespaces" (dict "root" . "profile" $profile) | fromJson).names }}
 {{- if not (has (.Values.exampleData.namespace | default (first $names)) $served) }}
 {{- fail (printf "exampleData.namespace is %s, which may not use the profile %s; its namespaces are %s" (.Values.exampleData.namespace | default (first $names)) .Values.exampleData.profile ($served | join ", ")) }}
+{{- end }}
+{{- $namespace := .Values.exampleData.namespace | default (first $names) }}
+{{- $sources := prepend (include "lead.sharedSources" (dict "root" . "profile" (get .Values.storage.profiles .Values.exampleData.profile)) | fromJson).prefixes (printf "datasets/%s/" $namespace) }}
+{{- $readable := false }}
+{{- range $sources }}{{ if hasPrefix . (printf "%s/" $.Values.exampleData.prefix) }}{{ $readable = true }}{{ end }}{{ end }}
+{{- if not $readable }}
+{{- fail (printf "exampleData.prefix is %q, which no cache of namespace %s may read; set it to datasets/%s/carla_demo, or to a folder below %s" .Values.exampleData.prefix $namespace $namespace ($sources | join ", ")) }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -253,8 +253,8 @@ arn:minio:iam:::role/XBscWNnagoxN6LV8WeeaH_fOm9s
   verbs: [create, patch]
 {{- end }}
 
-{{/* Egress rules to the stores: the embedded one by its pods, others by their ports, because a policy names no hosts. */}}
-{{- define "lead.storeEgress" -}}
+{{/* Ports of the stores outside the release, as a JSON list under `ports`. */}}
+{{- define "lead.storePorts" -}}
 {{- $ports := dict }}
 {{- range $name, $profile := .Values.storage.profiles }}
 {{- if $profile.endpoint }}
@@ -262,6 +262,11 @@ arn:minio:iam:::role/XBscWNnagoxN6LV8WeeaH_fOm9s
 {{- $_ := set $ports $port true }}
 {{- end }}
 {{- end }}
+{{- dict "ports" (keys $ports | sortAlpha) | toJson }}
+{{- end }}
+
+{{/* Egress rules to the stores: the embedded one by its pods, others by their ports, because a policy names no hosts. */}}
+{{- define "lead.storeEgress" -}}
 {{- if .Values.minio.enabled }}
 - to:
     - namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: {{ .Release.Namespace }}}}
@@ -270,10 +275,14 @@ arn:minio:iam:::role/XBscWNnagoxN6LV8WeeaH_fOm9s
   ports:
     - {protocol: TCP, port: 9000}
 {{- end }}
-{{- range $port := keys $ports | sortAlpha }}
+{{- range $port := (include "lead.storePorts" . | fromJson).ports }}
 - to:
+    {{- range $.Values.networkPolicy.storeCidrs }}
+    - ipBlock: {cidr: {{ . | quote }}}
+    {{- else }}
     - ipBlock: {cidr: 0.0.0.0/0, except: [169.254.0.0/16]}  # metadata services stay out
     - ipBlock: {cidr: "::/0", except: ["fe80::/10"]}
+    {{- end }}
   ports:
     - {protocol: TCP, port: {{ $port }}}
 {{- end }}

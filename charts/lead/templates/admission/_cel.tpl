@@ -23,7 +23,7 @@ spec:
   matchResources:
     namespaceSelector:
       matchExpressions:
-        - {key: kubernetes.io/metadata.name, operator: In, values: {{ (include "lead.runNamespaces" .root | fromJson).names | toJson }}}
+        - {key: kubernetes.io/metadata.name, operator: In, values: {{ (include "lead.runNamespaces" .root | fromJson).names | toRawJson }}}
   {{- end }}
 {{- end }}
 
@@ -33,23 +33,23 @@ spec:
 {{- range .list }}
 {{- if hasSuffix "*" . }}{{ $beginnings = append $beginnings (trimSuffix "*" .) }}{{ else }}{{ $exact = append $exact . }}{{ end }}
 {{- end -}}
-({{ .name }} in {{ $exact | toJson }} || {{ $beginnings | toJson }}.exists(b, {{ .name }}.startsWith(b)))
+({{ .name }} in {{ $exact | toRawJson }} || {{ $beginnings | toRawJson }}.exists(b, {{ .name }}.startsWith(b)))
 {{- end }}
 
 {{/* A rule that names the first of `names`, a CEL list, that the list in `policy.<value>` does not hold. */}}
 {{- define "lead.admission.listed" -}}
 {{- $list := get .root.Values.policy .value }}
 {{- $beyond := printf "%s.filter(n, n != '' && !%s)" .names (include "lead.cel.admits" (dict "name" "n" "list" $list)) }}
-{{- $said := printf "'%s is ' + %s[0] + %s" .field $beyond (printf ", allowed is %s; an administrator sets policy.%s in the chart's values" ($list | join ", " | default "none") .value | toJson) }}
-- expression: {{ printf "size(%s) == 0" $beyond | toJson }}
-  messageExpression: {{ $said | toJson }}
+{{- $said := printf "'%s is ' + %s[0] + %s" .field $beyond (printf ", allowed is %s; an administrator sets policy.%s in the chart's values" ($list | join ", " | default "none") .value | toRawJson) }}
+- expression: {{ printf "size(%s) == 0" $beyond | toRawJson }}
+  messageExpression: {{ $said | toRawJson }}
 {{- end }}
 
 {{/* A rule that names a number above `policy.<value>`. */}}
 {{- define "lead.admission.bounded" -}}
 {{- $most := int (get .root.Values.policy .value) }}
-- expression: {{ printf "%s <= %d" .number $most | toJson }}
-  messageExpression: {{ printf "'%s is ' + string(%s) + %s" .field .number (printf ", allowed is at most %d; an administrator sets policy.%s in the chart's values" $most .value | toJson) | toJson }}
+- expression: {{ printf "%s <= %d" .number $most | toRawJson }}
+  messageExpression: {{ printf "'%s is ' + string(%s) + %s" .field .number (printf ", allowed is at most %d; an administrator sets policy.%s in the chart's values" $most .value | toRawJson) | toRawJson }}
 {{- end }}
 
 {{/* The rules that pods of runs and of builds share: `path` to their settings and `resources` to their resources. */}}
@@ -63,10 +63,10 @@ spec:
 {{/* How large the free mappings of a spec may be; `text` is what CEL writes of them. */}}
 {{- define "lead.admission.config" -}}
 {{- $bounds := .Values.admissionPolicies.config }}
-- expression: {{ printf "size(variables.config) <= %d" (int $bounds.maxBytes) | toJson }}
-  messageExpression: {{ printf "'spec.config is ' + string(size(variables.config)) + ' letters long, with those of its stages, allowed is at most %d; move large values into the preset or the dataset; an administrator sets admissionPolicies.config.maxBytes in the chart' + \"'s values\"" (int $bounds.maxBytes) | toJson }}
-- expression: {{ printf "size(variables.config) > %d || size(variables.config.split('{')) + size(variables.config.split('[')) - 2 <= %d" (int $bounds.maxBytes) (int $bounds.maxNested) | toJson }}
-  messageExpression: {{ printf "'spec.config has ' + string(size(variables.config.split('{')) + size(variables.config.split('[')) - 2) + ' mappings and lists, with those of its stages, allowed is at most %d; an administrator sets admissionPolicies.config.maxNested in the chart' + \"'s values\"" (int $bounds.maxNested) | toJson }}
+- expression: {{ printf "size(variables.config) <= %d" (int $bounds.maxBytes) | toRawJson }}
+  messageExpression: {{ printf "'spec.config is ' + string(size(variables.config)) + ' letters long, with those of its stages, allowed is at most %d; move large values into the preset or the dataset; an administrator sets admissionPolicies.config.maxBytes in the chart' + \"'s values\"" (int $bounds.maxBytes) | toRawJson }}
+- expression: {{ printf "size(variables.config) > %d || size(variables.config.split('{')) + size(variables.config.split('[')) - 2 <= %d" (int $bounds.maxBytes) (int $bounds.maxNested) | toRawJson }}
+  messageExpression: {{ printf "'spec.config has ' + string(size(variables.config.split('{')) + size(variables.config.split('[')) - 2) + ' mappings and lists, with those of its stages, allowed is at most %d; an administrator sets admissionPolicies.config.maxNested in the chart' + \"'s values\"" (int $bounds.maxNested) | toRawJson }}
 {{- end }}
 
 {{/* With clusterWide the release's own namespace is no place for runs, unless the values say so. */}}
