@@ -77,7 +77,7 @@ def test_what_is_said_to_the_one_trusted_user_and_what_separates_them(notes: Any
 
     Audit: S-1
     """
-    assert "for ONE trusted user" in notes() and "runs.namespaces={" in notes()
+    assert "for ONE trusted user" in notes() and "runs.namespaces=" in notes()
     assert "for ONE trusted user" not in notes("everything")
 
 

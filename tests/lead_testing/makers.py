@@ -22,10 +22,10 @@ DIGEST = "d1" * 32
 PROFILE = StorageProfile(
     "default", "minio.lead:9000", "lead", secure=False, secret_name="lead-s3-default", shared=("datasets/", "weights/")
 )
-OPEN_POLICY = Policy(  # closed lists have tests of their own
-    **{each.name: ("*",) for each in fields(Policy) if each.name.startswith("allowed_")},
-    max_nodes=256, max_parallelism=16, max_pods_per_run=4096, max_gpus_per_pod=10**6,
-)  # fmt: skip
+_EVERYTHING: dict[str, Any] = {each.name: ("*",) for each in fields(Policy) if each.name.startswith("allowed_")}
+OPEN_POLICY = Policy(
+    **_EVERYTHING, max_nodes=256, max_pods_per_run=4096, max_gpus_per_pod=10**6
+)  # lists have own tests
 SETTINGS = Settings(
     trainer_image="registry.example/lead-trainer@sha256:" + "a" * 64,
     storage_profiles={"default": PROFILE},
