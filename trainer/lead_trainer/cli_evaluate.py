@@ -61,7 +61,7 @@ def evaluate_checkpoint(
     challenge = challenge_of(config)
     samples = mode_of(config.benchmark).samples(config, _cache(run, split, environ), split)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model = run.recipe.model(config)
+    model = run.recipe.model(config.model_copy(update={"backbone_weights": ""}))  # it begins with no others' weights
     run.recipe.load_initial_weights(model, config, torch.load(weights, map_location="cpu", weights_only=True))
     results = measure(model.eval().to(device), _batches(run, samples), challenge, dt_s=config.horizon.dt_s)
     what = config.benchmark if challenge is not None else "clips"

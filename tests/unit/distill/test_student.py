@@ -1,12 +1,18 @@
 """Student, losses and metrics, each against numbers worked out by hand."""
 
+import hashlib
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
+import timm
 import torch
+from safetensors.torch import save_file
 
-from lead_trainer.recipes.distill.config import MAX_ACCELERATION, MAX_CURVATURE, DistillConfig
+from lead_testing import PROJECT_ROOT
+from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.distill.config import INPUT_TYPES, MAX_ACCELERATION, MAX_CURVATURE, DistillConfig
 from lead_trainer.recipes.distill.config_values import load_config
 from lead_trainer.recipes.distill.ingest.actions import fitted_actions, initial_speed
 from lead_trainer.recipes.distill.loss_terms.contrastive import info_nce
@@ -44,6 +50,17 @@ def made(modes: int, steps: int = 3, **changes: Any) -> tuple[dict[str, torch.Te
     }
     truth = {"target_xy": xy[None], "target_yaw": yaw[None], "target_valid": torch.ones(1, steps, dtype=torch.bool)}
     return {**predictions, **changes}, truth
+
+
+def test_the_page_says_the_parameters_of_every_student() -> None:
+    page = (PROJECT_ROOT / "trainer/lead_trainer/recipes/distill/README.md").read_text()
+    for benchmark, kind in INPUT_TYPES.items():
+        counts = [
+            parameter_count(load_config({"model": "baseline", "model_size": size, "benchmark": benchmark,
+                                         "input_type": kind, "num_modes": modes}))
+            for size in ("110m", "500m") for modes in (1, 6)
+        ]  # fmt: skip
+        assert f"| {kind} | {' | '.join(f'{count:,}' for count in counts)} |" in page
 
 
 @pytest.mark.parametrize(("size", "millions"), [("110m", 107.0), ("500m", 485.0)])
@@ -196,6 +213,39 @@ def test_d_23_a_direct_student_gives_four_numbers_a_step_and_uses_the_history() 
     torch.testing.assert_close(torch.cos(predictions["yaw"]), cosine)
     other = model({**inputs, "history": inputs["history"] * 2.0})
     assert (other["xy"] - predictions["xy"]).abs().max() > 1e-4
+
+
+def test_a_backbone_begins_with_the_weights_of_a_file(tmp_path: Path) -> None:
+    backbone = timm.create_model("test_resnet", num_classes=5)
+    torch.save(backbone.state_dict(), tmp_path / "test_resnet.pth")
+    student = build_model(config(backbone_weights=str(tmp_path / "test_resnet.pth")))
+    own = student.encoder.backbone.state_dict()
+    assert own and all(torch.equal(value, backbone.state_dict()[name]) for name, value in own.items())
+    torch.save({"conv1.weight": torch.zeros(1)}, tmp_path / "other.pth")
+    with pytest.raises(BadConfig, match=r"backbone_weights: .*other\.pth"):
+        build_model(config(backbone_weights=str(tmp_path / "other.pth")))
+
+
+def test_a_backbone_begins_with_the_weights_of_an_object_whose_digest_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "weights/test_resnet.safetensors"
+    file.parent.mkdir()
+    backbone = timm.create_model("test_resnet", num_classes=5)
+    save_file(backbone.state_dict(), file)
+    monkeypatch.setenv("LEAD_STORE_URL", f"file://{tmp_path}")
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    key = {"backbone_weights": "store:weights/test_resnet.safetensors"}
+    student = build_model(config(**key, backbone_weights_sha256=digest))
+    for name, value in student.encoder.backbone.state_dict().items():
+        assert torch.equal(value, backbone.state_dict()[name]), name
+    with pytest.raises(BadConfig, match="backbone_weights_sha256: not set"):
+        build_model(config(**key))
+
+
+def test_vectors_have_no_backbone_to_give_weights_to() -> None:
+    with pytest.raises(BadConfig, match="backbone_weights: vectors are read by no backbone"):
+        config(benchmark="argoverse2", input_type="vector", backbone_weights="resnet50.pth")
 
 
 def test_the_labels_mean_and_spread_are_kept_with_the_weights() -> None:

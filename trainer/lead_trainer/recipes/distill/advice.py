@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from lead_trainer.engine.watch import divergence, slow_loading
-from lead_trainer.recipes.distill.config import INPUT_TYPES, DistillConfig
+from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.recipe import WatchRule
 
 RECOMMENDED_LR = 5e-5  # where the loss is not a number, or grows
@@ -30,11 +30,11 @@ def rising_loss(history: Sequence[Mapping[str, float]]) -> str | None:
 
 def fresh_frozen_norms(config: DistillConfig) -> str | None:
     """The backbone shall keep statistics that nobody has measured."""
-    if not config.freeze_bn or config.load_file or INPUT_TYPES[config.benchmark] != "camera":
+    if not config.freeze_bn or config.load_file or config.backbone_weights or config.input_type == "vector":
         return None
     return (
-        "freeze_bn: the backbone keeps the statistics it begins with; unless this stage begins with another's weights, "
-        "these are mean 0 and variance 1, not of any picture: set load_file, or leave freeze_bn out"
+        "freeze_bn: the backbone keeps the statistics it begins with, mean 0 and variance 1 unless this stage begins "
+        "with another's weights; set backbone_weights or load_file, or leave freeze_bn out"
     )
 
 

@@ -81,6 +81,8 @@ class DistillConfig(BaseModel):
     discrete_actions: bool = False  # the student gives a distribution over bins of each action
     num_action_bins: Annotated[int, Field(ge=2)] = 256
     label_smoothing: Fraction = 0.1  # of the bins' cross-entropy
+    backbone_weights: str = ""  # ImageNet weights of the backbone: a file of timm's, or store:<key>; never downloaded
+    backbone_weights_sha256: str = ""  # of the file's bytes; needed for store:<key>
     freeze_bn: bool = False  # the backbone keeps its running statistics
 
     # --- compute
@@ -153,6 +155,10 @@ class DistillConfig(BaseModel):
             raise ValueError(
                 f"input_type: found {self.input_type!r} beside benchmark {self.benchmark!r}, expected {expected!r}"
             )
+        if self.backbone_weights and self.input_type == "vector":
+            raise ValueError("backbone_weights: vectors are read by no backbone; remove the key")
+        if self.backbone_weights_sha256 and not self.backbone_weights:
+            raise ValueError("backbone_weights_sha256: has no effect without backbone_weights; set that, or remove it")
         if self.action_weight and self.no_unicycle:
             raise ValueError("action_weight: a direct student gives no actions; remove no_unicycle, or action_weight")
         if self.discrete_actions and (self.no_unicycle or self.num_modes > 1):

@@ -3,6 +3,7 @@
 Shapes: B batch, K modes, T future steps, D the student's width, N tokens.
 """
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,8 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from lead_trainer.blocks.stages import load_backbone_weights
+from lead_trainer.recipes.backbone_file import backbone_state
 from lead_trainer.recipes.distill.config import EMBEDDING_WIDTH, MAX_ACCELERATION, MAX_CURVATURE, DistillConfig
 from lead_trainer.recipes.distill.modes import mode_of
 from lead_trainer.recipes.distill.network.action_tokens import expected_actions
@@ -158,8 +161,12 @@ def _sincos(yaw: torch.Tensor) -> torch.Tensor:
 
 
 def build_model(config: DistillConfig) -> Student:
-    """Returns a student with fresh weights, with the encoder of its mode."""
-    return Student(config, mode_of(config.benchmark).encoder(config))
+    """Returns a student with fresh weights, with the encoder of its mode, whose backbone may begin with ImageNet's."""
+    student = Student(config, mode_of(config.benchmark).encoder(config))
+    if config.backbone_weights:
+        state = backbone_state(config.backbone_weights, config.backbone_weights_sha256, os.environ)
+        load_backbone_weights(student.encoder.get_submodule("backbone"), state, config.backbone_weights)
+    return student
 
 
 def parameter_count(config: DistillConfig) -> int:

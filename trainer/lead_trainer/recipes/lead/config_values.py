@@ -138,6 +138,9 @@ def to_config_json(config: LeadConfig) -> dict[str, Any]:
 def _own_words(kind: str, path: Sequence[str]) -> str:
     """Returns what LEAD's keys want said of an unknown key, empty where its near matches are all there is."""
     key = ".".join(path)
+    if path[:1] == ["compat"] and kind != "extra_forbidden":
+        switch = f"{key}: expected true or false" if len(path) > 1 else "compat: expected lead, fixed, or switches"
+        return f"{switch}, for example compat.lagging_lr=true"
     if kind != "extra_forbidden":
         return ""
     if len(path) > 1:

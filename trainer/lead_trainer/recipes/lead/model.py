@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from lead_trainer.blocks.fp32_norms import keep_norms_in_fp32
 from lead_trainer.blocks.stages import load_backbone_weights
-from lead_trainer.recipes.lead.backbone_file import backbone_state
+from lead_trainer.recipes.backbone_file import backbone_state
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.network.fusion_backbone import BackboneFeatures, FusionBackbone
 from lead_trainer.recipes.lead.network.perception_heads import (

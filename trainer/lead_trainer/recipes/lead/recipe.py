@@ -13,7 +13,6 @@ from lead_trainer.engine.optim import AdamWSettings, make_adamw
 from lead_trainer.engine.schedule import Schedule, cosine, fixed_warm_restarts, lagging, warm_restarts, warmed_up
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.config_values import names_in
-from lead_trainer.recipes.lead.backbone_file import random_backbone
 from lead_trainer.recipes.lead.compat import completed
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.config_values import (
@@ -30,6 +29,7 @@ from lead_trainer.recipes.lead.dataset_collate import collate
 from lead_trainer.recipes.lead.dataset_mix import MixedSamples, open_samples
 from lead_trainer.recipes.lead.device_work import finished
 from lead_trainer.recipes.lead.evaluation_config import for_leads_evaluation
+from lead_trainer.recipes.lead.first_weights import random_backbone
 from lead_trainer.recipes.lead.gpu_names import lead_precision, own_gpu_name
 from lead_trainer.recipes.lead.inheritance import INHERITED
 from lead_trainer.recipes.lead.losses import compute_losses

@@ -1,7 +1,8 @@
 """Where the image backbone's first weights come from: a file on this machine, or an object of the store; no download.
 
 `backbone_weights=store:weights/resnet34.safetensors` names an object below LEAD_STORE_URL, in a pod below the storage
-profile. Whatever a store holds may have been replaced, so its digest must be given; a file's may be.
+profile. Whatever a store holds may have been replaced, so its digest must be given; a file's may be. Every recipe with
+such a key reads it here.
 """
 
 import hashlib
@@ -16,7 +17,6 @@ from lead_protocol.store.object_store import ObjectNotFound
 from lead_trainer.blocks.stages import read_weights
 from lead_trainer.engine.storage import open_store
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.lead.config import LeadConfig
 
 STORE_MARK = "store:"
 MAX_BYTES = 4 << 30
@@ -41,16 +41,6 @@ def backbone_state(source: str, sha256: str, environ: Mapping[str, str]) -> dict
         path = Path(folder) / Path(key).name
         path.write_bytes(data)
         return read_weights(path)
-
-
-def random_backbone(config: LeadConfig) -> str | None:
-    """Returns what to say of an image backbone that the config gives no weights, None where it gives some."""
-    if config.backbone_weights or config.load_file:
-        return None
-    return (
-        f"backbone_weights is not set: an image backbone without weights of another run begins with random ones, "
-        f"LEAD's with ImageNet's; set it to a file of timm's {config.image_architecture}, nothing is downloaded"
-    )
 
 
 def _refuse_other(source: str, data: bytes, sha256: str) -> None:
