@@ -9,6 +9,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from lead_protocol import environment
@@ -22,6 +23,7 @@ Trains driving models: on this machine, or in pods that the LEAD operator starts
 
 train and look:
   train         train or resume on this machine: lead train preset=demo carla_root=DIR logdir=OUT
+  config        list every key with its default, type and meaning: lead config recipe=distill preset=tiny
   runs          list the TrainingRuns of a cluster, with their losses
   evaluate      measure a checkpoint on a benchmark beside its baselines, and write the challenge's file
   export        bundle a finished run's weights for evaluation
@@ -48,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="lead COMMAND …",
     )
+    root.add_argument("--version", action="version", version=f"lead {own_version()}")
     commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
 
     train = _command(commands, "train", "Train a run on this machine, or resume it; under torchrun, one process of it.")
@@ -69,6 +72,9 @@ def parser() -> argparse.ArgumentParser:
     fsck = _command(commands, "fsck", "Check every object below caches/<namespace>/<digest> or runs/<namespace>/<uid>.")
     fsck.add_argument("prefix")
     fsck.add_argument("--store", help="s3://bucket/prefix or file:///folder (default: LEAD_STORE_URL)")
+
+    keys = _command(commands, "config", "List every key with its default, type and meaning.")
+    keys.add_argument("words", nargs="*", metavar="key=value", help="recipe=NAME, preset=NAME")
 
     runs = _command(commands, "runs", "List TrainingRuns as kubectl does, with the course of the loss.")
     runs.add_argument("-n", "--namespace", default="", help="default: all namespaces")
@@ -120,6 +126,14 @@ def parser() -> argparse.ArgumentParser:
     return root
 
 
+def own_version() -> str:
+    """Returns the version of the installed distribution; of a source tree that nobody installed it is not known."""
+    try:
+        return version("lead-k8s")
+    except PackageNotFoundError:
+        return "of a source tree"
+
+
 def run_command(options: argparse.Namespace) -> int:
     """Runs the chosen command and returns the exit code."""
     match options.command:
@@ -132,6 +146,10 @@ def run_command(options: argparse.Namespace) -> int:
             from lead_trainer.cli_train import train_locally
 
             train_locally(options.words, options.config, os.environ)
+        case "config":
+            from lead_trainer.cli_config import show_config
+
+            show_config(options.words)
         case "buckets" | "cache":
             from lead_trainer.cli_data import build_local_cache, show_buckets
 

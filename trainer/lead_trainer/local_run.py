@@ -89,6 +89,10 @@ def local_run(words: Sequence[str], config_files: Sequence[Path], environ: Mappi
     """Resolves every source of configuration; raises BadConfig naming the key and who is wrong."""
     sources = read_sources(words, config_files, environ)
     recipe = load_recipe(str(sources.merged().get("recipe", RunKeys.recipe)))
+    sources = replace(sources, files=[
+        keys_of_document(recipe, keys) if path.suffix == ".json" else keys
+        for path, keys in zip(config_files, sources.files, strict=True)
+    ])  # fmt: skip
     said = _said(sources, recipe)
     resolved = resolve(said, list(recipe.config_model.model_fields))
     logdir = _default(recipe, "logdir") or ""

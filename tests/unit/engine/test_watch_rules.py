@@ -13,7 +13,8 @@ from lead_protocol.progress_record import (
     parse_progress,
     to_bytes,
 )
-from lead_trainer.engine.watch import ENGINE_RULES, WAITING, YOUNG, advise, one_line
+from lead_trainer.engine.watch import ENGINE_RULES, WAITING, YOUNG, advise, divergence, one_line
+from lead_trainer.recipes.recipe import WatchRule
 
 HEALTHY = [1.0 / (epoch + 1) for epoch in range(30)]
 CURVES = {
@@ -33,6 +34,12 @@ def test_a_rule_speaks_once_for_its_curve(rule: str) -> None:
 def test_a_gap_between_training_and_validation_is_told() -> None:
     history = [{"loss": 1.0, "val/loss": 1.1}] + [{"loss": 0.2, "val/loss": 0.4}] * 3
     assert [one.rule for one in advise(ENGINE_RULES, history, 4)] == ["gap"]
+
+
+def test_a_rule_speaks_once_a_stage() -> None:
+    history = [{"loss": loss} for loss in (1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 3.0, 4.0)]
+    told = [one.epoch for end in range(1, 9) for one in advise([WatchRule("up", divergence)], history[:end], end)]
+    assert told == [4]
 
 
 def test_a_young_average_of_the_weights_is_no_gap() -> None:

@@ -1,11 +1,16 @@
 """The block of a step for a person at a terminal, the event file, and metrics with names of any kind."""
 
 import errno
+import io
+import json
+import re
 import threading
 from pathlib import Path
 
 import pytest
+import structlog
 import torch
+from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.utils.tensorboard import SummaryWriter
 
@@ -22,7 +27,10 @@ from lead_trainer.engine.ranking import Ranking
 from lead_trainer.engine.state import TrainState
 from lead_trainer.engine.stop import StopFlag
 from lead_trainer.recipes.recipe import StepOutput
+from lead_trainer.report import live as live_module
 from lead_trainer.report import tensorboard
+from lead_trainer.report.console import EPOCH_DONE, open_log
+from lead_trainer.report.live import EpochSoFar, Live
 from lead_trainer.report.sinks import Sinks
 from lead_trainer.report.tensorboard import EventFile
 
@@ -55,6 +63,64 @@ def test_the_block_says_where_a_run_is_and_how_well_it_does() -> None:
                   "lr 0.0003", "0.125 s/step", "skipped 0", "best val/loss 0.25 after epoch 2"):  # fmt: skip
         assert words in block
     assert "GPU" not in block  # there is none
+
+
+class Clock:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_log_gets_a_line_every_half_minute_of_an_epoch() -> None:
+    clock = Clock()
+    live, shown = Live(terminal=False, clock=clock), []
+    with structlog.testing.capture_logs() as told:
+        for step in range(1, 101):
+            clock.now += 1.0
+            if live.due():
+                shown.append(step)
+                live.show(EpochSoFar(epoch=1, epochs=2, step=step, steps=100, loss=1.23456789, eta_s=75.0))
+    assert shown == [30, 60, 90]
+    assert told[0] == {"event": "in epoch", "log_level": "info", "epoch": 1, "of": 2, "step": 30, "steps": 100,
+                       "loss": 1.235, "eta_s": 75.0}  # fmt: skip
+    live.end()
+    assert not live.due(), "the epoch's own line has just been written"
+
+
+def test_a_terminal_gets_a_bar_that_is_gone_after_the_epoch() -> None:
+    clock, drawn = Clock(), io.StringIO()
+    live = Live(terminal=True, clock=clock, console=Console(file=drawn, force_terminal=True, width=100))
+    clock.now = 1.0
+    assert live.due()
+    live.show(EpochSoFar(epoch=3, epochs=4, step=5, steps=10, loss=0.25))
+    live.end()
+    live.end()
+    assert "epoch 3/4" in drawn.getvalue() and "5/10" in drawn.getvalue() and "loss 0.25" in drawn.getvalue()
+    assert drawn.getvalue().endswith("\x1b[2K"), "the line is erased"
+
+
+def test_a_run_shows_its_steps_while_an_epoch_lasts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_module, "LOG_EVERY_S", 0.0)
+    with structlog.testing.capture_logs() as told:
+        train_here(FolderStore(tmp_path / "store"), tmp_path, a_toy_job(epochs=1))
+    lines = [line for line in told if line["event"] == "in epoch"]
+    assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6] and all(line["loss"] > 0 for line in lines)
+
+
+def test_a_person_sees_six_numbers_of_an_epoch_and_a_machine_all_of_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = {"loss": 1031.2888793945312, "val/loss": 2.0, **{f"val/part_{number}": 0.1 for number in range(12)}}
+    for machine in (False, True):
+        open_log(json_lines=machine)
+        structlog.get_logger().info(EPOCH_DONE, epoch=1, of=2, step=8, skipped=0, best=2.0, best_epoch=1, **values)
+    person, line = capsys.readouterr().err.splitlines()
+    assert len(re.findall(r"=.{0,8}?\d", person)) == 6 and "1031.29" in person and "part_" not in person
+    assert json.loads(line)["loss"] == 1031.29 and json.loads(line)["val/part_11"] == 0.1
 
 
 def test_histograms_hold_the_finite_values(tmp_path: Path) -> None:

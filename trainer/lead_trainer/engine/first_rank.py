@@ -19,6 +19,8 @@ from lead_trainer.engine.retention import Retention
 from lead_trainer.engine.state import TrainState
 from lead_trainer.engine.validation import Validated
 from lead_trainer.recipes.recipe import Batch, Recipe, StageShape, StepOutput
+from lead_trainer.report.console import EPOCH_DONE
+from lead_trainer.report.live import Live
 from lead_trainer.report.sinks import Sink
 
 _PROGRESS_METRICS = 16
@@ -37,6 +39,7 @@ class FirstRank:
     after_commit: Callable[[CheckpointManifest], None] = lambda manifest: None
     data_counters: Callable[[], Mapping[str, Any]] = dict  # of cache and loader, by the progress record's names
     advisories: dict[str, Advisory] = field(default_factory=dict)  # the newest of each rule
+    live: Live = field(default_factory=Live)
     _untold: set[str] = field(default_factory=set)  # metrics whose names no progress record takes
 
     def tell(self, state: TrainState, *, urgent: bool = False, **fields: Any) -> None:
@@ -123,10 +126,9 @@ class FirstRank:
             {name if name.startswith(VALIDATION) else f"epoch/{name}": value for name, value in values.items()},
             state.step,
         )
-        told = {name: round(value, 6) for name, value in values.items()}
-        log.info("epoch done", epoch=state.epoch, of=epochs, step=state.step, skipped=state.skipped_steps,
+        log.info(EPOCH_DONE, epoch=state.epoch, of=epochs, step=state.step, skipped=state.skipped_steps,
                  best=state.best_metric, best_epoch=state.ranking.best.epoch or None,
-                 epochs_since_best=state.ranking.best.epochs_since, **told)  # fmt: skip
+                 epochs_since_best=state.ranking.best.epochs_since, **values)  # fmt: skip
         self.tell(state, urgent=True, loss=values.get("loss"), metrics=self._few(values))
 
     def _few(self, values: Mapping[str, float]) -> dict[str, float]:

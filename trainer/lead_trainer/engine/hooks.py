@@ -33,6 +33,7 @@ from lead_trainer.engine.validation import Validator
 from lead_trainer.engine.watch import ENGINE_RULES, WAITING, YOUNG, advise, one_line
 from lead_trainer.errors import StopRequested, TrainerError
 from lead_trainer.recipes.recipe import Batch, Recipe, SampleSource, StageShape, StepOutput, WatchRule
+from lead_trainer.report.live import EpochSoFar
 
 MOST_SKIPPED_IN_A_ROW = 50
 _NAMED_SAMPLES = 16
@@ -88,6 +89,8 @@ class Hooks:
         try:
             yield self.clock.waiting_for(batches)
         finally:
+            if self.first is not None:
+                self.first.live.end()
             batches.close()  # type: ignore[attr-defined]  # a generator
 
     def after_start(self, state: TrainState) -> None:
@@ -243,6 +246,15 @@ class Hooks:
             if due or state.step_in_epoch == 1:
                 loss = means(state.totals.as_pairs()).get("loss")
                 fields |= {} if loss is None else {"loss": loss}
+        if first.live.due():
+            at = {
+                "epoch": state.epoch + 1,
+                "epochs": self.epochs,
+                "step": state.step_in_epoch,
+                "steps": self.plan.steps,
+            }
+            loss = means(state.totals.as_pairs()).get("loss")
+            first.live.show(EpochSoFar(**{**at, "loss": loss, **fields}))
         first.tell(state, **fields)
 
     @staticmethod

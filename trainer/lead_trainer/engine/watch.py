@@ -28,14 +28,15 @@ _MESSAGE_CHARS = 240
 
 
 def advise(rules: Sequence[WatchRule], history: History, epoch: int) -> list[Advisory]:
-    """Returns what the rules say after the last epoch of `history` and did not say before.
+    """Returns what the rules say after the last epoch of `history` and said after none before.
 
     Of rules with the same name the last one counts: a recipe's own words in place of the engine's.
     """
     said = []
     for rule in {rule.name: rule for rule in rules}.values():
         text = rule.check(history)
-        if text is not None and (len(history) < 2 or rule.check(history[:-1]) is None):
+        before = (rule.check(history[:end]) for end in range(1, len(history)))
+        if text is not None and not any(before):
             said.append(Advisory(rule=rule.name, epoch=epoch, message=one_line(text)))
     return said
 

@@ -1,6 +1,7 @@
 """The log: JSON lines for machines, coloured key=value lines where a person looks on.
 
-INFO tells the story of a run in a few dozen lines; rank 0 tells it, other ranks speak from WARNING on.
+INFO tells the story of a run in a few dozen lines; rank 0 tells it, other ranks speak from WARNING on. A person sees
+the numbers of an epoch that matter, machines all of them; nobody sees more digits than mean something.
 """
 
 import logging
@@ -8,6 +9,9 @@ import sys
 from typing import Any
 
 import structlog
+
+EPOCH_DONE = "epoch done"
+_OF_AN_EPOCH = frozenset({"epoch", "of", "loss", "val/loss", "best", "best_epoch"})
 
 
 def open_log(*, rank: int = 0, json_lines: bool | None = None, **bound: Any) -> None:
@@ -20,7 +24,8 @@ def open_log(*, rank: int = 0, json_lines: bool | None = None, **bound: Any) -> 
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info if machine else _unchanged,
+            structlog.processors.format_exc_info if machine else _few_metrics,
+            _short_numbers,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -31,5 +36,12 @@ def open_log(*, rank: int = 0, json_lines: bool | None = None, **bound: Any) -> 
     structlog.contextvars.bind_contextvars(**bound, **({"rank": rank} if rank else {}))
 
 
-def _unchanged(logger: Any, method: str, event: Any) -> Any:
-    return event
+def _few_metrics(logger: Any, method: str, event: Any) -> Any:
+    """Leaves an epoch's line the numbers by which a person judges it; event files and JSON lines hold the others."""
+    if event.get("event") != EPOCH_DONE:
+        return event
+    return {key: value for key, value in event.items() if key in _OF_AN_EPOCH or not isinstance(value, int | float)}
+
+
+def _short_numbers(logger: Any, method: str, event: Any) -> Any:
+    return {key: float(f"{value:.6g}") if isinstance(value, float) else value for key, value in event.items()}

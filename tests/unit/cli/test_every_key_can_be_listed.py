@@ -1,0 +1,70 @@
+"""`lead config` and `lead --version`, and a run that is trained once more from the config it left."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lead_trainer.cli import main
+from lead_trainer.cli_config import changed_by, keys_of, values_of
+from lead_trainer.config_sources import RunKeys
+from lead_trainer.errors import BadConfig
+from lead_trainer.local_run import local_run
+from lead_trainer.recipes.lead.config_values import load_config, to_config_json
+from lead_trainer.recipes.recipe import load_recipe
+
+
+@pytest.mark.parametrize("name", ["lead", "distill"])
+def test_every_key_is_listed_with_its_type_and_value(name: str) -> None:
+    recipe = load_recipe(name)
+    listed = {key.name: key for key in keys_of(recipe.config_model)}
+    assert listed.keys() == recipe.config_model.model_fields.keys() == values_of(recipe, "").keys()
+    assert all(key.type for key in listed.values())
+    assert listed["batch_size"].type == "Count"
+    assert {key.name for key in keys_of(RunKeys)} == RunKeys.__dataclass_fields__.keys()
+
+
+def test_a_meaning_is_what_the_code_says_of_a_key() -> None:
+    listed = {key.name: key.meaning for key in keys_of(load_recipe("distill").config_model)}
+    assert listed["freeze_bn"] == "the backbone keeps its running statistics"
+    assert listed["model"] == ""
+
+
+def test_the_command_prints_a_presets_values_and_marks_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "recipe=distill", "preset=tiny"]) == 0
+    told = capsys.readouterr().out
+    recipe = load_recipe("distill")
+    assert {"model", "lr", "resolution"} <= changed_by(recipe, "tiny") and values_of(recipe, "tiny")["resolution"] == 32
+    assert "resolution*" in told and "every_epochs" in told and "weight_decay*" in told
+    assert main(["config", "lr=3"]) != 0
+    assert "config: found 'lr', expected recipe=NAME and preset=NAME" in capsys.readouterr().err
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out.startswith("lead ")
+
+
+def test_a_run_is_trained_once_more_from_the_config_it_left(tmp_path: Path) -> None:
+    said = {"carla_root": "data", "lr": 1e-3, "use_planning_decoder": True}
+    document = to_config_json(load_config(said, "demo"))
+    assert "is_pretraining" in document, "a key that follows from others"
+    left = tmp_path / "config.json"
+    left.write_text(json.dumps({**document, "logdir": str(tmp_path)}))
+    assert local_run(["logdir=new"], [left], {}).config == load_config({**said, "logdir": "new"}, "demo")
+    assert local_run(["logdir=new", "lr=0.1"], [left], {}).config.lr == 0.1
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("compat=led", "compat: expected lead, fixed, or switches, for example compat.lagging_lr=true"),
+        ("compat=3", "compat: expected lead, fixed, or switches, for example compat.lagging_lr=true"),
+        ("compat.lagging_lr=often", "compat.lagging_lr: expected true or false, for example compat.lagging_lr=true"),
+    ],
+)
+def test_a_mistake_in_compat_is_told_in_a_sentence(word: str, said: str) -> None:
+    with pytest.raises(BadConfig) as error:
+        local_run(["logdir=out", word], [], {})
+    assert str(error.value) == said

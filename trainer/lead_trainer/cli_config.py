@@ -1,0 +1,90 @@
+"""`lead config`: every key of a run and of its recipe with its value, type and meaning, as the code declares them."""
+
+import ast
+import inspect
+import io
+import sys
+import tokenize
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from lead_trainer.config_sources import RunKeys, read_sources
+from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.recipe import Recipe, load_recipe
+
+LOG_COLUMNS = 160  # where no terminal says how wide it is
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key as its class declares it: type and meaning are the code's own words."""
+
+    name: str
+    type: str
+    meaning: str
+
+
+def show_config(words: Sequence[str]) -> None:
+    """Prints the keys that `recipe=…` and `preset=…` choose; raises BadConfig for any other word."""
+    said = read_sources(words, [], {}).merged()
+    if more := sorted(said.keys() - {"recipe", "preset"}):
+        raise BadConfig(f"config: found {more[0]!r}, expected recipe=NAME and preset=NAME alone")
+    recipe, preset = load_recipe(str(said.get("recipe", RunKeys.recipe))), str(said.get("preset", ""))
+    console = Console(width=None if sys.stdout.isatty() else LOG_COLUMNS)
+    run = {name: field.default for name, field in RunKeys.__dataclass_fields__.items()}
+    console.print(_table("keys of every run", RunKeys, run))
+    title = f"keys of recipe {recipe.name}" + (f" with preset {preset}, whose own are marked *" if preset else "")
+    console.print(_table(title, recipe.config_model, values_of(recipe, preset), changed_by(recipe, preset)))
+
+
+def values_of(recipe: Recipe, preset: str) -> dict[str, Any]:
+    """Returns the value of each key of a recipe, a preset's in place of defaults; `required` where there is none."""
+    fields = recipe.config_model.model_fields
+    values = {key: "required" if field.is_required() else field.default for key, field in fields.items()}
+    return {**values, **{key: getattr(recipe.config({}, preset), key) for key in changed_by(recipe, preset)}}
+
+
+def changed_by(recipe: Recipe, preset: str) -> frozenset[str]:
+    """Returns the keys that a preset sets, or that follow from one it sets."""
+    return frozenset(recipe.config({}, preset).model_fields_set) if preset else frozenset()
+
+
+def keys_of(declared: type) -> list[Key]:
+    """Returns the keys in the order of their declaration; a meaning is the comment behind a key or above it."""
+    source = inspect.cleandoc("\n" + inspect.getsource(declared))
+    comments = {
+        token.start[0]: token.string.lstrip("# ").strip()
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT and not token.string.startswith(("# ---", "# fmt"))
+    }
+    (body,) = ast.parse(source).body
+    assert isinstance(body, ast.ClassDef)
+    fields = [node for node in body.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)]
+    return [
+        Key(node.target.id, ast.unparse(node.annotation), _meaning(comments, node))
+        for node in fields
+        if isinstance(node.target, ast.Name) and not ast.unparse(node.annotation).startswith("ClassVar")
+    ]
+
+
+def _meaning(comments: dict[int, str], node: ast.AnnAssign) -> str:
+    within = [comments[line] for line in range(node.lineno, (node.end_lineno or node.lineno) + 1) if line in comments]
+    return " ".join(within) or comments.get(node.lineno - 1, "")
+
+
+def _table(title: str, declared: type, values: dict[str, Any], changed: frozenset[str] = frozenset()) -> Table:
+    table = Table("key", "value", "type", "meaning", title=title, title_justify="left")
+    for key in keys_of(declared):
+        value = values[key.name]
+        text = "" if value == "" else str(value if not hasattr(value, "model_dump") else value.model_dump())
+        table.add_row(f"{key.name}{'*' if key.name in changed else ''}", _escaped(text), _escaped(key.type),
+                      _escaped(key.meaning))  # fmt: skip
+    return table
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", r"\[")

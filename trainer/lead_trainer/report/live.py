@@ -1,0 +1,80 @@
+"""How far an epoch is, while it lasts: a bar at a terminal, and a line every half minute in a log.
+
+Called by `engine.hooks` on rank 0. It draws from the thread that trains and starts none, because workers may be forked.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+
+LOG_EVERY_S, DRAW_EVERY_S = 30.0, 0.5
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochSoFar:
+    """A position in an epoch; epoch and step count from 1."""
+
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    loss: float | None = None  # mean of the epoch so far
+    samples_per_s: float | None = None
+    eta_s: float | None = None  # to the end of the stage
+
+    def numbers(self) -> dict[str, float]:
+        """Returns what is known beside the position."""
+        found = {"loss": self.loss, "samples_per_s": self.samples_per_s, "eta_s": self.eta_s}
+        return {name: float(f"{value:.4g}") for name, value in found.items() if value is not None}
+
+
+@dataclass
+class Live:
+    """Shows an epoch's course; `terminal` None asks standard error."""
+
+    terminal: bool | None = None
+    clock: Callable[[], float] = time.monotonic
+    console: Console = field(default_factory=lambda: Console(stderr=True))
+    _bar: Progress | None = None
+    _task: TaskID | None = None
+    _shown_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begins the first wait."""
+        self.terminal = sys.stderr.isatty() if self.terminal is None else self.terminal
+        self._shown_at = self.clock()
+
+    def due(self) -> bool:
+        """Returns whether it is time to show something; asked after every step, so that numbers are made only then."""
+        return self.clock() - self._shown_at >= (DRAW_EVERY_S if self.terminal else LOG_EVERY_S)
+
+    def show(self, now: EpochSoFar) -> None:
+        """Draws the bar, or writes a line."""
+        self._shown_at = self.clock()
+        if not self.terminal:
+            log.info("in epoch", epoch=now.epoch, of=now.epochs, step=now.step, steps=now.steps, **now.numbers())
+            return
+        if self._bar is None or self._task is None:
+            columns = (TextColumn("epoch {task.fields[epoch]}/{task.fields[epochs]}"), BarColumn(),
+                       MofNCompleteColumn(), TextColumn("{task.fields[numbers]}"))  # fmt: skip
+            self._bar = Progress(*columns, console=self.console, transient=True, auto_refresh=False)
+            self._task = self._bar.add_task("", epoch=now.epoch, epochs=now.epochs, numbers="")
+            self._bar.start()
+        numbers = "  ".join(f"{name} {value:g}" for name, value in now.numbers().items())
+        self._bar.update(
+            self._task, completed=now.step, total=now.steps, epoch=now.epoch, epochs=now.epochs, numbers=numbers
+        )
+        self._bar.refresh()
+
+    def end(self) -> None:
+        """Takes the bar away, at an epoch's end or where training ends."""
+        if self._bar is not None:
+            self._bar.stop()
+        self._bar, self._task, self._shown_at = None, None, self.clock()
