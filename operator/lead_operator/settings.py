@@ -23,6 +23,7 @@ PROFILE_KEYS = {
 CREDENTIALS = ("static", "webIdentity")
 ROLES = ("run", "build")
 EVERY_NAMESPACE = "*"  # a key of roleArns
+OPEN_PAGES = "None"  # of metrics_authentication
 MOST_AT_ONCE = 256  # workers, and calls to the API server
 # 16 workers, each with a group of 64 pods to make, are done in 103 s; a pass that takes 300 s counts as one that hangs.
 LEAST_CALLS_PER_SECOND = 10
@@ -109,6 +110,9 @@ class Settings:
     lease_name: str = "lead-operator"  # of two releases in one namespace each has its own
     log_level: str = "INFO"
     health_port: int = 8080
+    metrics_authentication: str = "TokenReview"  # or OPEN_PAGES: whoever reaches the health port reads all
+    metrics_port: int = 8443
+    metrics_certificates_dir: Path = Path("/etc/lead/metrics")  # tls.crt and tls.key
     resync_s: float = 60.0  # every resource is looked at so often, and every watch lasts so long: a frozen one ends
     relist_s: float = 600.0  # the copies are compared with the API server so often
     progress_s: float = 10.0
@@ -138,6 +142,11 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         lease_name=environment.get("LEAD_LEASE_NAME", "lead-operator"),
         log_level=_choice(environment, "LEAD_LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR")),
         health_port=_whole(environment, "LEAD_HEALTH_PORT", 8080, most=65535),
+        metrics_authentication=_choice(
+            environment, "LEAD_METRICS_AUTHENTICATION", "TokenReview", ("TokenReview", OPEN_PAGES)
+        ),
+        metrics_port=_whole(environment, "LEAD_METRICS_PORT", 8443, most=65535),
+        metrics_certificates_dir=Path(environment.get("LEAD_METRICS_CERTIFICATES_DIR", "/etc/lead/metrics")),
         resync_s=_number(environment, "LEAD_RESYNC_SECONDS", 60),
         relist_s=_number(environment, "LEAD_RELIST_SECONDS", 600),
         progress_s=_number(environment, "LEAD_PROGRESS_SECONDS", 10),

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from lead_testing import PROJECT_ROOT
-from lead_testing.api_bench import Bench
+from lead_testing.api_bench import Bench, kubeconfig_of
 from lead_testing.local_cluster.binaries import ensure_programs
 from lead_testing.local_cluster.errors import CannotRun, StepFailed
 from lead_testing.local_cluster.home import Home
@@ -108,12 +108,3 @@ def rendered_roles(namespace: str, *values: str) -> str:
     done = subprocess.run([*argv, *shown, *chosen], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def kubeconfig_of(bench: Bench, account: str, path: Path) -> Path:
-    """Writes a kubeconfig of a service account, as a pod would have it."""
-    document = yaml.safe_load(bench.plane.kubeconfig.read_text())
-    token = bench.kubectl("create", "token", account).strip()
-    document["users"][0]["user"] = {"token": token}
-    path.write_text(json.dumps(document))
-    return path

@@ -113,3 +113,16 @@ def test_an_older_api_server_gets_no_admission_policies(helm: Any) -> None:
         assert done.returncode == 0, done.stderr
         kinds = {each["kind"] for each in yaml.safe_load_all(done.stdout) if each}
         assert ("ValidatingAdmissionPolicy" in kinds) is made
+
+
+def test_the_metrics_are_for_the_accounts_that_the_values_name(render: Any) -> None:
+    """Audit: minor-metrics"""
+    objects = render("everything")
+    (role,) = [each for each in of_kind(objects, "ClusterRole") if "metrics-reader" in each["metadata"]["name"]]
+    assert role["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    (bound,) = [
+        each for each in of_kind(objects, "ClusterRoleBinding") if each["roleRef"]["name"] == role["metadata"]["name"]
+    ]
+    assert bound["subjects"] == [{"kind": "ServiceAccount", "namespace": "monitoring", "name": "prometheus-k8s"}]
+    assert "prometheus.io/scrape" not in json.dumps(of_kind(objects, "Deployment"))
+    assert "prometheus.io/scrape" in json.dumps(of_kind(render("external_store"), "Deployment"))

@@ -87,6 +87,7 @@ def test_defaults_make_an_operator_and_a_store_in_the_release_namespace(render: 
         "lead-system/lead-minio-ca",
         "lead-system/lead-minio-credentials",
         "lead-system/lead-minio-tls",
+        "lead-system/lead-operator-metrics-tls",
         "lead-system/lead-operator-s3-default",
     ]
     assert names(objects, "NetworkPolicy") == [
@@ -167,6 +168,9 @@ def test_only_the_operator_has_a_token(rendered: Objects) -> None:
 def test_the_operator_has_exactly_these_rights_and_none_on_secrets(rendered: Objects) -> None:
     nodes = {("", "nodes"): {"list", "watch"}}
     everywhere = one(rendered, "Deployment", "lead-operator")
+    if environment_of(everywhere)["LEAD_METRICS_AUTHENTICATION"] == "TokenReview":
+        nodes[("authentication.k8s.io", "tokenreviews")] = {"create"}
+        nodes[("authorization.k8s.io", "subjectaccessreviews")] = {"create"}
     if environment_of(everywhere)["LEAD_RUN_NAMESPACES"] == "*":
         assert rules(rendered, "ClusterRole", "lead-operator-lead-system") == nodes | RUN_ROLE
         assert names(rendered, "Role") == ["lead-system/lead-operator-lease"]
@@ -183,13 +187,15 @@ def test_the_operator_has_exactly_these_rights_and_none_on_secrets(rendered: Obj
         assert rules(rendered, "Role", "lead-operator", role["metadata"]["namespace"]) == RUN_ROLE
     for each in rendered:
         for rule in each.get("rules", []):
-            assert not {"*", "secrets", "pods/exec"} & set(rule["resources"])
+            assert not {"*", "secrets", "pods/exec"} & set(rule.get("resources", []))
             assert not {"*", "escalate", "bind", "impersonate"} & set(rule["verbs"])
 
 
 def test_every_binding_names_the_operator_and_a_role_that_exists(rendered: Objects) -> None:
     roles = set(names(rendered, "Role")) | set(names(rendered, "ClusterRole"))
     for binding in (each for each in rendered if each["kind"].endswith("RoleBinding")):
+        if "metrics-reader" in binding["metadata"]["name"]:
+            continue  # of whoever scrapes
         assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "lead-operator", "namespace": "lead-system"}]
         assert f"{binding['metadata'].get('namespace', '')}/{binding['roleRef']['name']}" in roles
 
@@ -338,6 +344,7 @@ def test_the_operator_reads_its_settings_from_the_deployment(rendered: Objects, 
         "LEAD_POD_ENVIRONMENT", "LEAD_POD_DISK", "LEAD_POLICY",
         "LEAD_RUN_NAMESPACES", "LEAD_RUN_SERVICE_ACCOUNT", "LEAD_BUILD_SERVICE_ACCOUNT", "LEAD_RELEASE_NAMESPACE",
         "LEAD_LOG_LEVEL",
+        "LEAD_METRICS_AUTHENTICATION", "LEAD_METRICS_PORT", "LEAD_METRICS_CERTIFICATES_DIR",
         "LEAD_HEALTH_PORT", "LEAD_LEASE_NAME", "LEAD_RESYNC_SECONDS", "LEAD_RELIST_SECONDS",
         "LEAD_PROGRESS_SECONDS", "LEAD_SOURCE_CHECK_SECONDS", "LEAD_WORKERS", "LEAD_API_IN_FLIGHT",
         "LEAD_API_CALLS_PER_SECOND",
@@ -482,7 +489,12 @@ def test_a_service_monitor_finds_the_operators_metrics(render: Any) -> None:
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
     (port,) = service["spec"]["ports"]
-    assert monitor["spec"]["endpoints"] == [{"port": port["name"], "path": "/metrics", "interval": "15s"}]
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert (endpoint["port"], endpoint["path"], endpoint["interval"]) == (port["name"], "/metrics", "15s")
+    assert endpoint["scheme"] == "https" and endpoint["bearerTokenFile"].endswith("serviceaccount/token")
+    assert endpoint["tlsConfig"]["serverName"] == "lead-operator-metrics.lead-system.svc"
+    certificate = one(objects, "Secret", endpoint["tlsConfig"]["ca"]["secret"]["name"])
+    assert set(certificate["data"]) == {"ca.crt", "tls.crt", "tls.key"}
     ports = {each["name"]: each["containerPort"] for each in pod["spec"]["containers"][0]["ports"]}
     assert ports[port["targetPort"]] == port["port"]
 
@@ -512,7 +524,9 @@ def runs_policy(objects: Objects) -> dict[str, Any]:
 def test_policies_open_what_the_operator_and_the_store_need_and_no_more(rendered: Objects) -> None:
     policy = one(rendered, "NetworkPolicy", "lead-operator")["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
-    assert {port["port"] for rule in policy["ingress"] for port in rule["ports"]} == {8080}
+    answers = environment_of(one(rendered, "Deployment", "lead-operator"))["LEAD_METRICS_AUTHENTICATION"]
+    opened = {port["port"] for rule in policy["ingress"] for port in rule["ports"]}
+    assert opened == ({8443} if answers == "TokenReview" else set())
     profiles = json.loads(one(rendered, "ConfigMap", "lead-storage-profiles")["data"]["profiles.json"])
     assert all(rule in policy["egress"] for rule in runs_policy(rendered)["egress"] if "192.0.2.7" in str(rule))
     stores = {int(profile["endpoint"].rpartition(":")[2] or 443) if ":" in profile["endpoint"] else 443

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import urllib3
+import yaml
 
 from lead_protocol.store.s3 import S3Store
 from lead_testing.kube_faults.plan import Plan
@@ -127,3 +128,12 @@ def set_node_ready(plane: ControlPlane, node: str, *, ready: bool) -> None:
                  "lastHeartbeatTime": now}  # fmt: skip
     patch = json.dumps({"status": {"conditions": [condition]}})
     plane.kubectl("patch", "node", node, "--subresource=status", "--type=merge", "-p", patch)
+
+
+def kubeconfig_of(bench: Bench, account: str, path: Path) -> Path:
+    """Writes a kubeconfig of a service account, as a pod would have it."""
+    document = yaml.safe_load(bench.plane.kubeconfig.read_text())
+    token = bench.kubectl("create", "token", account).strip()
+    document["users"][0]["user"] = {"token": token}
+    path.write_text(json.dumps(document))
+    return path

@@ -79,6 +79,7 @@ class OperatorProcess:
             "LEAD_RUN_NAMESPACES": namespace,
             "LEAD_RELEASE_NAMESPACE": namespace,
             "LEAD_HEALTH_PORT": str(self._port),
+            "LEAD_METRICS_AUTHENTICATION": "None",
             "LEAD_POLICY": OPEN_POLICY,
             "LEAD_PROGRESS_SECONDS": "1",
             "LEAD_RESYNC_SECONDS": "20",

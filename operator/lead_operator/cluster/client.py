@@ -122,6 +122,12 @@ class KubeClient:
         kind, query = kind_of(body), {"fieldManager": names.FIELD_MANAGER}
         return await self._call("POST", kind.path(body["metadata"]["namespace"]), kind=kind, query=query, body=body)
 
+    async def review(self, kind: Kind, spec: KubernetesObject) -> KubernetesObject:
+        """Asks for a review, which the server answers and does not keep; returns its status."""
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, "spec": spec}
+        answer: KubernetesObject = (await self._call("POST", kind.path(), kind=kind, body=body)).get("status") or {}
+        return answer
+
     async def delete(
         self, kind: Kind, namespace: str, name: str, *, uid: str, version: str = "", grace_period_s: int | None = None
     ) -> None:

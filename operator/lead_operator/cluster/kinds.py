@@ -40,6 +40,8 @@ SERVICE = Kind("Service", "services")
 CLAIM = Kind("PersistentVolumeClaim", "persistentvolumeclaims")
 NODE = Kind("Node", "nodes", namespaced=False)
 EVENT = Kind("Event", "events")
+TOKEN_REVIEW = Kind("TokenReview", "tokenreviews", "authentication.k8s.io", namespaced=False)
+SUBJECT_ACCESS_REVIEW = Kind("SubjectAccessReview", "subjectaccessreviews", "authorization.k8s.io", namespaced=False)
 LEASE = Kind("Lease", "leases", "coordination.k8s.io")
 
 _BY_NAME = {kind.kind: kind for kind in (TRAINING_RUN, DATASET_CACHE, POD, SERVICE, CLAIM, NODE, EVENT, LEASE)}

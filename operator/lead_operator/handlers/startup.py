@@ -16,7 +16,7 @@ import structlog
 
 from lead_operator.cluster.call_turns import CallTurns
 from lead_operator.cluster.client import KubeClient
-from lead_operator.cluster.health import start_health_server
+from lead_operator.cluster.health import start_servers
 from lead_operator.cluster.operator import Operator
 from lead_operator.handlers import events
 from lead_operator.settings import Settings
@@ -28,7 +28,7 @@ async def run_operator(settings: Settings) -> int:
     """Runs until a signal or a failure; returns the exit status of the process."""
     client = await KubeClient.connect(CallTurns(settings.api_in_flight, settings.api_calls_per_second))
     operator = Operator(client, settings)
-    health = await start_health_server(operator, settings.health_port)
+    health = await start_servers(operator, client, settings)
     stop, failures = asyncio.Event(), list[BaseException]()
     try:
         await kopf.operator(

@@ -170,6 +170,7 @@ class Ours(System):
             "LEAD_RUN_NAMESPACES": namespace,
             "LEAD_RELEASE_NAMESPACE": namespace,
             "LEAD_HEALTH_PORT": str(self._port),
+            "LEAD_METRICS_AUTHENTICATION": "None",
         }
         page = f"http://127.0.0.1:{self._port}/metrics"
         self._launch([sys.executable, "-m", "lead_operator", "run"], environment, page)
