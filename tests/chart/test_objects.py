@@ -294,7 +294,7 @@ def test_a_store_of_your_own_may_give_temporary_keys_too(render: Any) -> None:
     assert profile["roleArns"] == {"*": {"run": every, "build": every}, "team-a": {"build": own}}
     assert (profile["shared"], profile["namespaces"]) == (["datasets/common/", "weights/"], ["team-a"])
     assert profile["caConfigMap"] == "lead-store-ca-own"
-    assert names(objects, "Secret") == names(objects, "Job") == []
+    assert names(objects, "Secret") == ["lead-system/lead-operator-metrics-tls"] and names(objects, "Job") == []
 
 
 def test_the_operator_reads_the_profiles_as_written(rendered: Objects, tmp_path: Any) -> None:

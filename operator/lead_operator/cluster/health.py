@@ -21,7 +21,7 @@ from lead_operator.settings import OPEN_PAGES, Settings
 
 _REMEDIES = {
     HTTPStatus.UNAUTHORIZED: "send a ServiceAccount's token: Authorization: Bearer …",
-    HTTPStatus.FORBIDDEN: "this account may not get /metrics; the chart names those that may (operator.metrics.readers)",
+    HTTPStatus.FORBIDDEN: "this account may not get /metrics; the chart's operator.metrics.readers names others",
     HTTPStatus.SERVICE_UNAVAILABLE: "the API server, which knows who may, does not answer",
 }
 
