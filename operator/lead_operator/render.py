@@ -21,6 +21,7 @@ from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.dataset_cache import DatasetCache, parse_dataset_cache
 from lead_operator.resources.training_run import TrainingRun, parse_training_run
 from lead_operator.settings import Settings, StorageProfile
+from lead_protocol.job import DatasetSource
 
 UNKNOWN_UID = "00000000-0000-0000-0000-000000000000"
 UNKNOWN_DIGEST = "0" * 64
@@ -64,9 +65,9 @@ def _render_run(run: TrainingRun, settings: Settings | None) -> list[KubernetesO
     objects = [build_rank_service(run)]
     if run.session_cache.medium == "PersistentVolume":
         objects += [build_session_cache_claim(run, rank) for rank in range(run.nodes)]
-    digests = dict.fromkeys(run.datasets, UNKNOWN_DIGEST)
+    datasets = {name: DatasetSource(name=name, digest=UNKNOWN_DIGEST) for name in run.datasets}
     objects += [
-        build_training_pod(run, instance, attempt=1, rank=rank, datasets=digests, profile=profile, settings=settings)
+        build_training_pod(run, instance, attempt=1, rank=rank, datasets=datasets, profile=profile, settings=settings)
         for instance in run.instances
         for rank in range(run.nodes)
     ]

@@ -47,6 +47,7 @@ class DatasetSource(StrictModel):
 
     name: str
     digest: str
+    manifest_sha256: str = ""  # of its manifest as it was published; empty without a cluster: any is taken
 
 
 class LoggingPolicy(StrictModel):

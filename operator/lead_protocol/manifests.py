@@ -14,14 +14,23 @@ from lead_protocol.strict_model import StrictModel
 MAX_MANIFEST_BYTES = 16 * 1024 * 1024
 MAX_CHECKPOINT_MANIFEST_BYTES = 1024 * 1024
 
+MAX_REASONS = 1024  # route verdicts of one cache
+MAX_ATTEMPT = 10**6
+MAX_FILES = 1024  # of one checkpoint
+MAX_COUNT = 10**15  # of anything: sums of a few thousand still fit into 64 bits
+
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+_Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+_Step = Annotated[int, Field(ge=0, lt=10**12)]  # twelve digits of a key
+_Key = Annotated[str, StringConstraints(max_length=1024)]
+_Name = Annotated[str, StringConstraints(max_length=256)]
 
 
 class StoredObject(StrictModel):
     """One object a manifest vouches for."""
 
-    key: str  # below the storage prefix
-    size: Annotated[int, Field(ge=0)]
+    key: _Key  # below the storage prefix
+    size: _Count
     sha256: Sha256
 
 
@@ -31,26 +40,27 @@ class CheckpointManifest(StrictModel):
     format: Literal["lead-checkpoint/1"] = "lead-checkpoint/1"
     run_uid: str
     stage: str
-    seed: int
-    attempt: int
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)]
+    attempt: Annotated[int, Field(ge=0, le=MAX_ATTEMPT)]
     nonce: str
-    step: int  # optimizer steps completed
-    epoch: int  # epochs completed
-    step_in_epoch: int  # 0 at an epoch's end
+    step: _Step  # optimizer steps completed
+    epoch: _Step  # epochs completed
+    step_in_epoch: _Step  # 0 at an epoch's end
     final: bool = False  # the stage ends with it: after the last epoch, or early
     parent_sha256: Sha256 | None  # of the manifest this attempt resumed from or committed before
     recipe: str
     config_sha256: Sha256
     dataset_digests: list[str]
-    world_size: int
+    dataset_manifests: list[str] = Field(default_factory=list)  # SHA-256 of each cache's manifest, "" where unknown
+    world_size: _Count
     torch_version: str
     git_revision: str = ""  # of the trainer's code, empty where it is not known
-    micro_batches: int = 1  # in which each batch was cut to fit into memory
+    micro_batches: _Count = 1  # in which each batch was cut to fit into memory
     best_by: str = "loss"  # the metric that ranks the checkpoints of this instance
     best_is_greatest: bool = False
     parts: dict[str, str] = Field(default_factory=dict)  # file name by part: model, optimizer, ema, clipper …
     parameters_sha256: Sha256  # over every parameter and buffer in order: ranks compare it
-    files: dict[str, StoredObject]  # by LEAD's file name
+    files: Annotated[dict[_Name, StoredObject], Field(max_length=MAX_FILES)]  # by LEAD's file name
     metrics: dict[str, float] = Field(default_factory=dict)
     saved_at: str  # RFC 3339, UTC, for people only
 
@@ -68,24 +78,24 @@ def read_checkpoint_manifest(store: ObjectStore, key: str) -> CheckpointManifest
 class RouteCounts(StrictModel):
     """How many routes were kept, and why the others were not."""
 
-    total: int
-    kept: int
-    reasons: dict[str, int] = Field(default_factory=dict)
+    total: _Count
+    kept: _Count
+    reasons: Annotated[dict[_Name, _Count], Field(max_length=MAX_REASONS)] = Field(default_factory=dict)
 
 
 class CollectionEntry(StrictModel):
     """One bucket collection of a cache."""
 
     object: StoredObject
-    samples: int
-    buckets: int
+    samples: _Count
+    buckets: _Count
 
 
 class ShardEntry(StrictModel):
     """One shard of a cache."""
 
     object: StoredObject
-    records: int
+    records: _Count
 
 
 class CacheManifest(StrictModel):
@@ -102,8 +112,14 @@ class CacheManifest(StrictModel):
     collections: dict[str, CollectionEntry]
     shards: list[ShardEntry]
     metas: list[StoredObject]
-    samples: int  # records in all shards
-    size_bytes: int
+    samples: _Count  # records in all shards
+    size_bytes: _Count
+
+    @property
+    def objects(self) -> list[StoredObject]:
+        """Every object of the cache but the manifest itself."""
+        tables = [self.routes_object, *(entry.object for entry in self.collections.values())]
+        return [*(entry.object for entry in self.shards), *self.metas, *tables]
 
 
 def sha256_hex(data: bytes) -> str:

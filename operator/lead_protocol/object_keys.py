@@ -13,7 +13,8 @@
     control/<namespace>/<uid>/restarts-<nnnnnn>.json          restart state after so many restarts: create-only
     control/<namespace>/<uid>/ended.json                      the final result of a run: create-only
     control/<namespace>/<uid>/attempts/<instance>/<nnnn>.json one attempt that the operator started
-    control/<namespace>/<uid>/published.json                  which cache a DatasetCache has published
+    control/<namespace>/<uid>/done/<instance>.json            a stage instance has ended with its final checkpoint
+    control/<namespace>/<uid>/published-<generation>.json     which cache a DatasetCache was published as
     runs/<namespace>/<uid>/<instance>/attempt/<nnnn>.json     fencing: create-only, one an attempt
     runs/<namespace>/<uid>/<instance>/manifest/<step 12>.<q>.json   the commit of a checkpoint
     runs/<namespace>/<uid>/<instance>/quarantine/<step 12>.<q>.json
@@ -79,6 +80,14 @@ class CacheKeys:
         """Keys of the same cache where readers find it."""
         return CacheKeys(self.namespace, self.digest)
 
+    def as_published(self, key: str) -> str:
+        """Returns where a staged object of this cache will be published: manifests name objects by that."""
+        return f"{self.published.prefix}{key.removeprefix(self.prefix)}"
+
+    def as_staged(self, key: str) -> str:
+        """Returns where a published object of this cache is staged."""
+        return f"{self.prefix}{key.removeprefix(self.published.prefix)}"
+
     @property
     def manifest(self) -> str:
         """Key of the manifest: it exists exactly when the cache is complete."""
@@ -124,7 +133,12 @@ class BuildKeys:
 
     def progress(self, generation: int, index: int) -> str:
         """Key of one build pod's progress record."""
-        return f"{self.prefix}progress/{generation}-{index}.json"
+        return f"{self.progress_prefix}{generation}-{index}.json"
+
+    @property
+    def progress_prefix(self) -> str:
+        """Prefix of the progress records."""
+        return f"{self.prefix}progress/"
 
     @property
     def staged_prefix(self) -> str:
@@ -175,10 +189,13 @@ class ControlKeys:
         """Key of the record that the operator has started this attempt."""
         return f"{self.attempts_prefix(stage, seed)}{number:04d}.json"
 
-    @property
-    def published(self) -> str:
-        """Key of the record of which cache a DatasetCache has published."""
-        return f"{self.prefix}published.json"
+    def published(self, generation: int) -> str:
+        """Key of the record of which cache this generation of a DatasetCache was published as."""
+        return f"{self.prefix}published-{generation}.json"
+
+    def done(self, stage: str, seed: int) -> str:
+        """Key of the record that a stage instance has ended with its final checkpoint."""
+        return f"{self.prefix}done/{stage}-s{seed}.json"
 
 
 @dataclass(frozen=True)

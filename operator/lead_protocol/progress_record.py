@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
+from lead_protocol.manifests import MAX_ATTEMPT, MAX_COUNT
 from lead_protocol.strict_model import StrictModel, parse_or_none
 
 MAX_RECORD_BYTES = 4096  # the kubelet truncates termination messages at 4096 bytes
 MAX_ADVISORIES = 4
-MAX_COUNT = 10**15
 MAX_DEGRADED_RANKS = 64  # that are named
 
 _Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
@@ -45,7 +45,7 @@ class ProgressRecord(StrictModel):
     """How far a stage instance is."""
 
     kind: Literal["train"] = "train"
-    attempt: Annotated[int, Field(ge=1, le=10**6)]
+    attempt: Annotated[int, Field(ge=1, le=MAX_ATTEMPT)]
     seq: _Count
     phase: Literal["Starting", "Loading", "Training", "Checkpointing", "Stopped", "Done", "Failed"]
     epoch: _Count  # epochs completed
@@ -80,7 +80,7 @@ class BuildRecord(StrictModel):
     """How far one build pod is."""
 
     kind: Literal["build"] = "build"
-    attempt: Annotated[int, Field(ge=1, le=10**6)]
+    attempt: Annotated[int, Field(ge=1, le=MAX_ATTEMPT)]
     seq: _Count
     phase: Literal["Listing", "Building", "Done", "Failed"]
     digest: Annotated[str, StringConstraints(max_length=64, pattern=r"^[0-9a-f]*$")] = ""

@@ -1,13 +1,13 @@
-"""What only the status of a run would know, as the operator keeps it in the run's folder: a status can be erased.
+"""What only a status would know, as the operator keeps it below control/: a status can be erased.
 
-The operator alone writes these objects, create-only, before the status tells what they say; it reads them where a
-status holds nothing. Pods may write there too: what is read is as hostile as a progress record.
+The operator's key alone can write there. Records are there before the status tells what they say.
 """
 
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
+from lead_protocol.manifests import Sha256
 from lead_protocol.strict_model import StrictModel, parse_or_none
 
 MAX_RUN_RECORD_BYTES = 64 * 1024
@@ -46,6 +46,18 @@ class RunEnd(StrictModel):
     reason: Annotated[str, StringConstraints(min_length=1, max_length=64)]
     message: Annotated[str, StringConstraints(max_length=2048)]
     ended_at: _Time
+
+
+class PublishedCache(StrictModel):
+    """The cache that a generation of a DatasetCache was published as: nothing else makes it Ready."""
+
+    digest: Sha256
+    manifest_sha256: Sha256  # of the published manifest's bytes
+
+
+def parse_published(data: bytes) -> PublishedCache | None:
+    """Returns the record in `data`, or None where it is not a valid one of at most MAX_RUN_RECORD_BYTES."""
+    return parse_or_none(PublishedCache, data, MAX_RUN_RECORD_BYTES)
 
 
 def parse_run_book(data: bytes) -> RunBook | None:

@@ -23,7 +23,8 @@ def test_a_cache_is_built_and_a_run_of_two_stages_trains_to_its_end(bench: Bench
         ("pretrain", "Succeeded", 1),
         ("posttrain", "Succeeded", 1),
     ]
-    assert run["datasets"] == [{"name": "town", "digest": cache["digest"]}]
+    pinned = {"name": "town", "digest": cache["digest"], "manifestSha256": cache["manifestSha256"]}
+    assert run["datasets"] == [pinned]
     header, row = bench.kubectl("get", "trainingruns").splitlines()
     assert header.split() == ["NAME", "PHASE", "STAGE", "EPOCH", "LOSS", "RATE", "ETA", "CKPT", "RESTARTS", "AGE"]
     assert row.split()[:5] == ["drive", "Succeeded", "posttrain", "3/3", "0.125"]

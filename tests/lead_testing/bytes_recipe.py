@@ -119,6 +119,12 @@ class FailingStore:
     def head(self, key: str) -> ObjectInfo | None:
         return self.inner.head(key)
 
+    def attest(self, key: str) -> ObjectInfo | None:
+        return self.inner.attest(key)
+
+    def copy(self, source: str, target: str, *, etag: str) -> None:
+        self._write(lambda: self.inner.copy(source, target, etag=etag))
+
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
         return self.inner.list(prefix, start_after=start_after)
 

@@ -22,9 +22,9 @@ from lead_protocol.job import BuildJob, FolderSource, OwnerIdentity
 from lead_protocol.object_keys import LOCAL_NAMESPACE
 from lead_protocol.store.object_store import ObjectStore
 from lead_protocol.store.partial_file import PartialFile
+from lead_testing.built_caches import build_and_publish
 from lead_testing.bytes_recipe import BytesRecipe, MemoryTree
 from lead_testing.store_proxy import Fault, StoreProxy
-from lead_trainer.data.build import build_share
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.in_shards import RowsInShards
 from lead_trainer.data.process_loader import loader_named
@@ -48,7 +48,7 @@ def build_test_cache(store: ObjectStore, namespace: str = LOCAL_NAMESPACE) -> st
         parallelism=1, recipe="bytes", source=FolderSource(path="tree"), collections=["all"],
     )  # fmt: skip
     recipe: Any = BytesRecipe()
-    return build_share(job, store, tree, recipe, lambda record: None, part_bytes=PART_BYTES).digest
+    return build_and_publish(job, store, tree, recipe, lambda record: None, part_bytes=PART_BYTES).digest
 
 
 class BytesSamples(RowsInShards):

@@ -23,11 +23,13 @@ from typing import Any, Self
 import urllib3
 import yaml
 
+from lead_protocol.cache_digest import digest_of
 from lead_protocol.environment import JOB_ANNOTATION
 from lead_protocol.job import BuildJob, TrainJob, parse_job
-from lead_protocol.manifests import CacheManifest, CheckpointManifest, RouteCounts, StoredObject
+from lead_protocol.manifests import CacheManifest, CheckpointManifest, CollectionEntry, RouteCounts, StoredObject
 from lead_protocol.object_keys import CacheKeys
 from lead_protocol.progress_record import BuildRecord, CheckpointRef, ProgressRecord
+from lead_protocol.source_listing import ListingHash
 from lead_protocol.store.object_store import ObjectStore
 
 STEPS_PER_EPOCH = 10
@@ -290,27 +292,51 @@ class PodDriver:
 
     def _report_build(self, job: BuildJob) -> None:
         record = BuildRecord(
-            attempt=job.attempt, seq=1, phase="Building", digest=_digest(job), routes_total=17, routes_kept=9,
+            attempt=job.attempt, seq=1, phase="Building", digest=self._digest(job), routes_total=17, routes_kept=9,
             samples=1234, shards_total=12, shards_done=3, size_bytes=3 * 2**27, share_samples=1234 // job.parallelism,
             samples_done=310, samples_per_s=5.0, eta_s=61.0,
         )  # fmt: skip
         self._store.put(job.keys.progress(job.generation, job.index), record.model_dump_json().encode())
 
     def _build(self, job: BuildJob) -> None:
-        digest = _digest(job)
+        digest = self._digest(job)
         record = BuildRecord(
             attempt=job.attempt, seq=2, phase="Done", digest=digest, routes_total=3, routes_kept=2, samples=40,
             shards_total=job.parallelism, shards_done=1, size_bytes=1024,
         )  # fmt: skip
         self._store.put(job.keys.progress(job.generation, job.index), record.model_dump_json().encode())
-        entry = StoredObject(key="x", size=1, sha256=SHA)
-        manifest = CacheManifest(
-            digest=digest, recipe=job.recipe, builder="test", config={}, source_sha256=SHA,
-            routes=RouteCounts(total=3, kept=2, reasons={"crashed": 1}), routes_object=entry, collections={}, shards=[],
-            metas=[], samples=40, size_bytes=2048,
-        )  # fmt: skip
-        self._store.create(CacheKeys(job.owner.namespace, digest).manifest, manifest.model_dump_json().encode())
+        staged = job.keys.staged(digest)
+        if self._store.head(staged.published.manifest) is None:
+            manifest = self._manifest(job)
+            for item in manifest.objects:
+                self._store.create(staged.as_staged(item.key), item.key.encode())
+            self._store.create(staged.manifest, manifest.model_dump_json().encode())
         self._store.create(job.keys.result(job.generation), json.dumps({"digest": digest}).encode())
+
+    def _digest(self, job: BuildJob) -> str:
+        return self._manifest(job).digest
+
+    def _manifest(self, job: BuildJob) -> CacheManifest:
+        listing = ListingHash()
+        prefix = f"{job.source.prefix.strip('/')}/" if job.source.kind == "store" else ""
+        for info in self._store.list(prefix) if prefix else ():
+            listing.add(info.key.removeprefix(prefix), info.size, info.etag)
+        named = CacheManifest(
+            digest=SHA, recipe=job.recipe, builder=f"test {job.collections}", config=dict(job.config),
+            source_sha256=listing.hexdigest(), routes=RouteCounts(total=3, kept=2, reasons={"crashed": 1}),
+            routes_object=_object("x"), shards=[], metas=[], samples=40, size_bytes=2048,
+            collections={name: CollectionEntry(object=_object("x"), samples=40, buckets=1) for name in job.collections},
+        )  # fmt: skip
+        keys = CacheKeys(job.owner.namespace, digest_of(named))
+        collections = {
+            name: CollectionEntry(object=_object(keys.bucket(name)), samples=40, buckets=1) for name in job.collections
+        }
+        changes = {"digest": keys.digest, "routes_object": _object(keys.routes), "collections": collections}
+        return named.model_copy(update=changes)
+
+
+def _object(key: str) -> StoredObject:
+    return StoredObject(key=key, size=len(key), sha256=hashlib.sha256(key.encode()).hexdigest())
 
 
 class ApiRefused(Exception):
@@ -365,10 +391,6 @@ def _terminated(ending: Exit, now: str) -> dict[str, Any]:
 
 def _job(pod: Pod) -> TrainJob | BuildJob:
     return parse_job(pod["metadata"]["annotations"][JOB_ANNOTATION])
-
-
-def _digest(job: BuildJob) -> str:
-    return hashlib.sha256(f"{job.source} {job.collections} {job.config}".encode()).hexdigest()
 
 
 def _place(pod: Pod) -> tuple[str, int, int]:

@@ -8,6 +8,7 @@ from typing import Any
 import structlog
 
 from lead_protocol import environment
+from lead_protocol.cache_publication import publish_staged
 from lead_protocol.job import (
     BuildJob,
     CheckpointPolicy,
@@ -116,4 +117,6 @@ def build_cache(run: LocalRun, store: ObjectStore, collections: Sequence[str] = 
             phase = record.phase
             log.info(f"cache: {phase.lower()}", digest=record.digest[:12], samples=record.samples)
 
-    return build(job, store, tell).digest
+    digest = build(job, store, tell).digest
+    publish_staged(store, job.keys, digest)
+    return digest

@@ -26,11 +26,11 @@ from lead_operator.decisions.observed import BuildWord, ObservedCacheManifest, O
 from lead_operator.decisions.plan import RunRecord
 from lead_operator.settings import Settings, StorageProfile
 from lead_protocol import environment
-from lead_protocol.manifests import MAX_MANIFEST_BYTES, CacheManifest
+from lead_protocol.manifests import MAX_MANIFEST_BYTES, CacheManifest, sha256_hex
 from lead_protocol.object_keys import BuildKeys, CacheKeys, RunKeys
 from lead_protocol.progress_record import parse_build
-from lead_protocol.run_records import RunBook, RunEnd
-from lead_protocol.store.object_store import ObjectNotFound, ObjectStore, StoreDenied, StoreError
+from lead_protocol.run_records import MAX_RUN_RECORD_BYTES, RunBook, RunEnd, parse_published
+from lead_protocol.store.object_store import ObjectStore, StoreDenied, StoreError
 from lead_protocol.store.open_store import open_store
 from lead_protocol.store.s3_target import S3Limits
 from lead_protocol.strict_model import StrictModel
@@ -58,6 +58,8 @@ class BucketLook:
     book: RunBook | None = None
     result_digest: str = ""
     manifest: ObservedCacheManifest | None = None
+    published_sha256: str = ""
+    found_sha256: str = ""
     words: tuple[BuildWord, ...] = ()
 
 
@@ -155,6 +157,11 @@ class BucketView:
             self._memories.setdefault(uid, _Memory()).looked_at = 0.0
         return stands is not False, error
 
+    def look_again(self, uid: str) -> None:
+        """Lets the next look at a resource read its bucket, however young the last one is."""
+        if uid in self._memories:
+            self._memories[uid].looked_at = 0.0
+
     def forget(self, uid: str) -> None:
         """Drops what is remembered of a resource that is gone."""
         self._memories.pop(uid, None)
@@ -218,7 +225,7 @@ def _without_keys(error: str) -> str:
     return _KEY.sub(r"\1/…", error)
 
 
-def open_profile_store(profile: StorageProfile, settings: Settings) -> ObjectStore:
+def open_profile_store(profile: StorageProfile, settings: Settings, limits: S3Limits = LIMITS) -> ObjectStore:
     """Opens a storage profile with the operator's own credentials; raises StoreError where they are missing."""
     environ: Mapping[str, str] = {
         environment.STORE_URL: profile.url,
@@ -226,21 +233,30 @@ def open_profile_store(profile: StorageProfile, settings: Settings) -> ObjectSto
         environment.STORE_SECURE: "true" if profile.secure else "false",
         environment.STORE_REGION: profile.region,
     }
-    return open_store(environ, credentials_dir=settings.credentials_dir / profile.name, limits=LIMITS)
+    return open_store(environ, credentials_dir=settings.credentials_dir / profile.name, limits=limits)
 
 
 def read_build(
     store: ObjectStore, records: Records, keys: BuildKeys, generation: int, *, shares: int, now: datetime
 ) -> BucketLook:
-    """Reads a build's result, the mailboxes of its pods, and the manifest of the cache it came to."""
-    reader = RecordReader(store, records, keys.prefix, MAX_OBJECTS)
-    digest = ""
+    """Reads a build's records, and the manifest of the cache that the operator has published for it."""
+    parts = [keys.result(generation), keys.progress_prefix]  # beside them lies what is staged: thousands of objects
+    reader = RecordReader(store, records, keys.prefix, MAX_OBJECTS, parts, parts_alone=True)
+    control = RecordReader(store, records, keys.control.prefix, MAX_OBJECTS)
+    published = control.parsed(keys.control.published(generation), parse_published, MAX_RUN_RECORD_BYTES)
     result = reader.parsed(keys.result(generation), _parse_result, MAX_RECORD_BYTES)
-    if result is not None:
-        digest = result.digest
-    manifest = _read_manifest(store, records, CacheKeys(keys.namespace, digest)) if digest else None
+    digest = published.digest if published else result.digest if result else ""
+    found = _read_manifest(store, records, CacheKeys(keys.namespace, digest)) if published else None
+    expected_sha256 = published.manifest_sha256 if published else ""
     words = tuple(_read_words(reader, (keys.progress(generation, index) for index in range(shares)), now))
-    return BucketLook(error=reader.excess, result_digest=digest, manifest=manifest, words=words)
+    return BucketLook(
+        error=reader.excess or control.excess,
+        result_digest=digest,
+        manifest=found if found is not None and found.sha256 == expected_sha256 else None,
+        published_sha256=expected_sha256,
+        found_sha256=found.sha256 if found is not None else "",
+        words=words,
+    )
 
 
 def _read_words(reader: RecordReader, mailboxes: Iterable[str], now: datetime) -> Iterator[BuildWord]:
@@ -252,22 +268,19 @@ def _read_words(reader: RecordReader, mailboxes: Iterable[str], now: datetime) -
 
 
 def _read_manifest(store: ObjectStore, records: Records, keys: CacheKeys) -> ObservedCacheManifest | None:
-    # A manifest is create-only: once read it stays true, and need not be asked for again.
-    held = records.parsed.get(key := keys.manifest)
-    if held is None:
+    """Returns the facts of a published manifest, parsed once while its etag stays; None where it is none."""
+
+    def parse(data: bytes) -> ObservedCacheManifest | None:
         try:
-            data = store.get(key, max_bytes=MAX_MANIFEST_BYTES)
             manifest = CacheManifest.model_validate_json(data, extra="ignore")  # of a newer trainer
-        except (ObjectNotFound, ValidationError):
-            return None
-        if manifest.digest != keys.digest:
-            return None
-        held = records.parsed[key] = ("", _facts(manifest))
-    facts: ObservedCacheManifest = held[1]
-    return facts
+        except ValidationError:
+            return ObservedCacheManifest("", 0, 0, {}, 0, 0, 0, sha256=sha256_hex(data))
+        return _facts(manifest, sha256_hex(data))
+
+    return RecordReader(store, records, keys.manifest, MAX_OBJECTS).parsed(keys.manifest, parse, MAX_MANIFEST_BYTES)
 
 
-def _facts(manifest: CacheManifest) -> ObservedCacheManifest:
+def _facts(manifest: CacheManifest, sha256: str) -> ObservedCacheManifest:
     return ObservedCacheManifest(
         digest=manifest.digest,
         routes_total=manifest.routes.total,
@@ -277,6 +290,7 @@ def _facts(manifest: CacheManifest) -> ObservedCacheManifest:
         shards=len(manifest.shards),
         size_bytes=manifest.size_bytes,
         source_sha256=manifest.source_sha256,
+        sha256=sha256,
     )
 
 

@@ -1,7 +1,7 @@
 """Removes the data of a DatasetCache that was deleted with `retain: Delete`, with the operator's own credential.
 
 Called by `cluster.reconcile`, again and again until nothing is left; each call removes a bounded number of objects in a
-thread, so that no pass waits long. Manifests go first, then the records that parts are complete, then the parts: what
+thread, so that no pass waits long. Manifests go first: what
 is left at any moment is never taken for a complete cache. A killed operator goes on where it stopped. After an error
 the store rests for a while, whatever the number of caches.
 """
@@ -75,31 +75,39 @@ def remove_portion(store: ObjectStore, keys: BuildKeys, doomed: set[str]) -> boo
     """Removes at most PORTION objects of caches, then of the build that came to them; returns whether none is left."""
     caches = (CacheKeys(keys.namespace, digest) for digest in sorted(doomed))
     portion = list(islice((key for cache in caches for key in _data(store, cache)), PORTION))
+    own = (keys.prefix, keys.control.prefix)
     if not portion:
-        portion = [info.key for info in islice(store.list(keys.prefix), PORTION)]
+        portion = list(islice((info.key for prefix in own for info in store.list(prefix)), PORTION))
     for key in portion:
         store.delete(key)
     if portion:
         log.info("cache_data_removed", build=keys.prefix, objects=len(portion))
-    return len(portion) < PORTION and not any(store.list(keys.prefix))
+    return len(portion) < PORTION and not any(any(store.list(prefix)) for prefix in own)
 
 
 def _data(store: ObjectStore, cache: CacheKeys) -> Iterator[str]:
     if store.head(cache.manifest) is not None:
         yield cache.manifest
-    records = f"{cache.prefix}index/"
-    yield from (info.key for info in store.list(records))
-    yield from (info.key for info in store.list(cache.prefix) if not info.key.startswith((records, cache.manifest)))
+    yield from (info.key for info in store.list(cache.prefix) if info.key != cache.manifest)
 
 
 def read_digests(store: ObjectStore, keys: BuildKeys) -> set[str]:
-    """Returns the digests that results and mailboxes of a resource's builds name; what they say was written by pods."""
-    found = set()
-    for info in store.list(keys.prefix):
-        try:
-            digest = BuildResult.model_validate_json(store.get(info.key, max_bytes=MAX_RECORD_BYTES)).digest
-        except (ObjectNotFound, ObjectCorrupt, ValidationError):
-            continue
-        if len(digest) == 64 and set(digest) <= set("0123456789abcdef"):
-            found.add(digest)
-    return found
+    """Returns the digests that a resource was published as, and those whose publication was left half done.
+
+    What the records of its pods name counts only while no such cache is published: a pod must not name another's.
+    """
+    found = {digest for key in _small(store, keys.control.prefix) if (digest := _digest_in(store, key))}
+    claimed = {digest for key in _small(store, keys.prefix, keys.staged_prefix) if (digest := _digest_in(store, key))}
+    return found | {d for d in claimed - found if store.head(CacheKeys(keys.namespace, d).manifest) is None}
+
+
+def _small(store: ObjectStore, prefix: str, but: str = "") -> Iterator[str]:
+    return (info.key for info in store.list(prefix) if not but or not info.key.startswith(but))
+
+
+def _digest_in(store: ObjectStore, key: str) -> str:
+    try:
+        digest = BuildResult.model_validate_json(store.get(key, max_bytes=MAX_RECORD_BYTES)).digest
+    except (ObjectNotFound, ObjectCorrupt, ValidationError):
+        return ""
+    return digest if len(digest) == 64 and set(digest) <= set("0123456789abcdef") else ""

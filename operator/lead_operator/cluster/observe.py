@@ -165,6 +165,7 @@ def observe_cache(name: str, body: KubernetesObject | None) -> ObservedCache:
         ready=current and ready.get("status") == "True" and "deletionTimestamp" not in body["metadata"],
         failed=is_failed,
         digest=status.get("digest", ""),
+        manifest_sha256=status.get("manifestSha256", ""),
         message=(failed if is_failed else ready).get("message", ""),
         storage_profile=body["spec"].get("storageProfile", ""),
     )

@@ -18,8 +18,10 @@ from lead_operator import names
 from lead_operator.cluster import metrics
 from lead_operator.cluster.api_errors import Conflict
 from lead_operator.cluster.apply import Applier, is_worth_retrying
-from lead_operator.cluster.bucket_view import BucketView, OpenStore
+from lead_operator.cluster.bucket_view import BucketView, OpenStore, open_profile_store
 from lead_operator.cluster.cache_end import CacheEnd
+from lead_operator.cluster.cache_publisher import LIMITS as PUBLICATION_LIMITS
+from lead_operator.cluster.cache_publisher import CachePublisher
 from lead_operator.cluster.cache_removal import CacheRemoval
 from lead_operator.cluster.checkpoint_sweep import CheckpointSweep
 from lead_operator.cluster.client import KubeClient
@@ -57,6 +59,8 @@ class Operator:
         self._sweep = CheckpointSweep(self._bucket.store)
         self._removal = CacheRemoval(self._bucket.store, self._bucket.forget_store)
         self._sources = SourceWatch(self._bucket.store, settings.source_check_s)
+        open_store = open_profile or (lambda profile: open_profile_store(profile, settings, PUBLICATION_LIMITS))
+        self._publisher = CachePublisher(open_store, self._bucket.look_again)
         nodes, applier = self.informers.nodes, Applier(client, self._recorder, self.informers)
         self._reconciler = Reconciler(
             client=client,
@@ -66,6 +70,7 @@ class Operator:
             sweep=self._sweep,
             run_recorder=RunRecorder(client, self._bucket),
             sources=self._sources,
+            publisher=self._publisher,
             cache_end=CacheEnd(client, self.informers, nodes, self._removal, applier, settings),
             applier=applier,
             recorder=self._recorder,
@@ -92,6 +97,7 @@ class Operator:
         finally:
             self._sweep.close()
             self._sources.close()
+            self._publisher.close()
             self._removal.close()
             self._bucket.close()
             await asyncio.shield(self._lease.release())

@@ -15,6 +15,7 @@ from lead_operator import names
 from lead_operator.cluster.apply import Applier, CreateRefused
 from lead_operator.cluster.bucket_view import BucketLook, BucketView
 from lead_operator.cluster.cache_end import CacheEnd
+from lead_operator.cluster.cache_publisher import CachePublisher
 from lead_operator.cluster.checkpoint_sweep import CheckpointSweep, sweep_requests
 from lead_operator.cluster.client import KubeClient
 from lead_operator.cluster.event_recorder import EventRecorder
@@ -75,6 +76,7 @@ class Reconciler:
     sweep: CheckpointSweep
     run_recorder: RunRecorder
     sources: SourceWatch
+    publisher: CachePublisher
     cache_end: CacheEnd
     applier: Applier
     recorder: EventRecorder
@@ -152,6 +154,11 @@ class Reconciler:
         if plan.claim_attempt and not live and await self._ask_for_unseen(namespace, asked):
             observed = await self._observe_build(cache, body)
             plan = decide_dataset_cache(cache, observed, self.settings)
+        profile = self.settings.storage_profiles.get(cache.storage_profile)
+        if plan.publish is not None and profile is not None:
+            self.publisher.ask(profile, plan.publish)
+        else:
+            self.publisher.forget(cache.identity.uid)
         again_s = await self._apply(DATASET_CACHE, body, plan)
         return self._no_later_than_progress(again_s, observed.pods)
 
@@ -263,6 +270,9 @@ class Reconciler:
             pods=pods,
             result_digest=look.result_digest,
             manifest=look.manifest,
+            published_sha256=look.published_sha256,
+            found_sha256=look.found_sha256,
+            publication=self.publisher.look(uid),
             words=look.words,
             used_by=tuple(sorted(users)),
             source_claim_owner=claim_owner,
@@ -292,6 +302,7 @@ class Reconciler:
             self.bucket.forget(uid)
             self.sweep.forget(uid)
             self.sources.forget(uid)
+            self.publisher.forget(uid)
             self.applier.forget(uid)
             self.cache_end.forget(uid)
             self.refusals.pop(uid, None)

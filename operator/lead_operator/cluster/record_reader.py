@@ -26,14 +26,17 @@ class RecordReader:
     """
 
     def __init__(
-        self, store: ObjectStore, records: Records, prefix: str, max_objects: int, parts: Sequence[str] = ()
-    ) -> None:
+        self, store: ObjectStore, records: Records, prefix: str, max_objects: int, parts: Sequence[str] = (),
+        *, parts_alone: bool = False,
+    ) -> None:  # fmt: skip
+        """`parts_alone`: list nothing but the parts, however little lies beside them."""
         self._store = store
         self._records = records
         self._listed: dict[str, ObjectInfo] = {}
-        self.excess = "" if parts and records.large else self._list(prefix, max_objects)
-        if parts and (self.excess or records.large):
-            records.large = True
+        by_parts = parts_alone or bool(parts and records.large)
+        self.excess = "" if by_parts else self._list(prefix, max_objects)
+        if parts and (self.excess or by_parts):
+            records.large = records.large or not parts_alone
             self._listed.clear()
             self.excess = next(filter(None, [self._list(part, max_objects) for part in parts]), "")
         for key in [key for key in records.parsed if key.startswith(prefix) and key not in self._listed]:

@@ -102,11 +102,12 @@ def _contents(observed: ObservedBuild, previous: dict[str, Any]) -> dict[str, An
             "samples": manifest.samples,
             "shards": f"{manifest.shards}/{manifest.shards}",
             "percent": 100,
+            "manifestSha256": manifest.sha256,
             "sizeBytes": manifest.size_bytes,
             "size": format_size(manifest.size_bytes),
         }
     if not records:
-        kept = ("routes", "routeReasons", "samples", "shards", "percent", "sizeBytes", "size")
+        kept = ("routes", "routeReasons", "samples", "shards", "percent", "manifestSha256", "sizeBytes", "size")
         return {key: previous[key] for key in kept if key in previous}
     total = max(r.shards_total for r in records)
     done = min(total, sum(r.shards_done for r in records))

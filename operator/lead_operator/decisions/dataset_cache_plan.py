@@ -15,11 +15,12 @@ from typing import Any
 from lead_operator.decisions.build_health import NODE_LOSS_S, find_build_failure, why_waiting
 from lead_operator.decisions.build_state import BuildState, Worker, answers, read_build_state
 from lead_operator.decisions.cache_status import build_cache_status, is_urgent
+from lead_operator.decisions.cache_verification import SOURCE_CHANGED, PublishRequest, publish_request
 from lead_operator.decisions.conditions import Finding, condition_holds, update_conditions
 from lead_operator.decisions.events import cache_events
 from lead_operator.decisions.failure_policy import Failure, pause_s
-from lead_operator.decisions.figures import format_time, seconds_since
-from lead_operator.decisions.observed import ObservedBuild, ObservedPod
+from lead_operator.decisions.figures import format_size, format_time, seconds_since
+from lead_operator.decisions.observed import ObservedBuild, ObservedPod, ObservedPublication
 from lead_operator.decisions.plan import Plan, PodToDelete
 from lead_operator.decisions.pod_removal import once_each, remove, retire
 from lead_operator.decisions.policy_check import NOT_ALLOWED, cache_violations, explain
@@ -54,6 +55,7 @@ class CacheStep:
     deletes: tuple[PodToDelete, ...] = ()
     creates: tuple[dict[str, Any], ...] = ()
     claim: bool = False
+    publish: PublishRequest | None = None
     requeue_after_s: float | None = None
 
 
@@ -77,6 +79,7 @@ def decide_dataset_cache(cache: DatasetCache, observed: ObservedBuild, settings:
     return Plan(
         status=status,
         claim_attempt=step.claim,
+        publish=step.publish,
         deletes=step.deletes,
         creates=step.creates,
         events=cache_events(observed.previous, status),
@@ -147,9 +150,15 @@ def next_cache_step(cache: DatasetCache, observed: ObservedBuild, settings: Sett
         return replace(step, requeue_after_s=settings.resync_s)
     if observed.manifest is not None and observed.manifest.digest == observed.result_digest:
         return _ready_or_other_digest(cache, observed, state, failure)
+    if observed.found_sha256:
+        return _replaced(observed, settings, state, failure)
     if same_spec and condition_holds(observed.previous, Condition.FAILED):
         message = next(c["message"] for c in observed.previous["conditions"] if c["type"] == Condition.FAILED)
         return _fail(state, failure, observed, str(observed.previous.get("reason")), message)
+    if observed.result_digest and not any(worker.attempt for worker in state.workers):  # the status was erased
+        begun = CacheStep(CachePhase.BUILDING, "Publishing", "", state, failure)
+        if (publishing := _publish(cache, begun, observed)) is not None:
+            return publishing
     older = state.generation != cache.identity.generation
     if same_spec and (older or condition_holds(observed.previous, Condition.READY)):
         if observed.store_error and condition_holds(observed.previous, Condition.READY):
@@ -165,16 +174,21 @@ def next_cache_step(cache: DatasetCache, observed: ObservedBuild, settings: Sett
 def _ready_or_other_digest(
     cache: DatasetCache, observed: ObservedBuild, state: BuildState, failure: dict[str, Any]
 ) -> CacheStep:
-    digest = observed.result_digest
-    if cache.expect_digest and digest != cache.expect_digest:
-        text = (
-            f"the build came to digest {digest}, but spec.expectDigest is {cache.expect_digest}; source, collections, "
-            "config or the trainer image differ; correct them, or change or empty expectDigest"
-        )
-        return _fail(state, failure, observed, "DigestMismatch", text)
+    if cache.expect_digest and observed.result_digest != cache.expect_digest:
+        return _other_digest(cache, observed, state, failure)
     done = replace(state, workers=tuple(replace(w, done=True) for w in state.workers))
     step = CacheStep(CachePhase.READY, "Complete", "the cache is complete", done, failure)
     return replace(step, deletes=_retire(state.strays, observed))
+
+
+def _other_digest(
+    cache: DatasetCache, observed: ObservedBuild, state: BuildState, failure: dict[str, Any]
+) -> CacheStep:
+    text = (
+        f"the build came to digest {observed.result_digest}, but spec.expectDigest is {cache.expect_digest}; source, "
+        "collections, config or the trainer image differ; correct them, or change or empty expectDigest"
+    )
+    return _fail(state, failure, observed, "DigestMismatch", text)
 
 
 def _build(
@@ -192,7 +206,7 @@ def _build(
         elif worker.active and worker.pod is not None and worker.pod.phase == "Succeeded":
             step = replace(step, state=step.state.with_worker(replace(worker, done=True)))
     if all(w.done for w in step.state.workers):
-        return _await_manifest(step, observed)
+        return _publish(cache, step, observed) or _await_manifest(step, observed)
     return _start_pods(cache, observed, settings, step)
 
 
@@ -229,6 +243,45 @@ def _account(
         text = f"share {worker.index} was disturbed {ended.disturbances} times; the last was {failure.reason}: "
         return _fail(state, fields, observed, "MaxDisturbances", f"{text}{failure.message}; {_BUILD_AGAIN}")
     return replace(step, state=state, last_failure=fields, claim=True)  # before its pod goes: that is no second failure
+
+
+def _replaced(observed: ObservedBuild, settings: Settings, state: BuildState, failure: dict[str, Any]) -> CacheStep:
+    """The published manifest is another than the one that was verified: nobody trains on it any more."""
+    text = (
+        f"the manifest of cache {observed.result_digest[:12]} has SHA-256 {observed.found_sha256}, expected "
+        f"{observed.published_sha256}: it was replaced after the cache was published, and no new run reads it; restore "
+        "it, or remove the cache's objects to have it built again"
+    )
+    step = CacheStep(CachePhase.PENDING, "ManifestReplaced", text, state, failure)
+    return replace(step, requeue_after_s=settings.resync_s)
+
+
+def _publish(cache: DatasetCache, step: CacheStep, observed: ObservedBuild) -> CacheStep | None:
+    """Has the staged cache published, and waits for that; None where nothing is staged."""
+    digest = observed.result_digest
+    if not digest or observed.store_error:
+        return None
+    if cache.expect_digest and digest != cache.expect_digest:
+        return _other_digest(cache, observed, step.state, step.last_failure)
+    request, found = publish_request(cache, step.state, digest), observed.publication
+    if found is None or (found.digest, found.round) != (request.digest, request.round):
+        found = ObservedPublication()
+    if found.missing:
+        return None
+    if found.reason == SOURCE_CHANGED and step.state.round < MAX_ROUNDS:
+        again = replace(step, state=step.state.begun_anew(), reason=SOURCE_CHANGED, message=found.refused)
+        return replace(again, requeue_after_s=SOON_S)
+    if found.refused:
+        text = f"the staged cache is not published: {found.refused}; {_BUILD_AGAIN}"
+        return _fail(step.state, step.last_failure, observed, found.reason, text)
+    text = "the staged cache is checked before it is published"
+    if found.objects_total:
+        text = (
+            f"{found.objects} of {found.objects_total} objects ({format_size(found.size_bytes)}) are verified and "
+            "published"
+        )
+    text += f"; the store failed: {found.error}; it is tried again" if found.error else ""
+    return replace(step, reason="Publishing", message=text, publish=request, requeue_after_s=SOON_S)
 
 
 def _await_manifest(step: CacheStep, observed: ObservedBuild) -> CacheStep:

@@ -7,6 +7,7 @@ from lead_operator.decisions.conditions import Finding
 from lead_operator.decisions.observed import ObservedCache, ObservedRun
 from lead_operator.names import Condition
 from lead_operator.resources.training_run import TrainingRun
+from lead_protocol.job import DatasetSource
 
 
 @dataclass(frozen=True)
@@ -14,26 +15,26 @@ class DatasetCheck:
     """What a look at the referenced caches came to."""
 
     finding: Finding
-    digests: dict[str, str]  # complete exactly when the finding holds
+    sources: dict[str, DatasetSource]  # by name; complete exactly when the finding holds
     building: bool = False  # only a build is missing
     hopeless: bool = False  # the run can never train on them
 
 
 def check_datasets(run: TrainingRun, observed: ObservedRun) -> DatasetCheck:
-    """Returns the digests to train on: those the run was started with, else those the caches hold now."""
+    """Returns the caches to train on: those the run was started with, else those the caches hold now."""
     pinned = _pinned(observed.previous)
     caches = {c.name: c for c in observed.caches}
-    digests: dict[str, str] = {}
+    sources: dict[str, DatasetSource] = {}
     for name in run.datasets:
         if name in pinned:
-            digests[name] = pinned[name]
+            sources[name] = pinned[name]
             continue
         cache = caches.get(name) or ObservedCache(name=name, found=False)
         if problem := _problem(run, cache):
             return problem
-        digests[name] = cache.digest
-    listed = ", ".join(f"{name} ({digest[:12]})" for name, digest in digests.items())
-    return DatasetCheck(Finding(Condition.DATASET_READY, True, "CacheReady", f"trains on {listed}"), digests)
+        sources[name] = DatasetSource(name=name, digest=cache.digest, manifest_sha256=cache.manifest_sha256)
+    listed = ", ".join(f"{name} ({source.digest[:12]})" for name, source in sources.items())
+    return DatasetCheck(Finding(Condition.DATASET_READY, True, "CacheReady", f"trains on {listed}"), sources)
 
 
 def _problem(run: TrainingRun, cache: ObservedCache) -> DatasetCheck | None:
@@ -64,6 +65,9 @@ def _not_ready(reason: str, message: str, *, building: bool = False, hopeless: b
     return DatasetCheck(Finding(Condition.DATASET_READY, False, reason, message), {}, building, hopeless)
 
 
-def _pinned(previous: dict[str, Any]) -> dict[str, str]:
-    entries = previous.get("datasets") or []
-    return {e["name"]: e["digest"] for e in entries if isinstance(e, dict) and e.get("name") and e.get("digest")}
+def _pinned(previous: dict[str, Any]) -> dict[str, DatasetSource]:
+    entries = [e for e in previous.get("datasets") or [] if isinstance(e, dict) and e.get("name") and e.get("digest")]
+    return {
+        e["name"]: DatasetSource(name=e["name"], digest=e["digest"], manifest_sha256=e.get("manifestSha256") or "")
+        for e in entries
+    }

@@ -94,6 +94,7 @@ class ObservedCache:
     ready: bool = False
     failed: bool = False
     digest: str = ""
+    manifest_sha256: str = ""
     message: str = ""
     storage_profile: str = ""  # empty: not compared
 
@@ -152,8 +153,11 @@ class ObservedBuild:
 
     now: datetime
     pods: tuple[ObservedPod, ...] = ()
-    result_digest: str = ""  # builds/<ns>/<uid>/<generation>.json
-    manifest: "ObservedCacheManifest | None" = None  # of result_digest
+    result_digest: str = ""  # of the published cache; until there is one, what the build pods say
+    manifest: "ObservedCacheManifest | None" = None  # published by the operator, and unchanged since
+    published_sha256: str = ""  # of the manifest that the operator has published
+    found_sha256: str = ""  # of the manifest that lies there now; empty: none, or no valid one
+    publication: "ObservedPublication | None" = None
     words: tuple[BuildWord, ...] = ()
     used_by: tuple[str, ...] = ()  # names of unfinished TrainingRuns that reference it
     source_claim_owner: str = ""  # whose the claim of spec.source is: the store's, a run's; empty: raw data
@@ -181,6 +185,28 @@ class ObservedCacheManifest:
     shards: int
     size_bytes: int
     source_sha256: str = ""  # of the listing it was built from
+    sha256: str = ""  # of the manifest's bytes
+
+
+@dataclass(frozen=True)
+class ObservedPublication:
+    """How far the publication of a staged cache is."""
+
+    objects: int = 0  # copied and verified
+    objects_total: int = 0
+    size_bytes: int = 0
+    reason: str = ""
+    refused: str = ""  # why it is not published; ends it
+    error: str = ""  # of the store; tried again
+    missing: bool = False  # nothing is staged
+    done: bool = False
+    digest: str = ""
+    round: int = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more comes of this request."""
+        return bool(self.refused) or self.missing or self.done
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ and the events. A crash anywhere leaves a state from which the next pass decides
 from dataclasses import dataclass, field
 from typing import Any
 
+from lead_operator.decisions.cache_verification import PublishRequest
+
 
 @dataclass(frozen=True)
 class PodToDelete:
@@ -62,6 +64,7 @@ class Plan:
 
     status: dict[str, Any]  # the whole status as it should read; written only if it differs
     records: tuple[RunRecord, ...] = ()
+    publish: PublishRequest | None = None  # have the staged cache published, beside the passes
     claim_attempt: bool = False  # status raises or ends an attempt: write it, if unchanged, before acting
     deletes: tuple[PodToDelete, ...] = ()
     claim_deletes: tuple[ClaimToDelete, ...] = ()

@@ -73,14 +73,14 @@ def build_group_objects(view: RunView, state: InstanceState) -> tuple[dict[str, 
         held = {claim.name for claim in observed.claims}
         objects += [claim for claim in missing if claim["metadata"]["name"] not in held]
     seen = {p.rank for p in state.attempt_pods}
-    if not state.created and view.profile is not None and view.datasets.digests:
+    if not state.created and view.profile is not None and view.datasets.sources:
         objects += [
             build_training_pod(
                 run,
                 state.instance,
                 attempt=state.attempt,
                 rank=rank,
-                datasets=view.datasets.digests,
+                datasets=view.datasets.sources,
                 profile=view.profile,
                 settings=view.settings,
             )

@@ -170,7 +170,9 @@ def _statistics(stage: str, values: list[float]) -> dict[str, Any]:
 def _datasets(view: RunView, step: Step) -> list[dict[str, str]]:
     if not any(state.attempt for state in step.states):
         return []  # nothing is pinned before the first attempt
-    return [{"name": name, "digest": digest} for name, digest in view.datasets.digests.items()]
+    sources = view.datasets.sources.values()
+    entries = [{"name": s.name, "digest": s.digest, "manifestSha256": s.manifest_sha256} for s in sources]
+    return [{key: value for key, value in entry.items() if value} for entry in entries]
 
 
 def _resumed_from(view: RunView, state: InstanceState) -> str | None:

@@ -1,5 +1,6 @@
 """One rank of one attempt of one stage instance: dataclass in, Kubernetes dict out; no client, no clock."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from lead_operator import names
@@ -33,11 +34,11 @@ def build_training_pod(
     *,
     attempt: int,
     rank: int,
-    datasets: dict[str, str],
+    datasets: Mapping[str, DatasetSource],
     profile: StorageProfile,
     settings: Settings,
 ) -> KubernetesObject:
-    """Returns the pod of one rank; `datasets` maps names of DatasetCaches to digests."""
+    """Returns the pod of one rank; `datasets` maps names of DatasetCaches to their contents."""
     stage, seed, identity = instance.stage, instance.seed, run.identity
     name = names.training_pod_name(identity.name, stage.name, seed, attempt, rank)
     return build_pod(
@@ -65,7 +66,12 @@ def build_training_pod(
 
 
 def build_train_job(
-    run: TrainingRun, instance: StageInstance, *, attempt: int, datasets: dict[str, str], profile: StorageProfile
+    run: TrainingRun,
+    instance: StageInstance,
+    *,
+    attempt: int,
+    datasets: Mapping[str, DatasetSource],
+    profile: StorageProfile,
 ) -> TrainJob:
     """Returns the document that tells every rank of an attempt what to do."""
     return TrainJob(
@@ -79,7 +85,7 @@ def build_train_job(
         epochs=instance.stage.epochs,
         nodes=run.nodes,
         procs_per_node=run.procs_per_node,
-        datasets=[DatasetSource(name=n, digest=datasets[n]) for n in run.datasets],
+        datasets=[datasets[name] for name in run.datasets],
         checkpoint=CheckpointPolicy(
             every_epochs=run.checkpoint.every_epochs,
             every_steps=run.checkpoint.every_steps,

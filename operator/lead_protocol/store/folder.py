@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -90,6 +91,31 @@ class FolderStore:
             if isinstance(failure, ObjectNotFound):
                 return None
             raise failure from error
+
+    def attest(self, key: str) -> ObjectInfo | None:
+        """Like `head`, with the SHA-256 of the bytes."""
+        found, digest = self.head(key), hashlib.sha256()
+        if found is None:
+            return None
+        with self._reading(key) as file:
+            while chunk := file.read(CHUNK_BYTES):
+                digest.update(chunk)
+        return replace(found, sha256=digest.hexdigest())
+
+    def copy(self, source: str, target: str, *, etag: str) -> None:
+        """Makes an object's file known under another name: files of a store are replaced, never written again."""
+        path, other = self._path(source), self._path(target)
+        found = self.head(source)
+        if found is None:
+            raise ObjectNotFound(f"{self.url}/{source} does not exist")
+        if found.etag != etag:
+            raise ObjectReplaced(f"{self.url}/{source} is version {found.etag}, another than {etag}")
+        try:
+            other.parent.mkdir(parents=True, exist_ok=True)
+            other.unlink(missing_ok=True)
+            os.link(path, other)
+        except OSError as error:
+            raise self._explain(error, target) from error
 
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
         """Yields every object below `prefix` in key order (as S3: by UTF-8 bytes), after the key `start_after`."""

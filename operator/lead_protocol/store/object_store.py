@@ -1,4 +1,4 @@
-"""The seven verbs on objects that operator and trainer share, and what can go wrong with them.
+"""The verbs on objects that operator and trainer share, and what can go wrong with them.
 
 `s3.py` speaks them to MinIO or any plain-S3 server, `folder.py` to a directory; one conformance suite tests both.
 Keys are relative to the store's prefix. Every call ends within its total deadline, with a result or a StoreError.
@@ -63,6 +63,7 @@ class ObjectInfo:
     key: str
     size: int
     etag: str
+    sha256: str = ""  # of its bytes, where `attest` asked for it and the store keeps it
 
 
 class ObjectStore(Protocol):
@@ -86,6 +87,15 @@ class ObjectStore(Protocol):
 
     def head(self, key: str) -> ObjectInfo | None:
         """Returns size and etag, or None when the key does not exist."""
+
+    def attest(self, key: str) -> ObjectInfo | None:
+        """Like `head`, with the SHA-256 of the bytes as the store itself has computed it; "" where it keeps none."""
+
+    def copy(self, source: str, target: str, *, etag: str) -> None:
+        """Copies an object inside the store, replacing what was there, and has the store compute its SHA-256.
+
+        Raises ObjectReplaced where `source` is not the version `etag` any more, and ObjectNotFound.
+        """
 
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
         """Yields every object below `prefix` in key order, after the key `start_after`."""

@@ -8,7 +8,9 @@ import hashlib
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
 from lead_protocol.store.hedge import Hedge
 from lead_protocol.store.in_order import map_in_order
@@ -20,10 +22,12 @@ from lead_protocol.store.s3_answers import (
     TryAgain,
     UploadGone,
     check_completion,
+    check_copy,
     completion_body,
     parse_list_page,
     parse_upload_id,
     parse_versions,
+    whole_sha256,
 )
 from lead_protocol.store.s3_requests import Answer, Deadline, Request, SignedRequests
 from lead_protocol.store.s3_target import MIB, S3Limits, S3Target
@@ -101,7 +105,27 @@ class S3Store:
     def head(self, key: str) -> ObjectInfo | None:
         """Returns size and etag, or None when the key does not exist."""
         found = self._head(self._full(key))
-        return ObjectInfo(key, found.size, found.etag) if found else None
+        return replace(found, key=key) if found else None
+
+    def attest(self, key: str) -> ObjectInfo | None:
+        """Like `head`, with the SHA-256 that the store keeps of the whole object; "" where it keeps none."""
+        found = self._head(self._full(key), {"x-amz-checksum-mode": "ENABLED"})
+        return replace(found, key=key) if found else None
+
+    def copy(self, source: str, target: str, *, etag: str) -> None:
+        """Copies an object of at most 5 GiB inside the store, which computes the SHA-256 of the copy."""
+        headers = {
+            "x-amz-copy-source": quote(f"/{self._target.bucket}/{self._full(source)}", safe="/-_.~"),
+            "x-amz-copy-source-if-match": f'"{etag}"',
+            "x-amz-checksum-algorithm": "SHA256",
+        }
+        request, deadline = Request("PUT", self._full(target), headers=headers), self._deadline()
+
+        def attempt() -> None:
+            answer = self._requests.send(request, deadline, max_bytes=MAX_XML_BYTES)
+            check_copy(answer.body, where=self._requests.where(request))
+
+        self._requests.retrying(attempt, deadline, self._requests.where(request))
 
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
         """Yields every object below `prefix` in key order, after `start_after`; each page has a deadline of its own."""
@@ -184,14 +208,13 @@ class S3Store:
     def _deadline(self, size_bytes: int = 0) -> Deadline:
         return Deadline(self._limits.total_for(size_bytes))
 
-    def _head(self, full: str) -> ObjectInfo | None:
+    def _head(self, full: str, headers: Mapping[str, str] | None = None) -> ObjectInfo | None:
         try:
-            answer = self._requests.call(Request("HEAD", full), self._deadline(), max_bytes=0)
+            answer = self._requests.call(Request("HEAD", full, headers=headers or {}), self._deadline(), max_bytes=0)
         except ObjectNotFound:
             return None
-        return ObjectInfo(
-            full, int(answer.headers.get("Content-Length", "0")), answer.headers.get("ETag", "").strip('"')
-        )
+        size, etag = int(answer.headers.get("Content-Length", "0")), answer.headers.get("ETag", "").strip('"')
+        return ObjectInfo(full, size, etag, whole_sha256(answer.headers))
 
     def _page(self, query: dict[str, str], where: str) -> ListPage:
         deadline = self._deadline()

@@ -8,6 +8,7 @@ captive portal. Only an answer that bears the marks of S3 says anything about ob
 store was not reached.
 """
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -169,6 +170,22 @@ def check_completion(body: bytes, *, where: str) -> None:
     """Raises the error that CompleteMultipartUpload may hide in a 200 answer."""
     if _name(_parse(body, where)) != "CompleteMultipartUploadResult":
         raise explain_failure(500, {}, body, where=where)
+
+
+def check_copy(body: bytes, *, where: str) -> None:
+    """Raises the error that CopyObject may hide in a 200 answer."""
+    if _name(_parse(body, where)) != "CopyObjectResult":
+        raise explain_failure(500, {}, body, where=where)
+
+
+def whole_sha256(headers: Mapping[str, str]) -> str:
+    """Returns the SHA-256 that a HEAD told of the whole object as hex digits; "" where it told none, or of parts."""
+    told = headers.get("x-amz-checksum-sha256", "")
+    try:
+        digest = base64.b64decode(told, validate=True)
+    except ValueError:  # "<base64>-<n>" is a checksum of the checksums of n parts
+        return ""
+    return digest.hex() if len(digest) == 32 else ""
 
 
 def completion_body(etags: Sequence[str]) -> bytes:

@@ -22,8 +22,8 @@ from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectStore
 from lead_protocol.store.s3 import S3Store
 from lead_protocol.store.s3_target import S3Target
+from lead_testing.built_caches import build_and_publish
 from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER
-from lead_trainer.data.build import build_share
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.in_shards import RowsInShards
 from lead_trainer.data.jpeg_picture import stored_picture
@@ -122,7 +122,7 @@ def build_cache(data: Path, part_bytes: int) -> None:
         owner=OwnerIdentity(namespace="local", name="bench", uid="bench"), generation=1, attempt=1, index=0,
         parallelism=1, recipe="bench", source=FolderSource(path=str(data / "files")), collections=[COLLECTION],
     )  # fmt: skip
-    made = build_share(job, FolderStore(data / "ours"), FolderTree(data / "files"), Recipe(),  # type: ignore[arg-type]
+    made = build_and_publish(job, FolderStore(data / "ours"), FolderTree(data / "files"), Recipe(),  # type: ignore[arg-type]
                        lambda _: None, part_bytes=part_bytes, processes=1)  # fmt: skip
     (data / DIGEST_FILE).write_text(json.dumps(made.digest))
 

@@ -11,11 +11,11 @@ from lead_protocol.job import FolderSource
 from lead_protocol.object_keys import CacheKeys
 from lead_protocol.progress_record import BuildRecord, parse_build
 from lead_protocol.store.folder import FolderStore
+from lead_testing.built_caches import build_and_publish
 from lead_testing.bytes_recipe import BytesRecipe
 from lead_testing.makers import a_training_run
 from lead_trainer import building
 from lead_trainer.data import build
-from lead_trainer.data.build import build_share
 from lead_trainer.data.build_plan import PART_BYTES
 from lead_trainer.data.source_tree import FolderTree, StoreTree
 from lead_trainer.engine.storage import LIMITS
@@ -89,7 +89,7 @@ def test_a_build_is_heard_while_it_asks_for_every_part_of_a_large_cache(
 ) -> None:
     def after_the_last_part() -> int:
         words: list[BuildRecord] = []
-        build_share(job(), store, tree, recipe, words.append, part_bytes=150)
+        build_and_publish(job(), store, tree, recipe, words.append, part_bytes=150)
         store.delete(CacheKeys("local", words[-1].digest).manifest)  # another finds the parts, and finishes
         done = [number for number, word in enumerate(words) if word.shards_done == word.shards_total > 3]
         return len(words) - done[0]

@@ -10,7 +10,7 @@ import pytest
 from lead_protocol.manifests import CacheManifest
 from lead_protocol.object_keys import CacheKeys
 from lead_protocol.progress_record import BuildRecord
-from lead_trainer.data.build import build_share
+from lead_testing.built_caches import build_and_publish
 from lead_trainer.data.build_workers import LostBuildWorker
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.fsck import fsck_cache
@@ -20,7 +20,7 @@ Make = Callable[..., Any]
 
 
 def run(job: Any, store: Any, tree: Any, recipe: Any, **options: Any) -> BuildRecord:
-    return build_share(job, store, tree, recipe, lambda record: None, part_bytes=150, **options)
+    return build_and_publish(job, store, tree, recipe, lambda record: None, part_bytes=150, **options)
 
 
 def manifest_bytes(store: Any, digest: str) -> bytes:
@@ -170,7 +170,7 @@ def test_fsck_names_missing_short_and_changed_objects(job: Make, store: Any, tre
 
 def test_progress_only_grows(job: Make, store: Any, tree: Any, recipe: Any) -> None:
     records: list[BuildRecord] = []
-    build_share(job(), store, tree, recipe, records.append, part_bytes=150)
+    build_and_publish(job(), store, tree, recipe, records.append, part_bytes=150)
     assert [record.seq for record in records] == list(range(1, len(records) + 1))
     assert [r.shards_done for r in records] == sorted(r.shards_done for r in records)
     assert records[0].phase == "Listing" and records[-1].phase == "Done"
@@ -212,7 +212,7 @@ def test_progress_is_told_within_a_part(
 ) -> None:
     monkeypatch.setattr("lead_trainer.data.build.TELL_EVERY_S", 0.0)
     records: list[BuildRecord] = []
-    build_share(job(), store, tree, recipe, records.append, part_bytes=10**6)
+    build_and_publish(job(), store, tree, recipe, records.append, part_bytes=10**6)
     counts = [record.samples_done for record in records if record.phase == "Building"]
     assert counts == sorted(counts) and set(range(1, 13)) <= set(counts)
     within = [record for record in records if record.samples_per_s]

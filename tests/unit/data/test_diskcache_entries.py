@@ -12,8 +12,8 @@ import pytest
 from diskcache.core import MODE_PICKLE
 
 from lead_protocol.manifests import StoredObject
+from lead_testing.built_caches import build_and_publish
 from lead_testing.bytes_recipe import MemoryTree
-from lead_trainer.data.build import build_share
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.diskcache_backend import DiskcacheBackend
 from lead_trainer.data.session_cache import DirectReads
@@ -27,7 +27,7 @@ Place = tuple[StoredObject, int]
 def places(job: Make, store: Any, recipe: Any) -> list[Place]:
     """Shard and slot of every record."""
     tree = MemoryTree({f"r1/{frame}": bytes([frame]) * RECORD_BYTES for frame in range(RECORDS)})
-    digest = build_share(job(), store, tree, recipe, lambda record: None, part_bytes=5 * RECORD_BYTES).digest
+    digest = build_and_publish(job(), store, tree, recipe, lambda record: None, part_bytes=5 * RECORD_BYTES).digest
     shards = CacheReader(store, digest).manifest.shards
     return [(entry.object, slot) for entry in shards for slot in range(entry.records)]
 

@@ -17,9 +17,9 @@ from lead_protocol.job import BuildJob, FolderSource, OwnerIdentity
 from lead_protocol.manifests import CacheManifest, StoredObject
 from lead_protocol.object_keys import CacheKeys
 from lead_protocol.store.folder import FolderStore
+from lead_testing.built_caches import build_and_publish
 from lead_testing.label_tree import SIZES, label_tree
 from lead_trainer.data.array_block import ALLOWED_TYPES, MAX_BLOCK_BYTES, MAX_DIMENSIONS, pack_arrays
-from lead_trainer.data.build import build_share
 from lead_trainer.data.build_parts import PartRecord
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.cache_tables import read_table
@@ -178,7 +178,7 @@ def built(trees: dict[str, tuple[Any, dict[str, Any]]], tmp_path: Path) -> Calla
             config=config,
         )  # fmt: skip
         store = FolderStore(tmp_path)
-        return CacheReader(store, build_share(job, store, tree, load_recipe("lead"), lambda record: None).digest)
+        return CacheReader(store, build_and_publish(job, store, tree, load_recipe("lead"), lambda record: None).digest)
 
     return build
 

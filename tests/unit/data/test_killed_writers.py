@@ -7,10 +7,10 @@ import pytest
 
 from lead_protocol.object_keys import CacheKeys
 from lead_protocol.store.folder import FolderStore
+from lead_testing.built_caches import build_and_publish
 from lead_testing.bytes_recipe import MemoryTree
 from lead_testing.data_faults import build_test_cache, deliver
 from lead_testing.killed_writers import count_steps, kill_at
-from lead_trainer.data.build import build_share
 from lead_trainer.data.fsck import fsck_cache
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
@@ -29,7 +29,7 @@ def test_a_build_killed_at_any_step_of_a_write_shows_nothing_torn_and_ends_in_th
     tree = MemoryTree({f"{route}/0": route.encode() * 30 for route in ("r1", "r2")})
 
     def build(store: FolderStore) -> str:
-        return build_share(job(), store, tree, recipe, lambda record: None, part_bytes=1000, processes=0).digest
+        return build_and_publish(job(), store, tree, recipe, lambda record: None, part_bytes=1000, processes=0).digest
 
     clean = FolderStore(tmp_path / "clean")
     steps = count_steps(lambda: build(clean))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from lead_testing.built_caches import build_and_publish
 from lead_trainer.data import local_disk
-from lead_trainer.data.build import build_share
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.session_cache import open_session_cache
 
@@ -33,7 +33,7 @@ def test_a_volume_of_several_nodes_means_streaming_and_a_warning(
     backend: str, kind: str, job: Any, store: Any, tree: Any, recipe: Any, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
-    digest = build_share(job(), store, tree, recipe, lambda record: None, part_bytes=150).digest
+    digest = build_and_publish(job(), store, tree, recipe, lambda record: None, part_bytes=150).digest
     device = (tmp_path / ".").stat().st_dev
     mounts = tmp_path / "mounts"
     mounts.write_text(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lead_protocol.store.object_store import StoreFull
-from lead_trainer.data.build import build_share
+from lead_testing.built_caches import build_and_publish
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.diskcache_backend import DiskcacheBackend
 from lead_trainer.data.packed_backend import LOOK_EVERY_S, PackedBackend
@@ -22,7 +22,7 @@ Make = Callable[..., Any]
 @pytest.fixture
 def digest(job: Make, store: Any, tree: Any, recipe: Any) -> str:
     """A built cache of several shards."""
-    done = build_share(job(), store, tree, recipe, lambda record: None, part_bytes=150)
+    done = build_and_publish(job(), store, tree, recipe, lambda record: None, part_bytes=150)
     store.reads.clear()
     return str(done.digest)
 

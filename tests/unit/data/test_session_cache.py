@@ -15,8 +15,8 @@ import pytest
 
 from lead_protocol.manifests import StoredObject
 from lead_protocol.store.object_store import StoreFull
+from lead_testing.built_caches import build_and_publish
 from lead_testing.bytes_recipe import MemoryTree
-from lead_trainer.data.build import build_share
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.packed_backend import PackedBackend
 from lead_trainer.data.session_cache import RETRY_S, DirectReads, SessionCache, open_session_cache
@@ -29,7 +29,7 @@ Make = Callable[..., Any]
 @pytest.fixture
 def shards(job: Make, store: Any, tree: Any, recipe: Any) -> list[tuple[StoredObject, int]]:
     """Shards of a built cache, with their record counts."""
-    digest = build_share(job(), store, tree, recipe, lambda record: None, part_bytes=150).digest
+    digest = build_and_publish(job(), store, tree, recipe, lambda record: None, part_bytes=150).digest
     store.reads.clear()
     return [(entry.object, entry.records) for entry in CacheReader(store, digest).manifest.shards]
 
@@ -193,7 +193,7 @@ def test_a_limit_that_is_lowered_holds_from_the_next_run_on(store: Any, shards: 
 
 def test_two_caches_share_one_limit(job: Make, store: Any, shards: Any, recipe: Any, tmp_path: Path) -> None:
     tree = MemoryTree({f"r1/{frame}": bytes([frame]) * 90 for frame in range(12)})
-    digest = build_share(job(), store, tree, recipe, lambda record: None, part_bytes=150).digest
+    digest = build_and_publish(job(), store, tree, recipe, lambda record: None, part_bytes=150).digest
     others = [(entry.object, entry.records) for entry in CacheReader(store, digest).manifest.shards]
     limit = 4 * max(shard.size for shard, _ in shards + others)
     expected = [read_all(open_session_cache("packed", store, None, 0), each) for each in (shards, others)]

@@ -13,9 +13,9 @@ import pytest
 
 from lead_protocol.manifests import StoredObject
 from lead_protocol.store.object_store import StoreFull
+from lead_testing.built_caches import build_and_publish
 from lead_testing.bytes_recipe import MemoryTree
 from lead_trainer.data import packed_backend
-from lead_trainer.data.build import build_share
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.packed_backend import LOOK_EVERY_S, PackedBackend
 from lead_trainer.data.session_cache import RETRY_S, DirectReads
@@ -28,7 +28,7 @@ SHARDS = 40
 def shards(job: Make, store: Any, recipe: Any) -> list[StoredObject]:
     """Shards of one record each."""
     tree = MemoryTree({f"r1/{frame}": bytes([frame]) * 90 for frame in range(SHARDS)})
-    digest = build_share(job(), store, tree, recipe, lambda record: None, part_bytes=90).digest
+    digest = build_and_publish(job(), store, tree, recipe, lambda record: None, part_bytes=90).digest
     store.reads.clear()
     found = [entry.object for entry in CacheReader(store, digest).manifest.shards]
     assert len(found) == SHARDS

@@ -11,10 +11,10 @@ import pytest
 
 from lead_protocol.manifests import StoredObject
 from lead_protocol.store.folder import FolderStore
+from lead_testing.built_caches import build_and_publish
 from lead_testing.bytes_recipe import MemoryTree
 from lead_testing.data_faults import build_test_cache, deliver
 from lead_trainer.data import diskcache_backend, packed_backend
-from lead_trainer.data.build import build_share
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.packed_backend import PackedBackend
 from lead_trainer.data.session_cache import RETRY_S, DirectReads, SessionCache
@@ -33,7 +33,7 @@ def shards(job: Any, store: Any, recipe: Any) -> list[StoredObject]:
     """Shards of one record each."""
     noise = random.Random(3)
     tree = MemoryTree({f"r{n % 5}/{n // 5}": noise.randbytes(RECORD_BYTES) for n in range(RECORDS)})
-    digest = build_share(job(), store, tree, recipe, lambda record: None, part_bytes=RECORD_BYTES).digest
+    digest = build_and_publish(job(), store, tree, recipe, lambda record: None, part_bytes=RECORD_BYTES).digest
     found = [entry.object for entry in CacheReader(store, digest).manifest.shards]
     assert len(found) == RECORDS
     return found

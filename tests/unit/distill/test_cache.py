@@ -9,9 +9,9 @@ import pytest
 
 from lead_protocol.job import BuildJob, FolderSource, OwnerIdentity
 from lead_protocol.store.folder import FolderStore
+from lead_testing.built_caches import build_and_publish
 from lead_trainer import building
 from lead_trainer.data.array_block import unpack_arrays
-from lead_trainer.data.build import build_share
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.engine.attempt_run import limited
@@ -66,7 +66,7 @@ def job_of(root: Path, *, index: int, pods: int, **config: Any) -> BuildJob:
 def build(root: Path, store: FolderStore, *, pods: int = 1, **config: Any) -> CacheReader:
     jobs = [job_of(root, index=index, pods=pods, **config) for index in range(pods)]
     records = [
-        build_share(job, store, FolderTree(root), RECIPE, lambda record: None, part_bytes=15_000) for job in jobs
+        build_and_publish(job, store, FolderTree(root), RECIPE, lambda record: None, part_bytes=15_000) for job in jobs
     ]
     return CacheReader(store, records[-1].digest)
 

@@ -10,8 +10,8 @@ import pytest
 from lead_protocol.job import BuildJob, FolderSource, OwnerIdentity
 from lead_protocol.store.folder import FolderStore
 from lead_testing import shared_dir
+from lead_testing.built_caches import build_and_publish
 from lead_testing.forecasting_trees import write_argoverse2_tree, write_nuscenes_tree
-from lead_trainer.data.build import build_share
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.source_tree import FolderTree
 
@@ -36,7 +36,7 @@ def cache_of(
     )
     folder = FolderStore(store)
     recipe: Any = SimpleNamespace(preparation=preparation)
-    digest = build_share(job, folder, FolderTree(root), recipe, lambda record: None).digest
+    digest = build_and_publish(job, folder, FolderTree(root), recipe, lambda record: None).digest
     return CacheReader(folder, digest)
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from lead_protocol.cache_digest import cache_digest, canonical_json
 from lead_testing.label_tree import FRAMES, ROUTE, SIZES, label_tree
 from lead_trainer.data.cache_tables import write_table
-from lead_trainer.data.digest import cache_digest, canonical_json
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.preparation import LeadPreparation
 from lead_trainer.recipes.lead.prepare_keys import PreparationKeys

@@ -13,8 +13,8 @@ import torch
 from lead_protocol.job import BuildJob, FolderSource, OwnerIdentity
 from lead_protocol.store.folder import FolderStore
 from lead_testing import shared_dir
+from lead_testing.built_caches import build_and_publish
 from lead_testing.golden_samples import COLLECTION, FLOATS_WITHIN, FOLDER, compared, golden, row_of, rows_of
-from lead_trainer.data.build import build_share
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.cache_tables import CollectionRows
 from lead_trainer.data.loader import on_device_of
@@ -77,7 +77,7 @@ def store_and_digest(tmp_path_factory: pytest.TempPathFactory) -> tuple[FolderSt
         parallelism=1,
         recipe="lead", source=FolderSource(path="tree"), collections=[COLLECTION],
     )  # fmt: skip
-    done = build_share(job, store, tree, RecordedOnly(), lambda record: None, part_bytes=4 << 20, threads=2)
+    done = build_and_publish(job, store, tree, RecordedOnly(), lambda record: None, part_bytes=4 << 20, threads=2)
     assert done.shards_done > 1
     return store, done.digest
 

@@ -349,7 +349,7 @@ def one_thread() -> Iterator[None]:
 
 def test_a_run_trains_on_the_caches_of_two_sets(trees: dict[str, Path], tmp_path: Path, one_thread: None) -> None:
     from lead_protocol.job import BuildJob, FolderSource
-    from lead_trainer.data.build import build_share
+    from lead_testing.built_caches import build_and_publish
     from lead_trainer.data.source_tree import FolderTree
 
     store, owner = FolderStore(tmp_path / "store"), OwnerIdentity(namespace="local", name="run", uid="uid")
@@ -360,7 +360,7 @@ def test_a_run_trains_on_the_caches_of_two_sets(trees: dict[str, Path], tmp_path
             source=FolderSource(path=name), collections=[],
             config={**SMALL, "preset": "demo_navsim", "source_dataset": name},
         )  # fmt: skip
-        digest = build_share(job, store, FolderTree(root), RECIPE, lambda record: None).digest
+        digest = build_and_publish(job, store, FolderTree(root), RECIPE, lambda record: None).digest
         datasets.append(DatasetSource(name=f"{name}-cache", digest=digest))
     config = {**SMALL, **EQUAL, "num_threads": 2, "visualize_training": False, "log_scalars_frequency": 1}
     train = TrainJob(

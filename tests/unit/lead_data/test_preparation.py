@@ -13,8 +13,8 @@ import pytest
 from lead_protocol.job import BuildJob, FolderSource, OwnerIdentity
 from lead_protocol.store.folder import FolderStore
 from lead_testing import shared_dir
+from lead_testing.built_caches import build_and_publish
 from lead_testing.golden_samples import rows_of
-from lead_trainer.data.build import build_share
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.loader import Loader
 from lead_trainer.data.process_loader import ProcessLoader
@@ -68,7 +68,7 @@ def build(tree: Any, store: FolderStore, config: Mapping[str, Any]) -> str:
         collections=["full_pretrain", "full_posttrain"],
         config=dict(config),
     )
-    return build_share(job, store, tree, Recipe(), lambda record: None).digest  # type: ignore[arg-type]
+    return build_and_publish(job, store, tree, Recipe(), lambda record: None).digest  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")

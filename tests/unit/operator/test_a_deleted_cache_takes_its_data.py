@@ -56,11 +56,12 @@ def a_store(folder: Path) -> FolderStore:
     store = FolderStore(folder)
     for digest in (MINE, OLDER, SHARED, OTHER):
         keys = CacheKeys("team-a", digest)
-        for key in (keys.manifest, keys.shard_record(0), keys.shard(0, "0" * 64), keys.routes):
+        for key in (keys.manifest, keys.metas(0, "0" * 64), keys.shard(0, "0" * 64), keys.routes):
             store.put(key, b"{}")
     for generation, digest in enumerate((OLDER, SHARED, MINE), 1):
         store.put(KEYS.result(generation), f'{{"digest": "{digest}", "phase": "Done"}}'.encode())
         store.put(KEYS.progress(generation, 0), f'{{"digest": "{digest}"}}'.encode())
+        store.put(KEYS.control.published(generation), f'{{"digest": "{digest}"}}'.encode())
     return store
 
 
@@ -88,7 +89,6 @@ def test_a_kill_after_any_delete_leaves_no_false_cache_and_no_forgotten_data(
             cache = CacheKeys("team-a", digest)
             there = [key for key in keys_in(store) if key.startswith(cache.prefix)]
             assert len(there) in (0, 4) or cache.manifest not in there
-            assert cache.shard(0, "0" * 64) in there or cache.shard_record(0) not in there
         if over:
             break
     assert {key.split("/")[2] for key in keys_in(store)} == {OTHER}
@@ -101,3 +101,10 @@ def test_a_record_that_names_something_else_than_a_digest_leads_nowhere(tmp_path
     while not remove_portion(store, KEYS, read_digests(store, KEYS)):
         pass
     assert store.head("datasets/towns/x") is not None
+
+
+def test_a_pods_record_names_no_published_cache_of_another_resource_to_be_removed(tmp_path: Path) -> None:
+    """Audit: B3."""
+    store = a_store(tmp_path)
+    store.put(KEYS.result(4), f'{{"digest": "{OTHER}"}}'.encode())
+    assert read_digests(store, KEYS) == {OLDER, SHARED, MINE}

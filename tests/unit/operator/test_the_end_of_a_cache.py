@@ -50,6 +50,7 @@ class World:
         )  # fmt: skip
         for generation, digest in enumerate((OLD, NEW), 1):
             self.store.put(KEYS.result(generation), f'{{"digest": "{digest}"}}'.encode())
+            self.store.put(KEYS.control.published(generation), f'{{"digest": "{digest}"}}'.encode())
             self.store.put(CacheKeys("team-a", digest).manifest, b"{}")
 
     @property
@@ -199,7 +200,7 @@ async def test_the_bucket_is_asked_once_who_uses_the_data(world: World, monkeypa
     run = _stored({**a_run_body(), "status": {"datasets": [{"name": "towns", "digest": OLD}]}})
     world.informers.of(TRAINING_RUN, "team-a").note_own_write(run)
     assert [await world.step() for _ in range(5)] == [SETTINGS.resync_s] * 5
-    assert asked == [KEYS.prefix]
+    assert asked == [KEYS.control.prefix, KEYS.prefix]
 
 
 async def test_an_outage_is_told_without_advice_on_keys_until_the_store_answers_and_it_rests(

@@ -7,7 +7,7 @@ import pytest
 from lead_operator.errors import SpecError
 from lead_operator.objects.training_pod import build_train_job
 from lead_operator.resources.training_run import StageInstance, TrainingRun
-from lead_protocol.job import InitFrom, TrainJob
+from lead_protocol.job import DatasetSource, InitFrom, TrainJob
 from lead_protocol.object_keys import InstanceKeys
 from lead_testing.makers import DIGEST, PROFILE, a_training_run
 
@@ -19,7 +19,9 @@ STAGES = [{"name": "one"}, {"name": "two"}]
 
 def job(run: TrainingRun, instance: StageInstance | None = None) -> TrainJob:
     first = instance or run.instances[0]
-    return build_train_job(run, first, attempt=1, datasets={"towns": DIGEST}, profile=PROFILE)
+    return build_train_job(
+        run, first, attempt=1, datasets={"towns": DatasetSource(name="towns", digest=DIGEST)}, profile=PROFILE
+    )
 
 
 def a_run_from(uri: str, **spec: Any) -> TrainingRun:

@@ -1,5 +1,7 @@
 """One pod's share of building a cache: scan, digest, its parts, and the manifest once every part of every pod is there.
 
+It writes below builds/ alone. A cache is published from there by whoever owns caches/: `cache_publication`.
+
 Every write is create-only and named by content, and every step looks first at what is there, so the same call may be
 killed and repeated at any point and by any number of pods: the manifest comes out byte for byte the same.
 """
@@ -13,17 +15,18 @@ from typing import Any
 
 import pyarrow as pa
 
+from lead_protocol.cache_digest import cache_digest
 from lead_protocol.job import BuildJob
 from lead_protocol.manifests import CacheManifest, StoredObject, sha256_hex
 from lead_protocol.object_keys import CacheKeys
 from lead_protocol.progress_record import BuildRecord
 from lead_protocol.store.object_store import ObjectStore
-from lead_trainer.data.build_finish import finished_manifest, publish_manifest, stored_manifest
+from lead_trainer.data.build_finish import finished_manifest, stage_manifest, stored_manifest
 from lead_trainer.data.build_parts import PartRecord, part_record
 from lead_trainer.data.build_plan import PART_BYTES, BuildPlan, Part, plan_build
 from lead_trainer.data.build_workers import Encoded, encode_all
 from lead_trainer.data.cache_tables import ROUTE_COLUMN, collection_table, verdict_table, write_table
-from lead_trainer.data.digest import cache_digest, listing_sha256
+from lead_trainer.data.digest import listing_sha256
 from lead_trainer.data.record import encode_record
 from lead_trainer.data.shard import write_shard
 from lead_trainer.errors import BadData
@@ -50,7 +53,7 @@ class _Build:
 
     @property
     def keys(self) -> CacheKeys:
-        return CacheKeys(self.job.owner.namespace, self.digest)
+        return self.job.keys.staged(self.digest)
 
 
 def build_share(
@@ -64,7 +67,7 @@ def build_share(
     threads: int = DEFAULT_THREADS,
     processes: int | None = None,
 ) -> BuildRecord:
-    """Builds this pod's parts and, when they were the last ones, commits the cache; returns the last progress.
+    """Builds this pod's parts and, when they were the last ones, stages the manifest; returns the last progress.
 
     Records are made by `processes` (None: as many as there are cores and work for them), or by `threads`.
     Raises BadData for an empty or damaged dataset and for a digest other than `expect_digest`.
@@ -87,9 +90,8 @@ def build_share(
     _check_expected(job, digest)
     build = _Build(job, store, tree, recipe, config, source, digest, threads, processes)
     report.say(digest=digest)
-    manifest = stored_manifest(store, build.keys)
-    if manifest is None:
-        manifest = _build_parts(build, report, part_bytes)
+    manifest = _made_before(build) or _build_parts(build, report, part_bytes)
+    manifest = manifest or _made_before(build)  # meanwhile
     if manifest is None:
         return report.say(phase="Done", message="this share is built; other workers are still at theirs")
     done = report.say(
@@ -103,6 +105,11 @@ def build_share(
     )
     store.put(job.keys.result(job.generation), done.model_dump_json().encode())
     return done
+
+
+def _made_before(build: _Build) -> CacheManifest | None:
+    """Returns the manifest of the cache where it is published, or staged by this build."""
+    return stored_manifest(build.store, build.keys.published) or stored_manifest(build.store, build.keys)
 
 
 def _with_collections(job: BuildJob, recipe: Recipe) -> BuildJob:
@@ -157,13 +164,12 @@ def _make_part(build: _Build, scan: Scan, part: Part, folder: Path, report: "_Re
     shard = write_shard(path, report.counted(records))
     if shard.records != len(numbers):
         raise BadData(f"part {part.number} has {shard.records} records, expected {len(numbers)}; build again")
-    key = build.keys.shard(part.number, shard.sha256)
-    if not build.store.create_file(key, path, sha256=shard.sha256):
-        raise BadData(f"{build.store.url}/{key} holds other bytes than its name says; delete it and build again")
+    staged = build.keys.shard(part.number, shard.sha256)
+    if not build.store.create_file(staged, path, sha256=shard.sha256):
+        raise BadData(f"{build.store.url}/{staged} holds other bytes than its name says; delete it and build again")
     metas = _upload_metas(build, part) if part.routes else None
-    record = PartRecord(
-        shard=StoredObject(key=key, size=shard.size, sha256=shard.sha256), records=shard.records, metas=metas
-    )
+    entry = StoredObject(key=build.keys.as_published(staged), size=shard.size, sha256=shard.sha256)
+    record = PartRecord(shard=entry, records=shard.records, metas=metas)
     build.store.create(build.keys.shard_record(part.number), record.model_dump_json().encode())
     return part_record(build.store, build.keys, part.number) or record  # another worker's record, if it was first
 
@@ -178,7 +184,7 @@ def _upload_metas(build: _Build, part: Part) -> StoredObject:
 
 
 def _finish(build: _Build, scan: Scan, plan: BuildPlan, report: "_Reporter") -> CacheManifest | None:
-    """Commits the manifest if every part is complete; any worker may, and all of them write the same bytes."""
+    """Stages the manifest if every part is complete; any worker may, and all of them write the same bytes."""
     parts = [part_record(build.store, build.keys, part.number) for part in report.repeating(plan.parts)]
     complete = [part for part in parts if part is not None]
     if len(complete) < len(parts):
@@ -203,7 +209,7 @@ def _finish(build: _Build, scan: Scan, plan: BuildPlan, report: "_Reporter") -> 
         collections=tables,
         parts=complete,
     )
-    return publish_manifest(build.store, build.keys, manifest)
+    return stage_manifest(build.store, build.keys, manifest)
 
 
 def _create(build: _Build, key: str, data: bytes) -> StoredObject:
@@ -213,7 +219,7 @@ def _create(build: _Build, key: str, data: bytes) -> StoredObject:
             f"{build.store.url}/{key} holds other bytes than this build makes; was it built by another version of the "
             "trainer image? Delete the objects of this unfinished cache and build again"
         )
-    return StoredObject(key=key, size=len(data), sha256=sha256_hex(data))
+    return StoredObject(key=build.keys.as_published(key), size=len(data), sha256=sha256_hex(data))
 
 
 def _check_expected(job: BuildJob, digest: str) -> None:

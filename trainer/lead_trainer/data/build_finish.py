@@ -1,4 +1,4 @@
-"""The last step of a build: the manifest, whose existence is the commit of the cache. Called by `build` and readers."""
+"""The last step of a build: the manifest, which says that every part is staged. Called by `build` and readers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +12,7 @@ from lead_protocol.manifests import (
     RouteCounts,
     ShardEntry,
     StoredObject,
+    sha256_hex,
 )
 from lead_protocol.object_keys import CacheKeys
 from lead_protocol.store.object_store import ObjectNotFound, ObjectStore
@@ -67,8 +68,8 @@ def finished_manifest(
     )
 
 
-def publish_manifest(store: ObjectStore, keys: CacheKeys, manifest: CacheManifest) -> CacheManifest:
-    """Commits a cache; returns the manifest that is there afterwards, which an equal one of another worker may be."""
+def stage_manifest(store: ObjectStore, keys: CacheKeys, manifest: CacheManifest) -> CacheManifest:
+    """Ends a build; returns the manifest that is there afterwards, which an equal one of another worker may be."""
     key = keys.manifest
     if store.create(key, manifest.model_dump_json().encode()):
         return manifest
@@ -78,12 +79,16 @@ def publish_manifest(store: ObjectStore, keys: CacheKeys, manifest: CacheManifes
     return found
 
 
-def stored_manifest(store: ObjectStore, keys: CacheKeys) -> CacheManifest | None:
-    """Returns a committed cache's manifest, None where there is none; raises BadData where it is damaged."""
+def stored_manifest(store: ObjectStore, keys: CacheKeys, sha256: str = "") -> CacheManifest | None:
+    """Returns a complete cache's manifest, None where there is none; raises BadData where it is damaged.
+
+    Also where it is another than the one with that SHA-256, unless that is empty.
+    """
     key = keys.manifest
     for left in reversed(range(TRIES)):
         try:
-            manifest = CacheManifest.model_validate_json(store.get(key, max_bytes=MAX_MANIFEST_BYTES))
+            data = store.get(key, max_bytes=MAX_MANIFEST_BYTES)
+            manifest = CacheManifest.model_validate_json(data)
             break
         except ObjectNotFound:
             return None
@@ -92,6 +97,11 @@ def stored_manifest(store: ObjectStore, keys: CacheKeys) -> CacheManifest | None
                 raise BadData(
                     f"{store.url}/{key} is not a cache manifest: {error.error_count()} faults; build again"
                 ) from error
+    if sha256 and (found := sha256_hex(data)) != sha256:
+        raise BadData(
+            f"{store.url}/{key} has SHA-256 {found}, expected {sha256}: it was replaced after the cache was published; "
+            "restore it, or delete the cache and its DatasetCache and build again"
+        )
     if manifest.digest != keys.digest:
         raise BadData(f"{store.url}/{key} is the manifest of {manifest.digest}; it was copied to the wrong place")
     return manifest

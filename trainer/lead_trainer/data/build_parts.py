@@ -39,7 +39,7 @@ def part_record(store: ObjectStore, keys: CacheKeys, number: int) -> PartRecord 
     except ValidationError as error:
         raise BadData(f"{store.url}/{key} is not a record of a cache part; delete it and build again") from error
     for item in record.objects:
-        info = store.head(item.key)
+        info = store.head(keys.as_staged(item.key))
         if info is None or info.size != item.size:
             return None
     return record

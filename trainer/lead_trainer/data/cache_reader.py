@@ -27,11 +27,14 @@ class CacheReader:
 
     def __init__(
         self, store: ObjectStore, digest: str, session_cache: SessionCache | None = None,
-        *, namespace: str = LOCAL_NAMESPACE,
+        *, namespace: str = LOCAL_NAMESPACE, manifest_sha256: str = "",
     ) -> None:  # fmt: skip
-        """Reads the manifest; raises BadData where the cache does not exist or is not complete."""
+        """Reads the manifest; raises BadData where the cache does not exist, is not complete, or has another manifest.
+
+        `manifest_sha256`: of the manifest that was verified when the cache was published; empty takes any.
+        """
         keys = CacheKeys(namespace, digest)
-        manifest = stored_manifest(store, keys)
+        manifest = stored_manifest(store, keys, manifest_sha256)
         if manifest is None:
             raise BadData(f"cache {store.url}/{keys.prefix} does not exist or is not complete; build it")
         self.manifest: CacheManifest = manifest

@@ -269,6 +269,7 @@ class Attempt:
             recipe=self.job.recipe,
             config_sha256=config_digest(config_json, not_learned(self.recipe)),
             dataset_digests=tuple(dataset.digest for dataset in self.job.datasets),
+            dataset_manifests=tuple(dataset.manifest_sha256 for dataset in self.job.datasets),
             world_size=self.group.world.world_size,
             parts=rung.parts,
             best_by=ranking.metric,

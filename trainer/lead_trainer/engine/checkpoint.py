@@ -45,6 +45,7 @@ class CheckpointIdentity:
     parts: int = 1  # in which each batch is cut to fit into memory
     best_by: str = "loss"
     best_is_greatest: bool = False
+    dataset_manifests: tuple[str, ...] = ()  # SHA-256 of each dataset's manifest
 
 
 @dataclass(frozen=True)
@@ -205,6 +206,7 @@ def commit_checkpoint(
         recipe=identity.recipe,
         config_sha256=identity.config_sha256,
         dataset_digests=list(identity.dataset_digests),
+        dataset_manifests=list(identity.dataset_manifests),
         world_size=identity.world_size,
         torch_version=str(torch.__version__),
         git_revision=git_revision(),

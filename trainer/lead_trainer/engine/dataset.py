@@ -71,6 +71,9 @@ def dataset_over(
         none: Any = {} if mixes else None
         return Dataset(recipe.samples(config, none), None, none)
     namespace = job.owner.namespace
-    caches = {d.name: CacheReader(store, d.digest, session, namespace=namespace) for d in job.datasets}
+    caches = {
+        d.name: CacheReader(store, d.digest, session, namespace=namespace, manifest_sha256=d.manifest_sha256)
+        for d in job.datasets
+    }
     cache = caches if mixes else caches[names[0]]
     return Dataset(recipe.samples(config, cache), session, cache, store)

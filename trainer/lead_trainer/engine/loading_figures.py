@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lead_protocol.progress_record import MAX_COUNT, MAX_DEGRADED_RANKS
+from lead_protocol.manifests import MAX_COUNT
+from lead_protocol.progress_record import MAX_DEGRADED_RANKS
 from lead_trainer.data.loader import Loader
 from lead_trainer.data.loader_stats import STAGES
 from lead_trainer.data.session_cache import CacheStats
