@@ -157,7 +157,7 @@ class Reconciler:
         profile = self.settings.storage_profiles.get(cache.storage_profile)
         if plan.publish is not None and profile is not None:
             self.publisher.ask(profile, plan.publish)
-        else:
+        elif not observed.store_error:
             self.publisher.forget(cache.identity.uid)
         again_s = await self._apply(DATASET_CACHE, body, plan)
         return self._no_later_than_progress(again_s, observed.pods)

@@ -49,14 +49,14 @@ def publish_request(cache: DatasetCache, state: BuildState, digest: str) -> Publ
 def find_mismatch(request: PublishRequest, manifest: CacheManifest) -> str:
     """Returns which field of the spec a manifest does not answer, with what was found; empty where it answers all."""
     if manifest.recipe != request.recipe:
-        return f"recipe: found {_shown(manifest.recipe)} in the cache's manifest, expected {request.recipe!r}"
+        return f"recipe: found {_shown(manifest.recipe)} in the manifest, expected {request.recipe!r}"
     if request.collections and set(manifest.collections) != set(request.collections):
         held, asked = sorted(manifest.collections), sorted(set(request.collections))
-        return f"collections: found {_shown(held)} in the cache's manifest, expected {_shown(asked)}"
+        return f"collections: found {_shown(held)} in the manifest, expected {_shown(asked)}"
     for key, value in json.loads(request.config).items():
         if key in manifest.config and key not in NOT_KEYS and not _same(manifest.config[key], value):
             found = _shown(manifest.config[key])
-            return f"config.{key}: found {found} in the cache's manifest, expected {_shown(value)}"
+            return f"config.{key}: found {found} in the manifest, expected {_shown(value)}"
     return ""
 
 
@@ -65,7 +65,7 @@ def source_mismatch(manifest: CacheManifest, sha256: str, files: int) -> str:
     if manifest.source_sha256 == sha256:
         return ""
     return (
-        f"source: found listing {manifest.source_sha256} in the cache's manifest, expected {sha256} of {files} files: "
+        f"source: found listing {manifest.source_sha256} in the manifest, expected {sha256} of {files} files: "
         "the source has changed since it was read"
     )
 
