@@ -70,6 +70,16 @@ def parse_checkpoint_manifest(data: bytes) -> CheckpointManifest:
     return CheckpointManifest.model_validate_json(data, extra="ignore")
 
 
+def checkpoint_fault(manifest: CheckpointManifest, prefix: str) -> str:
+    """Returns why a manifest cannot be the commit of a checkpoint below `prefix`; empty where it can."""
+    if not manifest.files:
+        return "it names no files"
+    if manifest.parts and manifest.parts.get("model") not in manifest.files:
+        return "the file of its part `model` is not among its files"
+    outside = next((stored.key for stored in manifest.files.values() if not stored.key.startswith(prefix)), None)
+    return f"it names {outside[:200]}, outside {prefix}" if outside is not None else ""
+
+
 def read_checkpoint_manifest(store: ObjectStore, key: str) -> CheckpointManifest:
     """Returns the manifest below `key`; raises StoreError, and pydantic's ValidationError for what is none."""
     return parse_checkpoint_manifest(store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES))

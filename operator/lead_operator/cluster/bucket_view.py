@@ -78,6 +78,7 @@ class _Memory:
     live: frozenset[str] = frozenset()
     look: BucketLook = BucketLook()
     records: Records = field(default_factory=Records)
+    written: set[str] = field(default_factory=set)  # keys of control records, by this process
 
 
 class BucketView:
@@ -108,7 +109,7 @@ class BucketView:
             control = RecordReader(store, records, keys.control.prefix, MAX_OBJECTS)
             return BucketLook(
                 error=reader.excess or control.excess,
-                instances=read_instances(reader, namespace, uid, instances),
+                instances=read_instances(reader, control, namespace, uid, instances),
                 ended=read_end(control, keys.control),
                 book=read_book(control, keys.control) if erased else None,
             )
@@ -148,13 +149,20 @@ class BucketView:
         After a verdict that stood already the next look at the run is made at once.
         """
 
+        memory = self._memories.setdefault(uid, _Memory())
+
         def write(store: ObjectStore) -> bool:
-            taken = [store.create(record.key, record.data) for record in records]
-            return all(ours or not record.final for record, ours in zip(records, taken, strict=True))
+            stands = True
+            for record in records:
+                if record.key not in memory.written or record.final:
+                    ours = store.create(record.key, record.data)
+                    stands = stands and (ours or not record.final)
+                    memory.written.add(record.key)
+            return stands
 
         stands, error = await self._ask(profile, write)
         if stands is False:
-            self._memories.setdefault(uid, _Memory()).looked_at = 0.0
+            memory.looked_at = 0.0
         return stands is not False, error
 
     def look_again(self, uid: str) -> None:

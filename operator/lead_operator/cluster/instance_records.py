@@ -1,22 +1,33 @@
 """From a run's records in the bucket to what is known of its stage instances; called by `bucket_view` alone."""
 
+from itertools import islice
+
 from pydantic import ValidationError
 
 from lead_operator.cluster.record_reader import RecordReader
 from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstance
-from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest, parse_checkpoint_manifest
+from lead_protocol.manifests import (
+    MAX_CHECKPOINT_MANIFEST_BYTES,
+    CheckpointManifest,
+    checkpoint_fault,
+    parse_checkpoint_manifest,
+)
 from lead_protocol.object_keys import ControlKeys, InstanceKeys, position_of
 from lead_protocol.progress_record import ProgressRecord, parse_progress
 from lead_protocol.run_records import MAX_RUN_RECORD_BYTES, RunBook, RunEnd, parse_run_book, parse_run_end
+from lead_protocol.store.object_store import ObjectStore
 
 MAX_PROGRESS_BYTES = 64 * 1024
+MAX_FOLDERS = 8  # that the files of one checkpoint lie in
+MAX_LISTED = 5_000  # objects of one of them
 
 
 def read_instances(
-    reader: RecordReader, namespace: str, uid: str, instances: tuple[tuple[str, int], ...]
+    reader: RecordReader, control: RecordReader, namespace: str, uid: str, instances: tuple[tuple[str, int], ...]
 ) -> tuple[ObservedInstance, ...]:
-    """Returns what the bucket holds of each (stage, seed), in the given order."""
-    return tuple(_read_instance(reader, InstanceKeys(namespace, uid, stage, seed)) for stage, seed in instances)
+    """Returns what pods (`reader`) and the operator (`control`) have written of each (stage, seed), in that order."""
+    keys = (InstanceKeys(namespace, uid, stage, seed) for stage, seed in instances)
+    return tuple(_read_instance(reader, control, each) for each in keys)
 
 
 def record_prefixes(namespace: str, uid: str, instances: tuple[tuple[str, int], ...]) -> list[str]:
@@ -42,15 +53,22 @@ def read_book(reader: RecordReader, keys: ControlKeys) -> RunBook | None:
     return next((book for book in found if book is not None), None)
 
 
-def _read_instance(reader: RecordReader, keys: InstanceKeys) -> ObservedInstance:
+def _read_instance(reader: RecordReader, control: RecordReader, keys: InstanceKeys) -> ObservedInstance:
     quarantined = {_file(key) for key in reader.keys_below(keys.quarantine_prefix)}
-    attempts = (_number(_file(key)) for key in reader.keys_below(keys.attempts_prefix))
+    fences = [_number(_file(key)) for key in reader.keys_below(keys.attempts_prefix)]
+    own = ControlKeys(keys.namespace, keys.uid)
+    started = control.keys_below(own.attempts_prefix(keys.stage, keys.seed))
+    recorded = max((_number(_file(key)) for key in started), default=0)
+    done = own.done(keys.stage, keys.seed)
     return ObservedInstance(
         stage=keys.stage,
         seed=keys.seed,
         progress=_newest_progress(reader, keys),
         checkpoint=_newest_checkpoint(reader, keys, quarantined),
-        highest_attempt=max(attempts, default=0),
+        highest_attempt=max([recorded, *(number for number in fences if number <= recorded + 1)]),
+        recorded_attempt=recorded,
+        fence=max(fences, default=0),
+        done=done in control.keys_below(done),
         quarantined=tuple(f"{keys.manifests_prefix}{file}" for file in sorted(quarantined)),
         manifests=_sound_manifests(reader, keys, quarantined) if not reader.excess else (),
     )
@@ -77,11 +95,29 @@ def _newest_checkpoint(reader: RecordReader, keys: InstanceKeys, quarantined: se
         if manifest is None or manifest.step != step:
             continue
         if (manifest.run_uid, manifest.stage, manifest.seed) == (keys.uid, keys.stage, keys.seed):
-            return _checkpoint(key, manifest, keys)
+            fault = reader.find_fault(key, lambda store, found=manifest: _fault(store, found, keys))
+            return _checkpoint(key, manifest, keys, fault)
     return None
 
 
-def _checkpoint(key: str, manifest: CheckpointManifest, keys: InstanceKeys) -> ObservedCheckpoint:
+def _fault(store: ObjectStore, manifest: CheckpointManifest, keys: InstanceKeys) -> str:
+    """Returns why a manifest is not believed to be a whole checkpoint; asks the store for the sizes of its objects."""
+    if fault := checkpoint_fault(manifest, keys.prefix):
+        return fault
+    folders = sorted({file.key.rpartition("/")[0] for file in manifest.files.values()})
+    if len(folders) > MAX_FOLDERS:
+        return f"its files lie in {len(folders)} folders, expected at most {MAX_FOLDERS}"
+    listed = (info for folder in folders for info in islice(store.list(f"{folder}/"), MAX_LISTED))
+    sizes = {info.key: info.size for info in listed}
+    for name, file in sorted(manifest.files.items()):
+        if file.key not in sizes:
+            return f"its file {name} is not in the store"
+        if sizes[file.key] != file.size:
+            return f"its file {name} has {sizes[file.key]} bytes, expected {file.size}"
+    return ""
+
+
+def _checkpoint(key: str, manifest: CheckpointManifest, keys: InstanceKeys, fault: str) -> ObservedCheckpoint:
     return ObservedCheckpoint(
         manifest_key=key,
         prefix=keys.checkpoint(manifest.step, manifest.attempt, manifest.nonce),
@@ -92,6 +128,7 @@ def _checkpoint(key: str, manifest: CheckpointManifest, keys: InstanceKeys) -> O
         saved_at=manifest.saved_at,
         metrics=dict(manifest.metrics),
         final=manifest.final,
+        fault=fault,
     )
 
 

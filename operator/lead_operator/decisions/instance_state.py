@@ -1,7 +1,8 @@
 """What is known of each stage instance: status, pods and bucket brought together. Pure.
 
-Attempt numbers only grow. The highest of status, pods and fencing objects counts, so that an erased status or a
-restored database can never use one twice.
+Attempt numbers only grow. The highest of status, pods and the operator's own records counts, so that an erased status
+or a restored database can never use one twice. A fencing object, which a pod writes, counts for at most one more than
+those records: no pod raises the number.
 """
 
 from dataclasses import dataclass, replace
@@ -63,7 +64,9 @@ class InstanceState:
     def final_committed(self) -> bool:
         """Whether the checkpoint is committed with which the stage ends: of the last epoch, or of an early end."""
         found = self.checkpoint
-        return found is not None and (found.final or found.epoch >= self.instance.stage.epochs)
+        if found is None or found.fault:
+            return False
+        return found.final or found.epoch >= self.instance.stage.epochs
 
     @property
     def epochs_trained(self) -> int:
@@ -129,8 +132,15 @@ def _state(run: TrainingRun, observed: ObservedRun, instance: StageInstance, ent
     return _with_phase(state, observed)
 
 
+def _is_disproved(state: InstanceState, observed: ObservedRun) -> bool:
+    """Whether a status says that the instance has succeeded, and neither checkpoint nor record of the operator does."""
+    if state.bucket is None or observed.store_error or observed.profile_error:
+        return False
+    return not state.final_committed and not state.bucket.done
+
+
 def _with_phase(state: InstanceState, observed: ObservedRun) -> InstanceState:
-    if state.phase in ("Succeeded", "Failed"):
+    if state.phase == "Failed" or (state.phase == "Succeeded" and not _is_disproved(state, observed)):
         return state
     if state.final_committed and all(p.terminal or p.outstays(observed.now) for p in state.pods):
         return replace(

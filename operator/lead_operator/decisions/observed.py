@@ -69,6 +69,7 @@ class ObservedCheckpoint:
     saved_at: str
     metrics: dict[str, float] = field(default_factory=dict)
     final: bool = False  # the trainer says that the stage ends with it
+    fault: str = ""  # why it is not believed to be whole: it ends no stage
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,10 @@ class ObservedInstance:
     seed: int
     progress: ProgressRecord | None = None  # of the highest attempt that has one
     checkpoint: ObservedCheckpoint | None = None  # the newest whose manifest parses
-    highest_attempt: int = 0  # by fencing objects
+    highest_attempt: int = 0  # by the operator's records; by fencing objects at most one more
+    recorded_attempt: int = 0  # by the operator's records alone
+    fence: int = 0  # highest number of a fencing object, whatever it is
+    done: bool = False  # the operator has recorded its final checkpoint
     quarantined: tuple[str, ...] = ()  # manifest keys found spoiled
     manifests: tuple[str, ...] = ()  # keys of all others; empty where the LIST was cut short
 

@@ -225,6 +225,14 @@ def _of_its_volume(view: RunView, pod: ObservedPod) -> str:
 
 
 def _progressing(view: RunView, step: Step) -> Finding:
+    forged = next((s for s in view.states if s.bucket is not None and s.bucket.fence > s.attempt), None)
+    if forged is not None and forged.bucket is not None:
+        text = (
+            f"the bucket holds an attempt {forged.bucket.fence} of {forged.instance.text}, which the operator has not "
+            f"started: the newest is {forged.attempt}; pods stop while that object is there: remove it, and look for "
+            "who else writes there"
+        )
+        return Finding(Condition.PROGRESSING, False, "UnknownAttempt", text)
     if view.progress.refused:
         text = f"{view.progress.refused}; such reports are ignored"
         return Finding(Condition.PROGRESSING, False, "ImplausibleReport", text)
@@ -254,6 +262,13 @@ def _checkpointed(view: RunView) -> Finding:
 
 
 def _checkpoints_sound(view: RunView) -> Finding:
+    for state in view.states:
+        if state.checkpoint is not None and state.checkpoint.fault:
+            text = (
+                f"{state.checkpoint.manifest_key} is no whole checkpoint: {state.checkpoint.fault}; it ends no stage, "
+                "and the next attempt goes on from an older one; look for who else writes there"
+            )
+            return Finding(Condition.CHECKPOINTS_SOUND, False, "ImplausibleCheckpoint", text)
     spoiled = [key for state in view.states if state.bucket for key in state.bucket.quarantined]
     if spoiled and view.run.checkpoint.resume == "Never":  # each attempt sets the earlier ones aside, sound as they are
         text = f"{len(spoiled)} of earlier attempts are set aside, because checkpoint.resume is Never"

@@ -6,6 +6,8 @@ still has to be told. Until then an erased status does start the run anew. A boo
 made up for: the next restart's holds everything up to it.
 """
 
+import json
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -27,7 +29,7 @@ def run_records(view: RunView, step: Step, status: dict[str, Any]) -> tuple[RunR
     """Returns what a step books and decides for good, as control records; none where it cannot be read."""
     if view.unreadable:
         return ()
-    records = []
+    records = [*_started(view), *_done(view)]
     if step.restarts != view.restarts:
         records.append(_book(view.run, step.restarts, step.states))
     if step.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED) and view.observed.ended is None:
@@ -67,6 +69,23 @@ def _tell(before: dict[str, Any], finding: Finding, status: dict[str, Any], now:
 
 def _with_condition(status: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
     return {**status, "conditions": [told if c["type"] == told["type"] else c for c in status["conditions"]]}
+
+
+def _started(view: RunView) -> Iterator[RunRecord]:
+    """The attempts that status tells of; each once it is told, so that a write that failed uses up no number."""
+    for state in view.states:
+        if state.bucket is not None and state.attempt > state.bucket.recorded_attempt:
+            stage, seed = state.instance.stage.name, state.instance.seed
+            key = _keys(view.run).attempt(stage, seed, state.attempt)
+            yield RunRecord(key, json.dumps({"attempt": state.attempt}).encode())
+
+
+def _done(view: RunView) -> Iterator[RunRecord]:
+    """The stage instances whose final checkpoint was seen: a status alone ends none."""
+    for state in view.states:
+        if state.bucket is not None and state.succeeded and not state.bucket.done:
+            stage, seed = state.instance.stage.name, state.instance.seed
+            yield RunRecord(_keys(view.run).done(stage, seed), json.dumps({"epoch": state.epochs_trained}).encode())
 
 
 def _book(run: TrainingRun, restarts: Restarts, states: tuple[InstanceState, ...]) -> RunRecord:

@@ -97,7 +97,14 @@ class RunWorld(PodsWorld):
                 f"m{held.committed}", prefix, held.committed, held.committed // STEPS_PER_EPOCH, 1, 10, ""
             )
         newest = max(held.records, default=0)
-        return ObservedInstance(stage, seed, held.records.get(newest), checkpoint, max(held.fences, default=0))
+        prefix = self.keys.attempts_prefix(stage, seed)
+        recorded = max((int(key[len(prefix) : -5]) for key in self.records if key.startswith(prefix)), default=0)
+        return ObservedInstance(
+            stage, seed, held.records.get(newest), checkpoint,
+            highest_attempt=max([recorded, *(number for number in held.fences if number <= recorded + 1)]),
+            recorded_attempt=recorded, fence=max(held.fences, default=0),
+            done=self.keys.done(stage, seed) in self.records,
+        )  # fmt: skip
 
     def _write_record(self, record: RunRecord) -> None:
         self.records.setdefault(record.key, record.data)

@@ -37,7 +37,7 @@ from lead_testing.makers import (
 KEYS = ControlKeys("team-a", RUN_UID)
 AWAY = "StoreUnavailable: no answer"
 FAILED = (a_failed_pod(0), a_failed_pod(1))
-TRIED = (ObservedInstance("train", 0, highest_attempt=1),)
+TRIED = (ObservedInstance("train", 0, highest_attempt=1, recorded_attempt=1),)
 
 
 def look(run: TrainingRun, *, after_s: float = 0, previous: dict[str, Any] | None = None, **fields: Any) -> Plan:

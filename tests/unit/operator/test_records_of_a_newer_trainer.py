@@ -32,7 +32,8 @@ def a_manifest(nonce: str) -> CheckpointManifest:
 
 def instance_in(store: FolderStore) -> ObservedInstance:
     reader = RecordReader(store, Records(), KEYS.prefix, 100)
-    (found,) = read_instances(reader, KEYS.namespace, KEYS.uid, ((KEYS.stage, KEYS.seed),))
+    control = RecordReader(store, Records(), f"control/{KEYS.namespace}/{KEYS.uid}/", 100)
+    (found,) = read_instances(reader, control, KEYS.namespace, KEYS.uid, ((KEYS.stage, KEYS.seed),))
     return found
 
 
