@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from lead_protocol.cache_digest import digest_of
-from lead_protocol.manifests import CacheManifest, RouteCounts, StoredObject, sha256_hex
+from lead_protocol.manifests import CacheManifest, CollectionEntry, RouteCounts, StoredObject, sha256_hex
 from lead_protocol.object_keys import BuildKeys, CacheKeys, ControlKeys, InstanceKeys
 from lead_testing.api_bench import Bench
 from lead_testing.manifests import a_dataset_cache, a_training_run
@@ -12,6 +12,10 @@ from lead_testing.operator_process import wait_for
 
 SHA = "5" * 64
 HUGE = 10**30
+
+
+def a_collection(item: StoredObject) -> CollectionEntry:
+    return CollectionEntry(object=item, samples=666, buckets=1)
 
 
 def reason(status: dict[str, Any], kind: str) -> str:
@@ -105,12 +109,15 @@ def test_a_forged_cache_is_never_ready_and_the_message_names_both_listings(bench
     item = StoredObject(key="x", size=5, sha256=sha256_hex(b"false"))
     named = CacheManifest(
         digest=SHA, recipe="lead", builder="forged", config={}, source_sha256=SHA, samples=666, size_bytes=5,
-        routes=RouteCounts(total=1, kept=1), routes_object=item, collections={}, shards=[], metas=[],
+        routes=RouteCounts(total=1, kept=1), routes_object=item, shards=[], metas=[],
+        collections={name: a_collection(item) for name in bench.get("dsc", "town")["spec"]["collections"]},
     )  # fmt: skip
     forged = CacheKeys(bench.namespace, digest_of(named))
-    item = item.model_copy(update={"key": forged.routes})
-    manifest = named.model_copy(update={"digest": forged.digest, "routes_object": item})
-    bench.store.put(keys.staged(forged.digest).routes, b"false")
+    rows = {name: a_collection(item.model_copy(update={"key": forged.bucket(name)})) for name in named.collections}
+    routes = item.model_copy(update={"key": forged.routes})
+    manifest = named.model_copy(update={"digest": forged.digest, "routes_object": routes, "collections": rows})
+    for part in manifest.objects:
+        bench.store.put(keys.staged(forged.digest).as_staged(part.key), b"false")
     bench.store.put(keys.staged(forged.digest).manifest, manifest.model_dump_json().encode())
     bench.store.put(keys.result(1), json.dumps({"digest": forged.digest}).encode())
     bench.driver.script.held.clear()

@@ -1,5 +1,6 @@
 """From a run's records in the bucket to what is known of its stage instances; called by `bucket_view` alone."""
 
+from functools import partial
 from itertools import islice
 
 from pydantic import ValidationError
@@ -95,12 +96,12 @@ def _newest_checkpoint(reader: RecordReader, keys: InstanceKeys, quarantined: se
         if manifest is None or manifest.step != step:
             continue
         if (manifest.run_uid, manifest.stage, manifest.seed) == (keys.uid, keys.stage, keys.seed):
-            fault = reader.find_fault(key, lambda store, found=manifest: _fault(store, found, keys))
+            fault = reader.find_fault(key, partial(_fault, manifest, keys))
             return _checkpoint(key, manifest, keys, fault)
     return None
 
 
-def _fault(store: ObjectStore, manifest: CheckpointManifest, keys: InstanceKeys) -> str:
+def _fault(manifest: CheckpointManifest, keys: InstanceKeys, store: ObjectStore) -> str:
     """Returns why a manifest is not believed to be a whole checkpoint; asks the store for the sizes of its objects."""
     if fault := checkpoint_fault(manifest, keys.prefix):
         return fault

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lead_protocol.manifests import CacheManifest
+from lead_protocol.manifests import CacheManifest, sha256_hex
 from lead_protocol.object_keys import CacheKeys
 from lead_protocol.progress_record import BuildRecord
 from lead_testing.built_caches import build_and_publish
@@ -218,3 +218,18 @@ def test_progress_is_told_within_a_part(
     within = [record for record in records if record.samples_per_s]
     assert all(record.share_samples == 12 and record.eta_s is not None for record in within)
     assert within[-1].eta_s == 0
+
+
+def test_a_manifest_that_was_replaced_after_its_publication_is_refused_with_both_sums(
+    tree: Any, store: Any, recipe: Any, job: Any
+) -> None:
+    """Audit: B3."""
+    digest = build_and_publish(job(), store, tree, recipe, lambda record: None).digest
+    keys = CacheKeys("local", digest)
+    sound = store.get(keys.manifest, max_bytes=1 << 20)
+    sha256 = sha256_hex(sound)
+    assert CacheReader(store, digest, manifest_sha256=sha256).manifest.digest == digest
+    forged = sound.replace(b'"recipe":"bytes"', b'"recipe":"other"')
+    store.put(keys.manifest, forged)
+    with pytest.raises(BadData, match=f"has SHA-256 {sha256_hex(forged)}, expected {sha256}"):
+        CacheReader(store, digest, manifest_sha256=sha256)

@@ -9,6 +9,7 @@ from lead_operator.objects.build_pod import build_cache_pod
 from lead_operator.objects.training_pod import build_training_pod
 from lead_operator.settings import StorageProfile
 from lead_protocol import environment
+from lead_protocol.job import DatasetSource
 from lead_testing.makers import DIGEST, PROFILE, SETTINGS, a_dataset_cache, a_training_run
 
 BY_TOKEN = replace(
@@ -23,7 +24,13 @@ def a_pod(role: str, profile: StorageProfile) -> dict[str, Any]:
         return build_cache_pod(a_dataset_cache(), attempt=1, index=0, profile=profile, settings=SETTINGS)
     run = a_training_run()
     return build_training_pod(
-        run, run.instances[0], attempt=1, rank=0, datasets={"towns": DIGEST}, profile=profile, settings=SETTINGS
+        run,
+        run.instances[0],
+        attempt=1,
+        rank=0,
+        datasets={"towns": DatasetSource(name="towns", digest=DIGEST)},
+        profile=profile,
+        settings=SETTINGS,
     )
 
 

@@ -17,7 +17,7 @@ from lead_operator.resources.body import parse_quantity
 from lead_operator.resources.training_run import TrainingRun, parse_training_run
 from lead_operator.settings import TAKEN_VARIABLE, PodDisk, Settings
 from lead_protocol import environment
-from lead_protocol.job import BuildJob, CheckpointPolicy, TrainJob, parse_job
+from lead_protocol.job import BuildJob, CheckpointPolicy, DatasetSource, TrainJob, parse_job
 from lead_testing.makers import (
     CACHE_UID,
     DIGEST,
@@ -88,7 +88,7 @@ def a_training_pod(
         run.instances[-1],
         attempt=attempt,
         rank=rank,
-        datasets=dict.fromkeys(run.datasets, DIGEST),
+        datasets={name: DatasetSource(name=name, digest=DIGEST) for name in run.datasets},
         profile=PROFILE,
         settings=settings,
     )
@@ -186,7 +186,7 @@ def test_the_job_of_a_small_run() -> None:
         "epochs": 4,
         "nodes": 2,
         "procs_per_node": 1,
-        "datasets": [{"name": "towns", "digest": DIGEST}],
+        "datasets": [{"name": "towns", "digest": DIGEST, "manifest_sha256": ""}],
         "checkpoint": CheckpointPolicy(
             every_epochs=1, every_steps=0, keep_last=3, keep_best=1, keep_every_epochs=5, on_best=True, resume="Auto"
         ).model_dump(),

@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from lead_protocol.manifests import (
     MAX_CHECKPOINT_MANIFEST_BYTES,
     CheckpointManifest,
-    checkpoint_fault,
     parse_checkpoint_manifest,
     sha256_hex,
 )
