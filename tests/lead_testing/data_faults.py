@@ -25,6 +25,7 @@ from lead_protocol.store.partial_file import PartialFile
 from lead_testing.built_caches import build_and_publish
 from lead_testing.bytes_recipe import BytesRecipe, MemoryTree
 from lead_testing.store_proxy import Fault, StoreProxy
+from lead_trainer.data.build import build_share
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.in_shards import RowsInShards
 from lead_trainer.data.process_loader import loader_named
@@ -39,8 +40,8 @@ READ_FAULTS: tuple[Fault, ...] = (
 DAMAGES = ("flip", "cut", "zero", "version", "swap")
 
 
-def build_test_cache(store: ObjectStore, namespace: str = LOCAL_NAMESPACE) -> str:
-    """Builds a cache of several shards and returns its digest."""
+def build_test_cache(store: ObjectStore, namespace: str = LOCAL_NAMESPACE, *, publish: bool = True) -> str:
+    """Builds a cache of several shards and returns its digest; it may be left where builds stage it."""
     noise = random.Random(5)
     tree = MemoryTree({f"r{n % 4}/{n // 4}": noise.randbytes(SAMPLE_BYTES) for n in range(SAMPLES)})
     job = BuildJob(
@@ -48,7 +49,8 @@ def build_test_cache(store: ObjectStore, namespace: str = LOCAL_NAMESPACE) -> st
         parallelism=1, recipe="bytes", source=FolderSource(path="tree"), collections=["all"],
     )  # fmt: skip
     recipe: Any = BytesRecipe()
-    return build_and_publish(job, store, tree, recipe, lambda record: None, part_bytes=PART_BYTES).digest
+    build = build_and_publish if publish else build_share
+    return build(job, store, tree, recipe, lambda record: None, part_bytes=PART_BYTES).digest
 
 
 class BytesSamples(RowsInShards):

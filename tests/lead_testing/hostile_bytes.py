@@ -139,8 +139,8 @@ ERROR = b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>SlowDown</Code><Mes
 def _objects() -> dict[str, bytes]:
     with tempfile.TemporaryDirectory(prefix="lead-hostile-") as folder:
         store = FolderStore(Path(folder))
-        build_test_cache(store)
-        return {info.key: store.get(info.key, max_bytes=1 << 20) for info in store.list("caches/")}
+        build_test_cache(store, publish=False)
+        return {info.key: store.get(info.key, max_bytes=1 << 20) for info in store.list("builds/")}
 
 
 def _read_record(data: bytes) -> None:
