@@ -125,6 +125,20 @@ def test_the_stores_volume_is_no_source_in_either_mode(guarded: ControlPlane) ->
         assert create(guarded, own, namespace) == ""
 
 
+def test_the_account_of_a_run_reaches_neither_keys_nor_the_lease_in_either_mode(guarded: ControlPlane) -> None:
+    """What training pods are to the API server may read no Secret and take no lease, beside the operator or apart.
+
+    Audit: S-1
+    """
+    for namespace, release in ((ALONE, ALONE), (TEAM, RELEASE)):
+        for verb, resource in (("get", "secrets"), ("list", "secrets"), ("get", "leases.coordination.k8s.io"),
+                               ("update", "leases.coordination.k8s.io"), ("create", "pods"),
+                               ("create", "serviceaccounts/token"), ("get", "persistentvolumeclaims")):  # fmt: skip
+            account = f"--as=system:serviceaccount:{namespace}:lead-run"
+            with pytest.raises(StepFailed, match="no"):
+                guarded.kubectl("-n", release, "auth", "can-i", verb, resource, account)
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_is_admitted_as_the_readme_applies_it(guarded: ControlPlane, example: Path) -> None:
     for document in yaml.safe_load_all(example.read_text()):

@@ -13,9 +13,9 @@ from lead_operator.resources.identity import Identity
 from lead_operator.resources.pod_settings import ComputeResources, PodSettings
 from lead_operator.resources.training_run import TrainingRun
 from lead_operator.settings import Settings, StorageProfile
+from lead_protocol.object_keys import RESERVED_PREFIXES
 
 NOT_ALLOWED = "NotAllowed"
-RESERVED_PREFIXES = ("runs", "caches", "builds", "control")  # what pods and operator write; the CRD refuses them too
 SOURCES = "datasets"
 SHOWN = 5
 
@@ -149,7 +149,7 @@ def _prefix(prefix: str, namespace: str, profile: StorageProfile) -> Iterator[Vi
     shared = [each for each in profile.shared if each.startswith(f"{SOURCES}/")]
     remedy = (
         f"{prefix.split('/')[0]}/ is what pods and operator write, and never a source"
-        if prefix.split("/")[0] in RESERVED_PREFIXES
+        if f"{prefix.rstrip('/')}/".startswith(RESERVED_PREFIXES)  # the CRD refuses them at admission
         else f"bring the data there, or an administrator adds its folder to storage.profiles.{profile.name}.shared"
     )
     yield Violation(

@@ -16,6 +16,8 @@ from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.dataset_cache import parse_dataset_cache
 from lead_operator.resources.training_run import parse_training_run
 from lead_operator.settings import Settings
+from lead_operator.store_policies import Tenant, build_statements
+from lead_protocol.object_keys import RESERVED_PREFIXES
 from lead_testing.makers import NOW, PROFILE, SETTINGS, a_cache_body, a_pod, a_ready_cache, a_run_body
 from lead_testing.policy_cases import (
     ANOTHER_TEAMS,
@@ -129,6 +131,25 @@ def test_a_namespace_reads_its_own_raw_data_and_what_is_shared() -> None:
         "datasets": False, "datasets/commons": False, "weights/x": False, "town": False,
     }.items():  # fmt: skip
         assert source_is_allowed(prefix, "team-a", ("datasets/common/", "weights/")) is allowed, prefix
+
+
+@pytest.mark.parametrize(
+    ("shared", "alone"), [(("datasets/common/", "weights/"), False), ((), False), (("datasets/", "weights/"), True)]
+)
+def test_the_operator_refuses_the_sources_that_the_store_would(shared: tuple[str, ...], alone: bool) -> None:
+    """The condition that a user reads and the store's policy for build pods agree on every source.
+
+    Audit: S-6
+    """
+    tenant = Tenant(replace(PROFILE, shared=shared), "team-a", alone)
+    statements = [each for each in build_statements(tenant, "lead-build") if "s3:GetObject" in each["Action"]]
+    below = "arn:aws:s3:::lead/"
+    readable = [each.removeprefix(below).rstrip("*") for found in statements for each in found["Resource"]]
+    sources = tuple(each for each in readable if not each.startswith(RESERVED_PREFIXES))
+    for prefix in ("datasets/team-a/x", "datasets/team-a", "datasets/team-b/x", "datasets/common/x", "datasets/common",
+                   "datasets/commons", "datasets/x", "weights/x", "weights/team-a", "raw", "runs/team-a/x",
+                   "caches/team-a/x", "builds/team-a/x", "control/team-a/x"):  # fmt: skip
+        assert source_is_allowed(prefix, "team-a", shared) is f"{prefix}/".startswith(sources), prefix
 
 
 def test_a_claim_of_the_store_or_of_a_run_is_no_source_whatever_its_name() -> None:
