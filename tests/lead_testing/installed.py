@@ -164,6 +164,12 @@ def fresh_namespace(cluster: Cluster, namespace: str) -> Installed:
     return release
 
 
+FOR_TESTS = (
+    "operator.progressSeconds=2",  # a status is young when a test acts on it
+    "policy.allowedStorageClasses={lead-local}",
+)
+
+
 def helm(release: Installed, verb: str, images: dict[str, str], *settings: str) -> None:
     """Runs `helm install` or `helm upgrade` of the checkout's chart and waits until everything is ready."""
     values = [
@@ -177,7 +183,7 @@ def helm(release: Installed, verb: str, images: dict[str, str], *settings: str) 
         "lead",
         str(PROJECT_ROOT / "charts/lead"),
         "--set",
-        ",".join([*values, "operator.progressSeconds=2", *settings]),  # a status is young when a test acts on it
+        ",".join([*values, *FOR_TESTS, *settings]),
         "--wait",
         "--wait-for-jobs",
         "--timeout",

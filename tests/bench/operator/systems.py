@@ -22,7 +22,7 @@ from lead_protocol.store.s3 import S3Store
 from lead_testing.local_cluster.api_server import no_proxy_environment
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER
-from lead_testing.operator_process import TRAINER_IMAGE, wait_for
+from lead_testing.operator_process import OPEN_POLICY, TRAINER_IMAGE, wait_for
 from lead_testing.pod_driver import ApiRefused, PodDriver
 from lead_testing.ports import free_port, free_ports
 
@@ -141,7 +141,7 @@ class Ours(System):
         (keys / "access-key").write_text(ROOT_USER)
         (keys / "secret-key").write_text(ROOT_PASSWORD)
         profile = {"endpoint": cluster.minio.endpoint, "bucket": "bench", "secure": False}
-        (self._folder / "profiles.json").write_text(json.dumps({"default": profile}))
+        (self._folder / "profiles.json").write_text(json.dumps({"default": {**profile, "shared": ["datasets/"]}}))
         cluster.minio.admin().make_bucket("bench")
         self._store = S3Store(cluster.minio.target("bench"))
         self._trainer = self.pod_driver(SPACE)
@@ -171,6 +171,7 @@ class Ours(System):
             "LEAD_RELEASE_NAMESPACE": namespace,
             "LEAD_HEALTH_PORT": str(self._port),
             "LEAD_METRICS_AUTHENTICATION": "None",
+            "LEAD_POLICY": OPEN_POLICY,
         }
         page = f"http://127.0.0.1:{self._port}/metrics"
         self._launch([sys.executable, "-m", "lead_operator", "run"], environment, page)
