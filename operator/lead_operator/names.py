@@ -46,6 +46,7 @@ class Annotation:
     POD_GROUP_SIZE = "kueue.x-k8s.io/pod-group-total-count"
     POD_RETRIABLE = "kueue.x-k8s.io/retriable-in-group"
     LAST_CHECKPOINT = "volcano.sh/last-checkpoint-time"
+    PULLS = "lead.dev/pulls"  # image, pull policy and pull secrets that the chart's values held for this pod
 
 
 class Role(StrEnum):

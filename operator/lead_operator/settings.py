@@ -98,6 +98,7 @@ class Settings:
 
     trainer_image: str
     trainer_pull_policy: str = "IfNotPresent"
+    image_pull_secrets: tuple[str, ...] = ()  # which the pods' ServiceAccounts name
     pod_environment: Mapping[str, str] = field(default_factory=dict)  # of training and build pods
     pod_disk: PodDisk = field(default_factory=PodDisk)
     policy: Policy = field(default_factory=Policy)
@@ -121,6 +122,11 @@ class Settings:
     api_in_flight: int = 32  # calls to the API server at a time; watches and leases do not count
     api_calls_per_second: float = 0.0  # 0: as many as go; watches and leases do not count
 
+    @property
+    def pulls(self) -> str:
+        """All that decides whether a node can pull the trainer image, as pods are annotated with it."""
+        return " ".join([self.trainer_image, self.trainer_pull_policy, *self.image_pull_secrets])
+
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
     """Reads the settings from environment variables; raises SettingsError that names the variable."""
@@ -130,6 +136,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         trainer_pull_policy=_choice(
             environment, "LEAD_TRAINER_PULL_POLICY", "IfNotPresent", ("Always", "IfNotPresent", "Never")
         ),
+        image_pull_secrets=tuple(environment.get("LEAD_IMAGE_PULL_SECRETS", "").split()),
         pod_environment=_pod_environment(environment.get("LEAD_POD_ENVIRONMENT") or "{}"),
         pod_disk=_pod_disk(environment.get("LEAD_POD_DISK") or "{}"),
         policy=read_policy(environment.get("LEAD_POLICY") or "{}"),

@@ -341,7 +341,7 @@ def test_the_operator_reads_its_settings_from_the_deployment(rendered: Objects, 
     known = {name for name in environment if name.startswith("LEAD_")}
     assert known == {
         "LEAD_TRAINER_IMAGE", "LEAD_TRAINER_PULL_POLICY", "LEAD_STORAGE_PROFILES_FILE", "LEAD_OPERATOR_CREDENTIALS_DIR",
-        "LEAD_POD_ENVIRONMENT", "LEAD_POD_DISK", "LEAD_POLICY",
+        "LEAD_POD_ENVIRONMENT", "LEAD_POD_DISK", "LEAD_POLICY", "LEAD_IMAGE_PULL_SECRETS",
         "LEAD_RUN_NAMESPACES", "LEAD_RUN_SERVICE_ACCOUNT", "LEAD_BUILD_SERVICE_ACCOUNT", "LEAD_RELEASE_NAMESPACE",
         "LEAD_LOG_LEVEL",
         "LEAD_METRICS_AUTHENTICATION", "LEAD_METRICS_PORT", "LEAD_METRICS_CERTIFICATES_DIR",

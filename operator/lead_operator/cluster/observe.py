@@ -113,6 +113,7 @@ def observe_pod(pod: KubernetesObject, nodes: NodeWatch, now: datetime) -> Obser
         waiting_message=waiting.get("message", "")[:MAX_MESSAGE],
         message=(ended.get("message") or status.get("message", ""))[:MAX_MESSAGE],
         checkpoint_time=metadata.get("annotations", {}).get(names.Annotation.LAST_CHECKPOINT, ""),
+        pulls=metadata.get("annotations", {}).get(names.Annotation.PULLS, ""),
         node_ready=health.ready,
         node_not_ready_since=health.not_ready_since,
     )
@@ -230,8 +231,8 @@ def parse_time(text: str | None) -> datetime | None:
 def trim_pod(pod: KubernetesObject) -> KubernetesObject:
     """Returns the part of a pod that this module reads; a thousand whole pods would cost tens of megabytes."""
     metadata, status = pod["metadata"], pod.get("status", {})
-    said = metadata.get("annotations", {}).get(names.Annotation.LAST_CHECKPOINT)
-    annotations = {"annotations": {names.Annotation.LAST_CHECKPOINT: said}} if said else {}
+    read = _only(metadata.get("annotations", {}), names.Annotation.LAST_CHECKPOINT, names.Annotation.PULLS)
+    annotations = {"annotations": read} if read else {}
     conditions = [each for each in status.get("conditions") or [] if each.get("type") in POD_CONDITIONS]
     containers = status.get("containerStatuses") or []
     return {

@@ -15,6 +15,7 @@ from lead_operator.decisions.failure_policy import (
     Failure,
     explain_hang,
     explain_missing,
+    explain_outdated,
     explain_pod,
     fatal_if_listed,
     heaviest,
@@ -40,7 +41,10 @@ def find_failure(view: RunView) -> Failure | None:
     """Returns why the current attempt ended, or None while it has not; a group that never ran whole is not to blame."""
     state, now = view.current, view.observed.now
     policy = view.run.failure_policy
-    explained = (explain_pod(pod, now=now, node_loss_s=policy.node_loss_s) for pod in state.attempt_pods)
+    explained = (
+        explain_pod(pod, now=now, node_loss_s=policy.node_loss_s) or explain_outdated(pod, view.settings.pulls)
+        for pod in state.attempt_pods
+    )
     failures = [fatal_if_listed(failure, policy.fatal_exit_codes) for failure in explained if failure is not None]
     absent = _absent(view)
     if state.created:

@@ -7,11 +7,18 @@ its last record while it lists and reads, so that silence means that something b
 from lead_operator import names
 from lead_operator.decisions.build_state import Worker
 from lead_operator.decisions.conditions import find_condition
-from lead_operator.decisions.failure_policy import MAX_MESSAGE, Failure, explain_missing, explain_pod
+from lead_operator.decisions.failure_policy import (
+    MAX_MESSAGE,
+    Failure,
+    explain_missing,
+    explain_outdated,
+    explain_pod,
+)
 from lead_operator.decisions.figures import parse_time, shorten
 from lead_operator.decisions.observed import BuildWord, ObservedBuild, ObservedPod
 from lead_operator.names import Condition
 from lead_operator.resources.dataset_cache import DatasetCache
+from lead_operator.settings import Settings
 from lead_protocol.exit_codes import ExitClass
 
 NODE_LOSS_S = 60.0
@@ -19,12 +26,15 @@ NODE_LOSS_S = 60.0
 HANG_S = 1800.0
 
 
-def find_build_failure(cache: DatasetCache, worker: Worker, observed: ObservedBuild) -> Failure | None:
+def find_build_failure(
+    cache: DatasetCache, worker: Worker, observed: ObservedBuild, settings: Settings
+) -> Failure | None:
     """Returns why the current attempt at a share ended or has to, or None while it has not."""
     if not worker.active:
         return None
     if worker.pod is not None:
         failure = explain_pod(worker.pod, now=observed.now, node_loss_s=NODE_LOSS_S)
+        failure = failure or explain_outdated(worker.pod, settings.pulls)
         return failure or _find_silence(worker, worker.pod, observed)
     if not worker.created:
         return None

@@ -198,7 +198,7 @@ def _build(
     if any(not pod.outstays(observed.now) for pod in state.strays):
         return replace(step, reason="WaitingForOldPods", deletes=_retire(state.strays, observed))
     for worker in state.workers:
-        found = find_build_failure(cache, worker, observed)
+        found = find_build_failure(cache, worker, observed, settings)
         if found is not None:
             step = _account(cache, step, worker, found, observed)
             if step.phase is CachePhase.FAILED:

@@ -32,6 +32,10 @@ _CLUSTER_REASONS = frozenset(
     ]
 )
 
+_IMAGE_REASONS = frozenset(
+    ["ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"]
+)
+
 _REASONS: dict[int, str] = {
     ExitCode.USAGE: "BadUsage",
     ExitCode.BAD_CONFIG: "BadConfig",
@@ -95,6 +99,18 @@ def explain_pod(pod: ObservedPod, *, now: datetime, node_loss_s: float) -> Failu
     if pod.exit_code is None or (pod.deleting and pod.exit_code in (137, 143)):
         return _failure(pod, ExitClass.INFRASTRUCTURE, "PodDeleted", _GONE, f"pod {pod.name} was stopped from outside")
     return _by_exit_code(pod, pod.exit_code)
+
+
+def explain_outdated(pod: ObservedPod, pulls: str) -> Failure | None:
+    """Returns the failure of a pod that cannot pull its image while the chart's values are others since: `pulls`."""
+    waits = pod.phase == "Pending" and pod.started_at is None and pod.waiting_reason in _IMAGE_REASONS
+    if not waits or pod.pulls in ("", pulls):
+        return None
+    text = (
+        f"pod {pod.name} could not start ({pod.waiting_reason}) with image, pull policy and secrets {pod.pulls}; the "
+        f"chart's values are {pulls} now"
+    )
+    return _failure(pod, ExitClass.STOPPED, "ImageChanged", _CODE, text)
 
 
 def explain_missing(name: str) -> Failure:

@@ -41,6 +41,7 @@ class ObservedPod:
     waiting_message: str = ""
     message: str = ""  # termination message, at most 4096 bytes
     checkpoint_time: str = ""  # as last told to the scheduler
+    pulls: str = ""  # image, pull policy and secrets it was created with; empty where that is not known
     node_ready: bool = True  # False: the node is gone or NotReady
     node_not_ready_since: datetime | None = None
 

@@ -11,6 +11,7 @@ from lead_operator.decisions.pod_removal import once_each, remove, retire
 from lead_operator.decisions.refusals import RUN_FIELDS, explain_invalid
 from lead_operator.decisions.run_step import Step
 from lead_operator.decisions.run_view import RunView
+from lead_operator.decisions.session_caches import terminating_claims
 from lead_operator.errors import SpecError
 from lead_operator.objects.rank_service import build_rank_service
 from lead_operator.objects.session_cache_claim import build_session_cache_claim
@@ -62,7 +63,10 @@ def _refuse_invalid(view: RunView) -> None:
 
 
 def build_group_objects(view: RunView, state: InstanceState) -> tuple[dict[str, Any], ...]:
-    """The service, the claims and, until all pods were seen once, the pods that are missing."""
+    """The service, the claims and, until all pods were seen once, the pods that are missing.
+
+    A rank whose claim is being deleted gets its pod when it has a new claim.
+    """
     run, observed = view.run, view.observed
     _refuse_invalid(view)
     objects: list[dict[str, Any]] = []
@@ -72,7 +76,7 @@ def build_group_objects(view: RunView, state: InstanceState) -> tuple[dict[str, 
         missing = [build_session_cache_claim(run, rank) for rank in range(run.nodes)]
         held = {claim.name for claim in observed.claims}
         objects += [claim for claim in missing if claim["metadata"]["name"] not in held]
-    seen = {p.rank for p in state.attempt_pods}
+    seen = {p.rank for p in state.attempt_pods} | terminating_claims(view).keys()
     if not state.created and view.profile is not None and view.datasets.sources:
         objects += [
             build_training_pod(

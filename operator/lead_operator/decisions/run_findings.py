@@ -11,7 +11,7 @@ from lead_operator.decisions.policy_check import NOT_ALLOWED
 from lead_operator.decisions.refusals import OBJECTS_REFUSED, explain_refusal
 from lead_operator.decisions.run_step import Step
 from lead_operator.decisions.run_view import SUSPEND_REQUESTED, RunView
-from lead_operator.decisions.session_caches import lost_cache_node, waits_for_its_volume
+from lead_operator.decisions.session_caches import lost_cache_node, terminating_claims, waits_for_its_volume
 from lead_operator.names import Condition, RunPhase, training_pod_name
 from lead_operator.objects.session_cache_claim import claim_name
 from lead_protocol.exit_codes import SET_CLOCKS
@@ -182,6 +182,9 @@ def _ranks_run(view: RunView, step: Step) -> Finding:
         return Finding(Condition.READY, False, waiting.waiting_reason[:64], text)
     if not any(state.active for state in states):
         return Finding(Condition.READY, False, "NoAttempt", _why_no_attempt(view, step))
+    if going := terminating_claims(view):
+        text = f"session cache claim {', '.join(going.values())} is being deleted; a new one is created when it is gone"
+        return Finding(Condition.READY, False, "ClaimTerminating", text)
     return Finding(Condition.READY, False, "PodsStarting", f"{ready} of {wanted} pods run{_first_slow(pods)}")
 
 

@@ -3,12 +3,15 @@
 Such a volume binds its rank to its node. Where the node is lost, the claim goes with it: what it held is fetched again.
 A volume of a zone looks the same from here, because the scheduler says the same of both: it is taken for one of a node.
 A claim that runs share is left to people, because others may still train from it.
+A claim that somebody deletes goes when no pod mounts it any more. Pods that have ended are kept for their logs, and
+would keep it for good: they go with it, and the next pod of the rank is created with the new claim.
 """
 
 from datetime import timedelta
 
 from lead_operator.decisions.observed import ObservedPod
-from lead_operator.decisions.plan import ClaimToDelete
+from lead_operator.decisions.plan import ClaimToDelete, PodToDelete
+from lead_operator.decisions.pod_removal import remove
 from lead_operator.decisions.run_view import RunView
 from lead_operator.objects.session_cache_claim import claim_name
 from lead_operator.resources.training_run import TrainingRun
@@ -42,6 +45,26 @@ def lost_caches(view: RunView) -> tuple[ClaimToDelete, ...]:
         said = f"claim {claim.name} lies on node {node}, which is lost: it is made anew, empty"
         found.append(ClaimToDelete(claim.name, claim.uid, said))
     return tuple(found)
+
+
+def terminating_claims(view: RunView) -> dict[int, str]:
+    """Returns, by rank, the names of the claims that are being deleted: no pod can be started with one of them."""
+    if view.run.session_cache.medium != "PersistentVolume":
+        return {}
+    going = {claim.name for claim in view.observed.claims if claim.deleting}
+    names = {rank: claim_name(view.run, rank) for rank in range(view.run.nodes)}
+    return {rank: name for rank, name in names.items() if name in going}
+
+
+def release_claims(view: RunView) -> tuple[PodToDelete, ...]:
+    """Returns the deletions of ended pods of earlier attempts that keep a claim from going."""
+    ranks = terminating_claims(view).keys()
+    return tuple(
+        remove(pod)
+        for state in view.states
+        for pod in state.pods
+        if pod.rank in ranks and pod.terminal and not pod.lingers and not pod.deleting and pod.attempt <= state.ended
+    )
 
 
 def lost_cache_node(view: RunView, pod: ObservedPod) -> str:

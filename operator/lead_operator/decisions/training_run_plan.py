@@ -36,7 +36,7 @@ from lead_operator.decisions.pod_group import (
     retire_pods,
     tell_last_checkpoint,
 )
-from lead_operator.decisions.pod_removal import remove
+from lead_operator.decisions.pod_removal import once_each, remove
 from lead_operator.decisions.policy_check import NOT_ALLOWED
 from lead_operator.decisions.refusals import OBJECTS_REFUSED
 from lead_operator.decisions.restarts import judge_failure
@@ -46,7 +46,7 @@ from lead_operator.decisions.run_records import run_records
 from lead_operator.decisions.run_status import build_run_status, is_urgent
 from lead_operator.decisions.run_step import SOON_S, Step, join_steps
 from lead_operator.decisions.run_view import SUSPEND_REQUESTED, RunView, look_at_run
-from lead_operator.decisions.session_caches import lost_caches
+from lead_operator.decisions.session_caches import lost_caches, release_claims
 from lead_operator.errors import SpecError
 from lead_operator.names import Condition, RunPhase
 from lead_operator.resources.training_run import TrainingRun, refuse_lost_config
@@ -172,7 +172,7 @@ def _going_on(view: RunView) -> Step:
         reason = refused or waiting[:64] or _restart_reason(view, "Loading" if up else "PodsStarting")
     step = replace(
         view.step(phase, reason),
-        deletes=retire_pods(strays, run, view.observed),
+        deletes=once_each(*retire_pods(strays, run, view.observed), *release_claims(view)),
         claim_deletes=lost_caches(view),
         creates=() if view.observed.accounts_unknown else build_group_objects(view, state),
         annotates=tell_last_checkpoint(view, state),
@@ -217,11 +217,12 @@ def _claim(view: RunView) -> Step:
     )
     old = tuple(p for p in state.pods if p.terminal and not p.deleting and p.attempt < state.attempt)
     keep_old = view.run.clean_pod_policy == "None"
+    deletes = () if keep_old else tuple(remove(pod) for pod in old)
     return replace(
         view.step(_restart_phase(view), "PodsStarting"),
         states=view.states_with(claimed),
         start_time=view.start_time or now,
-        deletes=() if keep_old else tuple(remove(pod) for pod in old),
+        deletes=once_each(*deletes, *release_claims(view)),
         creates=build_group_objects(view, claimed),
         claim=True,
         requeue_after_s=view.settings.progress_s,

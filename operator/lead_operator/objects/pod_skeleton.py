@@ -69,6 +69,7 @@ def build_pod(parts: PodParts) -> KubernetesObject:
             "annotations": {
                 **parts.pod_settings.annotations,
                 **parts.annotations,
+                names.Annotation.PULLS: parts.settings.pulls,
                 environment.JOB_ANNOTATION: _job_text(parts),
             },
             "ownerReferences": [owner_reference(parts.owner)],

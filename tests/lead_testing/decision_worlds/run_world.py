@@ -128,6 +128,8 @@ class RunWorld(PodsWorld):
             f"{name} was made while {[p.name for p in others]} may still write"
         )
         rank = int(body["metadata"]["labels"]["lead.dev/rank"])
+        claim = self.claims[claim_name(self.run, rank)]
+        assert not claim.deleting, f"{name} was made with a claim that is going"
         self._add_pod(name, rank, "", role="train", stage=job.stage, seed=job.seed, attempt=job.attempt)
         self.place(name)
 
@@ -136,7 +138,21 @@ class RunWorld(PodsWorld):
             since = self.lost_nodes[self.volumes[uid]]
             lost_s = max(self.run.failure_policy.node_loss_s, RETURNS_S)
             assert self.now - since >= timedelta(seconds=lost_s), "a claim was given up before its node"
-            del self.claims[name]
+            self.terminate_claim(name)
+
+    def terminate_claim(self, name: str) -> None:
+        """Deletes a claim as the API server does: it goes when no pod that was given a node mounts it."""
+        self.claims[name] = replace(self.claims[name], deleting=True)
+        self._drop_free_claims()
+
+    def finish_deletions(self) -> None:
+        """Lets the nodes stop what is to go, and free claims with it."""
+        super().finish_deletions()
+        self._drop_free_claims()
+
+    def _drop_free_claims(self) -> None:
+        mounted = {claim_name(self.run, pod.rank) for pod in self.pods.values() if pod.node}
+        self.claims = {name: c for name, c in self.claims.items() if not c.deleting or name in mounted}
 
     # what schedulers, kubelets and trainers do
 
@@ -144,7 +160,7 @@ class RunWorld(PodsWorld):
         """Finds a node for a pod: that of its volume, where it has one."""
         pod = self.pods[name]
         claim = self.claims.get(claim_name(self.run, pod.rank))
-        if pod.node or claim is None:
+        if pod.node or claim is None or claim.deleting:
             return
         free = [node for node in (f"node-{pod.rank}", *NODES) if node not in self.lost_nodes]
         node = self.volumes.get(claim.uid) or next(iter(free), "")
@@ -315,6 +331,12 @@ class RunMachine(PodsMachine):
     @rule(node=st.sampled_from(NODES))
     def a_node_goes_or_comes_back(self, node: str) -> None:
         self.world.lose_or_return(node)
+
+    @rule(rank=st.integers(0, 1))
+    def somebody_deletes_a_claim(self, rank: int) -> None:
+        name = claim_name(self.world.run, rank)
+        if name in self.world.claims:
+            self.world.terminate_claim(name)
 
     @rule()
     def the_store_goes_or_comes_back(self) -> None:

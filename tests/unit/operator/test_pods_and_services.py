@@ -116,7 +116,7 @@ def test_the_pod_of_rank_1_of_a_small_run() -> None:
                 "lead.dev/attempt": "3",
                 "lead.dev/rank": "1",
             },
-            "annotations": {},
+            "annotations": {"lead.dev/pulls": f"{SETTINGS.trainer_image} IfNotPresent"},
             "ownerReferences": [OWNER],
         },
         "spec": {
