@@ -83,7 +83,7 @@ def observe_pod(pod: KubernetesObject, nodes: NodeWatch, now: datetime) -> Obser
     if not waiting and unscheduled.get("status") == "False":
         waiting = unscheduled
     if waiting.get("reason") in AS_IT_SHOULD:
-        waiting = _waits_for_volumes(pod, now)
+        waiting = {} if "deletionTimestamp" in metadata else _waits_for_volumes(pod, now)
     disruption = condition(pod, "DisruptionTarget")
     node = pod.get("spec", {}).get("nodeName", "")
     health = nodes.health(node, now)

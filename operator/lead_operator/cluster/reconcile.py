@@ -34,6 +34,7 @@ from lead_operator.cluster.observe import (
     NodeWatch,
     expected_build_pods,
     expected_training_pods,
+    has_ended,
     is_finished,
     is_shared_as,
     observe_cache,
@@ -60,6 +61,7 @@ from lead_operator.settings import Settings
 AFTER_END_LOOK_S = 1.0
 NOT_SERVED_LOOK_S = 5.0
 UNTOUCHED_FOR = timedelta(seconds=5)
+COLLECTORS_FINALIZERS = {"orphan", "foregroundDeletion"}
 AFTER_REFUSAL_LOOK_S = 0.1  # status still tells of a refusal that is over
 
 log = structlog.get_logger(__name__)
@@ -97,6 +99,8 @@ class Reconciler:
         if body is not None and _takes_its_data(body):
             return await self.cache_end.step({**body, "apiVersion": kind.api_version, "kind": kind.kind})
         if body is None or "deletionTimestamp" in body["metadata"]:
+            if body is not None and _stays_for_others(body):
+                await self._stop_pods(body)
             self._forget(key)  # its children go with it, by their owner references
             return None
         if self.uids.setdefault(key, body["metadata"]["uid"]) != body["metadata"]["uid"]:
@@ -115,6 +119,13 @@ class Reconciler:
             self.recorder.record(body, EventNote("Warning", "SpecRefused", str(error)))
             return None
         return again_s
+
+    async def _stop_pods(self, body: KubernetesObject) -> None:
+        """Stops the pods of a deleted resource that a finalizer of somebody else keeps, and with it its children."""
+        namespace, uid = body["metadata"]["namespace"], body["metadata"]["uid"]
+        for pod in self.informers.of(POD, namespace).owned_by(uid):
+            if not has_ended(pod):
+                await self.client.delete(POD, namespace, pod["metadata"]["name"], uid=pod["metadata"]["uid"])
 
     async def _training_run(self, body: KubernetesObject, live: bool) -> float | None:
         run, namespace, previous = parse_training_run(body), body["metadata"]["namespace"], read_status(body)
@@ -336,6 +347,12 @@ def _is_untouched(body: KubernetesObject, pods: tuple[ObservedPod, ...], now: da
 def _takes_its_data(body: KubernetesObject) -> bool:
     metadata = body["metadata"]
     return "deletionTimestamp" in metadata and names.CACHE_DATA_FINALIZER in metadata.get("finalizers", [])
+
+
+def _stays_for_others(body: KubernetesObject) -> bool:
+    """Tells whether a deleted resource waits for a finalizer that is neither ours nor the garbage collector's own."""
+    finalizers = set(body["metadata"].get("finalizers", []))
+    return bool(finalizers - COLLECTORS_FINALIZERS) and "orphan" not in finalizers  # it asks that children stay
 
 
 def _live(pods: tuple[ObservedPod, ...]) -> frozenset[str]:

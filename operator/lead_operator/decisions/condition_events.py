@@ -10,6 +10,7 @@ from typing import Any
 from lead_operator.decisions.conditions import find_condition
 from lead_operator.decisions.plan import EventNote
 from lead_operator.decisions.refusals import OBJECTS_REFUSED
+from lead_operator.decisions.run_step import CHECKPOINT_MISSING
 from lead_operator.names import Condition
 
 _ASKS = {  # the status in which a condition asks something of people, whatever its reason
@@ -22,6 +23,7 @@ _ASKS = {  # the status in which a condition asks something of people, whatever 
 _ORDINARY = {  # reasons of a Ready that is False and asks nothing, or of which another condition or event tells
     "AllRanksRun", "PodsStarting", "NoAttempt", "Suspended", "Succeeded", "Failed", OBJECTS_REFUSED,
     "Building", "Finishing", "WaitingForOldPods", "SourceChanged", "RemovingData", "InUse", "StorageUnavailable",
+    "ClaimTerminating",
 }  # fmt: skip
 _PATIENT = {"SchedulingGated"}  # it ends by itself
 
@@ -38,6 +40,8 @@ def condition_events(before: dict[str, Any], after: dict[str, Any]) -> Iterator[
 def _asks(kind: Condition, status: str, reason: str) -> bool:
     if kind is Condition.READY:
         return status == "False" and reason not in _ORDINARY
+    if kind is Condition.CHECKPOINTED:
+        return reason == CHECKPOINT_MISSING
     if kind is Condition.PROGRESSING:  # its other reasons are those of Ready, of the last failure or of the store
         return reason == "ImplausibleReport"
     return _ASKS.get(kind) == status

@@ -5,6 +5,7 @@ or a restored database can never use one twice. A fencing object, which a pod wr
 those records: no pod raises the number.
 """
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +14,9 @@ from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstanc
 from lead_operator.decisions.restarts import Streak, read_streak, recorded_streak
 from lead_operator.names import Role
 from lead_operator.resources.training_run import StageInstance, TrainingRun
+from lead_protocol.object_keys import position_of
+
+_STEP = re.compile(r"/checkpoints/(\d{12})/")  # in the URI of a checkpoint
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,20 @@ class InstanceState:
         if found is None or found.fault:
             return False
         return found.final or found.epoch >= self.instance.stage.epochs
+
+    @property
+    def lost_step(self) -> int:
+        """Step of a checkpoint that status or the restart records name, and whose manifest is gone; 0: none is lost.
+
+        It says nothing while the bucket is not read, nor where a valid checkpoint is left. One that is quarantined is
+        still there: the pods report what is wrong with it.
+        """
+        if self.bucket is None or self.checkpoint is not None:
+            return 0
+        named = _STEP.search(self.checkpoint_uri)
+        known = {self.streak.at_step, int(named[1]) if named else 0}
+        quarantined = {position[0] for key in self.bucket.quarantined if (position := position_of(key))}
+        return max(0, *known - quarantined, 0)
 
     @property
     def epochs_trained(self) -> int:

@@ -9,7 +9,7 @@ from lead_operator.decisions.instance_state import InstanceState
 from lead_operator.decisions.observed import STAYS_S, ObservedPod
 from lead_operator.decisions.policy_check import NOT_ALLOWED
 from lead_operator.decisions.refusals import OBJECTS_REFUSED, explain_refusal
-from lead_operator.decisions.run_step import Step
+from lead_operator.decisions.run_step import CHECKPOINT_MISSING, Step
 from lead_operator.decisions.run_view import SUSPEND_REQUESTED, RunView
 from lead_operator.decisions.session_caches import lost_cache_node, terminating_claims, waits_for_its_volume
 from lead_operator.names import Condition, RunPhase, training_pod_name
@@ -25,10 +25,11 @@ _REMEDIES = {
     "CreateContainerConfigError": "create the Secret that the message names in the namespace of the run",
     "FailedMount": "check that each exists in the namespace; if all do, kubectl describe pod {pod} tells what is wrong",
     "SchedulingGated": "the queue has not admitted it yet; see kubectl get workloads, or ask who runs the queue",
-    "Unschedulable": "free resources, or create a run with smaller resources or fewer nodes",
+    "Unschedulable": "free resources, or create a run with smaller resources or fewer nodes; nodes may be cordoned",
 }
 
 _NAMED_PODS = 4
+_OVER = (RunPhase.SUSPENDED, RunPhase.SUCCEEDED, RunPhase.FAILED)  # no pod of it uses a cache
 
 _NO_STEPS = {
     RunPhase.PENDING: "nothing trains yet: the first condition that is False says what is missing",
@@ -52,7 +53,7 @@ def run_findings(view: RunView, step: Step) -> list[Finding]:
         _checkpointed(view),
         _checkpoints_sound(view),
     ]
-    findings += _degraded_caches(view)
+    findings += _degraded_caches(view) if step.phase not in _OVER else []
     findings += _advisory(view)
     findings.append(_suspended(view, step))
     if step.phase is RunPhase.SUCCEEDED:
@@ -198,6 +199,8 @@ def _of(state: InstanceState, states: list[InstanceState]) -> str:
 
 
 def _why_no_attempt(view: RunView, step: Step) -> str:
+    if step.phase is RunPhase.RECOVERING and step.blocked:
+        return f"attempt {step.last_failure.get('attempt')} failed; the next one waits: {step.reason}"
     if step.phase is RunPhase.RECOVERING:
         return f"attempt {step.last_failure.get('attempt')} failed; the next one is about to start"
     if step.reason == OLD_PODS:
@@ -258,6 +261,12 @@ def _where_it_goes_on(view: RunView) -> str:
 
 
 def _checkpointed(view: RunView) -> Finding:
+    if step := view.current.lost_step:
+        text = (
+            f"the checkpoint of step {step} was committed, and its manifest is not in the object store any more; what "
+            "runs goes on; restore the run's folder before the next attempt, which would end the run"
+        )
+        return Finding(Condition.CHECKPOINTED, False, CHECKPOINT_MISSING, text)
     if not view.checkpoint:
         return Finding(Condition.CHECKPOINTED, False, "NoCheckpoint", "this stage has no checkpoint yet")
     text = f"epoch {view.checkpoint.get('epoch')}, step {view.checkpoint.get('step')}: {view.checkpoint.get('uri')}"
@@ -280,10 +289,15 @@ def _checkpoints_sound(view: RunView) -> Finding:
         return Finding(Condition.CHECKPOINTS_SOUND, True, "NoneSpoiled", "no spoiled checkpoint was found")
     named = ", ".join(spoiled[:5])
     text = (
-        f"{len(spoiled)} spoiled: {named}; older sound ones are used; look for damage in the object store, and for who "
-        "else writes there; what is spoiled goes when checkpoint.keepLast newer checkpoints stand"
+        f"{len(spoiled)} corrupt: {named}; {_what_is_used(view)}; look for damage in the object store, and for who "
+        "else writes there; corrupt ones are removed when checkpoint.keepLast newer checkpoints stand"
     )
     return Finding(Condition.CHECKPOINTS_SOUND, False, "Quarantined", text)
+
+
+def _what_is_used(view: RunView) -> str:
+    left = view.checkpoint.get("step") if view.current.checkpoint is not None else None
+    return f"the checkpoint of step {left} is used" if left is not None else "no valid one is left in this stage"
 
 
 def _suspended(view: RunView, step: Step) -> Finding:

@@ -134,7 +134,7 @@ def _told_beside(told: InstanceView, state: InstanceState) -> dict[str, Any]:
 
 def _checkpoint_uri(view: RunView, position: int, state: InstanceState) -> str:
     if position in view.told:
-        unread = state.checkpoint_uri if state.bucket is None else ""
+        unread = state.checkpoint_uri if state.bucket is None or state.lost_step else ""
         return str(view.told[position].checkpoint.get("uri") or unread)
     found = state.checkpoint
     keys = instance_keys(view.run, state.instance)

@@ -9,6 +9,7 @@ from lead_operator.decisions.restarts import Restarts
 from lead_operator.names import RunPhase
 
 SOON_S = 1.0
+CHECKPOINT_MISSING = "CheckpointMissing"
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Step:
     annotates: tuple[PodToAnnotate, ...] = ()
     creates: tuple[dict[str, Any], ...] = field(default=())
     claim: bool = False
+    blocked: bool = False  # no attempt may begin, for `reason`
     requeue_after_s: float | None = None
 
     def wake(self, after_s: float) -> "Step":
@@ -52,6 +54,7 @@ def join_steps(first: Step, second: Step) -> Step:
         phase=told.phase,
         reason=told.reason,
         message=told.message,
+        blocked=told.blocked,
         deletes=tuple({d.uid: d for d in (*first.deletes, *second.deletes)}.values()),
         claim_deletes=tuple({d.uid: d for d in (*first.claim_deletes, *second.claim_deletes)}.values()),
         creates=tuple({(c["kind"], c["metadata"]["name"]): c for c in (*first.creates, *second.creates)}.values()),

@@ -218,7 +218,7 @@ def _checkpoint(
         return before  # the bucket could not be read: what was true stays true
     found = state.checkpoint
     if found is None:
-        return {}
+        return before if state.lost_step else {}
     keys = instance_keys(run, state.instance)
     # The prefix comes from a manifest that a pod wrote: only one below this instance's own keys is shown.
     prefix = found.prefix if found.prefix.startswith(keys.prefix) and ".." not in found.prefix else keys.prefix

@@ -9,6 +9,7 @@ would keep it for good: they go with it, and the next pod of the rank is created
 
 from datetime import timedelta
 
+from lead_operator.decisions.failure_policy import is_lost
 from lead_operator.decisions.observed import ObservedPod
 from lead_operator.decisions.plan import ClaimToDelete, PodToDelete
 from lead_operator.decisions.pod_removal import remove
@@ -57,14 +58,17 @@ def terminating_claims(view: RunView) -> dict[int, str]:
 
 
 def release_claims(view: RunView) -> tuple[PodToDelete, ...]:
-    """Returns the deletions of ended pods of earlier attempts that keep a claim from going."""
-    ranks = terminating_claims(view).keys()
-    return tuple(
-        remove(pod)
-        for state in view.states
-        for pod in state.pods
-        if pod.rank in ranks and pod.terminal and not pod.lingers and not pod.deleting and pod.attempt <= state.ended
-    )
+    """Returns the deletions of ended pods of earlier attempts that keep a claim from going; by force on a lost node."""
+    ranks, deletes = terminating_claims(view).keys(), []
+    for state in view.states:
+        for pod in state.pods:
+            if pod.rank not in ranks or not pod.terminal or pod.lingers or pod.attempt > state.ended:
+                continue
+            if is_lost(pod, now=view.observed.now, node_loss_s=view.run.failure_policy.node_loss_s):
+                deletes.append(remove(pod, grace_period_s=0))
+            elif not pod.deleting:
+                deletes.append(remove(pod))
+    return tuple(deletes)
 
 
 def lost_cache_node(view: RunView, pod: ObservedPod) -> str:

@@ -195,6 +195,8 @@ def _begin(view: RunView) -> Step:
         return replace(waiting, deletes=deletes, requeue_after_s=next_look_s(view))
     if (blocked := _blocked(view)) is not None:
         return blocked
+    if view.current.lost_step and view.run.checkpoint.resume != "Never":
+        return _fail(view, "NoValidCheckpoint", _explain_lost_checkpoint(view.current.lost_step))
     streak = view.current.streak
     if view.current.recovering:
         left_s = streak.pause_s - (seconds_since(streak.failed_at, view.observed.now) or 0.0)
@@ -202,6 +204,14 @@ def _begin(view: RunView) -> Step:
             waiting = view.step(RunPhase.RECOVERING, streak.reason)
             return replace(waiting, requeue_after_s=left_s)
     return _claim(view)
+
+
+def _explain_lost_checkpoint(step: int) -> str:
+    return (
+        f"the checkpoint of step {step} was committed, but no manifest of the stage is left in the object store, and "
+        "nothing begins at step 0 unasked; restore the run's folder and create a run that names it in checkpoint.from, "
+        "or create one that begins anew"
+    )
 
 
 def _claim(view: RunView) -> Step:
@@ -246,7 +256,7 @@ def _blocked(view: RunView) -> Step | None:
         reason = "StorageUnavailable"
     if not reason:
         return None
-    return replace(view.step(phase, reason), requeue_after_s=view.settings.progress_s)
+    return replace(view.step(phase, reason), blocked=True, requeue_after_s=view.settings.progress_s)
 
 
 def _restart_phase(view: RunView) -> RunPhase:

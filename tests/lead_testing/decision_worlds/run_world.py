@@ -150,6 +150,11 @@ class RunWorld(PodsWorld):
         super().finish_deletions()
         self._drop_free_claims()
 
+    def restart_nodes_that_hold_claims(self) -> None:
+        """Does what the run asks of people where a pod that cannot be stopped mounts a claim that is being deleted."""
+        going = {name for name, claim in self.claims.items() if claim.deleting}
+        self.stuck -= {pod.uid for pod in self.pods.values() if claim_name(self.run, pod.rank) in going}
+
     def _drop_free_claims(self) -> None:
         mounted = {claim_name(self.run, pod.rank) for pod in self.pods.values() if pod.node}
         self.claims = {name: c for name, c in self.claims.items() if not c.deleting or name in mounted}
@@ -379,6 +384,7 @@ class RunMachine(PodsMachine):
             world.lost_nodes.pop(node, None)
         for _ in range(120):
             self.look(None)
+            world.restart_nodes_that_hold_claims()
             world.finish_deletions()
             self.all_pods_start()
             world.train(10)

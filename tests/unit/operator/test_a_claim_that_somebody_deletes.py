@@ -67,6 +67,16 @@ def test_one_that_is_deleted_between_two_pods_is_let_go_of_too() -> None:
     assert waiting.name not in life.deleted, "it has no node yet: it does not keep the claim, and takes the new one"
 
 
+def test_a_pod_that_its_lost_node_cannot_remove_is_removed_by_force() -> None:
+    life = Life()
+    life.look(10, *ENDED, claims=GOING)
+    away = replace(ENDED[1], deleting=True, node_ready=False, node_not_ready_since=NOW)
+    life.look(59, ENDED[0], away, a_pod(0, attempt=2), claims=GOING)
+    assert life.deleted == []
+    life.look(60, ENDED[0], away, a_pod(0, attempt=2), claims=GOING)
+    assert [(pod.name, pod.grace_period_s) for pod in life.plan.deletes] == [(away.name, 0)]
+
+
 def test_pods_that_run_keep_theirs() -> None:
     life = Life()
     life.look(10, a_pod(0), a_pod(1), claims=GOING)

@@ -11,6 +11,7 @@ from lead_operator.decisions.observed import ObservedBuild, ObservedInstance, Ob
 from lead_operator.decisions.plan import Plan
 from lead_operator.decisions.training_run_plan import decide_training_run
 from lead_operator.objects.training_pod import build_training_pod
+from lead_protocol.job import DatasetSource
 from lead_testing.makers import (
     DIGEST,
     NOW,
@@ -43,7 +44,13 @@ def begun() -> dict[str, Any]:
 
 def test_a_pod_is_told_with_what_it_was_created() -> None:
     pod = build_training_pod(
-        RUN, RUN.instances[0], attempt=1, rank=0, datasets={"towns": DIGEST}, profile=PROFILE, settings=WRONG
+        RUN,
+        RUN.instances[0],
+        attempt=1,
+        rank=0,
+        datasets={"towns": DatasetSource(name="towns", digest=DIGEST)},
+        profile=PROFILE,
+        settings=WRONG,
     )
     assert pod["metadata"]["annotations"]["lead.dev/pulls"] == "registry.example/lead-trainer:wrong IfNotPresent"
 

@@ -148,12 +148,12 @@ def test_a_pod_that_ends_by_itself_has_ended_when_the_kubelet_says_so(added: lis
 def test_a_pod_whose_secret_is_missing_says_so_after_a_while_and_one_that_pulls_an_image_does_not() -> None:
     volumes = [{"secret": {"secretName": "lead-s3"}}, {"persistentVolumeClaim": {"claimName": "raw"}}, {"emptyDir": {}}]
 
-    def seen(after_s: float, sandbox: str) -> tuple[str, str]:
+    def seen(after_s: float, sandbox: str, **more: str) -> tuple[str, str]:
         scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": NOW.isoformat()}
         begun = {"type": "PodReadyToStartContainers", "status": sandbox}
         waiting = {"name": "lead", "state": {"waiting": {"reason": "ContainerCreating"}}}
         status = {"phase": "Pending", "conditions": [scheduled, begun], "containerStatuses": [waiting]}
-        metadata = {"name": "p", "uid": "u", "labels": {"lead.dev/role": "train"}}
+        metadata = {"name": "p", "uid": "u", "labels": {"lead.dev/role": "train"}, **more}
         pod = trim_pod(
             trim_pod({"metadata": metadata, "spec": {"nodeName": "n", "volumes": volumes}, "status": status})
         )
@@ -165,6 +165,7 @@ def test_a_pod_whose_secret_is_missing_says_so_after_a_while_and_one_that_pulls_
     reason, message = seen(61, "False")
     assert reason == "FailedMount" and message.endswith("it mounts Secret lead-s3, claim raw")
     assert seen(600, "False") == (reason, message), "a status is not to change with the clock"
+    assert seen(600, "False", deletionTimestamp=NOW.isoformat()) == ("", ""), "its volumes go with it"
     told = explain_waiting(a_pod(0, name="p", waiting_reason=reason, waiting_message=message))
     assert told.endswith(
         "check that each exists in the namespace; if all do, kubectl describe pod p tells what is wrong"
