@@ -3,7 +3,8 @@
     LEAD_STORE_URL   file:///folder, or s3://bucket/prefix with
     LEAD_S3_ENDPOINT host:port, LEAD_S3_SECURE true|false (default true), LEAD_S3_REGION (default us-east-1)
 
-Credentials: `credentials_chain`. The file `ca.crt` of the credentials folder is the store's authority, if it is there.
+Credentials: `credentials_chain`. The file `ca.crt` of the credentials folder is the store's authority, if it is there;
+where that folder does not exist (a laptop), the file that AWS_CA_BUNDLE names.
 """
 
 import re
@@ -67,14 +68,13 @@ def s3_target(environ: Mapping[str, str], *, credentials_dir: Path, access: Acce
     secure = environ.get(names.STORE_SECURE) or "true"
     if secure not in ("true", "false"):
         raise _wrong(names.STORE_SECURE, secure, "true or false")
-    ca_file = credentials_dir / Path(names.CA_FILE).name
     target = S3Target(
         endpoint=endpoint,
         bucket=bucket,
         prefix=prefix,
         secure=secure == "true",
         region=environ.get(names.STORE_REGION) or DEFAULT_REGION,
-        ca_file=ca_file if credentials_dir.is_dir() else None,
+        ca_file=_ca_file(environ, credentials_dir),
     )
     provider = credentials_from(
         environ,
@@ -85,6 +85,13 @@ def s3_target(environ: Mapping[str, str], *, credentials_dir: Path, access: Acce
         ca_file=target.ca_file,
     )
     return replace(target, provider=provider)
+
+
+def _ca_file(environ: Mapping[str, str], credentials_dir: Path) -> Path | None:
+    if credentials_dir.is_dir():
+        return credentials_dir / Path(names.CA_FILE).name
+    bundle = environ.get("AWS_CA_BUNDLE", "")
+    return Path(bundle) if bundle else None
 
 
 def _folder(url: str, path: str, host: str) -> Path:

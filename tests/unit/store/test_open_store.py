@@ -82,3 +82,12 @@ def test_a_missing_credential_is_named(credentials: Path, tmp_path: Path) -> Non
         open_store(S3, credentials_dir=credentials)
     with pytest.raises(StoreNotConfigured, match="AWS_ACCESS_KEY_ID"):
         open_store(S3, credentials_dir=tmp_path / "none")
+
+
+def test_a_laptop_names_the_stores_authority_as_the_aws_command_line_does(tmp_path: Path) -> None:
+    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_CA_BUNDLE": "lead-key/ca.crt"}
+    environ = {"LEAD_STORE_URL": "s3://lead", "LEAD_S3_ENDPOINT": "127.0.0.1:9000", **keys}
+    assert s3_target(environ, credentials_dir=tmp_path / "none").ca_file == Path("lead-key/ca.crt")
+    (tmp_path / "access-key").write_text("a")
+    (tmp_path / "secret-key").write_text("b")
+    assert s3_target(environ, credentials_dir=tmp_path).ca_file == tmp_path / "ca.crt"
