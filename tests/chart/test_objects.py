@@ -99,6 +99,12 @@ def test_defaults_make_an_operator_and_a_store_in_the_release_namespace(render: 
     assert job.startswith("lead-system/lead-storage-init-")
 
 
+@pytest.mark.parametrize(("kind", "name"), [("Deployment", "lead-operator"), ("StatefulSet", "lead-minio")])
+def test_what_every_run_needs_has_its_share_of_a_crowded_node(render: Any, kind: str, name: str) -> None:
+    container = one(render(), kind, name)["spec"]["template"]["spec"]["containers"][0]
+    assert int(container["resources"]["requests"]["cpu"].removesuffix("m")) >= 100
+
+
 def test_an_external_store_makes_neither_minio_nor_secrets(render: Any) -> None:
     objects = render("external_store")
     assert names(objects, "Secret") == names(objects, "StatefulSet") == names(objects, "Job") == []

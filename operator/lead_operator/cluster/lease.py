@@ -16,8 +16,8 @@ from lead_operator.cluster.api_errors import AlreadyExists, ApiError, Conflict
 from lead_operator.cluster.client import KubeClient
 from lead_operator.cluster.kinds import LEASE, KubernetesObject
 
-DURATION_S = 15.0
-RENEW_DEADLINE_S = 10.0
+DURATION_S = 30.0  # so long a successor waits for a leader that died without giving the lease back
+RENEW_DEADLINE_S = 20.0  # a crowded node or API server answers late: a leader is not to end over it
 RETRY_S = 2.0
 RELEASE_TRIES = 3
 
