@@ -218,8 +218,8 @@ class Reconciler:
     async def _observe_run(self, run: TrainingRun, body: KubernetesObject) -> ObservedRun:
         observed = self._observe_cluster(run, body)
         profile = self.settings.storage_profiles.get(run.storage_profile)
-        if profile is None or is_finished(body):
-            return observed
+        if profile is None or (is_finished(body) and not observed.erased):
+            return observed  # of one that has ended, only its restarts may be missing: they are in the bucket
         look = await self.bucket.look_at_run(
             profile,
             run.identity.namespace,

@@ -4,6 +4,7 @@ from lead_operator.decisions.figures import seconds_since
 from lead_operator.decisions.observed import ObservedRun
 from lead_operator.decisions.plan import Plan
 from lead_operator.decisions.pod_group import clean_pods
+from lead_operator.decisions.restarts import read_restarts
 from lead_operator.decisions.run_records import owed_verdict, with_the_store
 from lead_operator.decisions.run_step import SOON_S
 from lead_operator.resources.training_run import TrainingRun
@@ -12,6 +13,9 @@ from lead_operator.resources.training_run import TrainingRun
 def after_end(run: TrainingRun, observed: ObservedRun) -> Plan:
     """Returns the plan for a run that has ended: what is left of its pods goes, and after its time the run itself."""
     status = {**observed.previous, "observedGeneration": run.identity.generation}
+    if "restarts" not in status and not observed.accounts_unknown:
+        attempts = [int(entry.get("attempt") or 0) for entry in status.get("stages") or []]
+        status["restarts"] = read_restarts(status, observed.book, attempts).to_status()
     records = owed_verdict(run, observed)
     if records:
         status = with_the_store(status, observed.now)

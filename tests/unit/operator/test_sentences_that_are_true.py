@@ -10,6 +10,7 @@ from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstanc
 from lead_operator.decisions.plan import Plan
 from lead_operator.decisions.training_run_plan import decide_training_run
 from lead_protocol.progress_record import ProgressRecord
+from lead_protocol.run_records import RunBook
 from lead_testing.makers import NOW, RUN_UID, SETTINGS, a_failed_pod, a_pod, a_ready_cache, a_training_run
 
 PREFIX = f"runs/team-a/{RUN_UID}/train-s0/"
@@ -65,3 +66,15 @@ def test_a_session_cache_is_no_concern_of_a_run_that_has_ended(ends: bool) -> No
     else:
         plan = play((bucket, GROUP))
     assert bool(condition(plan, "SessionCacheDegraded")) is not ends
+
+
+def test_restarts_that_could_not_be_read_at_the_end_are_filled_in_later() -> None:
+    done = play((KEPT, GROUP), (KEPT, ENDED)).status
+    ended = {**done, "phase": "Succeeded", "conditions": [
+        {"type": "Succeeded", "status": "True", "reason": "AllStagesDone", "message": "", "observedGeneration": 1},
+    ]}  # fmt: skip
+    del ended["restarts"]
+    away = ObservedRun(now=NOW, previous=ended, store_error="StoreUnavailable: no answer")
+    assert "restarts" not in decide_training_run(RUN, away, SETTINGS).status
+    back = replace(away, store_error="", book=RunBook(program=1, infrastructure=2, uncounted=0, instances=[]))
+    assert decide_training_run(RUN, back, SETTINGS).status["restarts"]["total"] == 3
