@@ -14,6 +14,7 @@ STORE_TOKEN_FILE = "/var/run/secrets/lead/store/token"  # webIdentity: a Service
 STORE_TOKEN_AUDIENCE = "lead-store"
 STORE_TOKEN_LIFE_S = 3600  # the kubelet replaces it after 80 % of that
 SESSION_CACHE_DIR = "/var/cache/lead"  # node-local volume of the session cache
+SOURCE_DIR = "/var/lib/lead/source"  # the volume of a DatasetCache's source.claimName, read-only
 SCRATCH_DIR = "/var/run/lead"  # emptyDir: event files, checkpoint staging
 TERMINATION_LOG = "/dev/termination-log"
 

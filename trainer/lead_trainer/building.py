@@ -13,6 +13,7 @@ from pathlib import Path
 
 import structlog
 
+from lead_protocol.environment import SOURCE_DIR
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.job import BuildJob
 from lead_protocol.job_access import job_access
@@ -21,6 +22,7 @@ from lead_protocol.source_listing import is_raw
 from lead_protocol.store.object_store import ObjectStore, StoreError
 from lead_trainer.data.build import build_share
 from lead_trainer.data.source_tree import AtWork, FolderTree, StoreTree, tell_nobody
+from lead_trainer.engine.pod_config import refuse_places
 from lead_trainer.engine.storage import open_store
 from lead_trainer.recipes.recipe import ReadsPart, SourceFile, SourceTree, load_recipe
 from lead_trainer.report.console import open_log
@@ -52,28 +54,39 @@ class RawTree:
         return self.whole.read(path)
 
 
-def source_tree(job: BuildJob, store: ObjectStore, at_work: AtWork = tell_nobody) -> RawTree:
+def source_tree(
+    job: BuildJob, store: ObjectStore, at_work: AtWork = tell_nobody, *, links_may_leave: bool = False
+) -> RawTree:
     """Returns the raw tree a build reads: of a bucket everything, of a folder what its preparation asks for.
 
-    A run without a cluster often writes beside its data; a bucket's prefix is watched as a whole by the operator.
+    `links_may_leave` is for a person's own run on this machine: see `FolderTree`. Such a run often writes
+    beside its data; a bucket's prefix is watched as a whole by the operator.
     """
     if job.source.kind == "store":
         return RawTree(StoreTree(store, job.source.prefix, at_work))
     preparation = load_recipe(job.recipe).preparation
-    tree = FolderTree(Path(job.source.path), at_work)
+    root, mounted = Path(job.source.path), Path(SOURCE_DIR)
+    volume = mounted if root.is_relative_to(mounted) else None
+    tree = FolderTree(root, at_work, links_may_leave=links_may_leave, volume=volume)
     if not isinstance(preparation, ReadsPart):
         return RawTree(tree)
     return RawTree(tree, tuple(preparation.reads(preparation.config_keys(job.config))))
 
 
 def build(
-    job: BuildJob, store: ObjectStore, on_progress: Callable[[BuildRecord], None], at_work: AtWork = tell_nobody
+    job: BuildJob,
+    store: ObjectStore,
+    on_progress: Callable[[BuildRecord], None],
+    at_work: AtWork = tell_nobody,
+    *,
+    links_may_leave: bool = False,
 ) -> BuildRecord:
     """Builds this job's share of a cache; returns the last progress, whose digest names the cache.
 
     `at_work` is called with every file that is listed or read, by any thread.
     """
-    return build_share(job, store, source_tree(job, store, at_work), load_recipe(job.recipe), on_progress)
+    tree = source_tree(job, store, at_work, links_may_leave=links_may_leave)
+    return build_share(job, store, tree, load_recipe(job.recipe), on_progress)
 
 
 def run_build_job(job: BuildJob, termination_log: Path, environ: Mapping[str, str]) -> int:
@@ -82,6 +95,7 @@ def run_build_job(job: BuildJob, termination_log: Path, environ: Mapping[str, st
     store = open_store(environ, job_access(job))
     mailbox = _BuildMailbox(job, store, termination_log)
     try:
+        refuse_places(job, load_recipe(job.recipe))
         build(job, store, mailbox.tell, mailbox.at_work)
     except BaseException as error:
         mailbox.fail(error)

@@ -17,6 +17,7 @@ from lead_protocol.exit_codes import ExitCode
 from lead_protocol.store.object_store import StoreError
 from lead_trainer.config_sources import with_flags
 from lead_trainer.errors import TrainerError, exit_code_of
+from lead_trainer.offline import stay_offline
 
 DESCRIPTION = """\
 Trains driving models: on this machine, or in pods that the LEAD operator starts.
@@ -199,6 +200,7 @@ def run_command(options: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parses the command line, runs it, and returns the exit code."""
     options = _parsed(_words(sys.argv[1:] if arguments is None else arguments))
+    stay_offline(os.environ)
     try:
         return run_command(options)
     except KeyboardInterrupt:

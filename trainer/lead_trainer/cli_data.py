@@ -38,7 +38,7 @@ def _show_buckets(run: LocalRun) -> None:
     names = collections_of(run.recipe, run.config)
     root = str(source_root(run.recipe, run.config))
     keys = preparation.config_keys({**run.values, **({"preset": run.keys.preset} if run.keys.preset else {})})
-    scan = preparation.scan(RawTree(FolderTree(Path(root))), keys, names)
+    scan = preparation.scan(RawTree(FolderTree(Path(root), links_may_leave=True)), keys, names)
     verdicts = Table("verdict", "routes", "frames", title=f"routes of {root}", title_justify="left")
     for reason in sorted({verdict.reason for verdict in scan.verdicts}):
         of_it = [verdict for verdict in scan.verdicts if verdict.reason == reason]

@@ -117,6 +117,6 @@ def build_cache(run: LocalRun, store: ObjectStore, collections: Sequence[str] = 
             phase = record.phase
             log.info(f"cache: {phase.lower()}", digest=record.digest[:12], samples=record.samples)
 
-    digest = build(job, store, tell).digest
+    digest = build(job, store, tell, links_may_leave=True).digest
     publish_staged(store, job.keys, digest)
     return digest

@@ -6,9 +6,9 @@ from lead_operator import names
 from lead_operator.objects.pod_skeleton import KubernetesObject, PodParts, build_pod
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_operator.settings import Settings, StorageProfile
+from lead_protocol.environment import SOURCE_DIR
 from lead_protocol.job import BuildJob, FolderSource, OwnerIdentity, StoreSource
 
-SOURCE_DIR = "/var/lib/lead/source"  # where source.claimName is mounted
 GRACE_PERIOD_S = 30  # a shard that is not complete is built again; nothing needs more time
 
 

@@ -79,7 +79,7 @@ def test_a_tree_put_together_of_links_is_the_tree_they_lead_to(tmp_path: Path) -
     (tmp_path / "tree/data/r2").symlink_to("../../disk/r2")  # as a person types it
     (tmp_path / "tree/data/again").symlink_to("r2")  # a second way to the same folder is not a loop
     (tmp_path / "link").symlink_to("tree")
-    tree = FolderTree(tmp_path / "link")
+    tree = FolderTree(tmp_path / "link", links_may_leave=True)
     expected = {
         "data/r1/rgb/0.jpg",
         *(f"data/{r}/{name}" for r in ("r2", "again") for name in ("rgb/0.jpg", "results.json")),
@@ -88,6 +88,72 @@ def test_a_tree_put_together_of_links_is_the_tree_they_lead_to(tmp_path: Path) -
     assert tree.read("data/again/results.json") == b"r2/results.json"
     (tmp_path / "plain").symlink_to("tree/data/r2")
     assert FolderTree(tmp_path / "plain").files() == FolderTree(tmp_path / "disk/r2").files(), "one cache for both"
+
+
+def test_a_link_out_of_the_tree_is_refused_by_name_and_what_it_leads_to_stays_unsaid(tmp_path: Path) -> None:
+    """A volume's link to a file of the pod, such as its credentials, is neither listed nor read.
+
+    Audit: FolderTree
+    """
+    (tmp_path / "tree/data").mkdir(parents=True)
+    (tmp_path / "tree-2").mkdir()
+    for secret in ("secret-key", "tree-2/secret-key"):
+        (tmp_path / secret).write_text("AKIA-canary")
+    (tmp_path / "tree/data/file").write_text("data")
+    (tmp_path / "tree/data/inside").symlink_to("file")
+    tree = FolderTree(tmp_path / "tree")
+    assert [file.path for file in tree.files()] == ["data/file", "data/inside"] and tree.read("data/inside") == b"data"
+    for number, target in enumerate([tmp_path / "secret-key", "../../tree-2/secret-key", tmp_path / "tree-2", "/proc"]):
+        link = tmp_path / f"tree/data/link{number}"
+        link.symlink_to(target)
+        with pytest.raises(BadData, match=rf"data/link{number} leads out of the dataset by a link") as refused:
+            FolderTree(tmp_path / "tree").files()
+        with pytest.raises(BadData, match=rf"data/link{number}") as unread:
+            tree.read(f"data/link{number}")
+        assert "canary" not in f"{refused.value}{unread.value}" and "secret-key" not in str(refused.value)
+        link.unlink()
+    for path in ("../secret-key", str(tmp_path / "secret-key"), "data/../../secret-key"):
+        with pytest.raises(BadData, match="leads out of the dataset"):
+            tree.read(path)
+
+
+def test_a_file_that_becomes_a_link_after_the_listing_is_refused(tmp_path: Path) -> None:
+    """What was opened decides, not the name that was checked before.
+
+    Audit: FolderTree
+    """
+    (tmp_path / "tree/data").mkdir(parents=True)
+    (tmp_path / "secrets").mkdir()
+    for name in ("tree/data/file", "secrets/file"):
+        (tmp_path / name).write_text("12345")
+    tree = FolderTree(tmp_path / "tree")
+    tree.files()
+    (tmp_path / "tree/data").rename(tmp_path / "tree/before")
+    (tmp_path / "tree/data").symlink_to(tmp_path / "secrets")
+    with pytest.raises(BadData, match="data/file leads out of the dataset"):
+        tree.read("data/file")
+
+
+def test_a_dataset_whose_own_folder_leads_out_of_its_volume_is_refused(tmp_path: Path) -> None:
+    """Audit: FolderTree"""
+    (tmp_path / "volume/v2").mkdir(parents=True)
+    (tmp_path / "volume/latest").symlink_to("v2")
+    (tmp_path / "volume/out").symlink_to("..")
+    assert FolderTree(tmp_path / "volume/latest", volume=tmp_path / "volume").files() == ()
+    with pytest.raises(BadData, match="volume/out is a link that leads out of its volume"):
+        FolderTree(tmp_path / "volume/out", volume=tmp_path / "volume")
+
+
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    """A pipe without a writer would be read for ever.
+
+    Audit: FolderTree
+    """
+    os.mkfifo(tmp_path / "pipe")
+    tree = FolderTree(tmp_path)
+    for look in (tree.files, lambda: tree.read("pipe")):
+        with pytest.raises(BadData, match="pipe is no regular file"):
+            look()
 
 
 def test_links_that_lead_back_are_left_out_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -36,7 +36,7 @@ def cache_of(
     )
     folder = FolderStore(store)
     recipe: Any = SimpleNamespace(preparation=preparation)
-    digest = build_and_publish(job, folder, FolderTree(root), recipe, lambda record: None).digest
+    digest = build_and_publish(job, folder, FolderTree(root, links_may_leave=True), recipe, lambda record: None).digest
     return CacheReader(folder, digest)
 
 

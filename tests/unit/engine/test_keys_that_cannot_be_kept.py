@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 import torch
 
+from lead_protocol.job import BuildJob, StoreSource
 from lead_testing.toy_jobs import a_toy_job
 from lead_trainer.engine.config_document import config_document
 from lead_trainer.engine.ddp import Group
-from lead_trainer.engine.worker import refuse_local_keys
+from lead_trainer.engine.pod_config import refuse_places
 from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.recipe import load_recipe
 from lead_trainer.world import World
@@ -26,9 +27,51 @@ def test_shared_batch_norms_are_refused_off_gpus(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("key", ["root", "load_file", "logdir"])
 def test_a_local_key_in_a_pods_job_is_refused(key: str) -> None:
     recipe: Any = SimpleNamespace(not_learned=frozenset(), local_keys={"root": "the stage's datasets"})
-    refuse_local_keys(a_toy_job(config={"batch_size": 4, key: ""}), recipe)
+    refuse_places(a_toy_job(config={"batch_size": 4, key: ""}), recipe)
     with pytest.raises(BadConfig, match=f"{key}: found 'x'"):
-        refuse_local_keys(a_toy_job(config={key: "x"}), recipe)
+        refuse_places(a_toy_job(config={key: "x"}), recipe)
+
+
+PLACES = (
+    "/etc/lead/s3/secret-key", "~/key", "../key", "a/../../key", "file:///etc/passwd", "https://example.com/a",
+    "s3://bucket/key", "store:runs/other/1/config.json",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("recipe", ["lead", "distill"])
+def test_no_key_of_a_pods_config_names_a_place(recipe: str, place: str) -> None:
+    """Every key of text, and texts in lists and mappings; neither a file of the pod nor an address nor an object.
+
+    Audit: S-3
+    """
+    found: Any = load_recipe(recipe)
+    texts = [key for key, field in found.config_model.model_fields.items() if "str" in str(field.annotation)]
+    assert len(texts) > 5
+    for key in texts:
+        for value in (place, [place], {"a": {"b": [place]}}):
+            with pytest.raises(BadConfig, match=f"^{key}"):
+                refuse_places(a_toy_job(config={key: value}), found)
+            with pytest.raises(BadConfig, match=f"^{key}"):
+                refuse_places(a_build_job({key: value}), found)
+
+
+@pytest.mark.parametrize("name", ["lead", "distill"])
+def test_weights_of_a_pods_config_are_those_of_the_folder_of_weights(name: str) -> None:
+    """Audit: S-3"""
+    recipe: Any = load_recipe(name)
+    for value in ("store:weights/a.safetensors", "store:weights/team/a.pth", "", None):
+        refuse_places(a_toy_job(config={"backbone_weights": value}), recipe)
+    for value in (*PLACES, "resnet34.pth", "store:weights/../runs/a", "store:weight", ["store:weights/a"]):
+        with pytest.raises(BadConfig, match=r"^backbone_weights: found .*expected store:weights/"):
+            refuse_places(a_toy_job(config={"backbone_weights": value}), recipe)
+
+
+def a_build_job(config: dict[str, Any]) -> BuildJob:
+    return BuildJob(
+        owner=a_toy_job().owner, generation=1, attempt=1, index=0, parallelism=1, recipe="lead",
+        source=StoreSource(prefix="datasets/x"), collections=[], config=config,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "of_the_run"), [("lead", {}), ("distill", {"model": "baseline"})])

@@ -1,6 +1,7 @@
 """What the network promises beyond LEAD's numbers: small presets, mixed precision, masks, weights from files."""
 
 import hashlib
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 from safetensors.torch import save, save_file
 
 from lead_protocol.store.folder import FolderStore
+from lead_protocol.store.key_rules import UnsafeKey
 from lead_testing.sample_batches import random_batch
 from lead_trainer.blocks.fp32_norms import synchronise_norms
 from lead_trainer.blocks.stages import load_backbone_weights
@@ -352,11 +354,57 @@ def test_backbone_weights_in_a_store_need_their_digest(tmp_path: Path, monkeypat
     assert all(bool((value == 3).all()) for value in loaded.values())
     for values, message in (
         (named, "backbone_weights_sha256: not set"),
-        ({**named, "backbone_weights_sha256": "0" * 64}, f"has {digest}, expected 0000"),
-        ({"backbone_weights": "store:none.pth", "backbone_weights_sha256": digest}, "has no object none.pth"),
+        ({**named, "backbone_weights_sha256": "0" * 64}, "have another digest than 0000"),
+        (
+            {"backbone_weights": "store:weights/none.pth", "backbone_weights_sha256": digest},
+            "has no object weights/none.pth",
+        ),
     ):
-        with pytest.raises(BadConfig, match=message):
+        with pytest.raises(BadConfig, match=message) as refused:
             build_model(demo(**values))
+        assert digest not in str(refused.value)
+
+
+@pytest.mark.parametrize("key", ["runs/other/1/train-s0/config.json", "weights", "../weights/a", "weights/../runs/a"])
+def test_weights_come_from_the_folder_of_weights_alone(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other object of the store is read as weights, and what its digest is stays unsaid.
+
+    Audit: S-3
+    """
+    store = FolderStore(tmp_path)
+    store.create("runs/other/1/train-s0/config.json", b"secret")
+    monkeypatch.setenv("LEAD_STORE_URL", f"file://{tmp_path}")
+    for sha256 in ("0" * 64, hashlib.sha256(b"secret").hexdigest()):
+        with pytest.raises((BadConfig, UnsafeKey)) as refused:
+            build_model(demo(backbone_weights=f"store:{key}", backbone_weights_sha256=sha256))
+        assert "other digest" not in str(refused.value) and "not a file of weights" not in str(refused.value)
+
+
+def test_the_digest_of_a_file_that_is_no_weights_is_never_shown(tmp_path: Path) -> None:
+    """Audit: S-3"""
+    (tmp_path / "secret-key").write_bytes(b"secret")
+    with pytest.raises(BadConfig, match="another digest") as refused:
+        build_model(demo(backbone_weights=str(tmp_path / "secret-key"), backbone_weights_sha256="0" * 64))
+    assert hashlib.sha256(b"secret").hexdigest() not in str(refused.value)
+
+
+@pytest.mark.parametrize("key", ["image_architecture", "lidar_architecture"])
+@pytest.mark.parametrize(
+    "name", ["hf-hub:timm/resnet34", "hf_hub:a/b", "local-dir:/etc", "resnet34.a1_in1k", "resnt34"]
+)
+def test_only_timms_own_models_are_made_and_nothing_is_asked_for_one(
+    key: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Audit: S-5"""
+
+    def asked(*_: Any, **__: Any) -> None:
+        raise AssertionError("an address was looked up")
+
+    monkeypatch.setattr(socket, "getaddrinfo", asked)
+    with pytest.raises(BadConfig, match=rf"{key}: timm has no model .*; near: "):
+        build_model(demo(**{key: name}))
 
 
 def test_weights_that_are_missing_or_broken_are_named(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 Never downloads weights; they come from a file that is already here.
 """
 
+import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from pickle import UnpicklingError
 
@@ -19,14 +21,20 @@ STAGES = 4
 
 
 def make_backbone(architecture: str, in_channels: int, key: str) -> nn.ModuleDict:
-    """Returns timm's feature network with random weights; raises BadConfig naming `key` when timm has no such model."""
+    """Returns timm's feature network with random weights; raises BadConfig naming `key` when timm has no such model.
+
+    Only names of timm's own models are taken: with `hf-hub:` and `local-dir:` it would read a model from elsewhere.
+    """
+    names = timm.list_models()
+    if architecture not in names:
+        near = get_close_matches(re.split("[:/]", architecture)[-1].partition(".")[0], names, 5, 0.5)
+        raise BadConfig(f"{key}: timm has no model {architecture[:100]!r}; near: {', '.join(near) or 'none'}")
     try:
         network: nn.ModuleDict = timm.create_model(
             architecture, pretrained=False, features_only=True, in_chans=in_channels
         )
     except (RuntimeError, AttributeError) as error:
-        near = timm.list_models(f"{architecture[:6]}*")[:5]
-        raise BadConfig(f"{key}: timm cannot make features of {architecture!r} ({error}); near: {near}") from error
+        raise BadConfig(f"{key}: timm cannot make features of {architecture!r} ({error}); use another") from error
     if not hasattr(network, "return_layers"):
         raise BadConfig(
             f"{key}: timm's {architecture!r} cannot be run stage by stage; use another family, such as resnet34, "

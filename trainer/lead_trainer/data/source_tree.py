@@ -7,8 +7,10 @@ listed or read is a sign that the work goes on, told to `at_work`: a large tree 
 
 import logging
 import os
+import stat
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -65,16 +67,32 @@ class StoreTree:
 
 
 class FolderTree:
-    """A tree in a mounted folder; links to files and folders are followed, as trees are often put together of them."""
+    """A tree in a folder of this machine.
 
-    def __init__(self, root: Path | str, at_work: AtWork = tell_nobody) -> None:
+    Links inside of the tree are followed. A link that leads out of it is refused with its name, and so is a tree whose
+    own folder lies outside of `volume`: in a pod both would read what belongs to the pod, such as its credentials, and
+    not to the dataset. Only a person's own run, by `links_may_leave`, follows every link, as trees on a laptop are
+    often put together of them. What was opened decides, not its name, which may change in between.
+    """
+
+    def __init__(
+        self,
+        root: Path | str,
+        at_work: AtWork = tell_nobody,
+        *,
+        links_may_leave: bool = False,
+        volume: Path | None = None,
+    ) -> None:
         self._root, self._at_work = Path(root), at_work
+        self._border = None if links_may_leave else os.path.realpath(root)
+        if self._border is not None and volume is not None and not _lies_in(self._border, os.path.realpath(volume)):
+            raise BadData(f"dataset folder {root} is a link that leads out of its volume; name a folder of the volume")
 
     @cached_property
     def _files(self) -> tuple[SourceFile, ...]:
         if not self._root.is_dir():
             raise BadData(f"dataset folder {self._root} does not exist; mount it, or correct the path")
-        files = _each_told(_files_below(self._root, "", ()), self._at_work)
+        files = _each_told(_files_below(self._root, "", (), self._border), self._at_work)
         return tuple(sorted(files, key=lambda file: file.path))
 
     def files(self) -> Sequence[SourceFile]:
@@ -85,15 +103,41 @@ class FolderTree:
         """Returns one file's bytes; raises BadData naming a file that cannot be read or was written meanwhile."""
         target = self._root / path
         try:
-            with target.open("rb") as file:
-                data, status = file.read(), os.fstat(file.fileno())
+            with _opened(target, self._border) as descriptor, open(descriptor, "rb", closefd=False) as file:
+                status = os.fstat(descriptor)
+                _refuse_special(target, status)
+                data = file.read(MAX_FILE_BYTES + 1)
         except OSError as error:
             raise BadData(f"file {target}: {error.strerror or error}; restore it") from error
+        if len(data) > MAX_FILE_BYTES:
+            raise BadData(f"file {target} has more than {MAX_FILE_BYTES} bytes; is it part of the dataset?")
         self._at_work()
         listed = _listed(self.__dict__.get("_files", ()), path)
         if listed is not None and (listed.size, listed.etag) != (len(data), str(status.st_mtime_ns)):
             raise _changed(str(target))
         return data
+
+
+@contextmanager
+def _opened(target: Path, border: str | None, flags: int = 0) -> Iterator[int]:
+    """Yields a descriptor of what a path leads to; raises BadData before anything of it is read if that is outside."""
+    descriptor = os.open(target, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | flags)
+    try:
+        if border is not None and not _lies_in(str(Path(f"/proc/self/fd/{descriptor}").readlink()), border):
+            raise BadData(f"{target} leads out of the dataset by a link; put the file itself into the dataset")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _lies_in(path: str, border: str) -> bool:
+    return path == border or path.startswith(border.rstrip("/") + "/")
+
+
+def _refuse_special(path: Path | str, status: os.stat_result) -> None:
+    """A pipe would be waited for without end, a device read without end."""
+    if not stat.S_ISREG(status.st_mode):
+        raise BadData(f"{path} is no regular file; remove it from the dataset")
 
 
 def _each_told(listed: Iterator[Entry], at_work: AtWork) -> Iterator[Entry]:
@@ -114,26 +158,37 @@ def _changed(where: str) -> BadData:
     )
 
 
-def _files_below(folder: Path, prefix: str, above: tuple[_Identity, ...]) -> Iterator[SourceFile]:
+def _files_below(folder: Path, prefix: str, above: tuple[_Identity, ...], border: str | None) -> Iterator[SourceFile]:
     """Yields the files of a folder that lies in the folders `above`; raises BadData naming what cannot be read."""
     try:
-        own = _identity(folder.stat())
-        if own in above:
-            LOG.warning("folder %s leads back to a folder it lies in; it is left out", folder)
-            return
-        with os.scandir(folder) as entries:
-            listed = list(entries)
+        with _opened(folder, border, os.O_DIRECTORY) as descriptor:
+            own = _identity(os.fstat(descriptor))
+            if own in above:
+                LOG.warning("folder %s leads back to a folder it lies in; it is left out", folder)
+                return
+            with os.scandir(descriptor) as entries:
+                listed = [_seen(folder, entry, border) for entry in entries]
     except OSError as error:
         raise BadData(f"folder {folder}: {error.strerror or error}; make it readable, or remove it") from error
-    for entry in listed:
-        try:
-            is_folder, status = entry.is_dir(), entry.stat()
-        except OSError as error:
-            raise BadData(f"file {entry.path}: {error.strerror or error}; restore it, or remove the link") from error
+    for name, is_folder, status in listed:
         if not is_folder:
-            yield SourceFile(prefix + entry.name, status.st_size, str(status.st_mtime_ns))
-        elif entry.name != NOT_DATA:
-            yield from _files_below(Path(entry.path), f"{prefix}{entry.name}/", (*above, own))
+            yield SourceFile(prefix + name, status.st_size, str(status.st_mtime_ns))
+        elif name != NOT_DATA:
+            yield from _files_below(folder / name, f"{prefix}{name}/", (*above, own), border)
+
+
+def _seen(folder: Path, entry: os.DirEntry[str], border: str | None) -> tuple[str, bool, os.stat_result]:
+    """Returns an entry's name, whether it is a folder, and its status; a link's are those of what it leads to."""
+    path = folder / entry.name
+    try:
+        is_folder, status = entry.is_dir(), entry.stat()
+    except OSError as error:
+        raise BadData(f"file {path}: {error.strerror or error}; restore it, or remove the link") from error
+    if border is not None and entry.is_symlink() and not _lies_in(os.path.realpath(path), border):
+        raise BadData(f"{path} leads out of the dataset by a link; put the file itself into the dataset")
+    if not is_folder:
+        _refuse_special(path, status)
+    return entry.name, is_folder, status
 
 
 def _identity(status: os.stat_result) -> _Identity:

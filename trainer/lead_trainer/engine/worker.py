@@ -21,15 +21,14 @@ from lead_protocol.job_access import job_access
 from lead_protocol.progress_record import ProgressRecord
 from lead_trainer.engine.attempt_run import Place, run_attempt, sentence
 from lead_trainer.engine.ddp import Group, lost_peer_behind
+from lead_trainer.engine.pod_config import refuse_places
 from lead_trainer.engine.progress import MESSAGE_CHARS, write_termination_log
 from lead_trainer.engine.stop import StopFlag
 from lead_trainer.engine.storage import open_store
-from lead_trainer.errors import BadConfig, TrainerError, exit_code_of
-from lead_trainer.recipes.recipe import PartsKeys, Recipe, load_recipe
+from lead_trainer.errors import TrainerError, exit_code_of
+from lead_trainer.recipes.recipe import load_recipe
 from lead_trainer.report.console import open_log
 from lead_trainer.world import World, world_of
-
-LOCAL_KEYS = {"load_file": "the stage's initFrom", "logdir": "the storage profile"}  # of every recipe
 
 log = structlog.get_logger(__name__)
 
@@ -41,14 +40,6 @@ def device_of(world: World) -> torch.device:
     device = torch.device("cuda", world.local_rank % torch.cuda.device_count())
     torch.cuda.set_device(device)
     return device
-
-
-def refuse_local_keys(job: TrainJob, recipe: Recipe) -> None:
-    """Raises BadConfig for a key of `lead train` in a pod's job, where the resource says it in another place."""
-    own = recipe.local_keys if isinstance(recipe, PartsKeys) else {}
-    for key, place in {**LOCAL_KEYS, **own}.items():
-        if job.config.get(key):
-            raise BadConfig(f"{key}: found {job.config[key]!r}, but in a cluster {place} says this; remove the key")
 
 
 def ended(error: BaseException, world: World) -> int:
@@ -84,7 +75,7 @@ def main() -> None:
             open_store(os.environ, job_access(job)), options.scratch, options.session_cache, options.termination_log,
             removes_old_checkpoints=False,
         )  # fmt: skip
-        refuse_local_keys(job, load_recipe(job.recipe))
+        refuse_places(job, load_recipe(job.recipe))
         group = Group(world, device_of(world))
         run_attempt(job, place, group, stop)
         group.close()

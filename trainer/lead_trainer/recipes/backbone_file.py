@@ -1,8 +1,9 @@
 """Where the image backbone's first weights come from: a file on this machine, or an object of the store; no download.
 
 `backbone_weights=store:weights/resnet34.safetensors` names an object below LEAD_STORE_URL, in a pod below the storage
-profile. Whatever a store holds may have been replaced, so its digest must be given; a file's may be. Every recipe with
-such a key reads it here.
+profile; nothing but `weights/` is read, and what is there is never shown. In a pod `engine.pod_config` refuses files.
+Whatever a store holds may have been replaced, so its digest must be given; a file's may be. Every recipe with such a
+key reads it here.
 """
 
 import hashlib
@@ -18,7 +19,7 @@ from lead_trainer.blocks.stages import read_weights
 from lead_trainer.engine.storage import open_store
 from lead_trainer.errors import BadConfig
 
-STORE_MARK = "store:"
+STORE_MARK, FOLDER = "store:", "weights/"
 MAX_BYTES = 4 << 30
 
 
@@ -30,6 +31,8 @@ def backbone_state(source: str, sha256: str, environ: Mapping[str, str]) -> dict
             _refuse_other(source, path.read_bytes(), sha256)
         return read_weights(path)
     key = source.removeprefix(STORE_MARK)
+    if not key.startswith(FOLDER):
+        raise BadConfig(f"backbone_weights: found {source}, expected an object of {STORE_MARK}{FOLDER}; put it there")
     if not sha256:
         raise BadConfig(f"backbone_weights_sha256: not set, but {source} may be replaced; give the digest of its bytes")
     try:
@@ -44,8 +47,8 @@ def backbone_state(source: str, sha256: str, environ: Mapping[str, str]) -> dict
 
 
 def _refuse_other(source: str, data: bytes, sha256: str) -> None:
-    found = hashlib.sha256(data).hexdigest()
-    if found != sha256.lower():
+    if hashlib.sha256(data).hexdigest() != sha256.lower():  # which digest it has is nothing to tell: it may be a secret
         raise BadConfig(
-            f"backbone_weights_sha256: {source} has {found}, expected {sha256}; correct it or bring the file back"
+            f"backbone_weights_sha256: the bytes of {source} have another digest than {sha256}; correct it or restore "
+            "the file"
         )

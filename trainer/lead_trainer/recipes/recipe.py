@@ -356,6 +356,13 @@ class PartsKeys(Protocol):
 
 
 @runtime_checkable
+class NamesWeights(Protocol):
+    """A recipe with keys that name a file of weights, on a laptop any, in a cluster one of the store's `weights/`."""
+
+    weights_keys: frozenset[str]
+
+
+@runtime_checkable
 class Advises(Protocol):
     """A recipe with watch rules of its own, besides the engine's."""
 

@@ -81,8 +81,10 @@ class DistillConfig(BaseModel):
     discrete_actions: bool = False  # the student gives a distribution over bins of each action
     num_action_bins: Annotated[int, Field(ge=2)] = 256
     label_smoothing: Fraction = 0.1  # of the bins' cross-entropy
-    backbone_weights: str = ""  # ImageNet weights of the backbone: a file of timm's, or store:<key>; never downloaded
-    backbone_weights_sha256: str = ""  # of the file's bytes; needed for store:<key>
+    backbone_weights: str = (
+        ""  # ImageNet weights of the backbone: a timm file, or store:weights/<file>; never downloaded
+    )
+    backbone_weights_sha256: str = ""  # of the file's bytes; needed for store:weights/<file>
     freeze_bn: bool = False  # the backbone keeps its running statistics
 
     # --- compute

@@ -21,7 +21,7 @@ from lead_trainer.recipes.distill.metrics import action_ends, action_totals, tra
 from lead_trainer.recipes.distill.model import build_model
 from lead_trainer.recipes.distill.modes import mode_of
 from lead_trainer.recipes.distill.preparation import DistillPreparation
-from lead_trainer.recipes.distill.run_keys import LOCAL_KEYS, NOT_LEARNED
+from lead_trainer.recipes.distill.run_keys import LOCAL_KEYS, NOT_LEARNED, WEIGHTS_KEYS
 from lead_trainer.recipes.recipe import Batch, Evaluation, Sample, SampleSource, StageShape, StepOutput, WatchRule
 
 _MOST_THREADS = 16
@@ -41,7 +41,7 @@ class DistillRecipe:
     config_model = DistillConfig
     preparation = DistillPreparation()
     inherited_keys = STUDENT_KEYS
-    not_learned, local_keys = NOT_LEARNED, LOCAL_KEYS
+    not_learned, local_keys, weights_keys = NOT_LEARNED, LOCAL_KEYS, WEIGHTS_KEYS
 
     def presets(self) -> Sequence[str]:
         """Returns the names of the presets."""

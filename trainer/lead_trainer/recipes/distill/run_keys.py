@@ -12,6 +12,8 @@ NOT_LEARNED = frozenset(
     }
 )  # fmt: skip
 
+WEIGHTS_KEYS = frozenset({"backbone_weights"})  # in a cluster: of the store's folder `weights/`
+
 LOCAL_KEYS = {
     "argoverse2_root": "the stage's datasets",
     "data_root": "the stage's datasets",

@@ -85,7 +85,7 @@ def run_stage(options: argparse.Namespace) -> str:
             )  # fmt: skip
             return f"{path} written"
         case "generate_ego_history":
-            source: FrameSource = ExtractedFrames(FolderTree(root), FRAMES)
+            source: FrameSource = ExtractedFrames(FolderTree(root, links_may_leave=True), FRAMES)
             if options.stream:
                 source = StreamedFrames(source)
             paths = generate_ego_history(source, root, SPLITS if options.split == "all" else (options.split,))

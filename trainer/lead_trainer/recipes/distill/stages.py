@@ -141,7 +141,7 @@ def generate_teacher_labels(
     """
     if not 0 <= shard < num_shards:
         raise BadConfig(f"--shard: found {shard} of {num_shards} shards, expected 0 to {num_shards - 1}")
-    source = source or ExtractedFrames(FolderTree(root), FRAMES)
+    source = source or ExtractedFrames(FolderTree(root, links_may_leave=True), FRAMES)
     clips = sorted(source.clips(split).items())[shard::num_shards]
     target = root / LABELS / labels_name(split, shard if num_shards > 1 else None, num_shards)
     partial = target.with_suffix(".partial.npz")

@@ -186,8 +186,10 @@ class LeadConfig(BaseModel):
     # --- model: backbone and fusion
     image_architecture: str = "resnet34"  # a timm model
     lidar_architecture: str = "resnet34"
-    backbone_weights: str = ""  # ImageNet weights of the image backbone: a file, or store:<key>; never downloaded
-    backbone_weights_sha256: str = ""  # of the file's bytes; needed for store:<key>
+    backbone_weights: str = (
+        ""  # ImageNet weights of the image backbone: a file, or store:weights/<file>; never downloaded
+    )
+    backbone_weights_sha256: str = ""  # of the file's bytes; needed for store:weights/<file>
     freeze_backbone: bool = False
     LTF: bool = False  # a positional grid instead of LiDAR
     n_layer: Count = 2

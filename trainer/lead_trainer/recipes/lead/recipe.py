@@ -36,7 +36,7 @@ from lead_trainer.recipes.lead.losses import compute_losses
 from lead_trainer.recipes.lead.metrics import compute_metrics
 from lead_trainer.recipes.lead.model import build_model
 from lead_trainer.recipes.lead.preparation import SOURCE_KEY, LeadPreparation
-from lead_trainer.recipes.lead.run_keys import LOCAL_KEYS, NOT_LEARNED
+from lead_trainer.recipes.lead.run_keys import LOCAL_KEYS, NOT_LEARNED, WEIGHTS_KEYS
 from lead_trainer.recipes.lead.validation import (
     AS_RECORDED,
     CachePart,
@@ -62,7 +62,7 @@ class LeadRecipe:
     preparation = LeadPreparation()
     mixes_caches = True
     inherited_keys = INHERITED | {CROPS_SIDES}  # the latter to be refused
-    not_learned, local_keys = NOT_LEARNED, LOCAL_KEYS
+    not_learned, local_keys, weights_keys = NOT_LEARNED, LOCAL_KEYS, WEIGHTS_KEYS
 
     def datasets(self, config: LeadConfig) -> Mapping[str, Mapping[str, Any]]:
         """Returns a cache for each data set in use."""

@@ -19,3 +19,5 @@ LOCAL_KEYS = {
     "navsim_data_root": "the stage's datasets",
     "waymo_e2e_training_data_root": "the stage's datasets",
 }
+
+WEIGHTS_KEYS = frozenset({"backbone_weights"})  # in a cluster: of the store's folder `weights/`

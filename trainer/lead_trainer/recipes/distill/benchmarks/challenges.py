@@ -62,7 +62,7 @@ def challenge_of(config: DistillConfig) -> Challenge | None:
     """Returns the evaluation of `config.benchmark`; None for the teacher's clips, which nobody takes submissions of."""
     if config.benchmark == "none":
         return None
-    tree = FolderTree(mode_of(config.benchmark).source_root(config))
+    tree = FolderTree(mode_of(config.benchmark).source_root(config), links_may_leave=True)
     if config.benchmark == "argoverse2":
         names = ("scenario_id", "track_id")
         return Challenge(tree, OBJECT_TYPES, names, argoverse2.FILE_NAME, argoverse2.submission, _argoverse2_roads)

@@ -1,0 +1,59 @@
+"""What the config of a pod's job may name: no file of the pod, no address, and of the store only weights.
+
+The one place where this is decided, for runs and builds of every recipe. A config is written by whoever may create a
+resource, and a pod holds what they may not read: the store's credentials, and what the store shows to these.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from lead_protocol.job import BuildJob, TrainJob
+from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.recipe import NamesWeights, PartsKeys, Recipe
+
+LOCAL_KEYS = {"load_file": "the stage's initFrom", "logdir": "the storage profile"}  # of every recipe
+WEIGHTS = "store:weights/"
+_PLACE = re.compile(r"/|~|file:|store:|[A-Za-z][A-Za-z0-9+.-]*://|(?:.*/)?\.\.(?:/|$)", re.DOTALL)
+
+
+def refuse_places(job: TrainJob | BuildJob, recipe: Recipe) -> None:
+    """Raises BadConfig naming the first key whose value leads out of what the job was given.
+
+    Of a run these are also the keys of `lead train` for which the resource has another place.
+    """
+    if isinstance(job, TrainJob):
+        own = recipe.local_keys if isinstance(recipe, PartsKeys) else {}
+        for key, place in {**LOCAL_KEYS, **own}.items():
+            if job.config.get(key):
+                raise BadConfig(f"{key}: found {job.config[key]!r}, but in a cluster {place} says this; remove the key")
+    weights = recipe.weights_keys if isinstance(recipe, NamesWeights) else frozenset[str]()
+    for key in sorted(weights & job.config.keys()):
+        _refuse_other_weights(key, job.config[key])
+    for key, text in _texts({key: value for key, value in job.config.items() if key not in weights}):
+        if _PLACE.match(text):
+            raise BadConfig(
+                f"{key}: found {text[:100]!r}, which names a place on a machine or in a network; in a cluster a config "
+                "names none, remove the key"
+            )
+
+
+def _refuse_other_weights(key: str, value: Any) -> None:
+    if value and not (isinstance(value, str) and value.startswith(WEIGHTS) and ".." not in value.split("/")):
+        raise BadConfig(
+            f"{key}: found {value!r}, expected {WEIGHTS}<namespace>/<file>: in a cluster weights come from the store's "
+            "folder weights/; put them there"
+        )
+
+
+def _texts(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yields every text in a config with the key that leads to it."""
+    waiting: list[tuple[str, Any]] = list(config.items())
+    while waiting:
+        key, value = waiting.pop()
+        if isinstance(value, str):
+            yield key, value
+        elif isinstance(value, Mapping):
+            waiting += [(f"{key}.{name}", inner) for name, inner in value.items()]
+        elif isinstance(value, (list, tuple)):
+            waiting += [(key, inner) for inner in value]
