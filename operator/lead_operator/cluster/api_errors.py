@@ -7,6 +7,7 @@ ApiError            status, reason, message as the server said them
 ├── Gone            410: the resourceVersion is too old, list again
 ├── Refused         400, 401, 403, 405, 413, 422: the same call would be refused again
 │   └── UndeclaredFields  500 on a server-side apply with fields that the installed CRD does not know
+├── AnswerTooLarge  more bytes than were asked for; a smaller page may fit
 └── Unreachable     429, 5xx, broken connection, timeout: the world is late; it may have been carried out
 """
 
@@ -57,6 +58,10 @@ class UndeclaredFields(Refused):
         """The fields, each as the names on the way to it; keys of list items are left out."""
         found = _UNDECLARED.findall(self.message)
         return [tuple(re.sub(r"\[[^\]]*\]", "", path).strip(".").split(".")) for path in found]
+
+
+class AnswerTooLarge(ApiError):
+    """The answer has more bytes than the caller takes."""
 
 
 class Unreachable(ApiError):

@@ -17,14 +17,24 @@ from urllib.request import getproxies_environment
 
 import aiohttp
 import orjson
+import structlog
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
 from lead_operator import names
 from lead_operator.cluster import metrics
-from lead_operator.cluster.api_errors import ApiError, Conflict, NotFound, Refused, Unreachable, error_for
+from lead_operator.cluster.api_errors import (
+    AnswerTooLarge,
+    ApiError,
+    Conflict,
+    NotFound,
+    Refused,
+    Unreachable,
+    error_for,
+)
 from lead_operator.cluster.call_turns import CallTurns
-from lead_operator.cluster.kinds import EVENT, LEASE, Kind, KubernetesObject, kind_of
+from lead_operator.cluster.kinds import CUSTOM_KINDS, EVENT, LEASE, Kind, KubernetesObject, kind_of
+from lead_operator.cluster.object_reader import Unreadable, read_event, read_page, read_resource
 from lead_operator.cluster.server_clock import ServerClock
 
 CALL_TIMEOUT_S = 30.0
@@ -32,7 +42,10 @@ CONNECT_TIMEOUT_S = 5.0
 WATCH_GRACE_S = 15.0  # after the end that the server was asked for, silence is a broken connection
 TRIES = 3  # within one call; beyond them the work queue's backoff takes over
 LIST_PAGE = 200
-WATCH_LINE_LIMIT = 16 * 1024 * 1024  # more than the API server can store in one object
+MAX_PAGE_BYTES = 4 * 1024 * 1024  # of a list; of a page that is larger, a smaller one is asked for
+MAX_OBJECT_BYTES = 16 * 1024 * 1024  # more than the API server can store in one object
+
+log = structlog.get_logger(__name__)
 
 Trim = Callable[[KubernetesObject], KubernetesObject]
 
@@ -68,26 +81,48 @@ class KubeClient:
         """Closes all connections."""
         await self._api.close()
 
-    async def get(self, kind: Kind, namespace: str, name: str) -> KubernetesObject | None:
-        """Returns one object as the server holds it now, or None."""
+    async def get(self, kind: Kind, namespace: str, name: str, *, whole: bool = False) -> KubernetesObject | None:
+        """Returns one object as the server holds it now, or None; `whole`: of a custom resource every `config` too."""
         try:
-            return await self._call("GET", kind.path(namespace, name), kind=kind)
+            answer = await self._call_raw("GET", kind.path(namespace, name), kind=kind)
         except NotFound:
             return None
+        return _parse(kind, answer, whole=whole)
 
     async def list(
         self, kind: Kind, namespace: str, *, trim: Trim, selector: str = ""
     ) -> tuple[list[KubernetesObject], str]:
-        """Returns what `trim` leaves of every object of a kind, and the resourceVersion to watch from; reads pages."""
+        """Returns what `trim` leaves of every object of a kind, and the resourceVersion to watch from; reads pages.
+
+        Where objects are large the pages have fewer of them, so that no list is in memory whole. A custom resource
+        that cannot be understood at all is logged and left out.
+        """
         items: list[KubernetesObject] = []
-        query: dict[str, str] = {"limit": str(LIST_PAGE)} | ({"labelSelector": selector} if selector else {})
+        query: dict[str, str] = {"labelSelector": selector} if selector else {}
+        limit = LIST_PAGE
         while True:
-            page = await self._call("GET", kind.path(namespace), kind=kind, query=query, verb="list")
-            items += [trim(item) for item in page["items"]]
-            following = page["metadata"].get("continue")
+            most = MAX_PAGE_BYTES if limit > 1 else MAX_OBJECT_BYTES
+            try:
+                answer = await self._call_raw(
+                    "GET", kind.path(namespace), kind=kind, query={**query, "limit": str(limit)}, verb="list", most=most
+                )
+            except AnswerTooLarge:
+                if limit == 1:
+                    raise
+                limit = max(1, limit // 8)
+                continue
+            found, metadata = _parse_page(kind, answer)
+            for item in found:
+                try:
+                    items.append(trim(item))
+                except Exception as error:  # whatever one object holds, the list is not lost for it
+                    log.exception("object_skipped", kind=kind.kind, error=str(error))
+            following = metadata.get("continue")
             if not following:
-                return items, page["metadata"]["resourceVersion"]
-            query = {**query, "continue": following}
+                return items, metadata["resourceVersion"]
+            query["continue"] = following
+            if len(answer) < MAX_PAGE_BYTES // 16:
+                limit = min(LIST_PAGE, limit * 8)
 
     async def watch(
         self, kind: Kind, namespace: str, *, selector: str, resource_version: str, timeout_s: float
@@ -111,11 +146,11 @@ class KubeClient:
                 if response.status >= 400:
                     raise _error(response.status, await response.read())
                 async for line in _lines(response.content):
-                    event = orjson.loads(line)
-                    if event["type"] == "ERROR":
-                        status = event["object"]
-                        raise error_for(status.get("code", 500), status.get("reason", ""), status.get("message", ""))
-                    yield event["type"], event["object"]
+                    change, found = _parse_event(kind, line)
+                    if change == "ERROR":
+                        raise error_for(found.get("code", 500), found.get("reason", ""), found.get("message", ""))
+                    if found:
+                        yield change, found
 
     async def create(self, body: KubernetesObject) -> KubernetesObject:
         """Creates an object and returns it as stored; raises AlreadyExists where the name is taken, by whomever."""
@@ -198,14 +233,28 @@ class KubeClient:
         query: dict[str, str] | None = None,
         body: KubernetesObject | None = None,
         content_type: str = _JSON,
-        verb: str = "",
     ) -> KubernetesObject:
+        answer = await self._call_raw(method, path, kind=kind, query=query, body=body, content_type=content_type)
+        return _parse(kind, answer)
+
+    async def _call_raw(
+        self,
+        method: str,
+        path: str,
+        *,
+        kind: Kind,
+        query: dict[str, str] | None = None,
+        body: KubernetesObject | None = None,
+        content_type: str = _JSON,
+        verb: str = "",
+        most: int = MAX_OBJECT_BYTES,
+    ) -> bytes:
         # Every call may be carried out twice without harm: names are deterministic, deletes carry a UID, and status
         # writes a resourceVersion. So a lost answer is simply asked for again.
         for attempt in range(1, TRIES + 1):
             try:
                 async with nullcontext() if kind is LEASE else self._turns.turn():
-                    return await self._call_once(method, path, kind, query, body, content_type, verb)
+                    return await self._call_once(method, path, kind, query, body, content_type, verb, most)
             except Unreachable:
                 if attempt == TRIES:
                     raise
@@ -221,17 +270,17 @@ class KubeClient:
         body: KubernetesObject | None,
         content_type: str,
         verb: str,
-    ) -> KubernetesObject:
+        most: int,
+    ) -> bytes:
         limit = aiohttp.ClientTimeout(total=CALL_TIMEOUT_S, sock_connect=CONNECT_TIMEOUT_S)
         with _connection_errors(path), metrics.api_call(verb or method.lower(), kind.plural) as outcome:
             response = await self._send(method, path, query=query, body=body, content_type=content_type, timeout=limit)
             async with response:
                 outcome.code = response.status
-                answer = await response.read()
+                answer = await _read(response, most)
             if response.status >= 400:
                 raise _error(response.status, answer)
-            found: KubernetesObject = orjson.loads(answer)  # what is no JSON is from a proxy on the way
-            return found
+            return answer
 
     async def _send(
         self,
@@ -254,6 +303,60 @@ class KubeClient:
         return response
 
 
+async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """Returns the body of an answer; raises AnswerTooLarge beyond `most` bytes, and reads no more of it."""
+    parts, size = list[bytes](), 0
+    async for part in response.content.iter_any():
+        parts.append(part)
+        size += len(part)
+        if size > most:
+            response.close()
+            raise AnswerTooLarge(0, "AnswerTooLarge", f"an answer is longer than {most} bytes")
+    return b"".join(parts)
+
+
+def _parse(kind: Kind, answer: bytes, *, whole: bool = False) -> KubernetesObject:
+    """Returns the object in an answer; raises Unreachable for what is none: it is from a proxy on the way."""
+    try:
+        if kind in CUSTOM_KINDS:
+            return read_resource(answer, whole=whole)
+        found: KubernetesObject = orjson.loads(answer)
+        return found
+    except ValueError as error:
+        raise Unreachable(0, type(error).__name__, f"{kind.plural}: {error}") from error
+
+
+def _parse_page(kind: Kind, answer: bytes) -> tuple[list[KubernetesObject], KubernetesObject]:
+    if kind not in CUSTOM_KINDS:
+        page = _parse(kind, answer)
+        return page["items"], page["metadata"]
+    try:
+        items, metadata = read_page(answer)
+    except Unreadable as error:
+        raise Unreachable(0, "Unreadable", f"{kind.plural}: {error}") from error
+    return [found for item in items if (found := _parse_or_skip(kind, item))], metadata
+
+
+def _parse_event(kind: Kind, line: bytes) -> tuple[str, KubernetesObject]:
+    """Returns type and object of an event, which is empty where it cannot be understood; raises Unreachable."""
+    try:
+        if kind not in CUSTOM_KINDS:
+            event = orjson.loads(line)
+            return event["type"], event["object"]
+        change, raw = read_event(line)
+        return change, orjson.loads(raw) if change in ("ERROR", "BOOKMARK") else _parse_or_skip(kind, raw)
+    except ValueError as error:
+        raise Unreachable(0, type(error).__name__, f"{kind.plural}: {error}") from error
+
+
+def _parse_or_skip(kind: Kind, raw: bytes) -> KubernetesObject:
+    try:
+        return read_resource(raw)
+    except Unreadable as error:
+        log.warning("object_skipped", kind=kind.kind, begins=raw[:200].decode(errors="replace"), error=str(error))
+        return {}
+
+
 async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
     # StreamReader.readline gives up on long lines; an object may be larger than its buffer.
     rest = b""
@@ -263,8 +366,8 @@ async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
         for line in complete:
             if line:
                 yield line
-        if len(rest) > WATCH_LINE_LIMIT:
-            raise Refused(0, "LineTooLong", f"a watch event is longer than {WATCH_LINE_LIMIT} bytes")
+        if len(rest) > MAX_OBJECT_BYTES:
+            raise Refused(0, "LineTooLong", f"a watch event is longer than {MAX_OBJECT_BYTES} bytes")
 
 
 @contextmanager

@@ -142,7 +142,7 @@ class Informer:
                 self._live()
                 version = body["metadata"]["resourceVersion"]
                 if change != "BOOKMARK":
-                    self._take(change, body)
+                    self._take_or_skip(change, body)
         if time.monotonic() - started < 1:  # a server that ends watches at once must not be asked in a tight loop
             await asyncio.sleep(FIRST_PAUSE_S)
         return version
@@ -158,6 +158,12 @@ class Informer:
 
     def _live(self) -> None:
         self.last_sign_of_life = time.monotonic()
+
+    def _take_or_skip(self, change: str, body: KubernetesObject) -> None:
+        try:
+            self._take(change, body)
+        except Exception as error:  # whatever one object holds, the others are seen
+            log.exception("object_skipped", watch=self.name, name=str(body.get("metadata"))[:300], error=str(error))
 
     def _take(self, change: str, body: KubernetesObject) -> None:
         key = _key(body)
@@ -177,7 +183,10 @@ class Informer:
             if not (key in self._own_writes and _version(self._objects[key]) > int(version)):
                 self._remove(key)
         for key, body in listed.items():
-            self._store(key, body, from_list=True)
+            try:
+                self._store(key, body, from_list=True)
+            except Exception as error:  # as in a watch
+                log.exception("object_skipped", watch=self.name, name=key[1], error=str(error))
 
     def _store(self, key: ObjectKey, body: KubernetesObject, *, from_list: bool = False, quiet: bool = False) -> None:
         held = self._objects.get(key)

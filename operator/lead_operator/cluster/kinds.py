@@ -44,6 +44,8 @@ TOKEN_REVIEW = Kind("TokenReview", "tokenreviews", "authentication.k8s.io", name
 SUBJECT_ACCESS_REVIEW = Kind("SubjectAccessReview", "subjectaccessreviews", "authorization.k8s.io", namespaced=False)
 LEASE = Kind("Lease", "leases", "coordination.k8s.io")
 
+CUSTOM_KINDS = (TRAINING_RUN, DATASET_CACHE)  # what anybody may write whatever they like into
+
 _BY_NAME = {kind.kind: kind for kind in (TRAINING_RUN, DATASET_CACHE, POD, SERVICE, CLAIM, NODE, EVENT, LEASE)}
 
 

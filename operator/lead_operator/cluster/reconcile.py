@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from lead_operator import names
+from lead_operator.cluster.api_errors import Conflict, Refused
 from lead_operator.cluster.apply import Applier, CreateRefused
 from lead_operator.cluster.bucket_view import BucketLook, BucketView
 from lead_operator.cluster.cache_end import CacheEnd
@@ -29,7 +30,9 @@ from lead_operator.cluster.kinds import (
     Kind,
     KubernetesObject,
     ResourceKey,
+    key_of,
 )
+from lead_operator.cluster.object_reader import REJECTION
 from lead_operator.cluster.observe import (
     NodeWatch,
     expected_build_pods,
@@ -49,12 +52,14 @@ from lead_operator.decisions.build_state import build_generation
 from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
 from lead_operator.decisions.observed import ObservedBuild, ObservedClaim, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import EventNote, Plan
+from lead_operator.decisions.rejected import decide_rejected
 from lead_operator.decisions.training_run_plan import decide_training_run
 from lead_operator.errors import SpecError
 from lead_operator.objects.session_cache_claim import claim_name
 from lead_operator.resources.dataset_cache import DatasetCache, parse_dataset_cache
 from lead_operator.resources.identity import Identity
 from lead_operator.resources.known_status import read_status
+from lead_operator.resources.recipe_config import ConfigOmitted
 from lead_operator.resources.training_run import TrainingRun, parse_training_run
 from lead_operator.settings import Settings
 
@@ -107,11 +112,16 @@ class Reconciler:
             self._forget(key)
             self.uids[key] = body["metadata"]["uid"]
         body = {**body, "apiVersion": kind.api_version, "kind": kind.kind}
+        if REJECTION in body:
+            return await self._reject(kind, body)
         try:
             # From here until all answers are in, what the copy says may be older than what we did.
             self.doubtful.add(key)
             one_pass = self._training_run if kind is TRAINING_RUN else self._dataset_cache
-            again_s = await one_pass(body, live)
+            try:
+                again_s = await one_pass(body, live)
+            except ConfigOmitted:  # before anything was written: no pod is planned without its config
+                again_s = await one_pass(await self._whole(kind, body), live)
             self.doubtful.discard(key)
         except SpecError as error:
             self.doubtful.discard(key)
@@ -126,6 +136,27 @@ class Reconciler:
         for pod in self.informers.of(POD, namespace).owned_by(uid):
             if not has_ended(pod):
                 await self.client.delete(POD, namespace, pod["metadata"]["name"], uid=pod["metadata"]["uid"])
+
+    async def _reject(self, kind: Kind, body: KubernetesObject) -> float | None:
+        """Reports on a resource why it is not served; its next version is looked at as any other."""
+        rejection, generation = body[REJECTION], body["metadata"].get("generation", 0)
+        log.warning("resource_rejected", resource=str(key_of(body, kind)), reason=rejection.reason)
+        self.recorder.record(body, EventNote("Warning", rejection.reason, rejection.message))
+        plan = decide_rejected(rejection, read_status(body), generation=generation, now=self.client.clock.now())
+        try:
+            return await self.applier.apply(kind, body, plan)
+        except Refused as error:  # at the limit of what etcd stores there is no room for a status: the event tells it
+            log.warning("rejection_not_written", resource=str(key_of(body, kind)), error=str(error))
+            return None
+
+    async def _whole(self, kind: Kind, body: KubernetesObject) -> KubernetesObject:
+        """Returns a resource with every `config`; raises Conflict where it is no longer what the copy says."""
+        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+        whole = await self.client.get(kind, namespace, name, whole=True)
+        same = ("uid", "generation")
+        if whole is None or any(whole["metadata"].get(key) != body["metadata"].get(key) for key in same):
+            raise Conflict(409, "Conflict", f"{kind.kind} {namespace}/{name} has changed since it was seen")
+        return {**body, "spec": whole["spec"]}
 
     async def _training_run(self, body: KubernetesObject, live: bool) -> float | None:
         run, namespace, previous = parse_training_run(body), body["metadata"]["namespace"], read_status(body)

@@ -13,11 +13,19 @@ _shared = lru_cache(MOST)(str)  # of a string, `str` returns the string itself: 
 
 
 def share_strings(value: Any) -> Any:
-    """Returns a JSON value that holds, of each string seen lately, the one that is kept already."""
-    if type(value) is str:
-        return _shared(value)
-    if type(value) is dict:
-        return {key: share_strings(entry) for key, entry in value.items()}  # orjson shares keys by itself
-    if type(value) is list:
-        return [share_strings(entry) for entry in value]
-    return value
+    """Returns a copy of a JSON value that holds, of each string seen lately, the one that is kept already.
+
+    It does not recurse: whoever wrote the value chose its depth.
+    """
+    copied: list[Any] = [value]
+    unread: list[Any] = [copied]  # lists and objects of the copy whose entries are still the original's
+    while unread:
+        holder = unread.pop()
+        for place, entry in enumerate(holder) if type(holder) is list else holder.items():
+            kind = type(entry)
+            if kind is str:
+                holder[place] = _shared(entry)
+            elif kind is dict or kind is list:
+                holder[place] = entry.copy()  # orjson shares keys by itself
+                unread.append(holder[place])
+    return copied[0]

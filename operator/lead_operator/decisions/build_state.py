@@ -14,6 +14,7 @@ from lead_operator.decisions.conditions import condition_holds
 from lead_operator.decisions.observed import ObservedBuild, ObservedPod
 from lead_operator.names import Condition
 from lead_operator.resources.dataset_cache import DatasetCache
+from lead_operator.resources.recipe_config import config_sha256
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ class BuildState:
 
 def build_inputs(cache: DatasetCache) -> str:
     """Returns a hash of all in the spec that a build's result depends on."""
-    inputs = [cache.recipe, cache.storage_profile, asdict(cache.source), list(cache.collections), cache.config]
+    inputs = [cache.recipe, cache.storage_profile, asdict(cache.source), list(cache.collections)]
+    inputs.append(config_sha256(cache.config))
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:16]
 
 

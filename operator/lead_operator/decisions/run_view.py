@@ -16,6 +16,7 @@ from lead_operator.decisions.run_progress import Progress, read_progress
 from lead_operator.decisions.run_step import Step
 from lead_operator.names import Condition, RunPhase
 from lead_operator.objects.training_pod import instance_keys
+from lead_operator.resources.recipe_config import config_sha256
 from lead_operator.resources.training_run import TrainingRun
 from lead_operator.settings import Settings, StorageProfile
 
@@ -190,8 +191,10 @@ def hash_config(run: TrainingRun) -> str:
 
     The API server's equality of free-form objects misses a key that is renamed (as many keys before as after).
     """
-    stages = [[s.name, s.epochs, list(s.seeds), s.init_from, s.config] for s in run.stages]
-    text = json.dumps([run.recipe, run.preset, run.config, stages], sort_keys=True, separators=(",", ":"))
+    stages = [[s.name, s.epochs, list(s.seeds), s.init_from, config_sha256(s.config)] for s in run.stages]
+    text = json.dumps(
+        [run.recipe, run.preset, config_sha256(run.config), stages], sort_keys=True, separators=(",", ":")
+    )
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from lead_operator import names
 from lead_operator.objects.pod_skeleton import KubernetesObject, PodParts, build_pod
 from lead_operator.resources.dataset_cache import DatasetCache
+from lead_operator.resources.recipe_config import require_config
 from lead_operator.settings import Settings, StorageProfile
 from lead_protocol.environment import SOURCE_DIR
 from lead_protocol.job import BuildJob, FolderSource, OwnerIdentity, StoreSource
@@ -57,7 +58,7 @@ def build_build_job(cache: DatasetCache, *, attempt: int, index: int) -> BuildJo
         if source.prefix
         else FolderSource(path=f"{SOURCE_DIR}/{source.path}".rstrip("/")),
         collections=list(cache.collections),
-        config=cache.config,
+        config=require_config(cache.config),
         expect_digest=cache.expect_digest,
     )
 

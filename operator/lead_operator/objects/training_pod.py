@@ -8,6 +8,7 @@ from lead_operator.objects.checkpoint_uri import parse_checkpoint_uri
 from lead_operator.objects.pod_skeleton import EnvVar, KubernetesObject, PodParts, build_pod
 from lead_operator.objects.session_cache_claim import claim_name
 from lead_operator.resources.body import parse_quantity
+from lead_operator.resources.recipe_config import require_config
 from lead_operator.resources.training_run import StageInstance, TrainingRun
 from lead_operator.settings import Settings, StorageProfile
 from lead_protocol import environment
@@ -81,7 +82,7 @@ def build_train_job(
         attempt=attempt,
         recipe=run.recipe,
         preset=run.preset,
-        config=merged_keys(run.config, instance.stage.config),
+        config=merged_keys(require_config(run.config), require_config(instance.stage.config)),
         epochs=instance.stage.epochs,
         nodes=run.nodes,
         procs_per_node=run.procs_per_node,

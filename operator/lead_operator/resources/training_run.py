@@ -11,6 +11,7 @@ from lead_operator.errors import SpecError
 from lead_operator.resources.body import Reader, parse_quantity
 from lead_operator.resources.identity import Identity, parse_identity
 from lead_operator.resources.pod_settings import ComputeResources, PodSettings, parse_resources, parse_tolerations
+from lead_operator.resources.recipe_config import require_config
 
 
 @dataclass(frozen=True)
@@ -179,8 +180,8 @@ def refuse_lost_config(run: TrainingRun) -> None:
     Mappings in both are merged key by key. Asked before a run begins, not after days at the stage that says so.
     """
     for stage in run.stages:
-        for key, value in stage.config.items():
-            general = run.config.get(key)
+        for key, value in require_config(stage.config).items():
+            general = require_config(run.config).get(key)
             if value is None or general is None or isinstance(value, dict) == isinstance(general, dict):
                 continue
             raise SpecError(

@@ -1,0 +1,167 @@
+"""Reads TrainingRuns and DatasetCaches from the API server's bytes, so that no object of a user can be too much.
+
+Used by `cluster.client` for every answer and event that holds one of them. Only what the operator reads is parsed: no
+annotations, no managedFields, and of `config` what is small. What is too large or too deep becomes a Rejection beside
+the metadata, which `cluster.reconcile` reports on the resource: it never fails the LIST or the watch that it came with.
+"""
+
+from typing import Any, Final
+
+import orjson
+
+from lead_operator.cluster.kinds import KubernetesObject
+from lead_operator.resources.recipe_config import (
+    MAX_CONFIG_BYTES,
+    MAX_CONFIG_DEPTH,
+    OmittedConfig,
+    Rejection,
+    config_sha256,
+)
+from lead_protocol.json_slices import JsonText
+
+KEPT_CONFIG_BYTES: Final = 2 * 1024  # of all `config` of a resource together; beyond, they are omitted
+MAX_METADATA_BYTES: Final = 64 * 1024  # of what is read: no annotations, labels, managedFields, ownerReferences
+MAX_SPEC_BYTES: Final = 256 * 1024  # without `config`; the schema bounds every field, and all at their limits take half
+MAX_STATUS_BYTES: Final = 512 * 1024  # 128 stage instances with all that the schema allows take half
+REJECTION: Final = "rejection"  # a key beside metadata, spec and status, which no API server sends
+
+_METADATA: Final = (
+    b"name", b"namespace", b"uid", b"resourceVersion", b"generation", b"creationTimestamp", b"deletionTimestamp"
+)  # fmt: skip
+_TYPE: Final = (b"apiVersion", b"kind")
+_DO: Final = "delete the resource, or correct its manifest and apply it again"
+
+Slices = dict[bytes, bytes]
+
+
+class Unreadable(ValueError):
+    """Bytes without metadata that can be understood: nobody knows whose they are."""
+
+
+class _Rejected(Exception):
+    """Carries a Rejection to where the object is put together."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.rejection = Rejection(reason, message)
+
+
+def read_resource(raw: bytes, *, whole: bool = False) -> KubernetesObject:
+    """Returns metadata, spec and status of a custom resource; under REJECTION why it is not served, if it is not.
+
+    `whole`: with each `config`, as far as resources with it are served. Raises Unreadable.
+    """
+    try:
+        found = _slices(raw)
+        metadata = _slices(found[b"metadata"])
+        body: KubernetesObject = {key.decode(): orjson.loads(found[key]) for key in _TYPE if key in found}
+        body["metadata"] = {key.decode(): _text_or_number(metadata[key]) for key in _METADATA if key in metadata}
+        body["status"] = _read_status(found.get(b"status", b"{}"))
+        if not {"name", "uid", "resourceVersion"} <= body["metadata"].keys():
+            raise Unreadable(f"metadata of {sorted(body['metadata'])} alone")
+    except (KeyError, ValueError, TypeError) as error:
+        raise Unreadable(f"an object whose metadata cannot be read: {error!r}") from error
+    try:
+        if b"finalizers" in metadata:
+            body["metadata"]["finalizers"] = _read_finalizers(metadata[b"finalizers"])
+        return {**body, "spec": _read_spec(found.get(b"spec", b"{}"), whole=whole)}
+    except _Rejected as rejected:
+        return {**body, "spec": {}, REJECTION: rejected.rejection}
+    except (ValueError, TypeError) as error:
+        return {**body, "spec": {}, REJECTION: Rejection("SpecUnreadable", f"spec cannot be read: {error}; {_DO}")}
+
+
+def read_page(raw: bytes) -> tuple[list[bytes], KubernetesObject]:
+    """Returns the items of one page of a list, unread, and the page's own metadata; raises Unreadable."""
+    try:
+        text = JsonText(raw)
+        found = {key: (start, end) for key, start, end in text.members()}
+        items = [raw[start:end] for start, end in text.elements(found[b"items"][0])]
+        start, end = found[b"metadata"]
+        return items, orjson.loads(raw[start:end])
+    except (KeyError, ValueError) as error:
+        raise Unreadable(f"a list that cannot be read: {error!r}") from error
+
+
+def read_event(raw: bytes) -> tuple[str, bytes]:
+    """Returns type and object, unread, of one event of a watch; raises Unreadable."""
+    try:
+        found = _slices(raw)
+        return orjson.loads(found[b"type"]), found[b"object"]
+    except (KeyError, ValueError) as error:
+        raise Unreadable(f"an event that cannot be read: {error!r}") from error
+
+
+def _slices(raw: bytes) -> Slices:
+    return {key: raw[start:end] for key, start, end in JsonText(raw).members()}
+
+
+def _text_or_number(raw: bytes) -> Any:
+    if raw[:1] in (b"{", b"[") or len(raw) > 1024:
+        raise ValueError(f"{raw[:40]!r} is no name, time or number")
+    return orjson.loads(raw)
+
+
+def _read_finalizers(raw: bytes) -> list[str]:
+    if len(raw) > MAX_METADATA_BYTES:
+        text = f"metadata.finalizers takes {len(raw)} bytes, expected at most {MAX_METADATA_BYTES}; remove some"
+        raise _Rejected("MetadataTooLarge", text)
+    found = orjson.loads(raw)
+    return [str(each) for each in found] if isinstance(found, list) else []
+
+
+def _read_status(raw: bytes) -> dict[str, Any]:
+    """Returns a status; none of one that no operator wrote: it is rebuilt as one that was erased."""
+    try:
+        found = orjson.loads(raw) if len(raw) <= MAX_STATUS_BYTES else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _read_spec(raw: bytes, *, whole: bool) -> dict[str, Any]:
+    found = _slices(raw)
+    configs = [_accept("spec.config", found.pop(b"config"))] if b"config" in found else []
+    stages = [_slices(stage) for stage in _elements(found.pop(b"stages"))] if b"stages" in found else None
+    staged = [_accept(f"spec.stages[{i}].config", s.pop(b"config", b"{}")) for i, s in enumerate(stages or ())]
+    size = sum(len(key) + len(value) for part in (found, *(stages or ())) for key, value in part.items())
+    if size > MAX_SPEC_BYTES:
+        text = f"spec without config takes {size} bytes, expected at most {MAX_SPEC_BYTES}; {_DO}"
+        raise _Rejected("SpecTooLarge", text)
+    keep = whole or sum(map(len, (*configs, *staged))) <= KEPT_CONFIG_BYTES
+    spec = _loads(found)
+    if configs:
+        spec["config"] = _config(configs[0], keep=keep)
+    if stages is not None:
+        spec["stages"] = [_loads(s) | {"config": _config(c, keep=keep)} for s, c in zip(stages, staged, strict=True)]
+    return spec
+
+
+def _elements(raw: bytes) -> list[bytes]:
+    return [raw[start:end] for start, end in JsonText(raw).elements()]
+
+
+def _loads(found: Slices) -> dict[str, Any]:
+    values: dict[str, Any] = orjson.loads(b"{" + b",".join(b'"%b":%b' % each for each in found.items()) + b"}")
+    return values
+
+
+def _accept(path: str, raw: bytes) -> bytes:
+    """Returns the bytes of a `config` of the size and depth that is served."""
+    if len(raw) > MAX_CONFIG_BYTES:
+        text = (
+            f"{path} takes {len(raw)} bytes as JSON, expected at most {MAX_CONFIG_BYTES}; leave out what is no key of "
+            "the recipe, and put data into the object store"
+        )
+        raise _Rejected("ConfigTooLarge", text)
+    if (depth := JsonText(raw).depth()) > MAX_CONFIG_DEPTH:
+        text = f"{path} nests {depth} levels deep, expected at most {MAX_CONFIG_DEPTH}; no recipe has such keys; {_DO}"
+        raise _Rejected("ConfigTooDeep", text)
+    return raw
+
+
+def _config(raw: bytes, *, keep: bool) -> dict[str, Any]:
+    values = orjson.loads(raw)
+    if not isinstance(values, dict):
+        raise ValueError(f"config is {type(values).__name__}, expected an object")
+    return values if keep else OmittedConfig(config_sha256(values))
