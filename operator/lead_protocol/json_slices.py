@@ -2,7 +2,7 @@
 
 Used by the operator on objects of the API server and on manifests in the bucket, both of which anybody may have
 written. It never recurses, so no depth ends a process, and it holds at most a copy of the bytes: 1.5 MB of `[[],[],…]`,
-which a parser makes 40 MB of, costs tens of milliseconds. Values come as they stand; the parser that gets one judges it.
+which a parser makes 40 MB of, costs tens of milliseconds. Values come as they stand; whoever gets one judges it.
 """
 
 import re

@@ -368,6 +368,11 @@ class Api:
         found: dict[str, Any] = json.loads(answer.data)
         return found
 
+    def send(self, method: str, path: str, data: bytes, kind: str) -> tuple[int, bytes]:
+        """Sends bytes as they are; returns the HTTP status and the body of the answer."""
+        answer = self._pool.request(method, self._url + path, body=data, headers={"Content-Type": kind}, timeout=60.0)
+        return answer.status, answer.data
+
     def watch(self, path: str, version: str, *, timeout_s: int) -> Iterator[dict[str, Any]]:
         """Yields the events of a collection after `version` ("0": what there is comes first) for so long."""
         query = {"watch": "true", "resourceVersion": version, "timeoutSeconds": str(timeout_s)}

@@ -145,7 +145,7 @@ class KubeClient:
                 outcome.code = response.status
                 if response.status >= 400:
                     raise _error(response.status, await response.read())
-                async for line in _lines(response.content):
+                async for line in read_lines(response.content):
                     change, found = _parse_event(kind, line)
                     if change == "ERROR":
                         raise error_for(found.get("code", 500), found.get("reason", ""), found.get("message", ""))
@@ -357,7 +357,8 @@ def _parse_or_skip(kind: Kind, raw: bytes) -> KubernetesObject:
         return {}
 
 
-async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+async def read_lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Yields each line of a watch, of up to MAX_OBJECT_BYTES; raises Refused beyond."""
     # StreamReader.readline gives up on long lines; an object may be larger than its buffer.
     rest = b""
     async for chunk in stream.iter_any():

@@ -28,6 +28,7 @@ REJECTION: Final = "rejection"  # a key beside metadata, spec and status, which 
 _METADATA: Final = (
     b"name", b"namespace", b"uid", b"resourceVersion", b"generation", b"creationTimestamp", b"deletionTimestamp"
 )  # fmt: skip
+_IDENTITY: Final = (b"name", b"namespace", b"uid", b"resourceVersion")
 _TYPE: Final = (b"apiVersion", b"kind")
 _DO: Final = "delete the resource, or correct its manifest and apply it again"
 
@@ -69,6 +70,18 @@ def read_resource(raw: bytes, *, whole: bool = False) -> KubernetesObject:
         return {**body, "spec": {}, REJECTION: rejected.rejection}
     except (ValueError, TypeError) as error:
         return {**body, "spec": {}, REJECTION: Rejection("SpecUnreadable", f"spec cannot be read: {error}; {_DO}")}
+
+
+def read_identity(raw: bytes) -> KubernetesObject:
+    """Returns who an object is: kind, namespace, name, UID and version; raises Unreadable."""
+    try:
+        found = _slices(raw)
+        body: KubernetesObject = {key.decode(): _text_or_number(found[key]) for key in _TYPE if key in found}
+        metadata = _slices(found[b"metadata"])
+        body["metadata"] = {key.decode(): _text_or_number(metadata[key]) for key in _IDENTITY if key in metadata}
+        return body
+    except (KeyError, ValueError) as error:
+        raise Unreadable(f"an object whose metadata cannot be read: {error!r}") from error
 
 
 def read_page(raw: bytes) -> tuple[list[bytes], KubernetesObject]:

@@ -1,7 +1,8 @@
 """kopf's part: its watches of the two kinds, each event of which only asks for a look at the resource.
 
 Read by `handlers.startup`. Nothing here decides or writes: kopf ignores errors of event handlers and may miss events,
-so an event is a hint that makes the operator faster, never something it depends on.
+so an event is a hint that makes the operator faster, never something it depends on. An event that reaches them holds
+the identity of its object and nothing else (`handlers.bounded_session`).
 """
 
 from typing import Any

@@ -19,6 +19,7 @@ from lead_operator.cluster.client import KubeClient
 from lead_operator.cluster.health import start_servers
 from lead_operator.cluster.operator import Operator
 from lead_operator.handlers import events
+from lead_operator.handlers.bounded_session import FIRST_LIST_ITEMS, with_bounded_session
 from lead_operator.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -80,10 +81,10 @@ def build_registry(operator: Operator, stop: asyncio.Event, failures: list[BaseE
                 await task
 
     @kopf.on.login(registry=registry)  # type: ignore[untyped-decorator]
-    def login(**arguments: Any) -> kopf.ConnectionInfo | None:
-        if "KUBECONFIG" in os.environ:
-            return kopf.login_with_kubeconfig(**arguments)
-        return kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
+    async def login(**arguments: Any) -> kopf.AiohttpSession | None:
+        info = None if "KUBECONFIG" in os.environ else kopf.login_with_service_account(**arguments)
+        info = info or kopf.login_with_kubeconfig(**arguments)
+        return info and with_bounded_session(info)
 
     events.register(registry, operator)
     return registry
@@ -119,6 +120,7 @@ def thin_settings() -> kopf.OperatorSettings:
     settings.scanning.disabled = True
     settings.peering.standalone = True
     settings.persistence.diffbase_storage = _NoState()
+    settings.watching.chunk_size = FIRST_LIST_ITEMS
     settings.watching.server_timeout = 300
     settings.watching.connect_timeout = 10
     settings.networking.error_backoffs = _ForEver()

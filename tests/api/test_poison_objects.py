@@ -1,0 +1,120 @@
+"""No object that a user writes stops, starves or bloats the operator: others are served, and the object is told why."""
+
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lead_testing.api_bench import Bench
+from lead_testing.figures import record
+from lead_testing.manifests import a_dataset_cache, a_training_run
+from lead_testing.operator_process import wait_for
+from lead_testing.poison import Sender, a_poisoned_cache, a_poisoned_run, large, nested
+
+MAX_RSS_MIB = 256  # half of the chart's limit
+DEPTHS = (100, 1_000, 5_000, 9_000, 10_000, 100_000)
+
+
+@pytest.fixture
+def alice(bench: Bench) -> Iterator[str]:
+    """A namespace of another user than the bench's, on the same operator."""
+    name = f"alice-{secrets.token_hex(3)}"
+    bench.plane.kubectl("create", "namespace", name)
+    yield name
+    bench.plane.kubectl("delete", "tr,dsc,pods", "--all", "-n", name, "--wait=false")
+
+
+def start(bench: Bench, alice: str) -> None:
+    bench.operator.start(LEAD_RUN_NAMESPACES=f"{alice},{bench.namespace}")
+
+
+def rss_mib(pid: int, which: str = "VmHWM") -> float:
+    """Returns the most memory that a process ever had."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(which)) / 1024
+
+
+def accepted(bench: Bench, namespace: str, kind: str, name: str) -> str:
+    """Returns status and reason of the condition Accepted; read by kubectl, which no depth disturbs."""
+    path = '{.status.conditions[?(@.type=="Accepted")].status} {.status.conditions[?(@.type=="Accepted")].reason}'
+    return bench.plane.kubectl("-n", namespace, "get", kind, name, "-o", f"jsonpath={path}").strip()
+
+
+def is_rejected(bench: Bench, namespace: str, kind: str, name: str, reason: str) -> Callable[[], bool]:
+    return lambda: accepted(bench, namespace, kind, name) == f"False {reason}"
+
+
+def test_a_config_of_any_depth_is_rejected_by_name_and_everybody_else_is_served(bench: Bench, alice: str) -> None:
+    """Poison that is listed, watched, passed over and met by a restart; it is served as soon as it is mended.
+
+    Audit: B2
+    Audit: S11
+    """
+    sender, admitted = Sender(bench.plane.kubeconfig, alice), dict[str, str]()
+    for depth in DEPTHS:  # before the operator starts: they are listed
+        for mappings in (False, True):
+            name = f"deep-{depth}-{'maps' if mappings else 'lists'}"
+            if sender.create(a_poisoned_run(name, nested(depth, mappings=mappings))) == 201:
+                admitted[name] = "ConfigTooDeep" if len(nested(depth, mappings=mappings)) < 60_000 else ""
+    record("deepest_that_the_api_server_admits", max(int(name.split("-")[1]) for name in admitted))
+    assert {"deep-100-lists", "deep-1000-lists", "deep-1000-maps"} <= admitted.keys()
+    start(bench, alice)
+    bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
+    bench.wait_phase("tr", "drive", "Succeeded")
+    for depth in (600, 2_000):  # while it runs: they are watched
+        assert sender.create(a_poisoned_cache(f"watched-{depth}", nested(depth))) == 201
+    for name, reason in admitted.items():
+        if reason:
+            wait_for(f"{name} to be rejected", is_rejected(bench, alice, "tr", name, reason), poll_s=0.5)
+    for depth in (600, 2_000):
+        wait_for("the watched one", is_rejected(bench, alice, "dsc", f"watched-{depth}", "ConfigTooDeep"), poll_s=0.5)
+    told = bench.plane.kubectl("-n", alice, "get", "events", "-o", "jsonpath={.items[*].message}")
+    assert "levels deep, expected at most 32" in told
+    assert bench.operator.exit_status() is None
+    bench.operator.kill()
+    start(bench, alice)
+    bench.apply(a_training_run("after", "town"))
+    bench.wait_phase("tr", "after", "Succeeded")
+    assert sender.patch("datasetcaches", "watched-600", b'{"spec":{"config":null}}') == 200
+    wait_for("the mended one to be served", lambda: accepted(bench, alice, "dsc", "watched-600").startswith("True"))
+    assert bench.operator.exit_status() is None
+
+
+def test_fifty_large_objects_leave_the_operator_small_and_the_other_user_served(bench: Bench, alice: str) -> None:
+    """1.5 MB each, of every shape that is large in memory: listed, watched and listed again.
+
+    Audit: S-2
+    Audit: S19
+    """
+    sender, shapes = Sender(bench.plane.kubeconfig, alice), ("lists", "string", "strings", "nests", "wide")
+    sizes = {"wide": 600_000}  # managedFields hold every key once more
+    for number in range(50):
+        shape = shapes[number % len(shapes)]
+        config = large(shape, sizes.get(shape, 1_450_000))
+        body = (a_poisoned_run if number % 2 else a_poisoned_cache)(f"large-{number}", config)
+        if number == 25:
+            start(bench, alice)
+        assert sender.create(body) == 201, shape
+    bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
+    bench.wait_phase("tr", "drive", "Succeeded")
+    for number in (0, 1, 2, 3, 4, 49):
+        kind = "tr" if number % 2 else "dsc"
+        told = f"large-{number}: found"
+        wait_for(
+            f"an event of large-{number}",
+            lambda number=number: "ConfigTooLarge"
+            in bench.plane.kubectl("-n", alice, "get", "events", f"--field-selector=involvedObject.name=large-{number}",
+                                   "-o", "jsonpath={.items[*].reason}"),
+            poll_s=0.5,
+        )  # fmt: skip
+    first = rss_mib(bench.operator.pid)
+    bench.operator.kill()
+    start(bench, alice)
+    bench.apply(a_training_run("after", "town"))
+    bench.wait_phase("tr", "after", "Succeeded")
+    record("rss_mib_most", max(first, rss_mib(bench.operator.pid)))
+    assert max(first, rss_mib(bench.operator.pid)) < MAX_RSS_MIB
