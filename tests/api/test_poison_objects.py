@@ -1,9 +1,6 @@
 """No object that a user writes stops, starves or bloats the operator: others are served, and the object is told why."""
 
-import json
 import secrets
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -102,8 +99,6 @@ def test_fifty_large_objects_leave_the_operator_small_and_the_other_user_served(
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
     bench.wait_phase("tr", "drive", "Succeeded")
     for number in (0, 1, 2, 3, 4, 49):
-        kind = "tr" if number % 2 else "dsc"
-        told = f"large-{number}: found"
         wait_for(
             f"an event of large-{number}",
             lambda number=number: "ConfigTooLarge"

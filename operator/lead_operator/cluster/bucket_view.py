@@ -20,13 +20,14 @@ from typing import TypeVar
 from pydantic import ConfigDict, ValidationError
 
 from lead_operator.cluster import metrics
+from lead_operator.cluster.cache_facts import read_cache_facts
 from lead_operator.cluster.instance_records import read_book, read_end, read_instances, record_prefixes
 from lead_operator.cluster.record_reader import RecordReader, Records
 from lead_operator.decisions.observed import BuildWord, ObservedCacheManifest, ObservedInstance
 from lead_operator.decisions.plan import RunRecord
 from lead_operator.settings import Settings, StorageProfile
 from lead_protocol import environment
-from lead_protocol.manifests import MAX_MANIFEST_BYTES, CacheManifest, sha256_hex
+from lead_protocol.manifests import MAX_MANIFEST_BYTES
 from lead_protocol.object_keys import BuildKeys, CacheKeys, RunKeys
 from lead_protocol.progress_record import parse_build
 from lead_protocol.run_records import MAX_RUN_RECORD_BYTES, RunBook, RunEnd, parse_published
@@ -276,30 +277,9 @@ def _read_words(reader: RecordReader, mailboxes: Iterable[str], now: datetime) -
 
 
 def _read_manifest(store: ObjectStore, records: Records, keys: CacheKeys) -> ObservedCacheManifest | None:
-    """Returns the facts of a published manifest, parsed once while its etag stays; None where it is none."""
-
-    def parse(data: bytes) -> ObservedCacheManifest | None:
-        try:
-            manifest = CacheManifest.model_validate_json(data, extra="ignore")  # of a newer trainer
-        except ValidationError:
-            return ObservedCacheManifest("", 0, 0, {}, 0, 0, 0, sha256=sha256_hex(data))
-        return _facts(manifest, sha256_hex(data))
-
-    return RecordReader(store, records, keys.manifest, MAX_OBJECTS).parsed(keys.manifest, parse, MAX_MANIFEST_BYTES)
-
-
-def _facts(manifest: CacheManifest, sha256: str) -> ObservedCacheManifest:
-    return ObservedCacheManifest(
-        digest=manifest.digest,
-        routes_total=manifest.routes.total,
-        routes_kept=manifest.routes.kept,
-        route_reasons=dict(manifest.routes.reasons),
-        samples=manifest.samples,
-        shards=len(manifest.shards),
-        size_bytes=manifest.size_bytes,
-        source_sha256=manifest.source_sha256,
-        sha256=sha256,
-    )
+    """Returns the facts of a published manifest, read once while its etag stays; None where it is none."""
+    reader = RecordReader(store, records, keys.manifest, MAX_OBJECTS)
+    return reader.parsed(keys.manifest, read_cache_facts, MAX_MANIFEST_BYTES)
 
 
 def _parse_result(data: bytes) -> BuildResult | None:

@@ -1,13 +1,19 @@
 """Reads small records below one prefix, each only once while its etag stays: what `bucket_view` is made of."""
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
 
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectInfo, ObjectNotFound, ObjectStore
 
+SMALL_BYTES = 1024 * 1024  # records up to this are read side by side; of larger ones one is in memory at a time
+
 Record = TypeVar("Record")
+
+_one_large = threading.Lock()
 
 
 @dataclass
@@ -66,7 +72,8 @@ class RecordReader:
         held = self._records.parsed.get(key)
         if held is None or held[0] != info.etag:
             try:
-                held = (info.etag, parse(self._store.get(key, max_bytes=max_bytes)))
+                with _one_large if info.size > SMALL_BYTES else nullcontext():
+                    held = (info.etag, parse(self._store.get(key, max_bytes=max_bytes)))
             except ObjectNotFound:
                 return None  # deleted since the LIST, or listed too early: the next look sees
             except ObjectCorrupt:

@@ -1,0 +1,83 @@
+"""A manifest as large as any may be costs the operator its bytes, and one that is none costs nobody anything."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lead_operator.cluster.cache_facts import cache_facts, read_cache_facts
+from lead_protocol.manifests import MAX_COUNT, MAX_MANIFEST_BYTES, CacheManifest, RouteCounts, ShardEntry, StoredObject
+from lead_protocol.store.folder import FolderStore
+
+SHA = "5" * 64
+KEY = "caches/team-a/MANIFEST.json"
+READ = """
+import sys
+from pathlib import Path
+from lead_operator.cluster.cache_facts import read_cache_facts
+from lead_operator.cluster.record_reader import RecordReader, Records
+from lead_protocol.store.folder import FolderStore
+
+def most_kib():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+before = most_kib()
+reader = RecordReader(FolderStore(Path(sys.argv[1])), Records(), "caches/", 10)
+assert reader.parsed(sys.argv[2], read_cache_facts, 2**24).digest == "5" * 64
+print(most_kib() - before)
+"""
+
+
+def a_manifest(shards: int = 3, **members: Any) -> bytes:
+    stored = StoredObject(key="caches/a/shards/00001.shard", size=134_217_728, sha256=SHA)
+    manifest = CacheManifest(
+        digest=SHA, recipe="lead", builder="1", config={"a": [1, {"b": "}]"}]}, source_sha256=SHA,
+        routes=RouteCounts(total=5, kept=4, reasons={"short": 1}), routes_object=stored, collections={},
+        shards=[ShardEntry(object=stored, records=7)] * shards, metas=[stored] * 5, samples=21, size_bytes=99,
+    )  # fmt: skip
+    return json.dumps(manifest.model_dump() | members).encode()
+
+
+def test_what_is_read_is_what_the_manifest_says() -> None:
+    facts = cache_facts(a_manifest())
+    assert (facts.digest, facts.source_sha256, facts.shards) == (SHA, SHA, 3)
+    assert (facts.routes_total, facts.routes_kept, facts.route_reasons) == (5, 4, {"short": 1})
+    assert (facts.samples, facts.size_bytes) == (21, 99)
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        pytest.param(b'"config": {"a": [' + b"[]," * 5_400_000 + b"1]}", id="empty lists"),
+        pytest.param(b'"config": ' + b"[" * 8_000_000 + b"]" * 8_000_000, id="one deep list"),
+        pytest.param(b'"shards": [' + b"[]," * 5_400_000 + b"1]", id="shards that are none"),
+        pytest.param(b'"metas": [' + b'{"a":1},' * 2_000_000 + b"1]", id="small objects"),
+    ],
+)
+def test_sixteen_forged_mebibytes_cost_no_more_than_a_few_times_their_bytes(tmp_path: Path, member: bytes) -> None:
+    """Audit: S-2"""
+    name = member.split(b":", 1)[0].strip(b'" ').decode()
+    honest = {key: value for key, value in json.loads(a_manifest()).items() if key != name}
+    store = FolderStore(tmp_path)
+    store.put(KEY, json.dumps(honest).encode()[:-1] + b"," + member + b"}")
+    assert (tmp_path / KEY).stat().st_size <= MAX_MANIFEST_BYTES
+    cost = subprocess.run([sys.executable, "-c", READ, str(tmp_path), KEY], capture_output=True, text=True, check=True)
+    assert int(cost.stdout) < 5 * MAX_MANIFEST_BYTES // 1024
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"[]", b"{", b"\xff", b'{"digest": "\\ud800"}',
+        a_manifest(samples=10**30), a_manifest(size_bytes=MAX_COUNT + 1), a_manifest(samples=-1),
+        a_manifest(digest="x"), a_manifest()[:-40], a_manifest(routes={"total": 1, "kept": 1, "reasons": [1]}),
+        a_manifest(routes={"total": 1, "kept": 1, "reasons": {"r" * 70_000: 1}}), b" " * 1000,
+    ],
+)  # fmt: skip
+def test_what_is_no_manifest_is_of_no_digest(data: bytes) -> None:
+    """Audit: S-2"""
+    assert read_cache_facts(data).digest == ""
