@@ -26,7 +26,8 @@ def alice(bench: Bench) -> Iterator[str]:
 
 
 def start(bench: Bench, alice: str) -> None:
-    bench.operator.start(LEAD_RUN_NAMESPACES=f"{alice},{bench.namespace}")
+    # The intervals that the operator is shipped with: each list of a namespace is 75 MB to the API server.
+    bench.operator.start(LEAD_RUN_NAMESPACES=f"{alice},{bench.namespace}", LEAD_RELIST_SECONDS="600")
 
 
 def rss_mib(pid: int, which: str = "VmHWM") -> float:
@@ -87,7 +88,8 @@ def test_fifty_large_objects_leave_the_operator_small_and_the_other_user_served(
     Audit: S-2
     Audit: S19
     """
-    sender, shapes = Sender(bench.plane.kubeconfig, alice), ("lists", "string", "strings", "nests", "wide")
+    sender = Sender(bench.plane.kubeconfig, alice)
+    shapes = ("lists", "string", "strings", "string", "nests", "string", "wide", "string", "string", "string")
     sizes = {"wide": 600_000}  # managedFields hold every key once more
     for number in range(50):
         shape = shapes[number % len(shapes)]
@@ -98,7 +100,7 @@ def test_fifty_large_objects_leave_the_operator_small_and_the_other_user_served(
         assert sender.create(body) == 201, shape
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
     bench.wait_phase("tr", "drive", "Succeeded")
-    for number in (0, 1, 2, 3, 4, 49):
+    for number in (0, 2, 4, 6, 7, 49):
         wait_for(
             f"an event of large-{number}",
             lambda number=number: "ConfigTooLarge"
