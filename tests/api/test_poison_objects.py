@@ -1,6 +1,9 @@
 """No object that a user writes stops, starves or bloats the operator: others are served, and the object is told why."""
 
+import json
 import secrets
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,21 +16,25 @@ from lead_testing.operator_process import wait_for
 from lead_testing.poison import Sender, a_poisoned_cache, a_poisoned_run, large, nested
 
 MAX_RSS_MIB = 256  # half of the chart's limit
+FLOOD = 1000
+SLOW_MACHINE = 2  # the API server and the other tests run on the same cores
 DEPTHS = (100, 1_000, 5_000, 9_000, 10_000, 100_000)
 
 
 @pytest.fixture
-def alice(bench: Bench) -> Iterator[str]:
+def alice(bench: Bench) -> Iterator[Sender]:
     """A namespace of another user than the bench's, on the same operator."""
     name = f"alice-{secrets.token_hex(3)}"
     bench.plane.kubectl("create", "namespace", name)
-    yield name
-    bench.plane.kubectl("delete", "tr,dsc,pods", "--all", "-n", name, "--wait=false")
+    sender = Sender(bench.plane.kubeconfig, name)
+    yield sender
+    bench.operator.kill()
+    sender.delete_all()
 
 
-def start(bench: Bench, alice: str) -> None:
+def start(bench: Bench, alice: Sender) -> None:
     # The intervals that the operator is shipped with: each list of a namespace is 75 MB to the API server.
-    bench.operator.start(LEAD_RUN_NAMESPACES=f"{alice},{bench.namespace}", LEAD_RELIST_SECONDS="600")
+    bench.operator.start(LEAD_RUN_NAMESPACES=f"{alice.namespace},{bench.namespace}", LEAD_RELIST_SECONDS="600")
 
 
 def rss_mib(pid: int, which: str = "VmHWM") -> float:
@@ -46,17 +53,23 @@ def is_rejected(bench: Bench, namespace: str, kind: str, name: str, reason: str)
     return lambda: accepted(bench, namespace, kind, name) == f"False {reason}"
 
 
-def test_a_config_of_any_depth_is_rejected_by_name_and_everybody_else_is_served(bench: Bench, alice: str) -> None:
+def is_told(bench: Bench, alice: Sender, name: str) -> Callable[[], bool]:
+    """An object at the limit of what etcd stores has no room for a status: the event names it."""
+    asked = ("get", "events", f"--field-selector=involvedObject.name={name}", "-o", "jsonpath={.items[*].reason}")
+    return lambda: "ConfigTooLarge" in bench.plane.kubectl("-n", alice.namespace, *asked)
+
+
+def test_a_config_of_any_depth_is_rejected_by_name_and_everybody_else_is_served(bench: Bench, alice: Sender) -> None:
     """Poison that is listed, watched, passed over and met by a restart; it is served as soon as it is mended.
 
     Audit: B2
     Audit: S11
     """
-    sender, admitted = Sender(bench.plane.kubeconfig, alice), dict[str, str]()
+    admitted = dict[str, str]()
     for depth in DEPTHS:  # before the operator starts: they are listed
         for mappings in (False, True):
             name = f"deep-{depth}-{'maps' if mappings else 'lists'}"
-            if sender.create(a_poisoned_run(name, nested(depth, mappings=mappings))) == 201:
+            if alice.create(a_poisoned_run(name, nested(depth, mappings=mappings))) == 201:
                 admitted[name] = "ConfigTooDeep" if len(nested(depth, mappings=mappings)) < 60_000 else ""
     record("deepest_that_the_api_server_admits", max(int(name.split("-")[1]) for name in admitted))
     assert {"deep-100-lists", "deep-1000-lists", "deep-1000-maps"} <= admitted.keys()
@@ -64,31 +77,36 @@ def test_a_config_of_any_depth_is_rejected_by_name_and_everybody_else_is_served(
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
     bench.wait_phase("tr", "drive", "Succeeded")
     for depth in (600, 2_000):  # while it runs: they are watched
-        assert sender.create(a_poisoned_cache(f"watched-{depth}", nested(depth))) == 201
+        assert alice.create(a_poisoned_cache(f"watched-{depth}", nested(depth))) == 201
     for name, reason in admitted.items():
         if reason:
-            wait_for(f"{name} to be rejected", is_rejected(bench, alice, "tr", name, reason), poll_s=0.5)
+            wait_for(f"{name} to be rejected", is_rejected(bench, alice.namespace, "tr", name, reason), poll_s=0.5)
     for depth in (600, 2_000):
-        wait_for("the watched one", is_rejected(bench, alice, "dsc", f"watched-{depth}", "ConfigTooDeep"), poll_s=0.5)
-    told = bench.plane.kubectl("-n", alice, "get", "events", "-o", "jsonpath={.items[*].message}")
+        wait_for(
+            "the watched one",
+            is_rejected(bench, alice.namespace, "dsc", f"watched-{depth}", "ConfigTooDeep"),
+            poll_s=0.5,
+        )
+    told = bench.plane.kubectl("-n", alice.namespace, "get", "events", "-o", "jsonpath={.items[*].message}")
     assert "levels deep, expected at most 32" in told
     assert bench.operator.exit_status() is None
     bench.operator.kill()
     start(bench, alice)
     bench.apply(a_training_run("after", "town"))
     bench.wait_phase("tr", "after", "Succeeded")
-    assert sender.patch("datasetcaches", "watched-600", b'{"spec":{"config":null}}') == 200
-    wait_for("the mended one to be served", lambda: accepted(bench, alice, "dsc", "watched-600").startswith("True"))
+    assert alice.patch("datasetcaches", "watched-600", b'{"spec":{"config":null}}') == 200
+    wait_for(
+        "the mended one to be served", lambda: accepted(bench, alice.namespace, "dsc", "watched-600").startswith("True")
+    )
     assert bench.operator.exit_status() is None
 
 
-def test_fifty_large_objects_leave_the_operator_small_and_the_other_user_served(bench: Bench, alice: str) -> None:
+def test_fifty_large_objects_leave_the_operator_small_and_the_other_user_served(bench: Bench, alice: Sender) -> None:
     """1.5 MB each, of every shape that is large in memory: listed, watched and listed again.
 
     Audit: S-2
     Audit: S19
     """
-    sender = Sender(bench.plane.kubeconfig, alice)
     shapes = ("lists", "string", "strings", "string", "nests", "string", "wide", "string", "string", "string")
     sizes = {"wide": 600_000}  # managedFields hold every key once more
     for number in range(50):
@@ -97,17 +115,11 @@ def test_fifty_large_objects_leave_the_operator_small_and_the_other_user_served(
         body = (a_poisoned_run if number % 2 else a_poisoned_cache)(f"large-{number}", config)
         if number == 25:
             start(bench, alice)
-        assert sender.create(body) == 201, shape
+        assert alice.create(body) == 201, shape
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
     bench.wait_phase("tr", "drive", "Succeeded")
     for number in (0, 2, 4, 6, 7, 49):
-        wait_for(
-            f"an event of large-{number}",
-            lambda number=number: "ConfigTooLarge"
-            in bench.plane.kubectl("-n", alice, "get", "events", f"--field-selector=involvedObject.name=large-{number}",
-                                   "-o", "jsonpath={.items[*].reason}"),
-            poll_s=0.5,
-        )  # fmt: skip
+        wait_for(f"an event of large-{number}", is_told(bench, alice, f"large-{number}"), poll_s=0.5)
     first = rss_mib(bench.operator.pid)
     bench.operator.kill()
     start(bench, alice)
@@ -115,3 +127,47 @@ def test_fifty_large_objects_leave_the_operator_small_and_the_other_user_served(
     bench.wait_phase("tr", "after", "Succeeded")
     record("rss_mib_most", max(first, rss_mib(bench.operator.pid)))
     assert max(first, rss_mib(bench.operator.pid)) < MAX_RSS_MIB
+
+
+def test_a_thousand_resources_of_one_user_keep_the_run_of_another_waiting_for_seconds(
+    bench: Bench, alice: Sender
+) -> None:
+    """The first status and the first pods of bob's run, while alice's resources are listed, watched and edited.
+
+    Audit: flood
+    """
+    start(bench, alice)
+    bench.apply(a_dataset_cache("town", "datasets/town"))
+    bench.wait_phase("dsc", "town", "Ready")
+    alone_s = seconds_to_pods(bench, "alone")
+    for number in range(FLOOD // 2):
+        assert alice.create(a_poisoned_run(f"flood-{number:04d}", "{}")) == 201
+    bench.operator.kill()
+    start(bench, alice)  # the first half is met at once
+    crowd = threading.Thread(target=keep_busy, args=(alice,))
+    crowd.start()
+    try:
+        restarted_s = seconds_to_pods(bench, "restarted")
+        crowded_s = seconds_to_pods(bench, "crowded")
+    finally:
+        crowd.join()
+    record("flood_alone_s", alone_s)
+    record("flood_restarted_s", restarted_s)
+    record("flood_crowded_s", crowded_s)
+    assert max(restarted_s, crowded_s) < alone_s + 10 * SLOW_MACHINE
+
+
+def seconds_to_pods(bench: Bench, name: str) -> float:
+    """Returns how long a new run takes until it has its pods."""
+    began = time.monotonic()
+    bench.apply(a_training_run(name, "town"))
+    wait_for(f"pods of {name}", lambda: any(name in pod["metadata"]["name"] for pod in bench.pods()), within_s=120)
+    return time.monotonic() - began
+
+
+def keep_busy(alice: Sender) -> None:
+    """Creates the second half of the flood and edits one run fifty times a second meanwhile, as fast as the server."""
+    for number in range(FLOOD // 2, FLOOD):
+        alice.create(a_poisoned_run(f"flood-{number:04d}", "{}"))
+        body = json.dumps({"metadata": {"annotations": {"edited": str(number)}}}).encode()
+        alice.patch("trainingruns", "flood-0000", body)

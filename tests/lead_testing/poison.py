@@ -50,16 +50,28 @@ class Sender:
 
     def __init__(self, kubeconfig: Path, namespace: str) -> None:
         self._api = Api(kubeconfig)
+        self.namespace = namespace
         self._at = f"/apis/lead.dev/v1alpha1/namespaces/{namespace}"
+        self._created: list[str] = []  # paths
 
     def create(self, body: bytes) -> int:
         """Creates a resource; returns the HTTP status."""
         plural = "trainingruns" if b'"kind": "TrainingRun"' in body else "datasetcaches"
-        return self.send("POST", f"{self._at}/{plural}", body)[0]
+        status, _ = self.send("POST", f"{self._at}/{plural}", body)
+        if status == 201:
+            name = json.loads(body[body.index(b'"name": ') + len(b'"name": ') :].split(b"}")[0])
+            self._created.append(f"{self._at}/{plural}/{name}")
+        return status
 
     def patch(self, plural: str, name: str, body: bytes) -> int:
         """Merges a patch into a resource; returns the HTTP status."""
         return self.send("PATCH", f"{self._at}/{plural}/{name}", body, "application/merge-patch+json")[0]
+
+    def delete_all(self) -> None:
+        """Deletes what it has created, one after another: kubectl would list all of it first."""
+        for path in self._created:
+            self.send("DELETE", path, b"")
+        self._created.clear()
 
     def send(self, method: str, path: str, body: bytes, kind: str = "application/json") -> tuple[int, bytes]:
         """Returns status and body of one call."""

@@ -21,6 +21,7 @@ from pydantic import ConfigDict, ValidationError
 
 from lead_operator.cluster import metrics
 from lead_operator.cluster.cache_facts import read_cache_facts
+from lead_operator.cluster.fair_turns import FairTurns, reserve_of
 from lead_operator.cluster.instance_records import read_book, read_end, read_instances, record_prefixes
 from lead_operator.cluster.record_reader import RecordReader, Records
 from lead_operator.decisions.observed import BuildWord, ObservedCacheManifest, ObservedInstance
@@ -36,10 +37,12 @@ from lead_protocol.store.open_store import open_store
 from lead_protocol.store.s3_target import S3Limits
 from lead_protocol.strict_model import StrictModel
 
-THREADS = 8
+LOOKS = 8  # at a time
 LIMITS = S3Limits(connect_s=3.0, read_s=5.0, total_s=10.0, longest_pause_s=2.0)
 ANSWERS_FOR_S = 60.0  # after an answer, a store counts as there
-REST_AFTER_ERROR_S = 5.0  # a store that is down is asked once in so long, whatever the number of runs
+REST_AFTER_ERROR_S = (
+    5.0  # a store that is down is asked once in so long for each namespace, whatever the number of runs
+)
 MAX_RECORD_BYTES = 64 * 1024
 MAX_OBJECTS = 20_000  # of one resource, looked at in one LIST
 
@@ -82,16 +85,27 @@ class _Memory:
     written: set[str] = field(default_factory=set)  # keys of control records, by this process
 
 
+@dataclass
+class _Pool:
+    """The threads that ask one store; namespaces take turns."""
+
+    turns: FairTurns = field(default_factory=lambda: FairTurns(LOOKS))
+    threads: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(LOOKS + reserve_of(LOOKS), thread_name_prefix="bucket")
+    )
+
+
 class BucketView:
     """The buckets of all storage profiles, as far as the resources at hand need them."""
 
     def __init__(self, settings: Settings, open_profile: OpenStore | None = None) -> None:
         self._open = open_profile or (lambda profile: open_profile_store(profile, settings))
         self._stores: dict[str, ObjectStore] = {}
-        self._resting: dict[str, tuple[float, str]] = {}  # profile -> until when, because of which error
+        # (profile, namespace) -> until when, because of which error; what a team put there may be what is slow
+        self._resting: dict[tuple[str, str], tuple[float, str]] = {}
         self._answered_at: dict[str, float] = {}  # profile -> monotonic time of its last good answer
         self._memories: dict[str, _Memory] = {}
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="bucket")
+        self._pools: dict[str, _Pool] = {}  # by profile: a slow store holds up nobody who uses another
 
     async def look_at_run(
         self, profile: StorageProfile, namespace: str, uid: str, instances: tuple[tuple[str, int], ...], *,
@@ -120,7 +134,7 @@ class BucketView:
             memory = self._memories.setdefault(uid, _Memory())
             memory.looked_at, memory.live = time.monotonic(), live
             return memory.look
-        return await self._look(profile, uid, live, 0.0 if erased else max_age_s, read)
+        return await self._look(profile, namespace, uid, live, 0.0 if erased else max_age_s, read)
 
     async def look_at_build(
         self,
@@ -142,9 +156,12 @@ class BucketView:
         def read(store: ObjectStore, records: Records) -> BucketLook:
             return read_build(store, records, BuildKeys(namespace, uid), generation, shares=shares, now=now)
 
-        return await self._look(profile, uid, live | {f"generation {generation}"}, max_age_s, read)  # it ends, too
+        live |= {f"generation {generation}"}  # it ends, too
+        return await self._look(profile, namespace, uid, live, max_age_s, read)
 
-    async def record(self, profile: StorageProfile, uid: str, records: tuple[RunRecord, ...]) -> tuple[bool, str]:
+    async def record(
+        self, profile: StorageProfile, namespace: str, uid: str, records: tuple[RunRecord, ...]
+    ) -> tuple[bool, str]:
         """Writes what is not there yet; returns whether no other verdict stands, and why the store took nothing.
 
         After a verdict that stood already the next look at the run is made at once.
@@ -161,7 +178,7 @@ class BucketView:
                     memory.written.add(record.key)
             return stands
 
-        stands, error = await self._ask(profile, write)
+        stands, error = await self._ask(profile, namespace, write)
         if stands is False:
             memory.looked_at = 0.0
         return stands is not False, error
@@ -177,10 +194,11 @@ class BucketView:
 
     def close(self) -> None:
         """Lets running looks end and starts no more."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for pool in self._pools.values():
+            pool.threads.shutdown(wait=False, cancel_futures=True)
 
     async def _look(
-        self, profile: StorageProfile, uid: str, live: frozenset[str], max_age_s: float,
+        self, profile: StorageProfile, namespace: str, uid: str, live: frozenset[str], max_age_s: float,
         read: Callable[[ObjectStore, Records], BucketLook],
     ) -> BucketLook:  # fmt: skip
         memory = self._memories.setdefault(uid, _Memory())
@@ -188,7 +206,7 @@ class BucketView:
         if memory.looked_at and memory.live <= live and started - memory.looked_at < max_age_s:
             memory.live = live
             return memory.look
-        look, error = await self._ask(profile, read, memory.records)
+        look, error = await self._ask(profile, namespace, read, memory.records)
         if look is None:
             return replace(memory.look, error=error)
         memory.look = replace(memory.look, error=look.error) if look.error else look
@@ -196,16 +214,26 @@ class BucketView:
         return memory.look
 
     async def _ask(
-        self, profile: StorageProfile, ask: Callable[..., Answer], *arguments: object
+        self, profile: StorageProfile, namespace: str, ask: Callable[..., Answer], *arguments: object
     ) -> tuple[Answer | None, str]:
         """Returns what a thread got from a profile's store; None and why where it failed, now or just before."""
+        pool = self._pools.get(profile.name)
+        if pool is None:
+            pool = self._pools[profile.name] = _Pool()
+        async with pool.turns.turn(namespace):
+            return await self._ask_now(pool.threads, profile, namespace, ask, *arguments)
+
+    async def _ask_now(
+        self, threads: ThreadPoolExecutor, profile: StorageProfile, namespace: str,
+        ask: Callable[..., Answer], *arguments: object,
+    ) -> tuple[Answer | None, str]:  # fmt: skip
         started = time.monotonic()
-        until, error = self._resting.get(profile.name, (0.0, ""))
+        until, error = self._resting.get((profile.name, namespace), (0.0, ""))
         if started < until:
             return None, error
         loop = asyncio.get_running_loop()
         try:
-            answer = await loop.run_in_executor(self._threads, ask, self.store(profile), *arguments)
+            answer = await loop.run_in_executor(threads, ask, self.store(profile), *arguments)
             self._answered_at[profile.name] = started
             metrics.STORE_SECONDS.labels("ok").observe(time.monotonic() - started)
             return answer, ""
@@ -213,7 +241,7 @@ class BucketView:
             metrics.STORE_SECONDS.labels(type(found).__name__).observe(time.monotonic() - started)
             error = f"{type(found).__name__}: {_without_keys(str(found))}"
             self._answered_at.pop(profile.name, None)
-            self._resting[profile.name] = (time.monotonic() + REST_AFTER_ERROR_S, error)
+            self._resting[profile.name, namespace] = (time.monotonic() + REST_AFTER_ERROR_S, error)
             if isinstance(found, StoreDenied):
                 self.forget_store(profile)
             return None, error

@@ -1,7 +1,7 @@
 """Whose turn it is to call the API server: so many calls at a time and, where the installer wants it, in a second.
 
 Used by `cluster.client`. A watch takes no turn, because it lasts; a lease takes none, because one that waits behind
-everything else is lost.
+everything else is lost. Calls for one namespace do not wait until all those for another are done.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from lead_operator.cluster.fair_turns import FairTurns
 from lead_operator.settings import Settings
 
 BURST_S = 1.0  # after a rest, the calls of so long may go at once
@@ -29,18 +30,18 @@ class CallRate:
 
 
 class CallTurns:
-    """Lets calls go in the order in which they came."""
+    """Lets calls go in the order in which they came, a namespace at a time."""
 
     def __init__(
         self, in_flight: int = Settings.api_in_flight, per_second: float = Settings.api_calls_per_second
     ) -> None:
-        self._slots = asyncio.Semaphore(in_flight)
+        self._turns = FairTurns(in_flight)
         self._rate = CallRate(per_second)
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """Waits until a call may go; the turn ends with its answer."""
-        async with self._slots:
+    async def turn(self, namespace: str = "") -> AsyncIterator[None]:
+        """Waits until a call may go; the turn ends with its answer. `namespace`: "" for what is of no namespace."""
+        async with self._turns.turn(namespace):
             if (wait_s := self._rate.take(time.monotonic())) > 0:
                 await asyncio.sleep(wait_s)
             yield

@@ -253,7 +253,7 @@ class KubeClient:
         # writes a resourceVersion. So a lost answer is simply asked for again.
         for attempt in range(1, TRIES + 1):
             try:
-                async with nullcontext() if kind is LEASE else self._turns.turn():
+                async with nullcontext() if kind is LEASE else self._turns.turn(_namespace_in(path)):
                     return await self._call_once(method, path, kind, query, body, content_type, verb, most)
             except Unreachable:
                 if attempt == TRIES:
@@ -369,6 +369,11 @@ async def read_lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
                 yield line
         if len(rest) > MAX_OBJECT_BYTES:
             raise Refused(0, "LineTooLong", f"a watch event is longer than {MAX_OBJECT_BYTES} bytes")
+
+
+def _namespace_in(path: str) -> str:
+    parts = path.split("/")
+    return parts[parts.index("namespaces") + 1] if "namespaces" in parts else ""
 
 
 @contextmanager

@@ -18,6 +18,7 @@ import structlog
 from lead_operator import names
 from lead_operator.cluster.api_errors import AlreadyExists, ApiError, NotFound
 from lead_operator.cluster.client import KubeClient
+from lead_operator.cluster.fair_turns import RoundRobin
 from lead_operator.cluster.kinds import EVENT, KubernetesObject
 from lead_operator.decisions.plan import EventNote
 
@@ -26,6 +27,7 @@ REPEAT_S = 300.0  # a sentence that stays true is counted so often
 MAX_MESSAGE = 1024  # the API server refuses longer ones
 LAST_WORDS_S = 2.0  # in which an operator that ends sends what is left
 MAX_UNSENT = 10_000  # some ten megabytes, where the API server takes no events for long
+MAX_UNSENT_OF_ONE = 2_000  # namespace; they take turns, so that one with many does not keep another's waiting
 
 log = structlog.get_logger(__name__)
 
@@ -47,7 +49,8 @@ class EventRecorder:
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self._told: dict[tuple[str, str], _Told] = {}  # by UID and reason
-        self._unsent: asyncio.Queue[KubernetesObject] = asyncio.Queue(MAX_UNSENT)
+        self._unsent: RoundRobin[KubernetesObject] = RoundRobin()
+        self._something_unsent = asyncio.Event()
 
     def record(self, body: KubernetesObject, note: EventNote) -> None:
         """Leaves an event on the resource to be sent, now or when its reason's minute is over."""
@@ -68,7 +71,7 @@ class EventRecorder:
         at: KubernetesObject | None = None  # once more is no harm: its name is taken
         try:
             while True:
-                at = await self._unsent.get()
+                at = await self._next()
                 await self._send(at)
                 at = None
         finally:
@@ -76,8 +79,14 @@ class EventRecorder:
                 async with asyncio.timeout(LAST_WORDS_S):
                     if at is not None:
                         await self._send(at)
-                    while not self._unsent.empty():
-                        await self._send(self._unsent.get_nowait())
+                    while self._unsent:
+                        await self._send(await self._next())
+
+    async def _next(self) -> KubernetesObject:
+        while not self._unsent:
+            self._something_unsent.clear()
+            await self._something_unsent.wait()
+        return self._unsent.take(next(self._unsent.namespaces()))
 
     async def _send(self, event: KubernetesObject) -> None:
         try:
@@ -99,7 +108,8 @@ class EventRecorder:
             del self._told[key]
 
     def _say(self, body: KubernetesObject, note: EventNote, happened: datetime) -> None:
-        if self._unsent.full():
+        namespace = body["metadata"]["namespace"]
+        if len(self._unsent) >= MAX_UNSENT or self._unsent.waiting(namespace) >= MAX_UNSENT_OF_ONE:
             log.info("event_dropped", resource=body["metadata"]["name"], reason=note.reason)
             return
         key = (body["metadata"]["uid"], note.reason)
@@ -107,7 +117,8 @@ class EventRecorder:
         count = told.count + 1 if told is not None and told.sentence == sentence else 1
         self._cancel_release(key)
         self._told[key] = _Told(sentence, time.monotonic(), count)
-        self._unsent.put_nowait(build_event(body, note, happened, count))
+        self._unsent.put(namespace, build_event(body, note, happened, count))
+        self._something_unsent.set()
 
     def _say_what_waited(self, key: tuple[str, str]) -> None:
         told = self._told[key]

@@ -48,7 +48,7 @@ class Operator:
     """One operator process against one cluster."""
 
     def __init__(self, client: KubeClient, settings: Settings, open_profile: OpenStore | None = None) -> None:
-        self.queue: WorkQueue[ResourceKey] = WorkQueue()
+        self.queue: WorkQueue[ResourceKey] = WorkQueue(lambda key: key.namespace, settings.workers)
         self._settings = settings
         self._client = client
         self._started_at: dict[ResourceKey, float] = {}  # passes that are going on
@@ -91,7 +91,7 @@ class Operator:
                 tasks.create_task(self._lease.keep(), name="lease")
                 tasks.create_task(self._recorder.run(), name="events")
                 tasks.create_task(self._resync(), name="resync")
-                for number in range(self._settings.workers):
+                for number in range(self.queue.tasks):
                     tasks.create_task(self._work(), name=f"worker {number}")
                 self._works.set()
         finally:

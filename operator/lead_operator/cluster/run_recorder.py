@@ -37,9 +37,9 @@ class RunRecorder:
             return plan
         if final := any(record.final for record in plan.records):
             await self._require_newest(body)
-        stands, error = await self._bucket.record(profile, body["metadata"]["uid"], plan.records)
+        metadata = body["metadata"]
+        stands, error = await self._bucket.record(profile, metadata["namespace"], metadata["uid"], plan.records)
         if error:
-            metadata = body["metadata"]
             log.warning("not_recorded", resource=f"{metadata['namespace']}/{metadata['name']}", error=error)
         if error and final:
             now = self._client.clock.now()
