@@ -65,7 +65,8 @@ def read_resource(raw: bytes, *, whole: bool = False) -> KubernetesObject:
     try:
         if b"finalizers" in metadata:
             body["metadata"]["finalizers"] = _read_finalizers(metadata[b"finalizers"])
-        return {**body, "spec": _read_spec(found.get(b"spec", b"{}"), whole=whole)}
+        body["spec"], rejection = _read_spec(found.get(b"spec", b"{}"), whole=whole)
+        return body if rejection is None else {**body, REJECTION: rejection}
     except _Rejected as rejected:
         return {**body, "spec": {}, REJECTION: rejected.rejection}
     except (ValueError, TypeError) as error:
@@ -78,7 +79,7 @@ def read_identity(raw: bytes) -> KubernetesObject:
         found = _slices(raw)
         body: KubernetesObject = {key.decode(): _text_or_number(found[key]) for key in _TYPE if key in found}
         metadata = _slices(found[b"metadata"])
-        body["metadata"] = {key.decode(): _text_or_number(metadata[key]) for key in _IDENTITY if key in metadata}
+        body["metadata"] = {key.decode(): _text_or_number(metadata[key]) for key in _IDENTITY}
         return body
     except (KeyError, ValueError) as error:
         raise Unreadable(f"an object whose metadata cannot be read: {error!r}") from error
@@ -132,22 +133,28 @@ def _read_status(raw: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _read_spec(raw: bytes, *, whole: bool) -> dict[str, Any]:
+def _read_spec(raw: bytes, *, whole: bool) -> tuple[dict[str, Any], Rejection | None]:
+    """Returns a spec and why it is not served; a `config` that is the reason is left out, and all else is there."""
     found = _slices(raw)
-    configs = [_accept("spec.config", found.pop(b"config"))] if b"config" in found else []
     stages = [_slices(stage) for stage in _elements(found.pop(b"stages"))] if b"stages" in found else None
-    staged = [_accept(f"spec.stages[{i}].config", s.pop(b"config", b"{}")) for i, s in enumerate(stages or ())]
+    configs = [("spec.config", found.pop(b"config"))] if b"config" in found else []
+    staged = [(f"spec.stages[{i}].config", s.pop(b"config", b"{}")) for i, s in enumerate(stages or ())]
     size = sum(len(key) + len(value) for part in (found, *(stages or ())) for key, value in part.items())
     if size > MAX_SPEC_BYTES:
         text = f"spec without config takes {size} bytes, expected at most {MAX_SPEC_BYTES}; {_DO}"
         raise _Rejected("SpecTooLarge", text)
-    keep = whole or sum(map(len, (*configs, *staged))) <= KEPT_CONFIG_BYTES
+    rejection = next(filter(None, (_fault(path, config) for path, config in (*configs, *staged))), None)
+    keep = whole or sum(len(config) for _, config in (*configs, *staged)) <= KEPT_CONFIG_BYTES
+
+    def read(config: bytes) -> dict[str, Any]:
+        return OmittedConfig("") if rejection is not None else _config(config, keep=keep)
+
     spec = _loads(found)
     if configs:
-        spec["config"] = _config(configs[0], keep=keep)
+        spec["config"] = read(configs[0][1])
     if stages is not None:
-        spec["stages"] = [_loads(s) | {"config": _config(c, keep=keep)} for s, c in zip(stages, staged, strict=True)]
-    return spec
+        spec["stages"] = [_loads(s) | {"config": read(c)} for s, (_, c) in zip(stages, staged, strict=True)]
+    return spec, rejection
 
 
 def _elements(raw: bytes) -> list[bytes]:
@@ -159,18 +166,18 @@ def _loads(found: Slices) -> dict[str, Any]:
     return values
 
 
-def _accept(path: str, raw: bytes) -> bytes:
-    """Returns the bytes of a `config` of the size and depth that is served."""
+def _fault(path: str, raw: bytes) -> Rejection | None:
+    """Returns why a resource with this `config` is not served, None where it is."""
     if len(raw) > MAX_CONFIG_BYTES:
         text = (
             f"{path} takes {len(raw)} bytes as JSON, expected at most {MAX_CONFIG_BYTES}; leave out what is no key of "
             "the recipe, and put data into the object store"
         )
-        raise _Rejected("ConfigTooLarge", text)
+        return Rejection("ConfigTooLarge", text)
     if (depth := JsonText(raw).depth()) > MAX_CONFIG_DEPTH:
         text = f"{path} nests {depth} levels deep, expected at most {MAX_CONFIG_DEPTH}; no recipe has such keys; {_DO}"
-        raise _Rejected("ConfigTooDeep", text)
-    return raw
+        return Rejection("ConfigTooDeep", text)
+    return None
 
 
 def _config(raw: bytes, *, keep: bool) -> dict[str, Any]:
