@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
+from lead_protocol.job import DatasetSource
 from lead_protocol.manifests import Sha256
 from lead_protocol.strict_model import StrictModel, parse_or_none
 
@@ -46,6 +47,19 @@ class RunEnd(StrictModel):
     reason: Annotated[str, StringConstraints(min_length=1, max_length=64)]
     message: Annotated[str, StringConstraints(max_length=2048)]
     ended_at: _Time
+
+
+class StartedAttempt(StrictModel):
+    """An attempt that the operator has started, and what the run trains: fixed with its first attempt."""
+
+    attempt: _Number
+    config_hash: _Word = ""
+    datasets: Annotated[list[DatasetSource], Field(max_length=64)] = Field(default_factory=list)
+
+
+def parse_started(data: bytes) -> StartedAttempt | None:
+    """Returns the record in `data`, or None where it is not a valid one of at most MAX_RUN_RECORD_BYTES."""
+    return parse_or_none(StartedAttempt, data, MAX_RUN_RECORD_BYTES)
 
 
 class PublishedCache(StrictModel):

@@ -15,7 +15,14 @@ from lead_protocol.manifests import (
 )
 from lead_protocol.object_keys import ControlKeys, InstanceKeys, position_of
 from lead_protocol.progress_record import ProgressRecord, parse_progress
-from lead_protocol.run_records import MAX_RUN_RECORD_BYTES, RunBook, RunEnd, parse_run_book, parse_run_end
+from lead_protocol.run_records import (
+    MAX_RUN_RECORD_BYTES,
+    RunBook,
+    RunEnd,
+    parse_run_book,
+    parse_run_end,
+    parse_started,
+)
 from lead_protocol.store.object_store import ObjectStore
 
 MAX_PROGRESS_BYTES = 64 * 1024
@@ -59,7 +66,8 @@ def _read_instance(reader: RecordReader, control: RecordReader, keys: InstanceKe
     fences = [_number(_file(key)) for key in reader.keys_below(keys.attempts_prefix)]
     own = ControlKeys(keys.namespace, keys.uid)
     started = control.keys_below(own.attempts_prefix(keys.stage, keys.seed))
-    recorded = max((_number(_file(key)) for key in started), default=0)
+    newest = max(started, key=lambda key: _number(_file(key)), default="")
+    recorded = _number(_file(newest)) if newest else 0
     done = own.done(keys.stage, keys.seed)
     return ObservedInstance(
         stage=keys.stage,
@@ -68,6 +76,7 @@ def _read_instance(reader: RecordReader, control: RecordReader, keys: InstanceKe
         checkpoint=_newest_checkpoint(reader, keys, quarantined),
         highest_attempt=max([recorded, *(number for number in fences if number <= recorded + 1)]),
         recorded_attempt=recorded,
+        started=control.parsed(newest, parse_started, MAX_RUN_RECORD_BYTES) if newest else None,
         fence=max(fences, default=0),
         done=done in control.keys_below(done),
         quarantined=tuple(f"{keys.manifests_prefix}{file}" for file in sorted(quarantined)),

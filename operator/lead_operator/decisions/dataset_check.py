@@ -1,7 +1,6 @@
 """Whether the caches that a run references can be trained on. Pure."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from lead_operator.decisions.conditions import Finding
 from lead_operator.decisions.observed import ObservedCache, ObservedRun
@@ -22,7 +21,7 @@ class DatasetCheck:
 
 def check_datasets(run: TrainingRun, observed: ObservedRun) -> DatasetCheck:
     """Returns the caches to train on: those the run was started with, else those the caches hold now."""
-    pinned = _pinned(observed.previous)
+    pinned = _pinned(observed)
     caches = {c.name: c for c in observed.caches}
     sources: dict[str, DatasetSource] = {}
     for name in run.datasets:
@@ -65,8 +64,12 @@ def _not_ready(reason: str, message: str, *, building: bool = False, hopeless: b
     return DatasetCheck(Finding(Condition.DATASET_READY, False, reason, message), {}, building, hopeless)
 
 
-def _pinned(previous: dict[str, Any]) -> dict[str, DatasetSource]:
-    entries = [e for e in previous.get("datasets") or [] if isinstance(e, dict) and e.get("name") and e.get("digest")]
+def _pinned(observed: ObservedRun) -> dict[str, DatasetSource]:
+    """The caches that the run was started with: by the operator's record, until there is one by its status."""
+    if observed.started is not None and observed.started.datasets:
+        return {source.name: source for source in observed.started.datasets}
+    told = observed.previous.get("datasets") or []
+    entries = [e for e in told if isinstance(e, dict) and e.get("name") and e.get("digest")]
     return {
         e["name"]: DatasetSource(name=e["name"], digest=e["digest"], manifest_sha256=e.get("manifestSha256") or "")
         for e in entries

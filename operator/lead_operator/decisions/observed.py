@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from lead_protocol.progress_record import BuildRecord, ProgressRecord
-from lead_protocol.run_records import RunBook, RunEnd
+from lead_protocol.run_records import RunBook, RunEnd, StartedAttempt
 
 STAYS_S = 60.0  # after its grace, for the kubelet to say that a pod is gone
 
@@ -83,6 +83,7 @@ class ObservedInstance:
     checkpoint: ObservedCheckpoint | None = None  # the newest whose manifest parses
     highest_attempt: int = 0  # by the operator's records; by fencing objects at most one more
     recorded_attempt: int = 0  # by the operator's records alone
+    started: StartedAttempt | None = None  # that record
     fence: int = 0  # highest number of a fencing object, whatever it is
     done: bool = False  # the operator has recorded its final checkpoint
     quarantined: tuple[str, ...] = ()  # manifest keys found spoiled
@@ -136,6 +137,11 @@ class ObservedRun:
     def erased(self) -> bool:
         """Whether status holds no accounts: it was erased, or nothing was written yet."""
         return "restarts" not in self.previous
+
+    @property
+    def started(self) -> StartedAttempt | None:
+        """What the operator has recorded of the run's attempts: what it was started with is the same in all."""
+        return next((instance.started for instance in self.instances if instance.started is not None), None)
 
     @property
     def accounts_unknown(self) -> bool:

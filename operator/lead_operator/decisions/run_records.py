@@ -22,7 +22,7 @@ from lead_operator.decisions.run_view import RunView
 from lead_operator.names import Condition, RunPhase
 from lead_operator.resources.training_run import TrainingRun
 from lead_protocol.object_keys import ControlKeys
-from lead_protocol.run_records import InstanceBook, RunBook, RunEnd
+from lead_protocol.run_records import InstanceBook, RunBook, RunEnd, StartedAttempt
 
 
 def run_records(view: RunView, step: Step, status: dict[str, Any]) -> tuple[RunRecord, ...]:
@@ -77,7 +77,9 @@ def _started(view: RunView) -> Iterator[RunRecord]:
         if state.bucket is not None and state.attempt > state.bucket.recorded_attempt:
             stage, seed = state.instance.stage.name, state.instance.seed
             key = _keys(view.run).attempt(stage, seed, state.attempt)
-            yield RunRecord(key, json.dumps({"attempt": state.attempt}).encode())
+            sources = [*view.datasets.sources.values()]
+            record = StartedAttempt(attempt=state.attempt, config_hash=view.started_hash, datasets=sources)
+            yield RunRecord(key, record.model_dump_json().encode())
 
 
 def _done(view: RunView) -> Iterator[RunRecord]:

@@ -138,7 +138,8 @@ class RunView:
     @property
     def started_hash(self) -> str:
         """The configuration that the run was started with."""
-        return str(self.observed.previous.get("configHash") or self.config_hash)
+        recorded = self.observed.started.config_hash if self.observed.started is not None else ""
+        return str(recorded or self.observed.previous.get("configHash") or self.config_hash)
 
     @property
     def checkpoint_step(self) -> int:

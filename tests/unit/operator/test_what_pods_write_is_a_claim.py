@@ -15,10 +15,23 @@ from lead_operator.decisions.plan import Plan
 from lead_operator.decisions.training_run_plan import decide_training_run
 from lead_operator.names import Condition
 from lead_operator.resources.crd_defaults import fill_defaults
+from lead_protocol.job import DatasetSource
 from lead_protocol.manifests import CacheManifest, CheckpointManifest, StoredObject, sha256_hex
 from lead_protocol.object_keys import ControlKeys, InstanceKeys
+from lead_protocol.run_records import StartedAttempt, parse_started
 from lead_protocol.store.folder import FolderStore
-from lead_testing.makers import NOW, PROFILE, RUN_UID, SETTINGS, a_pod, a_ready_cache, a_run_body, a_training_run
+from lead_testing.makers import (
+    DIGEST,
+    NOW,
+    PROFILE,
+    RUN_UID,
+    SETTINGS,
+    a_failed_pod,
+    a_pod,
+    a_ready_cache,
+    a_run_body,
+    a_training_run,
+)
 
 KEYS = InstanceKeys("team-a", RUN_UID, "train", 0)
 CONTROL = ControlKeys("team-a", RUN_UID)
@@ -96,14 +109,37 @@ def test_an_attempt_is_recorded_once_status_tells_of_it_and_outlives_the_status(
     seen = ObservedInstance("train", 0)
     running = look(claimed.status, pods=(a_pod(0), a_pod(1)), instances=(seen,))
     (record,) = running.records
-    assert (record.key, json.loads(record.data), record.final) == (
-        CONTROL.attempt("train", 0, 1),
-        {"attempt": 1},
-        False,
-    )
+    told = parse_started(record.data)
+    assert record.key == CONTROL.attempt("train", 0, 1) and told is not None
+    assert (told.attempt, told.config_hash) == (1, claimed.status["configHash"])
+    assert [source.digest for source in told.datasets] == [DIGEST]
     recorded = replace(seen, recorded_attempt=1, highest_attempt=1)
     assert not look(running.status, pods=(a_pod(0), a_pod(1)), instances=(recorded,)).records
     assert attempt_of(look(instances=(recorded,))) == 2
+
+
+STARTED = StartedAttempt(attempt=1, config_hash="c" * 64, datasets=[DatasetSource(name="towns", digest="e" * 64)])
+
+
+def test_a_run_whose_status_is_erased_keeps_the_caches_it_began_with_though_they_are_deleted() -> None:
+    """Audit: chaos-S4."""
+    here = look(instances=(ObservedInstance("train", 0),)).status["configHash"]
+    begun = STARTED.model_copy(update={"config_hash": here})
+    bucket = ObservedInstance("train", 0, highest_attempt=1, recorded_attempt=1, started=begun)
+    for caches in ((), (a_ready_cache(),)):
+        plan = look(instances=(bucket,), caches=caches)
+        assert attempt_of(plan) == 2 and plan.creates
+        assert plan.status["datasets"] == [{"name": "towns", "digest": "e" * 64}]
+
+
+def test_a_forged_hash_of_the_configuration_blocks_no_run() -> None:
+    """Audit: chaos-M1."""
+    claimed = look(instances=(ObservedInstance("train", 0),)).status
+    begun = STARTED.model_copy(update={"config_hash": claimed["configHash"]})
+    bucket = ObservedInstance("train", 0, highest_attempt=1, recorded_attempt=1, started=begun)
+    ended = tuple(a_failed_pod(rank) for rank in range(2))
+    plan = look({**claimed, "configHash": "f" * 64}, pods=ended, instances=(bucket,))
+    assert plan.status["reason"] != "ConfigChanged" and plan.status["configHash"] == claimed["configHash"]
 
 
 async def test_an_end_that_a_pod_has_written_ends_nothing(tmp_path: Path) -> None:

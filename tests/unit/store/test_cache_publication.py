@@ -1,12 +1,15 @@
 """A staged cache is published by copies inside the store: verified, repeatable at any point, its manifest last."""
 
 import hashlib
+import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from lead_operator.settings import StorageProfile
+from lead_operator.storage_init import Account, EmbeddedStore, ProfileAccounts, init_storage
 from lead_protocol.cache_digest import digest_of
 from lead_protocol.cache_publication import CacheRefused, publication_steps, publish_staged, read_manifest
 from lead_protocol.manifests import CacheManifest, CollectionEntry, RouteCounts, ShardEntry, StoredObject
@@ -15,6 +18,7 @@ from lead_protocol.store.object_store import ObjectInfo, ObjectNotFound, ObjectR
 from lead_protocol.store.s3 import S3Store
 from lead_protocol.store.s3_target import MIB
 from lead_testing.bytes_recipe import FailingStore, Killed
+from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER, MinioServer
 
 BUILD = BuildKeys("team-a", "6a1b8f04-0000-4000-8000-000000000002")
 
@@ -194,6 +198,21 @@ def test_a_published_manifest_that_somebody_has_replaced_is_told_by_its_sum(stor
     store.put(keys.manifest, manifest.model_copy(update={"samples": 666}).model_dump_json().encode())
     found = read_manifest(store, keys)
     assert published is not None and found is not None and found.sha256 != published.sha256
+
+
+def test_the_operators_own_key_publishes_in_a_bucket_with_versions(minio: MinioServer) -> None:
+    """Audit: B3."""
+    name = f"p{secrets.token_hex(4)}"
+    profile = StorageProfile(name, minio.endpoint, f"bucket-{name}", prefix="team/a", secure=False)
+    accounts = ProfileAccounts(profile, Account(f"lead-operator-{name}", "operator-secret"), {})
+    init_storage(EmbeddedStore(Account(ROOT_USER, ROOT_PASSWORD), (accounts,)))
+    target = minio.target(profile.bucket, "team/a")
+    root = S3Store(target)
+    own = S3Store(replace(target, access_key=f"lead-operator-{name}", secret_key="operator-secret"))
+    manifest = a_manifest()
+    stage(root, manifest)
+    assert publish_staged(own, BUILD, manifest.digest) is not None
+    assert keys_below(root, "caches/") == whole(manifest) and keys_below(root, "builds/") == set()
 
 
 def test_a_copy_is_of_the_version_that_was_seen(store: ObjectStore) -> None:
