@@ -60,6 +60,10 @@ ROWS = {
         "one user creates resources by the thousand, or changes one without pause",
         "a queue that is fair between namespaces: the others wait seconds longer at most",
     ),
+    "chaos-M1": (
+        "somebody with rights on `status` calls stages done, or forges digests",
+        "status is a report: a stage ends by a valid final checkpoint alone",
+    ),
     "minor-integers": (
         "a record of a pod holds integers of 10^30",
         "bounded when parsed; status stays writable",
@@ -68,7 +72,7 @@ ROWS = {
         "a pod commits a final manifest that names no files, or files that are not there",
         "the stage does not succeed by it; a condition says why",
     ),
-    "minor-symlinks": (
+    "FolderTree": (
         "a link in a raw tree leads out of its volume",
         "BadData names the link; nothing of its target is read",
     ),
@@ -84,23 +88,23 @@ ROWS = {
         "a pod fills its node's disk through `scratch` or `/tmp`",
         "size limits and a request for ephemeral storage by default",
     ),
-    "minor-egress": (
+    "minor-netpol": (
         "pods reach any address on the store's port",
         "policies name the store's networks where the administrator gives them",
-    ),
-    "minor-spec-writes": (
-        "the operator's rights are used to change a user's `spec`",
-        "an admission policy refuses every such write",
     ),
     "minor-raw-writes": (
         "the operator's key overwrites or deletes raw data",
         "the store refuses: it may only read them",
     ),
     "S3": ("an image from elsewhere enters through a run", "no field names an image; digests on request"),
-    "S5": ("a secret is printed somewhere", "no message, log, status, event or process list holds one"),
+    "S6": ("the store, or its STS, redirects a request elsewhere", "no redirect is followed"),
     "S8": ("a path with `..`, NUL, or a reserved folder", "refused at admission and by the store"),
     "S10": ("a pickle of any kind reaches an unpickler", "one restricted reader; every other one is refused by a test"),
     "S11": ("documents that are small and unpack to much", "bounded in depth, count and bytes before they are parsed"),
+    "S12": (
+        "a pod calls the API server with what is mounted",
+        "no API token; the store's token is of another audience",
+    ),
     "S13": ("a key of pods overwrites manifests or deletes", "no delete; versions of manifests are kept"),
     "S14": ("forged progress, ends, attempts or manifests", "claims of pods are bounded and change no other run"),
     "S16": ("the operator's ServiceAccount does more than it needs", "its rights are listed exactly by a test"),

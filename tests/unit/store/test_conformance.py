@@ -226,6 +226,7 @@ UNSAFE_KEYS = [
 
 @pytest.mark.parametrize("key", UNSAFE_KEYS, ids=lambda key: ascii(key)[:20])
 def test_an_unsafe_key_is_refused_by_every_verb(store: ObjectStore, tmp_path: Path, key: str) -> None:
+    """Audit: S8"""
     (tmp_path / "f").write_bytes(b"x")
     calls: list[Callable[[], object]] = [
         lambda: store.get(key, max_bytes=1),
