@@ -64,6 +64,10 @@ ROWS = {
         "somebody with rights on `status` calls stages done, or forges digests",
         "status is a report: a stage ends by a valid final checkpoint alone",
     ),
+    "chaos-S4": (
+        "a run's status is erased while its cache is deleted or built again",
+        "the digests it trains on are read again from its pods and manifests",
+    ),
     "minor-integers": (
         "a record of a pod holds integers of 10^30",
         "bounded when parsed; status stays writable",
