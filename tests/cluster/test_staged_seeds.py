@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-from lead_protocol.environment import STORE_ENDPOINT, STORE_SECURE
 from lead_testing.installed import Installed, upload_tree
 from lead_testing.live_runs import epoch_of, keys_of, kill_a_rank, newest_manifest
 from lead_testing.manifests import a_dataset_cache, a_training_run
@@ -87,10 +86,7 @@ def test_lead_export_writes_a_bundle_that_the_model_loads(
 ) -> None:
     keys = keys_of(installed, RUN, "posttrain")
     run, bundle = keys.prefix.removesuffix("/").rpartition("/")[0], tmp_path / "bundle"
-    with installed.port_forward("svc/lead-minio", 9000) as port:
-        user, password = installed.root_credentials()
-        environment = {STORE_ENDPOINT: f"127.0.0.1:{port}", STORE_SECURE: "false"}
-        environment |= {"AWS_ACCESS_KEY_ID": user, "AWS_SECRET_ACCESS_KEY": password}
+    with installed.store_environment() as environment:
         command = [sys.executable, "-m", "lead_trainer", "export", run, str(bundle), "--store", "s3://lead"]
         subprocess.run(command, env={**os.environ, **environment}, check=True)
     names = [f"model_{EPOCHS['posttrain'] - 1:04d}_{seed}.pth" for seed in SEEDS]

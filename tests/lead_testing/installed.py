@@ -5,13 +5,14 @@ import contextlib
 import json
 import re
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lead_protocol.environment import STORE_ENDPOINT, STORE_SECURE, STORE_URL
+from lead_protocol.environment import STORE_ENDPOINT, STORE_URL
 from lead_protocol.store.object_store import ObjectStore
 from lead_protocol.store.open_store import open_store
 from lead_testing import PROJECT_ROOT
@@ -112,10 +113,22 @@ class Installed:
     @contextlib.contextmanager
     def store(self) -> Iterator[ObjectStore]:
         """Opens the embedded object store through a port-forward, with the root credentials of its Secret."""
-        with self.port_forward("svc/lead-minio", 9000) as port:
-            environment = {STORE_URL: "s3://lead", STORE_ENDPOINT: f"127.0.0.1:{port}", STORE_SECURE: "false"}
-            user, password = self.root_credentials()
-            yield open_store({**environment, "AWS_ACCESS_KEY_ID": user, "AWS_SECRET_ACCESS_KEY": password})
+        with self.store_environment() as environment:
+            yield open_store({STORE_URL: "s3://lead", **environment})
+
+    @contextlib.contextmanager
+    def store_environment(self) -> Iterator[dict[str, str]]:
+        """Yields what a process on this machine needs to reach the embedded store as its root user."""
+        authority = self.get("configmap", "lead-store-ca-default")["data"]["ca.crt"]
+        user, password = self.root_credentials()
+        with tempfile.TemporaryDirectory() as folder, self.port_forward("svc/lead-minio", 9000) as port:
+            (file := Path(folder) / "ca.crt").write_text(authority)
+            yield {
+                STORE_ENDPOINT: f"127.0.0.1:{port}",
+                "AWS_CA_BUNDLE": str(file),
+                "AWS_ACCESS_KEY_ID": user,
+                "AWS_SECRET_ACCESS_KEY": password,
+            }
 
     def root_credentials(self) -> tuple[str, str]:
         """Returns user and password of the embedded object store."""
