@@ -186,6 +186,6 @@ MUTATIONS = (
         "trainer/lead_trainer/data/record.py",
         "import xxhash",
         "import pickle\n\nimport xxhash\n\nUNSAFE = lambda data: pickle.loads(data)",
-        "tests/unit/house/test_the_house_is_in_order.py::test_nothing_is_unpickled_but_by_the_restricted_unpickler",
+        "tests/unit/house/test_the_house_is_in_order.py::test_nothing_is_unpickled",
     ),
 )
