@@ -14,7 +14,15 @@ from itertools import islice
 from pydantic import ValidationError
 
 from lead_protocol.cache_digest import digest_of
-from lead_protocol.manifests import MAX_MANIFEST_BYTES, CacheManifest, StoredObject, sha256_hex
+from lead_protocol.manifests import (
+    MAX_CONTAINERS,
+    MAX_MANIFEST_BYTES,
+    MAX_VALUES,
+    CacheManifest,
+    StoredObject,
+    is_bloated,
+    sha256_hex,
+)
 from lead_protocol.object_keys import BuildKeys, CacheKeys
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore
 
@@ -99,6 +107,9 @@ def _read_manifest(store: ObjectStore, keys: CacheKeys) -> tuple[CacheManifest, 
     where = f"{store.url}/{keys.manifest}"
     try:
         data = store.get(keys.manifest, max_bytes=MAX_MANIFEST_BYTES)
+        if is_bloated(data):
+            text = f"{where} holds more than {MAX_CONTAINERS} lists and objects or {MAX_VALUES} values"
+            raise CacheRefused("BadManifest", f"{text}; build fewer routes into one cache")
         manifest = CacheManifest.model_validate_json(data, extra="ignore")  # of a newer trainer
     except ObjectNotFound:
         return None

@@ -13,6 +13,8 @@ from lead_protocol.strict_model import StrictModel
 
 MAX_MANIFEST_BYTES = 16 * 1024 * 1024
 MAX_CHECKPOINT_MANIFEST_BYTES = 1024 * 1024
+MAX_CONTAINERS = 130_000  # lists and objects in a manifest of a cache: 65,000 files, which is 8 TB of shards
+MAX_VALUES = 2 * MAX_CONTAINERS
 
 MAX_REASONS = 1024  # route verdicts of one cache
 MAX_ATTEMPT = 10**6
@@ -130,6 +132,11 @@ class CacheManifest(StrictModel):
         """Every object of the cache but the manifest itself."""
         tables = [self.routes_object, *(entry.object for entry in self.collections.values())]
         return [*(entry.object for entry in self.shards), *self.metas, *tables]
+
+
+def is_bloated(data: bytes) -> bool:
+    """Tells whether a manifest holds more values than any cache has: parsed, they would take fifty times its bytes."""
+    return sum(map(data.count, (b"[", b"{"))) > MAX_CONTAINERS or data.count(b",") > MAX_VALUES
 
 
 def sha256_hex(data: bytes) -> str:

@@ -93,15 +93,17 @@ class CachePublisher:
         loop = asyncio.get_running_loop()
         try:
             while not work.seen.ended:
-                async with turn:
+                async with turn:  # one manifest of a namespace in memory, whatever pods have staged
                     work.seen = await loop.run_in_executor(self._threads, self._portion, work)
+                    while not (work.seen.ended or work.seen.error):
+                        work.seen = await loop.run_in_executor(self._threads, self._portion, work)
                 if work.seen.error:
                     await asyncio.sleep(RETRY_S)
         except Exception as error:
             log.exception("publication_broke", build=work.keys.prefix)
             work.seen = ObservedPublication(reason="PublicationBroke", refused=f"{type(error).__name__}: {error}")
         finally:
-            work.task = None
+            work.task = work.steps = work.last = None
             self.on_end(work.request.uid)
 
     def _portion(self, work: _Work) -> ObservedPublication:

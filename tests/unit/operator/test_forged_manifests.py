@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from lead_operator.cluster.cache_facts import cache_facts, read_cache_facts
-from lead_protocol.manifests import MAX_COUNT, MAX_MANIFEST_BYTES, CacheManifest, RouteCounts, ShardEntry, StoredObject
+from lead_protocol.manifests import (
+    MAX_COUNT,
+    MAX_MANIFEST_BYTES,
+    CacheManifest,
+    RouteCounts,
+    ShardEntry,
+    StoredObject,
+    is_bloated,
+)
 from lead_protocol.store.folder import FolderStore
 
 SHA = "5" * 64
@@ -67,6 +75,13 @@ def test_sixteen_forged_mebibytes_cost_no_more_than_a_few_times_their_bytes(tmp_
     assert (tmp_path / KEY).stat().st_size <= MAX_MANIFEST_BYTES
     cost = subprocess.run([sys.executable, "-c", READ, str(tmp_path), KEY], capture_output=True, text=True, check=True)
     assert int(cost.stdout) < 5 * MAX_MANIFEST_BYTES // 1024
+
+
+def test_a_staged_manifest_of_too_many_values_is_refused_unparsed() -> None:
+    """Audit: S-2"""
+    assert not is_bloated(a_manifest(shards=60_000))
+    assert is_bloated(b'{"config":{"a":[' + b"[]," * 5_000_000 + b"1]}}")
+    assert is_bloated(b'{"config":{"a":[' + b"1," * 5_000_000 + b"1]}}")
 
 
 @pytest.mark.parametrize(
