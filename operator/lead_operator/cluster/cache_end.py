@@ -56,7 +56,9 @@ class CacheEnd:
         if identity.uid not in self.listed:
             await self._read_pods_live(identity.namespace, identity.uid)
         now = self.client.clock.now()
-        pods = observe_pods(self.informers.of(POD, identity.namespace).owned_by(identity.uid), self.nodes, now)
+        pods = observe_pods(
+            self.informers.of(POD, identity.namespace).owned_by(identity.namespace, identity.uid), self.nodes, now
+        )
         previous = read_status(body)
         if profile is None and not _was_begun(previous, pods):
             await self._let_go(cache)

@@ -16,7 +16,9 @@ import structlog
 
 from lead_operator.cluster.api_errors import ApiError, Gone, NotFound, Refused, Unreachable
 from lead_operator.cluster.client import KubeClient, Trim
+from lead_operator.cluster.copy_budget import cut
 from lead_operator.cluster.kinds import Kind, KubernetesObject
+from lead_operator.cluster.object_reader import SIZE
 from lead_operator.cluster.shared_strings import share_strings
 
 FIRST_PAUSE_S = 0.3
@@ -28,6 +30,7 @@ OWN_WRITE_GRACE_S = 20.0  # longer than a list takes: a page may be older than o
 
 ObjectKey = tuple[str, str]  # namespace, name
 Change = Callable[[KubernetesObject | None, KubernetesObject | None], None]  # before, after
+SizeChange = Callable[[ObjectKey, int], None]  # bytes of a copy, 0 where there is none any more
 
 log = structlog.get_logger(__name__)
 
@@ -46,6 +49,7 @@ class Informer:
         relist_s: float = 600.0,
         trim: Trim | None = None,
         on_change: Change | None = None,
+        on_size: SizeChange | None = None,
     ) -> None:
         self.kind = kind
         self.namespace = namespace
@@ -61,8 +65,9 @@ class Informer:
         trimmed = trim or drop_managed_fields
         self._trim: Trim = lambda body: share_strings(trimmed(body))
         self._on_change = on_change or (lambda before, after: None)
+        self._on_size = on_size or (lambda key, size: None)
         self._objects: dict[ObjectKey, KubernetesObject] = {}
-        self._by_owner: dict[str, set[ObjectKey]] = {}
+        self._by_owner: dict[tuple[str, str], set[ObjectKey]] = {}  # by namespace and UID
         self._own_writes: dict[ObjectKey, float] = {}
         self._unbroken_since: float | None = None  # what `seen_since` was last, and is again after a short break
 
@@ -79,9 +84,12 @@ class Informer:
         """Returns every copy."""
         return self._objects.values()
 
-    def owned_by(self, uid: str) -> list[KubernetesObject]:
-        """Returns the objects that name the resource of this UID as an owner."""
-        return [self._objects[key] for key in sorted(self._by_owner.get(uid, ()))]
+    def owned_by(self, namespace: str, uid: str) -> list[KubernetesObject]:
+        """Returns the objects of a namespace that name the resource of this UID as an owner.
+
+        Whoever may write in another namespace can name any UID there; owners are of the same one.
+        """
+        return [self._objects[key] for key in sorted(self._by_owner.get((namespace, uid), ()))]
 
     def note_own_write(self, body: KubernetesObject, *, quiet: bool = False) -> None:
         """Takes the server's answer to a write of ours as an event, so that the next look already sees it.
@@ -95,6 +103,11 @@ class Informer:
     def forget(self, namespace: str, name: str) -> None:
         """Drops the copy of an object that a live read found gone."""
         self._remove((namespace, name))
+
+    def cut(self, key: ObjectKey) -> None:
+        """Keeps of a copy only what other resources need of it; no news to anybody."""
+        if key in self._objects:
+            self._objects[key] = cut(self._objects[key])
 
     async def run(self) -> None:
         """Lists and watches until cancelled; failures only lengthen the pause between tries."""
@@ -197,6 +210,7 @@ class Informer:
                 return
         self._objects[key] = body
         self._index(key, held, body)
+        self._on_size(key, body.get(SIZE, 0))
         if not quiet:
             self._on_change(held, body)
 
@@ -205,16 +219,18 @@ class Informer:
         if held is not None:
             self._own_writes.pop(key, None)
             self._index(key, held, None)
+            self._on_size(key, 0)
             self._on_change(held, None)
 
     def _index(self, key: ObjectKey, before: KubernetesObject | None, after: KubernetesObject | None) -> None:
+        namespace, _ = key
         for uid in _owner_uids(before):
-            owned = self._by_owner.get(uid, set())
+            owned = self._by_owner.get((namespace, uid), set())
             owned.discard(key)
             if not owned:
-                self._by_owner.pop(uid, None)
+                self._by_owner.pop((namespace, uid), None)
         for uid in _owner_uids(after):
-            self._by_owner.setdefault(uid, set()).add(key)
+            self._by_owner.setdefault((namespace, uid), set()).add(key)
 
 
 def drop_managed_fields(body: KubernetesObject) -> KubernetesObject:

@@ -5,13 +5,16 @@ owner, a node for those with pods on it, a cache for the runs that wait for it, 
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 
 from lead_operator import names
 from lead_operator.cluster.client import KubeClient, Trim
-from lead_operator.cluster.informer import Informer, drop_managed_fields
+from lead_operator.cluster.copy_budget import CopyBudget
+from lead_operator.cluster.informer import Informer, ObjectKey, drop_managed_fields
 from lead_operator.cluster.kinds import (
     CLAIM,
+    CUSTOM_KINDS,
     DATASET_CACHE,
     NODE,
     POD,
@@ -37,6 +40,7 @@ from lead_operator.cluster.observe import (
 from lead_operator.settings import Settings
 
 SYNC_LOOK_S = 0.05
+SYNC_PATIENCE_S = 5.0  # a thousand runs are listed in one
 _NAMESPACED = (TRAINING_RUN, DATASET_CACHE, POD, SERVICE, CLAIM)
 
 Enqueue = Callable[[ResourceKey], None]
@@ -59,6 +63,7 @@ class Informers:
         self._settings = settings
         self._enqueue = enqueue
         self._enqueue_soon = enqueue_soon
+        self._budget = CopyBudget()
         self._by_kind = {
             TRAINING_RUN.kind: self._informers(TRAINING_RUN, self._on_run),
             DATASET_CACHE.kind: self._informers(DATASET_CACHE, self._on_cache),
@@ -128,8 +133,16 @@ class Informers:
         return [informer for informer in self.vital if informer.namespace not in unserved]
 
     async def synced(self) -> None:
-        """Waits until every vital informer has listed once, but for namespaces that the server does not show."""
+        """Waits until every vital informer has listed once, but for namespaces that the server does not show.
+
+        One whose lists take long, because of what lies there, holds up the others for a moment only; it is served as
+        soon as it is seen.
+        """
+        begun = time.monotonic()
         while not all(informer.synced.is_set() for informer in self.awaited):
+            late = time.monotonic() - begun > SYNC_PATIENCE_S
+            if late and any(self.serves(namespace) for namespace in self._namespaces):
+                return
             await asyncio.sleep(SYNC_LOOK_S)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
@@ -154,7 +167,15 @@ class Informers:
             relist_s=self._settings.relist_s,
             trim=trim,
             on_change=on_change,
+            on_size=(lambda key, size: self._note_size(kind, key, size)) if kind in CUSTOM_KINDS else None,
         )
+
+    def _note_size(self, kind: Kind, key: ObjectKey, size: int) -> None:
+        for to_cut in self._budget.note((kind.kind, *key), size):
+            held_kind, namespace, name = to_cut
+            self._budget.note(to_cut, 0)
+            informer = self._by_kind[held_kind].get(namespace) or self._by_kind[held_kind][""]
+            informer.cut((namespace, name))
 
     def _on_run(self, before: Body, after: Body) -> None:
         body = after or before

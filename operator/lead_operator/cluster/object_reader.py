@@ -20,9 +20,10 @@ from lead_operator.resources.recipe_config import (
 from lead_protocol.json_slices import JsonText
 
 KEPT_CONFIG_BYTES: Final = 2 * 1024  # of all `config` of a resource together; beyond, they are omitted
-MAX_METADATA_BYTES: Final = 64 * 1024  # of what is read: no annotations, labels, managedFields, ownerReferences
+MAX_METADATA_BYTES: Final = 8 * 1024  # of what is read: no annotations, labels, managedFields, ownerReferences
 MAX_SPEC_BYTES: Final = 256 * 1024  # without `config`; the schema bounds every field, and all at their limits take half
 MAX_STATUS_BYTES: Final = 512 * 1024  # 128 stage instances with all that the schema allows take half
+SIZE: Final = "size"  # in bytes, of what is kept; as REJECTION
 REJECTION: Final = "rejection"  # a key beside metadata, spec and status, which no API server sends
 
 _METADATA: Final = (
@@ -52,6 +53,11 @@ def read_resource(raw: bytes, *, whole: bool = False) -> KubernetesObject:
 
     `whole`: with each `config`, as far as resources with it are served. Raises Unreadable.
     """
+    body = _read(raw, whole=whole)
+    return {**body, SIZE: len(orjson.dumps([body["metadata"], body["spec"], body["status"]]))}
+
+
+def _read(raw: bytes, *, whole: bool) -> KubernetesObject:
     try:
         found = _slices(raw)
         metadata = _slices(found[b"metadata"])

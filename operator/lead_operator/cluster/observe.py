@@ -20,12 +20,15 @@ from lead_operator.resources.dataset_cache import DatasetCache
 from lead_operator.resources.training_run import TrainingRun
 
 MAX_MESSAGE = 4096
+MAX_DIGITS = 9  # of a number in a label; who may make pods may write any there
+MAX_VOLUMES = 16  # of a pod, which are named where one is missing; ours have five
 CLAIM = "persistentVolumeClaim"  # as a volume names its source
 MOUNTED_AFTER_S = 60.0  # where nothing is missing, volumes and network are there in seconds
 AS_IT_SHOULD = ("ContainerCreating", "PodInitializing")  # reasons to wait that nobody needs to act on
 ENDS = ("Succeeded", "Failed")  # phases
-METADATA = ("name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences", "creationTimestamp",
-            "deletionTimestamp")  # fmt: skip
+METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
+OWNER_FIELDS = ("kind", "name", "uid", "controller")
+MAX_OWNERS = 8  # of a child; ours have one, and who may make pods may name any number
 POD_CONDITIONS = ("PodScheduled", "PodReadyToStartContainers", "Ready", "DisruptionTarget")  # those that are read
 
 
@@ -232,14 +235,16 @@ def trim_pod(pod: KubernetesObject) -> KubernetesObject:
     """Returns the part of a pod that this module reads; a thousand whole pods would cost tens of megabytes."""
     metadata, status = pod["metadata"], pod.get("status", {})
     read = _only(metadata.get("annotations", {}), names.Annotation.LAST_CHECKPOINT, names.Annotation.PULLS)
-    annotations = {"annotations": read} if read else {}
+    annotations = {"annotations": {key: value[:MAX_MESSAGE] for key, value in read.items()}} if read else {}
     conditions = [each for each in status.get("conditions") or [] if each.get("type") in POD_CONDITIONS]
     containers = status.get("containerStatuses") or []
     return {
-        "metadata": _only(metadata, *METADATA) | annotations,
+        "metadata": _trim_metadata(metadata) | annotations,
         "spec": {
             "nodeName": pod.get("spec", {}).get("nodeName", ""),
-            "volumes": [each for each in pod.get("spec", {}).get("volumes", []) if "secret" in each or CLAIM in each],
+            "volumes": [each for each in pod.get("spec", {}).get("volumes", []) if "secret" in each or CLAIM in each][
+                :MAX_VOLUMES
+            ],
         },
         "status": {
             **_only(status, "phase", "reason", "message"),
@@ -261,7 +266,19 @@ def trim_node(node: KubernetesObject) -> KubernetesObject:
 
 def trim_child(child: KubernetesObject) -> KubernetesObject:
     """Returns a child's metadata: of services and claims nothing else matters."""
-    return {"metadata": _only(child["metadata"], *METADATA)}
+    return {"metadata": _trim_metadata(child["metadata"])}
+
+
+def _trim_metadata(metadata: KubernetesObject) -> KubernetesObject:
+    labels = {key: value for key, value in metadata.get("labels", {}).items() if key.startswith(names.GROUP)}
+    owners = metadata.get("ownerReferences", [])
+    if len(owners) > MAX_OWNERS:  # at most one of them is a controller
+        owners = sorted(owners, key=lambda owner: not owner.get("controller"))[:MAX_OWNERS]
+    return {
+        **_only(metadata, *METADATA),
+        "labels": labels,
+        "ownerReferences": [_only(owner, *OWNER_FIELDS) for owner in owners],
+    }
 
 
 def _only(value: KubernetesObject, *keys: str) -> KubernetesObject:
@@ -306,4 +323,4 @@ def _own_container(status: KubernetesObject) -> KubernetesObject:
 
 
 def _number(text: str | None) -> int:
-    return int(text) if text and text.isascii() and text.isdigit() else 0
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else 0

@@ -19,6 +19,7 @@ from lead_operator.cluster.cache_end import CacheEnd
 from lead_operator.cluster.cache_publisher import CachePublisher
 from lead_operator.cluster.checkpoint_sweep import CheckpointSweep, sweep_requests
 from lead_operator.cluster.client import KubeClient
+from lead_operator.cluster.copy_budget import CUT
 from lead_operator.cluster.event_recorder import EventRecorder
 from lead_operator.cluster.informers import Informers
 from lead_operator.cluster.kinds import (
@@ -135,7 +136,7 @@ class Reconciler:
     async def _stop_pods(self, body: KubernetesObject) -> None:
         """Stops the pods of a deleted resource that a finalizer of somebody else keeps, and with it its children."""
         namespace, uid = body["metadata"]["namespace"], body["metadata"]["uid"]
-        for pod in self.informers.of(POD, namespace).owned_by(uid):
+        for pod in self.informers.of(POD, namespace).owned_by(namespace, uid):
             if not has_ended(pod):
                 await self.client.delete(POD, namespace, pod["metadata"]["name"], uid=pod["metadata"]["uid"])
 
@@ -170,7 +171,7 @@ class Reconciler:
         run, namespace, previous = parse_training_run(body), body["metadata"]["namespace"], read_status(body)
         if (later_s := self._rests_for_s(run, body)) is not None:
             return later_s
-        copies = self.informers.of(POD, namespace).owned_by(run.identity.uid)
+        copies = self.informers.of(POD, namespace).owned_by(namespace, run.identity.uid)
         await self._ask_for_unseen(namespace, expected_training_pods(run, previous, copies))
         if live:
             await self._ask_for_unseen(namespace, expected_training_pods(run, previous, copies, ended=True))
@@ -280,8 +281,8 @@ class Reconciler:
         health = {node: self.nodes.health(node, now) for node in previous.get("cacheNodes", [])}
         return ObservedRun(
             now=now,
-            pods=observe_pods(self.informers.of(POD, namespace).owned_by(uid), self.nodes, now),
-            service_exists=bool(self.informers.of(SERVICE, namespace).owned_by(uid)),
+            pods=observe_pods(self.informers.of(POD, namespace).owned_by(namespace, uid), self.nodes, now),
+            service_exists=bool(self.informers.of(SERVICE, namespace).owned_by(namespace, uid)),
             claims=self._claims_of(run),
             nodes_away={node: seen.not_ready_since for node, seen in health.items() if seen.not_ready_since},
             caches=tuple(observe_cache(name, caches.get(namespace, name)) for name in run.datasets),
@@ -294,13 +295,13 @@ class Reconciler:
         """Returns the session-cache claims that are there: the run's own, or those of its word."""
         claims, word = self.informers.of(CLAIM, run.identity.namespace), run.session_cache.shared_as
         if not word:
-            return tuple(observe_claim(claim) for claim in claims.owned_by(run.identity.uid))
+            return tuple(observe_claim(claim) for claim in claims.owned_by(run.identity.namespace, run.identity.uid))
         named = (claims.get(run.identity.namespace, claim_name(run, rank)) for rank in range(run.nodes))
         return tuple(observe_claim(claim) for claim in named if claim is not None and is_shared_as(word, claim))
 
     async def _observe_build(self, cache: DatasetCache, body: KubernetesObject) -> ObservedBuild:
         now, namespace, uid = self.client.clock.now(), cache.identity.namespace, cache.identity.uid
-        pods = observe_pods(self.informers.of(POD, namespace).owned_by(uid), self.nodes, now)
+        pods = observe_pods(self.informers.of(POD, namespace).owned_by(namespace, uid), self.nodes, now)
         profile = self.settings.storage_profiles.get(cache.storage_profile)
         look = BucketLook()
         if profile is not None:
@@ -336,7 +337,10 @@ class Reconciler:
     async def _current(self, kind: Kind, key: ResourceKey) -> KubernetesObject | None:
         informer = self.informers.of(kind, key.namespace)
         if key not in self.doubtful:
-            return informer.get(key.namespace, key.name)
+            copy = informer.get(key.namespace, key.name)
+            if copy is None or CUT not in copy:
+                return copy
+            return await self.client.get(kind, key.namespace, key.name)
         body = await self.client.get(kind, key.namespace, key.name)
         if body is None:
             informer.forget(key.namespace, key.name)
