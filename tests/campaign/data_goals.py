@@ -15,6 +15,7 @@ from campaign.data_faults import OUTAGE_S, RESTART_S, Bench, bench
 from campaign.figures import WANTED, conclude
 from lead_testing.data_faults import DAMAGES, READ_FAULTS
 from lead_testing.hostile_bytes import parsers, try_inputs
+from lead_testing.hostile_child import in_child
 from lead_testing.store_proxy import Fault
 
 PORTION = 5_000  # inputs after which a process takes others
@@ -109,4 +110,4 @@ def _portions(asked: int, seed: int) -> Iterator[tuple[str, range]]:
 
 
 def _portion(work: tuple[str, range]) -> tuple[int, list[str]]:
-    return len(work[1]), try_inputs(*work)
+    return len(work[1]), (in_child if parsers()[work[0]].apart else try_inputs)(*work)
