@@ -75,6 +75,6 @@ def test_a_stage_takes_over_the_student_of_load_file_but_no_key_that_its_preset_
     (tmp_path / "config.json").write_text(json.dumps(earlier.model_dump()))
     shutil.copy(tmp_path / "config.json", weights := tmp_path / "reasoning_seed42_best.pt")
     later = local_run(["recipe=distill", "preset=tiny", f"load_file={weights}"], [], {}).config
-    assert (later.num_action_bins, later.model_size, later.lr) == (64, "tiny", 3e-3)
+    assert (later.num_action_bins, later.model_size, later.lr) == (64, "tiny", 1e-3)
     plain = local_run(["recipe=distill", "model=reasoning", f"load_file={weights}"], [], {}).config
     assert (plain.num_action_bins, plain.model_size, plain.lr) == (64, "110m", 1e-4)
