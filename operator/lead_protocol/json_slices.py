@@ -11,10 +11,10 @@ from itertools import accumulate
 from operator import indexOf
 
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_PLAIN = rb'[^"\[\]{}]++|' + _STRING
-# Between two brackets that nest further it passes over everything, flat lists and objects as well.
-_FLAT = rb"\[(?:" + _PLAIN + rb")*+\]|\{(?:" + _PLAIN + rb")*+\}"
-_BETWEEN = re.compile(rb"(?:" + _PLAIN + rb"|" + _FLAT + rb")*+", re.DOTALL)
+_PLAIN = rb'[^"\[\]{}]*+'
+# Possessive, so that no document makes it backtrack or keep what it passed. What is repeated begins with a quote and
+# has no alternatives: Python before 3.11.5 takes a wrong path where a possessive repetition goes back (gh-106052).
+_BETWEEN = re.compile(_PLAIN + rb"(?:" + _STRING + _PLAIN + rb")*+", re.DOTALL)
 _ONE_STRING = re.compile(_STRING, re.DOTALL)
 _SCALAR = re.compile(rb'[^\s,:"\[\]{}]++')
 _SPACE = re.compile(rb"[ \t\r\n]*+")
