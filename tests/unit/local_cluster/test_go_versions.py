@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from lead_testing.local_cluster import Home
-from lead_testing.local_cluster.binaries import PROGRAMS, GoVersions, ensure_programs, observe_go, what_go_lacks
+from lead_testing.local_cluster.binaries import (
+    PROGRAMS,
+    PROVENANCE_PROGRAMS,
+    GoVersions,
+    ensure_programs,
+    observe_go,
+    what_go_lacks,
+)
 from lead_testing.local_cluster.errors import CannotRunHere
 
 
@@ -27,7 +34,8 @@ def test_an_old_go_is_named_with_the_one_wanted_before_anything_is_built(tmp_pat
 @pytest.mark.usefixtures("old_go")
 def test_the_newest_of_all_modules_decides_and_what_is_built_asks_for_nothing(tmp_path: Path) -> None:
     minio, helm = (observe_go(Home(tmp_path), [name]).wanted for name in ("minio", "helm"))
-    assert observe_go(Home(tmp_path), PROGRAMS).wanted == minio != helm
+    assert observe_go(Home(tmp_path), ["helm", "minio"]).wanted == minio != helm
+    assert observe_go(Home(tmp_path), PROGRAMS).wanted == observe_go(Home(tmp_path), PROVENANCE_PROGRAMS).wanted
     assert observe_go(Home(tmp_path), []) == GoVersions("", "")
 
 

@@ -58,9 +58,11 @@ async def test_an_outage_tells_no_resource_the_names_of_anothers(
     view = BucketView(SETTINGS, lambda profile: store)
     store.put(OTHERS.progress(1), REPORT.model_dump_json().encode())
     proxy.plan("bare-404", part="progress", times=10**6)
-    first, second = await look(view, OTHERS), await look(view)
+    sibling = replace(OTHERS, uid="5c2f9d54-2222-4c1e-9d3b-0f6a7e21c945")
+    first, second = await look(view, OTHERS), await look(view, sibling)
     assert first.error == second.error and "StoreUnavailable" in second.error
     assert OTHERS.uid not in second.error and "team-b" not in second.error
+    assert (await look(view)).error == "", "the pause after an error is of one namespace"
 
 
 async def test_a_record_that_was_listed_and_not_found_is_read_at_the_next_look(
