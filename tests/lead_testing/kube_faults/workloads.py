@@ -135,7 +135,8 @@ def _run(body: dict[str, Any]) -> dict[str, Any]:
         "stages": [[s["name"], s["seed"], s["phase"], s["attempt"], s["epoch"]] for s in status.get("stages", [])],
         "restarts": status.get("restarts"),
         "checkpoint": status.get("checkpoint", {}).get("step"),
-        "datasets": status.get("datasets"),
+        # A manifest names keys of its own namespace, so its SHA-256 is another in each trial.
+        "datasets": [[dataset["name"], dataset["digest"]] for dataset in status.get("datasets", [])],
         "conditions": sorted(f"{c['type']}={c['status']} {c['reason']}" for c in status.get("conditions", [])),
     }
 
