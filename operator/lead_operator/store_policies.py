@@ -6,7 +6,10 @@ Four identities: the operator and, of each namespace for runs, training pods, bu
 Pods show a ServiceAccount token, so one role serves all of them and each statement asks for the token's subject.
 MinIO looks a condition's key up among the request's own headers and parameters first: with the header
 `Sub: system:serviceaccount:<another namespace>:lead-run` anybody would be that account. `${jwt:sub}` in a condition's
-value comes from the token alone, so every statement also asks that the key has no other value than that.
+value comes from the token alone, so every statement also asks that the key has no other value than that. Likewise a
+header `Prefix`, or a second parameter `prefix`, would be compared in place of what is listed: `${s3:prefix}` is the
+parameter by which the server lists, so a listing asks that there is no other. AWS knows that variable, and so does the
+MinIO of our image.
 """
 
 import json
@@ -134,14 +137,17 @@ def _policy(*statements: Statement) -> Policy:
     return {"Version": "2012-10-17", "Statement": [_NO_KEYS, *statements]}
 
 
-def _with(statement: Statement, condition: dict[str, Any]) -> Statement:
-    return {**statement, "Condition": {**statement.get("Condition", {}), **condition}}
+def _with(statement: Statement, condition: dict[str, dict[str, list[str]]]) -> Statement:
+    own = statement.get("Condition", {})
+    merged = {test: {**own.get(test, {}), **condition.get(test, {})} for test in (*own, *condition)}
+    return {**statement, "Condition": merged}
 
 
 def _listing(profile: StorageProfile, prefixes: Iterable[str], actions: Sequence[str]) -> Statement:
     below = [f"{_below(profile)}{prefix}*" for prefix in prefixes]
     everything = below == ["*"]
-    condition = {} if everything else {"Condition": {"StringLike": {"s3:prefix": below}}}
+    listed = {"StringLike": {"s3:prefix": below}, "ForAllValues:StringEquals": {"s3:prefix": ["${s3:prefix}"]}}
+    condition = {} if everything else {"Condition": listed}
     return {"Effect": "Allow", "Action": list(actions), "Resource": [_bucket(profile)], **condition}
 
 

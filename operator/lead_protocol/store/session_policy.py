@@ -3,8 +3,9 @@
 A session policy only takes away: what the role itself may not do stays forbidden. STS takes 2,048 characters of it, so
 it is written short, and lists fewer prefixes than it could where many would not fit.
 
-MinIO looks the key `s3:prefix` up among a request's headers first, so there listing is no border: whoever sends a
-header `Prefix` sees the names of other keys. Getting and putting are bound by the resource, which no header changes.
+MinIO looks the key `s3:prefix` up among a request's headers first, so within its namespace a session's listing is no
+border: whoever sends a header `Prefix` sees names of the namespace's other keys, but not of another namespace's, which
+the role's policy withholds. Getting and putting are bound by the resource, which no header changes.
 """
 
 import json

@@ -48,7 +48,7 @@ PROGRAMS = {
     "kube-proxy": _kubernetes("kube-proxy", "20 s"),
     "coredns": Program("coredns", ".", "1 min"),
     "helm": Program("helm", "helm.sh/helm/v3/cmd/helm", "1 min"),
-    "minio": Program("minio", "github.com/minio/minio", "2 min"),
+    "minio": Program("minio", ".", "2 min"),
     "pause": Program("pause", ".", "5 s"),
     "syft": Program("syft", "github.com/anchore/syft/cmd/syft", "5 min"),
     "cosign": Program("cosign", "github.com/sigstore/cosign/v2/cmd/cosign", "4 min"),

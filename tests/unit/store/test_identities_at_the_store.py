@@ -24,6 +24,7 @@ from lead_operator.settings import StorageProfile
 from lead_operator.storage_init import Account, EmbeddedStore, ProfileAccounts, init_storage
 from lead_operator.store_policies import ROLE_POLICIES
 from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER, MinioServer, minio_program
+from lead_testing.raw_s3 import Key, RawS3
 from lead_testing.token_issuer import AUDIENCE, ROLE_ARN, TokenIssuer
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -211,6 +212,34 @@ def test_a_request_cannot_say_that_it_is_somebody_else(store: Store) -> None:
     for name in ("Sub", "sub"):
         extra = {name: theirs}
         assert not allowed(lambda extra=extra: plain.get_object(BUCKET, key, extra_query_params=extra))  # type: ignore[misc]
+
+
+def test_no_header_or_second_parameter_lists_what_may_not_be_listed(store: Store) -> None:
+    """MinIO compares a header `Prefix`, or any of several parameters, and lists by the first parameter. Audit: B3."""
+    theirs = f"{PREFIX}/runs/team-b/"
+    people = store.embedded.profiles[0].people["team-a"]
+    clients = {"runs": StaticProvider(people.access_key, people.secret_key)}
+    clients |= {"caches": store.exchange(store.issuer.token("team-a", "lead-run"))}
+    clients |= {"builds": store.exchange(store.issuer.token("team-a", "lead-build"))}
+    for folder, provider in clients.items():
+        ours = f"{PREFIX}/{folder}/team-a/"
+        liars = [store.client(provider, headers={name: ours}) for name in ("Prefix", "prefix", "PREFIX")]
+        liars.append(store.client(provider, headers={"Prefix": f"{ours},{theirs}"}))
+        for liar in liars:
+            for asked in (theirs, "", f"{PREFIX}/control/"):
+                assert not allowed(lambda liar=liar, asked=asked: list(liar.list_objects(BUCKET, prefix=asked)))  # type: ignore[misc]
+        assert list(store.client(provider).list_objects(BUCKET, prefix=ours))
+        for name in ("prefix", "Prefix"):
+            assert list_raw(store, provider, [("prefix", theirs), (name, ours)]) == 403
+            assert list_raw(store, provider, [("prefix", "${s3:prefix}"), (name, ours)]) == 403
+        assert list_raw(store, provider, [("prefix", ours)]) == 200
+
+
+def list_raw(store: Store, provider: StaticProvider, query: list[tuple[str, str]]) -> int:
+    """Returns the status of a listing with these parameters, of which one may be there twice."""
+    found = provider.retrieve()
+    key = Key(found.access_key, found.secret_key, found.session_token or "")
+    return RawS3(f"http://{store.minio.endpoint}").signed(key, "GET", BUCKET, [("list-type", "2"), *query]).status
 
 
 def test_a_session_policy_narrows_and_never_widens(store: Store) -> None:

@@ -3,7 +3,10 @@ module lead.dev/local-cluster/minio
 
 go 1.25.0
 
-require github.com/minio/minio v0.0.0-20260212201848-7aac2a2c5b7c
+require (
+	github.com/minio/minio v0.0.0-20260212201848-7aac2a2c5b7c
+	github.com/minio/pkg/v3 v3.1.3
+)
 
 require (
 	aead.dev/mem v0.2.0 // indirect
@@ -160,7 +163,6 @@ require (
 	github.com/minio/md5-simd v1.1.2 // indirect
 	github.com/minio/minio-go/v7 v7.0.91 // indirect
 	github.com/minio/mux v1.9.2 // indirect
-	github.com/minio/pkg/v3 v3.1.3 // indirect
 	github.com/minio/selfupdate v0.6.0 // indirect
 	github.com/minio/simdjson-go v0.4.5 // indirect
 	github.com/minio/sio v0.4.1 // indirect
