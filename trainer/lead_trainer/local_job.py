@@ -25,7 +25,7 @@ from lead_trainer.engine.attempt import newest_attempt
 from lead_trainer.engine.storage import open_store
 from lead_trainer.errors import BadConfig
 from lead_trainer.local_run import NAMESPACE, PRIVATE_FOLDER, UID, LocalRun
-from lead_trainer.recipes.local_runs import MixesTrees, collections_of, source_root
+from lead_trainer.recipes.local_runs import MixesTrees, cache_collections, source_root
 
 log = structlog.get_logger(__name__)
 
@@ -106,7 +106,7 @@ def build_cache(run: LocalRun, store: ObjectStore, collections: Sequence[str] = 
         parallelism=1,
         recipe=run.recipe.name,
         source=FolderSource(path=str(source_root(run.recipe, run.config))),
-        collections=list(collections) or collections_of(run.recipe, run.config),
+        collections=list(collections) or cache_collections(run.recipe, run.config),
         config=config,
     )
     phase = ""
@@ -117,6 +117,6 @@ def build_cache(run: LocalRun, store: ObjectStore, collections: Sequence[str] = 
             phase = record.phase
             log.info(f"cache: {phase.lower()}", digest=record.digest[:12], samples=record.samples)
 
-    digest = build(job, store, tell, links_may_leave=True).digest
+    digest = build(job, store, tell, at_home=True).digest
     publish_staged(store, job.keys, digest)
     return digest

@@ -27,6 +27,7 @@ from lead_trainer.data.build_plan import PART_BYTES, BuildPlan, Part, plan_build
 from lead_trainer.data.build_workers import Encoded, encode_all
 from lead_trainer.data.cache_tables import ROUTE_COLUMN, collection_table, verdict_table, write_table
 from lead_trainer.data.digest import listing_sha256
+from lead_trainer.data.held_caches import held_by_another
 from lead_trainer.data.record import encode_record
 from lead_trainer.data.shard import write_shard
 from lead_trainer.errors import BadData
@@ -50,6 +51,7 @@ class _Build:
     digest: str
     threads: int
     processes: int | None
+    takes_another: bool
 
     @property
     def keys(self) -> CacheKeys:
@@ -66,9 +68,11 @@ def build_share(
     part_bytes: int = PART_BYTES,
     threads: int = DEFAULT_THREADS,
     processes: int | None = None,
+    takes_another: bool = False,
 ) -> BuildRecord:
     """Builds this pod's parts and, when they were the last ones, stages the manifest; returns the last progress.
 
+    With `takes_another` a published cache that holds more collections is as good: the last progress has its digest.
     Records are made by `processes` (None: as many as there are cores and work for them), or by `threads`.
     Raises BadData for an empty or damaged dataset and for a digest other than `expect_digest`.
     """
@@ -88,7 +92,7 @@ def build_share(
         version=recipe.preparation.version,
     )
     _check_expected(job, digest)
-    build = _Build(job, store, tree, recipe, config, source, digest, threads, processes)
+    build = _Build(job, store, tree, recipe, config, source, digest, threads, processes, takes_another)
     report.say(digest=digest)
     manifest = _made_before(build) or _build_parts(build, report, part_bytes)
     manifest = manifest or _made_before(build)  # meanwhile
@@ -96,6 +100,7 @@ def build_share(
         return report.say(phase="Done", message="this share is built; other workers are still at theirs")
     done = report.say(
         phase="Done",
+        digest=manifest.digest,
         routes_total=manifest.routes.total,
         routes_kept=manifest.routes.kept,
         samples=manifest.samples,
@@ -108,8 +113,11 @@ def build_share(
 
 
 def _made_before(build: _Build) -> CacheManifest | None:
-    """Returns the manifest of the cache where it is published, or staged by this build."""
-    return stored_manifest(build.store, build.keys.published) or stored_manifest(build.store, build.keys)
+    """Returns the manifest of the cache where it is published, or staged by this build, or of another in its place."""
+    made = stored_manifest(build.store, build.keys.published) or stored_manifest(build.store, build.keys)
+    if made is not None or not build.takes_another:
+        return made
+    return held_by_another(build.store, build.keys.published, build.job.collections)
 
 
 def _with_collections(job: BuildJob, recipe: Recipe) -> BuildJob:

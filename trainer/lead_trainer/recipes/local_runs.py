@@ -20,6 +20,14 @@ class ReadsTree(Protocol):
 
 
 @runtime_checkable
+class SharesCaches(Protocol):
+    """A recipe whose stages read the same samples in other collections, so that one cache serves them all."""
+
+    def cache_collections(self, config: Any) -> Sequence[str]:
+        """Returns what a cache on this machine holds: the collections of every stage over this tree."""
+
+
+@runtime_checkable
 class MixesTrees(Protocol):
     """A recipe whose runs may read several raw trees, each with a cache of its own."""
 
@@ -59,5 +67,12 @@ def source_root(recipe: Any, config: Any) -> str | None:
 
 
 def collections_of(recipe: Any, config: Any) -> list[str]:
-    """Returns the collections a run's cache must hold."""
+    """Returns the collections a run reads."""
     return list(recipe.collections(config)) if isinstance(recipe, ReadsTree) else [recipe.shape(config).collection]
+
+
+def cache_collections(recipe: Any, config: Any) -> list[str]:
+    """Returns the collections that a run's cache is built with; it holds those of the run."""
+    if isinstance(recipe, SharesCaches):
+        return list(recipe.cache_collections(config))
+    return collections_of(recipe, config)

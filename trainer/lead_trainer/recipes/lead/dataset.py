@@ -24,7 +24,7 @@ from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.data_sources import CARLA, DataSource
 from lead_trainer.recipes.lead.dataset_metas import meta_entries, planner_entries
 from lead_trainer.recipes.lead.ingest.route_tree import OPTIONAL_FOLDERS
-from lead_trainer.recipes.lead.preparation import SOURCE_KEY
+from lead_trainer.recipes.lead.preparation import SOURCE_KEY, STAGES
 from lead_trainer.recipes.lead.prepare_keys import PreparationKeys
 from lead_trainer.recipes.lead.prepare_metas import FUTURE_STEPS
 from lead_trainer.recipes.lead.targets.bev_planes import painted_map
@@ -69,10 +69,22 @@ class SampleCache(FetchesShards, Protocol):
 def collection_of(config: LeadConfig, source: DataSource = CARLA) -> str:
     """Returns the bucket collection of a data set that a stage trains on."""
     stage = "pretrain" if config.is_pretraining else "posttrain"
-    if source is CARLA and config.mixed_data_training:
-        return f"{'waymo' if config.use_waymo_e2e_data else 'navsim'}_{stage}"
-    held_out = source is CARLA and config.hold_out_town13_routes
-    return f"town13_heldout_{stage}" if held_out else f"full_{stage}"
+    held_out = source is CARLA and config.hold_out_town13_routes and not config.mixed_data_training
+    return f"{'town13_heldout' if held_out else _kinds(config, source)[0]}_{stage}"
+
+
+def stage_collections(config: LeadConfig, source: DataSource = CARLA) -> tuple[str, ...]:
+    """Returns every collection that a stage over the same samples may train on."""
+    return tuple(f"{kind}_{stage}" for kind in _kinds(config, source) for stage in STAGES)
+
+
+def _kinds(config: LeadConfig, source: DataSource) -> tuple[str, ...]:
+    """Returns how the names of a data set's collections begin, the usual one first."""
+    if source is not CARLA:
+        return ("full",)
+    if config.mixed_data_training:
+        return ("waymo" if config.use_waymo_e2e_data else "navsim",)
+    return ("full", "town13_heldout")
 
 
 class LeadSamples(RowsInShards):

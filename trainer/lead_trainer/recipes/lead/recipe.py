@@ -24,7 +24,7 @@ from lead_trainer.recipes.lead.config_values import (
     written_out,
 )
 from lead_trainer.recipes.lead.data_sources import SOURCES, DataSource
-from lead_trainer.recipes.lead.dataset import SampleCache, collection_of
+from lead_trainer.recipes.lead.dataset import SampleCache, collection_of, stage_collections
 from lead_trainer.recipes.lead.dataset_collate import collate
 from lead_trainer.recipes.lead.dataset_mix import MixedSamples, open_samples
 from lead_trainer.recipes.lead.device_work import finished
@@ -77,6 +77,10 @@ class LeadRecipe:
     def collections(self, config: LeadConfig) -> Sequence[str]:
         """Returns the stage's bucket collection of that data set."""
         return [collection_of(config, source_of(config))]
+
+    def cache_collections(self, config: LeadConfig) -> Sequence[str]:
+        """Returns the collections of both stages, of CARLA alone with and without Town13: they share their samples."""
+        return stage_collections(config, source_of(config))
 
     def written_out(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns what one source said with every switch in the place of `compat: lead` and `compat: fixed`."""

@@ -1,0 +1,65 @@
+"""Stages of recipe `lead` over one tree share a cache on a laptop too; only what differs is built again."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lead_protocol.exit_codes import ExitCode
+from lead_trainer.cli import main
+from lead_trainer.recipes.lead.example_data.tree import write_example_tree
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    write_example_tree(folder, routes=1, frames=20, seed=0)
+    return folder
+
+
+def caches(tree: Path) -> list[str]:
+    return sorted(path.parent.name for path in (tree / "cache/caches").glob("*/*/MANIFEST.json"))
+
+
+@pytest.fixture
+def built_by(tree: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Builds a cache by `lead cache` with these words, and returns the digest it prints."""
+
+    def run(*words: str) -> str:
+        capsys.readouterr()
+        assert main(["cache", "preset=demo", f"carla_root={tree}", *words]) == ExitCode.DONE
+        return capsys.readouterr().out.split()[-1]
+
+    return run
+
+
+def test_pretrain_and_posttrain_build_one_cache(tree: Path, tmp_path: Path) -> None:
+    words = ["train", "preset=demo", f"carla_root={tree}", "epochs=1", "num_threads=1", "batch_size=4"]
+    assert main([*words, f"logdir={tmp_path / 'pre'}"]) == ExitCode.DONE
+    (built,) = caches(tree)
+    made = (tree / "cache/caches/local" / built / "MANIFEST.json").stat().st_mtime_ns
+
+    load_file = f"load_file={tmp_path / 'pre/model_0000.pth'}"
+    assert main([*words, f"logdir={tmp_path / 'post'}", load_file, "use_planning_decoder=true"]) == ExitCode.DONE
+    assert caches(tree) == [built]
+    assert (tree / "cache/caches/local" / built / "MANIFEST.json").stat().st_mtime_ns == made
+
+
+def test_another_stage_or_held_out_towns_are_in_the_cache_and_other_labels_are_not(
+    built_by: Callable[..., str],
+) -> None:
+    first = built_by()
+    assert built_by("use_planning_decoder=true") == first
+    assert built_by("hold_out_town13_routes=true") == first
+    assert built_by("use_planning_decoder=true", "hold_out_town13_routes=true") == first
+    assert built_by("--collection", "full_posttrain") == first  # what is asked for is in it
+    assert built_by("max_num_bbs=30") != first
+
+
+def test_a_cache_that_lacks_a_collection_is_not_taken(tree: Path, built_by: Callable[..., str]) -> None:
+    small = built_by("--collection", "full_posttrain")
+    whole = built_by()
+    assert whole != small
+    assert built_by("--collection", "full_posttrain") == small
+    (tree / "cache/caches/local" / small / "MANIFEST.json").write_text("damaged")  # and so in nobody's place
+    assert built_by("--collection", "full_pretrain") == whole
