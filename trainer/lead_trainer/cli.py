@@ -26,6 +26,7 @@ train and look:
   train         train or resume on this machine: lead train preset=demo carla_root=DIR logdir=OUT
   config        list every key with its default, type and meaning: lead config recipe=distill preset=tiny
   runs          list the TrainingRuns of a cluster, with their losses
+  tensorboard   show the curves of a namespace's runs, straight from the store
   evaluate      measure a checkpoint on a benchmark beside its baselines, and write the challenge's file
   export        bundle a finished run's weights for evaluation
   lr-find       sweep the learning rate and show the loss over it
@@ -79,6 +80,13 @@ def parser() -> argparse.ArgumentParser:
 
     runs = _command(commands, "runs", "List TrainingRuns as kubectl does, with the course of the loss.")
     runs.add_argument("-n", "--namespace", default="", help="default: all namespaces")
+
+    board = _command(commands, "tensorboard", "Show the curves of a namespace's runs in TensorBoard, from the store.")
+    board.add_argument("-n", "--namespace", default="default", help="whose runs (default: default)")
+    board.add_argument("--store", help="s3://bucket/prefix or file:///folder (default: LEAD_STORE_URL)")
+    board.add_argument("--host", default="127.0.0.1", help="where the page is served (default: 127.0.0.1)")
+    board.add_argument("--port", type=int, default=6006)
+    board.add_argument("--every", type=float, default=30.0, metavar="SECONDS", help="looks at the store (default 30)")
 
     export = _command(
         commands, "export", "Write config.json and model_<epoch>_<seed>.pth of a finished run to a folder."
@@ -190,6 +198,10 @@ def run_command(options: argparse.Namespace) -> int:
             from lead_trainer.cli_cluster import list_runs
 
             return list_runs(options.namespace, os.environ)
+        case "tensorboard":
+            from lead_trainer.cli_tensorboard import serve
+
+            return serve(options.namespace, options.store, options.host, options.port, options.every, os.environ)
         case "render":
             from lead_trainer.cli_cluster import render
 

@@ -11,9 +11,13 @@ from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.errors import Fenced
 
 
-def claim_attempt(store: ObjectStore, keys: InstanceKeys, attempt: int, owner: str) -> None:
-    """Takes the attempt for `owner`, a name unique to this process; raises Fenced when it is taken or outdated."""
-    if not store.create(keys.attempt(attempt), json.dumps({"attempt": attempt, "owner": owner}).encode()):
+def claim_attempt(store: ObjectStore, keys: InstanceKeys, attempt: int, owner: str, *, run: str = "") -> None:
+    """Takes the attempt for `owner`, a name unique to this process; raises Fenced when it is taken or outdated.
+
+    `run`: the run's name, which keys do not hold; `report.event_mirror` shows it.
+    """
+    claim = {"attempt": attempt, "owner": owner, "run": run}
+    if not store.create(keys.attempt(attempt), json.dumps(claim).encode()):
         raise Fenced(
             f"attempt {attempt} of {keys.prefix} is already owned by another process; "
             "the operator starts the next attempt under a new number"

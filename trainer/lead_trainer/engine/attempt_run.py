@@ -107,7 +107,7 @@ def run_attempt(job: TrainJob, place: Place, group: Group, stop: StopFlag) -> No
     """Trains one attempt to its end; raises StopRequested, a TrainerError or a StoreError, each told in progress."""
     recipe = load_recipe(job.recipe)
     config = resolve_config(recipe, job)
-    done_by_first(group, lambda: claim_attempt(place.store, job.keys, job.attempt, _owner()))
+    done_by_first(group, lambda: claim_attempt(place.store, job.keys, job.attempt, _owner(), run=job.owner.name))
     mailbox = _open_mailbox(job, place) if group.world.is_first else None
     try:
         Attempt(job, place, group, stop, recipe, config, recipe.shape(config), mailbox).run()
