@@ -31,6 +31,7 @@ from lead_operator.store_policies import (
     data_policy,
     operator_policy,
     role_policies,
+    view_policy,
 )
 from lead_protocol.object_keys import BUILDS, RUNS
 
@@ -38,7 +39,8 @@ DEADLINE_S = 300.0
 PAUSE_S = 1.0
 KEPT_VERSIONS_DAYS = 1  # how long what was overwritten or deleted can be restored
 MAILBOXES = tuple(f"*{folder}*/progress/" for folder in (RUNS, BUILDS))  # overwritten every few seconds: no versions
-OPERATOR_KEYS, DATA_KEYS = "lead-operator-", "lead-data-"  # nobody else's keys begin like this
+# Nobody else's keys begin like this.
+OPERATOR_KEYS, DATA_KEYS, VIEW_KEYS = "lead-operator-", "lead-data-", "lead-view-"
 
 
 class StorageInitError(LeadOperatorError):
@@ -60,6 +62,7 @@ class ProfileAccounts:
     profile: StorageProfile
     operator: Account
     people: Mapping[str, Account]  # the data key of each namespace for runs that may use the profile
+    viewers: Mapping[str, Account] = field(default_factory=dict)  # and its view key
 
 
 @dataclass(frozen=True)
@@ -106,8 +109,11 @@ def read_request(environment: Mapping[str, str]) -> EmbeddedStore:
         if name not in known:
             raise SettingsError(f"LEAD_STORAGE_INIT_PROFILES names {name!r}; the profiles are {sorted(known)}")
         served = [namespace for namespace in namespaces if known[name].serves(namespace)]
-        people = {namespace: _account(folder, f"{name}.{namespace}.data") for namespace in served}
-        profiles.append(ProfileAccounts(known[name], _account(folder, f"{name}.operator"), people))
+        people, viewers = (
+            {namespace: _account(folder, f"{name}.{namespace}.{kind}") for namespace in served}
+            for kind in ("data", "view")
+        )
+        profiles.append(ProfileAccounts(known[name], _account(folder, f"{name}.operator"), people, viewers))
     ca_file = environment.get("LEAD_STORAGE_INIT_CA_FILE", "")
     return EmbeddedStore(
         root=Account(_read(folder / "root-user"), _read(folder / "root-password")),
@@ -134,6 +140,7 @@ def wanted_policies(wanted: EmbeddedStore) -> dict[str, Policy]:
         policies[operator_key_policy(entry.profile)] = operator_policy(entry.profile)
     for tenant in wanted.tenants:
         policies[data_key_policy(tenant.profile, tenant.namespace)] = data_policy(tenant)
+        policies[view_key_policy(tenant.profile, tenant.namespace)] = view_policy(tenant)
     return policies
 
 
@@ -145,6 +152,11 @@ def operator_key_policy(profile: StorageProfile) -> str:
 def data_key_policy(profile: StorageProfile, namespace: str) -> str:
     """Returns the name of the policy of a namespace's data key; a dot is in no name of either."""
     return f"{DATA_KEYS}{profile.name}.{namespace}"
+
+
+def view_key_policy(profile: StorageProfile, namespace: str) -> str:
+    """Returns the name of the policy of a namespace's view key."""
+    return f"{VIEW_KEYS}{profile.name}.{namespace}"
 
 
 def _prepare(wanted: EmbeddedStore) -> None:
@@ -195,11 +207,12 @@ def _set_keys(admin: MinioAdmin, wanted: EmbeddedStore) -> None:
     for entry in wanted.profiles:
         named = [(entry.operator, operator_key_policy(entry.profile))]
         named += [(account, data_key_policy(entry.profile, name)) for name, account in entry.people.items()]
+        named += [(account, view_key_policy(entry.profile, name)) for name, account in entry.viewers.items()]
         for account, policy_name in named:
             admin.user_add(account.access_key, account.secret_key)
             admin.policy_set(policy_name, user=account.access_key)
             keys.add(account.access_key)
-    ours = (OPERATOR_KEYS, DATA_KEYS)
+    ours = (OPERATOR_KEYS, DATA_KEYS, VIEW_KEYS)
     for user in json.loads(admin.user_list()):
         if user.startswith(ours) and user not in keys:
             admin.user_remove(user)

@@ -1,6 +1,7 @@
 """Who may do what in the object store: the policies of a storage profile, as S3 policy documents; pure.
 
-Four identities: the operator and, of each namespace for runs, training pods, build pods and people (the data key).
+Five identities: the operator and, of each namespace for runs, training pods, build pods, people (the data key) and
+whoever only looks at results (the view key).
 `storage_init` installs them in the embedded MinIO; for a store of your own they are a pattern.
 
 Pods show a ServiceAccount token, so one role serves all of them and each statement asks for the token's subject.
@@ -78,6 +79,12 @@ def data_policy(tenant: Tenant) -> Policy:
         _objects(tenant.profile, (*tenant.own_data, *results), _READ),
         _objects(tenant.profile, tenant.own_data, (*_WRITE, *_REMOVE)),
     )
+
+
+def view_policy(tenant: Tenant) -> Policy:
+    """Returns what TensorBoard and people who only look may: read what the namespace's training pods wrote."""
+    results = (runs_prefix(tenant.namespace),)
+    return _policy(_listing(tenant.profile, results, _LIST), _objects(tenant.profile, results, _READ[:1]))
 
 
 def run_statements(tenant: Tenant, account: str) -> list[Statement]:

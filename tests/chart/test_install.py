@@ -76,6 +76,7 @@ def test_default_values_install_and_upgrades_keep_the_credentials(server: Contro
         "lead-system/lead-minio-ca",
         "lead-system/lead-minio-credentials",
         "lead-system/lead-operator-s3-default",
+        "lead-system/lead-view-default",
     ]
     release("--set", "operator.logLevel=DEBUG")
     assert secrets(server) == first
@@ -84,6 +85,7 @@ def test_default_values_install_and_upgrades_keep_the_credentials(server: Contro
     kept, before = later["lead-system/lead-minio-credentials"], first["lead-system/lead-minio-credentials"]
     assert {key for key in before if kept.get(key) != before[key]} == {
         "default.lead-system.data-access-key", "default.lead-system.data-secret-key",
+        "default.lead-system.view-access-key", "default.lead-system.view-secret-key",
     }  # fmt: skip
     assert later["team-a/lead-data-default"]["secret-key"] == kept["default.team-a.data-secret-key"]
     assert "lead-system/lead-data-default" not in later

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from lead_testing import PROJECT_ROOT
+from lead_trainer.cli import parser
 
 Objects = list[dict[str, Any]]
 RUN_ROLE = {
@@ -89,6 +90,7 @@ def test_defaults_make_an_operator_and_a_store_in_the_release_namespace(render: 
         "lead-system/lead-minio-tls",
         "lead-system/lead-operator-metrics-tls",
         "lead-system/lead-operator-s3-default",
+        "lead-system/lead-view-default",
     ]
     assert names(objects, "NetworkPolicy") == [
         "lead-system/lead-minio", "lead-system/lead-operator", "lead-system/lead-runs",
@@ -124,8 +126,12 @@ def test_everything_switched_on(render: Any) -> None:
     }
     assert enforced == {"restricted"}
     assert {name for name in names(objects, "Secret") if name.startswith("team-")} == {
-        f"team-{team}/lead-data-{profile}" for team in "ab" for profile in ("default", "scratch")
-    }
+        f"team-{team}/lead-{kind}-{profile}"
+        for team in "ab" for kind in ("data", "view") for profile in ("default", "scratch")
+    }  # fmt: skip
+    assert names(objects, "Deployment") == [
+        "lead-system/lead-operator", "team-a/lead-tensorboard", "team-b/lead-tensorboard",
+    ]  # fmt: skip
     assert names(objects, "ServiceAccount") == [
         "lead-system/lead-minio", "lead-system/lead-operator",
         "team-a/lead-build", "team-a/trainer", "team-b/lead-build", "team-b/trainer",
@@ -206,14 +212,16 @@ def test_every_binding_names_the_operator_and_a_role_that_exists(rendered: Objec
         assert f"{binding['metadata'].get('namespace', '')}/{binding['roleRef']['name']}" in roles
 
 
-def test_no_key_but_the_one_for_raw_data_lies_in_a_namespace_for_runs(render: Any) -> None:
-    """Each namespace has a data key of its own; root password and operator's key stay in the release's. Audit: B3."""
+def test_no_keys_but_for_raw_data_and_results_lie_in_a_namespace_for_runs(render: Any) -> None:
+    """Each namespace has a data and a view key of its own; root password and operator's key stay in the release's. Audit: B3."""
     objects = render("everything")
     stored = one(objects, "Secret", "lead-minio-credentials")["data"]
     for profile in ("default", "scratch"):
         for namespace in ("team-a", "team-b"):
-            data = one(objects, "Secret", f"lead-data-{profile}", namespace)["data"]
-            assert data == {key: stored[f"{profile}.{namespace}.data-{key}"] for key in ("access-key", "secret-key")}
+            for kind in ("data", "view"):
+                data = one(objects, "Secret", f"lead-{kind}-{profile}", namespace)["data"]
+                pair = {key: stored[f"{profile}.{namespace}.{kind}-{key}"] for key in ("access-key", "secret-key")}
+                assert data == pair
             assert one(objects, "ConfigMap", f"lead-store-ca-{profile}", namespace)["data"].keys() == {"ca.crt"}
         own = one(objects, "Secret", f"lead-operator-s3-{profile}")["data"]
         assert own == {key: stored[f"{profile}.operator-{key}"] for key in ("access-key", "secret-key")}
@@ -222,10 +230,11 @@ def test_no_key_but_the_one_for_raw_data_lies_in_a_namespace_for_runs(render: An
         for key, value in stored.items()
         if key.endswith(("secret-key", "password", "client-secret"))
     ]
-    assert len(set(secrets)) == 8 and all(len(secret) == 40 for secret in secrets)
+    assert len(set(secrets)) == 12 and all(len(secret) == 40 for secret in secrets)
     assert {name for name in names(objects, "Secret") if not name.startswith("lead-system/")} == {
-        f"team-{team}/lead-data-{profile}" for team in "ab" for profile in ("default", "scratch")
-    }
+        f"team-{team}/lead-{kind}-{profile}"
+        for team in "ab" for kind in ("data", "view") for profile in ("default", "scratch")
+    }  # fmt: skip
     for name in ("lead-minio-credentials", "lead-minio-ca"):
         assert one(objects, "Secret", name)["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 
@@ -283,7 +292,7 @@ def test_every_client_of_the_embedded_store_trusts_its_authority_alone(render: A
                 if name == "StatefulSet lead-minio":
                     assert probe["httpGet"]["scheme"] == "HTTPS"
         mounted = json.dumps(spec["volumes"])
-        if "operator" in name or "example-data" in name or "storage-init" in name:
+        if any(client in name for client in ("operator", "example-data", "storage-init", "tensorboard")):
             assert "lead-store-ca-" in mounted, name
     plain = render("defaults", "--set", "minio.tls.enabled=false")
     profile = json.loads(one(plain, "ConfigMap", "lead-storage-profiles")["data"]["profiles.json"])["default"]
@@ -470,6 +479,21 @@ def test_the_example_data_job_says_what_the_trainers_command_line_understands(re
     assert keys["sources"][0]["secret"]["name"] == "lead-data-default"
 
 
+def test_tensorboard_reads_the_runs_of_its_namespace_by_the_view_key(render: Any) -> None:
+    objects = render("defaults", "--set", "tensorboard.enabled=true")
+    (container,) = one(objects, "Deployment", "lead-tensorboard")["spec"]["template"]["spec"]["containers"]
+    options = parser().parse_args(container["args"])
+    assert (options.command, options.namespace, options.host, options.port) == ("tensorboard", "lead-system", "*", 6006)
+    (keys,) = [
+        volume["projected"]
+        for volume in one(objects, "Deployment", "lead-tensorboard")["spec"]["template"]["spec"]["volumes"]
+        if "projected" in volume
+    ]
+    assert keys["sources"][0]["secret"]["name"] == "lead-view-default"
+    policy = one(objects, "NetworkPolicy", "lead-tensorboard")["spec"]
+    assert policy["ingress"] == [{"from": [{"podSelector": {}}], "ports": [{"protocol": "TCP", "port": 6006}]}]
+
+
 def test_two_replicas_share_the_work_of_staying_alive(render: Any) -> None:
     objects = render("cluster_wide")
     deployment = one(objects, "Deployment", "lead-operator")["spec"]
@@ -548,7 +572,10 @@ def test_policies_open_what_the_operator_and_the_store_need_and_no_more(rendered
         assert peers.pop(("app.kubernetes.io/component", "operator")) == set()
         assert peers.pop(("app.kubernetes.io/component", "storage-init")) == set()
         assert peers.pop(("app.kubernetes.io/managed-by", "lead-operator")) == {"namespaceSelector"}
-        assert peers in ({}, {("app.kubernetes.io/component", "example-data"): {"namespaceSelector"}})
+        further = {
+            ("app.kubernetes.io/component", part): {"namespaceSelector"} for part in ("example-data", "tensorboard")
+        }
+        assert peers in ({}, further)
 
 
 def test_the_notes_speak_of_the_namespaces_that_the_values_name(notes: Callable[..., str]) -> None:

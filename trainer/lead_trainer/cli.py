@@ -84,7 +84,9 @@ def parser() -> argparse.ArgumentParser:
     board = _command(commands, "tensorboard", "Show the curves of a namespace's runs in TensorBoard, from the store.")
     board.add_argument("-n", "--namespace", default="default", help="whose runs (default: default)")
     board.add_argument("--store", help="s3://bucket/prefix or file:///folder (default: LEAD_STORE_URL)")
-    board.add_argument("--host", default="127.0.0.1", help="where the page is served (default: 127.0.0.1)")
+    board.add_argument(
+        "--host", default="127.0.0.1", help="where the page is served (default 127.0.0.1; *: everywhere)"
+    )
     board.add_argument("--port", type=int, default=6006)
     board.add_argument("--every", type=float, default=30.0, metavar="SECONDS", help="looks at the store (default 30)")
 

@@ -16,6 +16,8 @@ from lead_trainer.cli_store import store_of
 from lead_trainer.errors import BadConfig
 from lead_trainer.report.event_mirror import EventMirror
 
+EVERYWHERE = "*"  # every address of both families
+
 log = structlog.get_logger(__name__)
 
 
@@ -30,10 +32,10 @@ def serve(namespace: str, url: str | None, host: str, port: int, every_s: float,
     with tempfile.TemporaryDirectory(prefix="lead-tensorboard-") as folder:
         mirror = EventMirror(store_of(url, environ), namespace, Path(folder))
         log.info("event files", namespace=namespace, bytes=mirror.refresh())
-        page = subprocess.Popen([  # its data server holds files open that it has read to their end
-            sys.executable, "-m", "tensorboard.main", f"--logdir={folder}", f"--host={host}", f"--port={port}",
-            f"--reload_interval={max(1, round(every_s / 2))}", "--load_fast=false", f"--window_title=LEAD {namespace}",
-        ])  # fmt: skip
+        where = ["--bind_all"] if host == EVERYWHERE else [f"--host={host}"]
+        pace = [f"--reload_interval={max(1, round(every_s / 2))}", "--load_fast=false"]  # the fast one holds files open
+        names = [f"--logdir={folder}", f"--port={port}", f"--window_title=LEAD {namespace}"]
+        page = subprocess.Popen([sys.executable, "-m", "tensorboard.main", *names, *where, *pace])
         signal.signal(signal.SIGTERM, _interrupt)
         try:
             while True:

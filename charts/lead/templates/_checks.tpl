@@ -19,8 +19,8 @@
 {{- if and (not $profile.endpoint) (ne $credentials "webIdentity") }}
 {{- fail (printf "storage.profiles.%s.credentials is %s but its endpoint is empty, which means the embedded MinIO, which gives pods no lasting keys; drop credentials or give an endpoint" $name $credentials) }}
 {{- end }}
-{{- if and (not $profile.endpoint) (or $profile.buildSecret $profile.stsEndpoint $profile.roleArn $profile.roleArns $profile.caConfigMap) }}
-{{- fail (printf "storage.profiles.%s sets buildSecret, stsEndpoint, roleArn, roleArns or caConfigMap but its endpoint is empty, which means the embedded MinIO, for which the chart makes them; set the endpoint or drop them" $name) }}
+{{- if and (not $profile.endpoint) (or $profile.buildSecret $profile.viewSecret $profile.stsEndpoint $profile.roleArn $profile.roleArns $profile.caConfigMap) }}
+{{- fail (printf "storage.profiles.%s sets buildSecret, viewSecret, stsEndpoint, roleArn, roleArns or caConfigMap but its endpoint is empty, which means the embedded MinIO, for which the chart makes them; set the endpoint or drop them" $name) }}
 {{- end }}
 {{- if and (not $profile.endpoint) $profile.secure (not $.Values.minio.tls.enabled) }}
 {{- fail (printf "storage.profiles.%s.secure is true but its endpoint is empty, which means the embedded MinIO, and minio.tls.enabled is false; set minio.tls.enabled to true or give an endpoint" $name) }}
@@ -48,6 +48,15 @@
 {{- end }}
 {{- if and .Values.admissionPolicies.imagesByDigest (not (contains "@sha256:" .Values.images.trainer.tag)) }}
 {{- fail (printf "admissionPolicies.imagesByDigest is true, but images.trainer.tag is %q, by which no pod would be admitted; set it to tag@sha256:…" .Values.images.trainer.tag) }}
+{{- end }}
+{{- if .Values.tensorboard.enabled }}
+{{- if not (hasKey .Values.storage.profiles .Values.tensorboard.profile) }}
+{{- fail (printf "tensorboard.profile is %q; the storage profiles are %s" .Values.tensorboard.profile (keys .Values.storage.profiles | sortAlpha | join ", ")) }}
+{{- end }}
+{{- $profile := get .Values.storage.profiles .Values.tensorboard.profile }}
+{{- if not (include "lead.viewSecretName" (dict "name" .Values.tensorboard.profile "profile" $profile)) }}
+{{- fail (printf "tensorboard.enabled is true, but storage.profiles.%s names no key for it; create a Secret with an access-key and secret-key that read below runs/ in each namespace for runs, and name it in viewSecret" .Values.tensorboard.profile) }}
+{{- end }}
 {{- end }}
 {{- if .Values.exampleData.enabled }}
 {{- if not (hasKey .Values.storage.profiles .Values.exampleData.profile) }}

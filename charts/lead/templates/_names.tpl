@@ -116,6 +116,11 @@ capabilities: {drop: [ALL]}
 {{- if .profile.endpoint }}{{ .profile.existingSecret | default "" }}{{ else }}lead-data-{{ .name }}{{ end }}
 {{- end }}
 
+{{/* Name of the Secret with the key that reads results, in each namespace for runs. */}}
+{{- define "lead.viewSecretName" -}}
+{{- if .profile.endpoint }}{{ .profile.viewSecret | default .profile.existingSecret | default "" }}{{ else }}lead-view-{{ .name }}{{ end }}
+{{- end }}
+
 {{/* Sources of a projected volume with a store's key and, where it has one of its own, its authority. */}}
 {{- define "lead.storeKeySources" -}}
 - secret: {name: {{ .secret }}, optional: {{ .optional }}}
@@ -161,8 +166,10 @@ new random ones otherwise. They are drawn once a rendering and kept in .Values, 
 {{- $_ := set $wanted (printf "%s.operator-access-key" $name) (printf "lead-operator-%s" $name) }}
 {{- $_ := set $wanted (printf "%s.operator-secret-key" $name) (randAlphaNum 40) }}
 {{- range $namespace := (include "lead.profileNamespaces" (dict "root" $ "profile" (get $.Values.storage.profiles $name)) | fromJson).names }}
-{{- $_ := set $wanted (printf "%s.%s.data-access-key" $name $namespace) (printf "lead-data-%s.%s" $name $namespace) }}
-{{- $_ := set $wanted (printf "%s.%s.data-secret-key" $name $namespace) (randAlphaNum 40) }}
+{{- range $kind := list "data" "view" }}
+{{- $_ := set $wanted (printf "%s.%s.%s-access-key" $name $namespace $kind) (printf "lead-%s-%s.%s" $kind $name $namespace) }}
+{{- $_ := set $wanted (printf "%s.%s.%s-secret-key" $name $namespace $kind) (randAlphaNum 40) }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- $drawn := dict }}

@@ -89,7 +89,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         with MinioServer(minio_program(), tmp_path_factory.mktemp("minio"), environment) as minio:
             profile = StorageProfile("default", minio.endpoint, BUCKET, prefix=PREFIX, secure=False, shared=SHARED)
             people = {name: Account(f"lead-data-default.{name}", f"secret-of-{name}") for name in NAMESPACES}
-            entry = ProfileAccounts(profile, Account("lead-operator-default", "operator-secret"), people)
+            viewers = {name: Account(f"lead-view-default.{name}", f"view-of-{name}") for name in NAMESPACES}
+            entry = ProfileAccounts(profile, Account("lead-operator-default", "operator-secret"), people, viewers)
             embedded = EmbeddedStore(Account(ROOT_USER, ROOT_PASSWORD), (entry,))
             init_storage(embedded)
             for folder in OBJECTS:
@@ -158,6 +159,13 @@ def test_the_data_key_of_a_namespace_is_for_its_raw_data_and_results(store: Stor
     assert folders(people, "put") == folders(people, "delete") == own
 
 
+@pytest.mark.parametrize("namespace", NAMESPACES)
+def test_the_view_key_of_a_namespace_reads_its_runs_alone(store: Store, namespace: str) -> None:
+    viewer = store.key(store.embedded.profiles[0].viewers[namespace])
+    assert folders(viewer, "get") == folders(viewer, "list") == of(namespace, "runs")
+    assert folders(viewer, "put") == folders(viewer, "delete") == set()
+
+
 def test_the_operator_writes_what_it_and_pods_made_and_never_peoples_data(store: Store) -> None:
     """The operator's key reads everything, and has neither Put nor Delete on datasets/ and weights/.
 
@@ -173,7 +181,7 @@ def test_the_operator_writes_what_it_and_pods_made_and_never_peoples_data(store:
 
 def test_nobody_leaves_the_prefix_of_the_profile(store: Store) -> None:
     entry = store.embedded.profiles[0]
-    clients = [store.key(account) for account in (entry.operator, *entry.people.values())]
+    clients = [store.key(account) for account in (entry.operator, *entry.people.values(), *entry.viewers.values())]
     clients += [store.pod("team-a", account) for account in ("lead-run", "lead-build")]
     for client in clients:
         assert not allowed(lambda client=client: client.get_object(BUCKET, "another/k"))  # type: ignore[misc]
@@ -188,6 +196,7 @@ def test_one_namespace_alone_has_all_raw_data(store: Store) -> None:
         entry,
         profile=replace(entry.profile, shared=("datasets/", "weights/")),
         people={"team-a": entry.people["team-a"]},
+        viewers={"team-a": entry.viewers["team-a"]},
     )
     try:
         init_storage(replace(store.embedded, profiles=(alone,), alone=True))
@@ -300,7 +309,7 @@ def test_credentials_last_an_hour_whatever_is_asked_for(store: Store) -> None:
 def test_no_identity_can_make_itself_another_key(store: Store) -> None:
     """In MinIO anybody may make service accounts of his own, which never end, unless a policy denies it. Audit: B3."""
     entry = store.embedded.profiles[0]
-    providers = [StaticProvider(key.access_key, key.secret_key) for key in (entry.operator, *entry.people.values())]
+    providers = [StaticProvider(key.access_key, key.secret_key) for key in (entry.operator, *entry.people.values(), *entry.viewers.values())]
     providers += [store.exchange(store.issuer.token("team-a", account)) for account in ("lead-run", "lead-build")]
     for provider in providers:
         client = MinioAdmin(endpoint=store.minio.endpoint, credentials=provider, secure=False, region="us-east-1")

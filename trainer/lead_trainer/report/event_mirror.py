@@ -1,7 +1,7 @@
 """The event files of a namespace's runs, kept as a folder that TensorBoard reads: `<run>/<stage>-s<seed>/<file>`.
 
 A bucket names runs by UID. The name comes from the record of an instance's first attempt, which pods of the namespace
-write: it is shown and decides nothing. Two runs of one name, such as one that was created again, get their UIDs behind it.
+write: it is shown and decides nothing. Runs of one name, such as one that was created again, get their UIDs behind it.
 Event files only grow, so what is new of one is appended: TensorBoard goes on reading where it was.
 """
 
