@@ -7,6 +7,7 @@ is left: the informers list everything in bounded pages, and their events do not
 """
 
 from collections.abc import AsyncIterator
+from http import HTTPStatus
 from typing import Any
 
 import aiohttp
@@ -14,7 +15,7 @@ import kopf
 import orjson
 import structlog
 
-from lead_operator.cluster.client import read_lines
+from lead_operator.cluster.client import Refused, read_lines
 from lead_operator.cluster.object_reader import Unreadable, read_event, read_identity, read_page
 
 FIRST_LIST_ITEMS = 1  # asked for by kopf, as settings.watching.chunk_size; none of them reaches it
@@ -71,17 +72,38 @@ class _Identities:
         return getattr(self._stream, name)
 
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        """Yields whole lines, of whatever size."""
-        async for line in read_lines(self._stream):
-            try:
-                yield cut_down(line)
-            except Unreadable as error:  # the informer of the kind logs it with what can be told
-                log.debug("event_skipped", error=str(error))
+        """Yields whole lines, of whatever size, up to the first that kopf would end the operator for."""
+        try:
+            async for line in read_lines(self._stream):
+                try:
+                    event = cut_down(line)
+                except Unreadable as error:  # the informer of the kind logs it with what can be told
+                    log.debug("event_skipped", error=str(error))
+                    continue
+                if event is None:
+                    log.warning("watch_broken", error=line[:300].decode(errors="replace"))
+                    return  # kopf watches once more
+                yield event
+        except Refused as error:  # a line that is too long
+            log.warning("watch_broken", error=str(error))
 
 
-def cut_down(line: bytes) -> bytes:
-    """Returns a watch event with nothing but the identity of its object; raises Unreadable."""
+def cut_down(line: bytes) -> bytes | None:
+    """Returns a watch event with nothing but the identity of its object; raises Unreadable.
+
+    None for an error but 410 Gone: kopf would end the whole operator for what passes when the watch begins once more.
+    """
     change, found = read_event(line)
+    if change == "ERROR" and not _is_gone(found):
+        return None
     if change in ("ERROR", "BOOKMARK"):  # of the server alone
         return line + b"\n"
     return orjson.dumps({"type": change, "object": read_identity(found)}) + b"\n"
+
+
+def _is_gone(status: bytes) -> bool:
+    try:
+        found = orjson.loads(status)
+    except ValueError:
+        return False
+    return isinstance(found, dict) and found.get("code") == HTTPStatus.GONE
