@@ -13,9 +13,9 @@ from lead_testing.kube_faults.truth import Truth
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.operator_process import CODE, wait_for
 
-# The CRDs have only gained fields since (cacheNodes, the inputs of a build): today's schema, which an upgrade applies
-# first, takes every status that this one writes. It is the first that passes over what newer trainers report besides.
-OLDER = "e237c399d8091d9d0b38aa481ee58b3786ab2209"
+# The first with the layout of today's bucket: records below control/, caches published for each namespace.
+# Today's schema of the CRDs, which an upgrade applies first, takes every status that it writes.
+OLDER = "2cbe1aa8f0452e9c4693207ceac07bb44a6bd716"
 STAGES = {"drive": "pretrain", "exp": "big-train"}  # names of pods of a stage with a dash were others then
 EPOCHS = 9
 

@@ -21,6 +21,7 @@ def by_token(bench: Bench, tmp_path: Path) -> Bench:
     profile = {
         "endpoint": bench.minio.endpoint, "bucket": bench.namespace, "secure": False, "credentials": "webIdentity",
         "roleArns": {"*": {"run": "arn:run", "build": "arn:build"}}, "caConfigMap": "lead-store-ca-default",
+        "shared": ["datasets/", "weights/"],
     }  # fmt: skip
     (tmp_path / "profiles.json").write_text(json.dumps({"default": profile}))
     bench.plane.kubectl(

@@ -108,7 +108,7 @@ def describe_end(bench: Bench) -> dict[str, Any]:
         for item in found[kind]
         if item.get("status", {}).get("phase") in ENDED
     }
-    keys = [info.key for info in bench.store.list("runs/") if "/manifests/" in info.key]
+    keys = [info.key for info in bench.store.list("runs/") if "/manifest/" in info.key]
     return {
         "runs": {item["metadata"]["name"]: _run(item) for item in found["tr"]},
         "caches": {item["metadata"]["name"]: _cache(item) for item in found["dsc"]},
