@@ -213,7 +213,7 @@ def test_every_binding_names_the_operator_and_a_role_that_exists(rendered: Objec
 
 
 def test_no_keys_but_for_raw_data_and_results_lie_in_a_namespace_for_runs(render: Any) -> None:
-    """Each namespace has a data and a view key of its own; root password and operator's key stay in the release's. Audit: B3."""
+    """Each namespace has a data and a view key of its own; the root password stays in the release's. Audit: B3."""
     objects = render("everything")
     stored = one(objects, "Secret", "lead-minio-credentials")["data"]
     for profile in ("default", "scratch"):

@@ -181,7 +181,8 @@ def test_the_operator_writes_what_it_and_pods_made_and_never_peoples_data(store:
 
 def test_nobody_leaves_the_prefix_of_the_profile(store: Store) -> None:
     entry = store.embedded.profiles[0]
-    clients = [store.key(account) for account in (entry.operator, *entry.people.values(), *entry.viewers.values())]
+    keys = (entry.operator, *entry.people.values(), *entry.viewers.values())
+    clients = [store.key(account) for account in keys]
     clients += [store.pod("team-a", account) for account in ("lead-run", "lead-build")]
     for client in clients:
         assert not allowed(lambda client=client: client.get_object(BUCKET, "another/k"))  # type: ignore[misc]
@@ -309,7 +310,8 @@ def test_credentials_last_an_hour_whatever_is_asked_for(store: Store) -> None:
 def test_no_identity_can_make_itself_another_key(store: Store) -> None:
     """In MinIO anybody may make service accounts of his own, which never end, unless a policy denies it. Audit: B3."""
     entry = store.embedded.profiles[0]
-    providers = [StaticProvider(key.access_key, key.secret_key) for key in (entry.operator, *entry.people.values(), *entry.viewers.values())]
+    keys = (entry.operator, *entry.people.values(), *entry.viewers.values())
+    providers = [StaticProvider(key.access_key, key.secret_key) for key in keys]
     providers += [store.exchange(store.issuer.token("team-a", account)) for account in ("lead-run", "lead-build")]
     for provider in providers:
         client = MinioAdmin(endpoint=store.minio.endpoint, credentials=provider, secure=False, region="us-east-1")
