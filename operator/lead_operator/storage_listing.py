@@ -10,6 +10,7 @@ from lead_operator.cluster.bucket_view import open_profile_store
 from lead_operator.cluster.checkpoint_sweep import read_if_sound
 from lead_operator.decisions.figures import format_size
 from lead_operator.errors import LeadOperatorError
+from lead_operator.near_names import known_profiles
 from lead_operator.settings import StorageProfile, read_settings
 from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.store.object_store import ObjectStore, StoreError
@@ -27,8 +28,8 @@ def list_objects(environment: Mapping[str, str], prefix: str, profile_name: str)
     settings = read_settings(environment)
     profile = settings.storage_profiles.get(profile_name)
     if profile is None:
-        known = ", ".join(sorted(settings.storage_profiles))
-        raise ListingError(f"storage profile {profile_name!r} is not defined; known are: {known}; pass --profile NAME")
+        known = known_profiles(profile_name, settings.storage_profiles)
+        raise ListingError(f"storage profile {profile_name!r} is not defined; {known}; pass --profile NAME")
     try:
         for line in describe_prefix(open_profile_store(profile, settings), key_prefix(profile, prefix)):
             yield "".join(c if c.isprintable() else "?" for c in line)  # names must not steer a terminal

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from lead_protocol.exit_codes import ExitCode
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.object_store import ObjectStore, StoreError
 from lead_trainer.engine.storage import open_store
-from lead_trainer.errors import BadConfig
+from lead_trainer.errors import BadConfig, missing_extra
 
 SPARKS = "▁▂▃▄▅▆▇█"
 LOSS_TAG = "epoch/loss"
@@ -95,9 +96,24 @@ def sparkline(values: Sequence[float], width: int = 32) -> str:
 
 
 def render(file: Path) -> int:
-    """Hands a manifest to `lead-operator render` and returns its exit code."""
+    """Prints what `lead-operator render` makes of a manifest, then what its recipes hold against the keys of each job.
+
+    Returns the exit code of either; keys are checked where the recipes are installed.
+    """
     program = _program("lead-operator", "it is in the operator's image, and in lead-k8s[operator]")
-    return subprocess.run([program, "render", os.fspath(file)]).returncode
+    done = subprocess.run([program, "render", os.fspath(file)], stdout=subprocess.PIPE, text=True)
+    sys.stdout.write(done.stdout)
+    if done.returncode:
+        return done.returncode
+    if find_spec("torch") is None:
+        print(f"keys are not checked: {missing_extra('torch')}", file=sys.stderr)
+        return ExitCode.DONE
+    from lead_trainer.manifest_check import faults_of_objects
+
+    faults = faults_of_objects(done.stdout)
+    for fault in faults:
+        print(f"error: {fault}", file=sys.stderr)
+    return ExitCode.BAD_CONFIG if faults else ExitCode.DONE
 
 
 def _program(name: str, remedy: str) -> str:

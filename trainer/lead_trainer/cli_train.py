@@ -22,7 +22,7 @@ from lead_trainer.engine.instances import instance_manifests
 from lead_trainer.engine.stop import StopFlag
 from lead_trainer.engine.worker import device_of
 from lead_trainer.lead_view import LeadView
-from lead_trainer.local_job import cache_store, local_job, session_cache_folder
+from lead_trainer.local_job import cache_store, check_before_build, local_job, session_cache_folder
 from lead_trainer.local_refusals import refuse_older_checkpoint, refuse_other_weights, refuse_weights_alone
 from lead_trainer.local_run import PRIVATE_FOLDER, LocalRun, local_run
 from lead_trainer.named_view import NamedView
@@ -69,6 +69,7 @@ def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str,
         refuse_weights_alone(run, store)
         refuse_other_weights(run, store)
         refuse_older_checkpoint(run, store)
+        check_before_build(run, store, ranks=world.world_size)
         return local_job(run, store, caches, processes=world.world_size).model_dump_json()
 
     job = TrainJob.model_validate_json(done_by_first(group, prepared))

@@ -71,6 +71,11 @@ class StopRequested(TrainerError):
     exit_code = ExitCode.STOPPED
 
 
+def missing_extra(module: str) -> str:
+    """Returns what to install where a module is missing that only some commands need."""
+    return f"{module} is not installed; install lead-k8s[trainer]"
+
+
 def exit_code_of(error: BaseException) -> int:
     """Returns the exit code in which `error` ends the process.
 

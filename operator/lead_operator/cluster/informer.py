@@ -9,7 +9,7 @@ a quiet cluster it makes no LIST. It never writes to the server.
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import aclosing
 
 import structlog
@@ -79,6 +79,10 @@ class Informer:
     def get(self, namespace: str, name: str) -> KubernetesObject | None:
         """Returns the copy of one object, or None."""
         return self._objects.get((namespace, name))
+
+    def names(self, namespace: str) -> Iterator[str]:
+        """Yields the names of the objects in a namespace; go through them before the next await."""
+        return (name for where, name in self._objects if where == namespace)
 
     def all(self) -> Iterable[KubernetesObject]:
         """Returns every copy."""

@@ -15,6 +15,7 @@ from lead_operator.cluster.informer import Informer
 from lead_operator.cluster.kinds import KubernetesObject
 from lead_operator.decisions.observed import ObservedCache, ObservedClaim, ObservedPod
 from lead_operator.names import CachePhase, RunPhase
+from lead_operator.near_names import near_name
 from lead_operator.objects.pod_skeleton import CONTAINER_NAME
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_operator.resources.training_run import TrainingRun
@@ -154,10 +155,13 @@ def expected_build_pods(cache: DatasetCache, status: KubernetesObject, *, ended:
             yield names.build_pod_name(identity.name, identity.generation, attempt, worker["index"])
 
 
-def observe_cache(name: str, body: KubernetesObject | None) -> ObservedCache:
-    """Returns what a run may know of a DatasetCache; one whose newest spec is not answered yet is not ready."""
+def observe_cache(name: str, body: KubernetesObject | None, others: Iterable[str] = ()) -> ObservedCache:
+    """Returns what a run may know of a DatasetCache; one whose newest spec is not answered yet is not ready.
+
+    `others` are the names of those in the namespace.
+    """
     if body is None:
-        return ObservedCache(name=name, found=False)
+        return ObservedCache(name=name, found=False, near=near_name(name, others))
     status = body.get("status", {})
     current = status.get("observedGeneration") == body["metadata"]["generation"]
     ready, failed = condition(body, names.Condition.READY), condition(body, names.Condition.FAILED)

@@ -56,6 +56,7 @@ from lead_operator.decisions.plan import EventNote, Plan
 from lead_operator.decisions.rejected import decide_rejected
 from lead_operator.decisions.training_run_plan import decide_training_run
 from lead_operator.errors import SpecError
+from lead_operator.near_names import known_profiles
 from lead_operator.objects.session_cache_claim import claim_name
 from lead_operator.resources.dataset_cache import DatasetCache, parse_dataset_cache
 from lead_operator.resources.identity import Identity
@@ -285,7 +286,9 @@ class Reconciler:
             service_exists=bool(self.informers.of(SERVICE, namespace).owned_by(namespace, uid)),
             claims=self._claims_of(run),
             nodes_away={node: seen.not_ready_since for node, seen in health.items() if seen.not_ready_since},
-            caches=tuple(observe_cache(name, caches.get(namespace, name)) for name in run.datasets),
+            caches=tuple(
+                observe_cache(name, caches.get(namespace, name), caches.names(namespace)) for name in run.datasets
+            ),
             profile_error="" if known else self._no_profile(run.storage_profile),
             apply_error=self._refusal(run.identity),
             previous=previous,
@@ -377,8 +380,8 @@ class Reconciler:
         return why if generation == identity.generation else ""
 
     def _no_profile(self, name: str) -> str:
-        known = ", ".join(sorted(self.settings.storage_profiles)) or "none"
-        return f"storage profile {name!r} is not defined; known are: {known}; ask the administrator or change the spec"
+        known = known_profiles(name, self.settings.storage_profiles)
+        return f"storage profile {name!r} is not defined; {known}; ask the administrator or change the spec"
 
 
 def _is_untouched(body: KubernetesObject, pods: tuple[ObservedPod, ...], now: datetime) -> bool:

@@ -39,7 +39,8 @@ def check_datasets(run: TrainingRun, observed: ObservedRun) -> DatasetCheck:
 def _problem(run: TrainingRun, cache: ObservedCache) -> DatasetCheck | None:
     where = f"DatasetCache {run.identity.namespace}/{cache.name}"
     if not cache.found:
-        text = f"{where} does not exist; create it, or create the run anew with another datasets[].cacheRef"
+        near = f"; did you mean {cache.near}?" if cache.near else ";"
+        text = f"{where} does not exist{near} create it, or create the run anew with another datasets[].cacheRef"
         return _not_ready("CacheNotFound", text)
     if cache.recipe and cache.recipe != run.recipe:
         text = (

@@ -103,6 +103,7 @@ class ObservedCache:
     manifest_sha256: str = ""
     message: str = ""
     storage_profile: str = ""  # empty: not compared
+    near: str = ""  # of one that is not found: a DatasetCache of the namespace with a name most like it
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from lead_operator.decisions.run_step import CHECKPOINT_MISSING, Step
 from lead_operator.decisions.run_view import SUSPEND_REQUESTED, RunView
 from lead_operator.decisions.session_caches import lost_cache_node, terminating_claims, waits_for_its_volume
 from lead_operator.names import Condition, RunPhase, training_pod_name
+from lead_operator.near_names import known_profiles
 from lead_operator.objects.session_cache_claim import claim_name
 from lead_protocol.exit_codes import SET_CLOCKS
 from lead_protocol.progress_record import ProgressRecord
@@ -144,9 +145,9 @@ def _accepted(view: RunView, step: Step) -> Finding:
     if step.reason == NOT_ALLOWED:
         return Finding(Condition.ACCEPTED, False, NOT_ALLOWED, view.refused_by_policy)
     if view.profile is None:
-        known = ", ".join(sorted(view.settings.storage_profiles)) or "none"
+        known = known_profiles(view.run.storage_profile, view.settings.storage_profiles)
         text = (
-            f"{view.run.identity}: spec.storageProfile {view.run.storage_profile!r} is not defined; known are {known}; "
+            f"{view.run.identity}: spec.storageProfile {view.run.storage_profile!r} is not defined; {known}; "
             "ask the administrator to add it, or create a run with a known one"
         )
         return Finding(Condition.ACCEPTED, False, "UnknownStorageProfile", text)

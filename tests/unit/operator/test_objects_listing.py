@@ -74,6 +74,8 @@ def test_an_unknown_profile_ends_with_the_known_ones(
     monkeypatch.setenv("LEAD_RUN_NAMESPACES", "team-a")
     assert main(["objects", "runs/", "--profile", "cold"]) == 2
     assert "'cold' is not defined; known are: default" in capsys.readouterr().err
+    assert main(["objects", "runs/", "--profile", "defautl"]) == 2
+    assert "did you mean default? known are: default" in capsys.readouterr().err
     monkeypatch.setenv("LEAD_OPERATOR_CREDENTIALS_DIR", str(tmp_path))
     assert main(["objects", "runs/"]) == 2
     assert "s3://lead at minio:9000" in capsys.readouterr().err

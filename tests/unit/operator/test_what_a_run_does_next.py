@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lead_operator.cluster.observe import observe_cache
 from lead_operator.decisions.observed import (
     ObservedCache,
     ObservedCheckpoint,
@@ -125,6 +126,15 @@ def test_a_run_without_a_usable_cache_makes_no_pods_and_says_why(cache: Observed
     plan = look(a_training_run(), caches=(cache,))
     assert (plan.status["phase"], condition(plan, "DatasetReady")["reason"]) == (phase, reason)
     assert not plan.creates and not plan.claim_attempt
+
+
+def test_a_cache_or_profile_that_is_not_there_is_named_with_the_one_most_like_it() -> None:
+    cache = observe_cache("town", None, ["towns", "rain"])
+    said = condition(look(a_training_run(datasets=[{"cacheRef": "town"}]), caches=(cache,)), "DatasetReady")["message"]
+    assert "DatasetCache team-a/town does not exist; did you mean towns? create it" in said
+    assert observe_cache("snow", None, ["towns"]).near == ""
+    said = condition(look(a_training_run(storageProfile="defualt")), "Accepted")["message"]
+    assert "'defualt' is not defined; did you mean default? known are: default" in said
 
 
 def test_the_digest_a_run_began_with_is_kept_when_the_cache_is_built_anew() -> None:

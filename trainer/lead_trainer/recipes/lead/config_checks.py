@@ -6,6 +6,7 @@ Called by `LeadConfig` once its keys have their types; each check raises ValueEr
 from typing import TYPE_CHECKING
 
 from lead_trainer.recipes.lead.data_sources import CARLA, NAVSIM_BEV_CLASSES, WAYMO
+from lead_trainer.recipes.lead.prepare_metas import FUTURE_STEPS
 from lead_trainer.recipes.lead.rig import check_rig
 from lead_trainer.recipes.lead.targets.label_classes import OCCUPANCY_OFFSET, BoxClass, Occupancy
 
@@ -50,8 +51,13 @@ def _check_sizes(config: "LeadConfig") -> None:
 
 
 def _check_horizon(config: "LeadConfig") -> None:
-    """Refuses waypoints beyond the end of a route, where CARLA's frames know no future."""
+    """Refuses waypoints beyond what a cache keeps of the future, and beyond the end of a route, where there is none."""
     reach, skipped = config.num_way_points_prediction * config.waypoints_spacing, config.skip_last_posttrain
+    if config.use_carla_data and reach >= FUTURE_STEPS:
+        raise ValueError(
+            f"num_way_points_prediction, waypoints_spacing: the last waypoint is {reach} steps ahead, caches hold "
+            f"{FUTURE_STEPS - 1}; lower one of them"
+        )
     if config.use_planning_decoder and config.use_carla_data and skipped * config.data_save_freq < reach:
         raise ValueError(
             f"skip_last_posttrain: found {skipped} frames, which are {skipped * config.data_save_freq} steps, but the "

@@ -26,7 +26,6 @@ from lead_trainer.recipes.lead.dataset_metas import meta_entries, planner_entrie
 from lead_trainer.recipes.lead.ingest.route_tree import OPTIONAL_FOLDERS
 from lead_trainer.recipes.lead.preparation import SOURCE_KEY, STAGES
 from lead_trainer.recipes.lead.prepare_keys import PreparationKeys
-from lead_trainer.recipes.lead.prepare_metas import FUTURE_STEPS
 from lead_trainer.recipes.lead.targets.bev_planes import painted_map
 from lead_trainer.recipes.lead.targets.center_net import center_net_targets
 from lead_trainer.recipes.lead.targets.planner import waypoint_indices
@@ -98,11 +97,6 @@ class LeadSamples(RowsInShards):
         self._rows = cache.rows(collection_of(config))
         self._metas = cache.metas()
         self._waypoints = waypoint_indices(config.num_way_points_prediction, config.waypoints_spacing)
-        if self._waypoints[-1] >= FUTURE_STEPS:
-            raise BadConfig(
-                f"num_way_points_prediction, waypoints_spacing: the last waypoint is {self._waypoints[-1]} steps "
-                f"ahead, caches hold {FUTURE_STEPS - 1}; lower one of them"
-            )
 
     def __len__(self) -> int:
         """Number of rows of the collection."""

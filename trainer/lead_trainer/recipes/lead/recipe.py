@@ -26,7 +26,7 @@ from lead_trainer.recipes.lead.config_values import (
 from lead_trainer.recipes.lead.data_sources import SOURCES, DataSource
 from lead_trainer.recipes.lead.dataset import SampleCache, collection_of, stage_collections
 from lead_trainer.recipes.lead.dataset_collate import collate
-from lead_trainer.recipes.lead.dataset_mix import MixedSamples, open_samples
+from lead_trainer.recipes.lead.dataset_mix import MixedSamples, batch_shares, open_samples
 from lead_trainer.recipes.lead.device_work import finished
 from lead_trainer.recipes.lead.evaluation_config import for_leads_evaluation
 from lead_trainer.recipes.lead.first_weights import random_backbone
@@ -132,7 +132,8 @@ class LeadRecipe:
         )
 
     def shape(self, config: LeadConfig) -> StageShape:
-        """Returns what the loop needs to know of `config`."""
+        """Returns what the loop needs to know of `config`; raises BadConfig for a batch that cannot be mixed."""
+        batch_shares(config, len(config.sources), config.batch_size, 0)
         return StageShape(
             seed=config.seed,
             batch_size=config.batch_size,

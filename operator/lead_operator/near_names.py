@@ -1,0 +1,15 @@
+"""Names most like one that is not there, for the sentence that refuses it. Pure."""
+
+import difflib
+from collections.abc import Iterable
+
+
+def near_name(name: str, known: Iterable[str]) -> str:
+    """Returns the known name most like `name`, empty where none is near."""
+    return next(iter(difflib.get_close_matches(name, sorted(known), n=1)), "")
+
+
+def known_profiles(name: str, known: Iterable[str]) -> str:
+    """Returns what a sentence that refuses a storage profile says of the others."""
+    listed, near = ", ".join(sorted(known)) or "none", near_name(name, known)
+    return f"did you mean {near}? known are: {listed}" if near else f"known are: {listed}"

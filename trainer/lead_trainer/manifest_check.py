@@ -1,0 +1,55 @@
+"""What the recipes hold against the jobs of a manifest, before it is applied: recipe, preset, keys and types.
+
+The jobs are read from the pods that `lead-operator render` prints, so that merged keys are those that pods get.
+"""
+
+from typing import Any
+
+import yaml
+
+from lead_protocol.environment import JOB_ANNOTATION
+from lead_protocol.job import BuildJob, TrainJob, parse_job
+from lead_trainer.engine.attempt_run import resolve_config
+from lead_trainer.engine.config_check import check_model, check_shape
+from lead_trainer.engine.pod_config import refuse_places
+from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.recipes.recipe import NamesWeights, load_recipe
+
+
+def faults_of_objects(text: str) -> list[str]:
+    """Returns a sentence for each job among rendered objects that its recipe would refuse, in their order."""
+    jobs: dict[str, TrainJob | BuildJob] = {}
+    for document in yaml.safe_load_all(text):
+        annotation = _job_text(document)
+        if annotation:
+            job = parse_job(annotation.encode())
+            jobs.setdefault(_name(job), job)
+    return [f"{name}: {fault}" for name, job in jobs.items() if (fault := _fault(job))]
+
+
+def _job_text(document: Any) -> str:
+    metadata = document.get("metadata", {}) if isinstance(document, dict) else {}
+    return str((metadata.get("annotations") or {}).get(JOB_ANNOTATION, ""))
+
+
+def _name(job: TrainJob | BuildJob) -> str:
+    if isinstance(job, BuildJob):
+        return f"DatasetCache {job.owner.name}"
+    return f"TrainingRun {job.owner.name}, stage {job.stage}"  # its seeds differ in nothing that is checked
+
+
+def _fault(job: TrainJob | BuildJob) -> str:
+    try:
+        recipe = load_recipe(job.recipe)
+        refuse_places(job, recipe)
+        if isinstance(job, BuildJob):
+            recipe.preparation.config_keys(job.config)
+            return ""
+        config = resolve_config(recipe, job)
+        check_shape(recipe, config, epochs=job.epochs, ranks=job.nodes * (job.procs_per_node or 1))
+        weights = recipe.weights_keys if isinstance(recipe, NamesWeights) else frozenset[str]()
+        if not any(job.config.get(key) for key in weights):  # they lie in the cluster's store
+            check_model(recipe, config)
+    except (BadConfig, BadData) as error:
+        return str(error)
+    return ""
