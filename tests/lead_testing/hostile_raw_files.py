@@ -3,21 +3,52 @@
 What a pickle's parser returns is walked to its end, hashed and copied, as its users would.
 """
 
+import atexit
 import gzip
+import io
+import json
 import lzma
 import pickle
+import shutil
+import tempfile
 from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import torch
+from safetensors.torch import save
 
 from lead_testing.caught_calls import without_calls
+from lead_testing.forecasting_trees import (
+    NUSCENES_LOCATION,
+    argoverse2_map,
+    nuscenes_map,
+    scenario_parquet,
+    write_nuscenes_tree,
+    write_sensor_log,
+)
 from lead_testing.hostile_pickles import hostile_stream
 from lead_testing.parsers import Parser
-from lead_trainer.errors import BadData
+from lead_trainer.blocks.stages import read_weights
+from lead_trainer.data.jpeg_picture import JpegPicture, stored_picture
+from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.recipes.distill.benchmarks.argoverse2.scenario import read_scenario
+from lead_trainer.recipes.distill.benchmarks.argoverse2.sensor_log import read_sensor_log
+from lead_trainer.recipes.distill.benchmarks.argoverse2.vector_map import read_vector_map
+from lead_trainer.recipes.distill.benchmarks.nuscenes.map_layers import map_path, read_city_map
+from lead_trainer.recipes.distill.benchmarks.nuscenes.tables import read_tables
+from lead_trainer.recipes.distill.ingest.npz import read_npz
+from lead_trainer.recipes.lead.example_data.sensors import las_bytes, radar_bytes
+from lead_trainer.recipes.lead.ingest.frame_files import decode_lidar, decode_picture, decode_plane, decode_radar
 from lead_trainer.recipes.lead.ingest.plain_pickle import plain_value, read_plain
 from lead_trainer.recipes.lead.ingest.torch_pickle import read_gzip_pickle, tensor_value
+from lead_trainer.recipes.lead.prepare_waymo import PAST, measured
+from lead_trainer.recipes.lead.route_filter import route_result
+from lead_trainer.recipes.recipe import SourceFile
 
 PLAIN_TYPES = (type(None), bool, int, float, complex, str, bytes, bytearray, np.generic, np.ndarray)
 
@@ -27,6 +58,8 @@ def raw_file_parsers() -> dict[str, Parser]:
     plain, tensors = _plain_streams(), _tensor_streams()
     refused = (ValueError, MemoryError)  # which the readers turn into BadData
     return {
+        **sensor_parsers(),
+        **document_parsers(),
         "pickle": Parser(
             plain, without_calls(lambda data: walked(plain_value(data))), refused,
             draw=lambda noise: hostile_stream(plain, noise), apart=True,
@@ -44,6 +77,115 @@ def raw_file_parsers() -> dict[str, Parser]:
             (BadData,), apart=True,
         ),
     }  # fmt: skip
+
+
+def sensor_parsers() -> dict[str, Parser]:
+    """Returns the parsers of pictures, points and arrays by name."""
+    refused = (BadData,)
+    picture = np.random.default_rng(0).integers(0, 255, (24, 32, 3), np.uint8)
+    jpeg, png = (cv2.imencode(suffix, picture)[1].tobytes() for suffix in (".jpg", ".png"))
+    plane = cv2.imencode(".png", picture[..., 0].astype(np.uint16) * 257)[1].tobytes()
+    points = np.random.default_rng(0).normal(size=(50, 3))
+    laz = las_bytes(points, np.zeros(50, np.uint8))
+    radar = radar_bytes([np.zeros((3, 4), np.float16)] * 4)
+    arrays = io.BytesIO()
+    np.savez(arrays, a=np.arange(6.0).reshape(2, 3), name=np.array(["x", "y"]), flag=np.array([True, False]))
+    schema = {"a": ("f8", (None, 3)), "name": ("U", (None,)), "flag": ("?", (None,))}
+    return {
+        "picture": Parser((jpeg, png), lambda data: decode_picture(data, "rgb/1.jpg"), refused, apart=True),
+        "label plane": Parser((plane,), lambda data: decode_plane(data, "depth/1.png"), refused, apart=True),
+        "picture of a record": Parser((jpeg, png), _stored_picture, refused, apart=True),
+        "LAZ": Parser((laz,), lambda data: decode_lidar(data, "lidar/1.laz"), refused, apart=True),
+        "npz of radars": Parser((radar,), lambda data: decode_radar(data, "radar/1.npz", 4), refused, apart=True),
+        "npz": Parser((arrays.getvalue(),), lambda data: read_npz(data, "a.npz", schema), refused, apart=True),
+    }
+
+
+def document_parsers() -> dict[str, Parser]:
+    """Returns the parsers of JSON, parquet, feather and files of weights by name."""
+    refused = (BadData,)
+    verdict = {"status": "Perfect", "scores": {"score_composed": 100.0}, "num_infractions": 0,
+               "infractions": {"min_speed_infractions": [], "outside_route_lanes": []}}  # fmt: skip
+    state = {"conv.weight": torch.zeros(2, 3), "bn.num_batches_tracked": torch.tensor(4)}
+    saved = io.BytesIO()
+    torch.save(state, saved)
+    av2_map, nuscenes = json.dumps(argoverse2_map(0)).encode(), json.dumps(nuscenes_map()).encode()
+    waymo = {"past": {name: [0.0, 1.0, 2.0] for name in PAST}, "command": 1,
+             "prediction": {"x": [1.0, 2.0], "y": [0.0, 0.0]},
+             "preferences": [{"preference_score": 7, "pos_x": [1.0, 2.0], "pos_y": [0.0, 0.1]}]}  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="lead-hostile-") as name:
+        root = Path(name)
+        write_sensor_log(root, steps=12)
+        write_nuscenes_tree(root, keyframes=12)
+        boxes, poses = ((root / f"{file}.feather").read_bytes() for file in ("annotations", "city_SE3_egovehicle"))
+        tables = {f"v1.0-mini/{file.name}": file.read_bytes() for file in (root / "v1.0-mini").iterdir()}
+    city = map_path(NUSCENES_LOCATION)
+    of_annotations = "v1.0-mini/sample_annotation.json"
+    return {
+        "route verdict": Parser(
+            (json.dumps(verdict).encode(),), lambda data: route_result(Files({"r/results.json": data}), "r"), refused,
+            apart=True,
+        ),
+        "Waymo measurement": Parser((json.dumps(waymo).encode(),), _measurement, refused, apart=True),
+        "Argoverse 2 map": Parser(
+            (av2_map,), lambda data: read_vector_map(data, "map.json"), refused, apart=True
+        ),
+        "Argoverse 2 scenario table": Parser(
+            (scenario_parquet("a", 0, 110, 2),), lambda data: read_scenario(data, "a.parquet"), refused, apart=True
+        ),
+        "Argoverse 2 log table": Parser(
+            (boxes,), lambda data: read_sensor_log(data, poses, "log"), refused, apart=True
+        ),
+        "Argoverse 2 pose table": Parser(
+            (poses,), lambda data: read_sensor_log(boxes, data, "log"), refused, apart=True
+        ),
+        "nuScenes map": Parser(
+            (nuscenes,), lambda data: read_city_map(Files({city: data}), NUSCENES_LOCATION), refused, apart=True
+        ),
+        "nuScenes table": Parser(
+            (tables[of_annotations],),
+            lambda data: read_tables(Files({**tables, of_annotations: data}), "v1.0-mini"), refused, apart=True,
+        ),
+        "weights, safetensors": Parser((save(state),), _weights(".safetensors"), (BadConfig,), apart=True),
+        "weights, torch": Parser((saved.getvalue(),), _weights(".pth"), (BadConfig,), apart=True),
+    }  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Files:
+    """A raw tree in memory."""
+
+    content: Mapping[str, bytes]
+
+    def files(self) -> Sequence[SourceFile]:
+        """Returns every file, sorted by path."""
+        return [SourceFile(path, len(data), "") for path, data in sorted(self.content.items())]
+
+    def read(self, path: str) -> bytes:
+        """Returns one file's bytes."""
+        return self.content[path]
+
+
+def _stored_picture(data: bytes) -> None:
+    picture = stored_picture(memoryview(data))
+    if isinstance(picture, JpegPicture):
+        picture.write_into(np.empty(picture.shape, np.uint8))
+
+
+def _measurement(data: bytes) -> None:
+    measured(gzip.compress(data, 1), "0001.json.gz")
+
+
+def _weights(suffix: str) -> Callable[[bytes], object]:
+    folder = Path(tempfile.mkdtemp(prefix="lead-hostile-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+
+    def read(data: bytes) -> object:
+        file = folder / f"weights{suffix}"
+        file.write_bytes(data)
+        return [value.sum().item() for value in read_weights(file).values()]
+
+    return read
 
 
 def walked(value: Any) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import simplejpeg
 
+from lead_trainer.data.picture_bytes import decoded as decoded_picture
 from lead_trainer.errors import BadData
 
 Pixels = npt.NDArray[np.uint8]
@@ -59,7 +60,7 @@ def decoded(value: object) -> object:
 
 
 def _by_opencv(image: memoryview, channels: Channels) -> Pixels:
-    picture = cv2.imdecode(np.frombuffer(image, np.uint8), cv2.IMREAD_COLOR)
+    picture = decoded_picture(image, cv2.IMREAD_COLOR)
     if picture is None:
         raise BadData("the camera picture of a checked record cannot be decoded; build the cache again")
     return np.asarray(picture if channels == "BGR" else cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), np.uint8)

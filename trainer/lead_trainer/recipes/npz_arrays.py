@@ -6,17 +6,30 @@ numpy parses an array's header with `ast`. Before CPython 3.11.8 that is not saf
 
 import io
 import threading
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
 from numpy.lib.npyio import NpzFile
 
+MAX_BYTES = 1 << 30  # of all arrays of a file: compressed, they may be a thousandth of that
+_BROKEN = (OSError, EOFError, KeyError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error, MemoryError)
 _PARSING = threading.Lock()
 
 
 @contextmanager
 def npz_arrays(data: bytes) -> Iterator[NpzFile]:
-    """Yields the file's arrays by name; raises ValueError, OSError, EOFError or BadZipFile where it is no such file."""
-    with _PARSING, np.load(io.BytesIO(data), allow_pickle=False) as stored:
-        yield stored
+    """Yields the file's arrays by name; raises ValueError where it is no such file, or one of too many bytes."""
+    with _PARSING:
+        if not data.startswith(b"PK"):  # numpy would read a single array, too
+            raise ValueError("it is no zip file")
+        try:
+            with np.load(io.BytesIO(data), allow_pickle=False) as stored:
+                members: zipfile.ZipFile = stored.zip
+                if sum(member.file_size for member in members.infolist()) > MAX_BYTES:
+                    raise ValueError(f"its arrays have more than {MAX_BYTES} bytes")
+                yield stored
+        except _BROKEN as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.data.cache_tables import CollectionRows
 from lead_trainer.data.in_shards import FetchesShards, RowsInShards
+from lead_trainer.data.picture_bytes import decoded
 from lead_trainer.data.sample_order import hash64
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.distill.action_stats import robust_stats
@@ -109,8 +110,7 @@ def _pictures(record: Mapping[str, memoryview], side: int) -> npt.NDArray[np.uin
     pictures = np.empty((len(CAMERAS), FRAMES_PER_CAMERA, 3, side, side), np.uint8)
     for camera in range(len(CAMERAS)):
         for time in range(FRAMES_PER_CAMERA):
-            data = np.frombuffer(record[frame_field(camera, time)], np.uint8)
-            picture = cv2.imdecode(data, cv2.IMREAD_COLOR_RGB)
+            picture = decoded(record[frame_field(camera, time)], cv2.IMREAD_COLOR_RGB)
             if picture is None or picture.shape != (side, side, 3):
                 raise BadData("a picture of a checked record cannot be decoded; build the cache again")
             pictures[camera, time] = picture.transpose(2, 0, 1)

@@ -10,7 +10,6 @@ and ratings (3)). Frames stay Waymo's (y to the left) until samples are loaded. 
 lead/data_loader/waymo_e2e_dataset.py.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, cast
@@ -20,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lead_trainer.data.array_block import pack_arrays
+from lead_trainer.data.raw_json import raw_json
 from lead_trainer.errors import BadData
 from lead_trainer.metrics.rater_feedback import RATED_STEPS
 from lead_trainer.recipes.lead.config import LeadConfig
@@ -50,7 +50,7 @@ class WaymoPreparation:
         image = tree.read(picture.path)
         return {
             "image": fitted_jpeg(image, config["image_height"], config["image_width"], picture.path),
-            "arrays": pack_arrays(_numbers(tree.read(measurement.path), measurement.path), compress=False),
+            "arrays": pack_arrays(measured(tree.read(measurement.path), measurement.path), compress=False),
         }
 
     def route_metas(self, tree: SourceTree, config: Mapping[str, Any], route: str, frames: Sequence[int]) -> pa.Table:
@@ -77,9 +77,10 @@ def frames_of(tree: Any) -> dict[str, list[Pair]]:
     return pairs_by_sequence(files, lambda path: named(path, PICTURE), lambda path: named(path, MEASUREMENT))
 
 
-def _numbers(data: bytes, path: str) -> dict[str, npt.NDArray[Any]]:
+def measured(data: bytes, path: str) -> dict[str, npt.NDArray[Any]]:
+    """Returns the numbers of one frame; raises BadData naming the file where it is no measurement."""
     try:
-        document = json.loads(decompress(data))
+        document = raw_json(decompress(data))
         past = np.stack([np.asarray(document["past"][name], np.float64) for name in PAST], axis=1)
         future = document.get("prediction")
         points = np.zeros((0, 2)) if future is None else np.stack([np.asarray(future[a], np.float64) for a in "xy"], 1)

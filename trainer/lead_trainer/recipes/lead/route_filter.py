@@ -5,12 +5,12 @@ kept because collections must be equal: a failed route without any infraction pa
 infractions), unless its failure text is one of REFUSED_STATUS.
 """
 
-import json
 import logging
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from lead_trainer.data.raw_json import raw_json
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.lead.ingest.route_tree import RouteFolder
 from lead_trainer.recipes.recipe import SourceTree
@@ -69,7 +69,7 @@ def route_result(tree: SourceTree, route: str) -> RouteResult:
     """Reads a route's results.json; raises BadData naming the file and the missing key."""
     path = f"{route}/results.json"
     try:
-        document: dict[str, Any] = json.loads(tree.read(path))
+        document: dict[str, Any] = raw_json(tree.read(path))
         infractions = document["infractions"]
         return RouteResult(
             status=str(document["status"]),

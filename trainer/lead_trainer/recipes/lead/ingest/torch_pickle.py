@@ -107,7 +107,7 @@ def read_gzip_pickle(data: bytes, path: str) -> Any:
     """Returns the value in a gzip pickle, tensors as arrays; raises BadData naming `path` for any other content."""
     try:
         return tensor_value(decompress(data))
-    except (ValueError, OSError, EOFError, zlib.error, MemoryError) as error:
+    except (ValueError, OSError, EOFError, MemoryError) as error:
         raise BadData(f"file {path} is not a sound gzip pickle of tensors and plain data: {error}") from error
 
 
@@ -118,8 +118,11 @@ def tensor_value(stream: bytes) -> Any:
 
 def decompress(data: bytes) -> bytes:
     """Returns the decompressed stream; raises ValueError beyond MAX_PLAIN_BYTES, an OSError or EOFError if damaged."""
-    with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
-        plain = stream.read(MAX_PLAIN_BYTES + 1)
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
+            plain = stream.read(MAX_PLAIN_BYTES + 1)
+    except zlib.error as error:
+        raise OSError(f"it is damaged: {error}") from error
     if len(plain) > MAX_PLAIN_BYTES:
         raise ValueError(f"it holds more than {MAX_PLAIN_BYTES} bytes")
     return plain

@@ -6,6 +6,7 @@ serves the windows collections. Shapes: A tracks, S steps, R rows.
 """
 
 import io
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,9 @@ from lead_trainer.errors import BadData
 from lead_trainer.recipes.distill.benchmarks.argoverse2.scenario import OBJECT_TYPES, STEP_SECONDS, Scenario
 
 UNSCORED = 1
-_CUBOID = ("timestamp_ns", "track_uuid", "category", "qw", "qx", "qy", "qz", "tx_m", "ty_m", "tz_m")
-_POSE = ("timestamp_ns", "qw", "qx", "qy", "qz", "tx_m", "ty_m", "tz_m")
+_POSE = {"timestamp_ns": pa.int64(), **dict.fromkeys(("qw", "qx", "qy", "qz", "tx_m", "ty_m", "tz_m"), pa.float64())}
+_CUBOID = {**_POSE, "track_uuid": pa.string(), "category": pa.string()}
+_LEAST_NORM = 0.5  # of a quaternion, whose norm is one
 # The sensor data set's categories under the forecasting data set's types; the rest is `unknown`.
 _TYPES = {"REGULAR_VEHICLE": "vehicle", "LARGE_VEHICLE": "vehicle", "BOX_TRUCK": "vehicle", "TRUCK": "vehicle",
           "TRUCK_CAB": "vehicle", "VEHICULAR_TRAILER": "vehicle", "BUS": "bus", "SCHOOL_BUS": "bus",
@@ -34,6 +36,8 @@ Array = npt.NDArray[Any]
 def read_sensor_log(annotations: bytes, poses: bytes, path: str) -> Scenario:
     """Returns a log's tracks; raises BadData naming the folder and what does not fit."""
     cuboids, ego = _columns(annotations, _CUBOID, path), _columns(poses, _POSE, path)
+    if not len(cuboids["category"]) or not len(ego["timestamp_ns"]):
+        raise BadData(f"log {path} has no annotations or no poses; fetch it again")
     times, step_R = np.unique(cuboids["timestamp_ns"], return_inverse=True)
     at = np.searchsorted(ego["timestamp_ns"], times)
     found = (at < len(ego["timestamp_ns"])) & (
@@ -70,12 +74,16 @@ def _velocities(xy_AS2: Array) -> Array:
     return np.where(np.isnan(velocity), after, velocity)
 
 
-def _columns(data: bytes, names: tuple[str, ...], path: str) -> dict[str, Array]:
+def _columns(data: bytes, kinds: Mapping[str, pa.DataType], path: str) -> dict[str, Array]:
     try:
-        table = feather.read_table(io.BytesIO(data), columns=list(names))
-        return {name: table.column(name).to_numpy() for name in names}
+        table = feather.read_table(io.BytesIO(data), columns=list(kinds))
+        columns = {name: table.column(name).cast(kind).to_numpy() for name, kind in kinds.items()}
     except (pa.ArrowException, OSError, KeyError) as error:
-        raise BadData(f"log {path} has a feather file without the columns {', '.join(names)}: {error}") from error
+        raise BadData(f"log {path} has a feather file without the columns {', '.join(kinds)}: {error}") from error
+    norms = np.linalg.norm(_quaternions(columns), axis=1)
+    if not (norms > _LEAST_NORM).all():  # NaN is not either
+        raise BadData(f"log {path} has a rotation that is none, a quaternion of norm {norms.min()}; fetch it again")
+    return columns
 
 
 def _quaternions(columns: dict[str, Array]) -> Array:

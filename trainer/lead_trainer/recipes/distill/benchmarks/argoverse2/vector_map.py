@@ -3,7 +3,6 @@
 File: `log_map_archive_<id>.json`; fields by the user guide of argoverse/av2-api. Positions in the city's frame.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.data.raw_json import raw_json
 from lead_trainer.errors import BadData
 
 Points = npt.NDArray[np.float64]  # (N, 2) m
@@ -31,7 +31,7 @@ class Polyline:
 def read_vector_map(data: bytes, path: str) -> tuple[Polyline, ...]:
     """Returns every polyline of a map, lanes first; raises BadData naming the file and what it lacks."""
     try:
-        document = json.loads(data)
+        document = raw_json(data)
         lanes = [_lane(lane) for lane in document["lane_segments"].values()]
         crossings = [
             Polyline(LINE_TYPES.index("crossing"), _points(crossing[edge]))

@@ -3,7 +3,6 @@
 File: `maps/expansion/<location>.json`, version 1.3; schema: nuscenes-devkit, `map_expansion`. Map frame, metres.
 """
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.data.raw_json import raw_json
 from lead_trainer.errors import BadData
 from lead_trainer.metrics.offroad import PIXELS_PER_METRE, DrivableAt
 from lead_trainer.recipes.recipe import SourceTree
@@ -81,7 +81,7 @@ def read_city_map(tree: SourceTree, location: str) -> CityMap:
 def _read_once(tree: SourceTree, location: str) -> CityMap:
     path = map_path(location)
     try:
-        document = json.loads(tree.read(path))
+        document = raw_json(tree.read(path))
         if str(document["version"]) < "1.3":
             raise BadData(f"file {path} has version {document['version']}, expected 1.3 or later; fetch the newest")
         nodes = {node["token"]: (node["x"], node["y"]) for node in document["node"]}

@@ -10,7 +10,6 @@ future are not annotated is left out and counted. A record holds `image` (the ra
     pose        (3,) float64      x, y, yaw of the frame in the map's
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lead_trainer.data.array_block import pack_arrays
+from lead_trainer.data.raw_json import raw_json
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.distill.benchmarks.agent_frame import AgentFrame
 from lead_trainer.recipes.distill.benchmarks.nuscenes.map_layers import read_city_map
@@ -133,7 +133,7 @@ def _pose_in(frame: AgentFrame, annotation: Annotation) -> list[float]:
 def _candidates(tree: SourceTree, tables: Tables) -> dict[str, list[tuple[str, str]]]:
     """Returns (instance, sample) of the challenge's agents by scene, of the scenes that the tables hold."""
     try:
-        listed = json.loads(tree.read(AGENTS_FILE))
+        listed = raw_json(tree.read(AGENTS_FILE))
         return {scene: [_agent(token) for token in listed.get(scene, ())] for scene in set(tables.scene.values())}
     except (ValueError, AttributeError) as error:
         raise BadData(

@@ -4,7 +4,6 @@ Reads `<version>/{scene,log,sample,sample_annotation,instance,category}.json`; s
 `docs/schema_nuscenes.md`. Positions in the map's frame, metres.
 """
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from lead_trainer.data.raw_json import raw_json
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.distill.benchmarks.agent_frame import wrapped
 from lead_trainer.recipes.recipe import SourceTree
@@ -174,7 +174,7 @@ def yaw_of(quaternion: Sequence[float]) -> float:
 def _table(tree: SourceTree, version: str, name: str) -> Any:
     path = f"{version}/{name}.json"
     try:
-        rows = json.loads(tree.read(path))
+        rows = raw_json(tree.read(path))
     except ValueError as error:
         raise BadData(f"file {path} is not JSON: {error}; fetch it again") from error
     if not isinstance(rows, list):

@@ -1,0 +1,84 @@
+"""Which modules call a reader of bytes: a scan of the syntax trees of operator and trainer.
+
+Names are followed through a module's imports, so `import numpy as np` and `from json import loads` are seen as what
+they are. A reader that is new to the project is added to `READERS` by whoever brings its library.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+READERS = frozenset(
+    {
+        "pickle.load", "pickle.loads", "pickle.Unpickler", "pickle._Unpickler", "marshal.load", "marshal.loads",
+        "shelve.open", "numpy.load", "numpy.fromfile", "numpy.frombuffer", "numpy.memmap", "numpy.loadtxt",
+        "numpy.genfromtxt", "numpy.lib.format.read_array", "torch.load", "torch.frombuffer", "torch.jit.load",
+        "torch.hub.load", "torch.package.PackageImporter", "safetensors.safe_open", "safetensors.torch.load",
+        "safetensors.torch.load_file", "json.load", "json.loads", "orjson.loads", "yaml.load", "yaml.load_all",
+        "yaml.safe_load", "yaml.safe_load_all", "tomllib.load", "tomllib.loads", "csv.reader", "csv.DictReader",
+        "configparser.ConfigParser", "cv2.imdecode", "cv2.imread", "cv2.VideoCapture", "PIL.Image.open",
+        "simplejpeg.decode_jpeg", "simplejpeg.decode_jpeg_header", "laspy.read", "laspy.open", "lzma.open",
+        "lzma.decompress", "lzma.LZMADecompressor", "lzma.LZMAFile", "gzip.open", "gzip.decompress", "gzip.GzipFile",
+        "zlib.decompress", "zlib.decompressobj", "bz2.open", "bz2.decompress", "zipfile.ZipFile", "tarfile.open",
+        "shutil.unpack_archive", "lz4.block.decompress", "lz4.frame.decompress", "lz4.frame.open",
+        "zstandard.ZstdDecompressor",
+        "pyarrow.parquet.read_table", "pyarrow.parquet.ParquetFile", "pyarrow.parquet.read_schema",
+        "pyarrow.ipc.open_file",
+        "pyarrow.ipc.open_stream", "pyarrow.memory_map", "pyarrow.BufferReader", "pyarrow.feather.read_table",
+        "pandas.read_parquet", "pandas.read_csv", "pandas.read_pickle", "xml.etree.ElementTree.fromstring",
+        "xml.etree.ElementTree.parse", "xml.etree.ElementTree.XML", "xml.etree.ElementTree.iterparse",
+        "diskcache.Cache",
+        "sqlite3.connect", "struct.unpack", "struct.unpack_from", "struct.iter_unpack", "av.open", "imageio.imread",
+        "msgpack.unpackb", "h5py.File", "onnx.load",
+    }
+)  # fmt: skip
+METHODS = frozenset({"model_validate_json", "validate_json", "read_plain", "read_gzip_pickle"})  # of any object
+
+
+def calls_in(root: Path, packages: tuple[str, ...]) -> dict[str, frozenset[str]]:
+    """Returns the readers that each module uses, by its path below `root`."""
+    found = {}
+    for package in packages:
+        for file in sorted((root / package).rglob("*.py")):
+            names = frozenset(_used(ast.parse(file.read_text(encoding="utf-8"))))
+            if names:
+                found[str(file.relative_to(root))] = names
+    return found
+
+
+def _used(tree: ast.Module) -> Iterator[str]:
+    imported = dict(_imports(tree))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in METHODS:
+            yield f".{node.attr}"
+        if isinstance(node, (ast.Attribute, ast.Name)) and (name := _dotted(node, imported)) in READERS:
+            yield name
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _is_struct(node.func):
+            yield f"struct.Struct.{node.func.attr}"
+
+
+def _is_struct(function: ast.Attribute) -> bool:
+    """A compiled struct is an object of some name in capitals."""
+    value = function.value
+    return (
+        function.attr in {"unpack", "unpack_from", "iter_unpack"} and isinstance(value, ast.Name) and value.id.isupper()
+    )
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield (alias.asname, alias.name) if alias.asname else (alias.name.split(".")[0],) * 2
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                yield alias.asname or alias.name, f"{node.module}.{alias.name}"
+
+
+def _dotted(node: ast.expr, imported: dict[str, str]) -> str:
+    if isinstance(node, ast.Name):
+        return imported.get(node.id, "")
+    if isinstance(node, ast.Attribute):
+        before = _dotted(node.value, imported)
+        return f"{before}.{node.attr}" if before else ""
+    return ""
