@@ -112,9 +112,12 @@ class Applier:
         if wait_s > 0 and not plan.urgent:
             return wait_s
         written = await self._write_status(kind, body, plan.status)
+        if has_more(written.get("status", {}), plan.status):  # fields that somebody else has written are theirs
+            written = await self._client.replace_status(kind, written, plan.status)
+            self._informers.of(kind, body["metadata"]["namespace"]).note_own_write(written, quiet=False)
         if written.get("status", {}) != plan.status:
-            # Someone else owns a field of our status: writing the same again would change nothing, so it is left until
-            # the object changes.
+            # The server holds another status than it was asked for: writing the same again would change nothing, so it
+            # is left until the object changes.
             self._refused_status[uid] = (written["metadata"]["resourceVersion"], plan.status)
         return None
 
@@ -201,6 +204,15 @@ def without_fields(status: dict[str, Any], paths: Iterable[tuple[str, ...]]) -> 
             if isinstance(holder, dict):
                 holder.pop(path[-1], None)
     return kept
+
+
+def has_more(held: Any, wanted: Any) -> bool:
+    """Tells whether a status holds fields or list entries that are not in the wanted one; values are not compared."""
+    if isinstance(held, dict) and isinstance(wanted, dict):
+        return any(key not in wanted or has_more(value, wanted[key]) for key, value in held.items())
+    if isinstance(held, list) and isinstance(wanted, list):
+        return len(held) > len(wanted) or any(has_more(*both) for both in zip(held, wanted, strict=False))
+    return False
 
 
 def _count_restarts(before: KubernetesObject, after: KubernetesObject) -> None:

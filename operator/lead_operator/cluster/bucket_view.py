@@ -29,7 +29,7 @@ from lead_operator.decisions.plan import RunRecord
 from lead_operator.settings import Settings, StorageProfile
 from lead_protocol import environment
 from lead_protocol.manifests import MAX_MANIFEST_BYTES
-from lead_protocol.object_keys import BuildKeys, CacheKeys, RunKeys
+from lead_protocol.object_keys import BuildKeys, CacheKeys, ControlKeys, RunKeys
 from lead_protocol.progress_record import parse_build
 from lead_protocol.run_records import MAX_RUN_RECORD_BYTES, RunBook, RunEnd, parse_published
 from lead_protocol.store.object_store import ObjectStore, StoreDenied, StoreError
@@ -65,6 +65,15 @@ class BucketLook:
     published_sha256: str = ""
     found_sha256: str = ""
     words: tuple[BuildWord, ...] = ()
+
+
+@dataclass(frozen=True)
+class EndLook:
+    """What the operator has recorded of a run whose status says that it has ended."""
+
+    error: str = ""  # why it could not be read
+    ended: RunEnd | None = None
+    any_record: bool = False
 
 
 class BuildResult(StrictModel):
@@ -135,6 +144,17 @@ class BucketView:
             memory.looked_at, memory.live = time.monotonic(), live
             return memory.look
         return await self._look(profile, namespace, uid, live, 0.0 if erased else max_age_s, read)
+
+    async def look_at_end(self, profile: StorageProfile, namespace: str, uid: str) -> EndLook:
+        """Returns the operator's record of a run's end, and whether it has recorded anything of that run."""
+        keys = ControlKeys(namespace, uid)
+
+        def read(store: ObjectStore) -> EndLook:
+            control = RecordReader(store, Records(), keys.prefix, MAX_OBJECTS)
+            return EndLook(control.excess, read_end(control, keys), any(control.keys_below(keys.prefix)))
+
+        look, error = await self._ask(profile, namespace, read)
+        return EndLook(error) if look is None else look
 
     async def look_at_build(
         self,

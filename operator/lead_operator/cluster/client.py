@@ -195,6 +195,16 @@ class KubeClient:
         query = {"fieldManager": names.FIELD_MANAGER, "force": "true"}
         return await self._call("PATCH", path, kind=kind, query=query, body=wanted, content_type=_APPLY)
 
+    async def replace_status(self, kind: Kind, body: KubernetesObject, status: dict[str, Any]) -> KubernetesObject:
+        """Makes `status` the whole status of an object, whoever else has written fields of it; raises Conflict."""
+        metadata = body["metadata"]
+        wanted = {**body, "apiVersion": kind.api_version, "kind": kind.kind, "status": status}
+        path, query = (
+            kind.path(metadata["namespace"], metadata["name"], "status"),
+            {"fieldManager": names.FIELD_MANAGER},
+        )
+        return await self._call("PUT", path, kind=kind, query=query, body=wanted)
+
     async def set_finalizers(self, kind: Kind, body: KubernetesObject, finalizers: Sequence[str]) -> KubernetesObject:
         """Gives the very object that `body` is a copy of these finalizers; raises Conflict where it has changed."""
         metadata = body["metadata"]

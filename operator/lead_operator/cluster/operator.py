@@ -31,6 +31,7 @@ from lead_operator.cluster.kinds import DATASET_CACHE, TRAINING_RUN, ResourceKey
 from lead_operator.cluster.lease import Lease
 from lead_operator.cluster.observe import is_finished, parse_time
 from lead_operator.cluster.reconcile import Reconciler
+from lead_operator.cluster.reported_ends import ReportedEnds
 from lead_operator.cluster.run_recorder import RunRecorder
 from lead_operator.cluster.source_watch import SourceWatch
 from lead_operator.cluster.watchdog import Watchdog
@@ -69,6 +70,7 @@ class Operator:
             bucket=self._bucket,
             sweep=self._sweep,
             run_recorder=RunRecorder(client, self._bucket),
+            ends=ReportedEnds(self._bucket),
             sources=self._sources,
             publisher=self._publisher,
             cache_end=CacheEnd(client, self.informers, nodes, self._removal, applier, settings),

@@ -47,6 +47,7 @@ from lead_operator.cluster.observe import (
     parse_time,
     source_claim_owner,
 )
+from lead_operator.cluster.reported_ends import ReportedEnds
 from lead_operator.cluster.run_recorder import RunRecorder
 from lead_operator.cluster.source_watch import SourceWatch
 from lead_operator.decisions.build_state import build_generation
@@ -54,6 +55,7 @@ from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
 from lead_operator.decisions.observed import ObservedBuild, ObservedClaim, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import EventNote, Plan
 from lead_operator.decisions.rejected import decide_rejected
+from lead_operator.decisions.run_end import is_over
 from lead_operator.decisions.training_run_plan import decide_training_run
 from lead_operator.errors import SpecError
 from lead_operator.near_names import known_profiles
@@ -91,6 +93,7 @@ class Reconciler:
     applier: Applier
     recorder: EventRecorder
     settings: Settings
+    ends: ReportedEnds
     doubtful: set[ResourceKey] = field(default_factory=set)  # a write's answer was lost, or the copy was too old
     uids: dict[ResourceKey, str] = field(default_factory=dict)  # of the resource last seen under a key
     # uid -> generation of a spec, and why its newest children were not taken
@@ -189,6 +192,7 @@ class Reconciler:
             observed = await self._observe_run(run, body)
             recorded = decide_training_run(run, observed, self.settings)
         plan = recorded
+        self.ends.note(run, previous, plan.status)
         if profile is not None and not observed.store_error:
             for request in sweep_requests(run, observed, plan.status, profile):
                 self.sweep.ask(request)  # first: once its end is written, nobody looks again
@@ -259,8 +263,13 @@ class Reconciler:
     async def _observe_run(self, run: TrainingRun, body: KubernetesObject) -> ObservedRun:
         observed = self._observe_cluster(run, body)
         profile = self.settings.storage_profiles.get(run.storage_profile)
-        if profile is None or (is_finished(body) and not observed.erased):
-            return observed  # of one that has ended, only its restarts may be missing: they are in the bucket
+        if profile is None:
+            return observed
+        if is_finished(body):
+            check = await self.ends.check(run, profile, observed)
+            observed = replace(observed, ended=check.ended, end_disproved=check.disproved, store_error=check.error)
+            if check.error or (is_over(observed) and not observed.erased):
+                return observed  # of one that has ended, only its restarts may be missing: they are in the bucket
         look = await self.bucket.look_at_run(
             profile,
             run.identity.namespace,
@@ -357,6 +366,7 @@ class Reconciler:
         if uid is not None:
             self.seen.discard(uid)
             self.bucket.forget(uid)
+            self.ends.forget(uid)
             self.sweep.forget(uid)
             self.sources.forget(uid)
             self.publisher.forget(uid)

@@ -158,7 +158,7 @@ def _is_disproved(state: InstanceState, observed: ObservedRun) -> bool:
 
 
 def _with_phase(state: InstanceState, observed: ObservedRun) -> InstanceState:
-    if state.phase == "Failed" or (state.phase == "Succeeded" and not _is_disproved(state, observed)):
+    if state.phase == "Succeeded" and not _is_disproved(state, observed):
         return state
     if state.final_committed and all(p.terminal or p.outstays(observed.now) for p in state.pods):
         return replace(

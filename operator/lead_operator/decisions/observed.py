@@ -132,6 +132,7 @@ class ObservedRun:
     apply_error: str = ""  # why the API server refused our newest objects (quota, admission); empty when it took them
     previous: dict[str, Any] = field(default_factory=dict)  # .status as last read
     ended: RunEnd | None = None  # the verdict, once the bucket holds it, whatever status says
+    end_disproved: bool = False  # status says that the run has ended, and the operator has ended no such run
     book: RunBook | None = None  # the newest that the bucket holds; read where status holds no accounts
 
     @property

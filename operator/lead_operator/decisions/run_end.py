@@ -1,24 +1,73 @@
-"""What is left to do for a run that has ended: it keeps its status, and nothing of it is started again. Pure."""
+"""What is left to do for a run that has ended: it keeps its status, and nothing of it is started again. Pure.
 
+A status is output: it ends no run. The operator's record of the end does, or its own memory while the store is away.
+"""
+
+from typing import Any
+
+from lead_operator.decisions.conditions import condition_holds, find_condition
 from lead_operator.decisions.figures import seconds_since
 from lead_operator.decisions.observed import ObservedRun
-from lead_operator.decisions.plan import Plan
+from lead_operator.decisions.plan import EventNote, Plan, RunRecord
 from lead_operator.decisions.pod_group import clean_pods
 from lead_operator.decisions.restarts import read_restarts
-from lead_operator.decisions.run_records import owed_verdict, with_the_store
+from lead_operator.decisions.run_records import owed_verdict, store_is_back, with_the_store
 from lead_operator.decisions.run_step import SOON_S
+from lead_operator.names import Condition
 from lead_operator.resources.training_run import TrainingRun
+
+_ENDS = (Condition.SUCCEEDED, Condition.FAILED)
+
+
+def reported_end(status: dict[str, Any]) -> tuple[str, str] | None:
+    """Returns phase and reason of the end that a status reports; None where it reports none.
+
+    The phase is empty where conditions and phase contradict each other.
+    """
+    held = [kind for kind in _ENDS if condition_holds(status, kind)]
+    if not held:
+        return None
+    told = find_condition(status, held[0]) or {}
+    agrees = len(held) == 1 and status.get("phase", held[0].value) == held[0].value
+    return (held[0].value if agrees else "", str(told.get("reason")))
+
+
+def is_over(observed: ObservedRun) -> bool:
+    """Returns whether the end that status reports is the one that the operator has decided.
+
+    Where its records cannot be read, status is left as it is: nothing is started, and nothing is deleted.
+    """
+    reported = reported_end(observed.previous)
+    if reported is None or observed.end_disproved:
+        return False
+    return observed.ended is None or reported == (observed.ended.phase, observed.ended.reason)
+
+
+def restored_events(observed: ObservedRun) -> tuple[EventNote, ...]:
+    """Returns the event that a status was rebuilt which reported an end that is not in the operator's records."""
+    reported = reported_end(observed.previous)
+    if reported is None or is_over(observed):
+        return ()
+    phase, reason = reported
+    recorded = f"{observed.ended.phase} ({observed.ended.reason})" if observed.ended is not None else "no end"
+    text = (
+        f"somebody wrote {phase or 'contradicting conditions'} ({reason}) into the status, but the operator's records "
+        f"hold {recorded}: the status is rebuilt from them; see who may change trainingruns/status"
+    )
+    return (EventNote("Warning", "StatusRestored", text),)
 
 
 def after_end(run: TrainingRun, observed: ObservedRun) -> Plan:
     """Returns the plan for a run that has ended: what is left of its pods goes, and after its time the run itself."""
     status = {**observed.previous, "observedGeneration": run.identity.generation}
+    if observed.store_error and observed.ended is None:
+        return Plan(status=status)
     if "restarts" not in status and not observed.accounts_unknown:
         attempts = [int(entry.get("attempt") or 0) for entry in status.get("stages") or []]
         status["restarts"] = read_restarts(status, observed.book, attempts).to_status()
-    records = owed_verdict(run, observed)
-    if records:
-        status = with_the_store(status, observed.now)
+    records: tuple[RunRecord, ...] = ()
+    if store_is_back(observed):
+        records, status = owed_verdict(run, observed), with_the_store(status, observed.now)
     deletes = clean_pods(run, observed)
     requeue_s = SOON_S * 10 if deletes else None
     ended_s = seconds_since(status.get("completionTime"), observed.now)

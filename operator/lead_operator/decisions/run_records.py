@@ -37,12 +37,15 @@ def run_records(view: RunView, step: Step, status: dict[str, Any]) -> tuple[RunR
     return tuple(records)
 
 
-def owed_verdict(run: TrainingRun, observed: ObservedRun) -> tuple[RunRecord, ...]:
-    """Returns the verdict of a run that ended while the store was away; nothing where it is away still."""
+def store_is_back(observed: ObservedRun) -> bool:
+    """Returns whether a run ended while the store was away, which it is no more."""
     told = find_condition(observed.previous, Condition.STORAGE_AVAILABLE) or {}
-    if told.get("status") != "False" or observed.store_error or observed.profile_error:
-        return ()
-    return (_verdict(run, observed.previous),)
+    return told.get("status") == "False" and not observed.store_error and not observed.profile_error
+
+
+def owed_verdict(run: TrainingRun, observed: ObservedRun) -> tuple[RunRecord, ...]:
+    """Returns the verdict that the store has not taken yet."""
+    return () if observed.ended else (_verdict(run, observed.previous),)
 
 
 def with_the_store(status: dict[str, Any], now: datetime) -> dict[str, Any]:

@@ -137,9 +137,11 @@ class RunView:
 
     @property
     def started_hash(self) -> str:
-        """The configuration that the run was started with."""
+        """The configuration that the run was started with: by the operator's record, else by the status of its pods."""
         recorded = self.observed.started.config_hash if self.observed.started is not None else ""
-        return str(recorded or self.observed.previous.get("configHash") or self.config_hash)
+        begun = any(state.attempt for state in self.states)
+        told = self.observed.previous.get("configHash") if begun or self.unreadable else ""
+        return str(recorded or told or self.config_hash)
 
     @property
     def checkpoint_step(self) -> int:

@@ -40,7 +40,7 @@ from lead_operator.decisions.pod_removal import once_each, remove
 from lead_operator.decisions.policy_check import NOT_ALLOWED
 from lead_operator.decisions.refusals import OBJECTS_REFUSED
 from lead_operator.decisions.restarts import judge_failure
-from lead_operator.decisions.run_end import after_end
+from lead_operator.decisions.run_end import after_end, is_over, restored_events
 from lead_operator.decisions.run_progress import LOADING
 from lead_operator.decisions.run_records import run_records
 from lead_operator.decisions.run_status import build_run_status, is_urgent
@@ -58,7 +58,7 @@ FINISHING = "Finishing"
 def decide_training_run(run: TrainingRun, observed: ObservedRun, settings: Settings) -> Plan:
     """Returns the next step of a TrainingRun; the same observation always comes to the same plan."""
     previous = observed.previous
-    if condition_holds(previous, Condition.SUCCEEDED) or condition_holds(previous, Condition.FAILED):
+    if is_over(observed):
         return after_end(run, observed)
     view = look_at_run(run, observed, settings)
     try:
@@ -75,7 +75,7 @@ def decide_training_run(run: TrainingRun, observed: ObservedRun, settings: Setti
         claim_deletes=step.claim_deletes,
         creates=step.creates,
         annotates=step.annotates,
-        events=(*run_events(previous, status), *caches_lost(step.claim_deletes)),
+        events=(*run_events(previous, status), *caches_lost(step.claim_deletes), *restored_events(observed)),
         requeue_after_s=after_end(run, replace(observed, previous=status)).requeue_after_s
         if step.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED)
         else step.requeue_after_s,

@@ -61,6 +61,7 @@ class RunWorld(PodsWorld):
         self.instances = {(i.stage.name, i.seed): Instance(i.stage.epochs) for i in self.run.instances}
         self.keys = ControlKeys("team-a", self.run.identity.uid)
         self.records: dict[str, bytes] = {}  # what the operator has written to the bucket
+        self.forged = False  # somebody wrote an end into the status
 
     def suspend(self, value: bool) -> None:
         self.run = replace(self.run, suspend=value)
@@ -77,6 +78,7 @@ class RunWorld(PodsWorld):
             store_error="" if self.store_up else "StoreUnavailable: no answer",
             previous=copy.deepcopy(self.status),
             ended=self.recorded_end() if self.store_up else None,
+            end_disproved=self.forged and self.store_up,
             book=self.recorded_book() if self.store_up else None,
         )
 
@@ -242,7 +244,8 @@ class RunMachine(PodsMachine):
     def look(self, stop_after: int | None) -> None:
         observed = self.world.observe()
         plan = decide_training_run(self.world.run, observed, SETTINGS)
-        again = decide_training_run(self.world.run, replace(observed, previous=plan.status), SETTINGS)
+        later = replace(observed, previous=plan.status, end_disproved=False)
+        again = decide_training_run(self.world.run, later, SETTINGS)
         if not plan.claim_attempt and not plan.deletes and not plan.claim_deletes:
             assert again.status == plan.status, difference(again.status, plan.status)
             assert not again.events and not again.claim_attempt
@@ -359,6 +362,17 @@ class RunMachine(PodsMachine):
         self.world.status = {}
         self.epochs.clear()
 
+    @rule(end=st.sampled_from(["Succeeded", "Failed"]))
+    def somebody_writes_an_end_into_the_status(self, end: str) -> None:
+        if self.ended or "stages" not in self.world.status or self.world.recorded_end() is not None:
+            return
+        self.world.forged = True
+        said = {"type": end, "status": "True", "reason": "Forged", "message": "", "observedGeneration": 1,
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}  # fmt: skip
+        stages = [entry | {"phase": end} for entry in self.world.status["stages"]]
+        self.world.status |= {"phase": end, "stages": stages}
+        self.world.status["conditions"] = [*self.world.status["conditions"], said]
+
     @rule(seconds=st.integers(1, 90))
     def time_goes_on(self, seconds: int) -> None:
         self.world.now += timedelta(seconds=seconds)
@@ -366,6 +380,9 @@ class RunMachine(PodsMachine):
     @invariant()
     def an_end_is_an_end(self) -> None:
         status = self.world.status if hasattr(self, "world") else {}
+        if hasattr(self, "world") and self.world.forged:
+            self.world.forged = "Forged" in str(status.get("conditions"))
+            status = {} if self.world.forged else status
         phase = status.get("phase", "")
         if getattr(self, "ended", ""):
             assert phase == self.ended or "restarts" not in status  # erased, and the bucket not read yet
@@ -379,6 +396,7 @@ class RunMachine(PodsMachine):
         world = self.world
         world.store_up = True
         world.suspend(False)
+        self.an_end_is_an_end()
         self.look(None)
         for node in NODES[2:] + self.nodes_nobody_knows_of():
             world.lost_nodes.pop(node, None)
@@ -392,6 +410,7 @@ class RunMachine(PodsMachine):
             if world.status.get("phase") in ("Succeeded", "Failed"):
                 break
         assert world.status["phase"] in ("Succeeded", "Failed"), world.status
+        world.forged = False
         self.look(None)  # at what its last pods have left
         world.finish_deletions()
         plan = decide_training_run(world.run, world.observe(), SETTINGS)

@@ -553,10 +553,16 @@ def test_an_erased_status_is_rebuilt_from_pods_and_bucket() -> None:
 
 
 def test_a_renamed_config_key_is_noticed_though_the_api_server_lets_it_pass() -> None:
-    status = look(a_training_run(config={"lr": 1}), caches=()).status
-    plan = look(a_training_run(config={"momentum": 1}), previous=status)
+    status = started(a_training_run(config={"lr": 1}))
+    plan = look(a_training_run(config={"momentum": 1}), previous=status, pods=(a_failed_pod(0), a_failed_pod(1)))
     assert condition(plan, "Accepted")["reason"] == "ConfigChanged"
     assert not plan.creates
+
+
+def test_before_the_first_attempt_no_config_is_fixed_whatever_hash_a_status_holds() -> None:
+    status = look(a_training_run(), caches=()).status
+    plan = look(a_training_run(), previous=status | {"configHash": "f" * 64})
+    assert condition(plan, "Accepted")["status"] == "True" and plan.claim_attempt
 
 
 def test_a_condition_keeps_its_time_until_its_status_changes() -> None:

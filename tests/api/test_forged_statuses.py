@@ -1,0 +1,78 @@
+"""Somebody who may write statuses writes ends into them: they end nothing and hold nothing up."""
+
+import json
+from typing import Any
+
+from lead_testing.api_bench import Bench
+from lead_testing.manifests import a_dataset_cache, a_training_run
+from lead_testing.operator_process import wait_for
+
+ONE: dict[str, Any] = {"stages": [{"name": "train", "epochs": 2}], "nodes": 1, "cleanPodPolicy": "All"}
+
+
+def forge(bench: Bench, kind: str, name: str, end: str, **fields: Any) -> None:
+    """Writes what `kubectl edit --subresource=status` would, besides what the status holds."""
+    held = bench.status(kind, name)
+    said = {"type": end, "status": "True", "reason": "Forged", "message": "forged", "observedGeneration": 1,
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}  # fmt: skip
+    conditions = [c for c in held.get("conditions", []) if c["type"] != end]
+    status = {"phase": end, "reason": "Forged", "conditions": [*conditions, said], **fields}
+    bench.kubectl("patch", kind, name, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+
+
+def true_conditions(bench: Bench, name: str) -> set[str]:
+    return {c["type"] for c in bench.status("tr", name).get("conditions", []) if c["status"] == "True"}
+
+
+def events(bench: Bench, reason: str) -> list[str]:
+    found = bench.kubectl("get", "events", "-o", f"jsonpath={{.items[?(@.reason=='{reason}')].involvedObject.name}}")
+    return found.split()
+
+
+def test_a_run_that_trains_goes_on_and_one_that_waits_begins(bench: Bench) -> None:
+    bench.driver.script.held.add("train")
+    bench.operator.start()
+    bench.apply(a_dataset_cache("town", "datasets/town"))
+    for name in ("fails", "succeeds"):
+        bench.apply(a_training_run(name, "town", ttlSecondsAfterFinished=0, **ONE))
+    bench.apply(a_training_run("waits", "village", ttlSecondsAfterFinished=0, **ONE))
+    for name in ("fails", "succeeds"):
+        bench.wait_phase("tr", name, "Running")
+    bench.wait_phase("tr", "waits", "Pending")
+    pods = set(bench.driver.seen)
+    forge(bench, "tr", "fails", "Failed", configHash="f" * 64, restarts=None)
+    done = [bench.status("tr", "succeeds")["stages"][0] | {"phase": "Succeeded", "epoch": 2}]
+    forge(bench, "tr", "succeeds", "Succeeded", stages=done, completionTime="2026-01-01T00:00:00Z")
+    forge(bench, "tr", "waits", "Succeeded", configHash="f" * 64)
+    wait_for("all to be restored", lambda: set(events(bench, "StatusRestored")) == {"fails", "succeeds", "waits"})
+    for name in ("fails", "succeeds"):
+        status = bench.wait_phase("tr", name, "Running")
+        assert not true_conditions(bench, name) & {"Succeeded", "Failed"}
+        assert (status["stages"][0]["attempt"], status["restarts"]["total"]) == (1, 0)
+    assert set(bench.driver.seen) == pods
+    bench.driver.script.held.clear()
+    bench.apply(a_dataset_cache("village", "datasets/village"))
+    for name in ("fails", "succeeds", "waits"):
+        wait_for(
+            f"{name} to end and go", lambda name=name: name not in [r["metadata"]["name"] for r in bench.items("tr")]
+        )
+    stages = {pod["metadata"]["name"][-4:] for pod in bench.driver.seen.values() if "lead.dev/rank" in str(pod)}
+    assert stages >= {"a1-0"} and not any(name.startswith("a2") for name in stages)
+
+
+def test_what_has_ended_stays_so_whatever_is_written_before_the_operator_comes_back(bench: Bench) -> None:
+    bench.operator.start()
+    bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", **ONE))
+    bench.wait_phase("tr", "drive", "Succeeded")
+    pods = set(bench.driver.seen)
+    bench.operator.terminate()
+    conditions = [c for c in bench.status("tr", "drive")["conditions"] if c["type"] != "Succeeded"]
+    said = {"type": "Failed", "status": "True", "reason": "Forged", "message": "forged", "observedGeneration": 1,
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}  # fmt: skip
+    status = {"phase": "Failed", "restarts": None, "conditions": [*conditions, said]}
+    bench.kubectl("patch", "tr", "drive", "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+    bench.operator.start()
+    restored = bench.wait_phase("tr", "drive", "Succeeded")
+    assert "Succeeded" in true_conditions(bench, "drive") and "Failed" not in true_conditions(bench, "drive")
+    assert restored["restarts"]["total"] == 0
+    assert set(bench.driver.seen) == pods

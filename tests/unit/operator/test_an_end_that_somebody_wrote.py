@@ -1,0 +1,130 @@
+"""Somebody writes an end into the status of a run: the operator's records decide, and what a process remembers."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lead_operator.cluster.bucket_view import BucketView
+from lead_operator.cluster.reported_ends import EndCheck, ReportedEnds
+from lead_operator.decisions.observed import ObservedInstance, ObservedPod, ObservedRun
+from lead_operator.decisions.plan import Plan
+from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_protocol.object_keys import ControlKeys
+from lead_protocol.run_records import RunEnd
+from lead_protocol.store.folder import FolderStore
+from lead_protocol.store.object_store import StoreUnavailable
+from lead_testing.makers import NOW, PROFILE, RUN_UID, SETTINGS, a_failed_pod, a_pod, a_ready_cache, a_training_run
+
+RUN = a_training_run(ttlSecondsAfterFinished=0)
+KEYS = ControlKeys("team-a", RUN_UID)
+GROUP = (a_pod(0), a_pod(1))
+END = RunEnd(phase="Succeeded", reason="AllStagesDone", message="trained", ended_at="2026-01-01T11:00:00Z")
+
+
+def look(status: dict[str, Any], *pods: ObservedPod, **seen: Any) -> Plan:
+    seen = {"instances": (ObservedInstance("train", 0, highest_attempt=1, recorded_attempt=1),)} | seen
+    observed = ObservedRun(
+        now=NOW, pods=pods, service_exists=True, caches=(a_ready_cache(),), previous=status, **seen
+    )  # fmt: skip
+    return decide_training_run(RUN, observed, SETTINGS)
+
+
+def running() -> dict[str, Any]:
+    return look(look({}, instances=(ObservedInstance("train", 0),)).status, *GROUP).status
+
+
+def forged(status: dict[str, Any], *ends: str) -> dict[str, Any]:
+    said = [{"type": end, "status": "True", "reason": "Forged", "message": "", "observedGeneration": 1} for end in ends]
+    stages = [entry | {"phase": ends[0]} for entry in status.get("stages", [])]
+    over = {"phase": ends[0], "reason": "Forged", "stages": stages, "completionTime": "2025-01-01T00:00:00Z"}
+    return status | over | {"conditions": [*status.get("conditions", []), *said]}
+
+
+def kinds(plan: Plan) -> set[str]:
+    return {c["type"] for c in plan.status["conditions"] if c["status"] == "True"}
+
+
+@pytest.mark.parametrize("ends", [("Succeeded",), ("Failed",), ("Failed", "Succeeded")])
+def test_an_end_that_is_disproved_ends_nothing_and_the_status_is_rebuilt(ends: tuple[str, ...]) -> None:
+    plan = look(forged(running(), *ends), *GROUP, end_disproved=True)
+    assert not plan.deletes and not plan.delete_self and not plan.records
+    assert not kinds(plan) & {"Succeeded", "Failed"} and "completionTime" not in plan.status
+    assert plan.status["stages"][0]["phase"] == "Running" and plan.status["stages"][0]["attempt"] == 1
+    assert "StatusRestored" in [note.reason for note in plan.events]
+    again = look(plan.status, *GROUP)
+    assert again.status == plan.status and not again.events
+
+
+def test_a_run_that_goes_on_after_it_restarts_as_before() -> None:
+    plan = look(forged(running(), "Failed"), a_failed_pod(0), a_failed_pod(1), end_disproved=True)
+    assert (plan.status["phase"], plan.status["restarts"]["program"], plan.claim_attempt) == ("Recovering", 1, True)
+
+
+def test_while_nobody_can_say_nothing_is_started_or_deleted() -> None:
+    status = forged(running(), "Succeeded")
+    plan = look(status, *GROUP, store_error="StoreUnavailable: no answer")
+    assert (plan.status, plan.deletes, plan.creates, plan.delete_self) == (status, (), (), False)
+
+
+@pytest.mark.parametrize("change", [{"phase": "Running"}, {"phase": "Failed"}])
+def test_the_recorded_end_comes_back_whatever_a_status_says(change: dict[str, Any]) -> None:
+    ended = look(running(), *GROUP, ended=END).status
+    plan = look(ended | change, ended=END)
+    assert plan.status["phase"] == "Succeeded" and not plan.creates
+    swapped = look(forged(running(), "Failed"), ended=END)
+    assert swapped.status["phase"] == "Succeeded" and kinds(swapped) >= {"Succeeded"} and "Failed" not in kinds(swapped)
+
+
+# --- what a process knows --------------------------------------------------------------------------------------------
+
+
+class Away(FolderStore):
+    def list(self, prefix: str) -> Any:
+        raise StoreUnavailable("no answer")
+
+
+def ends(folder: Path, store: type[FolderStore] = FolderStore) -> ReportedEnds:
+    return ReportedEnds(BucketView(SETTINGS, lambda profile: store(folder)))
+
+
+async def check(ends: ReportedEnds, status: dict[str, Any], *pods: ObservedPod) -> EndCheck:
+    return await ends.check(RUN, PROFILE, ObservedRun(now=NOW, pods=pods, previous=status))
+
+
+async def test_a_recorded_end_is_read_once(tmp_path: Path) -> None:
+    FolderStore(tmp_path).create(KEYS.ended, END.model_dump_json().encode())
+    known = ends(tmp_path)
+    assert await check(known, forged(running(), "Succeeded")) == EndCheck(ended=END)
+    known.bucket = ends(tmp_path, Away).bucket
+    assert (await check(known, forged(running(), "Succeeded"))).ended == END
+    assert "no answer" in (await check(known, forged(running(), "Failed"))).error, "another end is another question"
+
+
+@pytest.mark.parametrize("evidence", ["records", "a live pod", "no attempt", "seen before", "none"])
+async def test_an_end_without_a_record_needs_no_more_than_one_trace_to_be_disproved(
+    tmp_path: Path, evidence: str
+) -> None:
+    """A run whose records somebody removed together with its data is not started again."""
+    status, known = forged(running(), "Succeeded"), ends(tmp_path)
+    if evidence == "records":
+        FolderStore(tmp_path).create(KEYS.attempt("train", 0, 1), b"{}")
+    if evidence == "no attempt":
+        status["stages"] = []
+    if evidence == "seen before":
+        known.note(RUN, {}, running())
+    found = await check(known, status, *(GROUP if evidence == "a live pod" else ()))
+    assert found.disproved is (evidence != "none")
+
+
+async def test_an_end_that_this_process_has_decided_waits_for_the_store(tmp_path: Path) -> None:
+    before, known = running(), ends(tmp_path)
+    after = forged(before, "Failed")
+    known.note(RUN, {}, before)
+    known.note(RUN, before, after)
+    assert await check(known, after) == EndCheck()
+    other = replace(known, decided={})
+    assert (await check(other, after)).disproved, "another process decides it once more"
+    known.forget(RUN_UID)
+    assert not known.unfinished and not known.decided and not known.checked
