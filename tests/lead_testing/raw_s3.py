@@ -83,7 +83,7 @@ class RawS3:
             **{name.lower(): value for name, value in (headers or {}).items()},
         }  # fmt: skip
         names = ";".join(sorted(sent))
-        lines = [method, _quoted(f"/{path}", "/~"), _query(sorted(query))]
+        lines = [method, _quoted(f"/{path}", "/~"), _query(sorted(query, key=lambda each: each[0]))]
         lines += [f"{name}:{sent[name]}" for name in sorted(sent)]
         canonical = "\n".join([*lines, "", names, sent["x-amz-content-sha256"]])
         scope = f"{now[:8]}/{REGION}/s3/aws4_request"
