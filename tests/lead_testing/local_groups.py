@@ -11,7 +11,7 @@ from lead_protocol.store.folder import FolderStore
 from lead_testing.ports import free_port
 from lead_testing.toy_jobs import manifests, run_together
 from lead_trainer.engine.instances import instances
-from lead_trainer.local_run import NAMESPACE, PRIVATE_FOLDER, UID
+from lead_trainer.local_store import NAMESPACE, PRIVATE_FOLDER, UID
 
 SECONDS = 300
 Kill = tuple[int, int]  # rank, and the call of the recipe's step in which it kills itself

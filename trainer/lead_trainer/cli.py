@@ -71,8 +71,8 @@ def parser() -> argparse.ArgumentParser:
     example.add_argument("--seed", type=int, default=0)
     example.add_argument("--failed-routes", type=int, default=0, help="how many of the routes end badly")
 
-    fsck = _command(commands, "fsck", "Check every object below caches/<namespace>/<digest> or runs/<namespace>/<uid>.")
-    fsck.add_argument("prefix")
+    fsck = _command(commands, "fsck", "Check every object of a cache, of a run, or of a logdir.")
+    fsck.add_argument("prefix", help="caches/<namespace>/<digest>, runs/<namespace>/<uid>, a logdir of lead train")
     fsck.add_argument("--store", help="s3://bucket/prefix or file:///folder (default: LEAD_STORE_URL)")
 
     keys = _command(commands, "config", "List every key with its default, type and meaning.")

@@ -29,7 +29,7 @@ from lead_trainer.recipes.distill.benchmarks.challenges import Challenge, baseli
 from lead_trainer.recipes.distill.benchmarks.evaluation import forecast_of, truth_of
 from lead_trainer.recipes.distill.modes import collection_of, mode_of
 from lead_trainer.recipes.local_runs import collections_of
-from lead_trainer.recipes.recipe import Batch, SampleSource, load_recipe
+from lead_trainer.recipes.recipe import Batch, SampleSource, load_recipe, recipe_names
 from lead_trainer.report.console import open_log
 
 RECIPE = "distill"  # the recipe with benchmarks
@@ -131,8 +131,31 @@ def _run(weights: Path, words: Sequence[str], environ: Mapping[str, str]) -> Loc
     path = config_beside(weights)
     if not path.is_file():
         raise BadConfig(f"evaluate: there is no {path}; weights are evaluated with the config they were trained with")
-    values = {**keys_of_document(recipe, read_config_json(path)), **resolved.recipe}
+    document = read_config_json(path)
+    _refuse_other_recipe(document, path)
+    values = {**keys_of_document(recipe, document), **resolved.recipe}
     return LocalRun(resolved.run, recipe, values, recipe.config(values))
+
+
+def _refuse_other_recipe(document: Mapping[str, Any], path: Path) -> None:
+    """Raises BadConfig where a config that this recipe cannot read is one of another recipe."""
+    if _is_of(RECIPE, document):
+        return
+    for name in recipe_names():
+        if name != RECIPE and _is_of(name, document):
+            raise BadConfig(
+                f"evaluate: {path} is of recipe {name}, but lead evaluate measures recipe {RECIPE} alone; "
+                f"lead export bundles weights of recipe {name} for its own evaluation"
+            )
+
+
+def _is_of(name: str, document: Mapping[str, Any]) -> bool:
+    recipe = load_recipe(name)
+    try:
+        recipe.config(keys_of_document(recipe, document))
+    except BadConfig:
+        return False
+    return True
 
 
 def _cache(run: LocalRun, split: str, environ: Mapping[str, str]) -> CacheReader | None:

@@ -4,8 +4,9 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,7 +17,6 @@ from lead_protocol.checkpoint_retention import ranked
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES
 from lead_protocol.object_keys import CacheKeys, InstanceKeys, position_of
-from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.data.fsck import fsck_cache
 from lead_trainer.engine.instances import instance_manifests, instances
@@ -25,6 +25,7 @@ from lead_trainer.engine.quarantine import fetch_fault, find_fault, quarantined_
 from lead_trainer.engine.resume import manifest_keys, model_file_name
 from lead_trainer.engine.storage import open_store
 from lead_trainer.errors import BadConfig, BadData, NoSuchRecipe
+from lead_trainer.local_store import NAMESPACE, UID, logdirs_of, store_in
 from lead_trainer.recipes.recipe import load_recipe
 
 _ADDRESS = re.compile(
@@ -55,20 +56,35 @@ class IsEvaluatedElsewhere(Protocol):
 
 
 def check_prefix(prefix: str, url: str | None, environ: Mapping[str, str]) -> int:
-    """Checks a cache or a run and prints one line a finding; returns 65 when anything is wrong."""
-    store, parts = store_of(url, environ), prefix.strip("/").split("/")
-    if parts[0] == "caches" and len(parts) == 3:
+    """Checks a cache, a run or a logdir and prints one line a finding; returns 65 when anything is wrong."""
+    if logdirs := logdirs_of(Path(prefix)):
+        if url:
+            raise BadConfig(f"fsck: {prefix} is a logdir, which has a store of its own; leave --store out")
+        results = [_checked_checkpoints(store_in(logdir), NAMESPACE, UID) for logdir in logdirs]
+        return _tell_checkpoints(prefix, chain(*results))
+    parts = prefix.strip("/").split("/")
+    if parts[0] not in ("caches", "runs") or len(parts) != 3:
+        raise BadConfig(
+            f"fsck: found {prefix!r}, expected caches/<namespace>/<digest>, runs/<namespace>/<uid>, or a logdir of "
+            "lead train"
+        )
+    store = store_of(url, environ)
+    if parts[0] == "caches":
         findings = [f"{finding.key}: {finding.fault}" for finding in fsck_cache(store, CacheKeys(parts[1], parts[2]))]
-        checked = 1
-    elif parts[0] == "runs" and len(parts) == 3:
-        results = list(_checked_checkpoints(store, parts[1], parts[2]))
-        findings, checked = [fault for fault in results if fault], len(results)
-    else:
-        raise BadConfig(f"fsck: found {prefix!r}, expected caches/<namespace>/<digest> or runs/<namespace>/<uid>")
+        return _tell_findings(f"{prefix}: 1 cache", findings)
+    return _tell_checkpoints(prefix, _checked_checkpoints(store, parts[1], parts[2]))
+
+
+def _tell_checkpoints(prefix: str, results: Iterable[str]) -> int:
+    faults = list(results)
+    return _tell_findings(f"{prefix}: {len(faults)} checkpoints", [fault for fault in faults if fault])
+
+
+def _tell_findings(checked: str, findings: Sequence[str]) -> int:
+    """Prints what is wrong, and what was checked; returns the exit code."""
     for finding in findings:
         print(finding)
-    what = "cache" if parts[0] == "caches" else "checkpoints"
-    print(f"{prefix}: {checked} {what} checked, {len(findings)} findings")
+    print(f"{checked} checked, {len(findings)} findings")
     return ExitCode.BAD_DATA if findings else ExitCode.DONE
 
 
@@ -91,9 +107,9 @@ def export_run(
 
     Weights that were averaged while training are the ones that were validated, and so the ones that are written.
     """
-    logdirs = _logdirs(Path(run))
-    local: list[ObjectStore] = [FolderStore(logdir / ".lead") for logdir in logdirs]
-    address = Address(None, "local", "local") if logdirs else parse_address(run)
+    logdirs = logdirs_of(Path(run))
+    local: list[ObjectStore] = [store_in(logdir) for logdir in logdirs]
+    address = Address(None, NAMESPACE, UID) if logdirs else parse_address(run)
     if best and address.checkpoint_prefix:
         raise BadConfig(f"export: {run} is one checkpoint, and --best asks for another; leave one of them out")
     if url and address.store:
@@ -134,12 +150,6 @@ def parse_address(text: str) -> Address:
     keys = InstanceKeys(match["namespace"], match["uid"], match["stage"], int(match["seed"]))
     below = (match["checkpoint"] or "").removeprefix("/checkpoints/")
     return Address(*run, keys, f"{keys.checkpoints_prefix}{below}/" if below else "")
-
-
-def _logdirs(run: Path) -> list[Path]:
-    """Returns the folders of a local run: its own, else one a seed (`seed_<n>`); none for a run that is not local."""
-    seeds = [path for path in sorted(run.glob("seed_*")) if (path / ".lead").is_dir()]
-    return [run] if (run / ".lead").is_dir() else seeds
 
 
 def _fit_for_evaluation(name: str, config_json: Path) -> None:

@@ -24,7 +24,8 @@ from lead_trainer.engine.worker import device_of
 from lead_trainer.lead_view import LeadView
 from lead_trainer.local_job import cache_store, check_before_build, local_job, session_cache_folder
 from lead_trainer.local_refusals import refuse_older_checkpoint, refuse_other_weights, refuse_weights_alone
-from lead_trainer.local_run import PRIVATE_FOLDER, LocalRun, local_run
+from lead_trainer.local_run import LocalRun, local_run
+from lead_trainer.local_store import PRIVATE_FOLDER
 from lead_trainer.named_view import NamedView
 from lead_trainer.recipes.local_runs import WarnsAtStart
 from lead_trainer.recipes.recipe import NamesFiles

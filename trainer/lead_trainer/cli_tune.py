@@ -16,7 +16,8 @@ from lead_trainer.engine.stop import StopFlag
 from lead_trainer.engine.worker import device_of
 from lead_trainer.errors import BadConfig
 from lead_trainer.local_job import cache_store, local_job, session_cache_folder
-from lead_trainer.local_run import NAMESPACE, PRIVATE_FOLDER, UID, local_run
+from lead_trainer.local_run import local_run
+from lead_trainer.local_store import NAMESPACE, PRIVATE_FOLDER, UID
 from lead_trainer.report.console import open_log
 from lead_trainer.world import World
 

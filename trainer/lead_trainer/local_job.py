@@ -26,7 +26,8 @@ from lead_trainer.engine.config_check import check_model, check_shape
 from lead_trainer.engine.resume import manifest_keys
 from lead_trainer.engine.storage import open_store
 from lead_trainer.errors import BadConfig
-from lead_trainer.local_run import NAMESPACE, PRIVATE_FOLDER, UID, LocalRun
+from lead_trainer.local_run import LocalRun
+from lead_trainer.local_store import NAMESPACE, PRIVATE_FOLDER, UID
 from lead_trainer.recipes.local_runs import MixesTrees, cache_collections, source_root
 
 log = structlog.get_logger(__name__)

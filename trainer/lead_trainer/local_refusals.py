@@ -10,7 +10,8 @@ from lead_protocol.store.folder import FolderStore
 from lead_trainer.engine.instances import instance_manifests
 from lead_trainer.engine.resume import manifest_keys
 from lead_trainer.errors import BadConfig
-from lead_trainer.local_run import PRIVATE_FOLDER, LocalRun, keys_of_checkpoint
+from lead_trainer.local_run import LocalRun, keys_of_checkpoint
+from lead_trainer.local_store import PRIVATE_FOLDER
 from lead_trainer.recipes.recipe import NamesFiles
 
 log = structlog.get_logger(__name__)

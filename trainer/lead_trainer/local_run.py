@@ -10,7 +10,7 @@ from typing import Any
 
 from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest
 from lead_protocol.merged_keys import merged_keys
-from lead_protocol.object_keys import LOCAL_NAMESPACE, InstanceKeys
+from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import StoreError
 from lead_trainer.config_sources import (
@@ -25,12 +25,10 @@ from lead_trainer.engine.config_document import keys_of_document
 from lead_trainer.engine.instances import instance_manifests
 from lead_trainer.engine.resume import manifest_keys
 from lead_trainer.errors import BadConfig
+from lead_trainer.local_store import NAMESPACE, PRIVATE_FOLDER, STAGE, UID
 from lead_trainer.named_view import config_beside
 from lead_trainer.recipes.local_runs import Respells, WritesOut
 from lead_trainer.recipes.recipe import Inherits, PartsRuns, Recipe, load_recipe
-
-NAMESPACE, UID, STAGE = LOCAL_NAMESPACE, "local", "train"
-PRIVATE_FOLDER = ".lead"
 
 
 @dataclass(frozen=True)

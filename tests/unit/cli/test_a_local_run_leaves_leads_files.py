@@ -68,6 +68,28 @@ def test_a_killed_run_resumes_to_the_same_bits_under_leads_names(
     assert "1 findings" in capsys.readouterr().out
 
 
+def test_fsck_takes_a_logdir_also_of_several_seeds(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "recipe=toy", "logdir=many", "epochs=1", "seeds=[0,1]"]) == ExitCode.DONE
+    for folder, count in (("many", 2), ("many/seed_1", 1)):
+        capsys.readouterr()
+        assert main(["fsck", folder]) == ExitCode.DONE
+        assert f"{folder}: {count} checkpoints checked, 0 findings" in capsys.readouterr().out
+    (here / "many/seed_1/model_0000.pth").write_bytes(b"spoiled")
+    assert main(["fsck", "many"]) == ExitCode.BAD_DATA
+    assert main(["fsck", "nothing"]) == ExitCode.BAD_CONFIG
+    assert "or a logdir of lead train" in capsys.readouterr().err
+
+
+def test_a_finished_run_that_is_started_again_says_so(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["train", "recipe=toy", "logdir=run"]
+    assert main([*words, "epochs=1"]) == ExitCode.DONE
+    assert "nothing is left to train" not in "".join(capfd.readouterr())
+    before = (here / "run/model_0000.pth").read_bytes()
+    assert main([*words, "epochs=1"]) == ExitCode.DONE
+    assert "nothing is left to train: this run is finished" in "".join(capfd.readouterr())
+    assert (here / "run/model_0000.pth").read_bytes() == before
+
+
 def test_a_run_that_began_anew_shows_its_own_weights_however_far_the_old_one_was(here: Path) -> None:
     assert main(["train", "recipe=toy", "logdir=run", "epochs=3"]) == ExitCode.DONE
     assert main(["train", "recipe=toy", "logdir=run", "epochs=2", "lr=0.01", "resume=never"]) == ExitCode.DONE

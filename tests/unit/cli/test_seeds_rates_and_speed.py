@@ -21,7 +21,7 @@ from lead_trainer.cli_tune import perf_record
 from lead_trainer.engine.lr_finder import sweep
 from lead_trainer.engine.perf import PerfRecord
 from lead_trainer.errors import BadConfig
-from lead_trainer.local_run import NAMESPACE, PRIVATE_FOLDER, UID
+from lead_trainer.local_store import NAMESPACE, PRIVATE_FOLDER, UID
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,6 @@
 """Training and evaluating as a person types them, each command a process of its own, in a folder of its own."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from lead_protocol.exit_codes import ExitCode
 from lead_testing.forecasting_trees import write_argoverse2_tree
 from lead_trainer.cli import main
 from lead_trainer.local_run import local_run
 from lead_trainer.recipes.distill.example_data.tree import write_example_tree
+from lead_trainer.recipes.lead.recipe import RECIPE as LEAD_RECIPE
 
 LEAD = Path(sys.executable).with_name("lead")
 
@@ -47,6 +50,17 @@ def test_a_forecaster_is_measured_and_its_submission_written(tmp_path: Path) -> 
     told = lead(tmp_path, "evaluate out/baseline_seed42_best.pt --split val --argoverse2-root moved batch_size=1")
     assert "argoverse2 val" in told and "OffRoadRate" in told
     assert (tmp_path / "out/baseline_seed42_best_val_argoverse2_submission.parquet").is_file()
+
+
+def test_weights_of_another_recipe_are_refused_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = tmp_path / "model_0030.pth"
+    weights.write_bytes(b"LEAD's")
+    (tmp_path / "config.json").write_text(json.dumps(LEAD_RECIPE.config_json(LEAD_RECIPE.config({}, "demo"))))
+    assert main(["evaluate", str(weights)]) == ExitCode.BAD_CONFIG
+    (sentence,) = capsys.readouterr().err.strip().splitlines()
+    assert f"{tmp_path / 'config.json'} is of recipe lead, but lead evaluate measures recipe distill alone" in sentence
 
 
 def test_a_word_that_is_no_key_is_named(capsys: pytest.CaptureFixture[str]) -> None:

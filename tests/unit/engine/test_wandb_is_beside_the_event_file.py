@@ -13,7 +13,8 @@ from lead_protocol.exit_codes import ExitCode
 from lead_protocol.job import LoggingPolicy
 from lead_protocol.store.folder import FolderStore
 from lead_testing.toy_jobs import KEYS, a_toy_job
-from lead_testing.toy_runs import train_here
+from lead_testing.toy_runs import toy_recipe_installed, train_here
+from lead_trainer.cli import main
 from lead_trainer.recipes.lead.recipe import RECIPE
 from lead_trainer.report.wandb import WandbKeys, wandb_settings
 
@@ -72,6 +73,18 @@ def test_both_attempts_of_a_run_are_one_wandb_run_in_the_store(tmp_path: Path) -
     assert sorted(steps) == [1, 2, 3, 4, 5, 6]
     assert {"debug/loss", "debug/lr_0", "unscaled_loss/loss_plane"} <= steps[4].keys()
     assert "epoch/loss" in steps[6]
+
+
+def test_a_local_run_has_its_offline_files_once_and_tells_how_to_sync_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with toy_recipe_installed(tmp_path):
+        words = ["train", "recipe=toy", "logdir=run", "epochs=1", "wandb_mode=offline", "wandb_project=night"]
+        assert main(words) == ExitCode.DONE
+    (file,) = Path("run").rglob("*.wandb")
+    assert file.parent.parent == Path("run/wandb")
+    assert f"wandb sync {file.parent}" in "".join(capfd.readouterr())
 
 
 def test_a_missing_key_is_one_warning_and_training_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,6 +63,16 @@ def test_where_every_disk_serves_no_rank_is_named_and_the_figures_are_in_the_eve
     assert steps == [event.step for event in read.Scalars("data/fetch_ms")] == list(range(1, STEPS + 1))
 
 
+def test_without_a_session_cache_no_read_hits_or_misses_it(tmp_path: Path, job: TrainJob) -> None:
+    train_here(FolderStore(tmp_path / "store"), tmp_path, job)
+    record = told(tmp_path)
+    assert (record.cache_hits, record.cache_misses) == (0, 0)
+    assert record.cache_fetched_bytes > 0
+    read = EventAccumulator(str(tmp_path / "scratch/tensorboard"))
+    read.Reload()
+    assert "cache/fetched_mb" in read.Tags()["scalars"] and "cache/hit_rate" not in read.Tags()["scalars"]
+
+
 class Counted:
     """A dataset and a loader of which only the figures are asked."""
 

@@ -255,6 +255,9 @@ class Attempt:
         log.info("training", recipe=self.job.recipe, ranks=self.group.world.world_size, device=str(self.group.device),
                  precision=str(dtype).removeprefix("torch."), epochs=self.job.epochs, steps_per_epoch=plan.steps,
                  batch=shape.batch_size * plan.accumulate, parts=plan.parts, first_step=state.step)  # fmt: skip
+        if state.epoch >= self.job.epochs or state.ranking.patience_is_over:
+            log.info("nothing is left to train: this run is finished; more epochs, or resume=never, train on",
+                     epoch=state.epoch, of=self.job.epochs, step=state.step)  # fmt: skip
         try:
             train(stage, state, hooks)
         finally:
@@ -325,7 +328,9 @@ class Attempt:
         if self.place.pictures_folder is not None:
             sinks.append(PictureFiles(self.place.pictures_folder))
         if settings is not None:
-            sinks.append(WandbRun(settings, config_json, self.place.scratch, self.place.store, f"{prefix}wandb/"))
+            folder, store = self.place.events_folder or self.place.scratch, self.place.store
+            uploads = None if self.place.events_folder else (store, f"{prefix}wandb/")
+            sinks.append(WandbRun(settings, config_json, folder, self.place.scratch, uploads))
         return Sinks(tuple(sinks))
 
     def _record_speed(self, clock: StepClock, plan: EpochPlan, dtype: torch.dtype) -> None:

@@ -13,7 +13,7 @@ from lead_protocol.manifests import MAX_COUNT
 from lead_protocol.progress_record import MAX_DEGRADED_RANKS
 from lead_trainer.data.loader import Loader
 from lead_trainer.data.loader_stats import STAGES
-from lead_trainer.data.session_cache import CacheStats
+from lead_trainer.data.session_cache import CacheStats, DirectReads
 from lead_trainer.engine.dataset import Dataset
 from lead_trainer.world import World
 
@@ -40,6 +40,7 @@ class LoadingFigures:
         self._world, self._dataset, self._loader = world, dataset, loader
         self._newest = self._shown = _Totals()
         self._shown_fetch_s, self._shown_batches = 0.0, 0  # of this rank alone
+        self._keeps_shards = not isinstance(dataset.session, DirectReads)
 
     def row(self) -> list[float]:
         """Returns this rank's figures; the sums of all ranks' rows are what `take` takes.
@@ -67,12 +68,15 @@ class LoadingFigures:
         )
 
     def told(self) -> dict[str, Any]:
-        """Returns what the progress record tells; of the loaders alone where there is no session cache."""
+        """Returns what the progress record tells; of the loaders alone where no dataset is read.
+
+        Without a session cache every record comes from the store: no read hits or misses anything.
+        """
         totals = self._totals()
         if self._dataset.session is None:
             return {"loading_s": totals.stages}
         return {
-            **totals.counts,
+            **{name: count for name, count in totals.counts.items() if self._keeps_shards or name in _TOLD},
             _FETCH_S: totals.fetch_s,
             "cache_degraded": bool(totals.degraded_ranks),
             "cache_degraded_ranks": list(totals.degraded_ranks[:MAX_DEGRADED_RANKS]),
@@ -94,7 +98,7 @@ class LoadingFigures:
             "cache/second_mb": now.counts["cache_second_bytes"] / _MB,
             "cache/degraded": float(len(now.degraded_ranks)),
         }
-        if hits + misses > 0:
+        if self._keeps_shards and hits + misses > 0:
             # Records of shards that were there count as first reads too, until others are brought.
             scalars["cache/hit_rate"] = max(0.0, hits / (hits + misses))
         if batches > self._shown_batches:

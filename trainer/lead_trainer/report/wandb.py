@@ -2,7 +2,8 @@
 
 W&B is never worth a training run: a missing key, no network, any error is one warning, and training goes on without.
 The run's id follows from the stage instance, so a resumed attempt continues the same W&B run. The key comes from
-WANDB_API_KEY or from `wandb login`. Offline files are copied to the store, from where `wandb sync` takes them.
+WANDB_API_KEY or from `wandb login`. Offline files of a pod are copied to the store; a local run has
+them once, below its logdir.
 """
 
 import hashlib
@@ -92,14 +93,15 @@ class WandbRun:
     """One attempt's part of a W&B run; after the first trouble it swallows everything."""
 
     def __init__(
-        self, settings: WandbRunSettings, config: Mapping[str, Any], folder: Path, store: ObjectStore, prefix: str
-    ) -> None:
-        """Starts it below `folder`/wandb; offline files go to the store under `prefix`."""
-        self._store, self._prefix, self._offline = store, prefix, settings.mode == "offline"
+        self, settings: WandbRunSettings, config: Mapping[str, Any], folder: Path, scratch: Path,
+        uploads: tuple[ObjectStore, str] | None,
+    ) -> None:  # fmt: skip
+        """Starts it below `folder`/wandb; offline files go to the prefix of a store too, for a folder that will go."""
+        self._uploads, self._offline = uploads, settings.mode == "offline"
         self._run: Any = None
         self._files: Path | None = None
         try:
-            self._run = _started(settings, config, folder)
+            self._run = _started(settings, config, folder, scratch)
             self._files = Path(self._run.settings.sync_dir)
         except Exception as error:  # whatever W&B raises: it must not stop training
             self._give_up(error)
@@ -126,17 +128,18 @@ class WandbRun:
 
     def upload(self) -> None:
         """Copies offline files to the store; one that does not answer now gets them with the next checkpoint."""
-        if not self._offline or self._files is None:
+        if not self._offline or self._files is None or self._uploads is None:
             return
+        store, prefix = self._uploads
         try:
             for path in sorted(path for path in self._files.rglob("*") if path.is_file()):
-                key = f"{self._prefix}{self._files.name}/{path.relative_to(self._files).as_posix()}"
-                self._store.put(key, path.read_bytes())
+                key = f"{prefix}{self._files.name}/{path.relative_to(self._files).as_posix()}"
+                store.put(key, path.read_bytes())
         except (OSError, StoreError) as error:
             log.warning("W&B files are not uploaded for now", error=str(error))
 
     def close(self) -> None:
-        """Ends the run and uploads what is left."""
+        """Ends the run, uploads what is left, and tells how offline files reach W&B."""
         if self._run is not None:
             run, self._run = self._run, None
             try:
@@ -144,6 +147,8 @@ class WandbRun:
             except Exception as error:
                 self._give_up(error)
         self.upload()
+        if self._offline and self._files is not None:
+            log.info(_how_to_sync(self._files, self._uploads))
 
     def _say(self, values: Mapping[str, Any], step: int) -> None:
         if self._run is None:
@@ -159,10 +164,18 @@ class WandbRun:
         log.warning("W&B is off for this attempt; training goes on", error=reason)
 
 
-def _started(settings: WandbRunSettings, config: Mapping[str, Any], folder: Path) -> Any:
-    folder.mkdir(parents=True, exist_ok=True)
+def _how_to_sync(files: Path, uploads: tuple[ObjectStore, str] | None) -> str:
+    if uploads is None:
+        return f"to show this run in W&B: wandb sync {files}"
+    store, prefix = uploads
+    return f"to show this run in W&B: copy {store.url}/{prefix}{files.name}/ here, then wandb sync {files.name}"
+
+
+def _started(settings: WandbRunSettings, config: Mapping[str, Any], folder: Path, scratch: Path) -> Any:
+    for made in (folder, scratch):
+        made.mkdir(parents=True, exist_ok=True)
     for name in ("WANDB_CACHE_DIR", "WANDB_DATA_DIR"):  # a pod's home may be read-only
-        os.environ.setdefault(name, str(folder / "wandb-files"))
+        os.environ.setdefault(name, str(scratch / "wandb-files"))
     import wandb  # slow, and installed only with the extra `trainer`
 
     return wandb.init(
