@@ -2,7 +2,21 @@
 PYTHON ?= python3
 RUN = PYTHONPATH=tests $(PYTHON) -m
 
-.PHONY: demo test venv lint images lock cluster-up cluster-down cluster-status parity bench-operator campaign mutations
+help: ; @sed -n 's/^#: /  make /p' $(firstword $(MAKEFILE_LIST))
+
+#: demo             a real Kubernetes here, the chart, example data and a training; repeat it at will
+#: test             every test: unit, chart, API server, cluster
+#: lint             style, types, layers and pages
+#: venv             the environment that tests run in, below .venv
+#: images           build and push the images, and print their names
+#: lock             resolve the dependencies again, with their hashes
+#: cluster-up       the cluster of the demo and the tests alone; cluster-status, cluster-down
+#: parity           compare with values measured on public implementations
+#: bench-operator   how fast the operator is; ARGS=--help
+#: campaign         faults and hostile inputs by the thousand; ARGS=--help
+#: mutations        whether the tests notice changed code; ARGS=--help
+
+.PHONY: help demo test venv lint images lock cluster-up cluster-down cluster-status parity bench-operator campaign mutations
 
 demo: ; @$(RUN) lead_testing.demo
 test: ; @$(RUN) lead_testing.rings

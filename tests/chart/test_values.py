@@ -1,6 +1,7 @@
 """The schema of the values: complete, described, and refusing what does not exist; the CRDs are those of crds/."""
 
 import json
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,9 @@ import yaml
 from lead_operator.settings import TAKEN_VARIABLE, VARIABLE
 from lead_protocol.store.address_rules import BUCKET, ENDPOINT
 from lead_testing import PROJECT_ROOT
+from lead_testing.local_cluster.binaries import ensure_programs
+from lead_testing.local_cluster.errors import CannotRun
+from lead_testing.local_cluster.home import Home
 
 CHART = PROJECT_ROOT / "charts/lead"
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
@@ -163,3 +167,13 @@ def test_helm_brings_the_crds(helm: Any) -> None:
     assert sorted(shown, key=lambda crd: str(crd["metadata"]["name"])) == sorted(
         written, key=lambda crd: str(crd["metadata"]["name"])
     )
+
+
+def test_the_helm_of_the_local_cluster_renders_without_being_told_a_version() -> None:
+    """Built without its own flags it takes Kubernetes 1.20, which the chart refuses."""
+    try:
+        helm = ensure_programs(Home.from_environment(), ["helm"])["helm"]
+    except CannotRun as reason:
+        pytest.skip(f"helm cannot be built: {reason}")
+    done = subprocess.run([helm, "template", "lead", CHART], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lead_testing.local_cluster import CannotRun, Cluster, build_images, ensure_up
+from lead_testing.local_cluster import CannotRun, Cluster, build_images, ensure_up, expected_work
 from lead_testing.local_cluster.images import repository_and_tag
+from lead_testing.local_cluster.progress import duration, expect, finish, percent, say
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 MANIFEST = "crds/examples/lead-demo.yaml"
@@ -22,6 +23,7 @@ CACHE = "carla-demo"
 OWN_RELEASE = "lead.dev/demo"  # a label that helm, from 3.13 on, keeps on the release
 INSTALL_DEADLINE_S = 900
 TRAIN_DEADLINE_S = 1800
+EXPECTED_S = {"install": 45.0, "train": 100.0}  # on two cores, when programs and images are there
 
 
 class DemoFailed(Exception):
@@ -32,12 +34,19 @@ def main() -> int:
     """Runs the demo; returns the exit status."""
     started = time.monotonic()
     try:
+        work = {**expected_work(), **EXPECTED_S}
+        expect(work)
+        say(
+            f"this takes about {duration(sum(work.values()))} on two cores; interrupted, it goes on where it was"
+        )
         cluster = ensure_up()
         if cluster.kind == "current":
             refuse_release_of_others(cluster)
         images = build_images(cluster)
         install(cluster, images)
+        finish("install")
         train(cluster)
+        finish("train")
         show(cluster)
     except (CannotRun, DemoFailed) as error:
         print(f"\nmake demo: {error}", file=sys.stderr)
@@ -143,19 +152,16 @@ def follow(cluster: Cluster) -> None:
 
 
 def show(cluster: Cluster) -> None:
-    """Prints the resources, the checkpoint objects with a manifest, and what to try next."""
+    """Prints the resources, the last checkpoint, and what to try next."""
     step("what there is now")
-    call(cluster, ["kubectl", "get", "datasetcaches"])
-    call(cluster, ["kubectl", "get", "trainingruns", "-o", "wide"])
-    run = resource(cluster, "trainingrun", RUN)
-    prefix = f"runs/{run['metadata']['namespace']}/{run['metadata']['uid']}/"
-    step("the checkpoints in the object store")
-    call(cluster, ["kubectl", "exec", "deploy/lead-operator", "--", "lead-operator", "objects", prefix])
+    call(cluster, ["kubectl", "get", "datasetcaches,trainingruns"])
+    checkpoint = resource(cluster, "trainingrun", RUN).get("status", {}).get("checkpoint", {})
+    print(f"the last checkpoint is {checkpoint.get('uri')}")
     step("try next")
     print(f"  {cluster.export_line()}")
     print("  kubectl get trainingruns                  # the columns")
     print(f"  kubectl describe trainingrun {RUN}    # the story: conditions and events")
-    print(f"  kubectl get events --field-selector involvedObject.name={RUN}")
+    print(f"  kubectl logs -l lead.dev/run={RUN} --tail=20")
     print(f"  kubectl delete trainingrun {RUN} && kubectl apply -f {MANIFEST}   # the cache is kept")
     print("  make cluster-down                         # leaves nothing behind")
 
@@ -180,7 +186,8 @@ def resource(cluster: Cluster, kind: str, name: str) -> dict[str, Any]:
 
 def step(title: str) -> None:
     """Prints a heading."""
-    print(f"\n── {title} ──", flush=True)
+    share = percent()
+    print(f"\n── {title}{'' if share is None else f' ({share} %)'} ──", flush=True)
 
 
 def call(cluster: Cluster, arguments: Sequence[str]) -> None:

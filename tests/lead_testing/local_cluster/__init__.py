@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import Literal
 
 from lead_testing.local_cluster import addresses, cluster, current, images, kind
+from lead_testing.local_cluster.base_image import BASE_IMAGE_S
+from lead_testing.local_cluster.binaries import CLUSTER_PROGRAMS, expected_builds
 from lead_testing.local_cluster.errors import CannotRun
 from lead_testing.local_cluster.home import Home
 from lead_testing.local_cluster.progress import say
 from lead_testing.local_cluster.which_cluster import ClusterKind, decide_cluster, docker_answers
 
-__all__ = ["CannotRun", "Cluster", "Home", "build_images", "cluster_for_tests", "delete", "ensure_up", "print_status"]
+__all__ = ["CannotRun", "Cluster", "Home", "build_images", "cluster_for_tests", "delete", "ensure_up", "expected_work",
+           "print_status"]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,15 @@ def ensure_up(home: Home | None = None) -> Cluster:
         case "local":
             cluster.up(home, home.cluster)
             return Cluster("local", home.cluster / "kubeconfig", home.bin, addresses.REGISTRY)
+
+
+def expected_work(home: Home | None = None) -> dict[str, float]:
+    """Returns the slow steps before a cluster with our images is there and the seconds they take on two cores."""
+    home = home or Home.from_environment()
+    programs = expected_builds(home, (*CLUSTER_PROGRAMS, "minio")) if _decide(home) == "local" else {}
+    first = not (home.images / "storage").exists()
+    built = {f"image {name}": seconds if first else 5 for name, seconds in images.FIRST_BUILD_S.items()}
+    return {**programs, **({"base image": BASE_IMAGE_S} if first else {}), **built}
 
 
 def build_images(target: Cluster | None = None, home: Home | None = None) -> dict[str, str]:

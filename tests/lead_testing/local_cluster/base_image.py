@@ -13,6 +13,7 @@ SUITE = "bookworm"
 PACKAGES = ("python3", "python3-venv", "ca-certificates", "tini")
 UNUSED = ("var/cache/apt/archives", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale")
 VERSION = "1"  # raise it to make the image anew, with Debian's newest packages
+BASE_IMAGE_S = 45
 
 
 def base_reference() -> str:
@@ -25,7 +26,7 @@ def make_base_image(home: Home, podman: list[str]) -> None:
     """Makes the image in podman's storage; a folder that an interrupted call left is made anew."""
     folder, archive = home.images / "base", home.images / "base.tar"
     log = home.root / "logs" / "base-image.log"
-    with step("making the base image, Debian 12 with Python 3.11 (45 s)"):
+    with step(f"making the base image, Debian 12 with Python 3.11 ({BASE_IMAGE_S} s)", "base image"):
         shutil.rmtree(folder, ignore_errors=True)
         words = ["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
         run_logged([*words, SUITE, folder, *debian_mirror(Path("/etc/apt"))], log)

@@ -17,46 +17,52 @@ from lead_testing.local_cluster.commands import read_output, run_download
 from lead_testing.local_cluster.errors import CannotRunHere
 from lead_testing.local_cluster.home import Home
 from lead_testing.local_cluster.locks import exclusive
-from lead_testing.local_cluster.progress import step
+from lead_testing.local_cluster.progress import duration, step
 
 SOURCES = Path(__file__).parent / "tools"
 KUBERNETES_VERSION = "v1.34.4"
 STRIP = "-s -w"
+# Without a cluster helm takes the version that it was built for, which its own build sets like this.
+HELM_FLAGS = f"{STRIP} " + " ".join(
+    f"-X helm.sh/helm/v3/pkg/{place}.k8sVersion{part}={number}"
+    for place in ("chartutil", "lint/rules")
+    for part, number in zip(("Major", "Minor"), KUBERNETES_VERSION.removeprefix("v").split("."), strict=False)
+)
 KUBERNETES_FLAGS = f"{STRIP} -X k8s.io/component-base/version.gitVersion={KUBERNETES_VERSION}"
 
 
 @dataclass(frozen=True)
 class Program:
-    """One program: the module folder that pins it, its package, and how long a first build takes on two cores."""
+    """One program: the module folder that pins it, its package, and the seconds of a first build on two cores."""
 
     module: str
     package: str
-    first_build: str
+    first_build_s: int
     linker_flags: str = STRIP
 
 
-def _kubernetes(name: str, first_build: str) -> Program:
-    return Program("kubernetes", f"k8s.io/kubernetes/cmd/{name}", first_build, KUBERNETES_FLAGS)
+def _kubernetes(name: str, first_build_s: int) -> Program:
+    return Program("kubernetes", f"k8s.io/kubernetes/cmd/{name}", first_build_s, KUBERNETES_FLAGS)
 
 
 PROGRAMS = {
-    "kube-apiserver": _kubernetes("kube-apiserver", "3 min"),
-    "kubectl": _kubernetes("kubectl", "20 s"),
-    "kube-controller-manager": _kubernetes("kube-controller-manager", "1 min"),
-    "kube-scheduler": _kubernetes("kube-scheduler", "20 s"),
-    "kubelet": _kubernetes("kubelet", "1 min"),
-    "kube-proxy": _kubernetes("kube-proxy", "20 s"),
-    "coredns": Program("coredns", ".", "1 min"),
-    "helm": Program("helm", "helm.sh/helm/v3/cmd/helm", "1 min"),
-    "minio": Program("minio", ".", "2 min"),
-    "pause": Program("pause", ".", "5 s"),
-    "syft": Program("syft", "github.com/anchore/syft/cmd/syft", "5 min"),
-    "cosign": Program("cosign", "github.com/sigstore/cosign/v2/cmd/cosign", "4 min"),
-    "kind": Program("kind", "sigs.k8s.io/kind", "20 s"),
+    "kube-apiserver": _kubernetes("kube-apiserver", 180),
+    "kubectl": _kubernetes("kubectl", 20),
+    "kube-controller-manager": _kubernetes("kube-controller-manager", 60),
+    "kube-scheduler": _kubernetes("kube-scheduler", 20),
+    "kubelet": _kubernetes("kubelet", 60),
+    "kube-proxy": _kubernetes("kube-proxy", 20),
+    "coredns": Program("coredns", ".", 60),
+    "helm": Program("helm", "helm.sh/helm/v3/cmd/helm", 60, HELM_FLAGS),
+    "minio": Program("minio", ".", 120),
+    "pause": Program("pause", ".", 5),
+    "syft": Program("syft", "github.com/anchore/syft/cmd/syft", 300),
+    "cosign": Program("cosign", "github.com/sigstore/cosign/v2/cmd/cosign", 240),
+    "kind": Program("kind", "sigs.k8s.io/kind", 20),
     "training-operator": Program(
-        "training-operator", "github.com/kubeflow/training-operator/cmd/training-operator.v1", "2 min"
+        "training-operator", "github.com/kubeflow/training-operator/cmd/training-operator.v1", 120
     ),
-    "kwok": Program("kwok", "sigs.k8s.io/kwok/cmd/kwok", "2 min"),
+    "kwok": Program("kwok", "sigs.k8s.io/kwok/cmd/kwok", 120),
 }
 CONTROL_PLANE_PROGRAMS = ("kube-apiserver", "kubectl")
 BENCH_PROGRAMS = ("training-operator", "kwok")  # what tests/bench/operator needs besides the control plane
@@ -87,6 +93,11 @@ def program_path(home: Home, name: str) -> Path:
     program = PROGRAMS[name]
     stamp = go_module_stamp(SOURCES / program.module, program.linker_flags)
     return home.tools / f"{program.module}-{stamp}" / name
+
+
+def expected_builds(home: Home, names: Iterable[str]) -> dict[str, float]:
+    """Returns the seconds that programs are expected to take which are not built yet."""
+    return {name: PROGRAMS[name].first_build_s for name in names if not program_path(home, name).is_file()}
 
 
 def ensure_programs(home: Home, names: Iterable[str]) -> dict[str, Path]:
@@ -152,7 +163,7 @@ def _build(home: Home, name: str, target: Path) -> None:
     # CGO off: the same build with and without a C compiler, and static programs that run FROM scratch.
     environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": "-mod=readonly"}
     words = [find_go(), "build", "-trimpath", "-buildvcs=false", "-ldflags", program.linker_flags]
-    with step(f"building {name} ({program.first_build} the first time)"):
+    with step(f"building {name} ({duration(program.first_build_s)} the first time)", name):
         log = home.root / "logs" / f"build-{name}.log"
         run_download(
             [*words, "-o", unfinished, program.package], log, cwd=SOURCES / program.module, environment=environment

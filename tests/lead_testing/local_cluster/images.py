@@ -21,7 +21,7 @@ from lead_testing.local_cluster.commands import run_download, run_logged, try_ou
 from lead_testing.local_cluster.home import Home
 from lead_testing.local_cluster.locks import exclusive
 from lead_testing.local_cluster.packages import IMAGE_PACKAGES, REMOTE_PACKAGES, ensure_packages
-from lead_testing.local_cluster.progress import say, step
+from lead_testing.local_cluster.progress import duration, finish, say, step
 
 _EVERY_WHEEL = ("pyproject.toml", "images/locks/build.txt")
 SOURCES = {  # what each Containerfile copies from the checkout
@@ -35,7 +35,7 @@ SOURCES = {  # what each Containerfile copies from the checkout
         "trainer",
     ),
 }
-FIRST_BUILD = {"minio": "5 s", "operator": "40 s", "trainer": "5 min"}
+FIRST_BUILD_S = {"minio": 5, "operator": 40, "trainer": 300}
 KEPT_TAGS = 2  # in the builder's storage; a registry and a node may still be asked for older ones
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 PIP_KEYS = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout", "retries")
@@ -163,9 +163,11 @@ def _build_all(
     with exclusive(home.locks / "images", "building images"), tempfile.TemporaryDirectory() as folder:
         for image in _images(minio, Path(folder)):
             if is_there(image):
+                finish(f"image {image.name}")
                 say(f"image {image.name} is current")
             else:
-                with step(f"building image {image.name} ({FIRST_BUILD[image.name]} the first time)"):
+                told = f"building image {image.name} ({duration(FIRST_BUILD_S[image.name])} the first time)"
+                with step(told, f"image {image.name}"):
                     build(image)
             pin = digest(image).strip()
             built[image.name] = image.reference(prefix) + (f"@{pin}" if pin else "")
