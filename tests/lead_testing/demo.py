@@ -36,9 +36,7 @@ def main() -> int:
     try:
         work = {**expected_work(), **EXPECTED_S}
         expect(work)
-        say(
-            f"this takes about {duration(sum(work.values()))} on two cores; interrupted, it goes on where it was"
-        )
+        say(f"this takes about {duration(sum(work.values()))} on two cores; interrupted, it goes on where it was")
         cluster = ensure_up()
         if cluster.kind == "current":
             refuse_release_of_others(cluster)
