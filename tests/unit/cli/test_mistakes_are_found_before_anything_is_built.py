@@ -43,6 +43,7 @@ CACHE = {
         (["load_file=README"], "load_file: README is no file of weights"),
         (["num_way_points_prediction=11", "waypoints_spacing=10"], "110 steps ahead, caches hold 100"),
         (["best_metric=loss of all"], "best_metric: found 'loss of all'"),
+        (["continue_epoch=true"], "continue_epoch: has no effect here: LEAD itself reads it no more"),
         (["gradient_accumulation_steps=0"], "gradient_accumulation_steps: found 0"),
     ],
 )

@@ -100,8 +100,9 @@ def test_the_past_is_an_input_of_waymo_alone() -> None:
     alone, mixed = load_config({**waymo, "use_carla_data": False}), load_config(waymo)
     assert (alone.use_past_positions, alone.use_past_speeds, alone.num_past_samples_used) == (True, True, 6)
     assert (mixed.use_past_positions, mixed.use_past_speeds, mixed.num_past_samples_used) == (False, False, 0)
-    with pytest.raises(BadConfig, match="only Waymo-E2E records them; train on it alone"):
-        load_config({**waymo, "use_past_positions": True})
+    for values in ({"compat": {"unread_past": False}, **waymo}, {"use_navsim_data": True, "LTF": True}):
+        with pytest.raises(BadConfig, match="only Waymo-E2E records them; train on it alone"):
+            load_config({**values, "use_past_positions": True})
 
 
 @pytest.mark.parametrize("preset", names_in(PACKAGE))

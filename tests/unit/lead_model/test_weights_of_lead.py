@@ -68,6 +68,20 @@ def test_a_switch_that_an_older_config_json_of_ours_lacks_is_read_as_that_versio
     assert load_config(from_config_json(leads)).compat == Compat()
 
 
+@pytest.mark.parametrize("samples", [0, 6])
+def test_weights_that_lead_trained_on_carla_and_waymo_keep_their_unread_encoders(samples: int) -> None:
+    past = {"use_past_positions": True, "use_past_speeds": True, "num_past_samples_used": samples}
+    mixed = {"use_waymo_e2e_data": True, "LTF": True, "use_planning_decoder": True}
+    document = {**to_config_json(load_config(mixed, "demo")), **past}
+    leads = load_config(from_config_json({key: value for key, value in document.items() if key != "compat"}))
+    state = RECIPE.model(leads).state_dict()
+    ours = RECIPE.model(load_config(mixed, "demo")).state_dict()
+    assert len(state.keys() - ours.keys()) == 4
+    model = RECIPE.model(leads)
+    RECIPE.load_initial_weights(model, leads, state)
+    assert all(torch.equal(value, model.state_dict()[name]) for name, value in state.items())
+
+
 @pytest.mark.parametrize("values", [{}, {**WAYMO, "use_planning_decoder": False}], ids=["carla", "pretrain"])
 def test_a_switch_without_an_effect_in_an_older_run_keeps_its_default(values: dict[str, Any]) -> None:
     older = {**to_config_json(load_config(values)), "compat": {"bf16_labels": True}}

@@ -131,8 +131,12 @@ def _check_sources(config: "LeadConfig") -> None:
         )
     if config.schedule_carla_num_samples and (len(config.sources) != 2 or not config.use_carla_data):
         raise ValueError("schedule_carla_num_samples: needs use_carla_data and exactly one real data set beside it")
-    if (config.use_past_positions or config.use_past_speeds) and set(config.sources) != {WAYMO}:
-        raise ValueError("use_past_positions, use_past_speeds: only Waymo-E2E records them; train on it alone")
+    unread = config.compat.unread_past and WAYMO in config.sources  # LEAD's mixes have such encoders, and ask none
+    if (config.use_past_positions or config.use_past_speeds) and set(config.sources) != {WAYMO} and not unread:
+        raise ValueError(
+            "use_past_positions, use_past_speeds: only Waymo-E2E records them; train on it alone, or leave "
+            "compat.unread_past true where other data are beside it"
+        )
     past = config.num_past_samples_used * (config.use_past_positions or config.use_past_speeds)
     status = config.use_velocity + config.use_acceleration + config.use_discrete_command
     if past and config.use_planning_decoder and config.compat.unread_past and status != 1:

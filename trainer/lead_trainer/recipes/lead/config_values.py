@@ -47,6 +47,8 @@ DERIVED: dict[str, str] = {
 WITHOUT_EFFECT: dict[str, str] = {
     "bucket_cap_mb": "DistributedDataParallel keeps its own bucket size",
     "carla_crop_height_type": "pictures are cropped when they are recorded",
+    "continue_epoch": "LEAD itself reads it no more and begins at epoch 0; the same command again resumes a run, and "
+    "load_file alone begins one from weights",
     "crop_height": "pictures are cropped when they are recorded",
     "force_rebuild_bucket": "buckets are part of the cache, which is made again whenever files or keys change",
     "force_rebuild_data_cache": "a cache is made again whenever files or keys change; remove its folder to force it",
