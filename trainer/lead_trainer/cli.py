@@ -16,7 +16,7 @@ from lead_protocol import environment
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.store.object_store import StoreError
 from lead_trainer.config_sources import with_flags
-from lead_trainer.errors import TrainerError, exit_code_of
+from lead_trainer.errors import TrainerError, exit_code_of, missing_extra
 from lead_trainer.offline import stay_offline
 
 DESCRIPTION = """\
@@ -26,6 +26,7 @@ train and look:
   train         train or resume on this machine: lead train preset=demo carla_root=DIR logdir=OUT
   config        list every key with its default, type and meaning: lead config recipe=distill preset=tiny
   runs          list the TrainingRuns of a cluster, with their losses
+  logs          print what the pods of a run log
   tensorboard   show the curves of a namespace's runs, straight from the store
   evaluate      measure a checkpoint on a benchmark beside its baselines, and write the challenge's file
   export        bundle a finished run's weights for evaluation
@@ -42,6 +43,10 @@ for the operator:
   pod           do the job mounted in this pod
   render        print what the operator would create for a manifest
 """
+
+# The modules of the extra `trainer`, without which runs, logs, render, fsck and export work all the same.
+OF_TRAINER = frozenset({"torch", "timm", "numpy", "safetensors", "wandb", "scipy", "cv2", "simplejpeg", "laspy", "lz4",
+                        "xxhash", "diskcache", "pyarrow", "rich"})  # fmt: skip
 
 
 def parser() -> argparse.ArgumentParser:
@@ -89,6 +94,11 @@ def parser() -> argparse.ArgumentParser:
     )
     board.add_argument("--port", type=int, default=6006)
     board.add_argument("--every", type=float, default=30.0, metavar="SECONDS", help="looks at the store (default 30)")
+
+    logs = _command(commands, "logs", "Print what every pod of a run logs, as kubectl logs does.")
+    logs.add_argument("run")
+    logs.add_argument("-n", "--namespace", default="", help="default: that of the current context")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on as more comes")
 
     export = _command(
         commands, "export", "Write config.json and model_<epoch>_<seed>.pth of a finished run to a folder."
@@ -204,6 +214,10 @@ def run_command(options: argparse.Namespace) -> int:
             from lead_trainer.cli_tensorboard import serve
 
             return serve(options.namespace, options.store, options.host, options.port, options.every, os.environ)
+        case "logs":
+            from lead_trainer.cli_cluster import show_logs
+
+            return show_logs(options.run, options.namespace, follow=options.follow)
         case "render":
             from lead_trainer.cli_cluster import render
 
@@ -224,6 +238,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{'' if code == ExitCode.STOPPED else 'error: '}{error}", file=sys.stderr)
         return _end(options, code)
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name in OF_TRAINER:
+            print(f"error: lead {options.command} needs more: {missing_extra(error.name)}", file=sys.stderr)
+            return ExitCode.BAD_CONFIG
         if options.command == "train":
             return _end(options, _told_by_worker(error))
         traceback.print_exception(error)

@@ -1,4 +1,4 @@
-"""`lead runs` and `lead render`: what belongs to a cluster, asked of the programs that know it.
+"""`lead runs`, `lead logs` and `lead render`: what belongs to a cluster, asked of the programs that know it.
 
 kubectl brings the user's credentials and context; `lead-operator` brings the operator's code, which this package never
 imports.
@@ -25,6 +25,8 @@ from lead_trainer.errors import BadConfig, missing_extra
 SPARKS = "▁▂▃▄▅▆▇█"
 LOSS_TAG = "epoch/loss"
 HEADING = "LOSS BY EPOCH"
+RUN_LABEL = "lead.dev/run"  # of a run's pods; a test holds it together with the operator's
+_MOST_PODS = 1000
 _MOST_EVENT_BYTES = 64 * 1024 * 1024
 
 
@@ -93,6 +95,14 @@ def sparkline(values: Sequence[float], width: int = 32) -> str:
     low, high = min(shown), max(shown)
     scale = (len(SPARKS) - 1) / (high - low) if high > low else 0.0
     return "".join(SPARKS[round((value - low) * scale)] for value in shown)
+
+
+def show_logs(run: str, namespace: str, *, follow: bool) -> int:
+    """Prints the logs of a run's pods, each line with its pod; returns kubectl's exit code."""
+    kubectl = _program("kubectl", "lead logs asks the cluster by it; install it")
+    chosen = ["--selector", f"{RUN_LABEL}={run}", "--prefix", "--tail=-1", f"--max-log-requests={_MOST_PODS}"]
+    where = ["--namespace", namespace] if namespace else []
+    return subprocess.run([kubectl, "logs", *chosen, *where, *(["--follow"] if follow else [])]).returncode
 
 
 def render(file: Path) -> int:

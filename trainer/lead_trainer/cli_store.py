@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -20,13 +21,12 @@ from lead_protocol.object_keys import CacheKeys, InstanceKeys, position_of
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.data.fsck import fsck_cache
 from lead_trainer.engine.instances import instance_manifests, instances
+from lead_trainer.engine.manifest_listing import manifest_keys, model_file_name
 from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.quarantine import fetch_fault, find_fault, quarantined_positions
-from lead_trainer.engine.resume import manifest_keys, model_file_name
 from lead_trainer.engine.storage import open_store
-from lead_trainer.errors import BadConfig, BadData, NoSuchRecipe
+from lead_trainer.errors import BadConfig, BadData, NoSuchRecipe, missing_extra
 from lead_trainer.local_store import NAMESPACE, UID, logdirs_of, store_in
-from lead_trainer.recipes.recipe import load_recipe
 
 _ADDRESS = re.compile(
     r"((?P<store>[a-z0-9]+://.*?)/)?runs/(?P<namespace>[^/]+)/(?P<uid>[^/]+)"
@@ -153,6 +153,12 @@ def parse_address(text: str) -> Address:
 
 
 def _fit_for_evaluation(name: str, config_json: Path) -> None:
+    """Rewrites an exported `config.json` for whoever evaluates it, where the recipe is installed and says how."""
+    if find_spec("torch") is None:
+        print(f"config.json is as the run wrote it, not as LEAD's evaluation reads it: {missing_extra('torch')}")
+        return
+    from lead_trainer.recipes.recipe import load_recipe
+
     try:
         recipe = load_recipe(name)
     except NoSuchRecipe:  # weights are copied without their recipe too

@@ -71,9 +71,9 @@ class StopRequested(TrainerError):
     exit_code = ExitCode.STOPPED
 
 
-def missing_extra(module: str) -> str:
+def missing_extra(module: str, extra: str = "trainer") -> str:
     """Returns what to install where a module is missing that only some commands need."""
-    return f"{module} is not installed; install lead-k8s[trainer]"
+    return f"{module} is not installed: pip install 'lead-k8s[{extra}]'"
 
 
 def exit_code_of(error: BaseException) -> int:

@@ -23,7 +23,7 @@ from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.building import build
 from lead_trainer.engine.attempt import newest_attempt
 from lead_trainer.engine.config_check import check_model, check_shape
-from lead_trainer.engine.resume import manifest_keys
+from lead_trainer.engine.manifest_listing import manifest_keys
 from lead_trainer.engine.storage import open_store
 from lead_trainer.errors import BadConfig
 from lead_trainer.local_run import LocalRun

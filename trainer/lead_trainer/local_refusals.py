@@ -8,7 +8,7 @@ import structlog
 from lead_protocol.checkpoint_retention import ranked
 from lead_protocol.store.folder import FolderStore
 from lead_trainer.engine.instances import instance_manifests
-from lead_trainer.engine.resume import manifest_keys
+from lead_trainer.engine.manifest_listing import manifest_keys
 from lead_trainer.errors import BadConfig
 from lead_trainer.local_run import LocalRun, keys_of_checkpoint
 from lead_trainer.local_store import PRIVATE_FOLDER

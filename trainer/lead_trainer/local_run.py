@@ -23,7 +23,7 @@ from lead_trainer.config_sources import (
 )
 from lead_trainer.engine.config_document import keys_of_document
 from lead_trainer.engine.instances import instance_manifests
-from lead_trainer.engine.resume import manifest_keys
+from lead_trainer.engine.manifest_listing import manifest_keys
 from lead_trainer.errors import BadConfig
 from lead_trainer.local_store import NAMESPACE, PRIVATE_FOLDER, STAGE, UID
 from lead_trainer.named_view import config_beside

@@ -21,7 +21,7 @@ from lead_protocol.manifests import CacheManifest, StoredObject, sha256_hex
 from lead_protocol.object_keys import CacheKeys
 from lead_protocol.progress_record import BuildRecord
 from lead_protocol.store.object_store import ObjectStore
-from lead_trainer.data.build_finish import finished_manifest, stage_manifest, stored_manifest
+from lead_trainer.data.build_finish import finished_manifest, stage_manifest
 from lead_trainer.data.build_parts import PartRecord, part_record
 from lead_trainer.data.build_plan import PART_BYTES, BuildPlan, Part, plan_build
 from lead_trainer.data.build_workers import Encoded, encode_all
@@ -30,6 +30,7 @@ from lead_trainer.data.digest import listing_sha256
 from lead_trainer.data.held_caches import held_by_another
 from lead_trainer.data.record import encode_record
 from lead_trainer.data.shard import write_shard
+from lead_trainer.data.stored_manifest import stored_manifest
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.recipe import ChoosesCollections, Recipe, Scan, SourceTree, StaysInProcess
 

@@ -1,26 +1,22 @@
-"""The last step of a build: the manifest, which says that every part is staged. Called by `build` and readers."""
+"""The last step of a build: the manifest, which says that every part is staged. Called by `build`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import ValidationError
-
 from lead_protocol.manifests import (
-    MAX_MANIFEST_BYTES,
     CacheManifest,
     CollectionEntry,
     RouteCounts,
     ShardEntry,
     StoredObject,
-    sha256_hex,
 )
 from lead_protocol.object_keys import CacheKeys
-from lead_protocol.store.object_store import ObjectNotFound, ObjectStore
+from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.data.build_parts import PartRecord
+from lead_trainer.data.stored_manifest import stored_manifest
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.recipe import Scan
 
-TRIES = 3  # of reading a manifest
 KEPT = "kept"  # the reason code of a route that is used without any remark
 
 
@@ -77,31 +73,3 @@ def stage_manifest(store: ObjectStore, keys: CacheKeys, manifest: CacheManifest)
     if found is None or found.samples != manifest.samples:
         raise BadData(f"{store.url}/{key} is there already and says something else; delete this cache and build again")
     return found
-
-
-def stored_manifest(store: ObjectStore, keys: CacheKeys, sha256: str = "") -> CacheManifest | None:
-    """Returns a complete cache's manifest, None where there is none; raises BadData where it is damaged.
-
-    Also where it is another than the one with that SHA-256, unless that is empty.
-    """
-    key = keys.manifest
-    for left in reversed(range(TRIES)):
-        try:
-            data = store.get(key, max_bytes=MAX_MANIFEST_BYTES)
-            manifest = CacheManifest.model_validate_json(data)
-            break
-        except ObjectNotFound:
-            return None
-        except ValidationError as error:
-            if not left:  # else it may have been spoiled on the way
-                raise BadData(
-                    f"{store.url}/{key} is not a cache manifest: {error.error_count()} faults; build again"
-                ) from error
-    if sha256 and (found := sha256_hex(data)) != sha256:
-        raise BadData(
-            f"{store.url}/{key} has SHA-256 {found}, expected {sha256}: it was replaced after the cache was published; "
-            "restore it, or delete the cache and its DatasetCache and build again"
-        )
-    if manifest.digest != keys.digest:
-        raise BadData(f"{store.url}/{key} is the manifest of {manifest.digest}; it was copied to the wrong place")
-    return manifest

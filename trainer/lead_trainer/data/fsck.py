@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from lead_protocol.manifests import StoredObject
 from lead_protocol.object_keys import CacheKeys
 from lead_protocol.store.object_store import ObjectStore, StoreError
-from lead_trainer.data.build_finish import stored_manifest
+from lead_trainer.data.stored_manifest import stored_manifest
 from lead_trainer.errors import BadData
 
 CHUNK_BYTES = 8 * 1024 * 1024

@@ -10,7 +10,7 @@ from lead_protocol.cache_digest import digest_of
 from lead_protocol.manifests import CacheManifest
 from lead_protocol.object_keys import CacheKeys, caches_prefix
 from lead_protocol.store.object_store import ObjectStore
-from lead_trainer.data.build_finish import stored_manifest
+from lead_trainer.data.stored_manifest import stored_manifest
 from lead_trainer.errors import BadData
 
 

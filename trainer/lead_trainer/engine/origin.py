@@ -12,9 +12,10 @@ from lead_protocol.job import InitFrom
 from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.object_keys import InstanceKeys, position_of
 from lead_protocol.store.object_store import ObjectStore
+from lead_trainer.engine.manifest_listing import manifest_keys
 from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.quarantine import find_lasting_fault, quarantined_positions, was_missing
-from lead_trainer.engine.resume import Found, manifest_keys, of_checkpoint
+from lead_trainer.engine.resume import Found, of_checkpoint
 from lead_trainer.errors import BadConfig, NoValidCheckpoint
 
 log = structlog.get_logger(__name__)

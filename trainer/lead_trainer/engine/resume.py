@@ -25,6 +25,7 @@ from lead_protocol.object_keys import position_of
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.engine.checkpoint import CheckpointIdentity, file_index, loop_file_name
 from lead_trainer.engine.config_document import completed_document
+from lead_trainer.engine.manifest_listing import manifest_keys, model_file_name
 from lead_trainer.engine.optim import load_optimizer
 from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.quarantine import (
@@ -152,23 +153,6 @@ def _fetch_model(
     if not manifest.files[name].key.startswith(checkpoint_prefix):
         return Fault(f"it names {manifest.files[name].key}, which is of another checkpoint of that step"), None
     return fetch_fault(store, manifest.model_copy(update={"files": {name: manifest.files[name]}}), folder), manifest
-
-
-def model_file_name(manifest: CheckpointManifest) -> str:
-    """Returns the name of the file with the weights that validation judged; raises BadData when a manifest has none."""
-    for part in ("ema", "model"):
-        if manifest.parts.get(part) in manifest.files:
-            return manifest.parts[part]
-    for name in sorted(manifest.files):  # of a version that did not write `parts`
-        if name.startswith("model_") and name.endswith(".pth"):
-            return name
-    raise BadData(f"checkpoint of step {manifest.step} names no model_*.pth")
-
-
-def manifest_keys(store: ObjectStore, manifests_prefix: str) -> list[str]:
-    """Returns the keys of all manifests, newest first."""
-    named = [(position, info.key) for info in store.list(manifests_prefix) if (position := position_of(info.key))]
-    return [key for _, key in sorted(named, reverse=True)]
 
 
 def refuse_other_run(

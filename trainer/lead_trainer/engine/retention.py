@@ -14,8 +14,8 @@ from lead_protocol.job import CheckpointPolicy
 from lead_protocol.manifests import CheckpointManifest, read_checkpoint_manifest
 from lead_protocol.object_keys import InstanceKeys, position_of
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectStore, StoreDenied, StoreError
+from lead_trainer.engine.manifest_listing import manifest_keys
 from lead_trainer.engine.quarantine import quarantined_positions
-from lead_trainer.engine.resume import manifest_keys
 
 log = structlog.get_logger(__name__)
 
