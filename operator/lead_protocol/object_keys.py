@@ -193,6 +193,14 @@ class ControlKeys:
         """Key of the record of which cache this generation of a DatasetCache was published as."""
         return f"{self.prefix}published-{generation}.json"
 
+    def failed_prefix(self, generation: int) -> str:
+        """Prefix of the records that builds of this generation of a DatasetCache have failed."""
+        return f"{self.prefix}failed-{generation}-"
+
+    def failed(self, generation: int, round_: int) -> str:
+        """Key of the record that this round of a build has failed for good; the last in key order is the newest."""
+        return f"{self.failed_prefix(generation)}{round_:06d}.json"
+
     def done(self, stage: str, seed: int) -> str:
         """Key of the record that a stage instance has ended with its final checkpoint."""
         return f"{self.prefix}done/{stage}-s{seed}.json"

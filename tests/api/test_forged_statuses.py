@@ -6,6 +6,7 @@ from typing import Any
 from lead_testing.api_bench import Bench
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.operator_process import wait_for
+from lead_testing.pod_driver import Exit
 
 ONE: dict[str, Any] = {"stages": [{"name": "train", "epochs": 2}], "nodes": 1, "cleanPodPolicy": "All"}
 
@@ -46,6 +47,7 @@ def test_a_run_that_trains_goes_on_and_one_that_waits_begins(bench: Bench) -> No
     forge(bench, "tr", "waits", "Succeeded", configHash="f" * 64)
     wait_for("all to be restored", lambda: set(events(bench, "StatusRestored")) == {"fails", "succeeds", "waits"})
     for name in ("fails", "succeeds"):
+        wait_for("what is forged to be gone", lambda name=name: "Forged" not in str(bench.status("tr", name)))
         status = bench.wait_phase("tr", name, "Running")
         assert not true_conditions(bench, name) & {"Succeeded", "Failed"}
         assert (status["stages"][0]["attempt"], status["restarts"]["total"]) == (1, 0)
@@ -75,4 +77,42 @@ def test_what_has_ended_stays_so_whatever_is_written_before_the_operator_comes_b
     restored = bench.wait_phase("tr", "drive", "Succeeded")
     assert "Succeeded" in true_conditions(bench, "drive") and "Failed" not in true_conditions(bench, "drive")
     assert restored["restarts"]["total"] == 0
+    assert set(bench.driver.seen) == pods
+
+
+def test_a_cache_that_is_built_goes_on_and_no_run_begins_before_it_is_ready(bench: Bench) -> None:
+    bench.driver.script.held.add("")
+    bench.operator.start()
+    bench.apply(a_dataset_cache("town", "datasets/town"), a_dataset_cache("village", "datasets/village"))
+    bench.apply(a_training_run("drive", "village", **ONE))
+    for name in ("town", "village"):
+        bench.wait_phase("dsc", name, "Building")
+    bench.wait_phase("tr", "drive", "Caching")
+    pods = {pod["metadata"]["name"] for pod in bench.pods("build")}
+    forge(bench, "dsc", "town", "Failed")
+    forge(bench, "dsc", "village", "Ready", digest="5" * 64, manifestSha256="5" * 64)
+    for name in ("town", "village"):
+        bench.wait_phase("dsc", name, "Building")
+    assert {pod["metadata"]["name"] for pod in bench.pods("build")} == pods
+    assert bench.pods() == [] and bench.status("tr", "drive")["phase"] == "Caching"
+    bench.driver.script.held.clear()
+    for name in ("town", "village"):
+        bench.wait_phase("dsc", name, "Ready")
+    forge(bench, "dsc", "town", "Failed")
+    wait_for("what is forged to be gone", lambda: "Forged" not in str(bench.status("dsc", "town")))
+    assert bench.status("dsc", "town")["phase"] == "Ready"
+    assert bench.wait_phase("tr", "drive", "Succeeded")["datasets"][0]["digest"] != "5" * 64
+
+
+def test_a_failed_cache_stays_failed_whatever_is_done_to_its_status(bench: Bench) -> None:
+    bench.driver.script.exits[("", 1, 0)] = Exit(65, "the source is empty")
+    bench.operator.start()
+    bench.apply(a_dataset_cache("town", "datasets/town"))
+    failed = bench.wait_phase("dsc", "town", "Failed")
+    pods = set(bench.driver.seen)
+    bench.operator.terminate()
+    patch = json.dumps({"status": None})
+    bench.kubectl("patch", "dsc", "town", "--subresource=status", "--type=merge", "-p", patch)
+    bench.operator.start()
+    assert bench.wait_phase("dsc", "town", "Failed")["reason"] == failed["reason"] == "BadData"
     assert set(bench.driver.seen) == pods

@@ -24,14 +24,19 @@ from lead_operator.cluster.cache_facts import read_cache_facts
 from lead_operator.cluster.fair_turns import FairTurns, reserve_of
 from lead_operator.cluster.instance_records import read_book, read_end, read_instances, record_prefixes
 from lead_operator.cluster.record_reader import RecordReader, Records
-from lead_operator.decisions.observed import BuildWord, ObservedCacheManifest, ObservedInstance
+from lead_operator.decisions.observed import (
+    BuildWord,
+    ObservedBuildFailure,
+    ObservedCacheManifest,
+    ObservedInstance,
+)
 from lead_operator.decisions.plan import RunRecord
 from lead_operator.settings import Settings, StorageProfile
 from lead_protocol import environment
 from lead_protocol.manifests import MAX_MANIFEST_BYTES
 from lead_protocol.object_keys import BuildKeys, CacheKeys, ControlKeys, RunKeys
 from lead_protocol.progress_record import parse_build
-from lead_protocol.run_records import MAX_RUN_RECORD_BYTES, RunBook, RunEnd, parse_published
+from lead_protocol.run_records import MAX_RUN_RECORD_BYTES, RunBook, RunEnd, parse_published, parse_run_end
 from lead_protocol.store.object_store import ObjectStore, StoreDenied, StoreError
 from lead_protocol.store.open_store import open_store
 from lead_protocol.store.s3_target import S3Limits
@@ -64,6 +69,7 @@ class BucketLook:
     manifest: ObservedCacheManifest | None = None
     published_sha256: str = ""
     found_sha256: str = ""
+    failure: ObservedBuildFailure | None = None
     words: tuple[BuildWord, ...] = ()
 
 
@@ -312,6 +318,7 @@ def read_build(
         manifest=found if found is not None and found.sha256 == expected_sha256 else None,
         published_sha256=expected_sha256,
         found_sha256=found.sha256 if found is not None else "",
+        failure=_read_failure(control, keys, generation),
         words=words,
     )
 
@@ -322,6 +329,15 @@ def _read_words(reader: RecordReader, mailboxes: Iterable[str], now: datetime) -
         heard = reader.parsed(key, lambda data: (parse_build(data), now), MAX_RECORD_BYTES)  # parsed when it is new
         if heard is not None and heard[0] is not None:
             yield BuildWord(index, heard[0], heard[1])
+
+
+def _read_failure(control: RecordReader, keys: BuildKeys, generation: int) -> ObservedBuildFailure | None:
+    """Returns the newest failure of a generation that the operator has recorded."""
+    for key in sorted(control.keys_below(keys.control.failed_prefix(generation)), reverse=True):
+        end, round_ = control.parsed(key, parse_run_end, MAX_RUN_RECORD_BYTES), key.rpartition("-")[2].split(".")[0]
+        if end is not None and round_.isascii() and round_.isdigit():
+            return ObservedBuildFailure(int(round_), end.reason, end.message)
+    return None
 
 
 def _read_manifest(store: ObjectStore, records: Records, keys: CacheKeys) -> ObservedCacheManifest | None:

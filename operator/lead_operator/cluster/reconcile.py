@@ -47,12 +47,13 @@ from lead_operator.cluster.observe import (
     parse_time,
     source_claim_owner,
 )
+from lead_operator.cluster.reported_builds import ReportedBuilds
 from lead_operator.cluster.reported_ends import ReportedEnds
 from lead_operator.cluster.run_recorder import RunRecorder
 from lead_operator.cluster.source_watch import SourceWatch
 from lead_operator.decisions.build_state import build_generation
 from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
-from lead_operator.decisions.observed import ObservedBuild, ObservedClaim, ObservedPod, ObservedRun
+from lead_operator.decisions.observed import ObservedBuild, ObservedCache, ObservedClaim, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import EventNote, Plan
 from lead_operator.decisions.rejected import decide_rejected
 from lead_operator.decisions.run_end import is_over
@@ -94,6 +95,7 @@ class Reconciler:
     recorder: EventRecorder
     settings: Settings
     ends: ReportedEnds
+    builds: ReportedBuilds = field(default_factory=ReportedBuilds)
     doubtful: set[ResourceKey] = field(default_factory=set)  # a write's answer was lost, or the copy was too old
     uids: dict[ResourceKey, str] = field(default_factory=dict)  # of the resource last seen under a key
     # uid -> generation of a spec, and why its newest children were not taken
@@ -211,6 +213,9 @@ class Reconciler:
             observed = await self._observe_build(cache, body)
             plan = decide_dataset_cache(cache, observed, self.settings)
         profile = self.settings.storage_profiles.get(cache.storage_profile)
+        self.builds.note(cache.identity.uid, observed, plan.status)
+        if plan.records and profile is not None:
+            await self.bucket.record(profile, namespace, cache.identity.uid, plan.records)
         if plan.publish is not None and profile is not None:
             self.publisher.ask(profile, plan.publish)
         elif not observed.store_error:
@@ -296,12 +301,20 @@ class Reconciler:
             claims=self._claims_of(run),
             nodes_away={node: seen.not_ready_since for node, seen in health.items() if seen.not_ready_since},
             caches=tuple(
-                observe_cache(name, caches.get(namespace, name), caches.names(namespace)) for name in run.datasets
+                self._observe_cache(name, caches.get(namespace, name), caches.names(namespace)) for name in run.datasets
             ),
             profile_error="" if known else self._no_profile(run.storage_profile),
             apply_error=self._refusal(run.identity),
             previous=previous,
         )
+
+    def _observe_cache(self, name: str, body: KubernetesObject | None, names_there: Iterable[str]) -> ObservedCache:
+        """Returns what a run may know of a cache: one whose status says Ready is, once its own pass has seen why."""
+        cache = observe_cache(name, body, names_there)
+        if body is None or not cache.ready:
+            return cache
+        known = self.builds.is_published(body["metadata"]["uid"], cache.digest, cache.manifest_sha256)
+        return cache if known else replace(cache, ready=False, message="its manifest is being read")
 
     def _claims_of(self, run: TrainingRun) -> tuple[ObservedClaim, ...]:
         """Returns the session-cache claims that are there: the run's own, or those of its word."""
@@ -336,6 +349,8 @@ class Reconciler:
             published_sha256=look.published_sha256,
             found_sha256=look.found_sha256,
             publication=self.publisher.look(uid),
+            failure=look.failure,
+            failure_disproved=profile is not None and self.builds.disproves_failure(uid, read_status(body), look),
             words=look.words,
             used_by=tuple(sorted(users)),
             source_claim_owner=claim_owner,
@@ -367,6 +382,7 @@ class Reconciler:
             self.seen.discard(uid)
             self.bucket.forget(uid)
             self.ends.forget(uid)
+            self.builds.forget(uid)
             self.sweep.forget(uid)
             self.sources.forget(uid)
             self.publisher.forget(uid)

@@ -112,7 +112,9 @@ def read_build_state(cache: DatasetCache, observed: ObservedBuild, *, anew: bool
     own = tuple(p for p in observed.pods if _is_of_generation(cache, generation, p))
     workers = tuple(_worker(i, entries.get(i, {}), own) for i in range(cache.parallelism))
     strays = tuple(p for p in observed.pods if not p.terminal and (p not in own or p.rank >= cache.parallelism))
-    return BuildState(generation=generation, workers=workers, round=int(build.get("round") or 1), strays=strays)
+    recorded = observed.failure.round if observed.failure is not None and not anew else 1  # of an erased status
+    round_ = max(int(build.get("round") or 1), recorded)
+    return BuildState(generation=generation, workers=workers, round=round_, strays=strays)
 
 
 def _worker(index: int, entry: dict[str, Any], pods: tuple[ObservedPod, ...]) -> Worker:

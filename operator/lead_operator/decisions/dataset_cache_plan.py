@@ -16,12 +16,12 @@ from lead_operator.decisions.build_health import NODE_LOSS_S, find_build_failure
 from lead_operator.decisions.build_state import BuildState, Worker, answers, read_build_state
 from lead_operator.decisions.cache_status import build_cache_status, is_urgent
 from lead_operator.decisions.cache_verification import SOURCE_CHANGED, PublishRequest, publish_request
-from lead_operator.decisions.conditions import Finding, condition_holds, update_conditions
+from lead_operator.decisions.conditions import Finding, condition_holds, find_condition, update_conditions
 from lead_operator.decisions.events import cache_events
 from lead_operator.decisions.failure_policy import Failure, pause_s
 from lead_operator.decisions.figures import format_size, format_time, seconds_since
-from lead_operator.decisions.observed import ObservedBuild, ObservedPod, ObservedPublication
-from lead_operator.decisions.plan import Plan, PodToDelete
+from lead_operator.decisions.observed import ObservedBuild, ObservedBuildFailure, ObservedPod, ObservedPublication
+from lead_operator.decisions.plan import Plan, PodToDelete, RunRecord
 from lead_operator.decisions.pod_removal import once_each, remove, retire
 from lead_operator.decisions.policy_check import NOT_ALLOWED, cache_violations, explain
 from lead_operator.decisions.refusals import CACHE_FIELDS, OBJECTS_REFUSED, explain_invalid
@@ -31,6 +31,8 @@ from lead_operator.objects.build_pod import build_cache_pod
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_operator.settings import Settings
 from lead_protocol.exit_codes import ExitClass
+from lead_protocol.object_keys import ControlKeys
+from lead_protocol.run_records import RunEnd
 
 MANIFEST_WAIT_S = 15.0  # the bucket is read less often than the pods
 MAX_ROUNDS = 5  # a source that changes under every reading is no source
@@ -78,6 +80,7 @@ def decide_dataset_cache(cache: DatasetCache, observed: ObservedBuild, settings:
     )
     return Plan(
         status=status,
+        records=_failure_records(cache, observed, step),
         claim_attempt=step.claim,
         publish=step.publish,
         deletes=step.deletes,
@@ -152,15 +155,15 @@ def next_cache_step(cache: DatasetCache, observed: ObservedBuild, settings: Sett
         return _ready_or_other_digest(cache, observed, state, failure)
     if observed.found_sha256:
         return _replaced(observed, settings, state, failure)
-    if same_spec and condition_holds(observed.previous, Condition.FAILED):
-        message = next(c["message"] for c in observed.previous["conditions"] if c["type"] == Condition.FAILED)
-        return _fail(state, failure, observed, str(observed.previous.get("reason")), message)
+    if (failed := _known_failure(observed, state, same_spec)) is not None:
+        return _fail(state, failure, observed, failed.reason, failed.message)
     if observed.result_digest and not any(worker.attempt for worker in state.workers):  # the status was erased
         begun = CacheStep(CachePhase.BUILDING, "Publishing", "", state, failure)
         if (publishing := _publish(cache, begun, observed)) is not None:
             return publishing
     older = state.generation != cache.identity.generation
-    if same_spec and (older or condition_holds(observed.previous, Condition.READY)):
+    was_ready = condition_holds(observed.previous, Condition.READY) and all(w.done for w in state.workers)
+    if same_spec and (older or was_ready):
         if observed.store_error and condition_holds(observed.previous, Condition.READY):
             return CacheStep(CachePhase.READY, "Complete", "the cache is complete", state, failure)
         if observed.store_error:
@@ -169,6 +172,27 @@ def next_cache_step(cache: DatasetCache, observed: ObservedBuild, settings: Sett
         # The bucket was emptied: what was promised is not there any more.
         state = read_build_state(cache, observed, anew=True) if older else state.begun_anew()
     return _build(cache, observed, settings, state, failure)
+
+
+def _known_failure(observed: ObservedBuild, state: BuildState, same_spec: bool) -> ObservedBuildFailure | None:
+    """Returns the failure of this round: as recorded, or as status reports it where no record can contradict that."""
+    if observed.failure is not None and observed.failure.round == state.round:
+        return observed.failure
+    told = find_condition(observed.previous, Condition.FAILED) if same_spec else None
+    if told is None or told.get("status") != "True" or observed.failure_disproved:
+        return None
+    return ObservedBuildFailure(state.round, str(told["reason"]), str(told["message"]))
+
+
+def _failure_records(cache: DatasetCache, observed: ObservedBuild, step: CacheStep) -> tuple[RunRecord, ...]:
+    known = observed.failure is not None and observed.failure.round == step.state.round
+    if step.phase is not CachePhase.FAILED or known or observed.store_error:
+        return ()
+    end = RunEnd(
+        phase="Failed", reason=step.reason[:64], message=step.message[:2048], ended_at=format_time(observed.now)
+    )  # fmt: skip
+    keys = ControlKeys(cache.identity.namespace, cache.identity.uid)
+    return (RunRecord(keys.failed(step.state.generation, step.state.round), end.model_dump_json().encode()),)
 
 
 def _ready_or_other_digest(

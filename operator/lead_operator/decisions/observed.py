@@ -171,6 +171,8 @@ class ObservedBuild:
     published_sha256: str = ""  # of the manifest that the operator has published
     found_sha256: str = ""  # of the manifest that lies there now; empty: none, or no valid one
     publication: "ObservedPublication | None" = None
+    failure: "ObservedBuildFailure | None" = None  # newest of this generation that the operator has recorded
+    failure_disproved: bool = False  # if status reports one, nobody but the status knows of it
     words: tuple[BuildWord, ...] = ()
     used_by: tuple[str, ...] = ()  # names of unfinished TrainingRuns that reference it
     source_claim_owner: str = ""  # whose the claim of spec.source is: the store's, a run's; empty: raw data
@@ -220,6 +222,15 @@ class ObservedPublication:
     def ended(self) -> bool:
         """Whether nothing more comes of this request."""
         return bool(self.refused) or self.missing or self.done
+
+
+@dataclass(frozen=True)
+class ObservedBuildFailure:
+    """A build that has failed for good, as recorded."""
+
+    round: int
+    reason: str
+    message: str
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,85 @@
+"""Somebody writes a failure into the status of a DatasetCache: what is recorded or remembered decides."""
+
+from typing import Any
+
+from lead_operator.cluster.bucket_view import BucketLook
+from lead_operator.cluster.reported_builds import ReportedBuilds
+from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
+from lead_operator.decisions.observed import ObservedBuild, ObservedBuildFailure
+from lead_operator.decisions.plan import Plan
+from lead_protocol.run_records import parse_run_end
+from lead_testing.makers import CACHE_UID, NOW, SETTINGS, a_dataset_cache, a_pod
+
+CACHE = a_dataset_cache(build={"parallelism": 1})
+KEY = f"control/team-a/{CACHE_UID}/failed-1-000001.json"
+
+
+def a_build_pod(**fields: Any) -> Any:
+    return a_pod(0, name="towns-build-g1-a1-0", role="build", stage="", **fields)
+
+
+def look(status: dict[str, Any], *pods: Any, **seen: Any) -> Plan:
+    return decide_dataset_cache(CACHE, ObservedBuild(now=NOW, pods=pods, previous=status, **seen), SETTINGS)
+
+
+def building() -> dict[str, Any]:
+    return look(look({}).status, a_build_pod()).status
+
+
+def failed() -> Plan:
+    return look(building(), a_build_pod(phase="Failed", exit_code=65, message="the source is empty"))
+
+
+def forged(status: dict[str, Any], end: str) -> dict[str, Any]:
+    said = {"type": end, "status": "True", "reason": "Forged", "message": "", "observedGeneration": 1,
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}  # fmt: skip
+    others = [c for c in status["conditions"] if c["type"] != end]
+    return status | {"phase": end, "reason": "Forged", "conditions": [*others, said]}
+
+
+def test_a_forged_failure_changes_nothing_of_the_build() -> None:
+    plan = look(forged(building(), "Failed"), a_build_pod(), failure_disproved=True)
+    assert plan.status["phase"] == "Building" and not plan.deletes and not plan.creates and not plan.records
+    assert plan.status["build"] == building()["build"]
+
+
+def test_a_forged_ready_begins_nothing_anew() -> None:
+    plan = look(forged(building(), "Ready"), a_build_pod())
+    assert plan.status["phase"] == "Building" and not plan.deletes
+    assert plan.status["build"] == building()["build"]
+
+
+def test_a_true_failure_is_recorded_and_outlives_its_status() -> None:
+    plan = failed()
+    (record,) = plan.records
+    end = parse_run_end(record.data)
+    assert record.key == KEY and end is not None and end.reason == "BadData"
+    known = ObservedBuildFailure(1, end.reason, end.message)
+    again = look({}, failure=known)
+    assert (again.status["phase"], again.status["reason"], again.creates, again.records) == (
+        "Failed",
+        "BadData",
+        (),
+        (),
+    )
+    assert look(plan.status, failure=known, failure_disproved=True).status["phase"] == "Failed"
+
+
+def test_a_failure_is_not_recorded_before_the_store_takes_it() -> None:
+    away = look(building(), a_build_pod(phase="Failed", exit_code=65, message="empty"), store_error="no answer")
+    assert away.status["phase"] == "Failed" and not away.records
+    assert [record.key for record in look(away.status).records] == [KEY]
+
+
+def test_a_process_knows_what_it_has_decided_and_nothing_else() -> None:
+    known, status = ReportedBuilds(), failed().status
+    assert known.disproves_failure("a", status, BucketLook())
+    assert not known.disproves_failure("a", status, BucketLook(error="no answer"))
+    recorded = BucketLook(failure=ObservedBuildFailure(1, "BadData", ""))
+    assert not known.disproves_failure("a", status, recorded)
+    known.note("a", ObservedBuild(now=NOW, previous=status), status)
+    assert known.disproves_failure("a", status, BucketLook()), "it has only seen it in the status"
+    known.note("a", ObservedBuild(now=NOW, previous=building()), status)
+    assert not known.disproves_failure("a", status, BucketLook())
+    known.forget("a")
+    assert not known.failed and not known.published
