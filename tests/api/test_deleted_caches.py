@@ -54,3 +54,22 @@ def test_a_deleted_cache_keeps_its_data_when_its_owner_sets_retain_again(bench: 
     bench.kubectl("patch", "dsc", "town", "--type=merge", "-p", '{"spec":{"retain":"Retain"}}')
     wait_for("the cache to be gone", lambda: not bench.get("dsc", "town"))
     assert CacheKeys(bench.namespace, digest).manifest in objects(bench, CacheKeys(bench.namespace, digest).prefix)
+
+
+def test_a_namespace_that_is_being_deleted_is_not_held_up(bench: Bench) -> None:
+    """No namespace controller runs here: the finalizer is what would hold it up."""
+    bench.operator.start()
+    cache = a_dataset_cache("town", "datasets/town")
+    cache["spec"]["retain"] = "Delete"
+    bench.apply(cache)
+    digest = bench.wait_phase("dsc", "town", "Ready")["digest"]
+    assert bench.get("dsc", "town")["metadata"]["finalizers"] == ["lead.dev/cache-data"]
+    bench.minio.stop()
+    try:
+        bench.plane.kubectl("delete", "namespace", bench.namespace, "--wait=false")
+        bench.kubectl("delete", "dsc", "town", "--wait=false")
+        wait_for("the cache to be gone", lambda: not bench.get("dsc", "town"))
+        wait_for("what is left to be named", lambda: "cache_data_left" in bench.operator.log.read_text())
+    finally:
+        bench.minio.start()
+    assert CacheKeys(bench.namespace, digest).prefix in bench.operator.log.read_text()

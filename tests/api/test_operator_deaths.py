@@ -1,5 +1,6 @@
 """The operator dies, freezes, goes deaf or is there twice; the run's end is the same."""
 
+import json
 from collections import Counter
 from itertools import cycle
 from pathlib import Path
@@ -35,6 +36,36 @@ def test_an_operator_that_keeps_being_killed_brings_the_run_to_the_same_end(benc
     assert (done["phase"], done["restarts"]["program"], done["restarts"]["total"]) == ("Succeeded", 1, 1)
     assert [s["attempt"] for s in done["stages"]] == [2, 1]
     assert names_made_twice(bench) == {}
+
+
+def test_events_of_an_operator_that_died_before_it_sent_them_are_there(bench: Bench) -> None:
+    """Those of the second stage wait for their minute when the first process ends; later all are deleted instead."""
+    wanted = {"PodsCreated": 2, "Ready": 1, "StageCompleted": 2, "Succeeded": 1}
+    bench.operator.start()
+    bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", stages=STAGES))
+    bench.wait_phase("tr", "drive", "Succeeded")
+    bench.operator.kill()
+    bench.operator.start()
+    wait_for("all events", lambda: _counts(bench, wanted) == wanted)
+    before = _told(bench)
+    bench.operator.terminate()
+    bench.kubectl("delete", "events", "--field-selector=reason=Succeeded")
+    bench.operator.start()
+    wait_for("the missing one", lambda: _counts(bench, wanted) == wanted)
+    assert _told(bench) == before, "what is there is not written again"
+
+
+def _counts(bench: Bench, wanted: dict[str, int]) -> dict[str, int]:
+    told = _told(bench)
+    return {reason: len(told.get(reason, [])) for reason in wanted}
+
+
+def _told(bench: Bench) -> dict[str, list[str]]:
+    """The events of the run and of its cache: messages by reason."""
+    found: dict[str, list[str]] = {}
+    for event in json.loads(bench.kubectl("get", "events", "-o", "json"))["items"]:
+        found.setdefault(event["reason"], []).append(event["message"])
+    return {reason: sorted(messages) for reason, messages in found.items()}
 
 
 def _ended(bench: Bench) -> bool:

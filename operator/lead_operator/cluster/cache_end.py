@@ -5,6 +5,7 @@ records of what this cache came to, so that a run that trains from an earlier bu
 once, when all its pods have ended: nobody writes another then.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,21 +13,25 @@ from typing import Any
 import structlog
 
 from lead_operator import names
+from lead_operator.cluster.api_errors import AlreadyExists, Refused
 from lead_operator.cluster.apply import Applier
 from lead_operator.cluster.cache_removal import CacheRemoval
 from lead_operator.cluster.client import KubeClient
+from lead_operator.cluster.event_recorder import build_event
 from lead_operator.cluster.informers import Informers
 from lead_operator.cluster.kinds import DATASET_CACHE, POD, TRAINING_RUN, KubernetesObject
-from lead_operator.cluster.observe import NodeWatch, is_finished, observe_pods, trim_pod
+from lead_operator.cluster.observe import NodeWatch, has_ended, is_finished, observe_pods, trim_pod
 from lead_operator.decisions.dataset_cache_plan import decide_cache_removal
 from lead_operator.decisions.observed import ObservedBuild, ObservedPod
+from lead_operator.decisions.plan import EventNote
 from lead_operator.resources.dataset_cache import DatasetCache, parse_dataset_cache
 from lead_operator.resources.known_status import read_status
 from lead_operator.settings import Settings, StorageProfile
-from lead_protocol.object_keys import BuildKeys
+from lead_protocol.object_keys import BuildKeys, CacheKeys
 from lead_protocol.store.object_store import StoreDenied, StoreError
 
 AFTER_PORTION_LOOK_S = 0.1
+_GOES = "because it is being terminated"  # as the API server refuses new content of a namespace
 
 log = structlog.get_logger(__name__)
 
@@ -43,6 +48,7 @@ class CacheEnd:
     settings: Settings
     listed: set[str] = field(default_factory=set)  # uids whose pods were read live
     own: dict[str, set[str]] = field(default_factory=dict)  # uid -> what its builds came to; of ended pods alone
+    leaving: set[asyncio.Task[None]] = field(default_factory=set)  # removals for caches that were let go
     errors: dict[str, str] = field(default_factory=dict)  # uid -> why the store did not give up its data
 
     async def step(self, body: KubernetesObject) -> float | None:
@@ -53,6 +59,9 @@ class CacheEnd:
             await self._let_go(cache)
             return None
         keys = BuildKeys(identity.namespace, identity.uid)
+        if await self._namespace_goes(body):
+            await self._leave(cache, profile, keys, read_status(body))
+            return None
         if identity.uid not in self.listed:
             await self._read_pods_live(identity.namespace, identity.uid)
         now = self.client.clock.now()
@@ -93,6 +102,45 @@ class CacheEnd:
             return AFTER_PORTION_LOOK_S
         await self._let_go(cache)
         return None
+
+    async def _namespace_goes(self, body: KubernetesObject) -> bool:
+        """Asks whether the namespace of a cache is being deleted; the operator may not read namespaces."""
+        event = build_event(body, EventNote("Normal", "Deleting", "removes its data"), self.client.clock.now())
+        try:
+            await self.client.would_create(event)
+        except AlreadyExists:
+            return False
+        except Refused as error:
+            return _GOES in error.message
+        return False
+
+    async def _leave(
+        self, cache: DatasetCache, profile: StorageProfile | None, keys: BuildKeys, status: dict[str, Any]
+    ) -> None:
+        """Lets a cache go at once whose namespace is being deleted, and removes its data afterwards, if it can."""
+        uid, namespace = cache.identity.uid, cache.identity.namespace
+        _, kept = users_of_data(cache, set(), self.informers)
+        pods = self.informers.of(POD, namespace).owned_by(namespace, uid)
+        ended = all(has_ended(pod) for pod in pods)
+        await self._let_go(cache)
+        places = [keys.prefix, keys.control.prefix]
+        if digest := str(status.get("digest") or ""):
+            places.append(CacheKeys(namespace, digest).prefix)
+        log.warning("namespace_goes", resource=str(cache.identity), profile=cache.storage_profile, data=places)
+        if profile is not None and ended:
+            task = asyncio.create_task(self._remove_afterwards(profile, keys, kept, places), name=f"removal {uid}")
+            self.leaving.add(task)
+            task.add_done_callback(self.leaving.discard)
+
+    async def _remove_afterwards(
+        self, profile: StorageProfile, keys: BuildKeys, kept: frozenset[str], places: list[str]
+    ) -> None:
+        try:
+            doomed = await self.removal.digests(profile, keys) - kept
+            while not await self.removal.remove(profile, keys, doomed):
+                await asyncio.sleep(AFTER_PORTION_LOOK_S)
+        except StoreError as error:
+            log.warning("cache_data_left", profile=profile.name, data=places, error=str(error))
 
     def forget(self, uid: str) -> None:
         """Drops what is remembered of a resource that is gone."""

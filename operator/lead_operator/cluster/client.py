@@ -157,6 +157,11 @@ class KubeClient:
         kind, query = kind_of(body), {"fieldManager": names.FIELD_MANAGER}
         return await self._call("POST", kind.path(body["metadata"]["namespace"]), kind=kind, query=query, body=body)
 
+    async def would_create(self, body: KubernetesObject) -> None:
+        """Asks for an object without having it made; raises what `create` would."""
+        kind, query = kind_of(body), {"fieldManager": names.FIELD_MANAGER, "dryRun": "All"}
+        await self._call("POST", kind.path(body["metadata"]["namespace"]), kind=kind, query=query, body=body)
+
     async def review(self, kind: Kind, spec: KubernetesObject) -> KubernetesObject:
         """Asks for a review, which the server answers and does not keep; returns its status."""
         body = {"apiVersion": kind.api_version, "kind": kind.kind, "spec": spec}

@@ -66,6 +66,13 @@ class EventRecorder:
                 loop = asyncio.get_running_loop()
                 told.release = loop.call_later(told.at + MINUTE_S - now, self._say_what_waited, key)
 
+    def announce(self, body: KubernetesObject, note: EventNote, happened: datetime) -> None:
+        """Leaves an event of another process to be sent, if it is not there: it may have died before."""
+        namespace = body["metadata"]["namespace"]
+        if not self._is_full(namespace):
+            self._unsent.put(namespace, build_event(body, note, happened))
+            self._something_unsent.set()
+
     async def run(self) -> None:
         """Sends until cancelled, and then what is left, for a moment."""
         at: KubernetesObject | None = None  # once more is no harm: its name is taken
@@ -109,7 +116,7 @@ class EventRecorder:
 
     def _say(self, body: KubernetesObject, note: EventNote, happened: datetime) -> None:
         namespace = body["metadata"]["namespace"]
-        if len(self._unsent) >= MAX_UNSENT or self._unsent.waiting(namespace) >= MAX_UNSENT_OF_ONE:
+        if self._is_full(namespace):
             log.info("event_dropped", resource=body["metadata"]["name"], reason=note.reason)
             return
         key = (body["metadata"]["uid"], note.reason)
@@ -119,6 +126,9 @@ class EventRecorder:
         self._told[key] = _Told(sentence, time.monotonic(), count)
         self._unsent.put(namespace, build_event(body, note, happened, count))
         self._something_unsent.set()
+
+    def _is_full(self, namespace: str) -> bool:
+        return len(self._unsent) >= MAX_UNSENT or self._unsent.waiting(namespace) >= MAX_UNSENT_OF_ONE
 
     def _say_what_waited(self, key: tuple[str, str]) -> None:
         told = self._told[key]

@@ -53,10 +53,11 @@ from lead_operator.cluster.run_recorder import RunRecorder
 from lead_operator.cluster.source_watch import SourceWatch
 from lead_operator.decisions.build_state import build_generation
 from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
+from lead_operator.decisions.missed_events import Missed, missed_cache_events, missed_run_events
 from lead_operator.decisions.observed import ObservedBuild, ObservedCache, ObservedClaim, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import EventNote, Plan
 from lead_operator.decisions.rejected import decide_rejected
-from lead_operator.decisions.run_end import is_over
+from lead_operator.decisions.run_end import is_over, reported_end
 from lead_operator.decisions.training_run_plan import decide_training_run
 from lead_operator.errors import SpecError
 from lead_operator.near_names import known_profiles
@@ -101,6 +102,7 @@ class Reconciler:
     # uid -> generation of a spec, and why its newest children were not taken
     refusals: dict[str, tuple[int, str]] = field(default_factory=dict)
     rejecting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    announced: set[str] = field(default_factory=set)  # uids of resources whose earlier events were sent
     seen: set[str] = field(default_factory=set)  # uids of the runs that this process has passed over
 
     async def reconcile(self, key: ResourceKey) -> float | None:
@@ -195,6 +197,8 @@ class Reconciler:
             recorded = decide_training_run(run, observed, self.settings)
         plan = recorded
         self.ends.note(run, previous, plan.status)
+        if reported_end(previous) is None or is_over(observed):
+            self._announce(body, missed_run_events(previous, observed.now))
         if profile is not None and not observed.store_error:
             for request in sweep_requests(run, observed, plan.status, profile):
                 self.sweep.ask(request)  # first: once its end is written, nobody looks again
@@ -214,6 +218,8 @@ class Reconciler:
             plan = decide_dataset_cache(cache, observed, self.settings)
         profile = self.settings.storage_profiles.get(cache.storage_profile)
         self.builds.note(cache.identity.uid, observed, plan.status)
+        if plan.status.get("phase") == previous.get("phase"):
+            self._announce(body, missed_cache_events(previous, observed.now))
         if plan.records and profile is not None:
             await self.bucket.record(profile, namespace, cache.identity.uid, plan.records)
         if plan.publish is not None and profile is not None:
@@ -231,6 +237,13 @@ class Reconciler:
             self.refusals[uid] = (generation, str(error))  # the next pass tells it; its pause grows with each refusal
             raise
         return AFTER_REFUSAL_LOOK_S if self.refusals.pop(uid, None) else again_s
+
+    def _announce(self, body: KubernetesObject, missed: Iterable[Missed]) -> None:
+        """Sends events of before this process, once: the process that wrote the status may have died before."""
+        if body["metadata"]["uid"] not in self.announced:
+            self.announced.add(body["metadata"]["uid"])
+            for note, happened in missed:
+                self.recorder.announce(body, note, happened)
 
     def _rests_for_s(self, run: TrainingRun, body: KubernetesObject) -> float | None:
         """Returns how long the bucket of a run may wait that a new process meets and finds as its status says, or None.
@@ -380,6 +393,7 @@ class Reconciler:
         uid = self.uids.pop(key, None)
         if uid is not None:
             self.seen.discard(uid)
+            self.announced.discard(uid)
             self.bucket.forget(uid)
             self.ends.forget(uid)
             self.builds.forget(uid)

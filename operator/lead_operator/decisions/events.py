@@ -22,7 +22,7 @@ def run_events(before: dict[str, Any], after: dict[str, Any]) -> tuple[EventNote
         *_advice(before, after),
         *_run_phase(before, after),
     ]
-    return _one_a_reason([*notes, *_untold(notes, before, after)])
+    return one_a_reason([*notes, *_untold(notes, before, after)])
 
 
 def caches_lost(claims: Iterable[ClaimToDelete]) -> tuple[EventNote, ...]:
@@ -37,10 +37,15 @@ def cache_events(before: dict[str, Any], after: dict[str, Any]) -> tuple[EventNo
     if failure and failure != before.get("lastFailure"):
         notes.append(EventNote("Warning", str(failure.get("reason")), str(failure.get("message"))))
     if after.get("phase") != before.get("phase"):
-        message = _condition_message(after, Condition.FAILED) or _condition_message(after, Condition.READY)
-        kind = "Warning" if after.get("phase") == CachePhase.FAILED else "Normal"
-        notes.append(EventNote(kind, str(after.get("phase")), message))
-    return _one_a_reason([*notes, *_untold(notes, before, after)])
+        notes.append(cache_phase(after))
+    return one_a_reason([*notes, *_untold(notes, before, after)])
+
+
+def cache_phase(status: dict[str, Any]) -> EventNote:
+    """Returns the phase that a DatasetCache has come to."""
+    message = _condition_message(status, Condition.FAILED) or _condition_message(status, Condition.READY)
+    kind = "Warning" if status.get("phase") == CachePhase.FAILED else "Normal"
+    return EventNote(kind, str(status.get("phase")), message)
 
 
 def _untold(notes: list[EventNote], before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
@@ -53,7 +58,7 @@ def _untold(notes: list[EventNote], before: dict[str, Any], after: dict[str, Any
     return list(found.values())
 
 
-def _one_a_reason(notes: Iterable[EventNote]) -> tuple[EventNote, ...]:
+def one_a_reason(notes: Iterable[EventNote]) -> tuple[EventNote, ...]:
     """Joins what is to be said of one reason: a second event of it would wait for a minute, and give way to a third."""
     joined: dict[str, EventNote] = {}
     for note in notes:
@@ -87,18 +92,26 @@ def _stages(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
         was = old.get((entry["name"], entry["seed"]), {})
         attempt = entry.get("attempt", 0)
         if attempt > was.get("attempt", 0) and (before or attempt == 1):
-            start = "PodsCreated" if attempt == 1 else "Restarting"
-            from_step = f", from {entry['checkpoint']}" if attempt > 1 and entry.get("checkpoint") else ""
-            text = f"attempt {attempt} of stage {entry['name']}, seed {entry['seed']}{from_step}"
-            notes.append(EventNote("Normal", start, text))
+            notes.append(stage_begun(entry))
         if entry.get("checkpoint") and not was.get("checkpoint"):
             notes.append(EventNote("Normal", "CheckpointSaved", f"the first of its stage: {entry['checkpoint']}"))
         if entry.get("phase") == "Succeeded" and was.get("phase") != "Succeeded" and before:
-            text = (
-                f"stage {entry['name']}, seed {entry['seed']}: {entry.get('checkpoint', 'its checkpoint is committed')}"
-            )
-            notes.append(EventNote("Normal", "StageCompleted", text))
+            notes.append(stage_completed(entry))
     return notes
+
+
+def stage_begun(entry: dict[str, Any]) -> EventNote:
+    """Returns that the newest attempt of a stage instance has begun."""
+    attempt = entry["attempt"]
+    from_step = f", from {entry['checkpoint']}" if attempt > 1 and entry.get("checkpoint") else ""
+    text = f"attempt {attempt} of stage {entry['name']}, seed {entry['seed']}{from_step}"
+    return EventNote("Normal", "PodsCreated" if attempt == 1 else "Restarting", text)
+
+
+def stage_completed(entry: dict[str, Any]) -> EventNote:
+    """Returns that a stage instance has succeeded."""
+    text = f"stage {entry['name']}, seed {entry['seed']}: {entry.get('checkpoint', 'its checkpoint is committed')}"
+    return EventNote("Normal", "StageCompleted", text)
 
 
 def _advice(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
@@ -112,9 +125,12 @@ def _advice(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
 
 
 def _run_phase(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
+    return [] if after.get("phase") == before.get("phase") else run_phase(after)
+
+
+def run_phase(after: dict[str, Any]) -> list[EventNote]:
+    """Returns the phase that a TrainingRun has come to; none where other events tell it."""
     phase = after.get("phase")
-    if phase == before.get("phase"):
-        return []
     stage = (after.get("stage") or {}).get("text", "")
     if phase == RunPhase.RUNNING:
         return [EventNote("Normal", "Started", f"stage {stage} trains")]

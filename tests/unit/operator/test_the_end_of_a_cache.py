@@ -1,5 +1,6 @@
 """A deleted DatasetCache with `retain: Delete`, pass after pass: whom it waits for, what it removes, what it says."""
 
+import asyncio
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from lead_operator.cluster import cache_removal
+from lead_operator.cluster.api_errors import Refused
 from lead_operator.cluster.apply import Applier
 from lead_operator.cluster.cache_end import CacheEnd
 from lead_operator.cluster.cache_removal import CacheRemoval
@@ -36,6 +38,7 @@ class World:
         self.guards: list[bool] = []
         self.live_pods: list[KubernetesObject] = []
         self.denied: list[str] = []
+        self.namespace_goes = False
         self.informers = Informers(
             cast(KubeClient, None), ("team-a", "team-b"), SETTINGS, lambda key: None, lambda key: None
         )
@@ -63,6 +66,12 @@ class World:
     async def list(self, kind: object, namespace: str, **_: Any) -> tuple[list[KubernetesObject], str]:
         """The API server's answer, where copies may be late."""
         return self.live_pods, "9"
+
+    async def would_create(self, body: KubernetesObject) -> None:
+        """Refuses where the namespace is being deleted."""
+        if self.namespace_goes:
+            text = "unable to create new content in namespace team-a because it is being terminated"
+            raise Refused(403, "Forbidden", text)
 
     async def apply(self, kind: object, body: KubernetesObject, plan: Plan) -> float | None:
         """Takes a plan as the applier does."""
@@ -250,3 +259,34 @@ async def test_a_cache_of_a_profile_that_never_was_goes_at_once(world: World) ->
     world.body["status"] = pending | {"build": {"generation": 1, "workers": [{"index": 0, "attempt": 0}]}}
     assert await world.step() is None
     assert (world.plans, world.guards) == ([], [False])
+
+
+async def test_a_namespace_that_is_being_deleted_is_not_held_up_and_the_data_go_afterwards(world: World) -> None:
+    world.namespace_goes = True
+    assert await world.step() is None
+    assert world.guards == [False] and world.plans == []
+    await asyncio.gather(*world.end.leaving)
+    assert world.left() == ()
+
+
+async def test_nor_by_a_store_that_does_not_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(prefix: str) -> None:
+        raise StoreUnavailable("no answer")
+
+    world.namespace_goes = True
+    before = world.left()
+    with monkeypatch.context() as patched:
+        patched.setattr(world.store, "list", fail)
+        assert await world.step() is None
+        await asyncio.gather(*world.end.leaving)
+    assert (world.left(), world.guards) == (before, [False])
+
+
+async def test_data_that_another_cache_of_the_namespace_retains_stay(world: World) -> None:
+    other = _stored({**a_cache_body(), "status": {"digest": NEW}})
+    other["metadata"] |= {"name": "other", "uid": "another"}
+    world.informers.of(DATASET_CACHE, "team-a").note_own_write(other)
+    world.namespace_goes = True
+    assert await world.step() is None
+    await asyncio.gather(*world.end.leaving)
+    assert world.left() == (CacheKeys("team-a", NEW).manifest,)
