@@ -12,19 +12,19 @@ def test_a_bucket_that_is_deleted_under_a_live_run_is_told_and_the_run_goes_on_i
     bench.operator.start()
     with Truth(bench.plane.kubeconfig, bench.namespace) as truth:
         bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
-        wait_for("a checkpoint", lambda: bench.status("tr", "drive").get("checkpoint", {}).get("epoch") == 1)
+        wait_for("a checkpoint", lambda: bench.status("trun", "drive").get("checkpoint", {}).get("epoch") == 1)
         trainers = {pod["metadata"]["uid"] for pod in bench.pods()}
         delete_bucket(bench)
         told = wait_for("the loss to be told", lambda: storage(bench).startswith("False") and storage(bench))
         assert bench.namespace in told and "bucket" in told
-        status = bench.status("tr", "drive")
+        status = bench.status("trun", "drive")
         assert (status["phase"], status["checkpoint"]["epoch"]) == ("Running", 1)
 
         bench.minio.admin().make_bucket(bench.namespace)
         wait_for("the store to be back", lambda: not storage(bench).startswith("False"))
         assert {pod["metadata"]["uid"] for pod in bench.pods()} == trainers
         bench.driver.script.held.clear()
-        done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+        done = bench.wait_phase("trun", "drive", "Succeeded", "Failed")
     assert (done["phase"], done["restarts"]["total"], truth.violations) == ("Succeeded", 0, [])
     bench.wait_phase("dsc", "town", "Ready")
 
@@ -38,5 +38,5 @@ def delete_bucket(bench: Bench) -> None:
 
 def storage(bench: Bench) -> str:
     """Returns the run's condition StorageAvailable, empty while it is absent."""
-    conditions = bench.status("tr", "drive").get("conditions", [])
+    conditions = bench.status("trun", "drive").get("conditions", [])
     return next((f"{c['status']}: {c['message']}" for c in conditions if c["type"] == "StorageAvailable"), "")

@@ -26,15 +26,15 @@ def test_a_deleted_claim_is_created_again_without_anybody(bench: Bench) -> None:
     bench.operator.start()
     cache = {"medium": "PersistentVolume", "sizeLimit": "1Gi"}
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", sessionCache=cache))
-    bench.wait_phase("tr", "drive", "Running")
+    bench.wait_phase("trun", "drive", "Running")
     first = bench.get("pvc", CLAIM)["metadata"]
     assert first["finalizers"] == ["kubernetes.io/pvc-protection"]
     bench.kubectl("delete", "pvc", CLAIM, "--wait=false")
     assert not protect(bench), "a running pod keeps it"
     bench.driver.script.exits[("pretrain", 1, 0)] = Exit(137, "")
     wait_for("the claim to go", lambda: protect(bench))
-    wait_for("the second attempt", lambda: bench.status("tr", "drive").get("pods", {}).get("ready") == 2)
+    wait_for("the second attempt", lambda: bench.status("trun", "drive").get("pods", {}).get("ready") == 2)
     assert bench.get("pvc", CLAIM)["metadata"]["uid"] != first["uid"]
     bench.driver.script.held.clear()
-    done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+    done = bench.wait_phase("trun", "drive", "Succeeded", "Failed")
     assert (done["phase"], done["restarts"]["program"], done["stages"][0]["attempt"]) == ("Succeeded", 1, 2)

@@ -18,7 +18,7 @@ def test_a_group_whose_pods_all_fail_in_one_moment_is_replaced_once(bench: Bench
     with Truth(bench.plane.kubeconfig, bench.namespace) as truth:
         bench.operator.start()
         bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", nodes=NODES))
-        done = bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=300 + 5 * NODES)
+        done = bench.wait_phase("trun", "drive", "Succeeded", "Failed", within_s=300 + 5 * NODES)
     restarts = done["restarts"]
     assert (done["phase"], restarts["program"], restarts["total"]) == ("Succeeded", 1, 1)
     assert done["lastFailure"]["message"].count("a storm") == 1

@@ -263,12 +263,12 @@ def test_a_list_that_is_tightened_lets_what_exists_be_changed_elsewhere(guarded:
     wait_for("the shorter list", lambda: create(guarded, a_dataset_cache("new", "datasets/team-a/x",
              build={"nodeSelector": {"disk": "ssd"}})))  # fmt: skip
     patch = ("-n", TEAM, "patch", "--type=merge", "--dry-run=server", "-p")
-    guarded.kubectl(*patch, '{"spec":{"suspend":true}}', "tr", "old")
+    guarded.kubectl(*patch, '{"spec":{"suspend":true}}', "trun", "old")
     guarded.kubectl(*patch, '{"spec":{"retain":"Delete"}}', "dsc", "old")
     guarded.kubectl(*patch, '{"metadata":{"labels":{"a":"b"}}}', "dsc", "old")
     with pytest.raises(StepFailed, match=r"a key of spec\.build\.nodeSelector is disk"):
         guarded.kubectl(*patch, '{"spec":{"build":{"parallelism":3}}}', "dsc", "old")
-    guarded.kubectl("-n", TEAM, "delete", "tr/old", "dsc/old")
+    guarded.kubectl("-n", TEAM, "delete", "trun/old", "dsc/old")
 
 
 def test_cluster_wide_the_operators_own_namespace_takes_no_runs(guarded: ControlPlane) -> None:

@@ -42,7 +42,7 @@ def _install(plane: ControlPlane, crd: dict[str, Any], *, knows_the_fields: bool
 def test_a_run_trains_on_without_the_fields_and_an_event_says_what_to_do(bench: Bench, an_older_crd: None) -> None:
     bench.operator.start()
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
-    done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+    done = bench.wait_phase("trun", "drive", "Succeeded", "Failed")
     assert (done["phase"], done["restarts"]["total"]) == ("Succeeded", 0)
     assert "startTime" not in done["stages"][0]
 

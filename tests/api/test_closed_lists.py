@@ -53,20 +53,21 @@ def test_a_run_beyond_the_lists_waits_and_begins_when_the_administrator_sets_wha
     asked = a_training_run("drive", "town", podOverrides={"labels": {"team": "blue"}})
     bench.apply(a_dataset_cache("town", "datasets/town"), asked)
     bench.wait_phase("dsc", "town", "Ready")
-    wait_for("the refusal", lambda: accepted(bench, "tr", "drive").get("reason") == "NotAllowed")
+    wait_for("the refusal", lambda: accepted(bench, "trun", "drive").get("reason") == "NotAllowed")
     assert (
-        "an administrator sets policy.allowedLabels in the chart's values" in accepted(bench, "tr", "drive")["message"]
+        "an administrator sets policy.allowedLabels in the chart's values"
+        in accepted(bench, "trun", "drive")["message"]
     )
     assert not bench.pods()
     bench.operator.kill()
     bench.operator.start(LEAD_POLICY='{"allowedLabels": ["team"]}')
-    bench.wait_phase("tr", "drive", "Running")
+    bench.wait_phase("trun", "drive", "Running")
     before = {pod["metadata"]["uid"] for pod in bench.pods()}
     bench.operator.kill()
     bench.operator.start(LEAD_POLICY="{}")
     wait_for(
-        "it to be said", lambda: "would be refused as a new run" in accepted(bench, "tr", "drive").get("message", "")
+        "it to be said", lambda: "would be refused as a new run" in accepted(bench, "trun", "drive").get("message", "")
     )
     assert {pod["metadata"]["uid"] for pod in bench.pods()} == before
     bench.driver.script.held.clear()
-    assert bench.wait_phase("tr", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
+    assert bench.wait_phase("trun", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"

@@ -17,7 +17,7 @@ def test_data_of_a_deleted_cache_go_when_the_last_run_has_ended(bench: Bench) ->
     cache["spec"]["retain"] = "Delete"
     bench.apply(cache, a_training_run("drive", "town"))
     digest = bench.wait_phase("dsc", "town", "Ready")["digest"]
-    bench.wait_phase("tr", "drive", "Running")
+    bench.wait_phase("trun", "drive", "Running")
     uid = bench.get("dsc", "town")["metadata"]["uid"]
     bench.kubectl("delete", "dsc", "town", "--wait=false")
     waiting = bench.wait_phase("dsc", "town", "Deleting")
@@ -26,7 +26,7 @@ def test_data_of_a_deleted_cache_go_when_the_last_run_has_ended(bench: Bench) ->
     assert CacheKeys(bench.namespace, digest).manifest in objects(bench, CacheKeys(bench.namespace, digest).prefix)
     bench.operator.start()
     bench.driver.script.held.clear()
-    assert bench.wait_phase("tr", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
+    assert bench.wait_phase("trun", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
     wait_for("the cache to be gone", lambda: not bench.get("dsc", "town"))
     assert objects(bench, CacheKeys(bench.namespace, digest).prefix) == []
     assert objects(bench, BuildKeys(bench.namespace, uid).prefix) == []
@@ -48,7 +48,7 @@ def test_a_deleted_cache_keeps_its_data_when_its_owner_sets_retain_again(bench: 
     bench.operator.start()
     bench.apply(a_dataset_cache("town", "datasets/town", retain="Delete"), a_training_run("drive", "town"))
     digest = bench.wait_phase("dsc", "town", "Ready")["digest"]
-    bench.wait_phase("tr", "drive", "Running")
+    bench.wait_phase("trun", "drive", "Running")
     bench.kubectl("delete", "dsc", "town", "--wait=false")
     bench.wait_phase("dsc", "town", "Deleting")
     bench.kubectl("patch", "dsc", "town", "--type=merge", "-p", '{"spec":{"retain":"Retain"}}')

@@ -19,7 +19,7 @@ def a_run(name: str, **spec: Any) -> dict[str, Any]:
 
 
 def erase(bench: Bench, name: str) -> None:
-    bench.kubectl("patch", "tr", name, "--subresource=status", "--type=merge", "-p", '{"status":null}')
+    bench.kubectl("patch", "trun", name, "--subresource=status", "--type=merge", "-p", '{"status":null}')
 
 
 def told(status: dict[str, Any]) -> dict[str, Any]:
@@ -45,16 +45,16 @@ def test_an_erased_status_comes_back_whatever_the_run_has_come_to(bench: Bench) 
         a_run("rests"),
         a_run("lives"),
     )
-    bench.wait_phase("tr", "rests", "Running")
-    bench.kubectl("patch", "tr", "rests", "--type=merge", "-p", '{"spec":{"suspend":true}}')
-    wait_for("the second attempt", lambda: bench.status("tr", "lives").get("restarts", {}).get("program") == 1)
-    before = {name: told(bench.wait_phase("tr", name, end)) for name, end in ENDS.items()}
+    bench.wait_phase("trun", "rests", "Running")
+    bench.kubectl("patch", "trun", "rests", "--type=merge", "-p", '{"spec":{"suspend":true}}')
+    wait_for("the second attempt", lambda: bench.status("trun", "lives").get("restarts", {}).get("program") == 1)
+    before = {name: told(bench.wait_phase("trun", name, end)) for name, end in ENDS.items()}
     assert before["crashes"]["restarts"] == {"total": 1, "program": 1, "infrastructure": 0, "uncounted": 0}
     wait_for("pods that have ended to be cleaned", lambda: not _pods_of(bench, "mistaken", "fine"))
     pods = set(bench.driver.seen)
     for name in ENDS:
         erase(bench, name)
-    assert {name: told(bench.wait_phase("tr", name, end)) for name, end in ENDS.items()} == before
+    assert {name: told(bench.wait_phase("trun", name, end)) for name, end in ENDS.items()} == before
     assert set(bench.driver.seen) == pods
 
 
@@ -68,19 +68,21 @@ def test_a_verdict_of_an_outage_is_told_at_once_and_stands_when_the_store_is_bac
     bench.driver.script.commit_before_exit = False
     bench.operator.start()
     bench.apply(a_dataset_cache("town", "datasets/town"), a_run("drive"))
-    bench.wait_phase("tr", "drive", "Running")
+    bench.wait_phase("trun", "drive", "Running")
     bench.minio.stop()
     try:
         bench.driver.script.exits[("drive", 1, 0)] = Exit(64, "unknown key 'batchsize'")
-        assert _storage(bench.wait_phase("tr", "drive", "Failed")) == "False"
+        assert _storage(bench.wait_phase("trun", "drive", "Failed")) == "False"
     finally:
         bench.minio.start()
-    wait_for("the bucket to be told", lambda: _storage(bench.status("tr", "drive")) == "True")
-    before = bench.status("tr", "drive")
-    assert bench.store.head(ControlKeys(bench.namespace, bench.get("tr", "drive")["metadata"]["uid"]).ended) is not None
+    wait_for("the bucket to be told", lambda: _storage(bench.status("trun", "drive")) == "True")
+    before = bench.status("trun", "drive")
+    assert (
+        bench.store.head(ControlKeys(bench.namespace, bench.get("trun", "drive")["metadata"]["uid"]).ended) is not None
+    )
     pods = set(bench.driver.seen)
     erase(bench, "drive")
-    assert told(bench.wait_phase("tr", "drive", "Failed")) == told(before)
+    assert told(bench.wait_phase("trun", "drive", "Failed")) == told(before)
     assert set(bench.driver.seen) == pods
 
 

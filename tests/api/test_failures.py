@@ -11,7 +11,7 @@ def test_a_failed_rank_restarts_the_whole_group_once(bench: Bench) -> None:
     bench.driver.script.exits[("pretrain", 1, 1)] = Exit(1, "RuntimeError: the wheel came off")
     bench.operator.start()
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
-    done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+    done = bench.wait_phase("trun", "drive", "Succeeded", "Failed")
     assert (done["phase"], done["restarts"]["program"], done["restarts"]["total"]) == ("Succeeded", 1, 1)
     assert done["stages"][0]["attempt"] == 2
     assert "the wheel came off" in done["lastFailure"]["message"]
@@ -23,7 +23,7 @@ def test_a_mistake_of_the_user_ends_the_run_at_once_and_says_why(bench: Bench) -
     bench.driver.script.exits[("pretrain", 1, 0)] = Exit(64, "unknown key 'batchsize'; did you mean 'batch_size'?")
     bench.operator.start()
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
-    failed = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+    failed = bench.wait_phase("trun", "drive", "Succeeded", "Failed")
     assert (failed["phase"], failed["restarts"]["total"]) == ("Failed", 0)
     messages = " ".join(c["message"] for c in failed["conditions"])
     assert "did you mean 'batch_size'" in messages
@@ -35,12 +35,12 @@ def test_a_lost_node_restarts_the_group_and_counts_as_infrastructure(bench: Benc
     bench.operator.start()
     policy = {"nodeLossSeconds": 1}
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", failurePolicy=policy))
-    bench.wait_phase("tr", "drive", "Running")
+    bench.wait_phase("trun", "drive", "Running")
     set_node_ready(bench.plane, bench.namespace, ready=False)
-    wait_for("the loss to count", lambda: bench.status("tr", "drive")["restarts"]["infrastructure"] >= 1)
+    wait_for("the loss to count", lambda: bench.status("trun", "drive")["restarts"]["infrastructure"] >= 1)
     set_node_ready(bench.plane, bench.namespace, ready=True)
     bench.driver.script.held.clear()
-    done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+    done = bench.wait_phase("trun", "drive", "Succeeded", "Failed")
     assert (done["phase"], done["restarts"]["program"]) == ("Succeeded", 0)
     assert done["restarts"]["infrastructure"] >= 1
 
@@ -54,7 +54,7 @@ def test_a_dead_kubelet_on_a_second_node_costs_one_attempt_and_its_pod_is_forced
     policy = {"nodeLossSeconds": 1}
     with Truth(bench.plane.kubeconfig, bench.namespace) as truth:
         bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", failurePolicy=policy))
-        bench.wait_phase("tr", "drive", "Running")
+        bench.wait_phase("trun", "drive", "Running")
         bench.driver.script.dead_nodes.add(second)
         set_node_ready(bench.plane, second, ready=False)
         wait_for("the next attempt", lambda: len(bench.pods()) == 2 and "drive-pretrain-s0-a2-1" in str(bench.pods()))
@@ -62,7 +62,7 @@ def test_a_dead_kubelet_on_a_second_node_costs_one_attempt_and_its_pod_is_forced
         set_node_ready(bench.plane, second, ready=True)
         bench.driver.script.dead_nodes.clear()
         bench.driver.script.held.clear()
-        done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+        done = bench.wait_phase("trun", "drive", "Succeeded", "Failed")
     restarts = done["restarts"]
     assert (done["phase"], restarts["infrastructure"], restarts["program"]) == ("Succeeded", 1, 0)
     assert truth.violations == []
@@ -72,20 +72,20 @@ def test_a_store_that_is_away_is_a_condition_and_the_run_goes_on_when_it_is_back
     bench.driver.script.held.add("pretrain")
     bench.operator.start()
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
-    bench.wait_phase("tr", "drive", "Running")
+    bench.wait_phase("trun", "drive", "Running")
     bench.minio.stop()
     try:
         wait_for("StorageAvailable=False", lambda: _storage(bench) == "False")
-        assert bench.status("tr", "drive")["phase"] == "Running"
+        assert bench.status("trun", "drive")["phase"] == "Running"
     finally:
         bench.minio.start()
     bench.driver.script.held.clear()
-    done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+    done = bench.wait_phase("trun", "drive", "Succeeded", "Failed")
     assert (done["phase"], done["restarts"]["total"]) == ("Succeeded", 0)
 
 
 def _storage(bench: Bench) -> str:
-    conditions = bench.status("tr", "drive").get("conditions", [])
+    conditions = bench.status("trun", "drive").get("conditions", [])
     return next((c["status"] for c in conditions if c["type"] == "StorageAvailable"), "")
 
 
@@ -124,7 +124,7 @@ def test_a_spec_that_makes_invalid_pods_has_failed_and_says_which_field_and_a_co
     cache = bench.wait_phase("dsc", "town", "Failed")
     assert cache["reason"] == "BadSpec" and "spec.build.tolerations[0].operator" in str(cache["conditions"])
     bench.kubectl("patch", "dsc", "town", "--type=merge", "-p", '{"spec": {"build": {"tolerations": []}}}')
-    run = bench.wait_phase("tr", "drive", "Failed")
+    run = bench.wait_phase("trun", "drive", "Failed")
     assert run["reason"] == "BadSpec" and "spec.resources.requests" in str(run["conditions"])
 
 

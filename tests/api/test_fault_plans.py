@@ -42,7 +42,7 @@ def test_a_run_costs_few_writes_from_its_first_status_to_its_end(
         bench.apply(a_dataset_cache("town", "datasets/town"))
         bench.wait_phase("dsc", "town", "Ready", within_s=bench.patience_s)
         bench.apply(a_training_run("drive", "town"))
-        bench.wait_phase("tr", "drive", "Succeeded", within_s=bench.patience_s)
+        bench.wait_phase("trun", "drive", "Succeeded", within_s=bench.patience_s)
         wait_for("the last event", lambda: "Succeeded" in bench.kubectl("get", "events", "-o", "jsonpath={..reason}"))
         writes = bench.proxy.journal.writes(of="drive")
     assert len(writes) <= MAX_WRITES, writes

@@ -55,25 +55,26 @@ def test_forged_records_of_a_run_end_nothing_and_are_named(bench: Bench) -> None
     bench.apply(a_dataset_cache("town", "datasets/town"))
     bench.apply(a_training_run("drive", "town", **one), a_training_run("quiet", "town", **one))
     for name in ("drive", "quiet"):
-        wait_for(f"{name} to train", lambda name=name: "checkpoint" in bench.status("tr", name))
-    keys = InstanceKeys(bench.namespace, bench.get("tr", "drive")["metadata"]["uid"], "train", 0)
+        wait_for(f"{name} to train", lambda name=name: "checkpoint" in bench.status("trun", name))
+    keys = InstanceKeys(bench.namespace, bench.get("trun", "drive")["metadata"]["uid"], "train", 0)
     control = ControlKeys(bench.namespace, keys.uid)
     wait_for("the attempt to be recorded", lambda: bench.store.head(control.attempt("train", 0, 1)) is not None)
-    quiet = bench.status("tr", "quiet")
+    quiet = bench.status("trun", "quiet")
     forge(bench, keys)
     wait_for(
-        "the forged attempt to be named", lambda: reason(bench.status("tr", "drive"), "Progressing") == "UnknownAttempt"
+        "the forged attempt to be named",
+        lambda: reason(bench.status("trun", "drive"), "Progressing") == "UnknownAttempt",
     )
-    status = bench.status("tr", "drive")
+    status = bench.status("trun", "drive")
     assert str(10**12) in message(status, "Progressing")
     assert reason(status, "CheckpointsSound") == "ImplausibleCheckpoint"
     assert "it names no files; it ends no stage" in message(status, "CheckpointsSound")
     assert (status["stages"][0]["attempt"], status["restarts"]["total"]) == (1, 0)
     assert "completionTime" not in status and len(bench.pods()) == 2
-    assert bench.status("tr", "quiet")["stages"] == quiet["stages"]
+    assert bench.status("trun", "quiet")["stages"] == quiet["stages"]
     bench.driver.script.held.clear()
     for name in ("drive", "quiet"):
-        done = bench.wait_phase("tr", name, "Succeeded", "Failed")
+        done = bench.wait_phase("trun", name, "Succeeded", "Failed")
         assert (done["phase"], done["stages"][0]["attempt"], done["restarts"]["total"]) == ("Succeeded", 1, 0)
     assert bench.operator.page("healthz") == (200, "ok")
 
@@ -84,17 +85,17 @@ def test_a_forged_attempt_number_is_not_believed_after_an_erased_status_either(b
     bench.operator.start()
     bench.apply(a_dataset_cache("town", "datasets/town"))
     bench.apply(a_training_run("drive", "town", stages=[{"name": "train", "epochs": 2}], nodes=1))
-    bench.wait_phase("tr", "drive", "Running", "Starting")
-    keys = InstanceKeys(bench.namespace, bench.get("tr", "drive")["metadata"]["uid"], "train", 0)
+    bench.wait_phase("trun", "drive", "Running", "Starting")
+    keys = InstanceKeys(bench.namespace, bench.get("trun", "drive")["metadata"]["uid"], "train", 0)
     control = ControlKeys(bench.namespace, keys.uid)
     wait_for("the attempt to be recorded", lambda: bench.store.head(control.attempt("train", 0, 1)) is not None)
     bench.store.put(keys.attempt(10**12), b"{}")
     bench.kubectl(
-        "patch", "tr", "drive", "--subresource=status", "--type=json", "-p", '[{"op":"remove","path":"/status"}]'
+        "patch", "trun", "drive", "--subresource=status", "--type=json", "-p", '[{"op":"remove","path":"/status"}]'
     )
-    wait_for("the status to be rebuilt", lambda: "stages" in bench.status("tr", "drive"))
+    wait_for("the status to be rebuilt", lambda: "stages" in bench.status("trun", "drive"))
     bench.driver.script.held.clear()
-    done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+    done = bench.wait_phase("trun", "drive", "Succeeded", "Failed")
     assert (done["phase"], done["stages"][0]["attempt"]) == ("Succeeded", 1)
 
 
@@ -142,7 +143,7 @@ def test_a_published_manifest_that_is_overwritten_is_not_used_any_more(bench: Be
     told = message(pending, "Ready")
     assert sha256_hex(forged) in told and sha256_hex(sound) in told
     bench.apply(a_training_run("drive", "town"))
-    wait_for("the run to wait", lambda: bench.status("tr", "drive").get("phase") == "Caching")
+    wait_for("the run to wait", lambda: bench.status("trun", "drive").get("phase") == "Caching")
     assert bench.pods() == []
     bench.store.put(keys.manifest, sound)
-    assert bench.wait_phase("tr", "drive", "Succeeded")["datasets"][0]["manifestSha256"] == sha256_hex(sound)
+    assert bench.wait_phase("trun", "drive", "Succeeded")["datasets"][0]["manifestSha256"] == sha256_hex(sound)

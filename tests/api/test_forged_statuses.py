@@ -22,7 +22,7 @@ def forge(bench: Bench, kind: str, name: str, end: str, **fields: Any) -> None:
 
 
 def true_conditions(bench: Bench, name: str) -> set[str]:
-    return {c["type"] for c in bench.status("tr", name).get("conditions", []) if c["status"] == "True"}
+    return {c["type"] for c in bench.status("trun", name).get("conditions", []) if c["status"] == "True"}
 
 
 def events(bench: Bench, reason: str) -> list[str]:
@@ -38,17 +38,17 @@ def test_a_run_that_trains_goes_on_and_one_that_waits_begins(bench: Bench) -> No
         bench.apply(a_training_run(name, "town", ttlSecondsAfterFinished=0, **ONE))
     bench.apply(a_training_run("waits", "village", ttlSecondsAfterFinished=0, **ONE))
     for name in ("fails", "succeeds"):
-        bench.wait_phase("tr", name, "Running")
-    bench.wait_phase("tr", "waits", "Pending")
+        bench.wait_phase("trun", name, "Running")
+    bench.wait_phase("trun", "waits", "Pending")
     pods = set(bench.driver.seen)
-    forge(bench, "tr", "fails", "Failed", configHash="f" * 64, restarts=None)
-    done = [bench.status("tr", "succeeds")["stages"][0] | {"phase": "Succeeded", "epoch": 2}]
-    forge(bench, "tr", "succeeds", "Succeeded", stages=done, completionTime="2026-01-01T00:00:00Z")
-    forge(bench, "tr", "waits", "Succeeded", configHash="f" * 64)
+    forge(bench, "trun", "fails", "Failed", configHash="f" * 64, restarts=None)
+    done = [bench.status("trun", "succeeds")["stages"][0] | {"phase": "Succeeded", "epoch": 2}]
+    forge(bench, "trun", "succeeds", "Succeeded", stages=done, completionTime="2026-01-01T00:00:00Z")
+    forge(bench, "trun", "waits", "Succeeded", configHash="f" * 64)
     wait_for("all to be restored", lambda: set(events(bench, "StatusRestored")) == {"fails", "succeeds", "waits"})
     for name in ("fails", "succeeds"):
-        wait_for("what is forged to be gone", lambda name=name: "Forged" not in str(bench.status("tr", name)))
-        status = bench.wait_phase("tr", name, "Running")
+        wait_for("what is forged to be gone", lambda name=name: "Forged" not in str(bench.status("trun", name)))
+        status = bench.wait_phase("trun", name, "Running")
         assert not true_conditions(bench, name) & {"Succeeded", "Failed"}
         assert (status["stages"][0]["attempt"], status["restarts"]["total"]) == (1, 0)
     assert set(bench.driver.seen) == pods
@@ -56,7 +56,7 @@ def test_a_run_that_trains_goes_on_and_one_that_waits_begins(bench: Bench) -> No
     bench.apply(a_dataset_cache("village", "datasets/village"))
     for name in ("fails", "succeeds", "waits"):
         wait_for(
-            f"{name} to end and go", lambda name=name: name not in [r["metadata"]["name"] for r in bench.items("tr")]
+            f"{name} to end and go", lambda name=name: name not in [r["metadata"]["name"] for r in bench.items("trun")]
         )
     stages = {pod["metadata"]["name"][-4:] for pod in bench.driver.seen.values() if "lead.dev/rank" in str(pod)}
     assert stages >= {"a1-0"} and not any(name.startswith("a2") for name in stages)
@@ -65,16 +65,18 @@ def test_a_run_that_trains_goes_on_and_one_that_waits_begins(bench: Bench) -> No
 def test_what_has_ended_stays_so_whatever_is_written_before_the_operator_comes_back(bench: Bench) -> None:
     bench.operator.start()
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", **ONE))
-    bench.wait_phase("tr", "drive", "Succeeded")
+    bench.wait_phase("trun", "drive", "Succeeded")
     pods = set(bench.driver.seen)
     bench.operator.terminate()
-    conditions = [c for c in bench.status("tr", "drive")["conditions"] if c["type"] != "Succeeded"]
+    conditions = [c for c in bench.status("trun", "drive")["conditions"] if c["type"] != "Succeeded"]
     said = {"type": "Failed", "status": "True", "reason": "Forged", "message": "forged", "observedGeneration": 1,
             "lastTransitionTime": "2026-01-01T00:00:00Z"}  # fmt: skip
     status = {"phase": "Failed", "restarts": None, "conditions": [*conditions, said]}
-    bench.kubectl("patch", "tr", "drive", "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+    bench.kubectl(
+        "patch", "trun", "drive", "--subresource=status", "--type=merge", "-p", json.dumps({"status": status})
+    )
     bench.operator.start()
-    restored = bench.wait_phase("tr", "drive", "Succeeded")
+    restored = bench.wait_phase("trun", "drive", "Succeeded")
     assert "Succeeded" in true_conditions(bench, "drive") and "Failed" not in true_conditions(bench, "drive")
     assert restored["restarts"]["total"] == 0
     assert set(bench.driver.seen) == pods
@@ -87,21 +89,21 @@ def test_a_cache_that_is_built_goes_on_and_no_run_begins_before_it_is_ready(benc
     bench.apply(a_training_run("drive", "village", **ONE))
     for name in ("town", "village"):
         bench.wait_phase("dsc", name, "Building")
-    bench.wait_phase("tr", "drive", "Caching")
+    bench.wait_phase("trun", "drive", "Caching")
     pods = {pod["metadata"]["name"] for pod in bench.pods("build")}
     forge(bench, "dsc", "town", "Failed")
     forge(bench, "dsc", "village", "Ready", digest="5" * 64, manifestSha256="5" * 64)
     for name in ("town", "village"):
         bench.wait_phase("dsc", name, "Building")
     assert {pod["metadata"]["name"] for pod in bench.pods("build")} == pods
-    assert bench.pods() == [] and bench.status("tr", "drive")["phase"] == "Caching"
+    assert bench.pods() == [] and bench.status("trun", "drive")["phase"] == "Caching"
     bench.driver.script.held.clear()
     for name in ("town", "village"):
         bench.wait_phase("dsc", name, "Ready")
     forge(bench, "dsc", "town", "Failed")
     wait_for("what is forged to be gone", lambda: "Forged" not in str(bench.status("dsc", "town")))
     assert bench.status("dsc", "town")["phase"] == "Ready"
-    assert bench.wait_phase("tr", "drive", "Succeeded")["datasets"][0]["digest"] != "5" * 64
+    assert bench.wait_phase("trun", "drive", "Succeeded")["datasets"][0]["digest"] != "5" * 64
 
 
 def test_a_failed_cache_stays_failed_whatever_is_done_to_its_status(bench: Bench) -> None:

@@ -65,7 +65,7 @@ def test_a_run_that_goes_while_its_attempt_is_claimed_gets_no_pod(
         assert said in (404, 409), "a status is written to the very run that was looked at, or to none"
         wait_for("the run to be forgotten", lambda: bench.operator.metric("lead_resources", kind="TrainingRun") == 0)
         wait_for("the cache to be free", lambda: not bench.status("dsc", "town").get("usedBy"))
-        assert bench.items("tr") == []
+        assert bench.items("trun") == []
         assert bench.pods() == []
         assert bench.operator.page("healthz") == (200, "ok")
 
@@ -84,7 +84,7 @@ def test_pods_that_come_late_for_a_run_that_is_gone_do_not_stand_in_the_way_of_t
         bench.driver.api.call("DELETE", f"{runs_path(bench)}/drive")
         new = bench.driver.api.call("POST", runs_path(bench), run)["metadata"]["uid"]
         wait_for("both pods", lambda: arrived(bench) == [201, 201])
-        done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+        done = bench.wait_phase("trun", "drive", "Succeeded", "Failed")
         assert {owner(pod) for pod in bench.pods()} == {new}
     assert (done["phase"], done["restarts"]["total"], truth.violations) == ("Succeeded", 0, [])
 
@@ -108,7 +108,7 @@ def test_a_lost_node_that_goes_with_its_pod_before_the_pod_is_forced_away_costs_
         bench.driver.script.nodes[("pretrain", 1, 1)] = node
         run = a_training_run("drive", "town", failurePolicy={"nodeLossSeconds": 1})
         bench.apply(a_dataset_cache("town", "datasets/town"), run)
-        bench.wait_phase("tr", "drive", "Running")
+        bench.wait_phase("trun", "drive", "Running")
         bench.driver.script.dead_nodes.add(node)
         set_node_ready(bench.plane, node, ready=False)
         await_gap(bench)
@@ -117,7 +117,7 @@ def test_a_lost_node_that_goes_with_its_pod_before_the_pod_is_forced_away_costs_
         bench.driver.api.call("DELETE", pod, {"gracePeriodSeconds": 0})  # as the collector of pods without a node does
         wait_for("the call for a pod that is gone", lambda: 404 in answers(bench, "delete pods"))
         bench.driver.script.held.clear()
-        done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+        done = bench.wait_phase("trun", "drive", "Succeeded", "Failed")
     restarts = done["restarts"]
     assert (done["phase"], restarts["infrastructure"], restarts["total"]) == ("Succeeded", 1, 1)
     assert truth.violations == []

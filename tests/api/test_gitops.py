@@ -26,27 +26,27 @@ def test_no_drift_before_during_and_after_a_run(bench: Bench, way: str) -> None:
     bench.operator.start()
     for example in EXAMPLES:
         bench.kubectl("apply", *WAYS[way], "-f", str(example))
-    names = bench.kubectl("get", "tr,dsc", "-o", "name").split()
+    names = bench.kubectl("get", "trun,dsc", "-o", "name").split()
     for name in names:
         wait_for(f"a status of {name}", lambda n=name: bench.kubectl("get", n, "-o", "jsonpath={.status.phase}"))
     generations = versions(bench, names)
     for example in EXAMPLES:
         assert drift(bench, example, WAYS[way]) == ""
         bench.kubectl("apply", *WAYS[way], "-f", str(example))
-    bench.wait_phase("tr", "lead-demo", "Succeeded")
+    bench.wait_phase("trun", "lead-demo", "Succeeded")
     for example in EXAMPLES:
         assert drift(bench, example, WAYS[way]) == ""
         bench.kubectl("apply", *WAYS[way], "-f", str(example))
     assert versions(bench, names) == generations, "applying the same again must not make a new generation"
-    assert bench.status("tr", "lead-demo")["phase"] == "Succeeded", "applying again must not touch the status"
+    assert bench.status("trun", "lead-demo")["phase"] == "Succeeded", "applying again must not touch the status"
 
 
 def test_the_operator_owns_the_status_and_nothing_else(bench: Bench) -> None:
     bench.operator.start()
     demo = PROJECT_ROOT / "crds/examples/lead-demo.yaml"
     bench.kubectl("apply", *AS_FLUX, "-f", str(demo))
-    bench.wait_phase("tr", "lead-demo", "Succeeded")
-    for kind, name in (("tr", "lead-demo"), ("dsc", "carla-demo")):
+    bench.wait_phase("trun", "lead-demo", "Succeeded")
+    for kind, name in (("trun", "lead-demo"), ("dsc", "carla-demo")):
         fields = bench.get(kind, name)["metadata"]["managedFields"]
         ours = [entry["fieldsV1"] for entry in fields if entry["manager"] == "lead-operator"]
         assert [list(entry) for entry in ours] == [["f:status"]]
@@ -57,9 +57,9 @@ def test_pruning_a_run_that_trains_leaves_nothing_that_works_for_it(bench: Bench
     bench.operator.start()
     demo = PROJECT_ROOT / "crds/examples/lead-demo.yaml"
     bench.kubectl("apply", *AS_FLUX, "-f", str(demo))
-    bench.wait_phase("tr", "lead-demo", "Running")
-    uid = bench.get("tr", "lead-demo")["metadata"]["uid"]
-    bench.kubectl("delete", "tr", "lead-demo", "--cascade=background", "--timeout=10s")
+    bench.wait_phase("trun", "lead-demo", "Running")
+    uid = bench.get("trun", "lead-demo")["metadata"]["uid"]
+    bench.kubectl("delete", "trun", "lead-demo", "--cascade=background", "--timeout=10s")
     children = [p for p in bench.driver.seen.values() if "lead-demo" in p["metadata"]["name"]]
     assert all(
         owner["uid"] == uid and owner["controller"] for p in children for owner in p["metadata"]["ownerReferences"]

@@ -17,7 +17,7 @@ STAGES = [{"name": "pretrain", "epochs": 2}, {"name": "posttrain", "epochs": 2, 
 def play(bench: Bench, **spec: Any) -> dict[str, Any]:
     """Runs a cache and a run to the run's end; returns its status."""
     begin(bench, **spec)
-    return bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+    return bench.wait_phase("trun", "drive", "Succeeded", "Failed")
 
 
 def begin(bench: Bench, **spec: Any) -> None:
@@ -85,10 +85,10 @@ def test_a_crash_loop_before_the_first_checkpoint_stops_at_max_restarts(bench: B
     bench.driver.script.exits.update({("pretrain", attempt, 0): Exit(1, "boom") for attempt in range(1, 9)})
     failed = play(bench, failurePolicy={"maxRestarts": 2})
     assert (failed["phase"], failed["reason"], failed["stages"][0]["attempt"]) == ("Failed", "MaxRestarts", 3)
-    bench.kubectl("patch", "tr", "drive", "--type=merge", "-p", '{"spec":{"failurePolicy":{"maxRestarts":9}}}')
-    generation = bench.get("tr", "drive")["metadata"]["generation"]
-    wait_for("an answer", lambda: bench.status("tr", "drive")["observedGeneration"] == generation)
-    assert bench.status("tr", "drive")["phase"] == "Failed", "an end is an end, whatever budget is raised"
+    bench.kubectl("patch", "trun", "drive", "--type=merge", "-p", '{"spec":{"failurePolicy":{"maxRestarts":9}}}')
+    generation = bench.get("trun", "drive")["metadata"]["generation"]
+    wait_for("an answer", lambda: bench.status("trun", "drive")["observedGeneration"] == generation)
+    assert bench.status("trun", "drive")["phase"] == "Failed", "an end is an end, whatever budget is raised"
     assert len(made(bench)) == 6
 
 
@@ -125,12 +125,12 @@ def test_why_a_pod_waits_is_told_once_and_is_no_hot_loop(bench: Bench, reason: s
     bench.driver.script.waiting[("pretrain", 1, 1)] = (reason, said)
     begin(bench)
     told = wait_for(
-        "the reason", lambda: bench.status("tr", "drive").get("reason") == reason and bench.status("tr", "drive")
+        "the reason", lambda: bench.status("trun", "drive").get("reason") == reason and bench.status("trun", "drive")
     )
     assert said in json.dumps(told["conditions"]).replace('\\\\\\"', '"').replace('\\"', '"')
     assert any(_five_looks_write_nothing(bench) for _ in range(4)), "the event follows the status; then there is rest"
     bench.driver.script.waiting.clear()
-    assert bench.wait_phase("tr", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
+    assert bench.wait_phase("trun", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
 
 
 def _five_looks_write_nothing(bench: Bench) -> bool:

@@ -107,12 +107,12 @@ def looks(bench: Bench) -> float:
 
 
 def phases(bench: Bench) -> list[str]:
-    return [run.get("status", {}).get("phase", "") for run in bench.items("tr")]
+    return [run.get("status", {}).get("phase", "") for run in bench.items("trun")]
 
 
 def back(bench: Bench) -> int:
     """Counts the runs that train in their second attempt."""
-    found = [run["status"] for run in bench.items("tr")]
+    found = [run["status"] for run in bench.items("trun")]
     return sum(s["phase"] == "Running" and s["restarts"]["program"] == 1 for s in found)
 
 

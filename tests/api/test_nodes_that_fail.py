@@ -27,7 +27,7 @@ def test_a_lost_node_is_waited_for_as_long_as_the_run_says_and_no_longer(bench: 
     bench.operator.start()
     run = a_training_run("drive", "town", failurePolicy={"nodeLossSeconds": LOSS_S})
     bench.apply(a_dataset_cache("town", "datasets/town"), run)
-    bench.wait_phase("tr", "drive", "Running")
+    bench.wait_phase("trun", "drive", "Running")
     bench.operator.kill()
     bench.operator.start(**NEVER)  # nothing but the run's own time makes it look again
     wait_for("the first look", bench.operator.looks)
@@ -38,7 +38,7 @@ def test_a_lost_node_is_waited_for_as_long_as_the_run_says_and_no_longer(bench: 
     made = wait_for("the next attempt", lambda: next_attempt(bench), within_s=60 + LOSS_S)
     waited = [datetime.fromisoformat(pod["metadata"]["creationTimestamp"]) - lost_at for pod in made]
     assert min(waited).total_seconds() >= LOSS_S - 1, "both times are whole seconds"
-    wait_for("the reason", lambda: bench.status("tr", "drive")["lastFailure"]["reason"] == "NodeLost")
+    wait_for("the reason", lambda: bench.status("trun", "drive")["lastFailure"]["reason"] == "NodeLost")
 
 
 def next_attempt(bench: Bench) -> list[dict[str, Any]]:
@@ -51,12 +51,12 @@ def test_a_pod_that_its_node_cannot_stop_is_named_and_the_run_goes_on_without_it
     node = a_node_for_rank_1(bench)
     bench.operator.start(**{CONSTANTS: json.dumps({**PATIENT, "lead_operator.decisions.observed.STAYS_S": 2.0})})
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", gracePeriodSeconds=1))
-    bench.wait_phase("tr", "drive", "Running")
+    bench.wait_phase("trun", "drive", "Running")
     bench.driver.script.dead_nodes.add(node)  # its kubelet goes on saying that it is there
     bench.kubectl("delete", "pod", "drive-pretrain-s0-a1-0", "--wait=false")
 
     def ready() -> str:
-        conditions = bench.status("tr", "drive")["conditions"]
+        conditions = bench.status("trun", "drive")["conditions"]
         return next(str(c["message"]) for c in conditions if c["type"] == "Ready")
 
     wait_for("the next attempt to run", lambda: "all 2 pods of attempt 2 run" in ready())
@@ -65,7 +65,7 @@ def test_a_pod_that_its_node_cannot_stop_is_named_and_the_run_goes_on_without_it
     bench.driver.script.dead_nodes.clear()
     wait_for("the pod to be named no more", lambda: "was told to stop" not in ready())
     bench.driver.script.held.clear()
-    done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+    done = bench.wait_phase("trun", "drive", "Succeeded", "Failed")
     assert (done["phase"], done["restarts"]["infrastructure"], done["restarts"]["total"]) == ("Succeeded", 1, 1)
 
 
@@ -78,8 +78,10 @@ def test_the_cache_claim_of_a_lost_node_is_made_anew_without_anybody(bench: Benc
     asked = {"medium": "PersistentVolume", "sizeLimit": "1Gi"}
     run = a_training_run("drive", "town", failurePolicy={"nodeLossSeconds": 1}, sessionCache=asked)
     bench.apply(a_dataset_cache("town", "datasets/town"), run)
-    wait_for("both nodes to be known", lambda: bench.status("tr", "drive").get("cacheNodes") == [bench.namespace, node])
-    bench.wait_phase("tr", "drive", "Running")
+    wait_for(
+        "both nodes to be known", lambda: bench.status("trun", "drive").get("cacheNodes") == [bench.namespace, node]
+    )
+    bench.wait_phase("trun", "drive", "Running")
 
     first, second = (bench.get("pvc", f"drive-cache-{rank}")["metadata"] for rank in (0, 1))
     bench.driver.script.dead_nodes.add(node)
@@ -92,5 +94,5 @@ def test_the_cache_claim_of_a_lost_node_is_made_anew_without_anybody(bench: Benc
     wait_for("an event", lambda: "SessionCacheLost" in bench.kubectl("get", "events"))
     bench.driver.script.waiting.clear()
     bench.driver.script.held.clear()
-    done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+    done = bench.wait_phase("trun", "drive", "Succeeded", "Failed")
     assert (done["phase"], done["restarts"]["infrastructure"], done["restarts"]["total"]) == ("Succeeded", 1, 1)

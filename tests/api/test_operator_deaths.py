@@ -31,7 +31,7 @@ def test_an_operator_that_keeps_being_killed_brings_the_run_to_the_same_end(benc
         bench.operator.kill()
         if _ended(bench):
             break
-    done = bench.status("tr", "drive")
+    done = bench.status("trun", "drive")
     assert deaths >= 3
     assert (done["phase"], done["restarts"]["program"], done["restarts"]["total"]) == ("Succeeded", 1, 1)
     assert [s["attempt"] for s in done["stages"]] == [2, 1]
@@ -43,7 +43,7 @@ def test_events_of_an_operator_that_died_before_it_sent_them_are_there(bench: Be
     wanted = {"PodsCreated": 2, "Ready": 1, "StageCompleted": 2, "Succeeded": 1}
     bench.operator.start()
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", stages=STAGES))
-    bench.wait_phase("tr", "drive", "Succeeded")
+    bench.wait_phase("trun", "drive", "Succeeded")
     bench.operator.kill()
     bench.operator.start()
     wait_for("all events", lambda: _counts(bench, wanted) == wanted)
@@ -69,21 +69,21 @@ def _told(bench: Bench) -> dict[str, list[str]]:
 
 
 def _ended(bench: Bench) -> bool:
-    return bench.status("tr", "drive").get("phase") in ("Succeeded", "Failed")
+    return bench.status("trun", "drive").get("phase") in ("Succeeded", "Failed")
 
 
 def test_a_pod_deleted_while_every_watch_was_broken_is_noticed(bench: Bench) -> None:
     bench.driver.script.held.add("pretrain")
     bench.operator.start()
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
-    bench.wait_phase("tr", "drive", "Running")
+    bench.wait_phase("trun", "drive", "Running")
     bench.operator.freeze()
     bench.plane.kill_apiserver()
     bench.plane.start_apiserver()
     bench.kubectl("delete", "pod", "drive-pretrain-s0-a1-1", "--grace-period=0", "--force")
     bench.driver.script.held.clear()
     bench.operator.thaw()
-    done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+    done = bench.wait_phase("trun", "drive", "Succeeded", "Failed")
     assert (done["phase"], done["restarts"]["infrastructure"]) == ("Succeeded", 1)
     assert bench.operator.page("healthz") == (200, "ok")
 
@@ -97,19 +97,19 @@ def test_a_run_and_a_node_that_went_while_every_watch_was_broken_are_noticed(ben
     stays = a_training_run("stays", "town", stages=far, failurePolicy={"nodeLossSeconds": 1})
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("goes", "town"), stays)
     for name in ("goes", "stays"):
-        bench.wait_phase("tr", name, "Running")
+        bench.wait_phase("trun", name, "Running")
     bench.operator.freeze()
     bench.plane.kill_apiserver()
     bench.plane.start_apiserver()
-    bench.kubectl("delete", "tr", "goes")
+    bench.kubectl("delete", "trun", "goes")
     bench.plane.kubectl("delete", "node", node)
     bench.driver.script.dead_nodes.add(node)
     bench.operator.thaw()
-    wait_for("the loss of the node", lambda: bench.status("tr", "stays")["restarts"]["infrastructure"] == 1)
+    wait_for("the loss of the node", lambda: bench.status("trun", "stays")["restarts"]["infrastructure"] == 1)
     wait_for("the run to be forgotten", lambda: bench.operator.metric("lead_resources", kind="TrainingRun") == 1)
     wait_for("the cache to know", lambda: bench.status("dsc", "town")["usedBy"] == ["stays"])
     bench.driver.script.held.clear()
-    done = bench.wait_phase("tr", "stays", "Succeeded", "Failed")
+    done = bench.wait_phase("trun", "stays", "Succeeded", "Failed")
     assert (done["phase"], done["restarts"]["total"]) == ("Succeeded", 1)
     assert not any("goes-pretrain-s0-a2" in p["metadata"]["name"] for p in bench.driver.seen.values())
 
@@ -119,16 +119,16 @@ def test_what_pods_wrote_while_no_operator_lived_is_told_by_the_next_one(bench: 
     bench.operator.start()
     stages = [{"name": "pretrain", "epochs": 4}]
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", stages=stages))
-    bench.wait_phase("tr", "drive", "Running")
+    bench.wait_phase("trun", "drive", "Running")
     bench.operator.kill()
     bench.driver.script.held_at = 2
     rank_0 = next(pod for pod in bench.pods() if pod["metadata"]["labels"]["lead.dev/rank"] == "0")
     bench.driver.begin_training(rank_0)
-    before = bench.status("tr", "drive")
+    before = bench.status("trun", "drive")
     assert before["progress"]["epoch"] == 0
     bench.operator.start()  # pods and status agree, so nothing but the bucket has news
-    wait_for("the second epoch to be told", lambda: bench.status("tr", "drive")["progress"]["epoch"] == 2)
-    told = bench.status("tr", "drive")
+    wait_for("the second epoch to be told", lambda: bench.status("trun", "drive")["progress"]["epoch"] == 2)
+    told = bench.status("trun", "drive")
     assert (told["checkpoint"]["epoch"], told["restarts"], told["stages"][0]["attempt"]) == (2, before["restarts"], 1)
 
 
@@ -148,12 +148,12 @@ def test_of_two_operators_one_acts_and_the_other_takes_over(bench: Bench, tmp_pa
         second.start()
         wait_for("the second to have seen the cluster", lambda: second.page("readyz")[0] == 200)
         bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
-        bench.wait_phase("tr", "drive", "Running")
+        bench.wait_phase("trun", "drive", "Running")
         assert (second.writes(), second.metric("lead_leader")) == (0, 0)
         bench.driver.script.held.clear()
         bench.operator.kill()
         wait_and_record("takeover_s", "the second to lead", lambda: second.metric("lead_leader") == 1)
-        assert bench.wait_phase("tr", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
+        assert bench.wait_phase("trun", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
     assert names_made_twice(bench) == {}
 
 
@@ -168,8 +168,8 @@ def test_an_idle_operator_writes_nothing_and_lists_nothing(bench: Bench) -> None
     bench.driver.script.held.add("pretrain")
     bench.operator.start(LEAD_RESYNC_SECONDS="2", LEAD_RELIST_SECONDS="600")
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
-    bench.wait_phase("tr", "drive", "Running")
-    wait_for("the last report", lambda: "412/s" in bench.kubectl("get", "tr", "--no-headers"))
+    bench.wait_phase("trun", "drive", "Running")
+    wait_for("the last report", lambda: "412/s" in bench.kubectl("get", "trun", "--no-headers"))
     conditions = lambda: [c["type"] for c in bench.status("dsc", "town").get("conditions", [])]  # noqa: E731
     wait_for("the look at the cache's source", lambda: "SourceDrift" in conditions())
     passes, writes = _passes(bench), bench.operator.writes()

@@ -43,7 +43,7 @@ def test_an_upgrade_and_its_way_back_restart_no_trainer(bench: Bench, older: str
         bench.operator.start(**{CODE: older})
         bench.apply(a_dataset_cache("town", "datasets/town"), *runs)
         for name in STAGES:
-            bench.wait_phase("tr", name, "Running")
+            bench.wait_phase("trun", name, "Running")
         trainers = {pod["metadata"]["uid"] for pod in bench.pods()}
         builders = {pod["metadata"]["uid"] for pod in bench.pods("build")}
         for epoch, code in enumerate(({}, {CODE: older}, {}), start=1):
@@ -57,7 +57,7 @@ def test_an_upgrade_and_its_way_back_restart_no_trainer(bench: Bench, older: str
             assert bench.status("dsc", "town")["phase"] == "Ready"
         bench.driver.script.held.clear()
         for name in STAGES:
-            done = bench.wait_phase("tr", name, "Succeeded", "Failed")
+            done = bench.wait_phase("trun", name, "Succeeded", "Failed")
             assert (done["phase"], done["restarts"]["total"], done["stages"][0]["attempt"]) == ("Succeeded", 0, 1)
     assert set(bench.driver.seen) == trainers | builders
     assert truth.violations == []
@@ -71,7 +71,7 @@ def train_to(bench: Bench, epoch: int) -> None:
 
 
 def told_epochs(bench: Bench) -> list[int]:
-    return [bench.status("tr", name)["progress"]["epoch"] for name in STAGES]
+    return [bench.status("trun", name)["progress"]["epoch"] for name in STAGES]
 
 
 def pods_touched(bench: Bench) -> float:

@@ -30,37 +30,37 @@ def training(bench: Bench) -> Iterator[Bench]:
 
 def test_killed_etcds_and_an_absent_api_server_restart_no_trainer(training: Bench) -> None:
     with Truth(training.plane.kubeconfig, training.namespace) as truth, Kubelet(training.operator):
-        training.wait_phase("tr", "drive", "Running")
+        training.wait_phase("trun", "drive", "Running")
         before = {p["metadata"]["uid"] for p in training.pods()}
         for _ in range(ETCD_KILLS):
             training.plane.kill_etcd()
             training.plane.start_etcd()
-            wait_for("an answer", lambda: training.status("tr", "drive"))
+            wait_for("an answer", lambda: training.status("trun", "drive"))
             record("etcd_kills", 1)
         training.plane.stop_apiserver()
         the_first_epoch_ends(training)
         stay("the API server away", AWAY_S)
         training.plane.start_apiserver()
-        told = lambda: training.status("tr", "drive").get("progress", {}).get("epoch") == 1  # noqa: E731
+        told = lambda: training.status("trun", "drive").get("progress", {}).get("epoch") == 1  # noqa: E731
         wait_and_record("status_true_s", "what the trainer reported meanwhile to be told", told)
-        assert training.status("tr", "drive")["phase"] == "Running"
+        assert training.status("trun", "drive")["phase"] == "Running"
         assert {p["metadata"]["uid"] for p in training.pods()} == before
         training.driver.script.held.clear()
-        done = training.wait_phase("tr", "drive", "Succeeded", "Failed")
+        done = training.wait_phase("trun", "drive", "Succeeded", "Failed")
     assert (done["phase"], done["restarts"]["total"], truth.violations) == ("Succeeded", 0, [])
 
 
 def test_an_etcd_restored_to_an_older_revision_begins_no_attempt_twice(training: Bench, tmp_path: Path) -> None:
     training.plane.save_etcd(tmp_path / "etcd")
     with Truth(training.plane.kubeconfig, training.namespace) as truth, Kubelet(training.operator):
-        training.wait_phase("tr", "drive", "Running")
+        training.wait_phase("trun", "drive", "Running")
         the_first_epoch_ends(training)
-        wait_for("its checkpoint", lambda: training.status("tr", "drive").get("checkpoint", {}).get("epoch") == 1)
+        wait_for("its checkpoint", lambda: training.status("trun", "drive").get("checkpoint", {}).get("epoch") == 1)
         training.plane.restore_etcd(tmp_path / "etcd")  # the run is there, and nothing that was ever made for it
         again = lambda: len(training.pods()) == 2 and "-a2-" in str(training.pods())  # noqa: E731
         wait_and_record("restored_s", "the next attempt", again)
         training.driver.script.held.clear()
-        done = training.wait_phase("tr", "drive", "Succeeded", "Failed")
+        done = training.wait_phase("trun", "drive", "Succeeded", "Failed")
     assert (done["phase"], done["stages"][0]["attempt"], truth.violations) == ("Succeeded", 2, [])
 
 
@@ -77,18 +77,18 @@ def test_a_clock_that_jumps_ends_nothing(training: Bench, tmp_path: Path, jump_s
     clock.write_text("0")
     with Truth(training.plane.kubeconfig, training.namespace) as truth:
         training.operator.start(**{CLOCK: str(clock)})
-        training.wait_phase("tr", "drive", "Running")
+        training.wait_phase("trun", "drive", "Running")
         clock.write_text(str(jump_s))
         looked = training.operator.metric("lead_reconcile_duration_seconds_count", kind="TrainingRun")
         wait_for(
             "looks by the new time",
             lambda: training.operator.metric("lead_reconcile_duration_seconds_count", kind="TrainingRun") >= looked + 3,
         )
-        assert training.status("tr", "drive")["phase"] == "Running"
+        assert training.status("trun", "drive")["phase"] == "Running"
         training.operator.kill()
         training.operator.start(**{CLOCK: str(clock)})  # a new process has never seen the right time
         training.driver.script.held.clear()
-        done = training.wait_phase("tr", "drive", "Succeeded", "Failed")
+        done = training.wait_phase("trun", "drive", "Succeeded", "Failed")
     assert (done["phase"], done["restarts"]["total"], truth.violations) == ("Succeeded", 0, [])
     assert done["startTime"] <= done["completionTime"]
 
@@ -101,15 +101,15 @@ def test_a_trainer_whose_clock_is_wrong_is_neither_hung_nor_late(bench: Bench, a
     bench.operator.start()
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", **limits))
     with Truth(bench.plane.kubeconfig, bench.namespace) as truth:
-        bench.wait_phase("tr", "drive", "Running")
+        bench.wait_phase("trun", "drive", "Running")
         the_first_epoch_ends(bench)
-        wait_for("its report", lambda: bench.status("tr", "drive").get("progress", {}).get("epoch") == 1)
+        wait_for("its report", lambda: bench.status("trun", "drive").get("progress", {}).get("epoch") == 1)
         looked = bench.operator.metric("lead_reconcile_duration_seconds_count", kind="TrainingRun")
         looks = lambda: bench.operator.metric("lead_reconcile_duration_seconds_count", kind="TrainingRun")  # noqa: E731
         wait_for("looks at what it says", lambda: looks() >= looked + 3)
-        assert bench.status("tr", "drive")["phase"] == "Running"
+        assert bench.status("trun", "drive")["phase"] == "Running"
         bench.driver.script.held.clear()
-        done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+        done = bench.wait_phase("trun", "drive", "Succeeded", "Failed")
     assert (done["phase"], done["restarts"]["total"], truth.violations) == ("Succeeded", 0, [])
     assert done["startTime"] <= done["completionTime"]
     assert done["checkpoint"]["epoch"] == 2

@@ -31,7 +31,7 @@ def by_token(bench: Bench, tmp_path: Path) -> Bench:
         bench.kubectl("create", "serviceaccount", account)
     bench.operator.start(LEAD_STORAGE_PROFILES_FILE=str(tmp_path / "profiles.json"))
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
-    bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+    bench.wait_phase("trun", "drive", "Succeeded", "Failed")
     return bench
 
 
@@ -49,7 +49,7 @@ def token_source(pod: dict[str, Any]) -> dict[str, Any]:
 def test_pods_with_a_token_are_admitted_and_the_api_server_does_not_take_it(by_token: Bench) -> None:
     """Audit: B3
     Audit: S12"""
-    assert by_token.status("tr", "drive")["phase"] == "Succeeded"
+    assert by_token.status("trun", "drive")["phase"] == "Succeeded"
     assert "FailedCreate" not in by_token.kubectl("get", "events")
     pods = pods_by_role(by_token)
     for role, account in (("train", "lead-run"), ("build", "lead-build")):

@@ -31,7 +31,7 @@ def test_pods_of_builds_and_of_runs_pass_the_restricted_standard(bench: Bench, s
     enforce(bench, "restricted")
     bench.operator.start()
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", **spec))
-    assert bench.wait_phase("tr", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
+    assert bench.wait_phase("trun", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
     assert "FailedCreate" not in bench.kubectl("get", "events")
 
 

@@ -75,12 +75,12 @@ def test_a_config_of_any_depth_is_rejected_by_name_and_everybody_else_is_served(
     assert {"deep-100-lists", "deep-1000-lists", "deep-1000-maps"} <= admitted.keys()
     start(bench, alice)
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
-    bench.wait_phase("tr", "drive", "Succeeded")
+    bench.wait_phase("trun", "drive", "Succeeded")
     for depth in (600, 2_000):  # while it runs: they are watched
         assert alice.create(a_poisoned_cache(f"watched-{depth}", nested(depth))) == 201
     for name, reason in admitted.items():
         if reason:
-            wait_for(f"{name} to be rejected", is_rejected(bench, alice.namespace, "tr", name, reason), poll_s=0.5)
+            wait_for(f"{name} to be rejected", is_rejected(bench, alice.namespace, "trun", name, reason), poll_s=0.5)
     for depth in (600, 2_000):
         wait_for(
             "the watched one",
@@ -93,7 +93,7 @@ def test_a_config_of_any_depth_is_rejected_by_name_and_everybody_else_is_served(
     bench.operator.kill()
     start(bench, alice)
     bench.apply(a_training_run("after", "town"))
-    bench.wait_phase("tr", "after", "Succeeded")
+    bench.wait_phase("trun", "after", "Succeeded")
     assert alice.patch("datasetcaches", "watched-600", b'{"spec":{"config":null}}') == 200
     wait_for(
         "the mended one to be served", lambda: accepted(bench, alice.namespace, "dsc", "watched-600").startswith("True")
@@ -117,14 +117,14 @@ def test_fifty_large_objects_leave_the_operator_small_and_the_other_user_served(
             start(bench, alice)
         assert alice.create(body) == 201, shape
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
-    bench.wait_phase("tr", "drive", "Succeeded")
+    bench.wait_phase("trun", "drive", "Succeeded")
     for number in (0, 2, 4, 6, 7, 49):
         wait_for(f"an event of large-{number}", is_told(bench, alice, f"large-{number}"), poll_s=0.5)
     first = rss_mib(bench.operator.pid)
     bench.operator.kill()
     start(bench, alice)
     bench.apply(a_training_run("after", "town"))
-    bench.wait_phase("tr", "after", "Succeeded")
+    bench.wait_phase("trun", "after", "Succeeded")
     record("rss_mib_most", max(first, rss_mib(bench.operator.pid)))
     assert max(first, rss_mib(bench.operator.pid)) < MAX_RSS_MIB
 

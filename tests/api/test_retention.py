@@ -17,13 +17,13 @@ def test_old_checkpoints_go_while_a_run_trains_and_at_its_end(bench: Bench) -> N
     stages = [{"name": "train", "epochs": 6}]
     run = a_training_run("drive", "town", stages=stages, checkpoint={"keepLast": 3, "keepBest": 1})
     bench.apply(a_dataset_cache("town", "datasets/town"), run)
-    bench.wait_phase("tr", "drive", "Running")
-    keys = InstanceKeys(bench.namespace, bench.get("tr", "drive")["metadata"]["uid"], "train", 0)
+    bench.wait_phase("trun", "drive", "Running")
+    keys = InstanceKeys(bench.namespace, bench.get("trun", "drive")["metadata"]["uid"], "train", 0)
     for epoch in range(1, 6):
         commit(bench, keys, epoch, loss={1: 0.1}.get(epoch, 0.5))
     wait_for("the first retention", lambda: kept_steps(bench, keys) == [10, 30, 40, 50])
     bench.driver.script.held.clear()
-    assert bench.wait_phase("tr", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
+    assert bench.wait_phase("trun", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
     wait_for("retention at the end", lambda: kept_steps(bench, keys) == [10, 40, 50, 60])
     wait_for("only named data", lambda: data_keys(bench, keys) == named_keys(bench, keys))
 

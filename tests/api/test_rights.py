@@ -29,7 +29,9 @@ def test_the_charts_roles_are_enough_for_a_whole_run(
 ) -> None:
     other = f"{bench.namespace}-other"
     # What earlier tests left would be taken up by an operator of the whole cluster.
-    bench.plane.kubectl("delete", "tr,dsc", "-A", f"--field-selector=metadata.namespace!={bench.namespace}", "--wait=0")
+    bench.plane.kubectl(
+        "delete", "trun,dsc", "-A", f"--field-selector=metadata.namespace!={bench.namespace}", "--wait=0"
+    )
     bench.plane.kubectl("create", "namespace", other)
     bench.plane.kubectl("apply", "-f", "-", stdin=rendered_roles(bench.namespace, *values))
     kubeconfig = kubeconfig_of(bench, "lead-operator", tmp_path / "kubeconfig")
@@ -40,9 +42,9 @@ def test_the_charts_roles_are_enough_for_a_whole_run(
         small.start(LEAD_RUN_NAMESPACES=watched or bench.namespace)
         bench.plane.kubectl("-n", other, "apply", "-f", "-", stdin=json.dumps(a_training_run("drive", "town")))
         bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", sessionCache=cache))
-        done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
-        bench.kubectl("patch", "tr", "drive", "--type=merge", "-p", '{"spec":{"ttlSecondsAfterFinished":0}}')
-        bench.kubectl("wait", "--for=delete", "tr/drive", "--timeout=30s")
+        done = bench.wait_phase("trun", "drive", "Succeeded", "Failed")
+        bench.kubectl("patch", "trun", "drive", "--type=merge", "-p", '{"spec":{"ttlSecondsAfterFinished":0}}')
+        bench.kubectl("wait", "--for=delete", "trun/drive", "--timeout=30s")
         assert done["phase"] == "Succeeded"
         if watched:
             wait_for("the run of another namespace to be seen", lambda: reason_of(bench, other) == "CacheNotFound")
@@ -84,7 +86,7 @@ def test_a_namespace_that_is_lost_stops_no_other_and_is_served_again_when_it_is_
         operator.kill()
         operator.start(**asked)  # a new process gets as far without it
         bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
-        assert bench.wait_phase("tr", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
+        assert bench.wait_phase("trun", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
         bench.plane.kubectl("-n", lost, "apply", "-f", "-", stdin=json.dumps(a_dataset_cache("town", "datasets/town")))
         bench.plane.kubectl("apply", "-f", "-", stdin=binding)
         wait_for("it to be served again", lambda: operator.metric("lead_namespace_served", namespace=lost) == 1)
@@ -93,7 +95,7 @@ def test_a_namespace_that_is_lost_stops_no_other_and_is_served_again_when_it_is_
 
 def reason_of(bench: Bench, namespace: str) -> str:
     """Returns the reason in the status of the run `drive` of a namespace; empty where nobody wrote one."""
-    return bench.plane.kubectl("-n", namespace, "get", "tr", "drive", "-o", "jsonpath={.status.reason}")
+    return bench.plane.kubectl("-n", namespace, "get", "trun", "drive", "-o", "jsonpath={.status.reason}")
 
 
 def rendered_roles(namespace: str, *values: str) -> str:

@@ -25,7 +25,7 @@ def test_three_seeds_train_two_at_a_time_after_their_parent(bench: Bench) -> Non
     wait_for("the second attempt of seed 1", lambda: _entry(bench, 1).get("attempt") == 2)
     assert _uids(bench, "0") == others
     bench.driver.script.held.clear()
-    done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+    done = bench.wait_phase("trun", "drive", "Succeeded", "Failed")
     assert [(e["name"], e["seed"], e["phase"], e["attempt"]) for e in done["stages"]] == [
         ("pretrain", 0, "Succeeded", 1),
         ("posttrain", 0, "Succeeded", 1),
@@ -36,14 +36,14 @@ def test_three_seeds_train_two_at_a_time_after_their_parent(bench: Bench) -> Non
 
 
 def _two_seeds(bench: Bench) -> list[dict[str, Any]]:
-    entries = bench.status("tr", "drive").get("stages", [])
+    entries = bench.status("trun", "drive").get("stages", [])
     running = [e for e in entries if e["name"] == "posttrain" and e["phase"] == "Running"]
     up = [p for p in bench.pods() if p.get("status", {}).get("phase") == "Running"]
     return running if len(running) == 2 and len(up) == 4 else []
 
 
 def _entry(bench: Bench, seed: int) -> dict[str, Any]:
-    entries = bench.status("tr", "drive").get("stages", [])
+    entries = bench.status("trun", "drive").get("stages", [])
     return next((e for e in entries if (e["name"], e["seed"]) == ("posttrain", seed)), {})
 
 

@@ -30,7 +30,7 @@ def test_a_group_that_trains_lost_steps_again_is_neither_a_liar_nor_hung(bench: 
     seen: list[dict[str, Any]] = []
 
     def ended() -> bool:
-        seen.append(bench.status("tr", "drive"))
+        seen.append(bench.status("trun", "drive"))
         return seen[-1].get("phase") in ("Succeeded", "Failed")
 
     wait_for("the end", ended, within_s=120, poll_s=0.2)

@@ -33,8 +33,8 @@ def test_metrics_tell_what_happened(bench: Bench) -> None:
     bench.driver.script.held.add("pretrain")
     bench.operator.start()
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
-    wait_for("the second attempt", lambda: bench.status("tr", "drive").get("restarts", {}).get("program") == 1)
-    bench.wait_phase("tr", "drive", "Running")
+    wait_for("the second attempt", lambda: bench.status("trun", "drive").get("restarts", {}).get("program") == 1)
+    bench.wait_phase("trun", "drive", "Running")
     metric = bench.operator.metric
     wait_for("one running run", lambda: metric("lead_resources", kind="TrainingRun", phase="Running") == 1)
     assert metric("lead_resources", kind="DatasetCache", phase="Ready") == 1
@@ -46,5 +46,5 @@ def test_metrics_tell_what_happened(bench: Bench) -> None:
     assert "lead_work_queue_depth" in bench.operator.page("metrics")[1]
     wait_for("the newest report to grow old", lambda: metric("lead_progress_age_seconds") > 1)
     bench.driver.script.held.clear()
-    bench.wait_phase("tr", "drive", "Succeeded")
+    bench.wait_phase("trun", "drive", "Succeeded")
     wait_for("nothing to report", lambda: metric("lead_progress_age_seconds") == 0)

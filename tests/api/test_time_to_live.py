@@ -21,14 +21,14 @@ def test_a_finished_run_goes_at_the_end_of_its_time_and_not_when_a_clock_jumps(
     bench.operator.start(**environment)
     run = a_training_run("drive", "town", ttlSecondsAfterFinished=LONG_S)
     bench.apply(a_dataset_cache("town", "datasets/town"), run)
-    assert bench.wait_phase("tr", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
+    assert bench.wait_phase("trun", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
     clock.write_text(str(jump_s))
     looked = bench.operator.looks()
     wait_for("looks by the new time", lambda: bench.operator.looks() >= looked + 2)
     bench.operator.kill()
     bench.operator.start(**environment)  # a new process has never seen the right time
     wait_for("its looks", lambda: bench.operator.looks() >= 2)
-    assert "deletionTimestamp" not in bench.get("tr", "drive")["metadata"]
-    bench.kubectl("patch", "tr", "drive", "--type=merge", "-p", '{"spec":{"ttlSecondsAfterFinished":2}}')
-    wait_for("the run to be gone", lambda: bench.items("tr") == [])
+    assert "deletionTimestamp" not in bench.get("trun", "drive")["metadata"]
+    bench.kubectl("patch", "trun", "drive", "--type=merge", "-p", '{"spec":{"ttlSecondsAfterFinished":2}}')
+    wait_for("the run to be gone", lambda: bench.items("trun") == [])
     assert bench.pods(), "the garbage collector takes them, by their owner; nobody collects here"

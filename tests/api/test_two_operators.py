@@ -28,7 +28,7 @@ def test_two_operators_without_a_lease_make_nothing_twice(bench: Bench, tmp_path
         for operator in (bench.operator, second):
             wait_for("both to lead", lambda o=operator: o.metric("lead_leader") == 1)
         bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", stages=STAGES))
-        done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+        done = bench.wait_phase("trun", "drive", "Succeeded", "Failed")
     assert truth.violations == []
     assert (done["phase"], done["restarts"]["program"], done["restarts"]["total"]) == ("Succeeded", 1, 1)
     names = [p["metadata"]["name"] for p in bench.driver.seen.values()]
@@ -41,7 +41,7 @@ def test_a_frozen_leader_that_wakes_up_does_no_harm(bench: Bench, tmp_path: Path
         bench.operator.start()
         wait_for("the first to lead", lambda: bench.operator.metric("lead_leader") == 1)
         bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", stages=STAGES))
-        bench.wait_phase("tr", "drive", "Running")
+        bench.wait_phase("trun", "drive", "Running")
         second.start()
         wait_for("the second to have seen the cluster", lambda: second.page("readyz")[0] == 200)
         bench.operator.freeze()
@@ -52,7 +52,7 @@ def test_a_frozen_leader_that_wakes_up_does_no_harm(bench: Bench, tmp_path: Path
         stay("the first frozen", FROZEN_S - (time.monotonic() - frozen))
         bench.operator.thaw()
         bench.driver.script.held.clear()
-        done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+        done = bench.wait_phase("trun", "drive", "Succeeded", "Failed")
         wait_for("the first to end: it has lost the lease", lambda: bench.operator.exit_status() == 1)
     assert truth.violations == []
     assert (done["phase"], done["restarts"]["infrastructure"]) == ("Succeeded", 1)

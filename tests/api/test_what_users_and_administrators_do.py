@@ -20,13 +20,13 @@ def train(bench: Bench, name: str = "drive", **spec: Any) -> None:
     bench.driver.script.held.add("pretrain")
     bench.operator.start()
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run(name, "town", **spec))
-    bench.wait_phase("tr", name, "Running")
+    bench.wait_phase("trun", name, "Running")
 
 
 def finish(bench: Bench, name: str = "drive") -> dict[str, object]:
     """Lets the run go on to its end; returns its status."""
     bench.driver.script.held.clear()
-    return bench.wait_phase("tr", name, "Succeeded", "Failed")
+    return bench.wait_phase("trun", name, "Succeeded", "Failed")
 
 
 def test_suspend_toggled_ten_times_ends_as_it_was_left(bench: Bench) -> None:
@@ -34,7 +34,7 @@ def test_suspend_toggled_ten_times_ends_as_it_was_left(bench: Bench) -> None:
     with Truth(bench.plane.kubeconfig, bench.namespace) as truth:
         for turn in range(10):
             patch = json.dumps({"spec": {"suspend": turn % 2 == 0}})
-            bench.kubectl("patch", "tr", "drive", "--type=merge", "-p", patch)
+            bench.kubectl("patch", "trun", "drive", "--type=merge", "-p", patch)
         done = finish(bench)
     assert (done["phase"], truth.violations) == ("Succeeded", [])
     assert done["restarts"]["program"] + done["restarts"]["infrastructure"] == 0  # type: ignore[index]
@@ -55,12 +55,12 @@ def test_a_limit_range_that_refuses_pods_is_told_and_the_run_goes_on_without_it(
     wait_for("the refusal", lambda: bench.status("dsc", "town").get("reason") == "ObjectsRefused")
     assert "maximum memory usage per Container" in json.dumps(bench.status("dsc", "town")["conditions"])
     bench.kubectl("delete", "limitrange", "tiny")
-    assert bench.wait_phase("tr", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
+    assert bench.wait_phase("trun", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
 
 
 def test_a_run_is_deleted_while_the_operator_is_down_and_nothing_is_made_for_it_afterwards(bench: Bench) -> None:
     train(bench, sessionCache={"medium": "PersistentVolume", "sizeLimit": "1Gi"})
-    run = bench.get("tr", "drive")["metadata"]
+    run = bench.get("trun", "drive")["metadata"]
     owned = [child for kind in ("pod", "service", "pvc") for child in bench.items(kind) if is_part_of(child, "drive")]
     assert "finalizers" not in run, "a run goes at once, with nobody there"
     assert len(owned) == 2 + 1 + 2
@@ -69,7 +69,7 @@ def test_a_run_is_deleted_while_the_operator_is_down_and_nothing_is_made_for_it_
         assert (reference["uid"], reference["controller"]) == (run["uid"], True)
     bench.operator.kill()
     asked = time.monotonic()
-    bench.kubectl("delete", "tr", "drive", "--wait=true", "--timeout=10s")
+    bench.kubectl("delete", "trun", "drive", "--wait=true", "--timeout=10s")
     record("deleted_s", time.monotonic() - asked)
     bench.operator.start()
     wait_for("the operator", lambda: bench.operator.metric("lead_leader") == 1)
@@ -87,9 +87,9 @@ def test_a_run_goes_on_without_an_operator_and_the_next_one_takes_it_as_it_is(be
     assert bench.operator.terminate() == 0  # as an uninstall does
     bench.driver.script.held.clear()
     wait_for("the pods to end", lambda: all(pod["status"]["phase"] == "Succeeded" for pod in bench.pods()))
-    assert bench.status("tr", "drive")["phase"] == "Running", "nobody tells"
+    assert bench.status("trun", "drive")["phase"] == "Running", "nobody tells"
     bench.operator.start()
-    done = bench.wait_phase("tr", "drive", "Succeeded", "Failed")
+    done = bench.wait_phase("trun", "drive", "Succeeded", "Failed")
     assert (done["phase"], done["restarts"]["total"], done["stages"][0]["attempt"]) == ("Succeeded", 0, 1)
     assert {pod["metadata"]["uid"] for pod in bench.pods()} == trainers
 
@@ -97,14 +97,14 @@ def test_a_run_goes_on_without_an_operator_and_the_next_one_takes_it_as_it_is(be
 def test_a_run_that_is_being_deleted_gets_no_new_attempt(bench: Bench) -> None:
     train(bench)
     for policy in ("foreground", "orphan"):  # nobody collects here, so the object stays in deletion
-        bench.kubectl("delete", "tr", "drive", f"--cascade={policy}", "--wait=false")
+        bench.kubectl("delete", "trun", "drive", f"--cascade={policy}", "--wait=false")
     bench.kubectl("delete", "pod", "drive-pretrain-s0-a1-1", "--grace-period=0", "--force")
     passes = bench.operator.metric("lead_reconcile_duration_seconds_count", kind="TrainingRun")
     done = "lead_reconcile_duration_seconds_count"
     wait_for("a look at it", lambda: bench.operator.metric(done, kind="TrainingRun") > passes)
     assert len(bench.pods()) == 1
-    bench.kubectl("patch", "tr", "drive", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-    wait_for("the run to be gone", lambda: not bench.get("tr", "drive"))
+    bench.kubectl("patch", "trun", "drive", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+    wait_for("the run to be gone", lambda: not bench.get("trun", "drive"))
 
 
 def test_a_namespace_that_is_being_deleted_is_no_hot_loop(bench: Bench) -> None:
@@ -115,7 +115,7 @@ def test_a_namespace_that_is_being_deleted_is_no_hot_loop(bench: Bench) -> None:
     pauses = wait_for("refusals", lambda: len(bench.operator.pauses()) >= 4 and bench.operator.pauses())
     assert max(pauses) > 3 * pauses[0], "the pause between tries grows"
     assert bench.operator.page("healthz") == (200, "ok")
-    bench.kubectl("delete", "tr,dsc,pod,svc", "--all", "--grace-period=0", "--force")
+    bench.kubectl("delete", "trun,dsc,pod,svc", "--all", "--grace-period=0", "--force")
     wait_for("nothing more to do", lambda: bench.operator.metric("lead_resources", kind="TrainingRun") == 0)
 
 
@@ -140,7 +140,7 @@ def test_rotated_credentials_are_read_anew(bench: Bench, tmp_path: Path) -> None
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
     wait_for("the refusal", lambda: "Denied" in json.dumps(bench.status("dsc", "town")))
     keys.write_text(ROOT_PASSWORD)
-    assert bench.wait_phase("tr", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
+    assert bench.wait_phase("trun", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
 
 
 def test_a_store_that_says_slow_down_ends_nothing(bench: Bench, tmp_path: Path) -> None:
@@ -149,8 +149,8 @@ def test_a_store_that_says_slow_down_ends_nothing(bench: Bench, tmp_path: Path) 
         profiles.write_text(profiles.read_text().replace(bench.minio.endpoint, proxy.endpoint))
         train(bench)
         proxy.plan("503", times=40)
-        wait_for("the store to be told", lambda: "StorageUnavailable" in json.dumps(bench.status("tr", "drive")))
-        assert bench.status("tr", "drive")["phase"] == "Running"
+        wait_for("the store to be told", lambda: "StorageUnavailable" in json.dumps(bench.status("trun", "drive")))
+        assert bench.status("trun", "drive")["phase"] == "Running"
         proxy.clear()
         done = finish(bench)
         assert (done["phase"], done["restarts"]["total"]) == ("Succeeded", 0)  # type: ignore[index]
@@ -161,9 +161,9 @@ def test_a_node_object_that_is_deleted_is_a_lost_node(bench: Bench) -> None:
     bench.operator.start()
     policy = {"nodeLossSeconds": 1}
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", failurePolicy=policy))
-    bench.wait_phase("tr", "drive", "Running")
+    bench.wait_phase("trun", "drive", "Running")
     bench.plane.kubectl("delete", "node", bench.namespace)
-    wait_for("the loss", lambda: bench.status("tr", "drive")["restarts"]["infrastructure"] >= 1)
+    wait_for("the loss", lambda: bench.status("trun", "drive")["restarts"]["infrastructure"] >= 1)
     add_node(bench.plane, bench.namespace)
     assert finish(bench)["phase"] == "Succeeded"
 
@@ -171,9 +171,9 @@ def test_a_node_object_that_is_deleted_is_a_lost_node(bench: Bench) -> None:
 def test_a_pod_that_fails_while_the_run_is_suspended_costs_nothing(bench: Bench) -> None:
     train(bench)
     bench.driver.script.exits[("pretrain", 1, 1)] = Exit(1, "while it was asked to stop")
-    bench.kubectl("patch", "tr", "drive", "--type=merge", "-p", '{"spec":{"suspend":true}}')
-    bench.wait_phase("tr", "drive", "Suspended")
-    bench.kubectl("patch", "tr", "drive", "--type=merge", "-p", '{"spec":{"suspend":false}}')
+    bench.kubectl("patch", "trun", "drive", "--type=merge", "-p", '{"spec":{"suspend":true}}')
+    bench.wait_phase("trun", "drive", "Suspended")
+    bench.kubectl("patch", "trun", "drive", "--type=merge", "-p", '{"spec":{"suspend":false}}')
     assert finish(bench)["phase"] == "Succeeded"
 
 

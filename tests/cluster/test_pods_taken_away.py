@@ -66,7 +66,7 @@ def test_leader_store_and_status_lost_at_once_restart_no_trainer(installed: Inst
     epoch = epoch_of(installed, guest)
     installed.kubectl("delete", "pod", leader, "--grace-period=0", "--force")
     installed.kubectl("delete", "pod", "lead-minio-0", "--grace-period=1", "--wait=false")
-    installed.kubectl("patch", "tr", guest, "--subresource=status", "--type=json", "-p", ERASE)
+    installed.kubectl("patch", "trun", guest, "--subresource=status", "--type=json", "-p", ERASE)
     installed.wait_for("the other to lead", lambda: holder(installed) not in ("", leader))
     installed.wait_for("an epoch after it", lambda: epoch_of(installed, guest) > epoch, deadline_s=300)
     assert uids(running_pods(installed, guest)) == before
@@ -76,11 +76,11 @@ def test_leader_store_and_status_lost_at_once_restart_no_trainer(installed: Inst
 def test_a_rank_that_stands_still_is_replaced_with_its_group(installed: Installed, guest: str) -> None:
     attempt, policy = attempt_of(installed, guest), '{"spec":{"failurePolicy":{"hangTimeoutSeconds":%d}}}'
     try:
-        installed.kubectl("patch", "tr", guest, "--type=merge", "-p", policy % 45)
+        installed.kubectl("patch", "trun", guest, "--type=merge", "-p", policy % 45)
         stop_a_rank(installed, guest, rank=1)
         installed.wait_for("another attempt", lambda: attempt_of(installed, guest) == attempt + 1)
     finally:
-        installed.kubectl("patch", "tr", guest, "--type=merge", "-p", policy % 1800)
+        installed.kubectl("patch", "trun", guest, "--type=merge", "-p", policy % 1800)
     assert installed.status("trainingrun", guest)["lastFailure"]["reason"] == "Hung"
     epoch = epoch_of(installed, guest)
     installed.wait_for("an epoch after it", lambda: epoch_of(installed, guest) > epoch, deadline_s=300)

@@ -21,7 +21,7 @@ from lead_testing.operator_process import PATIENCE_S, OperatorProcess, wait_for
 from lead_testing.pod_driver import ApiRefused, PodDriver
 
 _PATHS = {
-    "tr": "apis/lead.dev/v1alpha1/namespaces/{namespace}/trainingruns",
+    "trun": "apis/lead.dev/v1alpha1/namespaces/{namespace}/trainingruns",
     "dsc": "apis/lead.dev/v1alpha1/namespaces/{namespace}/datasetcaches",
     "pod": "api/v1/namespaces/{namespace}/pods",
     "service": "api/v1/namespaces/{namespace}/services",

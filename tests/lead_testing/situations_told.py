@@ -8,9 +8,10 @@ test compares each line with what the operator says today. Ages and times are ma
 `kubectl describe` says besides, conditions that are in order (Accepted, StorageAvailable, DatasetReady and the like)
 are left out, and events are sorted by reason.
 
-The three looks that suffice: `kubectl get tr` for how far it is, `-o wide` for where and the REASON, and
-`kubectl describe tr NAME` for the sentence with the remedy. What is reached, what went wrong and what asks something of
-you is an event too, when its reason changes: of each reason one a minute at most, and what stays true is counted.
+The three looks that suffice: `kubectl get trainingruns` for how far it is, `-o wide` for where and the REASON, and
+`kubectl describe trainingrun NAME` for the sentence with the remedy. What is reached, what went wrong and what asks
+something of you is an event too, when its reason changes: of each reason one a minute at most, and what stays true is
+counted.
 
 | PHASE | What it asks of you |
 |---|---|
@@ -41,7 +42,7 @@ TOLD = {
         "Running",
         "All ranks train. CKPT is the age of the newest committed checkpoint: what a failure now would cost at most. "
         "CACHE is the share of reads that the session cache answered.",
-        "nothing. `kubectl get tr -w` follows.",
+        "nothing. `kubectl get trainingruns -w` follows.",
     ),
     "killed-for-memory": (
         "Restarting after an out-of-memory kill",
@@ -70,7 +71,8 @@ TOLD = {
     "suspended": (
         "Suspended",
         "You set `spec.suspend`. The pods have committed a checkpoint and are gone; the GPUs are free.",
-        '`kubectl patch tr night-drive --type merge -p \'{"spec":{"suspend":false}}\'` goes on from the checkpoint.',
+        '`kubectl patch trainingrun night-drive --type merge -p \'{"spec":{"suspend":false}}\'` '
+        "goes on from the checkpoint.",
     ),
     "bad-config": (
         "Failed for a bad config",

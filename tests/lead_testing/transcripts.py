@@ -65,9 +65,9 @@ def begin(bench: Bench, *, halts_at: int = 12, **spec: Any) -> None:
 def train(bench: Bench, **spec: Any) -> None:
     """Goes on until the run trains and its second attempt would wait for its containers."""
     begin(bench, **spec)
-    wait_for("progress", lambda: bench.status("tr", RUN).get("progress", {}).get("epoch") == 12, within_s=60)
-    bench.wait_phase("tr", RUN, "Running")
-    wait_for("its checkpoint", lambda: bench.status("tr", RUN).get("checkpoint", {}).get("epoch") == 12)
+    wait_for("progress", lambda: bench.status("trun", RUN).get("progress", {}).get("epoch") == 12, within_s=60)
+    bench.wait_phase("trun", RUN, "Running")
+    wait_for("its checkpoint", lambda: bench.status("trun", RUN).get("checkpoint", {}).get("epoch") == 12)
     bench.driver.script.waiting.update({("train", 2, rank): STARTING for rank in (0, 1)})
 
 
@@ -104,7 +104,7 @@ def node_lost(bench: Bench) -> None:
 def suspended(bench: Bench) -> None:
     """A person suspends the run."""
     train(bench)
-    bench.kubectl("patch", "tr", RUN, "--type=merge", "-p", '{"spec":{"suspend":true}}')
+    bench.kubectl("patch", "trun", RUN, "--type=merge", "-p", '{"spec":{"suspend":true}}')
 
 
 def bad_config(bench: Bench) -> None:
@@ -192,7 +192,7 @@ def main() -> int:
 
 
 def _reached(bench: Bench, situation: Situation) -> bool:
-    status = bench.status("tr", RUN)
+    status = bench.status("trun", RUN)
     if (status.get("phase"), status.get("reason")) != (situation.phase, situation.reason):
         return False
     return f" {situation.event} " in bench.kubectl("get", "events")
@@ -247,7 +247,7 @@ def _entries(lines: list[str]) -> list[list[str]]:
 
 def _ordered(text: str, bench: Bench) -> str:
     """Returns the text with names as a team would give them."""
-    name, uid = bench.namespace, bench.get("tr", RUN)["metadata"]["uid"]
+    name, uid = bench.namespace, bench.get("trun", RUN)["metadata"]["uid"]
     text = text.replace(uid, UID).replace(f"s3://{name}/", "s3://lead/").replace("-nonce/", "-7c1e90ab42d3/")
     text = re.sub(rf"{name}/", "team-a/", text)
     text = re.sub(rf"(pod {RUN}-\S+-)\d( waits: )", r"\g<1>0\2", text)  # which pod is seen to wait first is chance

@@ -94,7 +94,7 @@ def _end(bench: Bench, walks: list[Walk], tried: Tried) -> None:
     """Lets the runs train to their end."""
     bench.driver.script.held.clear()
     for walk in walks:
-        phase = bench.wait_phase("tr", walk.chain.name, "Succeeded", "Failed", within_s=bench.patience_s)["phase"]
+        phase = bench.wait_phase("trun", walk.chain.name, "Succeeded", "Failed", within_s=bench.patience_s)["phase"]
         if phase != "Succeeded":
             tried.wrong.append(f"{walk.chain.name} was rolled back and is {phase} in the end")
     bench.driver.script.held.add("pretrain")

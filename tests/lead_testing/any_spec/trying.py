@@ -11,7 +11,7 @@ from lead_testing.api_bench import Bench
 from lead_testing.operator_process import wait_for
 from lead_testing.pod_driver import ApiRefused
 
-KIND_WORDS = {RUN: "tr", CACHE: "dsc"}
+KIND_WORDS = {RUN: "trun", CACHE: "dsc"}
 PLURALS = {RUN: "trainingruns", CACHE: "datasetcaches"}
 RESTS = ("Succeeded", "Ready", "Failed", "Suspended", "Pending")
 HELD_UP = ("ObjectsRefused",)  # tried again for ever, and the condition says what to raise
@@ -75,7 +75,7 @@ def clear(bench: Bench) -> None:
     for cache in bench.items("dsc"):
         if cache["metadata"]["name"] != STAYS:
             api.call("DELETE", f"{collection(bench, CACHE)}/{cache['metadata']['name']}")
-    for kind in ("tr", "dsc"):
+    for kind in ("trun", "dsc"):
         wait_for(f"every {kind} to be gone", lambda k=kind: {i["metadata"]["name"] for i in bench.items(k)} <= {STAYS})
     for plural in ("pods", "persistentvolumeclaims", "services"):
         api.call("DELETE", f"/api/v1/namespaces/{bench.namespace}/{plural}", NOW)

@@ -21,17 +21,17 @@ STAGES = [{"name": "pretrain", "epochs": 2}, {"name": "posttrain", "epochs": 1, 
 def finish(bench: Bench) -> None:
     """A cache and a run of two stages, to the end."""
     bench.apply(CACHE, a_training_run("drive", "town", stages=STAGES))
-    bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=bench.patience_s)
+    bench.wait_phase("trun", "drive", "Succeeded", "Failed", within_s=bench.patience_s)
 
 
 def cancel(bench: Bench) -> None:
     """A run is suspended while it trains, and deleted."""
     bench.driver.script.held.add("pretrain")
     bench.apply(CACHE, a_training_run("drive", "town"))
-    bench.wait_phase("tr", "drive", "Running", within_s=bench.patience_s)
+    bench.wait_phase("trun", "drive", "Running", within_s=bench.patience_s)
     _patch(bench, suspend=True)
-    bench.wait_phase("tr", "drive", "Suspended", within_s=bench.patience_s)
-    bench.kubectl("delete", "tr", "drive", "--timeout=300s")
+    bench.wait_phase("trun", "drive", "Suspended", within_s=bench.patience_s)
+    bench.kubectl("delete", "trun", "drive", "--timeout=300s")
     wait_for(
         "the cache to be free", lambda: bench.status("dsc", "town").get("usedBy", []) == [], within_s=bench.patience_s
     )
@@ -41,31 +41,31 @@ def edit(bench: Bench) -> None:
     """Policies are changed and the run is suspended and resumed while it trains."""
     bench.driver.script.held.add("pretrain")
     bench.apply(CACHE, a_training_run("drive", "town"))
-    bench.wait_phase("tr", "drive", "Running", within_s=bench.patience_s)
+    bench.wait_phase("trun", "drive", "Running", within_s=bench.patience_s)
     _patch(bench, failurePolicy={"maxRestarts": 1}, ttlSecondsAfterFinished=3600)
     _patch(bench, suspend=True)
-    bench.wait_phase("tr", "drive", "Suspended", within_s=bench.patience_s)
+    bench.wait_phase("trun", "drive", "Suspended", within_s=bench.patience_s)
     bench.driver.script.held.clear()
     _patch(bench, suspend=False)
-    bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=bench.patience_s)
+    bench.wait_phase("trun", "drive", "Succeeded", "Failed", within_s=bench.patience_s)
 
 
 def recreate(bench: Bench) -> None:
     """A run is deleted and made again at once under its name."""
     bench.driver.script.held.add("pretrain")
     bench.apply(CACHE, a_training_run("drive", "town"))
-    bench.wait_phase("tr", "drive", "Running", within_s=bench.patience_s)
-    bench.kubectl("delete", "tr", "drive", "--timeout=300s")
+    bench.wait_phase("trun", "drive", "Running", within_s=bench.patience_s)
+    bench.kubectl("delete", "trun", "drive", "--timeout=300s")
     bench.driver.script.held.clear()
     bench.apply(a_training_run("drive", "town"))
-    bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=bench.patience_s)
+    bench.wait_phase("trun", "drive", "Succeeded", "Failed", within_s=bench.patience_s)
 
 
 def failing_rank(bench: Bench) -> None:
     """One rank of the first attempt fails."""
     bench.driver.script.exits[("pretrain", 1, 1)] = Exit(1, "RuntimeError: the wheel came off")
     bench.apply(CACHE, a_training_run("drive", "town"))
-    bench.wait_phase("tr", "drive", "Succeeded", "Failed", within_s=bench.patience_s)
+    bench.wait_phase("trun", "drive", "Succeeded", "Failed", within_s=bench.patience_s)
 
 
 def build(bench: Bench) -> None:
@@ -79,14 +79,14 @@ def shared_cache(bench: Bench) -> None:
     """Two runs wait for one cache and train from it."""
     bench.apply(CACHE, a_training_run("drive", "town"), a_training_run("park", "town"))
     for name in ("drive", "park"):
-        bench.wait_phase("tr", name, "Succeeded", "Failed", within_s=bench.patience_s)
+        bench.wait_phase("trun", name, "Succeeded", "Failed", within_s=bench.patience_s)
 
 
 def collect(bench: Bench) -> None:
     """A run that goes by itself when its time after the end is over."""
     bench.apply(CACHE, a_training_run("drive", "town", ttlSecondsAfterFinished=0, cleanPodPolicy="All"))
-    wait_for("the run's first status", lambda: bench.status("tr", "drive"), within_s=bench.patience_s)
-    wait_for("the run to be gone", lambda: not bench.items("tr"), within_s=bench.patience_s)
+    wait_for("the run's first status", lambda: bench.status("trun", "drive"), within_s=bench.patience_s)
+    wait_for("the run to be gone", lambda: not bench.items("trun"), within_s=bench.patience_s)
 
 
 WORKLOADS: dict[str, Callable[[Bench], None]] = {
@@ -100,17 +100,17 @@ def describe_end(bench: Bench) -> dict[str, Any]:
     Services of runs and pods of caches only as long as those have not ended: pods that are played may end a run before
     its service was taken, or a build before its second pod was made; real ones wait for both.
     """
-    found = {kind: bench.items(kind) for kind in ("tr", "dsc", "pod", "service")}
-    names = {item["metadata"]["uid"]: item["metadata"]["name"] for kind in ("tr", "dsc") for item in found[kind]}
+    found = {kind: bench.items(kind) for kind in ("trun", "dsc", "pod", "service")}
+    names = {item["metadata"]["uid"]: item["metadata"]["name"] for kind in ("trun", "dsc") for item in found[kind]}
     ended = {
-        item["metadata"]["uid"]: "service" if kind == "tr" else "pod"
-        for kind in ("tr", "dsc")
+        item["metadata"]["uid"]: "service" if kind == "trun" else "pod"
+        for kind in ("trun", "dsc")
         for item in found[kind]
         if item.get("status", {}).get("phase") in ENDED
     }
     keys = [info.key for info in bench.store.list("runs/") if "/manifest/" in info.key]
     return {
-        "runs": {item["metadata"]["name"]: _run(item) for item in found["tr"]},
+        "runs": {item["metadata"]["name"]: _run(item) for item in found["trun"]},
         "caches": {item["metadata"]["name"]: _cache(item) for item in found["dsc"]},
         "children": sorted(
             f"{kind} {item['metadata']['name']} of {names[owner['uid']]} {item['status'].get('phase', '')}"
@@ -150,4 +150,4 @@ def _cache(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _patch(bench: Bench, **spec: Any) -> None:
-    bench.kubectl("patch", "tr", "drive", "--type=merge", "-p", json.dumps({"spec": spec}))
+    bench.kubectl("patch", "trun", "drive", "--type=merge", "-p", json.dumps({"spec": spec}))
