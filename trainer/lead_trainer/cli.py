@@ -58,7 +58,9 @@ def parser() -> argparse.ArgumentParser:
         usage="lead COMMAND …",
     )
     root.add_argument("--version", action="version", version=f"lead {own_version()}")
-    commands = root.add_subparsers(dest="command", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
+    commands = root.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", prog="lead", help=argparse.SUPPRESS
+    )
 
     train = _command(commands, "train", "Train a run on this machine, or resume it; under torchrun, one process of it.")
     _add_words(train)

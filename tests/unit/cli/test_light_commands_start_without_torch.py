@@ -103,6 +103,13 @@ def test_a_command_that_needs_more_says_which_extra(tmp_path: Path, words: list[
     assert sentence.endswith("is not installed: pip install 'lead-k8s[trainer]'")
 
 
+@pytest.mark.parametrize("command", ["fsck", "export", "train", "logs"])
+def test_the_usage_of_a_command_can_be_typed(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert capsys.readouterr().out.startswith(f"usage: lead {command} [-h]")
+
+
 def test_the_extra_cli_is_small_and_part_of_the_trainers() -> None:
     extras = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert set(extras["cli"]) <= set(extras["trainer"])  # so every lock holds it
