@@ -214,6 +214,13 @@ def _plain_streams() -> tuple[bytes, ...]:
         {"b": np.arange(6, dtype=np.float16).reshape(2, 3), "c": np.float64(2.0), "t": np.array(["ab", "c"])},
         [np.arange(6).reshape(2, 3).T, np.array([True, False]), np.zeros((0, 3), "f4"), np.array(3, ">i2")],
         {"s": {1, 2}, "f": frozenset("ab"), "z": 1 + 2j, "o": OrderedDict(a=1), "e": b""},
+        {
+            "one": [7],
+            "more": [1, 2, 255],
+            "wide": [1, 256],
+            "row": [[1.0, 2.0, 3.0]],
+            "square": [[0.0] * 4] * 2 + [[1.0] * 4],
+        },
         [[1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 4.0], [1.0], np.bytes_(b"ab"), np.str_("é"), 2**62, -(2**40), 70_000],
     ]
     of_numpy_1 = [stream.replace(b"numpy._core", b"numpy.core") for stream in _written(values, (2, 4))]

@@ -129,6 +129,20 @@ def test_every_file_of_the_reference_tree_is_what_pickle_itself_makes_of_it() ->
         assert_same(read_plain(data, file.name), pickle.loads(lzma.decompress(data)))
 
 
+def test_lists_of_numbers_come_back_wherever_they_stand() -> None:
+    """Short lists are read at once; what is beside them, or ends the stream, is read one by one."""
+    three, four, ints = [1.0, -0.0, 2.5], [0.0, 1.0, 2.0, 3.0], [1, 2, 255]
+    lists = [three, four, ints, [7], [300], [1, 256], [], [True], [2.0], [3.0, 4.0], list(range(20)), [0.5] * 20]
+    lists += [[three], [four], [three, [*three]], [three, four], [[*four], four], [three] * 3, [ints, ints], [[7], [8]]]
+    lists += [[three, ints], [three, 1.0], [1.0, three], [7, three], [three, []], [[], three], [[three], [four]]]
+    same = {"lists": lists, "again": lists[:3], "last": [[1], [1, 2, 300], [2.0]]}
+    for value in (*lists, *([one, other] for one in lists for other in lists), lists, same):
+        for protocol in (2, 3, 4, 5):
+            data = pickle.dumps(value, protocol=protocol)
+            assert plain_value(data) == value
+            assert pickle.dumps(plain_value(data), protocol=protocol) == data, "what is shared is shared"
+
+
 def test_a_value_may_be_shared_but_not_without_end() -> None:
     row = [1.0, 2.0]
     assert plain_value(pickle.dumps([row, row])) == [row, row]

@@ -8,7 +8,8 @@ import lzma
 from typing import Any
 
 from lead_trainer.errors import BadData
-from lead_trainer.recipes.lead.ingest.pickle_machine import Budget, run
+from lead_trainer.recipes.lead.ingest.pickle_machine import run
+from lead_trainer.recipes.lead.ingest.plain_values import Budget
 from lead_trainer.recipes.lead.ingest.stored_arrays import PLAIN
 
 MAX_PLAIN_BYTES = 64 * 1024 * 1024

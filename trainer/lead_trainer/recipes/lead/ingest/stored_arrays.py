@@ -4,14 +4,13 @@ numpy's own `dtype`, `_reconstruct` and `scalar` trust a stream: a type of objec
 nothing of numpy is called here but `frombuffer` and `empty`, with a type made of a checked kind and size.
 """
 
-import math
 import re
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from lead_trainer.recipes.lead.ingest.pickle_machine import Budget, Name, Names, Refused, Unfinished, keys_of
+from lead_trainer.recipes.lead.ingest.plain_values import Budget, Name, Names, Refused, Unfinished, keys_of
 
 MAX_AXES = 8
 MAX_EMPTY_AXIS = 65_536  # of an array without elements: no bytes bound its other axes
@@ -21,6 +20,7 @@ _NUMBER = re.compile(r"b1|[iu][1248]|f[248]|c(8|16)")
 _TEXT = re.compile(r"[SU]([1-9][0-9]{0,4})")
 _STATE_VERSION, _STATE_LENGTH = 3, 8  # of a type without fields: version, order, subarray, names, fields, sizes, flags
 _ARRAY_VERSION = 1
+_CHECKED = "bU"  # kinds of which not all bytes are values
 _ORDERS: dict[str, Literal["C", "F"]] = {"C": "C", "F": "F"}
 _LAST_CODE_POINT, _SURROGATES = 0x10FFFF, (0xD800, 0xDFFF)
 
@@ -77,35 +77,35 @@ class BlankArray(Unfinished):
 
 def array_of(content: Any, kind: Any, shape: Any, order: Any, budget: Budget) -> Array:
     """Returns a copy of `content` as an array; raises Refused unless it fits its type and shape to the byte."""
-    if type(content) not in {bytes, bytearray}:
+    if type(content) is not bytearray and type(content) is not bytes:
         raise Refused(f"the bytes of an array are a {type(content).__name__}")
     if type(order) is not str or order not in _ORDERS:
         raise Refused("an array has another order than C or F")
-    dtype, count = _dtype(kind), elements(shape)
-    if count * dtype.itemsize != len(content):
-        raise Refused(f"an array of {count} {dtype} has {len(content)} bytes")
-    budget.take(len(content))
+    if type(kind) is not StoredType:
+        raise Refused(f"the type of an array is a {type(kind).__name__}")
+    dtype, count, size = kind.numpy(), elements(shape), len(content)
+    if count * dtype.itemsize != size:
+        raise Refused(f"an array of {count} {dtype} has {size} bytes")
+    budget.take(size)
     if not count:
         return np.empty(shape, dtype, _ORDERS[order])
-    flat: Array = np.frombuffer(content, dtype)
-    check_values(flat)
-    axes: tuple[int, ...] = shape
-    return flat.reshape(axes, order=_ORDERS[order]).copy(order="K")
+    if dtype.kind in _CHECKED:
+        check_values(np.frombuffer(content, dtype))
+    return np.ndarray(shape, dtype, content, 0, None, _ORDERS[order]).copy("K")
 
 
 def elements(shape: Any) -> int:
     """Returns how many elements a shape has; raises Refused unless it is a tuple of small sizes."""
-    if type(shape) is not tuple or len(shape) > MAX_AXES or any(type(axis) is not int or axis < 0 for axis in shape):
+    if type(shape) is not tuple or len(shape) > MAX_AXES:
         raise Refused("an array has a strange shape")
-    if 0 in shape and max(shape) > MAX_EMPTY_AXIS:
+    count = 1
+    for axis in shape:
+        if type(axis) is not int or axis < 0:
+            raise Refused("an array has a strange shape")
+        count *= axis
+    if not count and max(shape) > MAX_EMPTY_AXIS:
         raise Refused("an array without elements has a long axis")
-    return math.prod(shape)
-
-
-def _dtype(kind: Any) -> np.dtype[Any]:
-    if type(kind) is not StoredType:
-        raise Refused(f"the type of an array is a {type(kind).__name__}")
-    return kind.numpy()
+    return count
 
 
 def check_values(flat: Array) -> None:

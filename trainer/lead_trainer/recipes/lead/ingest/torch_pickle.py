@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lead_trainer.errors import BadData
-from lead_trainer.recipes.lead.ingest.pickle_machine import Budget, Name, Names, Refused, run
+from lead_trainer.recipes.lead.ingest.pickle_machine import run
+from lead_trainer.recipes.lead.ingest.plain_values import Budget, Name, Names, Refused
 from lead_trainer.recipes.lead.ingest.stored_arrays import PLAIN, check_values, elements
 
 MAX_PLAIN_BYTES = 256 * 1024 * 1024
