@@ -31,6 +31,7 @@ from lead_trainer.recipes.distill.modes import collection_of, mode_of
 from lead_trainer.recipes.local_runs import collections_of
 from lead_trainer.recipes.recipe import Batch, SampleSource, load_recipe, recipe_names
 from lead_trainer.report.console import open_log
+from lead_trainer.weights_file import read_weights_file
 
 RECIPE = "distill"  # the recipe with benchmarks
 MODEL = "model"
@@ -62,7 +63,7 @@ def evaluate_checkpoint(
     samples = mode_of(config.benchmark).samples(config, _cache(run, split, environ), split)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = run.recipe.model(config.model_copy(update={"backbone_weights": ""}))  # it begins with no others' weights
-    run.recipe.load_initial_weights(model, config, torch.load(weights, map_location="cpu", weights_only=True))
+    run.recipe.load_initial_weights(model, config, read_weights_file(weights, "evaluate"))
     results = measure(model.eval().to(device), _batches(run, samples), challenge, dt_s=config.horizon.dt_s)
     what = config.benchmark if challenge is not None else "clips"
     show(results, f"{what} {split}: {weights}", Console(width=None if sys.stdout.isatty() else LOG_COLUMNS))

@@ -134,7 +134,7 @@ def test_weights_that_are_damaged_anywhere_are_bad_config(tmp_path: Path) -> Non
     torch.save({"conv.weight": torch.zeros(2, 3)}, older, _use_new_zipfile_serialization=False)
     for data in (b"", b"\x80", b"nonsense", whole[:100], whole[:-1], older.getvalue()[:150], older.getvalue()[:-4]):
         file.write_bytes(data)
-        with pytest.raises(BadConfig, match=r"backbone_weights: .*weights\.pth is not a file of weights"):
+        with pytest.raises(BadConfig, match=r"backbone_weights: .*weights\.pth is no file of weights"):
             read_weights(file)
 
 
@@ -143,5 +143,5 @@ def test_weights_that_would_unpack_to_more_than_their_file_are_bad_config(tmp_pa
     file = tmp_path / "weights.pth"
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr("archive/data/0", bytes(64 << 20))
-    with bounded(), pytest.raises(BadConfig, match=r"weights\.pth is not a file of weights: .* would unpack to"):
+    with bounded(), pytest.raises(BadConfig, match=r"weights\.pth is no file of weights: .* would unpack to"):
         read_weights(file)

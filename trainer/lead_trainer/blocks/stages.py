@@ -4,20 +4,18 @@ Never downloads weights; they come from a file that is already here.
 """
 
 import re
-import zipfile
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
 import timm
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from lead_trainer.errors import BadConfig
+from lead_trainer.weights_file import read_weights_file
 
 STAGES = 4
-_MESSAGE_SHOWN = 300
 
 
 def make_backbone(architecture: str, in_channels: int, key: str) -> nn.ModuleDict:
@@ -72,27 +70,11 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     """Reads a state dict from a `.safetensors` or torch file, running no code in it; raises BadConfig if it cannot."""
     if not path.is_file():
         raise BadConfig(f"backbone_weights: no file at {path}; weights are never downloaded, put them there")
-    try:
-        if path.suffix == ".safetensors":
-            return load_file(path)
-        _refuse_compressed(path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch promises no classes: a damaged file raises whatever its bytes lead it to
-        raise BadConfig(
-            f"backbone_weights: {path} is not a file of weights: {type(error).__name__}: {str(error)[:_MESSAGE_SHOWN]}"
-        ) from error
+    state = read_weights_file(path, "backbone_weights")
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
         raise BadConfig(f"backbone_weights: {path} holds no state dict")
-    return state
-
-
-def _refuse_compressed(path: Path) -> None:
-    """Raises ValueError for a zip file whose members are larger than the file: torch stores them as they are."""
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as stored:
-            size = sum(member.file_size for member in stored.infolist())
-        if size > path.stat().st_size:
-            raise ValueError(f"it would unpack to {size} bytes")
+    weights: dict[str, Tensor] = state
+    return weights
 
 
 def load_backbone_weights(network: nn.Module, state: Mapping[str, Tensor], source: str) -> None:

@@ -1,7 +1,6 @@
 """What can be wrong with a run's config without any data: checked before a cache is built or a manifest is applied."""
 
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 from lead_trainer.data.process_loader import loader_named
@@ -11,9 +10,8 @@ from lead_trainer.engine.ema import WeightAverage
 from lead_trainer.engine.epoch_plan import EpochPlan
 from lead_trainer.engine.memory import save_memory
 from lead_trainer.engine.ranking import ranking_of
-from lead_trainer.engine.resume import load_tensors
-from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.recipe import Recipe, Validates
+from lead_trainer.weights_file import read_weights_file
 
 _STEPS = 1000  # an epoch, for a schedule that is only asked whether it can be made
 
@@ -32,16 +30,9 @@ def check_model(recipe: Recipe, config: Any, initial_weights: Path | None = None
     """Makes model and optimizer as an attempt does, and lets go of them; raises BadConfig where they cannot be made."""
     model, shape = recipe.model(config), recipe.shape(config)
     if initial_weights is not None:
-        recipe.load_initial_weights(model, config, _weights(initial_weights))
+        recipe.load_initial_weights(model, config, read_weights_file(initial_weights, "load_file"))
     if shape.gradient_checkpointing:
         save_memory(model)
     if shape.ema_decay:
         WeightAverage(model, shape.ema_decay)
     recipe.optimizer(model, config)
-
-
-def _weights(path: Path) -> Any:
-    try:
-        return load_tensors(path)
-    except (UnpicklingError, RuntimeError, EOFError) as error:
-        raise BadConfig(f"load_file: {path} is no file of weights ({str(error).splitlines()[0][:100]})") from error

@@ -30,7 +30,6 @@ from lead_trainer.engine.quarantine import fetch_fault
 from lead_trainer.engine.ranking import Ranking
 from lead_trainer.engine.resume import (
     Found,
-    load_tensors,
     newest_sound,
     newest_sound_weights,
     refuse_other_run,
@@ -40,6 +39,7 @@ from lead_trainer.engine.resume import (
 from lead_trainer.engine.seeding import seed_process
 from lead_trainer.engine.state import TrainState
 from lead_trainer.recipes.recipe import Recipe, StageShape
+from lead_trainer.weights_file import read_weights_file
 
 log = structlog.get_logger(__name__)
 
@@ -154,5 +154,5 @@ def _load_initial_weights(start: Start, model: torch.nn.Module) -> None:
             start.store, parent.manifests_prefix, folder, start.patience, parent.checkpoint_prefix
         )
     if path is not None:
-        start.recipe.load_initial_weights(model, start.config, load_tensors(path))
+        start.recipe.load_initial_weights(model, start.config, read_weights_file(path, "load_file"))
         log.info("initial weights loaded", file=str(path))
