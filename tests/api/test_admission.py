@@ -95,6 +95,9 @@ def test_the_keys_by_which_schedulers_know_a_gang_are_taken(control_plane: Contr
 
 def test_a_fixed_field_says_that_it_is_fixed(bench: Bench) -> None:
     bench.apply(a_training_run("drive", "town"))
-    with pytest.raises(StepFailed, match="fixed after creation"):
+    with pytest.raises(
+        StepFailed,
+        match=r"fixed after creation; create a new TrainingRun \(its checkpoint\.from .* kubectl replace --force",
+    ):
         bench.kubectl("patch", "trun", "drive", "--type=merge", "-p", '{"spec":{"nodes":3}}')
     bench.kubectl("patch", "trun", "drive", "--type=merge", "-p", '{"spec":{"suspend":true}}')

@@ -144,13 +144,14 @@ def _read_spec(raw: bytes, *, whole: bool) -> tuple[dict[str, Any], Rejection | 
     found = _slices(raw)
     stages = [_slices(stage) for stage in _elements(found.pop(b"stages"))] if b"stages" in found else None
     configs = [("spec.config", found.pop(b"config"))] if b"config" in found else []
-    staged = [(f"spec.stages[{i}].config", s.pop(b"config", b"{}")) for i, s in enumerate(stages or ())]
+    staged = {i: s.pop(b"config") for i, s in enumerate(stages or ()) if b"config" in s}
+    every = (*configs, *((f"spec.stages[{i}].config", config) for i, config in staged.items()))
     size = sum(len(key) + len(value) for part in (found, *(stages or ())) for key, value in part.items())
     if size > MAX_SPEC_BYTES:
         text = f"spec without config takes {size} bytes, expected at most {MAX_SPEC_BYTES}; {_DO}"
         raise _Rejected("SpecTooLarge", text)
-    rejection = next(filter(None, (_fault(path, config) for path, config in (*configs, *staged))), None)
-    keep = whole or sum(len(config) for _, config in (*configs, *staged)) <= KEPT_CONFIG_BYTES
+    rejection = next(filter(None, (_fault(path, config) for path, config in every)), None)
+    keep = whole or sum(len(config) for _, config in every) <= KEPT_CONFIG_BYTES
 
     def read(config: bytes) -> dict[str, Any]:
         return OmittedConfig("") if rejection is not None else _config(config, keep=keep)
@@ -159,7 +160,9 @@ def _read_spec(raw: bytes, *, whole: bool) -> tuple[dict[str, Any], Rejection | 
     if configs:
         spec["config"] = read(configs[0][1])
     if stages is not None:
-        spec["stages"] = [_loads(s) | {"config": read(c)} for s, (_, c) in zip(stages, staged, strict=True)]
+        spec["stages"] = [_loads(stage) for stage in stages]
+        for i, config in staged.items():
+            spec["stages"][i]["config"] = read(config)
     return spec, rejection
 
 

@@ -4,6 +4,7 @@ A body from the API server always fits, because the CRD's schema has seen it. A 
 message names object and field.
 """
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from lead_operator.errors import SpecError
@@ -52,10 +53,15 @@ class Reader:
         """Returns the object at `key`."""
         return Reader(self.get(key, dict), owner=self.owner, path=f"{self.path}.{key}")
 
-    def children(self, key: str) -> list["Reader"]:
-        """Returns the objects in the list at `key`."""
-        entries = self.get(key, list)
-        return [Reader(e, owner=self.owner, path=f"{self.path}.{key}[{i}]") for i, e in enumerate(entries)]
+    def children(self, key: str, defaults: Mapping[str, Any] | None = None) -> list["Reader"]:
+        """Returns the objects in the list at `key`, with `defaults` for the fields that an entry leaves out."""
+        readers = [
+            Reader(entry, owner=self.owner, path=f"{self.path}.{key}[{i}]")
+            for i, entry in enumerate(self.get(key, list))
+        ]
+        for reader in readers:
+            reader.value = {**(defaults or {}), **reader.value}
+        return readers
 
     def texts(self, key: str) -> dict[str, str]:
         """Returns the map at `key` with its values as text (quantities may be written as numbers)."""

@@ -1,4 +1,4 @@
-"""A DatasetCache as the rest of the operator reads it: body in, frozen dataclass out; no defaults of its own."""
+"""A DatasetCache as the rest of the operator reads it: body in, frozen dataclass out; its defaults are the CRD's."""
 
 from dataclasses import dataclass
 from typing import Any

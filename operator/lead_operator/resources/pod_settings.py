@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from lead_operator.resources import item_defaults
 from lead_operator.resources.body import Reader, parse_quantity
 
 EPHEMERAL_STORAGE = "ephemeral-storage"
@@ -62,4 +63,5 @@ def parse_resources(reader: Reader) -> ComputeResources:
 
 def parse_tolerations(reader: Reader) -> tuple[dict[str, Any], ...]:
     """Reads tolerations as Kubernetes writes them, without the empty value that operator Exists forbids."""
-    return tuple({k: v for k, v in t.value.items() if v not in ("", None)} for t in reader.children("tolerations"))
+    tolerations = reader.children("tolerations", item_defaults.TOLERATION)
+    return tuple({k: v for k, v in t.value.items() if v not in ("", None)} for t in tolerations)

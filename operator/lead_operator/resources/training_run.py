@@ -1,6 +1,7 @@
 """A TrainingRun as the rest of the operator reads it: body in, frozen dataclass out.
 
-It has no defaults of its own: the API server, or `crd_defaults` where there is none, has filled them in.
+Its only defaults are those of fields inside lists (`item_defaults`): the API server, or `crd_defaults` where there is
+none, has filled in the others.
 """
 
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Any
 
 from lead_operator import names
 from lead_operator.errors import SpecError
+from lead_operator.resources import item_defaults
 from lead_operator.resources.body import Reader, parse_quantity
 from lead_operator.resources.identity import Identity, parse_identity
 from lead_operator.resources.pod_settings import ComputeResources, PodSettings, parse_resources, parse_tolerations
@@ -155,7 +157,7 @@ def parse_training_run(body: dict[str, Any]) -> TrainingRun:
         storage_profile=spec.get("storageProfile", str),
         nodes=spec.get("nodes", int),
         procs_per_node=_procs_per_node(spec, resources),
-        stages=tuple(_stage(s) for s in spec.children("stages")),
+        stages=tuple(_stage(s) for s in spec.children("stages", item_defaults.STAGE)),
         parallelism=spec.get("parallelism", int),
         checkpoint=_checkpoint(spec.child("checkpoint")),
         session_cache=_session_cache(spec.child("sessionCache")),

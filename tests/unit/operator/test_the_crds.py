@@ -2,6 +2,7 @@
 
 import copy
 import importlib.util
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,8 @@ from lead_operator.errors import SpecError
 from lead_operator.names import CachePhase, RunPhase
 from lead_operator.render import render, render_body
 from lead_operator.resources.crd_defaults import crd_folder, fill_defaults, read_schema
-from lead_testing.makers import a_run_body
+from lead_operator.resources.item_defaults import STAGE, TOLERATION
+from lead_testing.makers import a_dataset_cache, a_run_body, a_training_run
 
 KINDS = ["TrainingRun", "DatasetCache"]
 
@@ -134,8 +136,30 @@ def test_filling_defaults_leaves_the_given_body_alone() -> None:
     body = {"apiVersion": "lead.dev/v1alpha1", "kind": "TrainingRun", "metadata": {"name": "x"}}
     body["spec"] = {"recipe": "lead", "datasets": [{"cacheRef": "towns"}]}
     before = copy.deepcopy(body)
-    assert fill_defaults(body)["spec"]["stages"][0]["epochs"] == 31
+    assert fill_defaults(body)["spec"]["stages"] == [{"name": "train"}]
     assert body == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_field_inside_a_list_has_a_default_that_the_api_server_writes(kind: str) -> None:
+    """It would make every `kubectl apply` of an unchanged file a change, and conflict with a second manager."""
+    spec = read_schema(kind)["properties"]["spec"]
+    assert [path for path, schema in fields(spec) if "[]" in path and "default" in schema] == []
+
+
+def test_fields_inside_lists_default_to_what_their_descriptions_state() -> None:
+    run = a_training_run(stages=[{"name": "train"}], podOverrides={"tolerations": [{"key": "gpu"}]})
+    (stage,) = run.stages
+    assert (stage.epochs, stage.seeds, stage.config) == (31, (0,), {})
+    assert run.pod_settings.tolerations == ({"key": "gpu", "operator": "Equal"},)
+    assert a_dataset_cache(build={"tolerations": [{"key": "gpu"}]}).pod_settings == run.pod_settings
+    for kind, item_defaults in (("TrainingRun", {**STAGE, **TOLERATION}), ("DatasetCache", TOLERATION)):
+        stated = {
+            path.rsplit(".", 1)[-1]: s for path, s in fields(read_schema(kind)["properties"]["spec"]) if "[]." in path
+        }
+        for name, value in item_defaults.items():
+            word = json.dumps(value).strip('"') if value or value == 0 else ""
+            assert "default" in stated[name]["description"] and word in stated[name]["description"], name
 
 
 def test_no_field_reaches_into_another_namespace_or_the_host() -> None:
