@@ -14,6 +14,7 @@ from rich.table import Table
 
 from lead_trainer.config_sources import RunKeys, read_sources
 from lead_trainer.errors import BadConfig
+from lead_trainer.local_run import reads_carla_root
 from lead_trainer.recipes.recipe import Recipe, load_recipe
 
 LOG_COLUMNS = 160  # where no terminal says how wide it is
@@ -33,12 +34,19 @@ def show_config(words: Sequence[str]) -> None:
     said = read_sources(words, [], {}).merged()
     if more := sorted(said.keys() - {"recipe", "preset"}):
         raise BadConfig(f"config: found {more[0]!r}, expected recipe=NAME and preset=NAME alone")
-    recipe, preset = load_recipe(str(said.get("recipe", RunKeys.recipe))), str(said.get("preset", ""))
+    recipe, preset = load_recipe(str(said.get("recipe", RunKeys.recipe))), str(said.get("preset") or "")
+    values, changed = values_of(recipe, preset), changed_by(recipe, preset)  # a wrong preset is told before any table
     console = Console(width=None if sys.stdout.isatty() else LOG_COLUMNS)
-    run = {name: field.default for name, field in RunKeys.__dataclass_fields__.items()}
-    console.print(_table("keys of every run", RunKeys, run))
+    console.print(_table("keys of every run", RunKeys, run_values(recipe, preset)))
     title = f"keys of recipe {recipe.name}" + (f" with preset {preset}, whose own are marked *" if preset else "")
-    console.print(_table(title, recipe.config_model, values_of(recipe, preset), changed_by(recipe, preset)))
+    console.print(_table(title, recipe.config_model, values, changed))
+
+
+def run_values(recipe: Recipe, preset: str) -> dict[str, Any]:
+    """Returns the value of each key of a run; without `carla_root` where the recipe does not read it."""
+    values = {name: field.default for name, field in RunKeys.__dataclass_fields__.items()}
+    values |= {"recipe": recipe.name, "preset": preset}
+    return {key: value for key, value in values.items() if key != "carla_root" or reads_carla_root(recipe)}
 
 
 def values_of(recipe: Recipe, preset: str) -> dict[str, Any]:
@@ -54,12 +62,12 @@ def changed_by(recipe: Recipe, preset: str) -> frozenset[str]:
 
 
 def keys_of(declared: type) -> list[Key]:
-    """Returns the keys in the order of their declaration; a meaning is the comment behind a key or above it."""
+    """Returns the keys in the order of their declaration; a meaning is the comment behind a key, and no other's."""
     source = inspect.cleandoc("\n" + inspect.getsource(declared))
     comments = {
         token.start[0]: token.string.lstrip("# ").strip()
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
-        if token.type == tokenize.COMMENT and not token.string.startswith(("# ---", "# fmt"))
+        if token.type == tokenize.COMMENT and not token.string.startswith("# fmt")
     }
     (body,) = ast.parse(source).body
     assert isinstance(body, ast.ClassDef)
@@ -72,13 +80,15 @@ def keys_of(declared: type) -> list[Key]:
 
 
 def _meaning(comments: dict[int, str], node: ast.AnnAssign) -> str:
-    within = [comments[line] for line in range(node.lineno, (node.end_lineno or node.lineno) + 1) if line in comments]
-    return " ".join(within) or comments.get(node.lineno - 1, "")
+    lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    return " ".join(comments[line] for line in lines if line in comments)
 
 
 def _table(title: str, declared: type, values: dict[str, Any], changed: frozenset[str] = frozenset()) -> Table:
     table = Table("key", "value", "type", "meaning", title=title, title_justify="left")
     for key in keys_of(declared):
+        if key.name not in values:
+            continue
         value = values[key.name]
         text = "" if value == "" else str(value if not hasattr(value, "model_dump") else value.model_dump())
         table.add_row(f"{key.name}{'*' if key.name in changed else ''}", _escaped(text), _escaped(key.type),

@@ -27,25 +27,25 @@ ENVIRONMENT = "LEAD_TRAINING_CONFIG"
 class RunKeys:
     """The keys that are the run's, not the recipe's."""
 
-    recipe: str = "lead"
-    preset: str = ""
-    carla_root: str = ""
-    logdir: str = ""
-    load_file: str = ""
+    recipe: str = "lead"  # what is trained: lead, distill, or an installed recipe
+    preset: str = ""  # a named set of the recipe's values; the command line wins over it
+    carla_root: str = ""  # folder of the raw data; its cache is built below it
+    logdir: str = ""  # folder of the results, from which a run also resumes
+    load_file: str = ""  # model_<epoch>.pth of an earlier stage, whose weights this one begins with
     resume: str = "auto"  # auto | never | a file that a run shows in logdir, where the recipe names its files
     continue_failed_training: bool = False  # LEAD's word for what resume=auto does
-    epochs: int | None = None
-    seed: int = 0
+    epochs: int | None = None  # length of the training; None: as the recipe says
+    seed: int = 0  # of initial weights, order of samples and augmentation
     seeds: tuple[int, ...] = ()  # trains once a seed, each in `logdir/seed_<n>`
     every_epochs: int = 1  # between checkpoints; 0: after the last epoch alone
     every_steps: int = 0  # a checkpoint inside an epoch
     on_best: bool = False  # a checkpoint also after an epoch that is better than all before
-    keep_last: int = 3
-    keep_best: int = 1
+    keep_last: int = 3  # newest checkpoints that are kept
+    keep_best: int = 1  # best checkpoints that are kept beside them
     keep_every_epochs: int = 0  # these stay for good; 0: none does
-    tensorboard: bool = True
+    tensorboard: bool = True  # writes the event files that `lead tensorboard` shows
     session_cache: str = ""  # a folder on a fast disk; empty: below logdir for a store of S3, none for one of folders
-    wandb_mode: Literal["online", "offline", "disabled"] = "disabled"
+    wandb_mode: Literal["online", "offline", "disabled"] = "disabled"  # of Weights & Biases
     wandb_project: str = ""  # empty: the recipe says
 
 

@@ -109,13 +109,17 @@ def local_run(words: Sequence[str], config_files: Sequence[Path], environ: Mappi
 
 def refuse_carla_root(run: RunKeys, recipe: Recipe) -> None:
     """Raises BadConfig where `carla_root` is given to a recipe that does not read it."""
-    known = recipe.config_model.model_fields
-    if run.carla_root and "carla_root" not in known:
-        roots = " or ".join(key for key in known if key.endswith("_root"))
+    if run.carla_root and not reads_carla_root(recipe):
+        roots = " or ".join(key for key in recipe.config_model.model_fields if key.endswith("_root"))
         raise BadConfig(
             f"carla_root: found {run.carla_root!r}, but recipe {recipe.name} does not read it; "
             + (f"set {roots}" if roots else "remove the key")
         )
+
+
+def reads_carla_root(recipe: Recipe) -> bool:
+    """Returns whether `carla_root` is a key that a recipe reads."""
+    return "carla_root" in recipe.config_model.model_fields
 
 
 def _said(sources: Sources, recipe: Recipe) -> Mapping[str, Any]:

@@ -25,7 +25,7 @@ _ORDINARY = {  # reasons of a Ready that is False and asks nothing, or of which 
     "Building", "Finishing", "WaitingForOldPods", "SourceChanged", "RemovingData", "InUse", "StorageUnavailable",
     "ClaimTerminating",
 }  # fmt: skip
-_PATIENT = {"SchedulingGated"}  # it ends by itself
+_PATIENT = {"SchedulingGated", "Publishing"}  # they end by themselves
 
 
 def condition_events(before: dict[str, Any], after: dict[str, Any]) -> Iterator[EventNote]:

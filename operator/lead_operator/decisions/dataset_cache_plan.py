@@ -18,7 +18,7 @@ from lead_operator.decisions.cache_status import build_cache_status, is_urgent
 from lead_operator.decisions.cache_verification import SOURCE_CHANGED, PublishRequest, publish_request
 from lead_operator.decisions.conditions import Finding, condition_holds, find_condition, update_conditions
 from lead_operator.decisions.events import cache_events
-from lead_operator.decisions.failure_policy import Failure, pause_s
+from lead_operator.decisions.failure_policy import SPEC_REASONS, Failure, pause_s
 from lead_operator.decisions.figures import format_size, format_time, seconds_since
 from lead_operator.decisions.observed import ObservedBuild, ObservedBuildFailure, ObservedPod, ObservedPublication
 from lead_operator.decisions.plan import Plan, PodToDelete, RunRecord
@@ -39,9 +39,14 @@ MAX_ROUNDS = 5  # a source that changes under every reading is no source
 MAX_DISTURBANCES = 50  # of one share
 SOON_S = 1.0
 REMOVAL_LOOK_S = 5.0  # a cache that is being deleted
-_BUILD_AGAIN = (
-    "to build again, delete the DatasetCache and create it anew, or change its spec (build.maxRetries, for instance)"
-)
+_BUILD_AGAIN = "to build again, delete the DatasetCache and create it anew"
+_CORRECT_SPEC = "correct the spec: a changed one is built again by itself; more tries would fail alike"
+_CORRECTIONS = {  # of mistakes, which no further try mends
+    **dict.fromkeys(SPEC_REASONS, _CORRECT_SPEC),
+    "BadData": f"correct the data of spec.source, or the spec; {_BUILD_AGAIN}; more tries would fail alike",
+    "StoreDenied": f"ask the administrator for the right that the store misses; {_BUILD_AGAIN}",
+}
+_MORE_TRIES = f"correct the cause, then raise build.maxRetries, or {_BUILD_AGAIN.removeprefix('to build again, ')}"
 _RETAIN_AFTER_ALL = "with spec.retain set to Retain the data stay and this DatasetCache goes"
 
 
@@ -259,10 +264,16 @@ def _account(
     )
     state = step.state.with_worker(ended)
     if failure.exit_class is ExitClass.USER_ERROR:
-        return _fail(state, fields, observed, failure.reason, f"{failure.message}; {_BUILD_AGAIN}")
+        return _fail(
+            state,
+            fields,
+            observed,
+            failure.reason,
+            f"{failure.message}; {_CORRECTIONS.get(failure.reason, _BUILD_AGAIN)}",
+        )
     if ended.errors > cache.max_retries:
         text = f"share {worker.index} failed {ended.errors} times (build.maxRetries); the last was {failure.reason}: "
-        return _fail(state, fields, observed, "MaxRetries", f"{text}{failure.message}; {_BUILD_AGAIN}")
+        return _fail(state, fields, observed, "MaxRetries", f"{text}{failure.message}; {_MORE_TRIES}")
     if ended.disturbances > MAX_DISTURBANCES:
         text = f"share {worker.index} was disturbed {ended.disturbances} times; the last was {failure.reason}: "
         return _fail(state, fields, observed, "MaxDisturbances", f"{text}{failure.message}; {_BUILD_AGAIN}")

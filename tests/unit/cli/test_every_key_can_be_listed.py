@@ -1,5 +1,6 @@
 """`lead config` and `lead --version`, and a run that is trained once more from the config it left."""
 
+import inspect
 import json
 from pathlib import Path
 
@@ -27,7 +28,43 @@ def test_every_key_is_listed_with_its_type_and_value(name: str) -> None:
 def test_a_meaning_is_what_the_code_says_of_a_key() -> None:
     listed = {key.name: key.meaning for key in keys_of(load_recipe("distill").config_model)}
     assert listed["freeze_bn"] == "the backbone keeps its running statistics"
-    assert listed["model"] == ""
+    assert listed["compile"] == ""
+
+
+def test_a_meaning_is_never_that_of_another_key() -> None:
+    run = {key.name: key.meaning for key in keys_of(RunKeys)}
+    assert run["on_best"] == "a checkpoint also after an epoch that is better than all before"
+    assert run["keep_last"] == "newest checkpoints that are kept" and run["continue_failed_training"] != run["epochs"]
+    lead = {key.name: key.meaning for key in keys_of(load_recipe("lead").config_model)}
+    assert lead["batch_size"] == "global: of all processes together" and lead["lr"] == "learning rate after warm-up"
+    for declared in (RunKeys, load_recipe("lead").config_model, load_recipe("distill").config_model):
+        lines = inspect.getsource(declared).splitlines()
+        ends_alone = {key.name: key.meaning for key in keys_of(declared)}
+        for line in lines:
+            name, typed = line.strip().split(":")[0], line.partition(" = ")[1]
+            if line.startswith("    ") and typed and ends_alone.get(name) and not line.endswith("("):
+                assert line.endswith(f"  # {ends_alone[name]}"), line
+
+
+def test_the_keys_that_people_meet_first_have_a_meaning() -> None:
+    met_first = {"recipe", "preset", "carla_root", "logdir", "load_file", "epochs", "seed", "keep_last", "keep_best"}
+    assert met_first <= {key.name for key in keys_of(RunKeys) if key.meaning}
+    for recipe in map(load_recipe, ("lead", "distill")):
+        meant = {key.name for key in keys_of(recipe.config_model) if key.meaning}
+        assert {"logdir", "load_file", "epochs", "batch_size", "lr", "weight_decay", "seed"} <= meant
+
+
+def test_the_first_table_shows_what_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "recipe=distill", "preset=tiny"]) == 0
+    cells = [[cell.strip() for cell in line.split("│")[1:3]] for line in capsys.readouterr().out.splitlines()]
+    assert ["recipe", "distill"] in cells and ["preset", "tiny"] in cells
+    assert "carla_root" not in {cell[0] for cell in cells if cell}
+
+
+def test_a_wrong_preset_prints_its_error_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "recipe=distill", "preset=tin"]) != 0
+    told = capsys.readouterr()
+    assert told.out == "" and "preset: found 'tin'" in told.err
 
 
 def test_the_command_prints_a_presets_values_and_marks_them(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from lead_operator.decisions.observed import (
     ObservedRun,
 )
 from lead_operator.decisions.plan import Plan
+from lead_operator.decisions.run_findings import explain_waiting
 from lead_operator.decisions.training_run_plan import decide_training_run
 from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.training_run import TrainingRun
@@ -433,3 +434,9 @@ def test_a_deadline_takes_nothing_from_a_run_that_is_trained_to_the_end() -> Non
     assert watched.look(70, bucket=DONE).status["phase"] == "Succeeded"
     two = training(activeDeadlineSeconds=60, stages=[{"name": "train", "epochs": 4}, {"name": "tune", "epochs": 1}])
     assert two.look(60, *GROUP, bucket=DONE).status["reason"] == "DeadlineExceeded"
+
+
+def test_a_device_that_no_node_offers_is_named() -> None:
+    said = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu, 1 Insufficient memory."
+    told = explain_waiting(a_pod(1, phase="Pending", waiting_reason="Unschedulable", waiting_message=said))
+    assert "no node has enough free nvidia.com/gpu:" in told and "create a run with smaller resources" in told

@@ -175,10 +175,36 @@ def test_a_damaged_file_fails_the_build_and_is_named() -> None:
     pods = (a_build_pod(0), a_build_pod(1, phase="Failed", exit_code=65, message=words))
     plan = look(cache, previous=look(cache).status, pods=pods)
     assert (plan.status["phase"], plan.status["reason"]) == ("Failed", "BadData")
-    assert condition(plan, "Failed")["message"].startswith(f"{words}; to build again, delete the DatasetCache")
+    assert condition(plan, "Failed")["message"].startswith(f"{words}; correct the data of spec.source")
     assert [d.name for d in plan.deletes] == ["towns-build-g1-a1-0"]
     assert plan.claim_attempt, "the verdict is written before the pods go: without them, another would follow"
     assert look(cache, after_s=99, previous=plan.status).status["phase"] == "Failed"
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "remedy"),
+    [
+        (64, "BadConfig", "correct the spec: a changed one is built again by itself"),
+        (69, "NoSuchRecipe", "correct the spec: a changed one is built again by itself"),
+        (65, "BadData", "correct the data of spec.source, or the spec; to build again, delete the DatasetCache"),
+    ],
+)
+def test_the_remedy_of_a_failed_build_follows_its_reason(code: int, reason: str, remedy: str) -> None:
+    cache = a_dataset_cache()
+    pods = (a_build_pod(0, phase="Failed", exit_code=code, message="it is wrong"),)
+    plan = look(cache, previous=look(cache).status, pods=pods)
+    told = condition(plan, "Failed")
+    assert told["reason"] == reason and remedy in told["message"]
+    assert "maxRetries" not in told["message"] and "more tries would fail alike" in told["message"]
+
+
+def test_a_build_that_waits_for_a_node_gets_the_remedy_of_a_build() -> None:
+    cache = a_dataset_cache()
+    waits: dict[str, Any] = {"phase": "Pending", "node": "", "waiting_reason": "Unschedulable"}
+    pods = tuple(a_build_pod(index, waiting_message="0/1 nodes: 1 Insufficient memory.", **waits) for index in (0, 1))
+    told = condition(look(cache, previous=look(cache).status, pods=pods), "Ready")
+    assert "ask for less in build.resources, which may be changed in place" in told["message"]
+    assert "create a run" not in told["message"] and "no node has enough" not in told["message"]
 
 
 def test_errors_of_one_share_end_the_build_at_max_retries() -> None:

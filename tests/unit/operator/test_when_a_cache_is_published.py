@@ -53,6 +53,9 @@ def test_what_the_pods_say_is_built_is_published_first_and_not_ready() -> None:
     plan = built()
     assert (plan.status["phase"], plan.status["reason"]) == ("Building", "Publishing")
     assert plan.publish is not None and (plan.publish.digest, plan.publish.source_prefix) == (DIGEST, "datasets/towns")
+    assert [(note.type, note.reason) for note in plan.events if note.reason == "Publishing"] == [
+        ("Normal", "Publishing")
+    ]
     going = built(publication=ObservedPublication(3, 40, 2**30, digest=DIGEST, round=plan.publish.round))
     assert "3 of 40 objects (1.0Gi) are verified" in ready_condition(going)["message"]
     away = built(publication=ObservedPublication(3, 40, 0, error="StoreUnavailable: x", digest=DIGEST, round=1))

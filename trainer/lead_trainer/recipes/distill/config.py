@@ -66,17 +66,17 @@ class DistillConfig(BaseModel):
     )
 
     # --- run: names, files, logging
-    seed: int = 42
-    logdir: str = "checkpoints"
-    load_file: str = ""
+    seed: int = 42  # of initial weights, order of samples and augmentation
+    logdir: str = "checkpoints"  # folder of the results
+    load_file: str = ""  # model of an earlier run whose weights this one begins with
     save_every: Count = 5  # epochs between the checkpoints that stay
     save_final_only: bool = False  # of all checkpoints only the best stays
     log_scalars_frequency: Count = 1  # optimizer steps
     log_action_stats: bool = False  # accelerations and curvatures of the validation
 
     # --- student
-    model: Literal["baseline", "reasoning"]
-    model_size: Literal["110m", "500m", "tiny"] = "500m"
+    model: Literal["baseline", "reasoning"]  # reasoning also learns the embedding of the teacher's reasoning text
+    model_size: Literal["110m", "500m", "tiny"] = "500m"  # tiny: for one CPU core
     no_unicycle: bool = False  # the student gives x, y, sin and cos of yaw, not accelerations and curvatures
     discrete_actions: bool = False  # the student gives a distribution over bins of each action
     num_action_bins: Annotated[int, Field(ge=2)] = 256
@@ -99,14 +99,14 @@ class DistillConfig(BaseModel):
     session_cache_backend: Literal["packed", "diskcache"] = "packed"  # whole shards, or single records
 
     # --- optimisation
-    epochs: Count = 150
+    epochs: Count = 150  # length of the training, unless patience ends it
     best_metric: str = "val/loss"  # a mean of the epoch or of the validation: the lower, the better
     patience: CountOrZero = 15  # epochs without a lower best_metric; 0: never stop early
     batch_size: Count = 48  # global: of all processes together
     accumulation_steps: Count = 1
-    lr: Positive = 1e-4
-    weight_decay: PositiveOrZero = 0.02
-    warmup_epochs: CountOrZero = 5
+    lr: Positive = 1e-4  # learning rate after warm-up
+    weight_decay: PositiveOrZero = 0.02  # of AdamW
+    warmup_epochs: CountOrZero = 5  # epochs until lr is reached
     lr_schedule: Literal["cosine", "constant"] = "cosine"
     ema: bool = False
     ema_decay: Fraction = 0.999

@@ -45,9 +45,9 @@ class LeadConfig(BaseModel):
     # --- run: names, files, logging
     id: str = "Experiment 1"
     description: str = "TFv6"
-    seed: int = 0
-    logdir: str | None = None
-    load_file: str | None = None
+    seed: int = 0  # of initial weights, order of samples and augmentation
+    logdir: str | None = None  # folder of the results
+    load_file: str | None = None  # model_<epoch>.pth of an earlier stage
     continue_failed_training: bool = False
     epoch_checkpoints_keep: Ints = ()  # epochs, from 0, at whose end the model file of the one before stays in logdir
     save_model_checkpoint: bool = True
@@ -72,12 +72,12 @@ class LeadConfig(BaseModel):
     loader: Literal["ring", "process"] = "ring"  # threads, or `num_threads` worker processes of torch's DataLoader
 
     # --- optimisation
-    epochs: Count = 31
+    epochs: Count = 31  # length of the stage
     batch_size: Count = 64  # global: of all processes together
-    lr: Positive = 3e-4
-    weight_decay: PositiveOrZero = 0.01
+    lr: Positive = 3e-4  # learning rate after warm-up
+    weight_decay: PositiveOrZero = 0.01  # of AdamW
     use_cosine_annealing_with_restarts: bool = True  # false: one cosine over all epochs
-    lr_warmup_steps: CountOrZero = 0
+    lr_warmup_steps: CountOrZero = 0  # optimizer steps until lr is reached
     grad_clip_norm: PositiveOrZero = 0.0  # 0: off
     use_grad_clipper: bool = False  # clips to a quantile of the last gradient norms; writes clipper_<epoch>.pth
     grad_quantile: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.99
@@ -92,7 +92,7 @@ class LeadConfig(BaseModel):
     grad_scaler_max_grad_scale: Positive = 65536.0
 
     # --- data: tree, collections, caches
-    carla_root: str = "data/carla_leaderboard2"
+    carla_root: str = "data/carla_leaderboard2"  # folder of the raw CARLA data
     use_carla_data: bool = True
     carla_num_samples: int = -1  # of an epoch; -1: all
     use_navsim_data: bool = False
