@@ -5,6 +5,7 @@ go 1.25.0
 
 require (
 	github.com/minio/minio v0.0.0-20260212201848-7aac2a2c5b7c
+	github.com/minio/mux v1.9.2
 	github.com/minio/pkg/v3 v3.1.3
 )
 
@@ -162,7 +163,6 @@ require (
 	github.com/minio/mc v0.0.0-20250313080218-cf909e1063a9 // indirect
 	github.com/minio/md5-simd v1.1.2 // indirect
 	github.com/minio/minio-go/v7 v7.0.91 // indirect
-	github.com/minio/mux v1.9.2 // indirect
 	github.com/minio/selfupdate v0.6.0 // indirect
 	github.com/minio/simdjson-go v0.4.5 // indirect
 	github.com/minio/sio v0.4.1 // indirect
