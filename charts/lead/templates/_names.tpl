@@ -161,13 +161,14 @@ new random ones otherwise. They are drawn once a rendering and kept in .Values, 
 {{- define "lead.minioCredentials" -}}
 {{- if not (hasKey .Values "drawnCredentials") }}
 {{- $stored := (lookup "v1" "Secret" .Release.Namespace (printf "%s-minio-credentials" .Release.Name)).data | default dict }}
-{{- $wanted := dict "root-user" "lead-root" "root-password" (randAlphaNum 40) "tokens-client-secret" (randAlphaNum 40) }}
+{{- /* Names of keys are drawn too: nobody who knows the release knows one. */}}
+{{- $wanted := dict "root-user" (printf "lead-root-%s" (randAlphaNum 12 | lower)) "root-password" (randAlphaNum 40) "tokens-client-secret" (randAlphaNum 40) }}
 {{- range $name := (include "lead.embeddedProfiles" . | fromJson).names }}
-{{- $_ := set $wanted (printf "%s.operator-access-key" $name) (printf "lead-operator-%s" $name) }}
+{{- $_ := set $wanted (printf "%s.operator-access-key" $name) (printf "lead-operator-%s-%s" $name (randAlphaNum 12 | lower)) }}
 {{- $_ := set $wanted (printf "%s.operator-secret-key" $name) (randAlphaNum 40) }}
 {{- range $namespace := (include "lead.profileNamespaces" (dict "root" $ "profile" (get $.Values.storage.profiles $name)) | fromJson).names }}
 {{- range $kind := list "data" "view" }}
-{{- $_ := set $wanted (printf "%s.%s.%s-access-key" $name $namespace $kind) (printf "lead-%s-%s.%s" $kind $name $namespace) }}
+{{- $_ := set $wanted (printf "%s.%s.%s-access-key" $name $namespace $kind) (printf "lead-%s-%s.%s.%s" $kind $name $namespace (randAlphaNum 12 | lower)) }}
 {{- $_ := set $wanted (printf "%s.%s.%s-secret-key" $name $namespace $kind) (randAlphaNum 40) }}
 {{- end }}
 {{- end }}
