@@ -3,6 +3,9 @@
 Used by `cluster.client` for every answer and event that holds one of them. Only what the operator reads is parsed: no
 annotations, no managedFields, and of `config` what is small. What is too large or too deep becomes a Rejection beside
 the metadata, which `cluster.reconcile` reports on the resource: it never fails the LIST or the watch that it came with.
+
+What is small and in order is parsed at once (`whole_document`), which takes a tenth of the time; all else is sliced,
+and slicing alone says what is wrong. Both ways return the same of the same bytes.
 """
 
 from typing import Any, Final
@@ -10,6 +13,7 @@ from typing import Any, Final
 import orjson
 
 from lead_operator.cluster.kinds import KubernetesObject
+from lead_operator.cluster.whole_document import WholeDocument, nests_deeper, parse_whole, split_event, split_page
 from lead_operator.resources.recipe_config import (
     MAX_CONFIG_BYTES,
     MAX_CONFIG_DEPTH,
@@ -29,8 +33,13 @@ REJECTION: Final = "rejection"  # a key beside metadata, spec and status, which 
 _METADATA: Final = (
     b"name", b"namespace", b"uid", b"resourceVersion", b"generation", b"creationTimestamp", b"deletionTimestamp"
 )  # fmt: skip
+_METADATA_KEYS: Final = tuple(key.decode() for key in _METADATA)
 _IDENTITY: Final = (b"name", b"namespace", b"uid", b"resourceVersion")
+_IDENTITY_KEYS: Final = tuple(key.decode() for key in _IDENTITY)
 _TYPE: Final = (b"apiVersion", b"kind")
+_TYPE_KEYS: Final = tuple(key.decode() for key in _TYPE)
+_TEXT_BYTES: Final = 1024  # of a name, time or number, as JSON
+_BYTES_A_CHARACTER: Final = 6  # at most, as JSON
 _DO: Final = "delete the resource, or correct its manifest and apply it again"
 
 Slices = dict[bytes, bytes]
@@ -53,8 +62,62 @@ def read_resource(raw: bytes, *, whole: bool = False) -> KubernetesObject:
 
     `whole`: with each `config`, as far as resources with it are served. Raises Unreadable.
     """
-    body = _read(raw, whole=whole)
-    return {**body, SIZE: len(orjson.dumps([body["metadata"], body["spec"], body["status"]]))}
+    document = parse_whole(raw)
+    body = None if document is None else _pick(document, whole=whole)
+    if body is None:
+        body = _read(raw, whole=whole)
+    try:
+        return {**body, SIZE: len(orjson.dumps([body["metadata"], body["spec"], body["status"]]))}
+    except TypeError:  # deeper than the schema lets anything but a `config` be, and than the operator could write
+        told = Rejection("SpecUnreadable", f"spec or status nests too deep to be read; {_DO}")
+        return {**body, "spec": {}, "status": {}, REJECTION: told, SIZE: 0}
+
+
+def _pick(document: WholeDocument, *, whole: bool) -> KubernetesObject | None:
+    """Returns what `_read` does of an object that is in order; None of any other, which `_read` judges."""
+    found = document.value
+    metadata, status, spec = found.get("metadata"), found.get("status", {}), found.get("spec", {})
+    if not isinstance(metadata, dict) or not isinstance(spec, dict):
+        return None
+    kept = {key: metadata[key] for key in _METADATA_KEYS if key in metadata}
+    if not {"name", "uid", "resourceVersion"} <= kept.keys() or not all(map(_is_short, kept.values())):
+        return None
+    if "finalizers" in metadata:
+        kept["finalizers"] = finalizers = metadata["finalizers"]
+        texts = isinstance(finalizers, list) and all(isinstance(each, str) for each in finalizers)
+        if not texts or document.size(finalizers) > MAX_METADATA_BYTES:
+            return None
+    picked = _pick_spec(document, spec, whole=whole)
+    body = {key: found[key] for key in _TYPE_KEYS if key in found}
+    body |= {"metadata": kept, "status": status if isinstance(status, dict) else {}}
+    return None if picked is None else {**body, "spec": picked}
+
+
+def _pick_spec(document: WholeDocument, spec: dict[str, Any], *, whole: bool) -> dict[str, Any] | None:
+    stages, configs = spec.get("stages", []), [spec["config"]] if "config" in spec else []
+    if not isinstance(stages, list) or not all(isinstance(stage, dict) for stage in stages):
+        return None
+    configs += [stage.get("config", {}) for stage in stages]
+    if not all(isinstance(each, dict) and not nests_deeper(each, MAX_CONFIG_DEPTH) for each in configs):
+        return None
+    keep = whole or sum(map(document.size, configs)) <= KEPT_CONFIG_BYTES
+    picked = {key: value for key, value in spec.items() if key not in ("config", "stages")}
+    if "config" in spec:
+        picked["config"] = _kept(spec["config"], keep=keep)
+    if "stages" in spec:
+        staged = configs[len(configs) - len(stages) :]
+        picked["stages"] = [
+            {key: value for key, value in stage.items() if key != "config"} | {"config": _kept(config, keep=keep)}
+            for stage, config in zip(stages, staged, strict=True)
+        ]
+    return picked
+
+
+def _is_short(value: Any) -> bool:
+    """Tells whether a value is surely a name, time or number to `_text_or_number`."""
+    if isinstance(value, str):
+        return len(value) * _BYTES_A_CHARACTER + 2 <= _TEXT_BYTES
+    return not isinstance(value, (dict, list))
 
 
 def _read(raw: bytes, *, whole: bool) -> KubernetesObject:
@@ -81,6 +144,21 @@ def _read(raw: bytes, *, whole: bool) -> KubernetesObject:
 
 def read_identity(raw: bytes) -> KubernetesObject:
     """Returns who an object is: kind, namespace, name, UID and version; raises Unreadable."""
+    document = parse_whole(raw)
+    identity = None if document is None else _pick_identity(document.value)
+    return _read_identity(raw) if identity is None else identity
+
+
+def _pick_identity(found: dict[str, Any]) -> KubernetesObject | None:
+    metadata = found.get("metadata")
+    if not isinstance(metadata, dict) or not all(key in metadata for key in _IDENTITY_KEYS):
+        return None
+    body: KubernetesObject = {key: found[key] for key in _TYPE_KEYS if key in found}
+    kept = {key: metadata[key] for key in _IDENTITY_KEYS}
+    return {**body, "metadata": kept} if all(map(_is_short, (*body.values(), *kept.values()))) else None
+
+
+def _read_identity(raw: bytes) -> KubernetesObject:
     try:
         found = _slices(raw)
         body: KubernetesObject = {key.decode(): _text_or_number(found[key]) for key in _TYPE if key in found}
@@ -93,6 +171,8 @@ def read_identity(raw: bytes) -> KubernetesObject:
 
 def read_page(raw: bytes) -> tuple[list[bytes], KubernetesObject]:
     """Returns the items of one page of a list, unread, and the page's own metadata; raises Unreadable."""
+    if (parts := split_page(raw)) is not None:
+        return parts
     try:
         text = JsonText(raw)
         found = {key: (start, end) for key, start, end in text.members()}
@@ -105,6 +185,8 @@ def read_page(raw: bytes) -> tuple[list[bytes], KubernetesObject]:
 
 def read_event(raw: bytes) -> tuple[str, bytes]:
     """Returns type and object, unread, of one event of a watch; raises Unreadable."""
+    if (parts := split_event(raw)) is not None:
+        return parts
     try:
         found = _slices(raw)
         return orjson.loads(found[b"type"]), found[b"object"]
@@ -117,7 +199,7 @@ def _slices(raw: bytes) -> Slices:
 
 
 def _text_or_number(raw: bytes) -> Any:
-    if raw[:1] in (b"{", b"[") or len(raw) > 1024:
+    if raw[:1] in (b"{", b"[") or len(raw) > _TEXT_BYTES:
         raise ValueError(f"{raw[:40]!r} is no name, time or number")
     return orjson.loads(raw)
 
@@ -127,7 +209,7 @@ def _read_finalizers(raw: bytes) -> list[str]:
         text = f"metadata.finalizers takes {len(raw)} bytes, expected at most {MAX_METADATA_BYTES}; remove some"
         raise _Rejected("MetadataTooLarge", text)
     found = orjson.loads(raw)
-    return [str(each) for each in found] if isinstance(found, list) else []
+    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
 
 
 def _read_status(raw: bytes) -> dict[str, Any]:
@@ -193,4 +275,8 @@ def _config(raw: bytes, *, keep: bool) -> dict[str, Any]:
     values = orjson.loads(raw)
     if not isinstance(values, dict):
         raise ValueError(f"config is {type(values).__name__}, expected an object")
-    return values if keep else OmittedConfig(config_sha256(values))
+    return _kept(values, keep=keep)
+
+
+def _kept(config: dict[str, Any], *, keep: bool) -> dict[str, Any]:
+    return config if keep else OmittedConfig(config_sha256(config))
