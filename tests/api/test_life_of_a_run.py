@@ -33,6 +33,24 @@ def test_a_cache_is_built_and_a_run_of_two_stages_trains_to_its_end(bench: Bench
     assert row.split()[:4] == ["town", "Ready", "2/3", "40"]
 
 
+def test_the_columns_do_not_go_back_after_the_last_epoch(bench: Bench) -> None:
+    bench.operator.start()
+    bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", stages=STAGES))
+    rows: list[tuple[str, str, str]] = []
+
+    def over() -> bool:
+        status = bench.status("trun", "drive")
+        stage, progress = status.get("stage") or {}, status.get("progress") or {}
+        row = (status.get("phase", ""), stage.get("text", ""), progress.get("epochText", ""))
+        rows.extend([row] if row not in rows[-1:] else [])
+        return row[0] == "Succeeded"
+
+    wait_for("the end of the run", over)
+    assert {phase for phase, stage, epoch in rows if (stage, epoch) == ("posttrain", "3/3")} <= {"Running", "Succeeded"}
+    phases = [phase for phase, stage, _ in rows if stage == "posttrain"]
+    assert phases == sorted(phases, key=["Starting", "Running", "Succeeded"].index)
+
+
 def test_progress_shows_in_kubectl_while_the_run_trains(bench: Bench) -> None:
     bench.driver.script.held.add("pretrain")
     bench.operator.start()

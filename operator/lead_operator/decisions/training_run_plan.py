@@ -165,6 +165,8 @@ def _going_on(view: RunView) -> Step:
     training = fields.get("attempt") == state.attempt and fields.get("phase") not in (None, *LOADING)
     if up and training:
         phase, reason = RunPhase.RUNNING, str(fields["phase"])
+    elif state.final_committed or (training and int(fields.get("epoch") or 0) >= state.instance.stage.epochs):
+        phase, reason = RunPhase.RUNNING, FINISHING  # its pods end one after another, and nothing starts again
     else:
         phase = RunPhase.RECOVERING if state.recovering else RunPhase.STARTING
         waiting = next((p.waiting_reason for p in state.attempt_pods if p.waiting_reason), "")

@@ -349,6 +349,41 @@ def test_a_stage_is_done_when_its_final_checkpoint_is_committed_and_nothing_runs
     assert late.status["lastFailure"]["reason"] == "FinalCheckpointMissing"
 
 
+@pytest.mark.parametrize("committed", [False, True])
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_a_run_whose_last_epoch_is_done_does_not_go_back_while_its_pods_end(attempt: int, committed: bool) -> None:
+    """A pod whose container has ended is not ready, and its phase is Running for a while."""
+    run = a_training_run()
+    before = started(run)
+    if attempt == 2:
+        failed = look(run, after_s=60, previous=before, pods=(a_failed_pod(0), a_failed_pod(1)))
+        before = look(run, after_s=600, previous=failed.status).status
+        assert (before["phase"], before["stages"][0]["attempt"]) == ("Recovering", 2)
+    report = record(attempt=attempt, phase="Checkpointing", epoch=4, step=48)
+    told = replace(bucket(epoch=4, step=48) if committed else bucket(), progress=report)
+    at_work = (a_pod(0, attempt=attempt), a_pod(1, attempt=attempt))
+    seen = look(run, after_s=601, previous=before, pods=at_work, instances=(told,))
+    assert (seen.status["phase"], seen.status["progress"]["epochText"]) == ("Running", "4/4")
+    ending = a_pod(0, attempt=attempt, ready=False)
+    others = (a_pod(1, attempt=attempt, ready=False), a_pod(1, attempt=attempt, phase="Succeeded", ready=False))
+    for other in others:
+        plan = look(run, after_s=602, previous=seen.status, pods=(ending, other), instances=(told,))
+        assert (plan.status["phase"], plan.status["reason"]) == ("Running", "Finishing")
+    ended = tuple(a_pod(rank, attempt=attempt, phase="Succeeded", ready=False) for rank in (0, 1))
+    over = look(run, after_s=603, previous=seen.status, pods=ended, instances=(bucket(epoch=4, step=48),))
+    assert over.status["phase"] == "Succeeded"
+
+
+def test_the_pods_of_a_next_stage_start() -> None:
+    stages = [{"name": "train", "epochs": 4}, {"name": "tune", "epochs": 1, "initFrom": {"stage": "train"}}]
+    instances = (bucket(epoch=4, step=48, attempts=1), ObservedInstance("tune", 0))
+    run = a_training_run(stages=stages)
+    begun = look(run, instances=instances).status
+    pods = (a_pod(0, stage="tune", phase="Pending", ready=False), a_pod(1, stage="tune", ready=False))
+    status = look(run, after_s=9, previous=begun, pods=pods, instances=instances).status
+    assert (status["phase"], status["stage"]["text"], status["progress"]["epochText"]) == ("Starting", "tune", "0/1")
+
+
 def test_a_stage_that_stopped_early_is_done_and_its_columns_say_how_far_it_came() -> None:
     run = a_training_run()
     done = (a_pod(0, phase="Succeeded"), a_pod(1, phase="Succeeded"))
