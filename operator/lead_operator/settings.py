@@ -18,7 +18,7 @@ from lead_protocol.store.address_rules import BUCKET, ENDPOINT
 
 PROFILE_KEYS = {
     "endpoint", "secure", "bucket", "prefix", "region", "secretName", "buildSecretName", "credentials", "stsEndpoint",
-    "roleArns", "shared", "namespaces", "caConfigMap",
+    "roleArns", "shared", "namespaces", "caConfigMap", "operatorSecret",
 }  # fmt: skip
 CREDENTIALS = ("static", "webIdentity")
 ROLES = ("run", "build")
@@ -58,6 +58,9 @@ class StorageProfile:
         str, ...
     ] = ()  # prefixes below datasets/ and weights/ that every namespace may read; each ends with /
     namespaces: tuple[str, ...] = ()  # that may use the profile; empty: all
+    operator_secret: str = (
+        ""  # namespace/name of the Secret with the operator's own key, for messages; empty: not known
+    )
     ca_config_map: str = (
         ""  # in each namespace for runs, key ca.crt: the store's authority; empty: the Secret's, if any
     )
@@ -251,6 +254,7 @@ def _profile(name: str, entry: Any, file: Path) -> StorageProfile:
         shared=tuple(_shared(prefix, where) for prefix in _texts(entry.get("shared", []), f"{where}: shared")),
         namespaces=_texts(entry.get("namespaces", []), f"{where}: namespaces"),
         ca_config_map=str(entry.get("caConfigMap", "")),
+        operator_secret=str(entry.get("operatorSecret", "")),
     )
 
 

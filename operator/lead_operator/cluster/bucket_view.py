@@ -37,6 +37,7 @@ from lead_protocol.manifests import MAX_MANIFEST_BYTES
 from lead_protocol.object_keys import BuildKeys, CacheKeys, ControlKeys, RunKeys
 from lead_protocol.progress_record import parse_build
 from lead_protocol.run_records import MAX_RUN_RECORD_BYTES, RunBook, RunEnd, parse_published, parse_run_end
+from lead_protocol.store.credentials_chain import StoreNotConfigured
 from lead_protocol.store.object_store import ObjectStore, StoreDenied, StoreError
 from lead_protocol.store.open_store import open_store
 from lead_protocol.store.s3_target import S3Limits
@@ -296,7 +297,26 @@ def open_profile_store(profile: StorageProfile, settings: Settings, limits: S3Li
         environment.STORE_SECURE: "true" if profile.secure else "false",
         environment.STORE_REGION: profile.region,
     }
-    return open_store(environ, credentials_dir=settings.credentials_dir / profile.name, limits=limits)
+    folder = settings.credentials_dir / profile.name
+    keys = [key for key in ("access-key", "secret-key") if not (folder / key).exists()]
+    if len(keys) == 1:
+        raise _no_secret(profile, keys)
+    try:
+        return open_store(environ, credentials_dir=folder, limits=limits)
+    except StoreNotConfigured as error:
+        if not keys or not profile.operator_secret:
+            raise
+        raise _no_secret(profile, keys) from error
+
+
+def _no_secret(profile: StorageProfile, keys: list[str]) -> StoreNotConfigured:
+    """Returns the error that names the Secret to create, by which people know it, not the mounted folder."""
+    namespace, _, name = profile.operator_secret.rpartition("/")
+    where = f"Secret {name or '(operatorSecret)'} in namespace {namespace or 'of the operator'}"
+    return StoreNotConfigured(
+        f"storage profile {profile.name}: no key {' and no key '.join(keys)} in {where}; create it with the keys "
+        "access-key and secret-key (and ca.crt, where the store's certificate needs one)"
+    )
 
 
 def read_build(
