@@ -4,11 +4,14 @@ Asked by `dataset_cache_plan`, which makes steps of the answers. A pod that work
 its last record while it lists and reads, so that silence means that something blocks it.
 """
 
+from dataclasses import replace
+
 from lead_operator import names
 from lead_operator.decisions.build_state import Worker
 from lead_operator.decisions.conditions import find_condition
 from lead_operator.decisions.failure_policy import (
     MAX_MESSAGE,
+    OOM_KILLED,
     Failure,
     explain_missing,
     explain_outdated,
@@ -34,6 +37,8 @@ def find_build_failure(
         return None
     if worker.pod is not None:
         failure = explain_pod(worker.pod, now=observed.now, node_loss_s=NODE_LOSS_S)
+        if failure is not None and failure.reason == OOM_KILLED:
+            return replace(failure, message=_too_little_memory(worker.pod, _last_word(worker, observed)))
         failure = failure or explain_outdated(worker.pod, settings.pulls)
         return failure or _find_silence(worker, worker.pod, observed)
     if not worker.created:
@@ -53,8 +58,7 @@ def _find_silence(worker: Worker, pod: ObservedPod, observed: ObservedBuild) -> 
     readable = find_condition(observed.previous, Condition.STORAGE_AVAILABLE) or {}
     if pod.phase != "Running" or pod.deleting or observed.store_error or readable.get("status") != "True":
         return None  # in the look at which the store is back, a word may still be the one of before
-    heard = (word for word in observed.words if word.index == worker.index and word.record.attempt == worker.attempt)
-    word = next(heard, None)
+    word = _last_word(worker, observed)
     started = min(pod.started_at, observed.now) if pod.started_at is not None else None  # a node's clock may be ahead
     moments = [pod.created_at, started, parse_time(readable.get("lastTransitionTime")), word.since if word else None]
     known = [moment for moment in moments if moment is not None]
@@ -66,6 +70,20 @@ def _find_silence(worker: Worker, pod: ObservedPod, observed: ObservedBuild) -> 
         "spec.source and the node's disk answer"
     )
     return Failure(ExitClass.INFRASTRUCTURE, "Hung", shorten(text, MAX_MESSAGE), 0, pod.name, pod.node[:253])
+
+
+def _too_little_memory(pod: ObservedPod, word: BuildWord | None) -> str:
+    text = (
+        f"pod {pod.name} needed more memory than build.resources.limits.memory; {_said(word)}; a data file of "
+        "spec.source may be crafted or far larger than the others; if there is none, raise "
+        "build.resources.limits.memory"
+    )
+    return shorten(text, MAX_MESSAGE)
+
+
+def _last_word(worker: Worker, observed: ObservedBuild) -> BuildWord | None:
+    heard = (word for word in observed.words if word.index == worker.index and word.record.attempt == worker.attempt)
+    return next(heard, None)
 
 
 def _said(word: BuildWord | None) -> str:

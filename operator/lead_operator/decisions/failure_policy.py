@@ -67,6 +67,7 @@ class Failure:
     exit_code: int | None = None
 
 
+OOM_KILLED = "OOMKilled"  # reason of a container that the kernel killed for memory
 _DISRUPTED, _USER, _TOO_LARGE, _PROGRAM, _NODE, _GONE, _CODE, _STOPPED, _PEER = range(9, 0, -1)
 
 
@@ -90,12 +91,12 @@ def explain_pod(pod: ObservedPod, *, now: datetime, node_loss_s: float) -> Failu
         # Who had the time to commit has lost nothing.
         counts = ExitClass.STOPPED if pod.exit_code == ExitCode.STOPPED else ExitClass.INFRASTRUCTURE
         return _failure(pod, counts, cause, _DISRUPTED, _said(pod))
-    if pod.reason == "OOMKilled":
+    if pod.reason == OOM_KILLED:
         text = (
             f"pod {pod.name} needed more memory than resources.limits.memory; if it comes again, create a run "
             "with more memory that goes on from here (checkpoint.from), or one with smaller batches"
         )
-        return _failure(pod, ExitClass.PROGRAM_ERROR, "OOMKilled", _PROGRAM, text)
+        return _failure(pod, ExitClass.PROGRAM_ERROR, OOM_KILLED, _PROGRAM, text)
     if pod.exit_code is None or (pod.deleting and pod.exit_code in (137, 143)):
         return _failure(pod, ExitClass.INFRASTRUCTURE, "PodDeleted", _GONE, f"pod {pod.name} was stopped from outside")
     return _by_exit_code(pod, pod.exit_code)

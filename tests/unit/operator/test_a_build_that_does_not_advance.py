@@ -63,6 +63,18 @@ class Watched:
         return found["reason"], found["message"]
 
 
+def test_a_build_that_is_killed_for_memory_gets_advice_for_caches() -> None:
+    """No cache has a checkpoint to go on from, nor batches."""
+    watched = Watched()
+    killed = a_build_pod(1, phase="Failed", exit_code=137, reason="OOMKilled")
+    watched.look(60, (GROUP[0], killed), new_at=(30, 40))
+    text = watched.failure["message"]
+    assert watched.failure["reason"] == "OOMKilled" and watched.failure["class"] == "program"
+    assert "its last word was Building, 250 of 600 samples of its share" in text
+    assert "a data file of spec.source may be crafted" in text and "raise build.resources.limits.memory" in text
+    assert not any(word in text for word in ("checkpoint", "batch", "create a run"))
+
+
 def test_a_build_pod_that_says_nothing_new_is_replaced_as_a_disturbance() -> None:
     watched = Watched()
     watched.look(100 + HANG_S - 1, new_at=(1000, 100))

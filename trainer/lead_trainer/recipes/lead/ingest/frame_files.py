@@ -13,7 +13,7 @@ import laspy
 import numpy as np
 import numpy.typing as npt
 
-from lead_trainer.data.picture_bytes import decoded
+from lead_trainer.data.picture_bytes import decoded, why_refused
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.npz_arrays import npz_arrays
 
@@ -39,7 +39,7 @@ def decode_picture(data: bytes, path: str) -> UInt8:
     """Returns an (H, W, 3) RGB picture."""
     picture = decoded(data, cv2.IMREAD_COLOR)
     if picture is None:
-        raise BadData(f"file {path} is not a sound picture ({len(data)} bytes)")
+        raise BadData(f"file {path} is not a sound picture {_told(data)}")
     return np.asarray(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), np.uint8)
 
 
@@ -47,8 +47,13 @@ def decode_plane(data: bytes, path: str) -> npt.NDArray[np.uint8] | npt.NDArray[
     """Returns an (H, W) label plane as stored, 8 or 16 bit."""
     plane = decoded(data, cv2.IMREAD_UNCHANGED)
     if plane is None or plane.ndim != 2 or plane.dtype not in (np.uint8, np.uint16):
-        raise BadData(f"file {path} is not a sound one-channel picture of 8 or 16 bit ({len(data)} bytes)")
+        raise BadData(f"file {path} is not a sound one-channel picture of 8 or 16 bit {_told(data)}")
     return np.asarray(plane)
+
+
+def _told(data: bytes) -> str:
+    why = why_refused(data)
+    return f"({len(data)} bytes): {why}" if why else f"({len(data)} bytes)"
 
 
 def decode_lidar(data: bytes, path: str) -> LidarPoints:

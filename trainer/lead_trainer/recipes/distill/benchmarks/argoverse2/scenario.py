@@ -4,16 +4,19 @@
 the test split has the first 50 steps only. Shapes: A tracks, S steps.
 """
 
-import io
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from lead_trainer.errors import BadData
+from lead_trainer.recipes.distill.benchmarks.argoverse2.bounded_table import (
+    OverLimit,
+    parquet_columns,
+    refuse_many_states,
+)
 
 OBSERVED_STEPS, FORECAST_STEPS = 50, 60
 STEP_SECONDS = 0.1
@@ -59,14 +62,10 @@ class Scenario:
 def read_scenario(data: bytes, path: str) -> Scenario:
     """Returns a scenario; raises BadData naming the file and the column or value that is wrong."""
     try:
-        file = pq.ParquetFile(io.BytesIO(data))
-        lacking = sorted(set(_COLUMNS) - set(file.schema_arrow.names))
-        if lacking or not file.metadata.num_rows:
-            raise BadData(f"file {path} has {file.metadata.num_rows} rows and lacks the columns {lacking}")
-        table = file.read(columns=list(_COLUMNS))
-    except (pa.ArrowException, OSError) as error:
+        table = parquet_columns(data, _COLUMNS)
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise BadData(f"file {path} is not a scenario parquet: {error}; fetch it again") from error
-    columns = {name: table.column(name).to_numpy() for name in _COLUMNS}
+    columns = {name: column.to_numpy() for name, column in table.items()}
     steps = columns["timestep"].astype(np.int64)
     if steps.min() < 0 or steps.max() >= OBSERVED_STEPS + FORECAST_STEPS:
         raise BadData(f"file {path}: timesteps {steps.min()}…{steps.max()}, expected 0…109")
@@ -77,6 +76,10 @@ def read_scenario(data: bytes, path: str) -> Scenario:
     if unknown:
         raise BadData(f"file {path}: object type {unknown[0]!r}, expected one of {', '.join(OBJECT_TYPES)}")
     count = OBSERVED_STEPS if steps.max() < OBSERVED_STEPS else OBSERVED_STEPS + FORECAST_STEPS
+    try:
+        refuse_many_states(len(ids), count)
+    except OverLimit as error:
+        raise BadData(f"file {path}: {error}; fetch it again") from error
 
     def filled(*names: str) -> Any:
         array = np.full((len(ids), count, len(names)), np.nan)

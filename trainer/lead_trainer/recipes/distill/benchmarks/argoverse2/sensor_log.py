@@ -5,17 +5,21 @@ Reads `annotations.feather` (cuboids in the vehicle's frame at the sweeps' times
 serves the windows collections. Shapes: A tracks, S steps, R rows.
 """
 
-import io
+import struct
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyarrow import feather
 from scipy.spatial.transform import Rotation
 
 from lead_trainer.errors import BadData
+from lead_trainer.recipes.distill.benchmarks.argoverse2.bounded_table import (
+    OverLimit,
+    feather_columns,
+    refuse_many_states,
+)
 from lead_trainer.recipes.distill.benchmarks.argoverse2.scenario import OBJECT_TYPES, STEP_SECONDS, Scenario
 
 UNSCORED = 1
@@ -49,6 +53,10 @@ def read_sensor_log(annotations: bytes, poses: bytes, path: str) -> Scenario:
     centre = city_from_ego.apply(_positions(cuboids)) + _positions(ego)[at][step_R]
     ahead = (city_from_ego * Rotation.from_quat(_quaternions(cuboids))).apply(np.array([1.0, 0.0, 0.0]))
     ids, first, row_R = np.unique(cuboids["track_uuid"].astype(str), return_index=True, return_inverse=True)
+    try:
+        refuse_many_states(len(ids), len(times))
+    except OverLimit as error:
+        raise BadData(f"log {path}: {error}; fetch it again") from error
     xy, heading = np.full((len(ids), len(times), 2), np.nan), np.full((len(ids), len(times)), np.nan)
     xy[row_R, step_R], heading[row_R, step_R] = centre[:, :2], np.arctan2(ahead[:, 1], ahead[:, 0])
     names = [_TYPES.get(category, "unknown") for category in cuboids["category"][first]]
@@ -76,9 +84,9 @@ def _velocities(xy_AS2: Array) -> Array:
 
 def _columns(data: bytes, kinds: Mapping[str, pa.DataType], path: str) -> dict[str, Array]:
     try:
-        table = feather.read_table(io.BytesIO(data), columns=list(kinds))
-        columns = {name: table.column(name).cast(kind).to_numpy() for name, kind in kinds.items()}
-    except (pa.ArrowException, OSError, KeyError) as error:
+        table = feather_columns(data, list(kinds))
+        columns = {name: table[name].cast(kind).to_numpy() for name, kind in kinds.items()}
+    except (pa.ArrowException, OSError, ValueError, struct.error) as error:
         raise BadData(f"log {path} has a feather file without the columns {', '.join(kinds)}: {error}") from error
     norms = np.linalg.norm(_quaternions(columns), axis=1)
     if not (norms > _LEAST_NORM).all():  # NaN is not either
