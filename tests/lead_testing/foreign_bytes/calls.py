@@ -23,6 +23,7 @@ READERS = frozenset(
         "shutil.unpack_archive", "lz4.block.decompress", "lz4.frame.decompress", "lz4.frame.open",
         "zstandard.ZstdDecompressor",
         "pyarrow.parquet.read_table", "pyarrow.parquet.ParquetFile", "pyarrow.parquet.read_schema",
+        "pyarrow.parquet.read_metadata",
         "pyarrow.ipc.open_file",
         "pyarrow.ipc.open_stream", "pyarrow.memory_map", "pyarrow.BufferReader", "pyarrow.feather.read_table",
         "pandas.read_parquet", "pandas.read_csv", "pandas.read_pickle", "xml.etree.ElementTree.fromstring",

@@ -69,7 +69,7 @@ def test_a_build_that_is_killed_for_memory_gets_advice_for_caches() -> None:
     killed = a_build_pod(1, phase="Failed", exit_code=137, reason="OOMKilled")
     watched.look(60, (GROUP[0], killed), new_at=(30, 40))
     text = watched.failure["message"]
-    assert watched.failure["reason"] == "OOMKilled" and watched.failure["class"] == "program"
+    assert watched.failure["reason"] == "OOMKilled" and watched.failure["class"] == "ProgramError"
     assert "its last word was Building, 250 of 600 samples of its share" in text
     assert "a data file of spec.source may be crafted" in text and "raise build.resources.limits.memory" in text
     assert not any(word in text for word in ("checkpoint", "batch", "create a run"))

@@ -32,7 +32,7 @@ def parquet_columns(data: bytes, names: Sequence[str]) -> dict[str, pa.ChunkedAr
     _refuse_lacking(names, leaves)
     file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=list(names))  # a text that many rows share stays one
     batches = file.iter_batches(_BATCH_ROWS, columns=list(names), use_threads=False)
-    return _columns(batches, names)
+    return columns_of(batches, names)
 
 
 def feather_columns(data: bytes, names: Sequence[str]) -> dict[str, pa.ChunkedArray]:
@@ -47,7 +47,7 @@ def feather_columns(data: bytes, names: Sequence[str]) -> dict[str, pa.ChunkedAr
     schema = pa.ipc.open_stream(stream).schema
     _refuse_lacking(names, set(schema.names))
     options = pa.ipc.IpcReadOptions(included_fields=[schema.names.index(name) for name in names], use_threads=False)
-    return _columns(pa.ipc.open_stream(stream, options=options), names)
+    return columns_of(pa.ipc.open_stream(stream, options=options), names)
 
 
 def refuse_many_states(tracks: int, steps: int) -> None:
@@ -55,7 +55,8 @@ def refuse_many_states(tracks: int, steps: int) -> None:
     _refuse_more("states (tracks times steps)", tracks * steps, MAX_STATES)
 
 
-def _columns(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> dict[str, pa.ChunkedArray]:
+def columns_of(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> dict[str, pa.ChunkedArray]:
+    """Returns the columns of batches, counted one by one; raises OverLimit, ValueError or pa.ArrowException."""
     kept, rows, size = [], 0, 0
     for batch in batches:
         rows, size = rows + batch.num_rows, size + batch.nbytes
