@@ -9,7 +9,6 @@ observation (`store_error`), not an exception.
 
 import asyncio
 import math
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,9 +20,10 @@ from pydantic import ConfigDict, ValidationError
 
 from lead_operator.cluster import metrics
 from lead_operator.cluster.cache_facts import read_cache_facts
-from lead_operator.cluster.fair_turns import FairTurns, reserve_of
 from lead_operator.cluster.instance_records import read_book, read_end, read_instances, record_prefixes
 from lead_operator.cluster.record_reader import RecordReader, Records
+from lead_operator.cluster.store_errors import explain_store_error
+from lead_operator.cluster.store_threads import StoreThreads
 from lead_operator.decisions.observed import (
     BuildWord,
     ObservedBuildFailure,
@@ -51,8 +51,6 @@ REST_AFTER_ERROR_S = (
 )
 MAX_RECORD_BYTES = 64 * 1024
 MAX_OBJECTS = 20_000  # of one resource, looked at in one LIST
-
-_KEY = re.compile(r"(s3://[^/\s]+)/\S+")
 
 Answer = TypeVar("Answer")
 OpenStore = Callable[[StorageProfile], ObjectStore]
@@ -101,16 +99,6 @@ class _Memory:
     written: set[str] = field(default_factory=set)  # keys of control records, by this process
 
 
-@dataclass
-class _Pool:
-    """The threads that ask one store; namespaces take turns."""
-
-    turns: FairTurns = field(default_factory=lambda: FairTurns(LOOKS))
-    threads: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(LOOKS + reserve_of(LOOKS), thread_name_prefix="bucket")
-    )
-
-
 class BucketView:
     """The buckets of all storage profiles, as far as the resources at hand need them."""
 
@@ -121,7 +109,7 @@ class BucketView:
         self._resting: dict[tuple[str, str], tuple[float, str]] = {}
         self._answered_at: dict[str, float] = {}  # profile -> monotonic time of its last good answer
         self._memories: dict[str, _Memory] = {}
-        self._pools: dict[str, _Pool] = {}  # by profile: a slow store holds up nobody who uses another
+        self._threads = StoreThreads(LOOKS, "bucket")
 
     async def look_at_run(
         self, profile: StorageProfile, namespace: str, uid: str, instances: tuple[tuple[str, int], ...], *,
@@ -221,8 +209,7 @@ class BucketView:
 
     def close(self) -> None:
         """Lets running looks end and starts no more."""
-        for pool in self._pools.values():
-            pool.threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     async def _look(
         self, profile: StorageProfile, namespace: str, uid: str, live: frozenset[str], max_age_s: float,
@@ -244,9 +231,7 @@ class BucketView:
         self, profile: StorageProfile, namespace: str, ask: Callable[..., Answer], *arguments: object
     ) -> tuple[Answer | None, str]:
         """Returns what a thread got from a profile's store; None and why where it failed, now or just before."""
-        pool = self._pools.get(profile.name)
-        if pool is None:
-            pool = self._pools[profile.name] = _Pool()
+        pool = self._threads.pool(profile.name)
         async with pool.turns.turn(namespace):
             return await self._ask_now(pool.threads, profile, namespace, ask, *arguments)
 
@@ -266,7 +251,7 @@ class BucketView:
             return answer, ""
         except StoreError as found:
             metrics.STORE_SECONDS.labels(type(found).__name__).observe(time.monotonic() - started)
-            error = f"{type(found).__name__}: {_without_keys(str(found))}"
+            error = explain_store_error(found)
             self._answered_at.pop(profile.name, None)
             self._resting[profile.name, namespace] = (time.monotonic() + REST_AFTER_ERROR_S, error)
             if isinstance(found, StoreDenied):
@@ -282,11 +267,6 @@ class BucketView:
     def forget_store(self, profile: StorageProfile) -> None:
         """Lets the next look open the store anew: a `ca.crt` may have been mounted since."""
         self._stores.pop(profile.name, None)
-
-
-def _without_keys(error: str) -> str:
-    """Returns an error that every resource of the profile may show: keys hold names and UIDs of others."""
-    return _KEY.sub(r"\1/…", error)
 
 
 def open_profile_store(profile: StorageProfile, settings: Settings, limits: S3Limits = LIMITS) -> ObjectStore:

@@ -21,6 +21,7 @@ from lead_operator.cluster.event_recorder import build_event
 from lead_operator.cluster.informers import Informers
 from lead_operator.cluster.kinds import DATASET_CACHE, POD, TRAINING_RUN, KubernetesObject
 from lead_operator.cluster.observe import NodeWatch, has_ended, is_finished, observe_pods, trim_pod
+from lead_operator.cluster.store_errors import explain_store_error
 from lead_operator.decisions.dataset_cache_plan import decide_cache_removal
 from lead_operator.decisions.observed import ObservedBuild, ObservedPod
 from lead_operator.decisions.plan import EventNote
@@ -165,7 +166,7 @@ class CacheEnd:
     def _failed(self, cache: DatasetCache, error: StoreError) -> None:
         key = f"the operator's key of storage profile {cache.storage_profile}"
         remedy = f"; let {key} list and delete below caches/ and builds/" if isinstance(error, StoreDenied) else ""
-        self.errors[cache.identity.uid] = f"{type(error).__name__}: {error}{remedy}"
+        self.errors[cache.identity.uid] = f"{explain_store_error(error)}{remedy}"
         log.warning("cache_data_stay_for_now", resource=str(cache.identity), error=str(error))
 
     async def _read_pods_live(self, namespace: str, uid: str) -> None:

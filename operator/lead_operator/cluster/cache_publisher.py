@@ -9,12 +9,13 @@ copied twice. Which cache a resource was published as is recorded last, below co
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import structlog
 
 from lead_operator.cluster.source_watch import list_source
+from lead_operator.cluster.store_errors import explain_store_error
+from lead_operator.cluster.store_threads import StoreThreads
 from lead_operator.decisions.cache_verification import SOURCE_CHANGED, PublishRequest, find_mismatch, source_mismatch
 from lead_operator.decisions.observed import ObservedPublication
 from lead_operator.settings import StorageProfile
@@ -25,7 +26,7 @@ from lead_protocol.run_records import PublishedCache
 from lead_protocol.store.object_store import ObjectStore, StoreDenied, StoreError
 from lead_protocol.store.s3_target import S3Limits
 
-THREADS = 4
+THREADS = 4  # of each profile
 PORTION_S = 5.0  # after which others have their turn
 RETRY_S = 10.0  # after the store failed
 LIMITS = S3Limits(connect_s=3.0, read_s=300.0, total_s=600.0, longest_pause_s=5.0)  # a copy answers when it is done
@@ -58,9 +59,7 @@ class CachePublisher:
     _stores: dict[str, ObjectStore] = field(default_factory=dict)
     _works: dict[str, _Work] = field(default_factory=dict)
     _turns: dict[str, asyncio.Lock] = field(default_factory=dict)  # of each namespace
-    _threads: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="publication")
-    )
+    _threads: StoreThreads = field(default_factory=lambda: StoreThreads(THREADS, "publication"))
 
     def look(self, uid: str) -> ObservedPublication | None:
         """Returns how far the publication of a resource's cache is, None where none was asked for; never waits."""
@@ -86,17 +85,16 @@ class CachePublisher:
         """Ends all publications; the next operator goes on where they stopped."""
         for uid in list(self._works):
             self.forget(uid)
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     async def _work(self, work: _Work) -> None:
         turn = self._turns.setdefault(work.request.namespace, asyncio.Lock())
-        loop = asyncio.get_running_loop()
         try:
             while not work.seen.ended:
                 async with turn:  # one manifest of a namespace in memory, whatever pods have staged
-                    work.seen = await loop.run_in_executor(self._threads, self._portion, work)
+                    work.seen = await self._next(work)
                     while not (work.seen.ended or work.seen.error):
-                        work.seen = await loop.run_in_executor(self._threads, self._portion, work)
+                        work.seen = await self._next(work)
                 if work.seen.error:
                     await asyncio.sleep(RETRY_S)
         except Exception as error:
@@ -105,6 +103,9 @@ class CachePublisher:
         finally:
             work.task = work.steps = work.last = None
             self.on_end(work.request.uid)
+
+    async def _next(self, work: _Work) -> ObservedPublication:
+        return await self._threads.run(work.profile.name, work.request.namespace, self._portion, work)
 
     def _portion(self, work: _Work) -> ObservedPublication:
         """Goes on for a while, in a thread; returns how far it is."""
@@ -132,7 +133,7 @@ class CachePublisher:
             if isinstance(error, StoreDenied):
                 self._stores.pop(work.profile.name, None)  # a key or a `ca.crt` may have been mounted since
             log.warning("cache_not_published_for_now", build=work.keys.prefix, error=str(error))
-            return replace(work.seen, error=f"{type(error).__name__}: {error}")
+            return replace(work.seen, error=explain_store_error(error))
         assert work.last is not None
         return ObservedPublication(work.last.objects, work.last.objects_total, work.last.size_bytes)
 

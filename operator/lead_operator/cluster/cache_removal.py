@@ -1,15 +1,14 @@
 """Removes the data of a DatasetCache that was deleted with `retain: Delete`, with the operator's own credential.
 
-Called by `cluster.reconcile`, again and again until nothing is left; each call removes a bounded number of objects in a
-thread, so that no pass waits long. Manifests go first: what
-is left at any moment is never taken for a complete cache. A killed operator goes on where it stopped. After an error
-the store rests for a while, whatever the number of caches.
+Called by `cluster.cache_end`, again and again until nothing is left; each call reads and removes a bounded number of
+objects in a thread, so that no pass waits long, and namespaces take turns. Manifests go first: what is left at any
+moment is never taken for a complete cache. A killed operator goes on where it stopped. After an error the store rests
+for a while from the removals of that namespace, whatever their number: what lies there may be what it fails at.
+What pods have put below builds/ need not be readable: to remove an object it is not read.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import TypeVar
 
@@ -17,11 +16,15 @@ import structlog
 from pydantic import ValidationError
 
 from lead_operator.cluster.bucket_view import MAX_RECORD_BYTES, BuildResult
+from lead_operator.cluster.store_threads import StoreThreads
 from lead_operator.settings import StorageProfile
 from lead_protocol.object_keys import BuildKeys, CacheKeys
+from lead_protocol.store.key_rules import UnsafeKey, check_key
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore, StoreDenied, StoreError
 
+THREADS = 4  # of each profile
 PORTION = 500  # objects of one call
+MAX_RECORDS = 2000  # of pods of one resource that are read; more are of no build
 REST_AFTER_ERROR_S = 30.0
 
 Result = TypeVar("Result")
@@ -37,38 +40,43 @@ class CacheRemoval:
     ) -> None:
         self._store_of = store_of
         self._on_denied = on_denied
-        self._resting: dict[str, tuple[float, StoreError]] = {}  # profile -> until when, because of which error
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="removal")
+        # (profile, namespace) -> until when, because of which error
+        self._resting: dict[tuple[str, str], tuple[float, StoreError]] = {}
+        self._threads = StoreThreads(THREADS, "removal")
 
     async def digests(self, profile: StorageProfile, keys: BuildKeys) -> set[str]:
         """Returns every digest that builds of a resource came to or were on their way to; raises StoreError."""
-        return await self._in_thread(profile, read_digests, keys)
+        return await self._in_thread(profile, keys, read_digests)
 
     async def remove(self, profile: StorageProfile, keys: BuildKeys, doomed: set[str]) -> bool:
         """Removes a portion of the digests `doomed`; returns whether nothing is left; raises StoreError."""
-        return await self._in_thread(profile, remove_portion, keys, doomed)
+        return await self._in_thread(profile, keys, remove_portion, doomed)
 
-    async def _in_thread(self, profile: StorageProfile, work: Callable[..., Result], *arguments: object) -> Result:
+    async def _in_thread(
+        self, profile: StorageProfile, keys: BuildKeys, work: Callable[..., Result], *arguments: object
+    ) -> Result:
+        whose = (profile.name, keys.namespace)
+
         def asked() -> Result:
-            until, error = self._resting.get(profile.name, (0.0, None))
+            until, error = self._resting.get(whose, (0.0, None))
             if error is not None and time.monotonic() < until:  # in the thread: those that waited for it rest too
                 raise error.with_traceback(None)
             try:
-                return work(store, *arguments)
+                return work(store, keys, *arguments)
             except StoreError as found:
-                self._resting[profile.name] = (time.monotonic() + REST_AFTER_ERROR_S, found)
+                self._resting[whose] = (time.monotonic() + REST_AFTER_ERROR_S, found)
                 raise
 
         try:
             store = self._store_of(profile)
-            return await asyncio.get_running_loop().run_in_executor(self._threads, asked)
+            return await self._threads.run(*whose, asked)
         except StoreDenied:
             self._on_denied(profile)
             raise
 
     def close(self) -> None:
         """Starts no more."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
 
 def remove_portion(store: ObjectStore, keys: BuildKeys, doomed: set[str]) -> bool:
@@ -77,12 +85,12 @@ def remove_portion(store: ObjectStore, keys: BuildKeys, doomed: set[str]) -> boo
     portion = list(islice((key for cache in caches for key in _data(store, cache)), PORTION))
     own = (keys.prefix, keys.control.prefix)
     if not portion:
-        portion = list(islice((info.key for prefix in own for info in store.list(prefix)), PORTION))
+        portion = list(islice((key for prefix in own for key in _removable(store, prefix)), PORTION))
     for key in portion:
         store.delete(key)
     if portion:
         log.info("cache_data_removed", build=keys.prefix, objects=len(portion))
-    return len(portion) < PORTION and not any(any(store.list(prefix)) for prefix in own)
+    return len(portion) < PORTION and not any(any(_removable(store, prefix)) for prefix in own)
 
 
 def _data(store: ObjectStore, cache: CacheKeys) -> Iterator[str]:
@@ -91,18 +99,43 @@ def _data(store: ObjectStore, cache: CacheKeys) -> Iterator[str]:
     yield from (info.key for info in store.list(cache.prefix) if info.key != cache.manifest)
 
 
+def _removable(store: ObjectStore, prefix: str) -> Iterator[str]:
+    """Yields the keys below a prefix, but those that no request may name: they would stand in the way for ever."""
+    for info in store.list(prefix):
+        try:
+            yield check_key(info.key)
+        except UnsafeKey as error:
+            log.warning("cache_data_left", data=[prefix], error=str(error))
+
+
 def read_digests(store: ObjectStore, keys: BuildKeys) -> set[str]:
     """Returns the digests that a resource was published as, and those whose publication was left half done.
 
     What the records of its pods name counts only while no such cache is published: a pod must not name another's.
     """
-    found = {digest for key in _small(store, keys.control.prefix) if (digest := _digest_in(store, key))}
-    claimed = {digest for key in _small(store, keys.prefix, keys.staged_prefix) if (digest := _digest_in(store, key))}
+    own = (info.key for info in store.list(keys.control.prefix))
+    found = {digest for key in own if (digest := _digest_in(store, key))}
+    told = (info.key for info in store.list(keys.prefix) if not info.key.startswith(keys.staged_prefix))
+    claimed = {digest for key in islice(told, MAX_RECORDS) if (digest := _claim_in(store, key))}
     return found | {d for d in claimed - found if store.head(CacheKeys(keys.namespace, d).manifest) is None}
 
 
-def _small(store: ObjectStore, prefix: str, but: str = "") -> Iterator[str]:
-    return (info.key for info in store.list(prefix) if not but or not info.key.startswith(but))
+def _claim_in(store: ObjectStore, key: str) -> str:
+    try:
+        return _digest_in(store, key)
+    except StoreError as error:
+        if not _is_of_object(error):
+            raise
+        log.warning("build_record_unreadable", key=key, error=str(error))
+        return ""
+
+
+def _is_of_object(error: StoreError) -> bool:
+    """Tells whether the store answered and it is this object that it does not give out.
+
+    A pod may have encrypted it with a key of its own (400), put it into an archive (403), or named it as nobody may.
+    """
+    return type(error) in (StoreError, UnsafeKey) or (isinstance(error, StoreDenied) and error.of_key is False)
 
 
 def _digest_in(store: ObjectStore, key: str) -> str:

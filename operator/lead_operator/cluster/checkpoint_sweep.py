@@ -7,7 +7,6 @@ and asked again later. What a killed operator left half done is found as orphane
 
 import asyncio
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import structlog
 from pydantic import ValidationError
 
+from lead_operator.cluster.store_threads import StoreThreads
 from lead_operator.decisions.observed import ObservedRun
 from lead_operator.decisions.retention import Removal, decide_removals, find_orphans, outlived, remove_spoiled
 from lead_operator.names import RunPhase
@@ -25,7 +25,7 @@ from lead_protocol.manifests import CheckpointManifest, read_checkpoint_manifest
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore, StoreDenied, StoreError
 
-THREADS = 2
+THREADS = 2  # of each profile; namespaces take turns
 MAX_READS = 64  # of one portion; steady work is one manifest a checkpoint
 MAX_REMOVALS = 16  # checkpoints of one portion
 MAX_ORPHANS = 128  # objects of one portion
@@ -108,7 +108,7 @@ class CheckpointSweep:
     def __init__(self, store_of: Callable[[StorageProfile], ObjectStore]) -> None:
         self._store_of = store_of
         self._memories: dict[InstanceKeys, SweepMemory] = {}
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="retention")
+        self._threads = StoreThreads(THREADS, "retention")
 
     def ask(self, request: SweepRequest) -> None:
         """Has an instance swept soon, unless nothing has changed since the last time; returns at once."""
@@ -133,7 +133,7 @@ class CheckpointSweep:
         """Ends all sweeps; the next operator goes on where they stopped."""
         for uid in {keys.uid for keys in self._memories}:
             self.forget(uid)
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     async def settle(self) -> None:
         """Returns when nothing that was asked for is left to do."""
@@ -151,10 +151,9 @@ class CheckpointSweep:
             memory.task = None
 
     async def _portion(self, request: SweepRequest, memory: SweepMemory) -> None:
-        loop = asyncio.get_running_loop()
         try:
-            store = self._store_of(request.profile)
-            complete = await loop.run_in_executor(self._threads, sweep_portion, store, request, memory)
+            store, namespace = self._store_of(request.profile), request.keys.namespace
+            complete = await self._threads.run(request.profile.name, namespace, sweep_portion, store, request, memory)
         except StoreError as error:
             if not memory.told:
                 memory.told = True

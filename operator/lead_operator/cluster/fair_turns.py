@@ -1,6 +1,6 @@
 """Lets namespaces take turns: whatever one of them asks for, another waits for one of its pieces of work, not for all.
 
-Used by `work_queue` (passes), `call_turns` (calls to the API server), `bucket_view` (threads) and `event_recorder`. Two
+Used by `work_queue` (passes), `call_turns` (calls to the API server), `store_threads` and `event_recorder`. Two
 rules make it fair: what waits is taken round-robin over namespaces, and a namespace that has nothing under way may go
 beyond the limit, up to a reserve, so that it never waits until another one's slow work ends.
 """
@@ -87,15 +87,23 @@ class FairTurns:
     @asynccontextmanager
     async def turn(self, namespace: str) -> AsyncIterator[None]:
         """Waits until work of this namespace may begin; the turn ends with the block."""
+        await self.take(namespace)
+        try:
+            yield
+        finally:
+            self.give(namespace)
+
+    async def take(self, namespace: str) -> None:
+        """Waits until work of this namespace may begin; whoever has the turn gives it back."""
         if not self._waiting.waiting(namespace) and self._slots.may_take(namespace):
             self._slots.take(namespace)
         else:
             await self._wait(namespace)
-        try:
-            yield
-        finally:
-            self._slots.give(namespace)
-            self._let_go_on()
+
+    def give(self, namespace: str) -> None:
+        """Ends a turn of this namespace."""
+        self._slots.give(namespace)
+        self._let_go_on()
 
     async def _wait(self, namespace: str) -> None:
         mine = asyncio.get_running_loop().create_future()

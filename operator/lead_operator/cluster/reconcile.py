@@ -349,7 +349,7 @@ class Reconciler:
             )  # fmt: skip
         source = None
         if profile is not None and cache.source.prefix and look.manifest is not None and not look.error:
-            source = self.sources.look(profile, uid, cache.source.prefix, look.manifest.source_sha256)
+            source = self.sources.look(profile, namespace, uid, cache.source.prefix, look.manifest.source_sha256)
         claim_owner = ""
         if cache.source.claim_name and not pods:  # before there are any it is asked whose the claim is
             claim_owner = source_claim_owner(await self.client.get(CLAIM, namespace, cache.source.claim_name))

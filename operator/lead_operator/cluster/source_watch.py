@@ -1,24 +1,28 @@
 """Looks now and then whether the raw data below a prefix is still what a complete cache was built from.
 
 Asked by `cluster.reconcile` at each pass over a complete cache; answers with what the last listing came to and, when
-that is too old, takes a new one in a thread of its own, one source at a time. Of a listing it holds the hash and, of
-the one that a cache was built from, a checksum of each route, so that it can name those that change.
+that is too old, takes a new one in threads of its own, a few seconds at a time, so that the large source of one
+namespace holds up no other's. Of a listing it holds the hash and, of the one that a cache was built from, a checksum of
+each route, so that it can name those that change.
 """
 
 import asyncio
+import math
 import time
 import zlib
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import structlog
 
+from lead_operator.cluster.store_threads import StoreThreads
 from lead_operator.decisions.observed import ObservedSource
 from lead_operator.settings import StorageProfile
 from lead_protocol.source_listing import ListingHash, is_raw
-from lead_protocol.store.object_store import ObjectStore, StoreError
+from lead_protocol.store.object_store import ObjectInfo, ObjectStore, StoreError
 
+THREADS = 2  # of each profile
+PORTION_S = 5.0  # after which others have their turn
 MAX_FILES = 20_000_000  # a listing beyond it is given up: it would take hours
 MAX_PLACES = 50_000  # beyond it none is named: some ten megabytes of memory
 
@@ -53,16 +57,19 @@ class SourceWatch:
         self._store_of = store_of
         self._every_s = every_s
         self._memories: dict[str, _Memory] = {}
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="source")
+        self._threads = StoreThreads(THREADS, "source")
 
-    def look(self, profile: StorageProfile, uid: str, prefix: str, built_from: str) -> ObservedSource | None:
+    def look(
+        self, profile: StorageProfile, namespace: str, uid: str, prefix: str, built_from: str
+    ) -> ObservedSource | None:
         """Returns what the last listing of a resource's source came to, None before there is one; never waits."""
         memory = self._memories.get(uid)
         if memory is None or (memory.prefix, memory.built_from) != (prefix, built_from):
             self.forget(uid)
             memory = self._memories[uid] = _Memory(prefix, built_from)
         if memory.task is None and time.monotonic() >= memory.due:
-            memory.task = asyncio.get_running_loop().create_task(self._list(profile, memory), name=f"source {prefix}")
+            listing = self._list(profile, namespace, memory)
+            memory.task = asyncio.get_running_loop().create_task(listing, name=f"source {prefix}")
         return memory.found
 
     def forget(self, uid: str) -> None:
@@ -75,12 +82,14 @@ class SourceWatch:
         """Ends all listings."""
         for uid in list(self._memories):
             self.forget(uid)
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
-    async def _list(self, profile: StorageProfile, memory: _Memory) -> None:
-        loop = asyncio.get_running_loop()
+    async def _list(self, profile: StorageProfile, namespace: str, memory: _Memory) -> None:
         try:
-            listing = await loop.run_in_executor(self._threads, list_source, self._store_of(profile), memory.prefix)
+            lister = SourceLister(self._store_of(profile), memory.prefix)
+            while not await self._threads.run(profile.name, namespace, lister.go_on, PORTION_S):
+                pass
+            listing = lister.listing
             if listing is not None and listing.sha256 == memory.built_from:
                 memory.places = listing.places
             memory.found = None if listing is None else compare(listing, memory.places)
@@ -91,23 +100,46 @@ class SourceWatch:
             memory.task = None
 
 
+class SourceLister:
+    """One listing of the raw data below a prefix, taken in portions."""
+
+    def __init__(self, store: ObjectStore, prefix: str) -> None:
+        self.listing: SourceListing | None = None  # None until the end, and where it is too much to list
+        self._prefix = prefix
+        self._below = f"{prefix.strip('/')}/"
+        self._objects = store.list(self._below)  # in key order, which is path order
+        self._hash, self._places = ListingHash(), dict[str, int]()
+
+    def go_on(self, for_s: float) -> bool:
+        """Lists on for some seconds; returns whether it has come to its end; raises StoreError."""
+        until = time.monotonic() + for_s
+        for info in self._objects:
+            path = info.key[len(self._below) :]
+            if not path.endswith("/") and is_raw(path):
+                if self._hash.files == MAX_FILES:
+                    log.warning("source_too_large_to_compare", prefix=self._prefix, files=MAX_FILES)
+                    return True
+                self._add(path, info)
+            if time.monotonic() >= until:
+                return False
+        places = self._places if len(self._places) <= MAX_PLACES else {}
+        self.listing = SourceListing(self._hash.hexdigest(), self._hash.files, places)
+        return True
+
+    def _add(self, path: str, info: ObjectInfo) -> None:
+        self._hash.add(path, info.size, info.etag)
+        if len(self._places) <= MAX_PLACES:
+            folder = path.rpartition("/")[0]
+            place = folder if folder in self._places else place_of(path)  # a route's own files come after its sensors'
+            checksum = zlib.crc32(f"{path}\0{info.size}\0{info.etag}\0".encode(), self._places.get(place, 0))
+            self._places[place] = checksum
+
+
 def list_source(store: ObjectStore, prefix: str) -> SourceListing | None:
     """Returns the hash of the raw data below `prefix`, as build pods compute it; None where it is too much to list."""
-    below = f"{prefix.strip('/')}/"
-    listing, places = ListingHash(), dict[str, int]()
-    for info in store.list(below):  # in key order, which is path order
-        path = info.key[len(below) :]
-        if path.endswith("/") or not is_raw(path):
-            continue
-        if listing.files == MAX_FILES:
-            log.warning("source_too_large_to_compare", prefix=prefix, files=MAX_FILES)
-            return None
-        listing.add(path, info.size, info.etag)
-        if len(places) <= MAX_PLACES:
-            folder = path.rpartition("/")[0]
-            place = folder if folder in places else place_of(path)  # a route's own files come after its sensors'
-            places[place] = zlib.crc32(f"{path}\0{info.size}\0{info.etag}\0".encode(), places.get(place, 0))
-    return SourceListing(listing.hexdigest(), listing.files, places if len(places) <= MAX_PLACES else {})
+    lister = SourceLister(store, prefix)
+    lister.go_on(math.inf)
+    return lister.listing
 
 
 def place_of(path: str) -> str:

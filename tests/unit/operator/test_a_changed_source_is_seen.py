@@ -59,17 +59,19 @@ async def test_a_source_is_listed_rarely_and_never_in_the_way(tmp_path: Path) ->
         return store
 
     watch = SourceWatch(open_store, every_s=3600)
-    assert watch.look(PROFILE, "uid", "datasets/towns", SHA) is None
+    assert watch.look(PROFILE, "team-a", "uid", "datasets/towns", SHA) is None
     async with asyncio.timeout(60):
         while opened < 1 or asyncio.all_tasks() != {asyncio.current_task()}:
             await asyncio.sleep(0)
-    assert watch.look(PROFILE, "uid", "datasets/towns", SHA) is None  # it failed, and its time has not come again
+    assert (
+        watch.look(PROFILE, "team-a", "uid", "datasets/towns", SHA) is None
+    )  # it failed, and its time has not come again
     watch.forget("uid")
     async with asyncio.timeout(60):
-        while watch.look(PROFILE, "uid", "datasets/towns", SHA) is None:
+        while watch.look(PROFILE, "team-a", "uid", "datasets/towns", SHA) is None:
             await asyncio.sleep(0.01)
     for _ in range(10):
-        found = watch.look(PROFILE, "uid", "datasets/towns", SHA)
+        found = watch.look(PROFILE, "team-a", "uid", "datasets/towns", SHA)
     assert (found and found.files, opened) == (len(FILES), 2)
     watch.close()
 
@@ -97,11 +99,11 @@ async def test_the_routes_that_differ_from_what_a_cache_was_built_from_are_named
     watch = SourceWatch(lambda profile: store, every_s=0)
 
     async def looked() -> ObservedSource:
-        watch.look(PROFILE, "uid", "datasets/towns", built_from.sha256)
+        watch.look(PROFILE, "team-a", "uid", "datasets/towns", built_from.sha256)
         async with asyncio.timeout(60):
             while asyncio.all_tasks() != {asyncio.current_task()}:
                 await asyncio.sleep(0)
-        found = watch.look(PROFILE, "uid", "datasets/towns", built_from.sha256)
+        found = watch.look(PROFILE, "team-a", "uid", "datasets/towns", built_from.sha256)
         assert found is not None
         return found
 

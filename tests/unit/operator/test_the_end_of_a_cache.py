@@ -169,7 +169,7 @@ async def test_a_store_that_refuses_is_told_with_the_remedy_and_its_keys_are_rea
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(key: str) -> None:
-        raise StoreDenied(f"store s3://lead: delete {key}: AccessDenied")
+        raise StoreDenied(f"DELETE s3://lead/{key}: the store answered 403 AccessDenied")
 
     with monkeypatch.context() as patched:
         patched.setattr(world.store, "delete", refuse)
@@ -177,7 +177,8 @@ async def test_a_store_that_refuses_is_told_with_the_remedy_and_its_keys_are_rea
         await world.step()
     status = world.plans[-1].status
     assert (status["phase"], status["reason"]) == ("Deleting", "RemovalFails")
-    assert "AccessDenied" in status["conditions"][0]["message"] and "spec.retain" in status["conditions"][0]["message"]
+    message = status["conditions"][0]["message"]
+    assert "AccessDenied" in message and "spec.retain" in message and CACHE_UID not in message
     assert world.denied == ["default"] * 2 and world.guards == []
     await world.to_the_end()
     assert (world.left(), world.guards) == ((), [False])
