@@ -27,12 +27,6 @@ const (
 // Parameters by which a request says in its address who it is.
 var credentialParameters = []string{"x-amz-credential", "x-amz-signature", "x-amz-algorithm", "awsaccesskeyid"}
 
-// Headers of objects that are encrypted by a key of their writer: nobody else could read or check them.
-var ownKeyHeaders = []string{
-	"X-Amz-Server-Side-Encryption-Customer-Algorithm",
-	"X-Amz-Copy-Source-Server-Side-Encryption-Customer-Algorithm",
-}
-
 // refusal returns an S3 error code and why a request is not served; an empty code where it is.
 //
 // Upstream checks no signature where the payload is unsigned with a trailer and the credential stands in the address
@@ -60,11 +54,6 @@ func refusal(request *http.Request) (code, why string) {
 		return "NotImplemented", "S3 Select is not offered here"
 	case request.Method == http.MethodPost && strings.Contains(strings.ToLower(request.Header.Get("Content-Type")), formUpload):
 		return "NotImplemented", "uploads by forms are not offered here"
-	}
-	for _, header := range ownKeyHeaders {
-		if request.Header.Values(header) != nil {
-			return "NotImplemented", "objects encrypted by a key of the writer are not kept here"
-		}
 	}
 	return "", ""
 }
