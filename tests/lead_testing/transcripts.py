@@ -33,7 +33,9 @@ AGE, MOMENT = "5m", "2026-01-01T12:00:00Z"
 TIMED = ("AGE", "CKPT", "LAST SEEN")
 QUIET = {"Valid", "Readable", "CacheReady", "NoneSpoiled", "Healthy", "NotAsked"}  # reasons that nobody needs to read
 STARTING = ("ContainerCreating", "")
-UNKNOWN_KEY = "lead: batchsize: unknown key; did you mean 'batch_size'?"
+UNKNOWN_KEY = (
+    "lead: batchsize: unknown key; did you mean batch_size?"  # as the worker's last words are; a test compares
+)
 
 Play = Callable[[Bench], None]
 

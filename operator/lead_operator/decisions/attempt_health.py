@@ -25,6 +25,7 @@ from lead_operator.decisions.figures import parse_time, seconds_since, shorten
 from lead_operator.decisions.instance_state import InstanceState
 from lead_operator.decisions.observed import STAYS_S
 from lead_operator.decisions.refusals import explain_refusal
+from lead_operator.decisions.restarts import NO_CHECKPOINT
 from lead_operator.decisions.run_progress import LOADING
 from lead_operator.decisions.run_step import SOON_S
 from lead_operator.decisions.run_view import RunView
@@ -37,6 +38,23 @@ LOADING_S = 1800.0  # an attempt before its first step: images start, caches fil
 MAX_LAST_MESSAGE = 80
 
 
+def _told_for_a_run(view: RunView, failure: Failure) -> Failure:
+    """Returns a failure in the words of a run: with its limit, its budget, and what can be done from where it is."""
+    if failure.reason == "OOMKilled":
+        limit = view.run.resources.limits.get("memory", "")
+        text = f"pod {failure.pod} needed more memory than resources.limits.memory" + (f" ({limit})" if limit else "")
+        begins = " that goes on from here (checkpoint.from)" if view.checkpoint_step != NO_CHECKPOINT else ""
+        remedy = f"create a run with more memory{begins}, or one with smaller batches"
+        return replace(failure, message=shorten(text, MAX_MESSAGE), remedy=remedy)
+    if failure.reason == "StoppedUnasked":
+        text = (
+            f"pod {failure.pod} was deleted or stopped by somebody, not by the operator; that counts against no budget "
+            f"(status.restarts.uncounted): {failure.message}"
+        )
+        return replace(failure, message=shorten(text, MAX_MESSAGE))
+    return failure
+
+
 def find_failure(view: RunView) -> Failure | None:
     """Returns why the current attempt ended, or None while it has not; a group that never ran whole is not to blame."""
     state, now = view.current, view.observed.now
@@ -45,7 +63,8 @@ def find_failure(view: RunView) -> Failure | None:
         explain_pod(pod, now=now, node_loss_s=policy.node_loss_s) or explain_outdated(pod, view.settings.pulls)
         for pod in state.attempt_pods
     )
-    failures = [fatal_if_listed(failure, policy.fatal_exit_codes) for failure in explained if failure is not None]
+    listed = (fatal_if_listed(failure, policy.fatal_exit_codes) for failure in explained if failure is not None)
+    failures = [_told_for_a_run(view, failure) for failure in listed]
     absent = _absent(view)
     if state.created:
         there = {pod.rank for pod in state.attempt_pods}  # an older operator may have named them otherwise

@@ -43,6 +43,10 @@ _BUILD_AGAIN = "to build again, delete the DatasetCache and create it anew"
 _CORRECT_SPEC = "correct the spec: a changed one is built again by itself; more tries would fail alike"
 _CORRECTIONS = {  # of mistakes, which no further try mends
     **dict.fromkeys(SPEC_REASONS, _CORRECT_SPEC),
+    "NoSuchRecipe": (
+        "spec.recipe is fixed: delete the DatasetCache, and create it anew with a recipe that the trainer image has; "
+        "more tries would fail alike"
+    ),
     "BadData": f"correct the data of spec.source, or the spec; {_BUILD_AGAIN}; more tries would fail alike",
     "StoreDenied": f"ask the administrator for the right that the store misses; {_BUILD_AGAIN}",
 }

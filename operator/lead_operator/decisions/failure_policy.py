@@ -65,6 +65,7 @@ class Failure:
     pod: str = ""
     node: str = ""
     exit_code: int | None = None
+    remedy: str = ""  # what a person can do, should it come again or have ended the run
 
 
 OOM_KILLED = "OOMKilled"  # reason of a container that the kernel killed for memory

@@ -129,19 +129,19 @@ def judge_failure(
     if failure.exit_class is ExitClass.INFRASTRUCTURE:
         if restarts.infrastructure >= policy.max_infra_restarts:
             text = f"restarted {restarts.infrastructure} times after disturbances (failurePolicy.maxInfraRestarts)"
-            return Verdict(restarts, grown, "MaxInfraRestarts", _last(text, failure))
+            return Verdict(restarts, grown, "MaxInfraRestarts", _last(text, failure, checkpoint_step))
         return Verdict(replace(restarts, infrastructure=restarts.infrastructure + 1), grown)
     if failure.exit_class is not ExitClass.PROGRAM_ERROR:
         return Verdict(replace(restarts, uncounted=restarts.uncounted + 1), grown)
     if restarts.program >= policy.max_restarts:
         text = f"restarted {restarts.program} times after program errors (failurePolicy.maxRestarts)"
-        return Verdict(restarts, grown, "MaxRestarts", _last(text, failure))
+        return Verdict(restarts, grown, "MaxRestarts", _last(text, failure, checkpoint_step))
     if checkpoint_step != NO_CHECKPOINT and grown.errors >= policy.no_progress_limit:
         text = (
             f"failed {grown.errors} times in a row at the checkpoint of step {checkpoint_step} "
             "(failurePolicy.noProgressLimit)"
         )
-        return Verdict(restarts, grown, "NoProgress", _last(text, failure))
+        return Verdict(restarts, grown, "NoProgress", _last(text, failure, checkpoint_step))
     return Verdict(replace(restarts, program=restarts.program + 1), grown)
 
 
@@ -156,5 +156,7 @@ def _grown(streak: Streak, failure: Failure, checkpoint_step: int) -> Streak:
     )
 
 
-def _last(text: str, failure: Failure) -> str:
-    return f"{text}; the last was {failure.reason}: {failure.message}; its checkpoints stay in the object store"
+def _last(text: str, failure: Failure, checkpoint_step: int) -> str:
+    remedy = f"; {failure.remedy}" if failure.remedy else ""
+    stay = "; its checkpoints stay in the object store" if checkpoint_step != NO_CHECKPOINT else ""
+    return f"{text}; the last was {failure.reason}: {failure.message}{remedy}{stay}"

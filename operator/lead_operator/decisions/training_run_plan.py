@@ -288,7 +288,7 @@ def _account(view: RunView, failure: Failure) -> Step:
         view,
         states=view.states_with(replace(state, ended=state.attempt, streak=streak)),
         restarts=verdict.restarts,
-        last_failure=_failure_fields(view, failure),
+        last_failure=_failure_fields(view, failure, again=not verdict.give_up),
     )
     if verdict.give_up:
         return _fail(booked, verdict.give_up, verdict.message)
@@ -296,8 +296,10 @@ def _account(view: RunView, failure: Failure) -> Step:
     return replace(step, claim=step.claim or bool(step.deletes))  # before its pods go: that is no second failure
 
 
-def _failure_fields(view: RunView, failure: Failure) -> dict[str, Any]:
+def _failure_fields(view: RunView, failure: Failure, *, again: bool) -> dict[str, Any]:
+    """`again`: the run goes on, so that the remedy is for the next time."""
     state = view.current
+    remedy = f"; {'if it comes again, ' if again else ''}{failure.remedy}" if failure.remedy else ""
     fields: dict[str, Any] = {
         "time": format_time(view.observed.now),
         "stage": state.instance.stage.name,
@@ -307,7 +309,7 @@ def _failure_fields(view: RunView, failure: Failure) -> dict[str, Any]:
         "node": failure.node,
         "class": failure.exit_class.value,
         "reason": failure.reason,
-        "message": failure.message,
+        "message": f"{failure.message}{remedy}",
     }
     if failure.exit_code is not None:
         fields["exitCode"] = failure.exit_code

@@ -20,19 +20,23 @@ from lead_protocol.store.folder import FolderStore
 from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
 from lead_testing.toy_recipe import ToyModel, ToyRecipe
 from lead_testing.toy_runs import train_here
+from lead_testing.transcripts import UNKNOWN_KEY
 from lead_trainer.engine.batch_norms import BatchNorms
 from lead_trainer.engine.clip import Clipper
 from lead_trainer.engine.progress_block import progress_block
 from lead_trainer.engine.ranking import Ranking
 from lead_trainer.engine.state import TrainState
 from lead_trainer.engine.stop import StopFlag
-from lead_trainer.recipes.recipe import StepOutput
+from lead_trainer.engine.worker import last_words
+from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.recipes.recipe import StepOutput, load_recipe
 from lead_trainer.report import live as live_module
 from lead_trainer.report import tensorboard
 from lead_trainer.report.console import EPOCH_DONE, open_log
 from lead_trainer.report.live import EpochSoFar, Live
 from lead_trainer.report.sinks import Sinks
 from lead_trainer.report.tensorboard import EventFile
+from lead_trainer.world import World
 
 
 def a_state() -> TrainState:
@@ -277,3 +281,12 @@ def test_a_metric_of_any_name_is_kept_in_the_manifest_and_told_where_its_name_ca
     assert record is not None and set(record.metrics) == {"val/bias", "val/loss", "val/rmse", "loss_plane"}
     printed = capsys.readouterr()
     assert (printed.out + printed.err).count("left out of the progress record") == 1
+
+
+def test_the_page_shows_the_last_words_of_a_rank_with_a_wrong_key() -> None:
+    world = World(world_size=2)
+    with pytest.raises(BadConfig) as error:
+        load_recipe("lead").config({"batchsize": 64}, "")
+    assert last_words(error.value, world, "lead") == UNKNOWN_KEY
+    assert last_words(error.value, world, "") == UNKNOWN_KEY.replace("lead:", "rank 0:"), "before the job is read"
+    assert last_words(BadData("it ends"), world, "lead") == "rank 0: it ends"

@@ -185,7 +185,7 @@ def test_a_damaged_file_fails_the_build_and_is_named() -> None:
     ("code", "reason", "remedy"),
     [
         (64, "BadConfig", "correct the spec: a changed one is built again by itself"),
-        (69, "NoSuchRecipe", "correct the spec: a changed one is built again by itself"),
+        (69, "NoSuchRecipe", "spec.recipe is fixed: delete the DatasetCache, and create it anew with a recipe"),
         (65, "BadData", "correct the data of spec.source, or the spec; to build again, delete the DatasetCache"),
     ],
 )

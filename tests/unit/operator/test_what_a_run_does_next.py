@@ -619,3 +619,27 @@ def test_volcano_is_told_once_of_each_checkpoint_and_no_other_scheduler_is() -> 
     assert [t.name for t in look(run, previous=before, pods=half, **seen).annotates] == [a_pod(1).name]
     plain = a_training_run()
     assert not look(plain, previous=started(plain), pods=(a_pod(0), a_pod(1)), **seen).annotates
+
+
+def test_a_rank_killed_for_memory_names_the_limit_and_only_what_can_be_done() -> None:
+    limits = {"limits": {"memory": "300Mi"}}
+    run = a_training_run(resources=limits)
+    killed = (a_pod(0), a_failed_pod(1, 137, reason="OOMKilled"))
+    message = look(run, previous=started(run), pods=killed).status["lastFailure"]["message"]
+    assert "resources.limits.memory (300Mi); if it comes again, create a run with more memory, or one" in message
+    again = look(run, previous=started(run), pods=killed, instances=(bucket(1, 12, 1),)).status["lastFailure"]["message"]
+    assert "with more memory that goes on from here (checkpoint.from), or one with smaller batches" in again
+    last = a_training_run(resources=limits, failurePolicy={"maxRestarts": 0})
+    plan = look(last, previous=started(last), pods=killed)
+    told = condition(plan, "Failed")["message"]
+    assert plan.status["phase"] == "Failed" and "(300Mi); create a run with more memory" in told
+    assert not any(words in told for words in ("comes again", "checkpoint"))
+    assert "comes again" not in plan.status["lastFailure"]["message"]
+
+
+def test_a_pod_that_somebody_deletes_is_told_with_its_budget() -> None:
+    run = a_training_run()
+    pod = a_failed_pod(1, 75, message="stopped on request after step 46")
+    message = look(run, after_s=30, previous=started(run), pods=(a_pod(0), pod)).status["lastFailure"]["message"]
+    assert "was deleted or stopped by somebody, not by the operator; that counts against no budget" in message
+    assert message.endswith("stopped on request after step 46")

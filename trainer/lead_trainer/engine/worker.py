@@ -25,7 +25,7 @@ from lead_trainer.engine.pod_config import refuse_places
 from lead_trainer.engine.progress import MESSAGE_CHARS, write_termination_log
 from lead_trainer.engine.stop import StopFlag
 from lead_trainer.engine.storage import open_store
-from lead_trainer.errors import TrainerError, exit_code_of
+from lead_trainer.errors import BadConfig, TrainerError, exit_code_of
 from lead_trainer.recipes.recipe import load_recipe
 from lead_trainer.report.console import open_log
 from lead_trainer.world import World, world_of
@@ -63,13 +63,14 @@ def main() -> None:
     parser.add_argument("--session-cache", type=Path, default=Path(environment.SESSION_CACHE_DIR))
     parser.add_argument("--termination-log", type=Path, default=Path(environment.TERMINATION_LOG))
     options = parser.parse_args()
-    world, code = world_of(os.environ), int(ExitCode.DONE)
+    world, code, recipe = world_of(os.environ), int(ExitCode.DONE), ""
     stop = StopFlag()
     stop.listen_later()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until then it ends a rank as SIGTERM does, without a traceback
     try:
         job = parse_job(options.job.read_bytes())
         assert isinstance(job, TrainJob), "build jobs run in the launcher"
+        recipe = job.recipe
         open_log(rank=world.rank, run=job.owner.name, stage=job.stage, seed=job.seed, attempt=job.attempt)
         place = Place(
             open_store(os.environ, job_access(job)), options.scratch, options.session_cache, options.termination_log,
@@ -82,7 +83,7 @@ def main() -> None:
     except BaseException as error:
         code = ended(error, world)
         if not world.is_first or not options.termination_log.exists():
-            _leave_word(options.termination_log, error, world)
+            _leave_word(options.termination_log, error, world, recipe)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -90,11 +91,15 @@ def main() -> None:
     os._exit(code)
 
 
-def _leave_word(path: Path, error: BaseException, world: World) -> None:
-    message = sentence(lost_peer_behind(error, world) or error)[:MESSAGE_CHARS]
-    record = ProgressRecord(
-        attempt=1, seq=0, phase="Failed", epoch=0, epochs=0, step=0, steps=0, message=f"rank {world.rank}: {message}"
-    )
+def last_words(error: BaseException, world: World, recipe: str) -> str:
+    """Returns what a rank says of its end, after its number; a config is as wrong for all, and named by its recipe."""
+    whose = recipe if recipe and isinstance(error, BadConfig) else f"rank {world.rank}"
+    return f"{whose}: {sentence(lost_peer_behind(error, world) or error)[:MESSAGE_CHARS]}"
+
+
+def _leave_word(path: Path, error: BaseException, world: World, recipe: str) -> None:
+    message = last_words(error, world, recipe)
+    record = ProgressRecord(attempt=1, seq=0, phase="Failed", epoch=0, epochs=0, step=0, steps=0, message=message)
     write_termination_log(path, record)
 
 
