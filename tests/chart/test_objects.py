@@ -574,11 +574,14 @@ def test_policies_open_what_the_operator_and_the_store_need_and_no_more(rendered
         (rule,) = each["spec"]["ingress"]
         assert rule["ports"] == [{"protocol": "TCP", "port": 9000}]
         peers = {
-            tuple(peer["podSelector"]["matchLabels"].items())[-1]: set(peer) - {"podSelector"} for peer in rule["from"]
+            tuple(peer["podSelector"]["matchLabels"].items())[-1]: set(peer) - {"podSelector"}
+            for peer in rule["from"]
+            if "matchLabels" in peer["podSelector"]
         }
         assert peers.pop(("app.kubernetes.io/component", "operator")) == set()
         assert peers.pop(("app.kubernetes.io/component", "storage-init")) == set()
-        assert peers.pop(("app.kubernetes.io/managed-by", "lead-operator")) == {"namespaceSelector"}
+        served = {"key": "app.kubernetes.io/managed-by", "operator": "In", "values": ["lead-operator", "lead-data"]}
+        assert served in (peer["podSelector"].get("matchExpressions", [None])[0] for peer in rule["from"])
         further = {
             ("app.kubernetes.io/component", part): {"namespaceSelector"} for part in ("example-data", "tensorboard")
         }

@@ -627,7 +627,9 @@ def test_a_rank_killed_for_memory_names_the_limit_and_only_what_can_be_done() ->
     killed = (a_pod(0), a_failed_pod(1, 137, reason="OOMKilled"))
     message = look(run, previous=started(run), pods=killed).status["lastFailure"]["message"]
     assert "resources.limits.memory (300Mi); if it comes again, create a run with more memory, or one" in message
-    again = look(run, previous=started(run), pods=killed, instances=(bucket(1, 12, 1),)).status["lastFailure"]["message"]
+    again = look(run, previous=started(run), pods=killed, instances=(bucket(1, 12, 1),)).status["lastFailure"][
+        "message"
+    ]
     assert "with more memory that goes on from here (checkpoint.from), or one with smaller batches" in again
     last = a_training_run(resources=limits, failurePolicy={"maxRestarts": 0})
     plan = look(last, previous=started(last), pods=killed)
