@@ -12,12 +12,15 @@ from lead_protocol.job import BuildJob, TrainJob, parse_job
 from lead_trainer.engine.attempt_run import resolve_config
 from lead_trainer.engine.config_check import check_model, check_shape
 from lead_trainer.engine.pod_config import refuse_places
-from lead_trainer.errors import BadConfig, BadData
-from lead_trainer.recipes.recipe import NamesWeights, load_recipe
+from lead_trainer.errors import BadConfig, BadData, NoSuchRecipe
+from lead_trainer.recipes.recipe import NamesWeights, load_recipe, near_recipe
 
 
 def faults_of_objects(text: str) -> list[str]:
-    """Returns a sentence for each job among rendered objects that its recipe would refuse, in their order."""
+    """Returns a sentence for each job among rendered objects that its recipe would refuse, in their order.
+
+    A recipe that is not installed here may be in the cluster's image: a fault only if its name is much like another's.
+    """
     jobs: dict[str, TrainJob | BuildJob] = {}
     for document in yaml.safe_load_all(text):
         annotation = _job_text(document)
@@ -50,6 +53,8 @@ def _fault(job: TrainJob | BuildJob) -> str:
         weights = recipe.weights_keys if isinstance(recipe, NamesWeights) else frozenset[str]()
         if not any(job.config.get(key) for key in weights):  # they lie in the cluster's store
             check_model(recipe, config)
+    except NoSuchRecipe as error:
+        return str(error) if near_recipe(job.recipe) else ""
     except (BadConfig, BadData) as error:
         return str(error)
     return ""

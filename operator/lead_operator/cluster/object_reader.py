@@ -94,22 +94,16 @@ def _pick(document: WholeDocument, *, whole: bool) -> KubernetesObject | None:
 
 
 def _pick_spec(document: WholeDocument, spec: dict[str, Any], *, whole: bool) -> dict[str, Any] | None:
-    stages, configs = spec.get("stages", []), [spec["config"]] if "config" in spec else []
+    stages = spec.get("stages", [])
     if not isinstance(stages, list) or not all(isinstance(stage, dict) for stage in stages):
         return None
-    configs += [stage.get("config", {}) for stage in stages]
+    configs = [part["config"] for part in (spec, *stages) if "config" in part]
     if not all(isinstance(each, dict) and not nests_deeper(each, MAX_CONFIG_DEPTH) for each in configs):
         return None
     keep = whole or sum(map(document.size, configs)) <= KEPT_CONFIG_BYTES
-    picked = {key: value for key, value in spec.items() if key not in ("config", "stages")}
-    if "config" in spec:
-        picked["config"] = _kept(spec["config"], keep=keep)
+    picked = _with_kept_config({key: value for key, value in spec.items() if key != "stages"}, keep=keep)
     if "stages" in spec:
-        staged = configs[len(configs) - len(stages) :]
-        picked["stages"] = [
-            {key: value for key, value in stage.items() if key != "config"} | {"config": _kept(config, keep=keep)}
-            for stage, config in zip(stages, staged, strict=True)
-        ]
+        picked["stages"] = [_with_kept_config(stage, keep=keep) for stage in stages]
     return picked
 
 
@@ -275,8 +269,12 @@ def _config(raw: bytes, *, keep: bool) -> dict[str, Any]:
     values = orjson.loads(raw)
     if not isinstance(values, dict):
         raise ValueError(f"config is {type(values).__name__}, expected an object")
-    return _kept(values, keep=keep)
+    return values if keep else OmittedConfig(config_sha256(values))
 
 
-def _kept(config: dict[str, Any], *, keep: bool) -> dict[str, Any]:
-    return config if keep else OmittedConfig(config_sha256(config))
+def _with_kept_config(part: dict[str, Any], *, keep: bool) -> dict[str, Any]:
+    """Returns a spec or a stage with its `config`, where it has one, as it is kept."""
+    kept = {key: value for key, value in part.items() if key != "config"}
+    if "config" in part:
+        kept["config"] = part["config"] if keep else OmittedConfig(config_sha256(part["config"]))
+    return kept

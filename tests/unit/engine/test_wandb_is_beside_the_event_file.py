@@ -84,7 +84,7 @@ def test_a_local_run_has_its_offline_files_once_and_tells_how_to_sync_them(
         assert main(words) == ExitCode.DONE
     (file,) = Path("run").rglob("*.wandb")
     assert file.parent.parent == Path("run/wandb")
-    assert f"wandb sync {file.parent}" in "".join(capfd.readouterr())
+    assert f"wandb sync {file.parent.resolve()}" in "".join(capfd.readouterr())
 
 
 def test_a_missing_key_is_one_warning_and_training_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

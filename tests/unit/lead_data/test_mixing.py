@@ -372,5 +372,5 @@ def test_a_run_trains_on_the_caches_of_two_sets(trees: dict[str, Path], tmp_path
     assert len(manifests) == 1
     assert '"step":3' in store.get(manifests[0].key, max_bytes=1 << 20).decode().replace(" ", "")
     told = parse_progress(store.get(train.keys.progress(1), max_bytes=4096))
-    assert told is not None and told.cache_misses > 0 and told.cache_fetched_bytes > 0 and not told.cache_degraded
+    assert told is not None and told.cache_fetched_bytes > 0 and not told.cache_degraded
     assert told.loading_s["load"] > 0 and set(told.loading_s) == {"load", "copy", "outage", "wait", "step"}

@@ -36,7 +36,8 @@ def wanted(minio: MinioServer) -> EmbeddedStore:
     profile = StorageProfile(f"p{some}", minio.endpoint, f"bucket-{some}", prefix="team/a", secure=False)
     people = {name: Account(f"lead-data-{profile.name}.{name}", f"secret-of-{name}") for name in ("team-a", "team-b")}
     operator = Account(f"lead-operator-{profile.name}", "operator-secret")
-    return EmbeddedStore(ROOT, (ProfileAccounts(profile, operator, people),))
+    viewers = {name: Account(f"lead-view-{profile.name}.{name}", f"view-of-{name}") for name in people}
+    return EmbeddedStore(ROOT, (ProfileAccounts(profile, operator, people, viewers),))
 
 
 def store_of(minio: MinioServer, wanted: EmbeddedStore, account: Account, prefix: str = "team/a") -> S3Store:
@@ -46,7 +47,8 @@ def store_of(minio: MinioServer, wanted: EmbeddedStore, account: Account, prefix
 
 def with_people(wanted: EmbeddedStore, **people: Account) -> EmbeddedStore:
     named = {name.replace("_", "-"): account for name, account in people.items()}
-    return replace(wanted, profiles=(replace(wanted.profiles[0], people=named),))
+    viewers = {name: key for name, key in wanted.profiles[0].viewers.items() if name in named}
+    return replace(wanted, profiles=(replace(wanted.profiles[0], people=named, viewers=viewers),))
 
 
 def test_it_may_be_repeated_and_sets_a_rotated_key(minio: MinioServer, wanted: EmbeddedStore) -> None:
@@ -77,6 +79,7 @@ def test_a_namespace_that_is_no_longer_listed_loses_key_policy_and_role(
     users, policies = json.loads(minio.users().user_list()), json.loads(minio.users().policy_list())
     name = wanted.profiles[0].profile.name
     assert f"lead-data-{name}.team-a" in users and f"lead-data-{name}.team-b" not in users
+    assert f"lead-view-{name}.team-a" in users and f"lead-view-{name}.team-b" not in users
     assert f"lead-data-{name}.team-a" in policies and f"lead-data-{name}.team-b" not in policies
     assert not any("team-b" in json.dumps(policies[role]) for role in policies if role.startswith("lead-pods-"))
     assert "somebody-elses" in users
@@ -133,7 +136,8 @@ def mounted(folder: Path, wanted: EmbeddedStore) -> dict[str, str]:
         "namespaces": ["team-a"],
     }  # fmt: skip
     (folder / "profiles.json").write_text(json.dumps({name: document}))
-    accounts = {f"{name}.operator": entry.operator, f"{name}.team-a.data": entry.people["team-a"]}
+    accounts = {f"{name}.operator": entry.operator, f"{name}.team-a.data": entry.people["team-a"],
+                f"{name}.team-a.view": entry.viewers["team-a"]}  # fmt: skip
     files = {"root-user": ROOT_USER, "root-password": ROOT_PASSWORD}
     for whose, account in accounts.items():
         files |= {f"{whose}-access-key": account.access_key, f"{whose}-secret-key": account.secret_key}

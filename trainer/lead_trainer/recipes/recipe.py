@@ -375,12 +375,17 @@ def recipe_names() -> list[str]:
     return sorted({entry.name for entry in entry_points(group="lead.recipes")})
 
 
+def near_recipe(name: str) -> str:
+    """Returns the installed recipe whose name is much like this one, "" for none."""
+    return next(iter(difflib.get_close_matches(name, recipe_names(), n=1)), "")
+
+
 def load_recipe(name: str) -> Recipe:
     """Imports and returns the recipe `name`; raises NoSuchRecipe with the near matches."""
     for entry in entry_points(group="lead.recipes"):
         if entry.name == name:
             recipe: Recipe = entry.load()
             return recipe
-    near = difflib.get_close_matches(name, recipe_names(), n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"installed recipes: {', '.join(recipe_names()) or 'none'}"
+    near = near_recipe(name)
+    hint = f"did you mean {near!r}?" if near else f"installed recipes: {', '.join(recipe_names()) or 'none'}"
     raise NoSuchRecipe(f"recipe {name!r} is not installed in this image; {hint}")

@@ -187,7 +187,7 @@ def _started(settings: WandbRunSettings, config: Mapping[str, Any], folder: Path
         group=settings.group,
         config=dict(config),
         mode=settings.mode,  # type: ignore[arg-type]
-        dir=str(folder),
+        dir=str(folder.resolve()),  # its service is a process that may have begun elsewhere
         settings=wandb.Settings(
             console="off",
             disable_code=True,
