@@ -19,7 +19,7 @@ from lead_testing.operator_process import wait_for
 SEED = 1
 FAULTS = {"R1": 3, "R2": 24, "R3": 30, "R4": 20}  # an R1 fault is a kill after every write of a story
 TOGETHER = 4
-MAX_WRITES = 13  # about one run of one stage and two pods on a cache that is Ready, nothing disturbed
+MAX_WRITES = 14  # about one run of one stage and two pods on a cache that is Ready, nothing disturbed; one is Finishing
 
 
 def test_the_eight_stories_end_well_undisturbed(learned: Learned) -> None:
@@ -45,7 +45,7 @@ def test_a_run_costs_few_writes_from_its_first_status_to_its_end(
         bench.wait_phase("trun", "drive", "Succeeded", within_s=bench.patience_s)
         wait_for("the last event", lambda: "Succeeded" in bench.kubectl("get", "events", "-o", "jsonpath={..reason}"))
         writes = bench.proxy.journal.writes(of="drive")
-    assert len(writes) <= MAX_WRITES, writes
+    assert len(writes) <= MAX_WRITES, "\n".join(writes)
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from lead_testing.raw_s3 import Answer, Key, Query, RawS3
 ROOTS = ("datasets", "weights", "caches", "builds", "runs", "control")
 CANARY = "bobs-canary-"
 DENIED = "^403 AccessDenied"
+NOT_OFFERED = "^501 NotImplemented"  # by our MinIO to anybody
 BAD_TOKEN = "^40[03] (InvalidParameterValue|AccessDenied|InvalidIdentityToken)"
 FORBIDDEN = "^40[13] .*([Ff]orbidden|Unauthorized|cannot|token)"
 NOBODY = "^0 "  # no answer at all
@@ -275,7 +276,7 @@ ATTEMPTS = (
     StoreAttempt("the build role copies bob's raw data to itself",
                  s3("build", "PUT", f"{_OWN_BUILD}stolen", headers={"x-amz-copy-source": "/{bucket}/{datasets}"})),
     StoreAttempt("a part of an upload is copied of bob's checkpoint", part_of),
-    StoreAttempt("a browser's form uploads to bob's run", posted_form),
+    StoreAttempt("a browser's form uploads to bob's run", posted_form, NOT_OFFERED),
     StoreAttempt("the run role deletes bob's checkpoint", s3("run", "DELETE", "{runs}")),
     StoreAttempt("the run role deletes many of bob's objects", delete_many,
                  "^200 AccessDenied ((?!<Deleted>).)*$"),
@@ -285,7 +286,7 @@ ATTEMPTS = (
     StoreAttempt("a link that the data key signs shows bob's raw data", presigned("data", "datasets")),
     StoreAttempt("the run role queries bob's raw data by SQL",
                  s3("run", "POST", "{datasets}", [("select", ""), ("select-type", "2")],
-                    body=b"<SelectObjectContentRequest/>")),
+                    body=b"<SelectObjectContentRequest/>"), NOT_OFFERED),
     StoreAttempt("the run role tags bob's checkpoint",
                  s3("run", "PUT", "{runs}", [("tagging", "")], body=b"<Tagging><TagSet/></Tagging>")),
     StoreAttempt("the run role reads the attributes of bob's checkpoint",
