@@ -15,9 +15,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+from http.server import BaseHTTPRequestHandler
 from typing import Literal
+
+from lead_testing.loopback_server import LoopbackServer
 
 Fault = Literal[
     "drop-before", "drop-answer", "503", "503-retry-after", "429", "403-expired", "507", "cut-body", "short-body",
@@ -68,7 +69,7 @@ class Seen:
         return sum(1 for m, path, met in self.calls if m == method and part in path and (fault is None or met == fault))
 
 
-class StoreProxy:
+class StoreProxy(LoopbackServer):
     """One proxy; plans may be added while it runs."""
 
     def __init__(
@@ -91,26 +92,7 @@ class StoreProxy:
         self.sent_bytes = 0
         self._plans: list[Plan] = []
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self, upstream))
-        self._server.daemon_threads = True
-        if tls is not None:
-            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-
-    def __enter__(self) -> "StoreProxy":
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    @property
-    def endpoint(self) -> str:
-        """Host and port for the client."""
-        return f"127.0.0.1:{self._server.server_address[1]}"
+        super().__init__(_handler(self, upstream), tls=tls)
 
     def plan(self, fault: Fault, *, method: str = "", part: str = "", times: int = 1) -> None:
         """Spoils the next `times` calls of that method (any, if empty) whose path with query holds `part`."""

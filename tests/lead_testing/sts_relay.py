@@ -5,18 +5,17 @@ through an outage of several lives, in seconds.
 """
 
 import re
-import threading
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Self
+from http.server import BaseHTTPRequestHandler
 
 import urllib3
+
+from lead_testing.loopback_server import LoopbackServer
 
 _EXPIRATION = re.compile(rb"<Expiration>[^<]*</Expiration>")
 
 
-class StsRelay:
+class StsRelay(LoopbackServer):
     """Listens on loopback; `away` says whether requests are answered by 503, the counts how many there were."""
 
     def __init__(self, minio: str, life_s: float) -> None:
@@ -25,23 +24,12 @@ class StsRelay:
         self.given = self.refused_while_away = 0
         self.life_s = life_s
         self._minio = minio
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(_handler(self))
 
     @property
     def url(self) -> str:
         """Where it is asked."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"http://{self.endpoint}"
 
     def answer(self, path: str, form: bytes) -> tuple[int, bytes]:
         """Returns status and body of one exchange."""

@@ -9,17 +9,17 @@ import hashlib
 import hmac
 import json
 import secrets
-import threading
 import time
 from collections.abc import Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from Crypto.Hash import SHA256
 from Crypto.PublicKey import RSA
 from Crypto.Signature import pkcs1_15
+
+from lead_testing.loopback_server import LoopbackServer
 
 AUDIENCE = "lead-store"
 CLIENT_SECRET = "a-secret-of-the-tests"  # what MinIO takes as a key of tokens signed by HMAC: never empty
@@ -32,31 +32,19 @@ DISCOVERY_PATH = "/.well-known/openid-configuration"
 KEYS_PATH = "/openid/v1/jwks"
 
 
-class TokenIssuer:
+class TokenIssuer(LoopbackServer):
     """An OIDC issuer; `rotate` replaces its key, `close` takes it off the network."""
 
     def __init__(self) -> None:
         self._keys: dict[str, RSA.RsaKey] = {}
         self._signs_with = ""
         self.rotate()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-
-    def __enter__(self) -> "TokenIssuer":
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(_handler(self))
 
     @property
     def url(self) -> str:
         """The issuer: claim `iss` of its tokens."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"http://{self.endpoint}"
 
     def minio_environment(self, *role_policies: str, audience: str = AUDIENCE) -> dict[str, str]:
         """Returns the variables that let a MinIO take these tokens; the role has the named policies."""
