@@ -65,15 +65,15 @@ class EventMirror:
             self._shown[uid] = shown
 
     def _name(self, keys: InstanceKeys) -> str:
-        """Returns the name that an instance's first attempt tells of its run, "" for none."""
+        """Returns the name of a run that the record of an instance's first attempt holds, "" for none."""
         if keys.uid not in self._names:
             claim = next(iter(self._store.list(keys.attempts_prefix)), None)
             if claim is None:
                 return ""
-            self._names[keys.uid] = self._told(claim.key)
+            self._names[keys.uid] = self._name_in(claim.key)
         return self._names[keys.uid]
 
-    def _told(self, key: str) -> str:
+    def _name_in(self, key: str) -> str:
         try:
             record = json.loads(self._store.get(key, max_bytes=_MAX_RECORD_BYTES))
         except (ObjectCorrupt, ValueError, RecursionError):
