@@ -78,6 +78,13 @@ def parser() -> argparse.ArgumentParser:
     example.add_argument("--seed", type=int, default=0)
     example.add_argument("--failed-routes", type=int, default=0, help="how many of the routes end badly")
 
+    _add_commands_of_stores(commands)
+    _add_commands_of_runs(commands)
+    return root
+
+
+def _add_commands_of_stores(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Adds what looks after a store, and at what runs have left there."""
     fsck = _command(commands, "fsck", "Check every object of a cache, of a run, or of a logdir.")
     fsck.add_argument("prefix", help="caches/<namespace>/<digest>, runs/<namespace>/<uid>, a logdir of lead train")
     fsck.add_argument("--store", help="s3://bucket/prefix or file:///folder (default: LEAD_STORE_URL)")
@@ -111,6 +118,9 @@ def parser() -> argparse.ArgumentParser:
     export.add_argument("--store", help="s3://bucket/prefix or file:///folder (default: LEAD_STORE_URL)")
     export.add_argument("--best", action="store_true", help="the best weights instead of the newest")
 
+
+def _add_commands_of_runs(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Adds what measures models and data, and what the operator starts."""
     evaluate = _command(
         commands, "evaluate", "Measure weights of recipe distill on a split: lead evaluate best.pt key=value."
     )
@@ -146,7 +156,6 @@ def parser() -> argparse.ArgumentParser:
     pod.add_argument("--scratch", type=Path, default=Path(environment.SCRATCH_DIR))
     pod.add_argument("--session-cache", type=Path, default=Path(environment.SESSION_CACHE_DIR))
     pod.add_argument("--termination-log", type=Path, default=Path(environment.TERMINATION_LOG))
-    return root
 
 
 def own_version() -> str:
