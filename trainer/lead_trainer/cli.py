@@ -175,6 +175,9 @@ def run_command(options: argparse.Namespace) -> int:
             paths = PodPaths(options.job, options.scratch, options.session_cache, options.termination_log)
             return run_pod(paths, os.environ)
         case "train":
+            from lead_trainer.local_run import local_run
+
+            local_run(options.words, options.config, os.environ)  # a mistake is reported before torch is loaded
             from lead_trainer.cli_train import train_locally
 
             train_locally(options.words, options.config, os.environ)
@@ -206,7 +209,7 @@ def run_command(options: argparse.Namespace) -> int:
 
             evaluate_checkpoint(options.weights, options.words, options.split, options.submission, os.environ)
         case "lr-find":
-            from lead_trainer.cli_tune import find_learning_rate
+            from lead_trainer.cli_lr_find import find_learning_rate
 
             find_learning_rate(options.words, options.config, os.environ, options.min_lr, options.max_lr, options.steps)
         case "bench":
@@ -214,7 +217,7 @@ def run_command(options: argparse.Namespace) -> int:
 
             bench_data(options.words, options.config, os.environ, options.seconds)
         case "compare-perf":
-            from lead_trainer.cli_tune import compare_perf
+            from lead_trainer.cli_compare_perf import compare_perf
 
             return compare_perf(options.before, options.after, options.max_drop)
         case "runs":

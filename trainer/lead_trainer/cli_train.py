@@ -17,12 +17,14 @@ from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
 from lead_trainer.engine.agreement import done_by_first
 from lead_trainer.engine.attempt_run import Place, run_attempt
+from lead_trainer.engine.config_check import check_model, check_shape
 from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.instances import instance_manifests
+from lead_trainer.engine.manifest_listing import manifest_keys
 from lead_trainer.engine.stop import StopFlag
 from lead_trainer.engine.worker import device_of
 from lead_trainer.lead_view import LeadView
-from lead_trainer.local_job import cache_store, check_before_build, local_job, session_cache_folder
+from lead_trainer.local_job import cache_store, local_job, session_cache_folder
 from lead_trainer.local_refusals import refuse_older_checkpoint, refuse_other_weights, refuse_weights_alone
 from lead_trainer.local_run import LocalRun, local_run
 from lead_trainer.local_store import PRIVATE_FOLDER
@@ -90,6 +92,13 @@ def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str,
     run_attempt(job, place, group, stop)
     if world.is_first:
         view.show_newest(job.keys)
+
+
+def check_before_build(run: LocalRun, store: FolderStore, *, ranks: int) -> None:
+    """Raises BadConfig for what is wrong with a run and needs no data to be found: a build may take hours."""
+    check_shape(run.recipe, run.config, epochs=run.config.epochs, ranks=ranks)
+    if run.keys.resume == "never" or not manifest_keys(store, run.instance.manifests_prefix):
+        check_model(run.recipe, run.config, Path(run.keys.load_file) if run.keys.load_file else None)
 
 
 def view_of(run: LocalRun, store: FolderStore, keys: InstanceKeys) -> LeadView | NamedView:

@@ -22,8 +22,6 @@ from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.building import build
 from lead_trainer.engine.attempt import newest_attempt
-from lead_trainer.engine.config_check import check_model, check_shape
-from lead_trainer.engine.manifest_listing import manifest_keys
 from lead_trainer.engine.storage import open_store
 from lead_trainer.errors import BadConfig
 from lead_trainer.local_run import LocalRun
@@ -47,13 +45,6 @@ def session_cache_folder(run: LocalRun, environ: Mapping[str, str]) -> Path | No
         return Path(run.keys.session_cache)
     remote = environ.get(environment.STORE_URL, "").startswith("s3://")
     return run.logdir / PRIVATE_FOLDER / "scratch" / "session-cache" if remote else None
-
-
-def check_before_build(run: LocalRun, store: FolderStore, *, ranks: int) -> None:
-    """Raises BadConfig for what is wrong with a run and needs no data to be found: a build may take hours."""
-    check_shape(run.recipe, run.config, epochs=run.config.epochs, ranks=ranks)
-    if run.keys.resume == "never" or not manifest_keys(store, run.instance.manifests_prefix):
-        check_model(run.recipe, run.config, Path(run.keys.load_file) if run.keys.load_file else None)
 
 
 def local_job(run: LocalRun, store: FolderStore, caches: ObjectStore | None, *, processes: int) -> TrainJob:

@@ -16,6 +16,7 @@ from lead_testing import PROJECT_ROOT
 from lead_testing.toy_runs import toy_recipe_installed
 from lead_trainer.cli import OF_TRAINER, main
 from lead_trainer.cli_cluster import RUN_LABEL
+from lead_trainer.recipes.lead.example_data.tree import write_example_tree
 
 WITHOUT_TRAINER = """
 import sys
@@ -42,19 +43,34 @@ PROGRAM = """
 import sys
 from lead_trainer.cli import main
 try:
-    main(sys.argv[1:])
-except SystemExit:
-    pass  # --help
-print("torch" in sys.modules)
+    ended = main(sys.argv[1:])
+except SystemExit as error:
+    ended = error.code  # --help
+print(ended, *sorted({"torch", "torchvision", "timm", "wandb", "scipy"} & set(sys.modules)))
 """
 
 
-@pytest.mark.parametrize("words", [["example-data", "tree", "--routes", "1", "--frames", "1"], ["--help"]])
-def test_a_light_command_loads_no_torch(tmp_path: Path, words: list[str]) -> None:
-    command = [sys.executable, "-c", PROGRAM, *words]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.splitlines()[-1] == "False"
+@pytest.mark.parametrize(
+    ("words", "ended"),
+    [
+        ("--help", 0),
+        ("example-data other --routes 1 --frames 2", 0),
+        ("config", 0),
+        ("config recipe=distill preset=tiny", 0),
+        ("buckets preset=demo carla_root=tree", 0),
+        ("cache preset=demo carla_root=tree", 0),
+        ("fsck nowhere", ExitCode.BAD_CONFIG),
+        ("export nowhere bundle", ExitCode.BAD_CONFIG),
+        ("compare-perf nowhere nowhere", ExitCode.BAD_CONFIG),
+        ("train preset=demo carla_root=tree logdir=out batchsize=2", ExitCode.BAD_CONFIG),
+    ],
+)
+def test_a_light_command_loads_no_torch(tmp_path: Path, words: str, ended: int) -> None:
+    if "=tree" in words:
+        write_example_tree(tmp_path / "tree", routes=1, frames=4)
+    command = [sys.executable, "-c", PROGRAM, *words.split()]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.stdout.splitlines()[-1:] == [f"{int(ended)}"], done.stderr
 
 
 def lead(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

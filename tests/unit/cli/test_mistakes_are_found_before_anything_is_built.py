@@ -8,8 +8,8 @@ import yaml
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.store.folder import FolderStore
 from lead_trainer.cli import main
+from lead_trainer.cli_train import check_before_build
 from lead_trainer.errors import BadConfig
-from lead_trainer.local_job import check_before_build
 from lead_trainer.local_run import local_run
 
 RUN = {

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from lead_trainer.metrics.rater_feedback import RATED_STEPS, rater_feedback_score
+from lead_trainer.metrics.rater_feedback import rater_feedback_score
+from lead_trainer.recipes.lead.prepare_waymo import RATED_STEPS
 
 FAST, SLOW = 11.0, 1.4  # m/s: full and half rectangles
 SECONDS = torch.arange(1, RATED_STEPS + 1) / 4

@@ -1,7 +1,4 @@
-"""How fast an attempt trains: what a step waits, what it computes, what the device holds; kept beside the run.
-
-`lead compare-perf` compares two such records, so a slower version of the code shows before it costs a week.
-"""
+"""How fast an attempt trains: what a step waits, what it computes, what the device holds; kept beside the run."""
 
 import time
 from collections.abc import Iterator
@@ -11,30 +8,12 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from lead_protocol.strict_model import StrictModel
+from lead_trainer.engine.perf_record import PerfRecord
 from lead_trainer.engine.revision import git_revision
 
 Item = TypeVar("Item")
 _SHORTEST_EPOCH_S = 10.0
 _WARM_UP_STEPS = 3  # of an attempt: they compile, allocate and fill caches
-
-
-class PerfRecord(StrictModel):
-    """The speed of one attempt; times in seconds, of rank 0."""
-
-    samples_per_s: float  # of all ranks, at the median step
-    step_s: float  # median, waiting included
-    step_p90_s: float
-    waiting_share: float  # of the time, for batches
-    steps: int  # that were measured
-    batch_size: int  # of an optimizer step of all ranks
-    ranks: int
-    device: str
-    precision: str
-    gpu_memory_bytes: int | None = None  # the most that was allocated at once
-    gpu_utilisation: float | None = None  # percent; needs the package nvidia-ml-py
-    torch_version: str
-    git_revision: str
 
 
 class StepClock:

@@ -12,7 +12,6 @@ Shapes: B items, P rated trajectories, T = 20 steps of 0.25 s from 0.25 s on; me
 import torch
 from torch import Tensor
 
-RATED_STEPS = 20
 JUDGED_STEPS = (11, 19)  # 3 s and 5 s
 HALF_WIDTH_M = (1.0, 1.8)  # across the heading, at full speed
 LENGTH_PER_WIDTH = 4.0

@@ -10,14 +10,16 @@ import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from pydantic import BaseModel
 
 from lead_trainer.errors import NoSuchRecipe
+
+if TYPE_CHECKING:
+    import torch  # commands that read a config or prepare data must not wait for it
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
 Sample = dict[str, Any]  # numpy arrays and scalars by key
@@ -153,11 +155,11 @@ class SampleSource(Protocol):
 class StepOutput:
     """What a recipe's step gives the loop; every tensor is a scalar."""
 
-    loss: torch.Tensor
-    parts: Mapping[str, torch.Tensor] = field(default_factory=dict)  # unscaled losses by their tag
-    metrics: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    loss: "torch.Tensor"
+    parts: Mapping[str, "torch.Tensor"] = field(default_factory=dict)  # unscaled losses by their tag
+    metrics: Mapping[str, "torch.Tensor"] = field(default_factory=dict)
     outputs: Any = None  # kept only for pictures
-    scaled: Mapping[str, torch.Tensor] = field(default_factory=dict)  # what `loss` sums, by the tags of `parts`
+    scaled: Mapping[str, "torch.Tensor"] = field(default_factory=dict)  # what `loss` sums, by the tags of `parts`
 
 
 @dataclass(frozen=True)
@@ -168,8 +170,8 @@ class Evaluation:
     size of the last batch. Ratios fit too: intersections and unions of a class, for example.
     """
 
-    totals: Mapping[str, tuple[torch.Tensor, torch.Tensor | int]]  # (scalar sum, count) by tag; has `loss`
-    largest: Mapping[str, torch.Tensor] = field(default_factory=dict)  # scalars; the greatest of all batches is told
+    totals: Mapping[str, "tuple[torch.Tensor, torch.Tensor | int]"]  # (scalar sum, count) by tag; has `loss`
+    largest: Mapping[str, "torch.Tensor"] = field(default_factory=dict)  # scalars; the greatest of all batches is told
 
 
 @dataclass(frozen=True)
@@ -260,19 +262,19 @@ class Recipe(Protocol):
     def collate(self, samples: Sequence[Sample]) -> Batch:
         """Stacks samples; raises BadData naming the key that cannot be stacked."""
 
-    def model(self, config: Any) -> torch.nn.Module:
+    def model(self, config: Any) -> "torch.nn.Module":
         """Returns the model, initialised from the global torch generator."""
 
-    def load_initial_weights(self, model: torch.nn.Module, config: Any, state: Mapping[str, torch.Tensor]) -> None:
+    def load_initial_weights(self, model: "torch.nn.Module", config: Any, state: Mapping[str, "torch.Tensor"]) -> None:
         """Loads an earlier stage's weights into a fresh model; raises BadConfig unless they fit."""
 
-    def optimizer(self, model: torch.nn.Module, config: Any) -> torch.optim.Optimizer:
+    def optimizer(self, model: "torch.nn.Module", config: Any) -> "torch.optim.Optimizer":
         """Returns the optimizer with its parameter groups."""
 
     def lr_factor(self, config: Any, step: int, steps_per_epoch: int, epochs: int) -> float:
         """Returns the learning-rate factor of optimizer step `step` (from 0); a pure function."""
 
-    def step(self, model: torch.nn.Module, batch: Batch, config: Any) -> StepOutput:
+    def step(self, model: "torch.nn.Module", batch: Batch, config: Any) -> StepOutput:
         """Runs forward and losses of one batch; `model` may be wrapped by DDP."""
 
     def picture(self, config: Any, batch: Batch, outputs: Any) -> npt.NDArray[np.uint8] | None:
@@ -289,7 +291,7 @@ class Validates(Protocol):
     def validation_samples(self, config: Any, cache: Any) -> SampleSource | None:
         """Returns the samples of the split, None where this config has none; `epoch_draw(0)` is the whole of it."""
 
-    def evaluate(self, model: torch.nn.Module, batch: Batch, config: Any) -> Evaluation:
+    def evaluate(self, model: "torch.nn.Module", batch: Batch, config: Any) -> Evaluation:
         """Runs one batch without gradients; `model` is bare, in eval mode, and holds the averaged weights if any."""
 
     def validation_metrics(self, config: Any, means: Mapping[str, float]) -> Mapping[str, float]:

@@ -11,15 +11,17 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import structlog
-import torch
 
 from lead_protocol.job import TrainJob
 from lead_protocol.store.object_store import ObjectStore, StoreError
+
+if TYPE_CHECKING:
+    import torch
 
 INIT_TIMEOUT_S = 30.0
 FINISH_TIMEOUT_S = 30.0  # within a pod's grace period, after the last commit
@@ -117,10 +119,10 @@ class WandbRun:
 
             self._say({tag: wandb.Image(picture_HWC)}, step)
 
-    def histogram(self, tag: str, values: torch.Tensor, step: int) -> None:
+    def histogram(self, tag: str, values: "torch.Tensor", step: int) -> None:
         """Adds how the finite numbers of a tensor are spread."""
         finite = values.detach().float().cpu().flatten()
-        finite = finite[torch.isfinite(finite)]
+        finite = finite[finite.isfinite()]
         if self._run is not None and len(finite):
             import wandb
 

@@ -2,19 +2,19 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.dataset import ClipSamples
 from lead_trainer.recipes.distill.dataset_dummy import DummySamples
 from lead_trainer.recipes.distill.modes import Mode, Totals
-from lead_trainer.recipes.distill.network.camera_encoder import CameraEncoder
 from lead_trainer.recipes.distill.prepare_clips import SPLITS, ClipPreparation
 from lead_trainer.recipes.plain_scan import known_collections
 from lead_trainer.recipes.recipe import Batch, SampleSource
+
+if TYPE_CHECKING:
+    import torch
 
 
 def _samples(config: DistillConfig, cache: Any, split: str) -> SampleSource:
@@ -41,14 +41,20 @@ def _require(config: DistillConfig, path: str, stage: str) -> None:
         raise BadConfig(f"data_root: there is no file {Path(config.data_root) / path}; make it with the stage {stage}")
 
 
-def _metrics(config: DistillConfig, predictions: Mapping[str, torch.Tensor], batch: Batch) -> Totals:
+def _encoder(config: DistillConfig) -> "torch.nn.Module":
+    from lead_trainer.recipes.distill.network.camera_encoder import CameraEncoder
+
+    return CameraEncoder(config)
+
+
+def _metrics(config: DistillConfig, predictions: Mapping[str, "torch.Tensor"], batch: Batch) -> Totals:
     return {}
 
 
 MODE = Mode(
     preparation=ClipPreparation(),
     samples=_samples,
-    encoder=CameraEncoder,
+    encoder=_encoder,
     source_root=_source_root,
     metrics=_metrics,
 )

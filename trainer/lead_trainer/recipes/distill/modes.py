@@ -1,7 +1,8 @@
 """What the recipe trains on, by `config.benchmark`: the teacher's clips, Argoverse 2 or nuScenes.
 
 A mode is preparation + samples + input encoder + the metrics only it has; student, losses and everything else are the
-same. Called by `recipe`, `preparation` and `model`. Every mode's batch holds, beside what its encoder reads:
+same. What computes with torch is imported when it is called, so that a cache is built without it. Called by `recipe`,
+`preparation` and `model`. Every mode's batch holds, beside what its encoder reads:
 
     target_xy     (B, T, 2) float32, metres, in the frame of the present pose: x ahead, y left
     target_yaw    (B, T) float32, radians
@@ -19,9 +20,7 @@ and the predictions that `metrics` gets hold
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.cache_tables import CollectionRows
@@ -29,7 +28,10 @@ from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.recipe import Batch, Preparation, SampleSource
 
-Totals = Mapping[str, tuple[torch.Tensor, torch.Tensor | int]]  # (sum over items, items) by tag, as in `Evaluation`
+if TYPE_CHECKING:
+    import torch
+
+Totals = Mapping[str, "tuple[torch.Tensor, torch.Tensor | int]"]  # (sum over items, items) by tag, as in `Evaluation`
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,9 @@ class Mode:
 
     preparation: Preparation
     samples: Callable[[DistillConfig, Any, str], SampleSource]  # config, cache reader, split: train | val
-    encoder: Callable[[DistillConfig], torch.nn.Module]  # a module: batch -> (B, tokens, config.size.width)
+    encoder: Callable[[DistillConfig], "torch.nn.Module"]  # a module: batch -> (B, tokens, config.size.width)
     source_root: Callable[[DistillConfig], str]  # the raw tree on this machine; raises BadConfig where it is not set
-    metrics: Callable[[DistillConfig, Mapping[str, torch.Tensor], Batch], Totals]  # besides ADE, FDE and yaw errors
+    metrics: Callable[[DistillConfig, Mapping[str, "torch.Tensor"], Batch], Totals]  # besides ADE, FDE and yaw errors
     # Of training and of validation; a third one is validated on where the second is empty.
     collections: Callable[[DistillConfig], tuple[str, ...]] = lambda config: ("train", "val")
 

@@ -1,28 +1,29 @@
-"""The recipe `distill` as one object: a student of Alpamayo-R1, assembled from this folder's parts."""
+"""The recipe `distill` as one object: a student of Alpamayo-R1, assembled from this folder's parts.
+
+What trains is imported when it is called: `lead config` and `lead cache` do not wait for torch.
+"""
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from lead_trainer.data.cache_reader import CacheReader
-from lead_trainer.engine.optim import AdamWSettings, make_adamw
 from lead_trainer.engine.schedule import constant, cosine, warmed_up
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.config_values import names_in
 from lead_trainer.recipes.distill.advice import GUIDE_RULES, fresh_frozen_norms
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.config_values import PACKAGE, load_config, respelled
-from lead_trainer.recipes.distill.losses import compute_losses, reasoning_scale
-from lead_trainer.recipes.distill.metrics import action_ends, action_totals, trajectory_totals, with_spreads
-from lead_trainer.recipes.distill.model import build_model
 from lead_trainer.recipes.distill.modes import mode_of
 from lead_trainer.recipes.distill.preparation import DistillPreparation
 from lead_trainer.recipes.distill.run_keys import LOCAL_KEYS, NOT_LEARNED, WEIGHTS_KEYS
 from lead_trainer.recipes.recipe import Batch, Evaluation, Sample, SampleSource, StageShape, StepOutput, WatchRule
+
+if TYPE_CHECKING:
+    import torch
 
 _MOST_THREADS = 16
 # What a stage takes over from the stage of `load_file`: the student's shape and what it sees.
@@ -106,12 +107,14 @@ class DistillRecipe:
         """Stacks samples, texts to lists; raises BadData naming the key whose values have different shapes."""
         return {key: _stacked(key, [sample[key] for sample in samples]) for key in samples[0]}
 
-    def model(self, config: DistillConfig) -> torch.nn.Module:
+    def model(self, config: DistillConfig) -> "torch.nn.Module":
         """Returns a student with fresh weights."""
+        from lead_trainer.recipes.distill.model import build_model
+
         return build_model(config)
 
     def load_initial_weights(
-        self, model: torch.nn.Module, config: DistillConfig, state: Mapping[str, torch.Tensor]
+        self, model: "torch.nn.Module", config: DistillConfig, state: Mapping[str, "torch.Tensor"]
     ) -> None:
         """Loads another run's weights; raises BadConfig unless they are of the same student."""
         try:
@@ -120,8 +123,10 @@ class DistillRecipe:
             what = str(error).splitlines()[1].strip()
             raise BadConfig(f"load_file: its weights are of another student: {what}; give the keys it had") from error
 
-    def optimizer(self, model: torch.nn.Module, config: DistillConfig) -> torch.optim.Optimizer:
+    def optimizer(self, model: "torch.nn.Module", config: DistillConfig) -> "torch.optim.Optimizer":
         """Returns AdamW, norms and biases not decayed."""
+        from lead_trainer.engine.optim import AdamWSettings, make_adamw
+
         settings = AdamWSettings(lr=config.lr, weight_decay=config.weight_decay, decay_norms_and_biases=False)
         return make_adamw(model, settings)
 
@@ -133,14 +138,19 @@ class DistillRecipe:
             return warmed_up(constant, warmup)(step)
         return cosine(rest)(step - warmup)
 
-    def step(self, model: torch.nn.Module, batch: Batch, config: DistillConfig) -> StepOutput:
+    def step(self, model: "torch.nn.Module", batch: Batch, config: DistillConfig) -> StepOutput:
         """Runs forward and losses of one batch."""
+        from lead_trainer.recipes.distill.losses import compute_losses, reasoning_scale
+
         scale = reasoning_scale(config, int(batch["epoch"][0])) if config.model == "reasoning" else 1.0
         report = compute_losses(config, model(batch), batch, scale)
         return StepOutput(loss=report.total, parts={tag: value.detach() for tag, value in report.parts.items()})
 
-    def evaluate(self, model: torch.nn.Module, batch: Batch, config: DistillConfig) -> Evaluation:
+    def evaluate(self, model: "torch.nn.Module", batch: Batch, config: DistillConfig) -> Evaluation:
         """Runs losses, with the reasoning's whole weight, and metrics of one batch."""
+        from lead_trainer.recipes.distill.losses import compute_losses
+        from lead_trainer.recipes.distill.metrics import action_ends, action_totals, trajectory_totals
+
         predictions = model(batch)
         report, count = compute_losses(config, predictions, batch), len(batch["speed"])
         losses = {"loss": report.total, **{f"{tag}_loss": value for tag, value in report.parts.items()}}
@@ -156,6 +166,8 @@ class DistillRecipe:
 
     def validation_metrics(self, config: DistillConfig, means: Mapping[str, float]) -> Mapping[str, float]:
         """Returns the means, and spreads in place of mean squares."""
+        from lead_trainer.recipes.distill.metrics import with_spreads
+
         return with_spreads(means)
 
     def warnings(self, config: DistillConfig) -> Sequence[str]:
@@ -199,6 +211,8 @@ class DistillRecipe:
 
 
 def _stacked(key: str, values: Sequence[Any]) -> Any:
+    import torch
+
     if isinstance(values[0], str):
         return list(values)
     arrays = [np.asarray(value) for value in values]

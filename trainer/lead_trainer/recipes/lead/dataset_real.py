@@ -14,12 +14,11 @@ from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.data.in_shards import RowsInShards
 from lead_trainer.data.jpeg_picture import stored_picture
 from lead_trainer.errors import BadConfig, BadData
-from lead_trainer.metrics.rater_feedback import RATED_STEPS
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.data_sources import NAVSIM, DataSource
 from lead_trainer.recipes.lead.dataset import SampleCache, collection_of, used_part
 from lead_trainer.recipes.lead.preparation import SOURCE_KEY
-from lead_trainer.recipes.lead.prepare_waymo import RATED
+from lead_trainer.recipes.lead.prepare_waymo import RATED, RATED_STEPS
 from lead_trainer.recipes.lead.targets.center_net import center_net_targets
 from lead_trainer.recipes.lead.targets.label_classes import BoxColumn
 from lead_trainer.recipes.recipe import Sample

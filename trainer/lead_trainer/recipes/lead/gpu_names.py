@@ -3,8 +3,6 @@
 Called by the recipe's shape. `precision=auto` asks the device's capability instead, which knows every GPU.
 """
 
-import torch
-
 from lead_trainer.errors import BadConfig
 
 # lead/training/config_training.py, gpu_name and use_mixed_precision_training
@@ -34,4 +32,6 @@ def lead_precision(name: str) -> str:
 
 def own_gpu_name() -> str:
     """Returns the driver's name of this process's GPU, empty without one."""
+    import torch
+
     return torch.cuda.get_device_name() if torch.cuda.is_available() else ""

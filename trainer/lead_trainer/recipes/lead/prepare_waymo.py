@@ -21,7 +21,6 @@ import pyarrow as pa
 from lead_trainer.data.array_block import pack_arrays
 from lead_trainer.data.raw_json import raw_json
 from lead_trainer.errors import BadData
-from lead_trainer.metrics.rater_feedback import RATED_STEPS
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.ingest.torch_pickle import decompress
 from lead_trainer.recipes.lead.prepare_paired import Pair, fitted_jpeg, frame_table, pairs_by_sequence, scan_pairs
@@ -31,6 +30,7 @@ PICTURE, MEASUREMENT = ".jpg", ".json.gz"
 PAST = ("x", "y", "vx", "vy")
 COMMANDS = 4
 RATED = 3  # trajectories of a judged frame
+RATED_STEPS = 20  # of each, at 4 Hz
 
 
 class WaymoPreparation:

@@ -1,15 +1,16 @@
-"""The recipe `lead` as one object: LEAD's TransFuser v6, assembled from this folder's parts."""
+"""The recipe `lead` as one object: LEAD's TransFuser v6, assembled from this folder's parts.
+
+What trains is imported when it is called: `lead config` and `lead cache` do not wait for torch.
+"""
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import structlog
-import torch
 
-from lead_trainer.engine.optim import AdamWSettings, make_adamw
 from lead_trainer.engine.schedule import Schedule, cosine, fixed_warm_restarts, lagging, warm_restarts, warmed_up
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.config_values import names_in
@@ -25,28 +26,18 @@ from lead_trainer.recipes.lead.config_values import (
 )
 from lead_trainer.recipes.lead.data_sources import SOURCES, DataSource
 from lead_trainer.recipes.lead.dataset import SampleCache, collection_of, stage_collections
-from lead_trainer.recipes.lead.dataset_collate import collate
 from lead_trainer.recipes.lead.dataset_mix import MixedSamples, batch_shares, open_samples
-from lead_trainer.recipes.lead.device_work import finished
 from lead_trainer.recipes.lead.evaluation_config import for_leads_evaluation
 from lead_trainer.recipes.lead.first_weights import random_backbone
 from lead_trainer.recipes.lead.gpu_names import lead_precision, own_gpu_name
 from lead_trainer.recipes.lead.inheritance import INHERITED
-from lead_trainer.recipes.lead.losses import compute_losses
-from lead_trainer.recipes.lead.metrics import compute_metrics
-from lead_trainer.recipes.lead.model import build_model
 from lead_trainer.recipes.lead.preparation import SOURCE_KEY, LeadPreparation
 from lead_trainer.recipes.lead.run_keys import LOCAL_KEYS, NOT_LEARNED, WEIGHTS_KEYS
-from lead_trainer.recipes.lead.validation import (
-    AS_RECORDED,
-    CachePart,
-    evaluate,
-    with_loss_of_all_sets,
-    with_means_over_classes,
-)
-from lead_trainer.recipes.lead.visualize import draw_training_picture
 from lead_trainer.recipes.recipe import Batch, Evaluation, LossScale, Sample, StageShape, StepOutput, WatchRule
 from lead_trainer.report.wandb import WandbKeys
+
+if TYPE_CHECKING:
+    import torch
 
 BACKBONE, PLANNER = "backbone", "planning_decoder"  # what every stage has, what no pretrain stage has
 _MOST_THREADS = 16
@@ -175,36 +166,50 @@ class LeadRecipe:
             raise BadConfig("recipe lead trains on a dataset cache; name one in datasets, or set carla_root")
         if not config.validates:
             return open_samples(config, cache)
+        from lead_trainer.recipes.lead.validation import CachePart
+
         return open_samples(config, {name: CachePart(one, config, held_out=False) for name, one in cache.items()})
 
     def validation_samples(self, config: LeadConfig, cache: Mapping[str, SampleCache]) -> MixedSamples | None:
         """Returns the held-out routes as they were recorded, None where the config holds none out."""
         if not config.validates:
             return None
+        from lead_trainer.recipes.lead.validation import AS_RECORDED, CachePart
+
         held_out = {name: CachePart(one, config, held_out=True) for name, one in cache.items()}
         return open_samples(config.model_copy(update=AS_RECORDED), held_out, mixed=False)
 
-    def evaluate(self, model: torch.nn.Module, batch: Batch, config: LeadConfig) -> Evaluation:
+    def evaluate(self, model: "torch.nn.Module", batch: Batch, config: LeadConfig) -> Evaluation:
         """Returns what one validation batch adds to losses, LEAD's metrics and IoUs."""
+        from lead_trainer.recipes.lead.validation import evaluate
+
         return evaluate(config, model(batch), batch)
 
     def validation_metrics(self, config: LeadConfig, means: Mapping[str, float]) -> Mapping[str, float]:
         """Returns the means, with the loss of all data sets in a mix, and the mIoU of each head with classes."""
+        from lead_trainer.recipes.lead.validation import with_loss_of_all_sets, with_means_over_classes
+
         return with_means_over_classes(with_loss_of_all_sets(config, means))
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
         """Stacks samples."""
+        from lead_trainer.recipes.lead.dataset_collate import collate
+
         return collate(samples)
 
     def on_device(self, batch: Batch, config: LeadConfig) -> Batch:
         """Makes planes, metres and numbers of the stored bytes."""
+        from lead_trainer.recipes.lead.device_work import finished
+
         return finished(batch, config)
 
-    def model(self, config: LeadConfig) -> torch.nn.Module:
+    def model(self, config: LeadConfig) -> "torch.nn.Module":
         """Returns TFv6 with fresh weights, its image backbone with those of `backbone_weights` where that is set."""
+        from lead_trainer.recipes.lead.model import build_model
+
         return build_model(config)
 
-    def load_initial_weights(self, model: torch.nn.Module, config: LeadConfig, state: Mapping[str, Any]) -> None:
+    def load_initial_weights(self, model: "torch.nn.Module", config: LeadConfig, state: Mapping[str, Any]) -> None:
         """Loads an earlier stage's weights, of which heads as a whole may be left over or missing; raises BadConfig.
 
         A head that they lack begins fresh, which is said unless it is the planner.
@@ -234,16 +239,21 @@ class LeadRecipe:
             if names:
                 log.warning(f"load_file: {what}: {', '.join(sorted(set(map(part_of, names))))}")
 
-    def optimizer(self, model: torch.nn.Module, config: LeadConfig) -> torch.optim.Optimizer:
+    def optimizer(self, model: "torch.nn.Module", config: LeadConfig) -> "torch.optim.Optimizer":
         """Returns LEAD's AdamW: amsgrad, everything decayed."""
+        from lead_trainer.engine.optim import AdamWSettings, make_adamw
+
         return make_adamw(model, AdamWSettings(lr=config.lr, weight_decay=config.weight_decay, amsgrad=True))
 
     def lr_factor(self, config: LeadConfig, step: int, steps_per_epoch: int, epochs: int) -> float:
         """Returns the factor of LEAD's schedule at a step."""
         return lead_schedule(config, steps_per_epoch, epochs)(step)
 
-    def step(self, model: torch.nn.Module, batch: Batch, config: LeadConfig) -> StepOutput:
+    def step(self, model: "torch.nn.Module", batch: Batch, config: LeadConfig) -> StepOutput:
         """Runs forward, losses and metrics of one batch."""
+        from lead_trainer.recipes.lead.losses import compute_losses
+        from lead_trainer.recipes.lead.metrics import compute_metrics
+
         predictions = model(batch)
         report = compute_losses(config, predictions, batch)
         metrics = compute_metrics(config, predictions, batch)
@@ -257,6 +267,8 @@ class LeadRecipe:
 
     def picture(self, config: LeadConfig, batch: Batch, outputs: Any) -> npt.NDArray[np.uint8] | None:
         """Returns cameras, labels and predictions of the first sample side by side."""
+        from lead_trainer.recipes.lead.visualize import draw_training_picture
+
         return draw_training_picture(config, batch, outputs)
 
     def checkpoint_names(self, epoch: int) -> Mapping[str, str]:

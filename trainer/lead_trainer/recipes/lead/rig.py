@@ -1,18 +1,15 @@
 """Which cameras recorded a CARLA tree: the rigs LEAD knows by the name of `carla_root`, and rigs declared in `cameras`.
 
-Read by `config` for defaults and checks, and by the BEV loss for what the cameras can see. Positions are metres in the
-ego frame (x forward, y right, z up), rotations degrees (roll, pitch, yaw to the right).
+Read by `config` for defaults and checks; their view: `network/camera_view.py`. Positions are metres in the ego
+frame (x forward, y right, z up), rotations degrees (roll, pitch, yaw to the right).
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
-import torch
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-from torch import Tensor
 
-VIEW_MARGIN = 2.5  # degrees a side, as LEAD adds to the view of its cameras
 Pixels = Annotated[int, Field(ge=1)]
 Triple = Annotated[tuple[float, float, float], Field(strict=False)]
 
@@ -117,14 +114,3 @@ def check_rig(rig: Sequence[Camera], used: Sequence[bool], image_height: int, im
         raise ValueError(f"image_width: found {image_width}, but {len(rig)} cameras record {width * len(rig)} pixels")
     if image_height > height * scale and not math.isclose(image_height, height * scale):
         raise ValueError(f"image_height: found {image_height}, but {height} x {scale:g} pixels are recorded")
-
-
-def sees(rig: Sequence[Camera], x: Tensor, y: Tensor) -> Tensor:
-    """Returns which points (x, y), metres, at least one camera sees, by its place and horizontal view."""
-    seen = torch.zeros_like(x + y, dtype=torch.bool)
-    for camera in rig:
-        yaw = math.radians(camera.rotation[2])
-        ahead = torch.atan2(y - camera.position[1], x - camera.position[0]) - yaw
-        turned = torch.remainder(ahead + math.pi, 2 * math.pi) - math.pi
-        seen |= turned.abs() <= math.radians(camera.fov / 2 + VIEW_MARGIN)
-    return seen

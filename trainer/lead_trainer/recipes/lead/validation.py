@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lead_trainer.data.cache_tables import CollectionRows, MetaColumns
 from lead_trainer.errors import BadConfig
-from lead_trainer.metrics.rater_feedback import RATED_STEPS, rater_feedback_score
+from lead_trainer.metrics.rater_feedback import rater_feedback_score
 from lead_trainer.metrics.totals import batch_totals
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.data_sources import CARLA, NAVSIM, WAYMO
@@ -26,6 +26,7 @@ from lead_trainer.recipes.lead.losses import compute_losses, loss_weights
 from lead_trainer.recipes.lead.metrics import compute_metrics
 from lead_trainer.recipes.lead.model import Predictions
 from lead_trainer.recipes.lead.network.planner import Plan
+from lead_trainer.recipes.lead.prepare_waymo import RATED_STEPS
 from lead_trainer.recipes.recipe import Batch, Evaluation
 
 _LABELLED = "labelled/"  # begins the tag of the share of samples that have a loss term's label

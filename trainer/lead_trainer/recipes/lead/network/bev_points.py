@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from lead_trainer.recipes.lead.config import LeadConfig
-from lead_trainer.recipes.lead.rig import sees
+from lead_trainer.recipes.lead.network.camera_view import sees
 
 
 def unit_points(config: LeadConfig, points: Tensor) -> Tensor:
