@@ -29,7 +29,7 @@ from lead_trainer.local_refusals import refuse_older_checkpoint, refuse_other_we
 from lead_trainer.local_run import LocalRun, local_run
 from lead_trainer.local_store import PRIVATE_FOLDER
 from lead_trainer.named_view import NamedView
-from lead_trainer.recipes.local_runs import WarnsAtStart
+from lead_trainer.recipes.local_runs import NamesNextCommand, WarnsAtStart
 from lead_trainer.recipes.recipe import NamesFiles
 from lead_trainer.report.console import open_log
 from lead_trainer.world import world_of
@@ -63,9 +63,9 @@ def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str,
     """Trains or resumes one run, every process of the group together."""
     world = group.world
     store = FolderStore(run.logdir / PRIVATE_FOLDER)
-    if world.is_first and isinstance(run.recipe, WarnsAtStart):
-        for sentence in run.recipe.warnings(run.config):
-            log.warning(sentence)
+    warnings = run.recipe.warnings(run.config) if isinstance(run.recipe, WarnsAtStart) else ()
+    for sentence in warnings if world.is_first else ():
+        log.warning(sentence)
     caches = cache_store(run, environ)
 
     def prepared() -> str:
@@ -87,11 +87,13 @@ def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str,
         events_folder=run.events_folder,
         pictures_folder=run.logdir / PICTURES_FOLDER,
         after_commit=view.show,
+        reported=frozenset(warnings),
         wandb_identity=_identity(store),
     )
     run_attempt(job, place, group, stop)
     if world.is_first:
         view.show_newest(job.keys)
+        print(weights_line(run, view))
 
 
 def check_before_build(run: LocalRun, store: FolderStore, *, ranks: int) -> None:
@@ -107,6 +109,17 @@ def view_of(run: LocalRun, store: FolderStore, keys: InstanceKeys) -> LeadView |
     if isinstance(run.recipe, NamesFiles):
         return NamedView(run.logdir, objects, store, run.recipe, run.config, keys)
     return LeadView(run.logdir, objects, store, keys, getattr(run.config, "epoch_checkpoints_keep", ()))
+
+
+def weights_line(run: LocalRun, view: LeadView | NamedView) -> str:
+    """Returns where the trained weights are and what is usually done with them next."""
+    if (shown := view.weights()) is None:
+        return f"weights: none, no epoch was finished; the same command goes on in {run.logdir}"
+    path, epoch = shown
+    parts = [f"weights: {path} (epoch {epoch} of {run.config.epochs})"]
+    if isinstance(run.recipe, NamesNextCommand):
+        parts.append(run.recipe.next_command(run.config, path, run.logdir))
+    return "; ".join([*parts, "train on: the same command with more epochs"])
 
 
 def _identity(store: FolderStore) -> str:

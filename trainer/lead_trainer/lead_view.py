@@ -15,6 +15,7 @@ from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectNotFound
 from lead_trainer.engine.instances import instance_manifests
+from lead_trainer.engine.manifest_listing import model_file_name
 from lead_trainer.named_view import link
 
 SHOWN_KEY = "shown.json"
@@ -49,6 +50,13 @@ class LeadView:
         epochs = [manifest for manifest in instance_manifests(self.store, keys) if not manifest.step_in_epoch]
         for manifest in epochs[:1]:  # of those that count: not one that `resume=never` set aside
             self.show(manifest)
+
+    def weights(self) -> tuple[Path, int] | None:
+        """Returns the newest shown weights and the epochs they were trained for, None before the first epoch's end."""
+        for manifest in instance_manifests(self.store, self.keys):
+            if not manifest.step_in_epoch:
+                return self.logdir / model_file_name(manifest), manifest.epoch
+        return None
 
     def _shown(self) -> set[str]:
         """Returns the names this view gave; of a run of a version that kept no list, those its manifests have."""

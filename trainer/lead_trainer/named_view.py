@@ -47,6 +47,14 @@ class NamedView:
             names = self.recipe.shown_names(self.config, manifest.epoch - 1, newest=number == 0, best=number == 1)
             self._show(manifest, names)
 
+    def weights(self) -> tuple[Path, int] | None:
+        """Returns the best weights that are shown and the epochs they were trained for, None before any are."""
+        manifests = [manifest for manifest in instance_manifests(self.store, self.keys) if not manifest.step_in_epoch]
+        for manifest in ranked(manifests)[:1]:
+            for name in self.recipe.shown_names(self.config, manifest.epoch - 1, newest=False, best=True):
+                return self.logdir / name, manifest.epoch
+        return None
+
     def _show(self, manifest: CheckpointManifest, shown: Sequence[str]) -> None:
         names = self.recipe.file_names(self.config, manifest.epoch - 1)
         stored = manifest.files.get(names.get("ema", "")) or manifest.files[names["model"]]

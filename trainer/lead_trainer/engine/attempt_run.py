@@ -81,6 +81,7 @@ class Place:
     dataset_store: ObjectStore | None = None  # where caches are, if elsewhere
     events_folder: Path | None = None  # where event files are written, if not to scratch
     pictures_folder: Path | None = None  # where pictures are written as files too, if anywhere
+    reported: frozenset[str] = frozenset()  # advice that a person has read before the run began
     wandb_identity: str = ""  # what W&B knows the run by, where its UID is not unique
     after_commit: Callable[[CheckpointManifest], None] = lambda manifest: None
     removes_old_checkpoints: bool = True  # False in a pod, which may not delete: the operator does it
@@ -305,7 +306,7 @@ class Attempt:
         first = FirstRank(
             self.mailbox, self._sinks(state.step, checkpointer.config),
             keeps if self.place.removes_old_checkpoints else None, self.place.after_commit,
-            figures.told,
+            figures.told, reported=self.place.reported,
         )  # fmt: skip
         if rung.parts > 1:
             text = f"each batch is cut into {rung.parts} parts to fit into memory; batch norms see smaller batches"

@@ -40,6 +40,7 @@ class FirstRank:
     data_counters: Callable[[], Mapping[str, Any]] = dict  # of cache and loader, by the progress record's names
     advisories: dict[str, Advisory] = field(default_factory=dict)  # the newest of each rule
     live: Live = field(default_factory=Live)
+    reported: frozenset[str] = frozenset()  # advice that a person has read before the run began
     _untold: set[str] = field(default_factory=set)  # metrics whose names no progress record takes
 
     def tell(self, state: TrainState, *, urgent: bool = False, **fields: Any) -> None:
@@ -51,7 +52,8 @@ class FirstRank:
     def advise(self, state: TrainState, advisories: Sequence[Advisory]) -> None:
         """Tells what watch rules say, the newest last."""
         for advisory in advisories:
-            log.warning(f"advice: {advisory.rule}", epoch=advisory.epoch, message=advisory.message)
+            if advisory.message not in self.reported:
+                log.warning(f"advice: {advisory.rule}", epoch=advisory.epoch, message=advisory.message)
             self.advisories.pop(advisory.rule, None)
             self.advisories[advisory.rule] = advisory
         if advisories:

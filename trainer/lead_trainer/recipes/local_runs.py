@@ -5,6 +5,7 @@ its config does.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 
@@ -41,6 +42,14 @@ class WarnsAtStart(Protocol):
 
     def warnings(self, config: Any) -> Sequence[str]:
         """Returns a sentence for each thing to know before a run begins; naming the key and what to do."""
+
+
+@runtime_checkable
+class NamesNextCommand(Protocol):
+    """A recipe that knows what is usually done with weights next."""
+
+    def next_command(self, config: Any, weights: Path, logdir: Path) -> str:
+        """Returns the command for a run's weights, after what it is for: `evaluate: lead evaluate FILE`."""
 
 
 @runtime_checkable

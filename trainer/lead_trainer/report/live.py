@@ -65,7 +65,7 @@ class Live:
             columns = (TextColumn("epoch {task.fields[epoch]}/{task.fields[epochs]}"), BarColumn(),
                        MofNCompleteColumn(), TextColumn("{task.fields[numbers]}"))  # fmt: skip
             self._bar = Progress(*columns, console=self.console, transient=True, auto_refresh=False)
-            self._task = self._bar.add_task("", epoch=now.epoch, epochs=now.epochs, numbers="")
+            self._task = self._bar.add_task("", total=now.steps, epoch=now.epoch, epochs=now.epochs, numbers="")
             self._bar.start()
         numbers = "  ".join(f"{name} {value:g}" for name, value in now.numbers().items())
         self._bar.update(

@@ -5,6 +5,7 @@ What trains is imported when it is called: `lead config` and `lead cache` do not
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -174,6 +175,10 @@ class DistillRecipe:
         """Returns what is said before a local run begins."""
         said = fresh_frozen_norms(config)
         return [said] if said else []
+
+    def next_command(self, config: DistillConfig, weights: Path, logdir: Path) -> str:
+        """Returns how these weights are measured."""
+        return f"evaluate: lead evaluate {weights}"
 
     def watch_rules(self, config: DistillConfig) -> Sequence[WatchRule]:
         """Returns the guide's advice, and in pods what a local run is warned of before it begins."""

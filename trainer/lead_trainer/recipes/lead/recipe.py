@@ -5,6 +5,7 @@ What trains is imported when it is called: `lead config` and `lead cache` do not
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -105,6 +106,12 @@ class LeadRecipe:
         """Returns what is said before a local run begins."""
         said = random_backbone(config)
         return [said] if said else []
+
+    def next_command(self, config: LeadConfig, weights: Path, logdir: Path) -> str:
+        """Returns how the posttrain stage begins from these weights, or how LEAD's evaluation gets them."""
+        if config.is_pretraining:
+            return f"posttrain: lead train load_file={weights} use_planning_decoder=true logdir=…"
+        return f"evaluate with LEAD: lead export {logdir} FOLDER"
 
     def watch_rules(self, config: LeadConfig) -> Sequence[WatchRule]:
         """Returns a word on a first stage without weights: a config does not tell from which stage a pod begins."""
