@@ -2,7 +2,9 @@
 
 import base64
 import gzip
+import hashlib
 import io
+import re
 import tarfile
 import zlib
 from collections.abc import Iterator
@@ -12,10 +14,13 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 import urllib3
+from minio.commonconfig import ENABLED
 from minio.credentials import Credentials
 from minio.signer import sign_v4_s3
+from minio.versioningconfig import VersioningConfig
 
 from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER, MinioServer, minio_program
+from lead_testing.raw_s3 import Key, RawS3
 
 BUCKET = "driving"
 UNSIGNED = "STREAMING-UNSIGNED-PAYLOAD-TRAILER"
@@ -26,12 +31,24 @@ QUERY = (
     b"<InputSerialization><CompressionType>GZIP</CompressionType><CSV/></InputSerialization>"
     b"<OutputSerialization><CSV/></OutputSerialization></SelectObjectContentRequest>"
 )
+WRITER = Key("writer", "a-writers-secret")
+WRITERS_POLICY = {
+    "Version": "2012-10-17",
+    "Statement": [
+        {"Effect": "Deny", "Action": ["admin:*"]},
+        {"Effect": "Allow", "Action": ["s3:GetObject", "s3:PutObject"], "Resource": [f"arn:aws:s3:::{BUCKET}/own/*"]},
+    ],
+}
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+MANY = 30_000
 
 
 @pytest.fixture(scope="module")
 def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MinioServer]:
     with MinioServer(minio_program(), tmp_path_factory.mktemp("minio")) as server:
         server.admin().make_bucket(BUCKET)
+        server.admin().set_bucket_versioning(BUCKET, VersioningConfig(ENABLED))
+        server.add_user(WRITER.access, WRITER.secret, WRITERS_POLICY)
         server.admin().put_object(BUCKET, "data.csv.gz", io.BytesIO(BOMB), len(BOMB))
         yield server
 
@@ -153,3 +170,128 @@ def test_signed_uploads_with_a_trailer_go_on(minio: MinioServer) -> None:
     answer: Any = minio.admin().get_object(BUCKET, "uploaded")
     assert answer.read() == b"a route"
     minio.admin().remove_object(BUCKET, "uploaded")
+
+
+def written(minio: MinioServer, *query: tuple[str, str], **headers: str) -> tuple[int, str]:
+    """Sends a write of somebody who may write this object."""
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    server = RawS3(f"http://{minio.endpoint}")
+    answer = server.signed(WRITER, "PUT", f"{BUCKET}/own/manifest", query, body=b"forged", headers=sent)
+    return answer.status, answer.body
+
+
+@pytest.mark.parametrize("method", ["PUT", "POST"])
+def test_a_writer_replaces_no_version_that_is_kept(minio: MinioServer, method: str) -> None:
+    """By its ID upstream writes over a version itself, and nothing is left to restore. Audit: S13"""
+    stored = minio.admin().put_object(BUCKET, "own/manifest", io.BytesIO(b"true"), 4)
+    version = [("versionId", str(stored.version_id))]
+    uploads = [("uploads", "")] if method == "POST" else []
+    server = RawS3(f"http://{minio.endpoint}")
+    answer = server.signed(WRITER, method, f"{BUCKET}/own/manifest", [*uploads, *version])
+    assert answer.status == 501 and "names the version" in answer.body
+    copied = {"x-amz-copy-source": f"/{BUCKET}/own/manifest"}
+    assert server.signed(WRITER, "PUT", f"{BUCKET}/own/manifest", version, headers=copied).status == 501
+    kept: Any = minio.admin().get_object(BUCKET, "own/manifest", version_id=stored.version_id)
+    assert kept.read() == b"true"
+    minio.admin().remove_object(BUCKET, "own/manifest", version_id=stored.version_id)
+
+
+def test_a_writer_dates_nothing_and_hides_no_later_write(minio: MinioServer) -> None:
+    """Upstream takes the newest by its date, and the date from whoever writes. Audit: S13"""
+    status, text = written(minio, x_minio_source_mtime="2099-01-01T00:00:00Z")
+    assert status == 501 and "no replicas" in text
+    assert written(minio, x_minio_source_etag="0" * 32)[0] == 501
+    assert keys(minio) == {"data.csv.gz"}
+
+
+@pytest.mark.parametrize("by_query", [True, False])
+def test_no_object_that_calls_itself_encrypted_spoils_the_listings_of_others(
+    minio: MinioServer, by_query: bool
+) -> None:
+    """Upstream answered every listing that met such an object with an error, to the operator as well. Audit: B3"""
+    claims = {
+        "x-minio-replication-server-side-encryption-sealed-key": "a",
+        "x-minio-replication-server-side-encryption-iv": "b",
+        "x-minio-replication-server-side-encryption-seal-algorithm": "DAREv2-HMAC-SHA256",
+        "x-minio-replication-actual-object-size": "999999",
+    }
+    for name, value in claims.items():
+        found = written(minio, (name.title(), value)) if by_query else written(minio, **{name: value})
+        assert found[0] == 501, name
+    assert keys(minio) == {"data.csv.gz"}
+
+
+def test_the_administration_is_for_the_root_key_alone(minio: MinioServer) -> None:
+    """Any key may ask upstream for its own policy; that of pods names every namespace of the release. Audit: B3"""
+    server = RawS3(f"http://{minio.endpoint}")
+    for path in ("minio/admin/v3/accountinfo", "minio/admin/v3/info", "minio/admin//v3/info", "minio/kms/v1/status"):
+        for key in (WRITER, Key(f"{ROOT_USER}x", "unknown"), Key(ROOT_USER, "a guess")):
+            answer = server.signed(key, "GET", path)
+            assert answer.status in (403, 426), f"{path} {key.access}"  # 426: of no such path
+            assert BUCKET not in answer.body
+        assert server.send("GET", f"/{path}").status in (403, 426)
+    assert server.signed(Key(ROOT_USER, ROOT_PASSWORD), "GET", "minio/admin/v3/accountinfo").status == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "query", "document", "headers"),
+    [
+        ("POST", "delete=", b"<Delete>" + b"<Object/>" * MANY + b"</Delete>", {}),
+        ("POST", "delete=", b"<Delete>" + b"<n:Object a='>'/>" * MANY + b"</Delete>", {}),
+        ("PUT", "tagging=", b"<Tagging>" + b"<x/>" * 4 * MANY, {}),
+        ("PUT", "acl=", b" " * (5 << 20), {}),
+        ("POST", "", b"&".join(b"%x=" % number for number in range(MANY)), FORM),
+    ],
+)
+def test_a_document_of_nobody_is_not_kept_in_memory(
+    minio: MinioServer, method: str, query: str, document: bytes, headers: dict[str, str]
+) -> None:
+    """Upstream parses some before it looks at the signature: 20 MB of keys to delete took 420 MB. Audit: S11"""
+    checksum = {"content-md5": base64.b64encode(hashlib.md5(document).digest()).decode()}
+    path = f"{BUCKET}/x" if method == "PUT" else BUCKET
+    status, text = send(minio, method, path, query, headers={**checksum, **headers}, body=document)
+    assert status == 400 and ("holds more than is needed" in text or "larger than any that is needed" in text)
+    assert keys(minio) == {"data.csv.gz"}
+
+
+def test_an_upload_of_very_many_parts_is_refused_before_they_are_kept(minio: MinioServer) -> None:
+    """20 MB that name parts, of somebody who may upload, took upstream 4 GB. Audit: S11"""
+    server, (uploads,) = RawS3(f"http://{minio.endpoint}"), ([("uploads", "")],)
+    begun = server.signed(WRITER, "POST", f"{BUCKET}/own/large", uploads)
+    (upload,) = re.findall("<UploadId>([^<]*)", begun.body)
+    named = b"<CompleteMultipartUpload>%b</CompleteMultipartUpload>"
+    for element in (b"<Part/>", b"<x:Part y='/>'/>"):
+        asked = [("uploadId", upload)]
+        answer = server.signed(WRITER, "POST", f"{BUCKET}/own/large", asked, body=named % (element * MANY))
+        assert answer.status == 400 and "holds more than is needed" in answer.body
+    part = server.signed(WRITER, "PUT", f"{BUCKET}/own/large", [("partNumber", "1"), ("uploadId", upload)], body=b"x")
+    assert part.status == 200
+    etag = b"<Part><PartNumber>1</PartNumber><ETag>%b</ETag></Part>" % hashlib.md5(b"x").hexdigest().encode()
+    answer = server.signed(WRITER, "POST", f"{BUCKET}/own/large", [("uploadId", upload)], body=named % etag)
+    assert answer.status == 200, answer
+    minio.admin().remove_object(BUCKET, "own/large")
+
+
+def test_a_thousand_keys_are_deleted_in_one_request(minio: MinioServer) -> None:
+    """As many as S3 allows, of the longest names."""
+    names = "".join(f"<Object><Key>{number:04d}{'&amp;' * 150}</Key></Object>" for number in range(1000)).encode()
+    server, document = RawS3(f"http://{minio.endpoint}"), b"<Delete>%b</Delete>" % names
+    checksum = {"content-md5": base64.b64encode(hashlib.md5(document).digest()).decode()}
+    key = Key(ROOT_USER, ROOT_PASSWORD)
+    answer = server.signed(key, "POST", BUCKET, [("delete", "")], body=document, headers=checksum)
+    assert answer.status == 200 and answer.body.count("<Deleted>") == 1000
+
+
+def test_a_token_opens_no_other_way(minio: MinioServer) -> None:
+    """Neither LDAP, certificates nor custom tokens are offered, and links of copies lead nowhere. Audit: B3"""
+    for action in ("LDAPIdentity", "Certificate", "CustomToken", "ClientGrants", "WebIdentity"):
+        form = {"Action": f"AssumeRoleWith{action}", "Version": "2011-06-15", "Token": "x", "WebIdentityToken": "x"}
+        status, text = send(minio, "POST", "", headers=FORM, body=urlencode(form).encode())
+        assert status in (400, 403, 503) and "AccessKeyId" not in text
+    server = RawS3(f"http://{minio.endpoint}")
+    sources = ("data.csv.gz", "own/../data.csv.gz", "own/%2e%2e/data.csv.gz", "own/..%2fdata.csv.gz", "/data.csv.gz")
+    for source in (*(f"/{BUCKET}/{each}" for each in sources), f"http://elsewhere/{BUCKET}/data.csv.gz",
+                   "/.minio.sys/format.json"):  # fmt: skip
+        answer = server.signed(WRITER, "PUT", f"{BUCKET}/own/c", headers={"x-amz-copy-source": source})
+        assert answer.status in (400, 403), source
+    assert keys(minio) == {"data.csv.gz"}

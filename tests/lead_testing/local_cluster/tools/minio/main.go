@@ -1,8 +1,8 @@
 // The MinIO server of upstream, which also knows the policy variable ${s3:prefix}, as AWS does.
 //
 // MinIO compares a condition on s3:prefix with a request header named Prefix first, where there is one, and lists by the
-// query parameter. A policy can ask that the two are the same only if it can name the parameter. `guard.go` refuses what
-// upstream lets in without a signature or a bound.
+// query parameter. A policy can ask that the two are the same only if it can name the parameter. `guard.go` and
+// `documents.go` refuse what upstream lets in without a signature or a bound.
 package main
 
 import (
