@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lead_protocol import environment
 from lead_protocol.exit_codes import ExitCode
-from lead_protocol.store.object_store import StoreError
+from lead_protocol.store.object_store import StoreDenied, StoreError
 from lead_trainer.config_sources import with_flags
 from lead_trainer.errors import TrainerError, exit_code_of, missing_extra
 from lead_trainer.offline import stay_offline
@@ -249,7 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except (TrainerError, StoreError) as error:
         code = exit_code_of(error)
-        print(f"{'' if code == ExitCode.STOPPED else 'error: '}{error}", file=sys.stderr)
+        print(f"{'' if code == ExitCode.STOPPED else 'error: '}{_sentence(options, error)}", file=sys.stderr)
         return _end(options, code)
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and error.name in OF_TRAINER:
@@ -276,6 +276,15 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     if rest:
         options.words += rest
     return options
+
+
+def _sentence(options: argparse.Namespace, error: TrainerError | StoreError) -> str:
+    if not isinstance(error, StoreDenied):
+        return str(error)
+    from lead_trainer.store_rights import refused
+
+    named = getattr(options, "store", None)
+    return refused(options.command, error, {**os.environ, **({environment.STORE_URL: named} if named else {})})
 
 
 def _told_by_worker(error: Exception) -> int:

@@ -43,6 +43,7 @@ _KEY_CODES = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "In
 _SKEW_CODES = {"RequestTimeTooSkewed", "RequestExpired"}
 # Of the parser: no XML, other bytes than its encoding's, an encoding that is unknown or that it does not read.
 _NOT_XML = (ElementTree.ParseError, LookupError, ValueError)
+CHECK_CREDENTIALS = "check the storage profile's credentials and what they allow"
 _NOT_THE_STORE = "a gateway may have answered in the store's place: check the endpoint and what lies before it"
 _MOST_SKEW = timedelta(minutes=15)  # what S3 servers allow
 
@@ -105,9 +106,8 @@ def explain_failure(
     if status == 404:
         return ObjectNotFound(f"{told}; the object does not exist")
     if status in (401, 403) or code in _KEY_CODES:  # AWS refuses an expired token with 400
-        remedy = "check the storage profile's credentials and what they allow"
         of_key = True if status == 401 or code in _KEY_CODES else False if code else None  # a HEAD may name no code
-        return StoreDenied(f"{told}; {remedy}", of_key=of_key)
+        return StoreDenied(f"{told}; {CHECK_CREDENTIALS}", of_key=of_key)
     if status == 412:
         return ObjectReplaced(f"{told}: another version lies there than the one that was asked for")
     if status == 416:
