@@ -156,7 +156,7 @@ def test_a_file_that_no_stage_draws_may_be_missing() -> None:
     "folder", ["rgb", "semantics_perturbated", "depth", "hdmap", "lidar", "radar", "bboxes", "metas"]
 )
 @pytest.mark.parametrize("damage", ["missing", "cut"])
-def test_a_bad_raw_file_is_named_with_route_and_frame(folder: str, damage: str) -> None:
+def test_a_bad_raw_file_is_named_with_its_route(folder: str, damage: str) -> None:
     class Damaged(FolderTree):
         def read(self, path: str) -> bytes:
             if path.startswith(f"{ROUTE}/{folder}/0009"):
@@ -166,7 +166,7 @@ def test_a_bad_raw_file_is_named_with_route_and_frame(folder: str, damage: str) 
             return super().read(path)
 
     preparation, tree = LeadPreparation(), Damaged(shared_dir() / "golden/lead_data/carla_leaderboard2")
-    with pytest.raises(BadData, match=rf"301_route0_11_04_01_11_59 frame 0009: file .*/{folder}/0009"):
+    with pytest.raises(BadData, match=rf"^file {ROUTE}/{folder}/0009"):
         preparation.record(tree, preparation.config_keys({}), SampleKey(ROUTE, 9))
 
 

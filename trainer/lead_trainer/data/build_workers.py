@@ -10,14 +10,16 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from itertools import islice
 
+from lead_trainer.data.damaged_samples import Made, caught, whole
 from lead_trainer.data.ordered_pool import ordered_map
 from lead_trainer.errors import TrainerError
 
 SAMPLES_A_PROCESS = 64  # with fewer, starting a process costs more than it saves
 Encoded = tuple[int, bytes]
-_encode: Callable[[int], Encoded] | None = None  # of this forked worker
+_encode: Callable[[int], Made] | None = None  # of this forked worker
 
 
 class LostBuildWorker(TrainerError):
@@ -30,15 +32,22 @@ def encode_all(
 ) -> Iterator[Encoded]:  # fmt: skip
     """Yields encode(number) in order; `processes` None: as many as there are cores and work for them.
 
-    Raises what `encode` raises, and LostBuildWorker.
+    Raises what `encode` raises, BadData once every other damaged sample is known too, and LostBuildWorker.
     """
+    yield from whole(_made(numbers, partial(caught, encode), name, threads, processes), name)
+
+
+def _made(
+    numbers: Sequence[int], encode: Callable[[int], Made], name: Callable[[int], str], threads: int,
+    processes: int | None,
+) -> Iterator[Made]:  # fmt: skip
     if processes is None:
         processes = min(len(os.sched_getaffinity(0)), len(numbers) // SAMPLES_A_PROCESS)
     if processes < 2:
         yield from ordered_map(encode, numbers, threads)
         return
     pool = ProcessPoolExecutor(processes, multiprocessing.get_context("fork"), initializer=_adopt, initargs=(encode,))
-    waiting: deque[tuple[int, Future[Encoded]]] = deque()
+    waiting: deque[tuple[int, Future[Made]]] = deque()
     source = iter(numbers)
     try:
         waiting.extend((number, pool.submit(_work, number)) for number in islice(source, 2 * processes))
@@ -58,11 +67,11 @@ def encode_all(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _adopt(encode: Callable[[int], Encoded]) -> None:
+def _adopt(encode: Callable[[int], Made]) -> None:
     global _encode
     _encode = encode
 
 
-def _work(number: int) -> Encoded:
+def _work(number: int) -> Made:
     assert _encode is not None
     return _encode(number)

@@ -93,9 +93,8 @@ class CarlaPreparation:
         try:
             return _fields(tree, PreparationKeys.parse(config), sample)
         except BadData as error:
-            raise BadData(
-                f"{sample.route} frame {sample.frame:04d}: {error}; restore the file, or remove the whole route"
-            ) from error
+            where = "" if sample.route in str(error) else f"{sample.route} frame {sample.frame:04d}: "
+            raise BadData(f"{where}{error}; restore the file, or remove the whole route") from error
 
     def route_metas(self, tree: SourceTree, config: Mapping[str, Any], route: str, frames: Sequence[int]) -> pa.Table:
         """Returns one row a frame of the ego metas."""
