@@ -27,7 +27,7 @@ train and look:
   config        list every key with its default, type and meaning: lead config recipe=distill preset=tiny
   runs          list the TrainingRuns of a cluster, with their losses
   logs          print what the pods of a run log
-  tensorboard   show the curves of a namespace's runs, straight from the store
+  tensorboard   show the curves of a logdir, or of a namespace's runs, straight from the store
   evaluate      measure a checkpoint on a benchmark beside its baselines, and write the challenge's file
   export        bundle a finished run's weights for evaluation
   lr-find       sweep the learning rate and show the loss over it
@@ -95,7 +95,8 @@ def _add_commands_of_stores(commands: "argparse._SubParsersAction[argparse.Argum
     runs = _command(commands, "runs", "List TrainingRuns as kubectl does, with the course of the loss.")
     runs.add_argument("-n", "--namespace", default="", help="default: all namespaces")
 
-    board = _command(commands, "tensorboard", "Show the curves of a namespace's runs in TensorBoard, from the store.")
+    board = _command(commands, "tensorboard", "Show curves in TensorBoard: of a logdir, or of a store's runs.")
+    board.add_argument("logdir", nargs="?", type=Path, help="of lead train; without it: the runs of a namespace")
     board.add_argument("-n", "--namespace", default="default", help="whose runs (default: default)")
     board.add_argument("--store", help="s3://bucket/prefix or file:///folder (default: LEAD_STORE_URL)")
     board.add_argument(
@@ -225,9 +226,12 @@ def run_command(options: argparse.Namespace) -> int:
 
             return list_runs(options.namespace, os.environ)
         case "tensorboard":
-            from lead_trainer.cli_tensorboard import serve
+            from lead_trainer.cli_tensorboard import Page, serve, serve_folder
 
-            return serve(options.namespace, options.store, options.host, options.port, options.every, os.environ)
+            page = Page(options.host, options.port, options.every)
+            if options.logdir is not None:
+                return serve_folder(options.logdir, page)
+            return serve(options.namespace, options.store, page, os.environ)
         case "logs":
             from lead_trainer.cli_cluster import show_logs
 
