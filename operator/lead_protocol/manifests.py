@@ -17,6 +17,7 @@ MAX_CONTAINERS = 130_000  # lists and objects in a manifest of a cache: 65,000 f
 MAX_VALUES = 2 * MAX_CONTAINERS
 
 MAX_REASONS = 1024  # route verdicts of one cache
+MAX_FACTS, MAX_FACT_NUMBERS = 16, 64  # that a preparation states of a cache
 MAX_ATTEMPT = 10**6
 MAX_FILES = 1024  # of one checkpoint
 MAX_COUNT = 10**15  # of anything: sums of a few thousand still fit into 64 bits
@@ -110,6 +111,9 @@ class ShardEntry(StrictModel):
     records: _Count
 
 
+_Numbers = Annotated[list[Annotated[float, Field(allow_inf_nan=False)]], Field(max_length=MAX_FACT_NUMBERS)]
+
+
 class CacheManifest(StrictModel):
     """The commit of one cache: what readers start from."""
 
@@ -126,6 +130,7 @@ class CacheManifest(StrictModel):
     metas: list[StoredObject]
     samples: _Count  # records in all shards
     size_bytes: _Count
+    facts: Annotated[dict[_Name, _Numbers], Field(max_length=MAX_FACTS)] = Field(default_factory=dict)  # of all samples
 
     @property
     def objects(self) -> list[StoredObject]:

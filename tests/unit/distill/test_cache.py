@@ -17,6 +17,7 @@ from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.engine.attempt_run import limited
 from lead_trainer.engine.dataset import Dataset
 from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.recipes.distill.action_stats import action_counts, action_facts
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.config_values import load_config
 from lead_trainer.recipes.distill.dataset import ClipSamples
@@ -96,6 +97,41 @@ def test_a_sample_is_what_the_tree_says(root: Path, tmp_path: Path) -> None:
     assert {tuple(stats.flatten().tolist()) for stats in batch["action_stats"]} == {
         tuple(float(value) for value in samples.load(0, 0)["action_stats"].flatten())
     }
+
+
+def test_a_cache_states_the_actions_of_all_its_training_clips_and_runs_read_no_record_for_them(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = build(root, FolderStore(tmp_path / "store"))
+    blocks = [unpack_arrays(cache.fields(int(number))["arrays"], compressed=False)
+              for number in cache.rows("train").sample]  # fmt: skip
+    actions = np.stack([block["actions"] for block in blocks]).astype(np.float64)
+    whole = action_facts(action_counts(actions, np.array([block["speed"][0] for block in blocks], np.float64)))
+    assert cache.facts == whole and len(blocks) == 6
+    np.testing.assert_allclose(whole["action_mean"][0], actions[..., 0].mean(), atol=0.05)
+
+    def refuse(sample: int) -> None:
+        raise AssertionError(f"record {sample} was read")
+
+    monkeypatch.setattr(cache, "fields", refuse)
+    for split in ("train", "val"):
+        stats = ClipSamples(settings(), cache, split)._stats
+        np.testing.assert_allclose(stats, [whole["action_mean"], whole["action_spread"]], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "facts", [{}, {"action_mean": [0.0], "action_spread": [1.0]}, {"action_mean": [0, 0], "action_spread": [1.0, 0.0]}]
+)
+def test_a_cache_without_facts_of_its_actions_is_refused_by_name(
+    root: Path, tmp_path: Path, facts: dict[str, list[float]]
+) -> None:
+    cache = build(root, FolderStore(tmp_path / "store"))
+    cache.manifest = cache.manifest.model_copy(update={"facts": facts})
+    with pytest.raises(
+        BadData,
+        match=f"cache {cache.digest[:12]}, which states no mean and spread of actions; .* build the cache again",
+    ):
+        ClipSamples(settings(), cache, "val")
 
 
 def test_d_50_pods_share_a_build_and_make_the_same_cache_as_one(root: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from lead_trainer.cli import main
 from lead_trainer.cli_evaluate import MODEL, evaluate_checkpoint
-from lead_trainer.recipes.distill.action_stats import SMALLEST_SPREAD, robust_stats
+from lead_trainer.recipes.distill.action_stats import SMALLEST_SPREAD, action_counts, action_facts, stats_of
 from lead_trainer.recipes.distill.benchmarks.challenges import ONWARD
 from lead_trainer.recipes.distill.config import MAX_CURVATURE
 from lead_trainer.recipes.distill.example_data.tree import write_example_tree
@@ -45,6 +45,10 @@ def test_a_car_that_stands_has_no_curvature_of_its_own() -> None:
     curvature = fitted_actions(xy, noisy, 6.0, DT_S)[:, 1]
     assert np.abs(curvature).max() < 0.1 and np.abs(curvature[50:]).max() < 0.05
     np.testing.assert_allclose(curvature[:30], 0.05, atol=0.01)
+
+
+def robust_stats(actions: np.ndarray, speed: np.ndarray) -> np.ndarray:
+    return stats_of(action_facts(action_counts(actions, speed)), "cache")
 
 
 def test_steps_of_standing_cars_do_not_widen_the_spread_of_actions() -> None:

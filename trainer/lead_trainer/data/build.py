@@ -8,7 +8,7 @@ killed and repeated at any point and by any number of pods: the manifest comes o
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,12 @@ from lead_trainer.data.build_workers import Encoded, encode_all
 from lead_trainer.data.cache_tables import ROUTE_COLUMN, collection_table, verdict_table, write_table
 from lead_trainer.data.digest import listing_sha256
 from lead_trainer.data.held_caches import held_by_another
+from lead_trainer.data.part_counts import PartCounts, summed
 from lead_trainer.data.record import encode_record
 from lead_trainer.data.shard import write_shard
 from lead_trainer.data.stored_manifest import stored_manifest
 from lead_trainer.errors import BadData
-from lead_trainer.recipes.recipe import ChoosesCollections, Recipe, Scan, SourceTree, StaysInProcess
+from lead_trainer.recipes.recipe import ChoosesCollections, CountsRecords, Recipe, Scan, SourceTree, StaysInProcess
 
 OnProgress = Callable[[BuildRecord], None]
 DEFAULT_THREADS = 4
@@ -170,7 +171,14 @@ def _make_part(build: _Build, scan: Scan, part: Part, folder: Path, report: "_Re
     alone = isinstance(preparation, StaysInProcess) and preparation.stays_in_process(build.config)
     processes = 0 if alone else build.processes
     records = encode_all(numbers, encoded, name, threads=build.threads, processes=processes)
-    shard = write_shard(path, report.counted(records))
+    counts = PartCounts(
+        lambda number, fields: (
+            preparation.counts(build.config, scan.samples[number], fields)
+            if isinstance(preparation, CountsRecords)
+            else {}
+        )
+    )
+    shard = write_shard(path, report.counted(counts.passing(records)))
     if shard.records != len(numbers):
         raise BadData(f"part {part.number} has {shard.records} records, expected {len(numbers)}; build again")
     staged = build.keys.shard(part.number, shard.sha256)
@@ -178,7 +186,7 @@ def _make_part(build: _Build, scan: Scan, part: Part, folder: Path, report: "_Re
         raise BadData(f"{build.store.url}/{staged} holds other bytes than its name says; delete it and build again")
     metas = _upload_metas(build, part) if part.routes else None
     entry = StoredObject(key=build.keys.as_published(staged), size=shard.size, sha256=shard.sha256)
-    record = PartRecord(shard=entry, records=shard.records, metas=metas)
+    record = PartRecord(shard=entry, records=shard.records, metas=metas, counts=counts.as_lists())
     build.store.create(build.keys.shard_record(part.number), record.model_dump_json().encode())
     return part_record(build.store, build.keys, part.number) or record  # another worker's record, if it was first
 
@@ -217,8 +225,16 @@ def _finish(build: _Build, scan: Scan, plan: BuildPlan, report: "_Reporter") -> 
         routes=routes,
         collections=tables,
         parts=complete,
+        facts=_facts(build, complete),
     )
     return stage_manifest(build.store, build.keys, manifest)
+
+
+def _facts(build: _Build, parts: Iterable[PartRecord]) -> Mapping[str, Sequence[float]]:
+    preparation = build.recipe.preparation
+    if not isinstance(preparation, CountsRecords):
+        return {}
+    return preparation.facts(build.config, summed(part.counts for part in parts))
 
 
 def _create(build: _Build, key: str, data: bytes) -> StoredObject:

@@ -31,6 +31,7 @@ def finished_manifest(
     routes: StoredObject,
     collections: Mapping[str, StoredObject],
     parts: Sequence[PartRecord],
+    facts: Mapping[str, Sequence[float]],
 ) -> CacheManifest:
     """Returns the manifest of a cache whose parts are all complete; a pure function, so two finishers agree."""
     reasons: dict[str, int] = {}
@@ -61,6 +62,7 @@ def finished_manifest(
         metas=[part.metas for part in parts if part.metas is not None],
         samples=sum(part.records for part in parts),
         size_bytes=sum(part.size_bytes for part in parts) + sum(item.size for item in small),
+        facts={name: list(values) for name, values in facts.items()},
     )
 
 

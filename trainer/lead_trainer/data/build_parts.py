@@ -1,6 +1,6 @@
 """The create-only record that one part of a cache is complete: what lets a restarted build skip it."""
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from lead_protocol.manifests import StoredObject
 from lead_protocol.object_keys import CacheKeys
@@ -17,6 +17,7 @@ class PartRecord(StrictModel):
     shard: StoredObject
     records: int
     metas: StoredObject | None
+    counts: dict[str, list[int]] = Field(default_factory=dict)  # of the shard's records, by a preparation that counts
 
     @property
     def objects(self) -> list[StoredObject]:

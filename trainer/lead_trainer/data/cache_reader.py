@@ -4,7 +4,7 @@ It starts from the manifest and verifies every table it reads by SHA-256; it nev
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -59,6 +59,11 @@ class CacheReader:
     def config(self) -> Mapping[str, Any]:
         """The config values the cache was built with."""
         return self.manifest.config
+
+    @property
+    def facts(self) -> Mapping[str, Sequence[float]]:
+        """What the build states of all samples together, by name."""
+        return self.manifest.facts
 
     def rows(self, collection: str) -> CollectionRows:
         """Returns a collection's rows; raises BadConfig naming the ones the cache has."""

@@ -138,6 +138,24 @@ class StaysInProcess(Protocol):
         """Returns whether records of this config (what `config_keys` returned) are made by threads alone."""
 
 
+@runtime_checkable
+class CountsRecords(Protocol):
+    """A preparation that states facts of a cache as a whole, such as the spread of its labels, in the manifest.
+
+    Each record is counted once, when it is made; runs read the facts and never go through the records for them.
+    """
+
+    def counts(
+        self, config: Mapping[str, Any], sample: SampleKey, record: Mapping[str, memoryview]
+    ) -> Mapping[str, npt.NDArray[np.int64]]:
+        """Returns counts of one record by name, of one length a name; they are added up over all samples."""
+
+    def facts(
+        self, config: Mapping[str, Any], counts: Mapping[str, npt.NDArray[np.int64]]
+    ) -> Mapping[str, Sequence[float]]:
+        """Returns the facts that follow from the counts of all samples."""
+
+
 class SampleSource(Protocol):
     """The samples of one collection of one cache, decoded and augmented."""
 

@@ -3,7 +3,7 @@
 One sample is a pure function of (index, config.seed) and the cache; several threads may call `load` at once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import cv2
@@ -16,7 +16,7 @@ from lead_trainer.data.in_shards import FetchesShards, RowsInShards
 from lead_trainer.data.picture_bytes import decoded
 from lead_trainer.data.sample_order import hash64
 from lead_trainer.errors import BadData
-from lead_trainer.recipes.distill.action_stats import robust_stats
+from lead_trainer.recipes.distill.action_stats import stats_of
 from lead_trainer.recipes.distill.config import CAMERAS, FRAMES_PER_CAMERA, DistillConfig
 from lead_trainer.recipes.distill.ingest.label_files import FUTURE, yaw_of
 from lead_trainer.recipes.distill.prepare_clips import frame_field
@@ -24,7 +24,6 @@ from lead_trainer.recipes.distill.prepare_keys import ClipKeys
 from lead_trainer.recipes.prepare_keys import refuse_other_preparation
 from lead_trainer.recipes.recipe import Sample
 
-STATS_SAMPLES = 512  # records whose actions say mean and spread
 _DUMMY = 5  # random stream of dummy pictures
 
 Array = npt.NDArray[Any]
@@ -36,6 +35,14 @@ class SampleCache(FetchesShards, Protocol):
     @property
     def config(self) -> Mapping[str, Any]:
         """The config values the cache was built with."""
+
+    @property
+    def digest(self) -> str:
+        """The cache's name."""
+
+    @property
+    def facts(self) -> Mapping[str, Sequence[float]]:
+        """What its build states of all samples together."""
 
     def rows(self, collection: str) -> CollectionRows:
         """Rows of one collection."""
@@ -52,7 +59,7 @@ class ClipSamples(RowsInShards):
         cv2.setNumThreads(1)  # the loader's threads share the cores already
         self._config, self._cache = config, cache
         self._rows = cache.rows(split)
-        self._stats = action_stats(cache, cache.rows("train"))
+        self._stats = stats_of(cache.facts, cache.digest[:12])
 
     def __len__(self) -> int:
         """Number of clips."""
@@ -89,20 +96,6 @@ def label_entries(arrays: Mapping[str, Array]) -> Sample:
         "actions": np.array(arrays["actions"]),
         "embedding": np.array(arrays["embedding"]),
     }
-
-
-def action_stats(cache: SampleCache, rows: CollectionRows) -> npt.NDArray[np.float32]:
-    """Returns mean and spread of the training labels' actions, (2, 2), from the first records of the first shards.
-
-    Records lie in shards in a seeded random order, so these are a random sample, the same for every process. Raises
-    BadData where there is none.
-    """
-    if not len(rows.sample):
-        raise BadData("the training split holds no usable clip; extract and label some, then build the cache again")
-    first = np.lexsort((rows.slot, rows.shard))[:STATS_SAMPLES]
-    records = [unpack_arrays(cache.fields(int(number))["arrays"], compressed=False) for number in rows.sample[first]]
-    actions = np.stack([arrays["actions"] for arrays in records]).astype(np.float64)
-    return robust_stats(actions, np.array([arrays["speed"][0] for arrays in records], np.float64))
 
 
 def _pictures(record: Mapping[str, memoryview], side: int) -> npt.NDArray[np.uint8]:

@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lead_trainer.recipes.distill.config_values import config_of_cache
 from lead_trainer.recipes.distill.modes import mode_of
-from lead_trainer.recipes.recipe import Preparation, ReadsPart, SampleKey, Scan, SourceTree
+from lead_trainer.recipes.recipe import CountsRecords, Preparation, ReadsPart, SampleKey, Scan, SourceTree
 
 
 class DistillPreparation:
@@ -35,6 +37,20 @@ class DistillPreparation:
         """Returns how the paths begin that the mode reads."""
         chosen = _of(config)
         return chosen.reads(config) if isinstance(chosen, ReadsPart) else ("",)
+
+    def counts(
+        self, config: Mapping[str, Any], sample: SampleKey, record: Mapping[str, memoryview]
+    ) -> Mapping[str, npt.NDArray[np.int64]]:
+        """Returns what the mode counts in a record."""
+        chosen = _of(config)
+        return chosen.counts(config, sample, record) if isinstance(chosen, CountsRecords) else {}
+
+    def facts(
+        self, config: Mapping[str, Any], counts: Mapping[str, npt.NDArray[np.int64]]
+    ) -> Mapping[str, Sequence[float]]:
+        """Returns the mode's facts."""
+        chosen = _of(config)
+        return chosen.facts(config, counts) if isinstance(chosen, CountsRecords) else {}
 
     def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
         """Reads listings and verdicts, fills the named collections."""

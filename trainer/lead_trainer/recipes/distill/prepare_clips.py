@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lead_trainer.data.array_block import pack_arrays
+from lead_trainer.data.array_block import pack_arrays, unpack_arrays
 from lead_trainer.errors import BadData
+from lead_trainer.recipes.distill.action_stats import action_counts, action_facts
 from lead_trainer.recipes.distill.config import CAMERAS, FRAMES_PER_CAMERA
 from lead_trainer.recipes.distill.config_values import config_of_cache
 from lead_trainer.recipes.distill.ingest.actions import fitted_actions, initial_speed
@@ -35,7 +36,7 @@ _BYTES_A_PIXEL = 0.4  # of such a JPEG, for cutting shards
 class ClipPreparation:
     """The preparation of the teacher's clips; pure in (tree, keys), but for the sampling of a real teacher."""
 
-    version = "distill-clips/2"
+    version = "distill-clips/3"
     default_collections: tuple[str, ...] = SPLITS
 
     def __init__(self) -> None:
@@ -78,6 +79,21 @@ class ClipPreparation:
             )
         arrays = pack_arrays(label_arrays(history, label), compress=False)
         return {**jpegs(frames), "arrays": arrays, "reasoning": label.text.encode()}
+
+    def counts(
+        self, config: Mapping[str, Any], sample: SampleKey, record: Mapping[str, memoryview]
+    ) -> Mapping[str, npt.NDArray[np.int64]]:
+        """Returns how often each action occurs in a clip of the training split."""
+        if not sample.route.startswith(f"{SPLITS[0]}/"):
+            return {}
+        arrays = unpack_arrays(record["arrays"], compressed=False)
+        return action_counts(arrays["actions"][None].astype(np.float64), arrays["speed"].astype(np.float64))
+
+    def facts(
+        self, config: Mapping[str, Any], counts: Mapping[str, npt.NDArray[np.int64]]
+    ) -> Mapping[str, Sequence[float]]:
+        """Returns mean and spread of the training split's actions, none of a cache without that split."""
+        return action_facts(counts)
 
     def route_metas(self, tree: SourceTree, config: Mapping[str, Any], route: str, frames: Sequence[int]) -> pa.Table:
         """Returns which clip each sample shows."""

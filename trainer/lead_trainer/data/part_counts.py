@@ -1,0 +1,41 @@
+"""Counts over the records of a part, and of all parts: what a manifest states of a cache as a whole.
+
+Integers alone, so the sums are the same however the parts were shared among pods. Used by `build`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lead_trainer.data.record import decode_record
+
+Counts = Mapping[str, npt.NDArray[np.int64]]
+
+
+class PartCounts:
+    """Adds up what `of_sample` counts in each record that passes."""
+
+    def __init__(self, of_sample: Callable[[int, Mapping[str, memoryview]], Counts]) -> None:
+        self._of_sample = of_sample
+        self._sums: dict[str, npt.NDArray[np.int64]] = {}
+
+    def passing(self, records: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+        """Passes records (number, bytes) on."""
+        for number, data in records:
+            self._sums = summed([self._sums, self._of_sample(number, decode_record(data).fields)])
+            yield number, data
+
+    def as_lists(self) -> dict[str, list[int]]:
+        """Returns the sums as a part's record keeps them."""
+        return {name: values.tolist() for name, values in self._sums.items()}
+
+
+def summed(each: Iterable[Mapping[str, Any]]) -> dict[str, npt.NDArray[np.int64]]:
+    """Returns the sums of counts by name; who lacks a name counted nothing."""
+    sums: dict[str, npt.NDArray[np.int64]] = {}
+    for counts in each:
+        for name, values in counts.items():
+            sums[name] = sums[name] + values if name in sums else np.array(values, np.int64)
+    return sums
