@@ -51,6 +51,7 @@ REST_AFTER_ERROR_S = (
 )
 MAX_RECORD_BYTES = 64 * 1024
 MAX_OBJECTS = 20_000  # of one resource, looked at in one LIST
+CONTROL_AGE_S = 60.0  # nobody but an operator writes below control/; this process knows what it has written itself
 
 Answer = TypeVar("Answer")
 OpenStore = Callable[[StorageProfile], ObjectStore]
@@ -97,6 +98,16 @@ class _Memory:
     look: BucketLook = BucketLook()
     records: Records = field(default_factory=Records)
     written: set[str] = field(default_factory=set)  # keys of control records, by this process
+    control: RecordReader | None = None  # the run's records as last listed
+    control_listed_at: float = 0.0
+
+    def list_control(self, store: ObjectStore, keys: ControlKeys, *, anew: bool) -> RecordReader:
+        """Returns a run's records below `control/`, listed now where they may be others than last time."""
+        now, control = time.monotonic(), self.control
+        if anew or control is None or control.store is not store or now - self.control_listed_at > CONTROL_AGE_S:
+            control = RecordReader(store, self.records, keys.prefix, MAX_OBJECTS)
+            self.control, self.control_listed_at = control, now
+        return control
 
 
 class BucketView:
@@ -121,11 +132,13 @@ class BucketView:
         answer. Of an `erased` one, whose status tells nothing, the book is read too, and now.
         """
         keys = RunKeys(namespace, uid)
+        untouched = untouched and uid not in self._memories
+        memory = self._memories.setdefault(uid, _Memory())
 
         def read(store: ObjectStore, records: Records) -> BucketLook:
             parts = record_prefixes(namespace, uid, instances)
             reader = RecordReader(store, records, keys.prefix, MAX_OBJECTS, parts)
-            control = RecordReader(store, records, keys.control.prefix, MAX_OBJECTS)
+            control = memory.list_control(store, keys.control, anew=erased)
             return BucketLook(
                 error=reader.excess or control.excess,
                 instances=read_instances(reader, control, namespace, uid, instances),
@@ -133,9 +146,7 @@ class BucketView:
                 book=read_book(control, keys.control) if erased else None,
             )
 
-        untouched = untouched and uid not in self._memories
         if untouched and time.monotonic() - self._answered_at.get(profile.name, -math.inf) < ANSWERS_FOR_S:
-            memory = self._memories.setdefault(uid, _Memory())
             memory.looked_at, memory.live = time.monotonic(), live
             return memory.look
         return await self._look(profile, namespace, uid, live, 0.0 if erased else max_age_s, read)
@@ -183,6 +194,7 @@ class BucketView:
         """
 
         memory = self._memories.setdefault(uid, _Memory())
+        memory.control = None
 
         def write(store: ObjectStore) -> bool:
             stands = True

@@ -37,7 +37,7 @@ class RecordReader:
         *, parts_alone: bool = False,
     ) -> None:  # fmt: skip
         """`parts_alone`: list nothing but the parts, however little lies beside them."""
-        self._store = store
+        self.store = store
         self._records = records
         self._listed: dict[str, ObjectInfo] = {}
         by_parts = parts_alone or bool(parts and records.large)
@@ -51,7 +51,7 @@ class RecordReader:
             records.right.pop(key, None)
 
     def _list(self, prefix: str, max_objects: int) -> str:
-        found = {info.key: info for info in islice(self._store.list(prefix), max_objects)}
+        found = {info.key: info for info in islice(self.store.list(prefix), max_objects)}
         self._listed |= found
         if len(found) < max_objects:
             return ""
@@ -73,7 +73,7 @@ class RecordReader:
         if held is None or held[0] != info.etag:
             try:
                 with _one_large if info.size > SMALL_BYTES else nullcontext():
-                    held = (info.etag, parse(self._store.get(key, max_bytes=max_bytes)))
+                    held = (info.etag, parse(self.store.get(key, max_bytes=max_bytes)))
             except ObjectNotFound:
                 return None  # deleted since the LIST, or listed too early: the next look sees
             except ObjectCorrupt:
@@ -87,7 +87,7 @@ class RecordReader:
         etag = self._listed[key].etag
         if self._records.right.get(key) == etag:
             return ""
-        if fault := check(self._store):
+        if fault := check(self.store):
             return fault
         self._records.right[key] = etag
         return ""

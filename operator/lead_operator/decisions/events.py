@@ -7,6 +7,7 @@ from typing import Any
 from lead_operator.decisions.condition_events import condition_events
 from lead_operator.decisions.conditions import find_condition
 from lead_operator.decisions.plan import ClaimToDelete, EventNote
+from lead_operator.decisions.run_step import FINISHING
 from lead_operator.names import CachePhase, Condition, RunPhase
 
 MAX_MESSAGE = 1000  # the API takes 1024
@@ -132,6 +133,8 @@ def run_phase(after: dict[str, Any]) -> list[EventNote]:
     """Returns the phase that a TrainingRun has come to; none where other events tell it."""
     phase = after.get("phase")
     stage = (after.get("stage") or {}).get("text", "")
+    if phase == RunPhase.RUNNING and after.get("reason") == FINISHING:
+        return []  # it ended before it was seen to train: StageCompleted or Succeeded follows
     if phase == RunPhase.RUNNING:
         return [EventNote("Normal", "Started", f"stage {stage} trains")]
     if phase == RunPhase.SUSPENDED:

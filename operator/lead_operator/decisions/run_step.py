@@ -10,6 +10,7 @@ from lead_operator.names import RunPhase
 
 SOON_S = 1.0
 CHECKPOINT_MISSING = "CheckpointMissing"
+FINISHING = "Finishing"
 
 
 @dataclass(frozen=True)

@@ -44,15 +44,13 @@ from lead_operator.decisions.run_end import after_end, is_over, restored_events
 from lead_operator.decisions.run_progress import LOADING
 from lead_operator.decisions.run_records import run_records
 from lead_operator.decisions.run_status import build_run_status, is_urgent
-from lead_operator.decisions.run_step import SOON_S, Step, join_steps
+from lead_operator.decisions.run_step import FINISHING, SOON_S, Step, join_steps
 from lead_operator.decisions.run_view import SUSPEND_REQUESTED, RunView, look_at_run
 from lead_operator.decisions.session_caches import lost_caches, release_claims
 from lead_operator.errors import SpecError
 from lead_operator.names import Condition, RunPhase
 from lead_operator.resources.training_run import TrainingRun, refuse_lost_config
 from lead_operator.settings import Settings
-
-FINISHING = "Finishing"
 
 
 def decide_training_run(run: TrainingRun, observed: ObservedRun, settings: Settings) -> Plan:

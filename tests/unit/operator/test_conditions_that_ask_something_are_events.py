@@ -94,6 +94,14 @@ def test_a_good_life_has_no_event_for_its_conditions() -> None:
     ]  # fmt: skip
 
 
+def test_a_run_that_ends_before_it_was_seen_to_train_has_no_event_of_training() -> None:
+    pods = tuple(a_pod(rank, phase="Pending", ready=False) for rank in (0, 1))
+    starts = look(started(), pods=pods)
+    ended = tuple(a_pod(rank, phase="Succeeded", ready=False, exit_code=0) for rank in (0, 1))
+    finishing = look(starts.status, 5, pods=ended)
+    assert (finishing.status["phase"], finishing.status["reason"], told(finishing)) == ("Running", "Finishing", [])
+
+
 def test_what_the_end_of_a_run_tells_is_not_told_of_its_conditions_too() -> None:
     failed = look(started(), pods=(a_pod(0), a_pod(1, phase="Failed", exit_code=64, message="no such key")))
     assert [reason for _, reason in told(failed)] == ["BadConfig", "Failed"]

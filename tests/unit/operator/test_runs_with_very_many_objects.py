@@ -8,8 +8,10 @@ import pytest
 
 from lead_operator.cluster import bucket_view
 from lead_operator.cluster.bucket_view import BucketLook, BucketView
-from lead_protocol.object_keys import InstanceKeys
+from lead_operator.decisions.plan import RunRecord
+from lead_protocol.object_keys import InstanceKeys, RunKeys
 from lead_protocol.progress_record import ProgressRecord
+from lead_protocol.run_records import RunEnd
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectInfo
 from lead_testing.makers import RUN_UID, SETTINGS
@@ -63,11 +65,28 @@ async def test_a_pod_that_lives_no_more_is_asked_for_its_last_word_though_nobody
     assert looks == [1, 1, 1, 2, 2, 3]
 
 
-async def test_a_usual_run_costs_one_list_of_its_folder_and_one_of_the_operators_records(store: Counting) -> None:
+async def test_a_usual_run_costs_one_list_of_its_folder(store: Counting) -> None:
     view = BucketView(SETTINGS, lambda profile: store)
-    for _ in range(2):
+    for _ in range(3):
         assert (await look(view)).instances[0].progress == PROGRESS
-    assert store.listed == [RUN, CONTROL] * 2
+    assert store.listed == [RUN, CONTROL, RUN, RUN]
+
+
+async def test_the_operators_records_are_listed_again_when_they_may_be_others(
+    store: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view, keys = BucketView(SETTINGS, lambda profile: store), RunKeys(KEYS.namespace, KEYS.uid).control
+    await look(view)
+    end = RunEnd(phase="Failed", reason="R", message="", ended_at="2026-01-01T12:00:00Z")
+    record = RunRecord(keys.ended, end.model_dump_json().encode(), final=True)
+    assert await view.record(SETTINGS.storage_profiles["default"], KEYS.namespace, KEYS.uid, (record,)) == (True, "")
+    seen = await look(view)
+    assert seen.ended is not None and seen.ended.reason == "R"
+    assert store.listed.count(CONTROL) == 2
+    store.put(keys.ended, b"of another operator process")
+    assert (await look(view)).ended == seen.ended and store.listed.count(CONTROL) == 2
+    monkeypatch.setattr(bucket_view, "CONTROL_AGE_S", -1.0)
+    assert (await look(view)).ended is None and store.listed.count(CONTROL) == 3
 
 
 async def test_many_checkpoints_hide_no_progress_and_are_listed_once(store: Counting) -> None:
@@ -77,7 +96,7 @@ async def test_many_checkpoints_hide_no_progress_and_are_listed_once(store: Coun
         found = await look(view)
         assert (found.error, found.instances[0].progress, found.instances[0].highest_attempt) == ("", PROGRESS, 1)
     parts = [f"{KEYS.prefix}{part}/" for part in ("attempt", "manifest", "quarantine", "progress")]
-    assert store.listed == [RUN, *[*parts, CONTROL] * 3]
+    assert store.listed == [RUN, *parts, CONTROL, *parts * 2]
 
 
 async def test_records_beyond_counting_are_an_error_and_what_was_known_stays_known(store: Counting) -> None:
