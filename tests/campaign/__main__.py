@@ -5,11 +5,12 @@ Each goal leaves a result file: how much was asked and done, figures, verdict, a
 shorter ones. Goals: R1 kills, R2 Sieve's patterns, R3 calls, R4 watches, deaf (an API server that answers 503 for 1, 5
 and 20 minutes, and a wire that is silent for 5), model (the model tests of decide), and R5, R6, R12, R13, R15, R16,
 R18, R19: tests of the API ring, larger or again and again. Of the data path: R10 its store, R11 the node's cache (as
-root), R14 hostile bytes for every parser.
+root), R14 hostile bytes for every parser. `live` plays runs on the local cluster (as root) under drawn faults.
 """
 
 import argparse
 import contextlib
+import json
 import sys
 import tempfile
 from pathlib import Path
@@ -17,7 +18,10 @@ from pathlib import Path
 from campaign import goals
 from campaign.control_plane import servers
 from campaign.data_goals import DATA, try_data
-from campaign.figures import VIOLATED
+from campaign.figures import VIOLATED, write_result
+from campaign.live.goal import LIVE, try_live
+from campaign.live.kinds import KINDS
+from campaign.live.plan import parse_live_plan
 from campaign.repeated import REPEATED, repeat
 from lead_testing.kube_faults.goals import GOALS
 from lead_testing.kube_faults.plan import Plan, parse_plan
@@ -39,6 +43,11 @@ def main() -> int:
     chosen = options.goals.split(",")
     if unknown := sorted(set(chosen) - set(goals.NAMES)):
         parser.error(f"unknown goal {unknown[0]!r}; expected one of {', '.join(goals.NAMES)}")
+    if options.replay and "story" in json.loads(options.replay):
+        plan = parse_live_plan(options.replay, KINDS)
+        result = try_live(0, plan.seed, options.side_by_side, options.out, (plan,))
+        print(json.dumps(result["trials"], indent=1))
+        return 1 if result["violations"] else 0
     asked = "model" in chosen and not options.replay
     results = [goals.try_model(options.count, options.seed)] if asked else []
     with contextlib.ExitStack() as stack:
@@ -50,15 +59,17 @@ def main() -> int:
             learned = goals.learn(started)
             for goal in [name for name in chosen if name in (*GOALS, "deaf")]:
                 results.append(goals.try_plans(goal, started, learned, options.count, options.seed))
-                goals.write_result(options.out, results[-1])
+                write_result(options.out, results[-1])
     for goal in [name for name in chosen if name in REPEATED]:
         results.append(repeat(goal, options.count, options.seed))
-        goals.write_result(options.out, results[-1])
+        write_result(options.out, results[-1])
     for goal in [name for name in chosen if name in DATA]:
         results.append(try_data(goal, options.count, options.seed))
-        goals.write_result(options.out, results[-1])
+        write_result(options.out, results[-1])
+    if LIVE in chosen:
+        results.append(try_live(options.count, options.seed, options.side_by_side, options.out))
     for result in results:
-        goals.write_result(options.out, result)
+        write_result(options.out, result)
         missed = "".join(f"; {text}" for text in result["missed"])
         print(
             f"{result['goal']}: {result['verdict']}, {result['done']} of {result['asked']} done, "

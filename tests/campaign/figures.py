@@ -1,7 +1,9 @@
 """What each goal asks for, in numbers, and the verdict on what a campaign has done and measured."""
 
+import json
 import statistics
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 VIOLATED = "violated"
@@ -28,7 +30,7 @@ class Limit:
 # How much makes a campaign whole, in what the goal counts; 0: all plans there are.
 WANTED = {
     "R1": 0, "R2": 0, "R3": 0, "R4": 300, "deaf": 4, "model": 100_000, "R5": 50, "R6": 1500, "R12": 50, "R13": 20,
-    "R15": 1000, "R16": 10, "R18": 10, "R19": 10, "R10": 120, "R11": 2015, "R14": 10_000_000,
+    "R15": 1000, "R16": 10, "R18": 10, "R19": 10, "R10": 120, "R11": 2015, "R14": 10_000_000, "live": 200,
 }  # fmt: skip
 LEAST_KILLS = 500  # of R1, whatever the number of its plans
 TOLD_S, STALL_TOLD_S, AFTER_AN_OUTAGE_S = 5, 75, 15
@@ -58,6 +60,7 @@ LIMITS: dict[str, dict[str, Limit]] = {
     },
     "R18": {"deleted_s": Limit("most", 10)},
     "R19": {"rebuilt_s": Limit("most", 15)},
+    "live": {"operator_rss_mib": Limit("most", 400)},
 }
 
 
@@ -106,3 +109,9 @@ def _verdict(violated: bool, whole: bool) -> str:
     if violated:
         return VIOLATED
     return "held" if whole else "held as far as it went"
+
+
+def write_result(folder: Path, result: dict[str, Any]) -> None:
+    """Writes `<goal>.json`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{result['goal']}.json").write_text(json.dumps(result, indent=1))

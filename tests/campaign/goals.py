@@ -1,7 +1,6 @@
-"""How each goal is tried in a campaign: by plans of faults, or by the model tests; and the file of its result."""
+"""How each goal is tried in a campaign: by plans of faults, or by the model tests."""
 
 import itertools
-import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from campaign.data_goals import DATA
 from campaign.figures import LEAST_KILLS, WANTED, Figures, conclude
+from campaign.live.goal import LIVE
 from campaign.repeated import REPEATED
 from lead_testing.decision_worlds.cache_world import CacheMachine
 from lead_testing.decision_worlds.pods_world import PodsMachine
@@ -33,7 +33,7 @@ DEAFENING = (
 STEPS = 50  # of one example of a model test
 PORTION = 5_000  # steps after which a model test says how far it is, and begins with another seed
 
-NAMES = (*GOALS, "deaf", "model", *REPEATED, *DATA)
+NAMES = (*GOALS, "deaf", "model", *REPEATED, *DATA, LIVE)
 
 
 @dataclass(frozen=True)
@@ -130,9 +130,3 @@ def _steps(machine: type[PodsMachine], count: int, seed: int) -> dict[str, Any]:
             return {"steps": machine.steps, "said": said}
         print(f"model: {machine.__name__} {machine.steps} of {count} steps", flush=True)
     return {"steps": machine.steps, "said": ""}
-
-
-def write_result(folder: Path, result: dict[str, Any]) -> None:
-    """Writes `<goal>.json`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{result['goal']}.json").write_text(json.dumps(result, indent=1))
