@@ -40,11 +40,12 @@ class Kind:
     story: str = ""
     ends: str = ""  # the reason of Failed in which it must end
     control: bool = False  # see plan.Drawable
+    stalls: bool = False  # no step comes for as long as `rare` may stand still, or the report of one does not
     forges: bool = False  # writes statuses that are not the operator's
 
 
 def _shared(strike: Strike, *reasons: str, **more: object) -> Kind:
-    return Kind(strike, reasons=reasons, shared=True, **more)  # type: ignore[arg-type]
+    return Kind(strike, reasons=reasons, shared=True, stalls=True, **more)  # type: ignore[arg-type]
 
 
 KINDS: dict[str, Kind] = {
@@ -59,10 +60,10 @@ KINDS: dict[str, Kind] = {
     "a pod is evicted": Kind(r.evict_pod, TAKEN, _STOPPED),
     "a deleted pod is held by a foreign finalizer": Kind(r.hold_pod, TAKEN, _STOPPED),
     "a pod loses its labels": Kind(r.unlabel_pod, TAKEN, (*_STOPPED, "Fenced", "UnknownAttempt")),
-    "a rank stands still for a moment": Kind(r.pause_rank),
+    "a rank stands still for a moment": Kind(r.pause_rank, stalls=True),
     "a rank hangs": Kind(r.hang_rank, Cost(1, ("program",), 1), ("Hung",)),
     "work of longer than hangTimeoutSeconds is lost": Kind(r.kill_rank, CRASH, _DEATH, story="rare"),
-    "ranks cannot reach each other": Kind(r.cut_ranks, story="two"),
+    "ranks cannot reach each other": Kind(r.cut_ranks, story="two", stalls=True),
     "the session cache is wiped": Kind(r.wipe_cache, FREE, ("DiskUnusable",)),
     "the claim of the session cache is deleted": Kind(r.delete_claim, CRASH, _DEATH, story="warm"),
     # What people do to one run.
@@ -79,7 +80,7 @@ KINDS: dict[str, Kind] = {
     "the newest checkpoint's weights are deleted": Kind(s.delete_newest, CRASH, _CORRUPT),
     "the newest manifest is deleted": Kind(s.delete_manifest, CRASH, _CORRUPT),
     "the newest manifest is garbage": Kind(s.garble_manifest, CRASH, _CORRUPT),
-    "the progress report is cut": Kind(s.cut_progress, FREE, ("ImplausibleReport",)),
+    "the progress report is cut": Kind(s.cut_progress, FREE, ("ImplausibleReport",), stalls=True),
     "a later attempt is forged": Kind(
         s.forge_fence, Cost(6, ("infrastructure", "uncounted")), ("Fenced", "UnknownAttempt")
     ),
@@ -95,8 +96,8 @@ KINDS: dict[str, Kind] = {
     "somebody else answers 503 for the store": _shared(s.answered_503, *_STORE),
     "somebody else answers a page for the store": _shared(s.answered_page, *_STORE),
     "somebody else answers 404 while a run resumes": _shared(s.answered_at_a_kill, *_STORE, *_DEATH, cost=CRASH),
-    "a pod cannot reach the store": Kind(s.cut_pod, FREE, _STORE),
-    "a pod cannot reach the store beyond every timeout of a call": Kind(s.cut_pod_long, FREE, _STORE),
+    "a pod cannot reach the store": Kind(s.cut_pod, FREE, _STORE, stalls=True),
+    "a pod cannot reach the store beyond every timeout of a call": Kind(s.cut_pod_long, FREE, _STORE, stalls=True),
     # The operator.
     "the operator's pod is deleted": _shared(c.delete_operator),
     "the operator gets SIGKILL, twice": _shared(c.kill_operator_twice),

@@ -18,6 +18,7 @@ from lead_testing.installed import Installed
 from lead_testing.live_runs import newest_manifest
 
 RECOVERING_S, END_S, GONE_S = 20.0, 900.0, 90.0
+HUNG = Cost(1, ("program",))  # of a run that may stand still for seconds alone
 CHILDREN = "pods,services,persistentvolumeclaims"
 
 
@@ -136,6 +137,8 @@ class Trials:
         besides = [met for met in self.shared if met.by != run.name and (met.ended or began) >= began]
         outcome.others = [met.kind for met in besides if not met.said]
         outcome.restarts = status.get("restarts", {})
+        limited = run.plan.story == "rare"
+        stalled = [HUNG for met in (*outcome.met, *besides) if limited and KINDS[met.kind].stalls]
         ends = next((kind.ends for kind in kinds if kind.ends), "")
         reason = next((c["reason"] for c in status.get("conditions", []) if c["type"] in ("Failed", "Succeeded")), "")
         if (status.get("phase"), reason) != (("Failed", ends) if ends else ("Succeeded", "AllStagesDone")):
@@ -143,7 +146,7 @@ class Trials:
                 f"ended as {status.get('phase')} {reason}, expected {ends or 'Succeeded'}: {_sentences(status)}"
             )
         else:
-            costs = [_cost(met) for met in outcome.met] + [KINDS[met.kind].others for met in besides]
+            costs = [_cost(met) for met in outcome.met] + [KINDS[met.kind].others for met in besides] + stalled
             found += wrong_restarts(outcome.restarts, costs) if not ends else []
         if status.get("phase") == "Succeeded":
             outcome.weights = self._weights(run)
@@ -155,6 +158,7 @@ class Trials:
         explained = frozenset(r for kind in kinds for r in kind.reasons) | frozenset(
             r for met in besides for r in KINDS[met.kind].reasons
         )
+        explained |= {"Hung"} if stalled else set()
         events = [e for e in insist(lambda: run.home.items("events")) if e["involvedObject"]["name"] == run.name]
         found += unexplained(events, explained | ({"Failed", ends} if ends else set()))
         found += self._words(run, events, forged)
