@@ -139,7 +139,7 @@ class Trials:
         outcome.restarts = status.get("restarts", {})
         limited = run.plan.story == "rare"
         stalled = [HUNG for met in (*outcome.met, *besides) if limited and KINDS[met.kind].stalls]
-        ends = next((kind.ends for kind in kinds if kind.ends), "")
+        ends = next((KINDS[name].ends for name in outcome.struck if KINDS[name].ends), "")
         reason = next((c["reason"] for c in status.get("conditions", []) if c["type"] in ("Failed", "Succeeded")), "")
         if (status.get("phase"), reason) != (("Failed", ends) if ends else ("Succeeded", "AllStagesDone")):
             found.append(
