@@ -18,7 +18,9 @@ _ALL_RUN = re.compile(r"^all \d+ pods of attempt (\d+) run$")
 _TRAINS = re.compile(r"^attempt (\d+) trains$")
 _ABOUT_TO_START = re.compile(r"^attempt (\d+) failed; the next one is about to start$")
 # Reasons of Warnings that a start or a restart brings along on a crowded node, whatever the fault was.
-ORDINARY = frozenset({"FailedMount", "Unschedulable", "LostPeer", "PodGone", "GroupIncomplete", "WaitingForOldPods"})
+ORDINARY = frozenset(
+    {"Advisory", "FailedMount", "Unschedulable", "LostPeer", "PodGone", "GroupIncomplete", "WaitingForOldPods"}
+)
 ACCOUNTS = ("program", "infrastructure", "uncounted")
 
 

@@ -22,7 +22,7 @@ from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_trainer.recipes.lead.example_data.tree import write_example_tree
 
 Seen = TypeVar("Seen")
-CACHE, EPOCHS = "town", 80
+CACHE, EPOCHS = "town", 16
 BUSY_S = 120.0  # an API server that is paused by one fault is waited for by all others
 PATIENT = {"maxRestarts": 30, "maxInfraRestarts": 50, "noProgressLimit": 10}
 _TWO_STAGES = [
@@ -102,12 +102,9 @@ class Watch:
             )
             self._children.append(child)
             assert child.stdout is not None
-            lines: list[str] = []
-            for line in child.stdout:
-                lines.append(line)
-                if line == "}\n":
-                    self._note(json.loads("".join(lines)))
-                    lines = []
+            for line in child.stdout:  # one event each
+                if line.endswith("}\n"):
+                    self._note(json.loads(line))
             child.wait()
 
     def _note(self, event: dict[str, Any]) -> None:
@@ -170,7 +167,7 @@ def installed_scene(cluster: Cluster, images: dict[str, str], folder: Path) -> I
     scene = Scene(release, homes, images, watch)
     try:
         helm(release, "install", images, *scene.values)
-        write_example_tree(folder / "tree", routes=1, frames=12, seed=1, failed_routes=0)
+        write_example_tree(folder / "tree", routes=1, frames=8, seed=1, failed_routes=0)
         with release.store() as store:
             for home in homes:
                 upload_tree(store, folder / "tree", f"datasets/{home.namespace}/town")
