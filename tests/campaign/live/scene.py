@@ -22,13 +22,12 @@ from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_trainer.recipes.lead.example_data.tree import write_example_tree
 
 Seen = TypeVar("Seen")
-CACHE, EPOCHS = "town", 16
+CACHE, EPOCHS = "town", 20
 BUSY_S = 120.0  # an API server that is paused by one fault is waited for by all others
 PATIENT = {"maxRestarts": 30, "maxInfraRestarts": 50, "noProgressLimit": 10}
 _TWO_STAGES = [
     {"name": "pretrain", "epochs": EPOCHS // 2},
-    {"name": "posttrain", "epochs": EPOCHS // 2, "initFrom": {"stage": "pretrain"},
-     "config": {"use_planning_decoder": True}},
+    {"name": "again", "epochs": EPOCHS // 2, "initFrom": {"stage": "pretrain"}},
 ]  # fmt: skip
 _WARM = {"medium": "PersistentVolume", "storageClassName": "lead-local", "sizeLimit": "1Gi"}
 STORIES: dict[str, dict[str, Any]] = {
