@@ -54,6 +54,7 @@ class Role(StrEnum):
 
     TRAIN = "train"
     BUILD = "build"
+    CHECK = "check"
 
 
 APP_NAME: Final = "lead"
@@ -64,6 +65,7 @@ class Condition(StrEnum):
     """Types of conditions; the lists in the CRDs repeat them in words."""
 
     ACCEPTED = "Accepted"
+    CONFIG_CHECKED = "ConfigChecked"
     STORAGE_AVAILABLE = "StorageAvailable"
     DATASET_READY = "DatasetReady"
     SOURCE_DRIFT = "SourceDrift"
@@ -131,6 +133,11 @@ def shared_cache_claim_name(word: str, rank: int) -> str:
 def build_pod_name(cache: str, generation: int, attempt: int, index: int) -> str:
     """Returns `<cache>-build-g<generation>-a<attempt>-<index>`."""
     return _child(cache, f"-build-g{generation}-a{attempt}-{index}")
+
+
+def check_pod_name(run: str, key: str) -> str:
+    """Returns `<run>-check-<key>`: one pod judges one configuration, however often the operator restarts."""
+    return _child(run, f"-check-{key}")
 
 
 def pod_group_name(run: str, stage: str, seed: int, attempt: int) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
+from lead_protocol.merged_keys import merged_keys
 from lead_protocol.object_keys import BuildKeys, InstanceKeys
 from lead_protocol.strict_model import StrictModel
 
@@ -121,10 +122,52 @@ class BuildJob(StrictModel):
         return BuildKeys(self.owner.namespace, self.owner.uid)
 
 
-Job = Annotated[TrainJob | BuildJob, Field(discriminator="kind")]
-_JOB: TypeAdapter[TrainJob | BuildJob] = TypeAdapter(Job)
+class CheckedStage(StrictModel):
+    """What a check needs to know of one stage."""
+
+    stage: str
+    epochs: int
+    config: RecipeConfig = Field(default_factory=dict)  # its own keys, which count before the run's
 
 
-def parse_job(text: str | bytes) -> TrainJob | BuildJob:
+class CheckJob(StrictModel):
+    """The configuration of a run that waits, for its recipe to judge: nothing is read and nothing is written."""
+
+    kind: Literal["check"] = "check"
+    owner: OwnerIdentity
+    recipe: str
+    preset: str = ""
+    config: RecipeConfig = Field(default_factory=dict)
+    nodes: int
+    procs_per_node: int
+    stages: list[CheckedStage]
+
+    @property
+    def train_jobs(self) -> list[TrainJob]:
+        """One job of each stage, with the keys that its pods get."""
+        return [
+            TrainJob(
+                owner=self.owner,
+                stage=stage.stage,
+                seed=0,
+                attempt=1,
+                recipe=self.recipe,
+                preset=self.preset,
+                config=merged_keys(self.config, stage.config),
+                epochs=stage.epochs,
+                nodes=self.nodes,
+                procs_per_node=self.procs_per_node,
+                datasets=[],
+            )
+            for stage in self.stages
+        ]
+
+
+AnyJob = TrainJob | BuildJob | CheckJob
+Job = Annotated[AnyJob, Field(discriminator="kind")]
+_JOB: TypeAdapter[AnyJob] = TypeAdapter(Job)
+
+
+def parse_job(text: str | bytes) -> AnyJob:
     """Parses the mounted job file; raises pydantic.ValidationError naming each wrong key."""
     return _JOB.validate_json(text)

@@ -94,7 +94,7 @@ def test_defaults_make_an_operator_and_a_store_in_the_release_namespace(render: 
         "lead-system/lead-view-default",
     ]
     assert names(objects, "NetworkPolicy") == [
-        "lead-system/lead-minio", "lead-system/lead-operator", "lead-system/lead-runs",
+        "lead-system/lead-checks", "lead-system/lead-minio", "lead-system/lead-operator", "lead-system/lead-runs",
     ]  # fmt: skip
     assert names(objects, "PodDisruptionBudget") == names(objects, "ServiceMonitor") == []
     assert names(objects, "Namespace") == []
@@ -450,7 +450,8 @@ def test_pods_of_runs_reach_dns_their_peers_and_the_store_alone(
 ) -> None:
     policies = [each for each in render(values) if each["metadata"]["name"] == "lead-runs"]
     assert policies
-    ours = {"matchLabels": {"app.kubernetes.io/managed-by": "lead-operator"}}
+    others = {"key": "lead.dev/role", "operator": "NotIn", "values": ["check"]}
+    ours = {"matchLabels": {"app.kubernetes.io/managed-by": "lead-operator"}, "matchExpressions": [others]}
     for policy in policies:
         spec = policy["spec"]
         assert spec["podSelector"] == ours and spec["policyTypes"] == ["Ingress", "Egress"]

@@ -28,6 +28,7 @@ PODS = (
     LinkedPod("example", "10.80.1.1", TEAM, of_release("example-data")),
     LinkedPod("rank0", "10.80.1.2", TEAM, {**OURS, "lead.dev/rank": "0"}, (29500, 80)),
     LinkedPod("rank1", "10.80.1.3", TEAM, {**OURS, "lead.dev/rank": "1"}),
+    LinkedPod("check", "10.80.1.6", TEAM, {**OURS, "lead.dev/role": "check"}, (80,)),
     LinkedPod("web", "10.80.1.4", TEAM, {"app": "web"}, (80,)),
     LinkedPod("named-in-team", "10.80.1.5", TEAM, {"app.kubernetes.io/name": "lead"}),
     LinkedPod("rank-of-b", "10.80.2.1", OTHER, OURS, (29500,)),
@@ -54,6 +55,8 @@ REFUSED = [
     ("rank0", "api-server", 6443), ("rank0", "api-server", 443), ("rank0", "operator", 8443),
     ("rank0", "operator", 8080), ("prometheus", "operator", 8080), ("web", "operator", 8443),
     ("rank0", "internet", 443), ("rank0", "metadata", 80), ("rank0", "metadata", 443), ("rank0", "store", 22),
+    ("check", "minio", 9000), ("check", "store", 443), ("check", "dns", 53), ("check", "rank0", 29500),
+    ("rank0", "check", 80), ("web", "check", 80),
     ("minio", "rank0", 29500), ("operator", "rank0", 29500), ("operator", "api-server", 22),
 ]  # fmt: skip
 VALUES = {
@@ -75,7 +78,7 @@ def links() -> Iterator[PodLinks]:
         pytest.skip(reason)
     folders = ("minio/network_policy", "operator/network_policy", "runs/network_policy")
     policies = rendered(*folders, namespace=RELEASE, **VALUES)
-    assert {each["kind"] for each in policies} == {"NetworkPolicy"} and len(policies) == 4
+    assert {each["kind"] for each in policies} == {"NetworkPolicy"} and len(policies) == 6
     with PodLinks(PODS, policies) as made:
         yield made
 

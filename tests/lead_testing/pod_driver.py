@@ -24,8 +24,9 @@ import urllib3
 import yaml
 
 from lead_protocol.cache_digest import digest_of
+from lead_protocol.check_record import CheckRecord
 from lead_protocol.environment import JOB_ANNOTATION
-from lead_protocol.job import BuildJob, TrainJob, parse_job
+from lead_protocol.job import AnyJob, BuildJob, CheckJob, TrainJob, parse_job
 from lead_protocol.manifests import CacheManifest, CheckpointManifest, CollectionEntry, RouteCounts, StoredObject
 from lead_protocol.object_keys import CacheKeys
 from lead_protocol.progress_record import BuildRecord, CheckpointRef, ProgressRecord
@@ -54,7 +55,9 @@ class Exit:
 class Script:
     """What a test wants to go otherwise than well."""
 
-    exits: dict[tuple[str, int, int], Exit] = field(default_factory=dict)  # (stage, attempt, rank); builds: stage ""
+    exits: dict[tuple[str, int, int], Exit] = field(
+        default_factory=dict
+    )  # (stage, attempt, rank); builds: stage "", checks: "check"
     waiting: dict[tuple[str, int, int], tuple[str, str]] = field(default_factory=dict)  # like exits: reason, message
     reports: dict[int, bytes] = field(default_factory=dict)  # attempt -> what lies in its progress object instead
     held: set[str] = field(default_factory=set)  # stages whose groups work on until they are released; builds: ""
@@ -200,6 +203,8 @@ class PodDriver:
             self._end(pod, ending)
         elif isinstance(job, BuildJob) and "" in self.script.held:
             return
+        elif isinstance(job, CheckJob):
+            self._end(pod, Exit(0, CheckRecord(accepted=True).model_dump_json()))
         elif isinstance(job, BuildJob):
             self._build(job)
             self._end(pod, Exit(0))
@@ -214,9 +219,8 @@ class PodDriver:
     def _is_held(self, job: TrainJob) -> bool:
         return job.stage in self.script.held or (job.stage, job.attempt) in self.script.hung
 
-    def _scripted(self, job: TrainJob | BuildJob, rank: int) -> Exit | None:
-        stage = job.stage if isinstance(job, TrainJob) else ""
-        return self.script.exits.get((stage, job.attempt, rank))
+    def _scripted(self, job: AnyJob, rank: int) -> Exit | None:
+        return self.script.exits.get(_place_of(job, rank))
 
     def _group_will_fail(self, job: TrainJob) -> bool:
         return any((job.stage, job.attempt, rank) in self.script.exits for rank in range(job.nodes))
@@ -394,14 +398,19 @@ def _terminated(ending: Exit, now: str) -> dict[str, Any]:
     return {"terminated": {**state, "startedAt": now, "finishedAt": now}}
 
 
-def _job(pod: Pod) -> TrainJob | BuildJob:
+def _job(pod: Pod) -> AnyJob:
     return parse_job(pod["metadata"]["annotations"][JOB_ANNOTATION])
 
 
 def _place(pod: Pod) -> tuple[str, int, int]:
     """Names a pod as scripts do: stage (empty for builds), attempt, rank."""
-    job = _job(pod)
-    return job.stage if isinstance(job, TrainJob) else "", job.attempt, _rank(pod)
+    return _place_of(_job(pod), _rank(pod))
+
+
+def _place_of(job: AnyJob, rank: int) -> tuple[str, int, int]:
+    if isinstance(job, CheckJob):
+        return "check", 1, rank
+    return job.stage if isinstance(job, TrainJob) else "", job.attempt, rank
 
 
 def _rank(pod: Pod) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from lead_protocol.environment import JOB_ANNOTATION
-from lead_protocol.job import BuildJob, TrainJob, parse_job
+from lead_protocol.job import BuildJob, CheckJob, TrainJob, parse_job
 from lead_trainer.engine.attempt_run import resolve_config
 from lead_trainer.engine.config_check import check_model, check_shape
 from lead_trainer.engine.pod_config import refuse_places
@@ -26,7 +26,8 @@ def faults_of_objects(text: str) -> list[str]:
         annotation = _job_text(document)
         if annotation:
             job = parse_job(annotation.encode())
-            jobs.setdefault(_name(job), job)
+            if not isinstance(job, CheckJob):
+                jobs.setdefault(_name(job), job)
     return [f"{name}: {fault}" for name, job in jobs.items() if (fault := _fault(job))]
 
 
@@ -41,18 +42,23 @@ def _name(job: TrainJob | BuildJob) -> str:
     return f"TrainingRun {job.owner.name}, stage {job.stage}"  # its seeds differ in nothing that is checked
 
 
+def judge(job: TrainJob | BuildJob) -> None:
+    """Makes all of a job that needs no data and no store; raises BadConfig or BadData where the recipe refuses it."""
+    recipe = load_recipe(job.recipe)
+    refuse_places(job, recipe)
+    if isinstance(job, BuildJob):
+        recipe.preparation.config_keys(job.config)
+        return
+    config = resolve_config(recipe, job)
+    check_shape(recipe, config, epochs=job.epochs, ranks=job.nodes * (job.procs_per_node or 1))
+    weights = recipe.weights_keys if isinstance(recipe, NamesWeights) else frozenset[str]()
+    if not any(job.config.get(key) for key in weights):  # they lie in the cluster's store
+        check_model(recipe, config)
+
+
 def _fault(job: TrainJob | BuildJob) -> str:
     try:
-        recipe = load_recipe(job.recipe)
-        refuse_places(job, recipe)
-        if isinstance(job, BuildJob):
-            recipe.preparation.config_keys(job.config)
-            return ""
-        config = resolve_config(recipe, job)
-        check_shape(recipe, config, epochs=job.epochs, ranks=job.nodes * (job.procs_per_node or 1))
-        weights = recipe.weights_keys if isinstance(recipe, NamesWeights) else frozenset[str]()
-        if not any(job.config.get(key) for key in weights):  # they lie in the cluster's store
-            check_model(recipe, config)
+        judge(job)
     except NoSuchRecipe as error:
         return str(error) if near_recipe(job.recipe) else ""
     except (BadConfig, BadData) as error:

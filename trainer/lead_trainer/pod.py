@@ -1,6 +1,6 @@
 """A pod's main process, `lead pod`: reads the mounted job, does it, and leaves the last word for the kubelet.
 
-A build job runs in this process; a train job runs in worker processes that `launcher` starts.
+A build job and a check run in this process; a train job runs in worker processes that `launcher` starts.
 """
 
 import shutil
@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from lead_protocol.exit_codes import ExitCode
-from lead_protocol.job import BuildJob, TrainJob, parse_job
+from lead_protocol.job import AnyJob, BuildJob, CheckJob, TrainJob, parse_job
 from lead_protocol.progress_record import MAX_RECORD_BYTES, ProgressRecord
 from lead_trainer.errors import BadConfig
 from lead_trainer.launcher import Ended, Worker, cpu_share, run_workers
@@ -40,10 +40,14 @@ def run_pod(paths: PodPaths, environ: Mapping[str, str]) -> int:
         from lead_trainer.building import run_build_job  # a train pod's parent must not load the data path
 
         return run_build_job(job, paths.termination_log, environ)
+    if isinstance(job, CheckJob):
+        from lead_trainer.checking import run_check_job
+
+        return run_check_job(job, paths.termination_log)
     return _run_train_job(job, paths, environ)
 
 
-def read_job(path: Path) -> TrainJob | BuildJob:
+def read_job(path: Path) -> AnyJob:
     """Parses the job file; raises BadConfig naming the first wrong key."""
     try:
         return parse_job(path.read_bytes())

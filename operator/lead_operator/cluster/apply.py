@@ -52,6 +52,7 @@ class Applier:
         self._recorder = recorder
         self._informers = informers
         self._written_at: dict[str, float] = {}  # uid -> monotonic time of the last status write
+        self._refused_tries: set[tuple[str, str]] = set()  # uid of the owner, name of the child
         self._refused_status: dict[str, tuple[str, dict[str, Any]]] = {}
 
     async def apply(self, kind: Kind, body: KubernetesObject, plan: Plan) -> float | None:
@@ -79,6 +80,8 @@ class Applier:
             await self._create_all(body, plan.creates)
         except CreateRefused as error:
             refused = error
+        for child in plan.tries:
+            await self._try(body, child)
         wait_s = await self._report(kind, body, plan)
         for note in plan.events:
             self._recorder.record(body, note)
@@ -102,6 +105,7 @@ class Applier:
         """Drops what is remembered of a resource that is gone."""
         self._written_at.pop(uid, None)
         self._refused_status.pop(uid, None)
+        self._refused_tries = {tried for tried in self._refused_tries if tried[0] != uid}
         self._recorder.forget(uid)
 
     async def _report(self, kind: Kind, body: KubernetesObject, plan: Plan) -> float | None:
@@ -146,6 +150,19 @@ class Applier:
                 if type(failures[0]) is CreateRefused:  # of a name that is taken it is told where it is found out
                     self._recorder.record(owner, EventNote("Warning", "FailedCreate", str(failures[0])))
                 raise failures[0]
+
+    async def _try(self, owner: KubernetesObject, body: KubernetesObject) -> None:
+        """Creates a child that nothing depends on; where it is refused, this process does not ask again."""
+        tried = (owner["metadata"]["uid"], body["metadata"]["name"])
+        if tried in self._refused_tries:
+            return
+        try:
+            await self._create(owner, body)
+        except NameTaken:
+            return  # the next pass sees whether the name is free
+        except CreateRefused as error:
+            self._refused_tries.add(tried)
+            log.info("not_created", resource=f"{owner['metadata']['namespace']}/{tried[1]}", error=str(error))
 
     async def _create(self, owner: KubernetesObject, body: KubernetesObject) -> None:
         kind, metadata = kind_of(body), body["metadata"]

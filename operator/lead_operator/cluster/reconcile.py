@@ -257,7 +257,7 @@ class Reconciler:
         observed = self._observe_cluster(run, body)
         plan = decide_training_run(run, observed, self.settings)
         deletes = plan.deletes or plan.claim_deletes or plan.delete_self
-        acts = plan.claim_attempt or deletes or plan.creates or plan.annotates or plan.events
+        acts = plan.claim_attempt or deletes or plan.creates or plan.tries or plan.annotates or plan.events
         if acts or plan.status != observed.previous or any(pod.terminal for pod in observed.pods):
             return None
         later_s = self.settings.progress_s * random.uniform(0.5, 1.0)
@@ -306,10 +306,12 @@ class Reconciler:
         caches = self.informers.of(DATASET_CACHE, namespace)
         known = run.storage_profile in self.settings.storage_profiles
         previous = read_status(body)
+        pods = observe_pods(self.informers.of(POD, namespace).owned_by(namespace, uid), self.nodes, now)
         health = {node: self.nodes.health(node, now) for node in previous.get("cacheNodes", [])}
         return ObservedRun(
             now=now,
-            pods=observe_pods(self.informers.of(POD, namespace).owned_by(namespace, uid), self.nodes, now),
+            pods=tuple(pod for pod in pods if pod.role != names.Role.CHECK),
+            checks=tuple(pod for pod in pods if pod.role == names.Role.CHECK),
             service_exists=bool(self.informers.of(SERVICE, namespace).owned_by(namespace, uid)),
             claims=self._claims_of(run),
             nodes_away={node: seen.not_ready_since for node, seen in health.items() if seen.not_ready_since},

@@ -51,6 +51,7 @@ _REASONS: dict[int, str] = {
 }
 
 CLOCK_SKEW = "ClockSkew"
+CORRECT_AND_CREATE = "; a finished run stays finished: correct the spec and create the run anew"
 SPEC_REASONS = frozenset({"BadUsage", "BadConfig", "NoSuchRecipe"})  # the spec itself was refused by the pod
 
 

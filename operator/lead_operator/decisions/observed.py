@@ -19,7 +19,7 @@ class ObservedPod:
 
     name: str
     uid: str
-    role: str  # "train" | "build"
+    role: str  # "train" | "build" | "check"
     stage: str  # empty for build pods
     seed: int
     attempt: int
@@ -121,7 +121,8 @@ class ObservedRun:
     """Everything `decide_training_run` may know besides the spec."""
 
     now: datetime
-    pods: tuple[ObservedPod, ...] = ()
+    pods: tuple[ObservedPod, ...] = ()  # that train
+    checks: tuple[ObservedPod, ...] = ()  # that only judge the configuration
     service_exists: bool = False
     claims: tuple[ObservedClaim, ...] = ()
     nodes_away: dict[str, datetime] = field(default_factory=dict)  # of those in status.cacheNodes, since when

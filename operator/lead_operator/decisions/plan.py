@@ -69,6 +69,7 @@ class Plan:
     deletes: tuple[PodToDelete, ...] = ()
     claim_deletes: tuple[ClaimToDelete, ...] = ()
     creates: tuple[dict[str, Any], ...] = ()  # complete Kubernetes objects, in order
+    tries: tuple[dict[str, Any], ...] = ()  # objects that are not missed where the API server does not take them
     annotates: tuple[PodToAnnotate, ...] = ()
     events: tuple[EventNote, ...] = ()
     requeue_after_s: float | None = None  # look again at the latest after this long

@@ -38,9 +38,10 @@ def tell_last_checkpoint(view: RunView, state: InstanceState) -> tuple[PodToAnno
 
 def clean_pods(run: TrainingRun, observed: ObservedRun) -> tuple[PodToDelete, ...]:
     """Returns the deletions when a run has ended: of what still runs, and of what cleanPodPolicy does not keep."""
-    deletes = retire_pods(observed.pods, run, observed)
+    pods = (*observed.pods, *observed.checks)
+    deletes = retire_pods(pods, run, observed)
     if run.clean_pod_policy == "All":
-        ended = (p for p in observed.pods if p.terminal and not p.lingers and not p.deleting)
+        ended = (p for p in pods if p.terminal and not p.lingers and not p.deleting)
         deletes += tuple(remove(pod) for pod in ended)
     return deletes
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lead_operator.decisions.failure_policy import SPEC_REASONS, Failure, pause_s
+from lead_operator.decisions.failure_policy import CORRECT_AND_CREATE, SPEC_REASONS, Failure, pause_s
 from lead_operator.decisions.figures import plausible_time
 from lead_operator.resources.training_run import FailurePolicy
 from lead_protocol.exit_codes import ExitClass
@@ -122,8 +122,7 @@ def judge_failure(
 ) -> Verdict:
     """Returns the accounts after a failure of one instance, and whether the run gives up."""
     if failure.exit_class is ExitClass.USER_ERROR:
-        final = "; a finished run stays finished: correct the spec and create the run anew"
-        message = failure.message + (final if failure.reason in SPEC_REASONS else "")
+        message = failure.message + (CORRECT_AND_CREATE if failure.reason in SPEC_REASONS else "")
         return Verdict(restarts, streak, failure.reason, message)
     grown = _grown(streak, failure, checkpoint_step)
     if failure.exit_class is ExitClass.INFRASTRUCTURE:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from lead_operator.decisions.attempt_health import OLD_PODS
 from lead_operator.decisions.conditions import Finding
+from lead_operator.decisions.config_check import config_checked
 from lead_operator.decisions.failure_policy import CLOCK_SKEW, SPEC_REASONS
 from lead_operator.decisions.instance_state import InstanceState
 from lead_operator.decisions.observed import STAYS_S, ObservedPod
@@ -48,8 +49,10 @@ _NO_STEPS = {
 
 def run_findings(view: RunView, step: Step) -> list[Finding]:
     """Returns all findings, in the order in which `kubectl describe` shows them."""
+    checked = config_checked(view)
     findings = [
         _accepted(view, step),
+        *([] if checked is None else [checked]),
         storage_available(view.observed.store_error, view.observed.profile_error),
         view.datasets.finding,
         _ready(view, step),

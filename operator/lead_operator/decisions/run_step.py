@@ -28,6 +28,7 @@ class Step:
     claim_deletes: tuple[ClaimToDelete, ...] = ()
     annotates: tuple[PodToAnnotate, ...] = ()
     creates: tuple[dict[str, Any], ...] = field(default=())
+    tries: tuple[dict[str, Any], ...] = ()
     claim: bool = False
     blocked: bool = False  # no attempt may begin, for `reason`
     requeue_after_s: float | None = None

@@ -24,6 +24,7 @@ from lead_operator.decisions.attempt_health import (
     waits_since_earlier,
 )
 from lead_operator.decisions.conditions import condition_holds
+from lead_operator.decisions.config_check import refused_config, with_config_check
 from lead_operator.decisions.events import caches_lost, run_events
 from lead_operator.decisions.failure_policy import Failure, explain_lost_result
 from lead_operator.decisions.figures import format_time, seconds_since
@@ -63,7 +64,7 @@ def decide_training_run(run: TrainingRun, observed: ObservedRun, settings: Setti
         step = next_step(view)
     except SpecError as error:
         step = _fail(view, "BadSpec", str(error))
-    step = release_pods(view, step)
+    step = release_pods(view, with_config_check(view, step))
     status = build_run_status(view, step)
     return Plan(
         status=status,
@@ -72,6 +73,7 @@ def decide_training_run(run: TrainingRun, observed: ObservedRun, settings: Setti
         deletes=step.deletes,
         claim_deletes=step.claim_deletes,
         creates=step.creates,
+        tries=step.tries,
         annotates=step.annotates,
         events=(*run_events(previous, status), *caches_lost(step.claim_deletes), *restored_events(observed)),
         requeue_after_s=after_end(run, replace(observed, previous=status)).requeue_after_s
@@ -90,6 +92,8 @@ def next_step(view: RunView) -> Step:
         return _succeed(view)
     if view.datasets.hopeless and view.current.attempt == 0:
         return _fail(view, view.datasets.finding.reason, view.datasets.finding.message)
+    if (refused := refused_config(view)) is not None:
+        return _fail(view, refused.reason, refused.message)
     if not any(state.attempt for state in view.states):
         refuse_lost_config(run)
     if run.suspend:

@@ -1,4 +1,4 @@
-"""What training and build pods have in common: the security wall, the job file, the store, the writable folders.
+"""What training, build and check pods have in common: the security wall, the job file, the store, the writable folders.
 
 Nothing a user typed becomes part of an argv, a shell line or an environment variable: it travels as one JSON
 annotation that the downward API mounts as a file. Only who installs the chart adds variables. The pod satisfies the
@@ -11,13 +11,13 @@ from typing import Any
 
 from lead_operator import names
 from lead_operator.errors import SpecError
-from lead_operator.objects.store_access import StoreAccess
+from lead_operator.objects.store_access import NoStoreAccess, StoreAccess
 from lead_operator.resources.body import parse_quantity
 from lead_operator.resources.identity import Identity
 from lead_operator.resources.pod_settings import EPHEMERAL_STORAGE, ComputeResources, PodSettings
 from lead_operator.settings import Settings, StorageProfile
 from lead_protocol import environment
-from lead_protocol.job import BuildJob, TrainJob
+from lead_protocol.job import AnyJob, BuildJob, CheckJob
 
 USER_ID = 65532  # "nonroot" of distroless images; the trainer image uses it too
 CONTAINER_NAME = "lead"
@@ -36,7 +36,7 @@ class PodParts:
 
     name: str
     owner: Identity
-    job: TrainJob | BuildJob
+    job: AnyJob
     profile: StorageProfile
     settings: Settings
     resources: ComputeResources
@@ -53,6 +53,8 @@ class PodParts:
     @property
     def store(self) -> StoreAccess:
         """How the pod reaches its store."""
+        if isinstance(self.job, CheckJob):
+            return NoStoreAccess(self.profile, self.owner.namespace, "run")
         role = "build" if isinstance(self.job, BuildJob) else "run"
         return StoreAccess(self.profile, self.owner.namespace, role)
 

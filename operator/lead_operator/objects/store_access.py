@@ -88,3 +88,18 @@ class StoreAccess:
         if not sources:
             return []
         return [{"name": CREDENTIALS_VOLUME, "projected": {"defaultMode": FILE_MODE, "sources": sources}}]
+
+
+@dataclass(frozen=True)
+class NoStoreAccess(StoreAccess):
+    """What a pod gets that needs no store: neither address, nor credentials, nor a token."""
+
+    @property
+    def env(self) -> list[KubernetesObject]:
+        """No variables."""
+        return []
+
+    @property
+    def volumes(self) -> list[KubernetesObject]:
+        """No volumes, and so no mounts."""
+        return []

@@ -1,0 +1,77 @@
+"""The pod that has a run's recipe judge its configuration: dataclass in, Kubernetes dict out; no client, no clock.
+
+It is small, asks for no GPU, mounts no credentials and reaches no network. No queue holds it, so that it answers while
+the run waits for its turn.
+"""
+
+from lead_operator import names
+from lead_operator.objects.pod_skeleton import KubernetesObject, PodParts, build_pod
+from lead_operator.resources.body import parse_quantity
+from lead_operator.resources.pod_settings import ComputeResources, PodSettings
+from lead_operator.resources.recipe_config import require_config
+from lead_operator.resources.training_run import TrainingRun
+from lead_operator.settings import Settings, StorageProfile
+from lead_protocol.job import CheckedStage, CheckJob, OwnerIdentity
+
+ACTIVE_S = 300  # the model is made once, on a CPU; a pod that hangs ends without an answer
+GRACE_PERIOD_S = 1
+CPU, MEMORY = "100m", "1Gi"
+MOST_CPU, MOST_MEMORY = "1", "4Gi"
+
+
+def build_check_pod(run: TrainingRun, key: str, *, profile: StorageProfile, settings: Settings) -> KubernetesObject:
+    """Returns the pod; `key` tells the configuration and the image from others of the run."""
+    identity = run.identity
+    return build_pod(
+        PodParts(
+            name=names.check_pod_name(identity.name, key),
+            owner=identity,
+            job=build_check_job(run),
+            profile=profile,
+            settings=settings,
+            resources=_resources(run),
+            # Its labels and annotations name the run's pods to a gang scheduler, which would count this one as a rank.
+            pod_settings=PodSettings(run.pod_settings.node_selector, run.pod_settings.tolerations),
+            grace_period_s=GRACE_PERIOD_S,
+            labels={
+                names.Label.COMPONENT: "config-check",
+                names.Label.ROLE: names.Role.CHECK.value,
+                names.Label.RUN: names.label_value(identity.name),
+            },
+            env=({"name": "OMP_NUM_THREADS", "value": "1"},),
+            spec={"activeDeadlineSeconds": ACTIVE_S},
+        )
+    )
+
+
+def build_check_job(run: TrainingRun) -> CheckJob:
+    """Returns the document that says what to judge: every stage, with its own keys."""
+    identity = run.identity
+    return CheckJob(
+        owner=OwnerIdentity(namespace=identity.namespace, name=identity.name, uid=identity.uid),
+        recipe=run.recipe,
+        preset=run.preset,
+        config=require_config(run.config),
+        nodes=run.nodes,
+        procs_per_node=run.procs_per_node,
+        stages=[
+            CheckedStage(stage=stage.name, epochs=stage.epochs, config=require_config(stage.config))
+            for stage in run.stages
+        ],
+    )
+
+
+def _resources(run: TrainingRun) -> ComputeResources:
+    """Returns small ones, and never more than a pod of the run gets."""
+    asked, limits = run.resources.requests, run.resources.limits
+    return ComputeResources(
+        requests={
+            "cpu": _least(CPU, asked.get("cpu"), limits.get("cpu")),
+            "memory": _least(MEMORY, asked.get("memory"), limits.get("memory")),
+        },
+        limits={"cpu": _least(MOST_CPU, limits.get("cpu")), "memory": _least(MOST_MEMORY, limits.get("memory"))},
+    )
+
+
+def _least(*quantities: str | None) -> str:
+    return min((quantity for quantity in quantities if quantity), key=parse_quantity)
