@@ -450,16 +450,25 @@ def test_pods_of_runs_reach_dns_their_peers_and_the_store_alone(
 ) -> None:
     policies = [each for each in render(values) if each["metadata"]["name"] == "lead-runs"]
     assert policies
-    others = {"key": "lead.dev/role", "operator": "NotIn", "values": ["check"]}
-    ours = {"matchLabels": {"app.kubernetes.io/managed-by": "lead-operator"}, "matchExpressions": [others]}
+    ours = {"matchLabels": {"app.kubernetes.io/managed-by": "lead-operator"}}
+    no_check = {"matchExpressions": [{"key": "lead.dev/role", "operator": "NotIn", "values": ["check"]}]}
     for policy in policies:
         spec = policy["spec"]
-        assert spec["podSelector"] == ours and spec["policyTypes"] == ["Ingress", "Egress"]
+        assert spec["podSelector"] == ours | no_check and spec["policyTypes"] == ["Ingress", "Egress"]
         assert spec["ingress"] == [{"from": [{"podSelector": ours}]}]
         peers, dns, *others = spec["egress"]
         assert peers == {"to": [{"podSelector": ours}]}
         assert {port["port"] for port in dns["ports"]} == {53}
         assert [{"port": rule["ports"][0]["port"]} for rule in others] == reach
+
+
+def test_pods_that_check_a_configuration_reach_nothing_and_nothing_reaches_them(render: Any) -> None:
+    for values in ("defaults", "everything"):
+        policies = [each for each in render(values) if each["metadata"]["name"] == "lead-checks"]
+        assert policies
+        for policy in policies:
+            labels = {"app.kubernetes.io/managed-by": "lead-operator", "lead.dev/role": "check"}
+            assert policy["spec"] == {"podSelector": {"matchLabels": labels}, "policyTypes": ["Ingress", "Egress"]}
 
 
 def test_switched_off_things_are_gone(render: Any) -> None:
