@@ -7,11 +7,13 @@ from typing import Any
 from lead_operator.decisions.condition_events import condition_events
 from lead_operator.decisions.conditions import find_condition
 from lead_operator.decisions.plan import ClaimToDelete, EventNote
+from lead_operator.decisions.restarts import NO_CHECKPOINT
 from lead_operator.decisions.run_step import FINISHING
 from lead_operator.names import CachePhase, Condition, RunPhase
 
 MAX_MESSAGE = 1000  # the API takes 1024
 MAX_ADVICE = 4  # lines of one change
+RESUMED = EventNote("Normal", "Resumed", "spec.suspend is false again: the run goes on from its newest checkpoint")
 
 
 def run_events(before: dict[str, Any], after: dict[str, Any]) -> tuple[EventNote, ...]:
@@ -21,6 +23,7 @@ def run_events(before: dict[str, Any], after: dict[str, Any]) -> tuple[EventNote
         *_dataset(before, after),
         *_stages(before, after),
         *_advice(before, after),
+        *_resumed(before, after),
         *_run_phase(before, after),
     ]
     return one_a_reason([*notes, *_untold(notes, before, after)])
@@ -36,10 +39,15 @@ def cache_events(before: dict[str, Any], after: dict[str, Any]) -> tuple[EventNo
     notes = []
     failure = after.get("lastFailure") or {}
     if failure and failure != before.get("lastFailure"):
-        notes.append(EventNote("Warning", str(failure.get("reason")), str(failure.get("message"))))
+        notes.append(cache_failure(failure))
     if after.get("phase") != before.get("phase"):
         notes.append(cache_phase(after))
     return one_a_reason([*notes, *_untold(notes, before, after)])
+
+
+def cache_failure(failure: dict[str, Any]) -> EventNote:
+    """Returns why a build pod has ended; `failure` is status.lastFailure."""
+    return EventNote("Warning", str(failure.get("reason")), str(failure.get("message")))
 
 
 def cache_phase(status: dict[str, Any]) -> EventNote:
@@ -70,10 +78,13 @@ def one_a_reason(notes: Iterable[EventNote]) -> tuple[EventNote, ...]:
 
 def _run_failure(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
     failure = after.get("lastFailure") or {}
-    if not failure or failure == before.get("lastFailure"):
-        return []
+    return [] if not failure or failure == before.get("lastFailure") else [run_failure(failure)]
+
+
+def run_failure(failure: dict[str, Any]) -> EventNote:
+    """Returns why an attempt has ended; `failure` is status.lastFailure."""
     text = f"attempt {failure.get('attempt')} of stage {failure.get('stage')}: {failure.get('message')}"
-    return [EventNote("Warning", str(failure.get("reason")), text)]
+    return EventNote("Warning", str(failure.get("reason")), text)
 
 
 def _dataset(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
@@ -95,18 +106,25 @@ def _stages(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
         if attempt > was.get("attempt", 0) and (before or attempt == 1):
             notes.append(stage_begun(entry))
         if entry.get("checkpoint") and not was.get("checkpoint"):
-            notes.append(EventNote("Normal", "CheckpointSaved", f"the first of its stage: {entry['checkpoint']}"))
+            notes.append(checkpoint_saved(entry))
         if entry.get("phase") == "Succeeded" and was.get("phase") != "Succeeded" and before:
             notes.append(stage_completed(entry))
     return notes
 
 
 def stage_begun(entry: dict[str, Any]) -> EventNote:
-    """Returns that the newest attempt of a stage instance has begun."""
-    attempt = entry["attempt"]
-    from_step = f", from {entry['checkpoint']}" if attempt > 1 and entry.get("checkpoint") else ""
-    text = f"attempt {attempt} of stage {entry['name']}, seed {entry['seed']}{from_step}"
+    """Returns that the newest attempt of a stage instance has begun; in the same words for as long as it lasts."""
+    attempt, book = entry["attempt"], entry.get("book") or {}
+    step = book.get("atStep", NO_CHECKPOINT) if book.get("failedAttempt") == attempt - 1 else NO_CHECKPOINT
+    begins = f", from the checkpoint of step {step}" if step != NO_CHECKPOINT else ""
+    text = f"attempt {attempt} of stage {entry['name']}, seed {entry['seed']}{begins}"
     return EventNote("Normal", "PodsCreated" if attempt == 1 else "Restarting", text)
+
+
+def checkpoint_saved(entry: dict[str, Any]) -> EventNote:
+    """Returns that a stage instance has a checkpoint."""
+    text = f"stage {entry['name']}, seed {entry['seed']}: {entry['checkpoint']}"
+    return EventNote("Normal", "CheckpointSaved", text)
 
 
 def stage_completed(entry: dict[str, Any]) -> EventNote:
@@ -123,6 +141,13 @@ def _advice(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
     said = str((find_condition(before, Condition.ADVISORY) or {}).get("message", "")).splitlines()
     lines = [line for line in str(new["message"]).splitlines() if line not in said]
     return [EventNote("Warning", "Advisory", line) for line in lines[:MAX_ADVICE]]
+
+
+def _resumed(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
+    old, new = (find_condition(status, Condition.SUSPENDED) or {} for status in (before, after))
+    over = (RunPhase.SUCCEEDED, RunPhase.FAILED)
+    goes_on = old.get("status") == "True" and new.get("status") == "False" and after.get("phase") not in over
+    return [RESUMED] if goes_on else []
 
 
 def _run_phase(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
