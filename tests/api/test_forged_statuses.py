@@ -82,6 +82,48 @@ def test_what_has_ended_stays_so_whatever_is_written_before_the_operator_comes_b
     assert set(bench.driver.seen) == pods
 
 
+def test_counters_that_somebody_raises_or_lowers_spend_nothing_and_give_nothing_back(bench: Bench) -> None:
+    bench.driver.script.held.add("train")
+    bench.driver.script.exits[("train", 1, 0)] = Exit(1, "RuntimeError: the wheel came off")
+    bench.operator.start()
+    bench.apply(a_dataset_cache("town", "datasets/town"))
+    bench.apply(a_training_run("drive", "town", failurePolicy={"maxRestarts": 2}, **ONE))
+    wait_for("the second attempt to train", lambda: _trains(bench, 2))
+    pods, true = set(bench.driver.seen), bench.status("trun", "drive")
+    entry = true["stages"][0]
+    for restarts, stage in (
+        ({"program": 99, "total": 99}, {}),
+        ({"program": 0, "total": 0}, {}),
+        ({}, {"book": entry["book"] | {"endedAttempt": 2}}),
+        ({}, {"book": entry["book"] | {"endedAttempt": 0}}),
+        ({}, {"attempt": 40, "book": entry["book"] | {"endedAttempt": 39}}),
+    ):
+        status = {"restarts": true["restarts"] | restarts, "stages": [entry | stage]}
+        said = json.dumps({"status": status})
+        bench.kubectl("patch", "trun", "drive", "--subresource=status", "--type=merge", "-p", said)
+        wait_for(f"{status} to be replaced", lambda: _counters(bench.status("trun", "drive")) == _counters(true))
+    assert set(bench.driver.seen) == pods and events(bench, "StatusRestored")
+    bench.operator.kill()
+    said = json.dumps({"status": {"restarts": true["restarts"] | {"program": 0, "total": 0}}})
+    bench.kubectl("patch", "trun", "drive", "--subresource=status", "--type=merge", "-p", said)
+    bench.operator.start()
+    wait_for("a new process to replace them", lambda: _counters(bench.status("trun", "drive")) == _counters(true))
+    bench.driver.script.held.clear()
+    done = bench.wait_phase("trun", "drive", "Succeeded", "Failed")
+    assert (done["phase"], done["stages"][0]["attempt"], done["restarts"]["program"]) == ("Succeeded", 2, 1)
+
+
+def _trains(bench: Bench, attempt: int) -> bool:
+    status = bench.status("trun", "drive")
+    return status.get("phase") == "Running" and status["stages"][0]["attempt"] == attempt
+
+
+def _counters(status: dict[str, Any]) -> tuple[Any, ...]:
+    entry = status["stages"][0]
+    book = {key: value for key, value in entry["book"].items() if key != "attemptTime"}
+    return status["restarts"], entry["attempt"], book
+
+
 def test_a_cache_that_is_built_goes_on_and_no_run_begins_before_it_is_ready(bench: Bench) -> None:
     bench.driver.script.held.add("")
     bench.operator.start()

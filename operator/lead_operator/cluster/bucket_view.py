@@ -129,7 +129,7 @@ class BucketView:
         """Returns what the bucket holds of a run's stage instances, read now where a pod of `live` lives no more.
 
         Of an `untouched` run it holds nothing: that is believed without a first look while the store is known to
-        answer. Of an `erased` one, whose status tells nothing, the book is read too, and now.
+        answer. Of an `erased` one, whose status tells nothing, it is read now.
         """
         keys = RunKeys(namespace, uid)
         untouched = untouched and uid not in self._memories
@@ -143,7 +143,7 @@ class BucketView:
                 error=reader.excess or control.excess,
                 instances=read_instances(reader, control, namespace, uid, instances),
                 ended=read_end(control, keys.control),
-                book=read_book(control, keys.control) if erased else None,
+                book=read_book(control, keys.control),
             )
 
         if untouched and time.monotonic() - self._answered_at.get(profile.name, -math.inf) < ANSWERS_FOR_S:

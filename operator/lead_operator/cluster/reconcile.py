@@ -48,6 +48,7 @@ from lead_operator.cluster.observe import (
     source_claim_owner,
 )
 from lead_operator.cluster.reported_builds import ReportedBuilds
+from lead_operator.cluster.reported_counters import ReportedCounters
 from lead_operator.cluster.reported_ends import ReportedEnds
 from lead_operator.cluster.run_recorder import RunRecorder
 from lead_operator.cluster.source_watch import SourceWatch
@@ -96,6 +97,7 @@ class Reconciler:
     recorder: EventRecorder
     settings: Settings
     ends: ReportedEnds
+    counters: ReportedCounters = field(default_factory=ReportedCounters)
     builds: ReportedBuilds = field(default_factory=ReportedBuilds)
     doubtful: set[ResourceKey] = field(default_factory=set)  # a write's answer was lost, or the copy was too old
     uids: dict[ResourceKey, str] = field(default_factory=dict)  # of the resource last seen under a key
@@ -197,6 +199,7 @@ class Reconciler:
             recorded = decide_training_run(run, observed, self.settings)
         plan = recorded
         self.ends.note(run, previous, plan.status)
+        self.counters.note(run, plan.status)
         if reported_end(previous) is None or is_over(observed):
             self._announce(body, missed_run_events(previous, observed.now))
         if profile is not None and not observed.store_error:
@@ -298,7 +301,8 @@ class Reconciler:
             untouched=_is_untouched(body, observed.pods, observed.now),
             erased=observed.erased,
         )
-        return replace(observed, instances=look.instances, ended=look.ended, book=look.book, store_error=look.error)
+        observed = replace(observed, instances=look.instances, ended=look.ended, book=look.book, store_error=look.error)
+        return self.counters.check(run, observed)
 
     def _observe_cluster(self, run: TrainingRun, body: KubernetesObject) -> ObservedRun:
         """Returns what is known of a run without its bucket."""
@@ -398,6 +402,7 @@ class Reconciler:
             self.announced.discard(uid)
             self.bucket.forget(uid)
             self.ends.forget(uid)
+            self.counters.forget(uid)
             self.builds.forget(uid)
             self.sweep.forget(uid)
             self.sources.forget(uid)

@@ -35,13 +35,14 @@ class RunRecorder:
         """
         if profile is None or not plan.records:
             return plan
-        if final := any(record.final for record in plan.records):
+        final, owed = any(r.final for r in plan.records), any(r.final or r.counts for r in plan.records)
+        if final:
             await self._require_newest(body)
         metadata = body["metadata"]
         stands, error = await self._bucket.record(profile, metadata["namespace"], metadata["uid"], plan.records)
         if error:
             log.warning("not_recorded", resource=f"{metadata['namespace']}/{metadata['name']}", error=error)
-        if error and final:
+        if error and owed:
             now = self._client.clock.now()
             return replace(plan, status=without_the_store(read_status(body), plan.status, error, now))
         return plan if stands else None

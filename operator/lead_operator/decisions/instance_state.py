@@ -120,11 +120,13 @@ def _state(run: TrainingRun, observed: ObservedRun, instance: StageInstance, ent
     key = (instance.stage.name, instance.seed)
     pods = tuple(p for p in observed.pods if p.role == Role.TRAIN and (p.stage, p.seed) == key)
     bucket = next((b for b in observed.instances if (b.stage, b.seed) == key), None)
-    book = dict(entry.get("book") or {})
-    recorded = recorded_streak(observed.book if observed.erased else None, *key)
+    book = dict(entry.get("book") or {}) if not observed.counters_disproved else {}
+    recorded = recorded_streak(observed.book if observed.by_records else None, *key)
     streak = max(read_streak(book), recorded, key=lambda each: each.failed_attempt)
-    claimed, ended = int(entry.get("attempt") or 0), max(int(book.get("endedAttempt") or 0), recorded.failed_attempt)
+    claimed = int(entry.get("attempt") or 0) if not observed.counters_disproved else 0
+    ended = max(int(book.get("endedAttempt") or 0), recorded.failed_attempt)
     attempt = max([claimed, ended, *(p.attempt for p in pods)])
+    ended = max(ended, attempt - 1)  # an attempt begins when the one before has ended, by a suspension too
     if bucket is not None and bucket.highest_attempt > attempt:
         # It has written to the bucket, and nothing of it is left here: it is over.
         attempt = ended = bucket.highest_attempt

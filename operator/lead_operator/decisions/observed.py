@@ -134,12 +134,18 @@ class ObservedRun:
     previous: dict[str, Any] = field(default_factory=dict)  # .status as last read
     ended: RunEnd | None = None  # the verdict, once the bucket holds it, whatever status says
     end_disproved: bool = False  # status says that the run has ended, and the operator has ended no such run
-    book: RunBook | None = None  # the newest that the bucket holds; read where status holds no accounts
+    counters_disproved: str = ""  # what status reports of restarts and ends, and the operator has not recorded
+    book: RunBook | None = None  # the newest that the bucket holds
 
     @property
     def erased(self) -> bool:
         """Whether status holds no accounts: it was erased, or nothing was written yet."""
         return "restarts" not in self.previous
+
+    @property
+    def by_records(self) -> bool:
+        """Whether restarts and ends are read from the operator's records and the pods, and not from status."""
+        return self.erased or bool(self.counters_disproved)
 
     @property
     def started(self) -> StartedAttempt | None:

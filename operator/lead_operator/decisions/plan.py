@@ -47,6 +47,7 @@ class RunRecord:
     key: str
     data: bytes
     final: bool = False  # the verdict: where another stands already, that one counts
+    counts: bool = False  # restarts: a status that is ahead of them says that the store was away
 
 
 @dataclass(frozen=True)

@@ -76,15 +76,18 @@ class Verdict:
     message: str = ""
 
 
-def read_restarts(status: dict[str, Any], book: RunBook | None, attempts: Iterable[int]) -> Restarts:
-    """Returns the accounts that a status holds; after an erased one, those of the newest book in the bucket.
+def read_restarts(
+    status: dict[str, Any], book: RunBook | None, attempts: Iterable[int], *, by_records: bool = False
+) -> Restarts:
+    """Returns the accounts that a status holds; after an erased one, or `by_records`, those of the newest book.
 
     Where there is no book either, the instances' `attempts` are counted. They do not tell why they ended, or whether a
     suspension ended them: they spend no budget.
     """
-    if "restarts" not in status and book is not None:
+    by_records = by_records or "restarts" not in status
+    if by_records and book is not None:
         return Restarts(book.program, book.infrastructure, book.uncounted)
-    if "restarts" not in status:
+    if by_records:
         return Restarts(uncounted=sum(attempt - 1 for attempt in attempts if attempt > 0))
     entry = status["restarts"]
     return Restarts(

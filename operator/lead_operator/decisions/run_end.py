@@ -47,12 +47,22 @@ def restored_events(observed: ObservedRun) -> tuple[EventNote, ...]:
     """Returns the event that a status was rebuilt which reported an end that is not in the operator's records."""
     reported = reported_end(observed.previous)
     if reported is None or is_over(observed):
-        return ()
+        return _restored_counters(observed)
     phase, reason = reported
     recorded = f"{observed.ended.phase} ({observed.ended.reason})" if observed.ended is not None else "no end"
     text = (
         f"somebody wrote {phase or 'contradicting conditions'} ({reason}) into the status, but the operator's records "
         f"hold {recorded}: the status is rebuilt from them; see who may change trainingruns/status"
+    )
+    return (EventNote("Warning", "StatusRestored", text),)
+
+
+def _restored_counters(observed: ObservedRun) -> tuple[EventNote, ...]:
+    if not observed.counters_disproved or is_over(observed):
+        return ()
+    text = (
+        f"the status reports {observed.counters_disproved}: it is rebuilt from records and pods; see who may change "
+        "trainingruns/status"
     )
     return (EventNote("Warning", "StatusRestored", text),)
 

@@ -2,8 +2,8 @@
 
 The verdict is told at once even while the store is away, because a person waits for it and an erased status is rare.
 Status then says StorageAvailable=False: so whoever looks at the run later, after a restart too, knows that the bucket
-still has to be told. Until then an erased status does start the run anew. A book that the store did not take is not
-made up for: the next restart's holds everything up to it.
+still has to be told. Until then an erased status does start the run anew. Restarts that the store did not take are
+recorded, all in one, when it is back.
 """
 
 import json
@@ -30,7 +30,7 @@ def run_records(view: RunView, step: Step, status: dict[str, Any]) -> tuple[RunR
     if view.unreadable:
         return ()
     records = [*_started(view), *_done(view)]
-    if step.restarts != view.restarts:
+    if step.restarts != view.restarts or _owes_restarts(view):
         records.append(_book(view.run, step.restarts, step.states))
     if step.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED) and view.observed.ended is None:
         records.append(_verdict(view.run, status))
@@ -113,7 +113,14 @@ def _book(run: TrainingRun, restarts: Restarts, states: tuple[InstanceState, ...
             if state.streak.failed_attempt > 0
         ],
     )
-    return RunRecord(_keys(run).restarts(restarts.total), book.model_dump_json().encode())
+    return RunRecord(_keys(run).restarts(restarts.total), book.model_dump_json().encode(), counts=True)
+
+
+def _owes_restarts(view: RunView) -> bool:
+    """Whether status has told of restarts that the store was not there to take."""
+    recorded = view.observed.book
+    held = Restarts() if recorded is None else Restarts(recorded.program, recorded.infrastructure, recorded.uncounted)
+    return store_is_back(view.observed) and not view.observed.erased and view.restarts.total > held.total
 
 
 def _verdict(run: TrainingRun, status: dict[str, Any]) -> RunRecord:

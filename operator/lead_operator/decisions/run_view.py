@@ -164,7 +164,9 @@ def look_at_run(run: TrainingRun, observed: ObservedRun, settings: Settings) -> 
         positions=positions,
         position=positions[0],
         told={i: _look_at_instance(run, states[i], profile, observed) for i in positions},
-        restarts=read_restarts(observed.previous, observed.book, (state.attempt for state in states)),
+        restarts=read_restarts(
+            observed.previous, observed.book, (state.attempt for state in states), by_records=observed.by_records
+        ),
         last_failure=dict(observed.previous.get("lastFailure") or {}),
         datasets=check_datasets(run, observed),
         config_hash=hash_config(run),

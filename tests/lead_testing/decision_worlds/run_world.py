@@ -10,6 +10,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from lead_operator.decisions.observed import ObservedCheckpoint, ObservedClaim, ObservedInstance, ObservedRun
 from lead_operator.decisions.plan import Plan, RunRecord
+from lead_operator.decisions.reported_counters import find_contradiction
 from lead_operator.decisions.session_caches import RETURNS_S
 from lead_operator.decisions.training_run_plan import decide_training_run
 from lead_operator.objects.session_cache_claim import claim_name
@@ -62,12 +63,13 @@ class RunWorld(PodsWorld):
         self.keys = ControlKeys("team-a", self.run.identity.uid)
         self.records: dict[str, bytes] = {}  # what the operator has written to the bucket
         self.forged = False  # somebody wrote an end into the status
+        self.miscounted = False  # or other restarts and ends than there were
 
     def suspend(self, value: bool) -> None:
         self.run = replace(self.run, suspend=value)
 
     def observe(self) -> ObservedRun:
-        return ObservedRun(
+        observed = ObservedRun(
             now=self.now,
             pods=self.observed_pods(),
             service_exists=self.service,
@@ -81,6 +83,7 @@ class RunWorld(PodsWorld):
             end_disproved=self.forged and self.store_up,
             book=self.recorded_book() if self.store_up else None,
         )
+        return replace(observed, counters_disproved=find_contradiction(self.run, observed))
 
     def recorded_end(self) -> RunEnd | None:
         data = self.records.get(self.keys.ended)
@@ -243,8 +246,9 @@ class RunMachine(PodsMachine):
 
     def look(self, stop_after: int | None) -> None:
         observed = self.world.observe()
+        assert not observed.counters_disproved or self.world.miscounted, observed.counters_disproved
         plan = decide_training_run(self.world.run, observed, SETTINGS)
-        later = replace(observed, previous=plan.status, end_disproved=False)
+        later = replace(observed, previous=plan.status, end_disproved=False, counters_disproved="")
         again = decide_training_run(self.world.run, later, SETTINGS)
         if not plan.claim_attempt and not plan.deletes and not plan.claim_deletes:
             assert again.status == plan.status, difference(again.status, plan.status)
@@ -258,6 +262,8 @@ class RunMachine(PodsMachine):
         self.world.apply(plan, stop_after)
         if plan.status["phase"] == "Failed" and (stop_after is None or stop_after > len(plan.records)):
             assert self.world.status["phase"] == "Failed", "pods went before the verdict was written"
+        if self.world.store_up and self.world.status == plan.status:
+            self.world.miscounted = False
         if self.world.status == plan.status:  # what an operator that died has not written, nobody was told
             self.check(plan.status)
 
@@ -372,6 +378,34 @@ class RunMachine(PodsMachine):
         stages = [entry | {"phase": end} for entry in self.world.status["stages"]]
         self.world.status |= {"phase": end, "stages": stages}
         self.world.status["conditions"] = [*self.world.status["conditions"], said]
+
+    @rule(
+        raised=st.sampled_from([-2, -1, 1, 100]), field=st.sampled_from(["restarts", "attempt", "endedAttempt", "book"])
+    )
+    def somebody_writes_other_counters_into_the_status(self, raised: int, field: str) -> None:
+        """Other counters than those that the operator reports; it is not asked while the store is away."""
+        status = self.world.status
+        if (
+            not self.world.store_up
+            or "restarts" not in status
+            or "'StorageAvailable', 'status': 'True'" not in str(status["conditions"])
+        ):
+            return
+        self.world.miscounted = True
+        if field == "restarts":
+            counts = {key: max(0, count + raised) for key, count in status["restarts"].items()}
+            self.world.status = status | {"restarts": counts}
+            return
+        stages = [copy.deepcopy(entry) for entry in status["stages"]]
+        for entry in stages:
+            book = entry.get("book") or {}
+            if field == "attempt" and "attempt" in entry:
+                entry["attempt"] = max(0, entry["attempt"] + raised)
+            elif field == "endedAttempt" and book:
+                book["endedAttempt"] = max(0, book["endedAttempt"] + raised)
+            elif field == "book" and book:
+                book |= {"errorsAtStep": raised, "failedAttempt": max(0, raised), "failedAt": "2099-01-01T00:00:00Z"}
+        self.world.status = status | {"stages": stages}
 
     @rule(seconds=st.integers(1, 90))
     def time_goes_on(self, seconds: int) -> None:

@@ -1,0 +1,107 @@
+"""Whether what a status reports of restarts and ended attempts is what the operator has recorded. Pure.
+
+A status is output. Who raises its counters would end the run at the next failure, who lowers them would refill a
+budget, and who writes that an attempt has ended would have its group replaced. The restart state below `control/`
+decides, with the pods: it is written before the status tells it. Of a run that has ended the counters steer nothing.
+A status may be ahead of the records by what happened while the store was away, which it says by StorageAvailable=False,
+and behind them by failures of attempts that it still reports as active: an operator that died between the two books
+them again, to the same numbers.
+"""
+
+from typing import Any
+
+from lead_operator.decisions.conditions import find_condition
+from lead_operator.decisions.observed import ObservedInstance, ObservedRun
+from lead_operator.decisions.restarts import Restarts, Streak, read_restarts, read_streak, recorded_streak
+from lead_operator.decisions.run_end import reported_end
+from lead_operator.decisions.run_view import SUSPEND_REQUESTED
+from lead_operator.names import Condition
+from lead_operator.resources.training_run import TrainingRun
+
+Counters = tuple[Any, ...]
+
+
+def reported_counters(status: dict[str, Any]) -> Counters:
+    """Returns all that a status reports of restarts and ends, to be compared with what was decided."""
+    entries = [
+        (entry.get("name"), entry.get("seed"), entry.get("attempt"), (entry.get("book") or {}).get("endedAttempt"),
+         read_streak(entry.get("book") or {}))
+        for entry in status.get("stages") or []
+    ]  # fmt: skip
+    return (status.get("restarts") and read_restarts(status, None, ()), *entries)
+
+
+def find_contradiction(run: TrainingRun, observed: ObservedRun) -> str:
+    """Returns what a status reports and the records do not hold, in words; empty where none is known."""
+    storage = find_condition(observed.previous, Condition.STORAGE_AVAILABLE) or {}
+    over = observed.ended is not None or (reported_end(observed.previous) is not None and not observed.end_disproved)
+    if over or observed.erased or observed.store_error or observed.profile_error or storage.get("status") != "True":
+        return ""
+    entries = [entry for entry in observed.previous.get("stages") or [] if int(entry.get("attempt") or 0) > 0]
+    unreported = sum(_is_unreported(entry, observed) for entry in entries)
+    told = read_restarts(observed.previous, None, ())
+    recorded = recorded_restarts(observed, [int(entry["attempt"]) for entry in entries])
+    if told not in recorded and recorded[0].total != told.total + unreported:
+        return f"{_words(told)}, but the operator's records hold {_words(recorded[0])}"
+    return next(filter(None, (_of_instance(run, observed, entry) for entry in entries)), "")
+
+
+def recorded_restarts(observed: ObservedRun, attempts: list[int]) -> tuple[Restarts, ...]:
+    """Returns what the records hold; without any restart attempts may still have been ended, by suspensions."""
+    book = observed.book
+    if book is not None:
+        return (Restarts(book.program, book.infrastructure, book.uncounted),)
+    return (Restarts(), Restarts(uncounted=sum(attempt - 1 for attempt in attempts)))
+
+
+def _of_instance(run: TrainingRun, observed: ObservedRun, entry: dict[str, Any]) -> str:
+    name, seed, attempt, book = entry["name"], entry["seed"], int(entry["attempt"]), entry.get("book") or {}
+    which, ended = f"stage {name}, seed {seed}", int(book.get("endedAttempt") or 0)
+    bucket = next((b for b in observed.instances if (b.stage, b.seed) == (name, seed)), None)
+    newest = _newest_known(observed, bucket, name, seed)
+    if attempt > newest:
+        return f"attempt {attempt} of {which}, but no attempt above {newest} was started"
+    if attempt - ended not in (0, 1):
+        return f"attempt {ended} of {which} as the last that has ended, and attempt {attempt} as the newest"
+    if _is_unreported(entry, observed) or entry.get("phase") == "Succeeded":
+        return ""
+    told, recorded = read_streak(book), recorded_streak(observed.book, name, seed)
+    if told != recorded or ended < recorded.failed_attempt:
+        return f"{_ends(told, ended)} of {which}, but the operator's records hold {_ends(recorded, ended)}"
+    if ended == attempt > recorded.failed_attempt and not _was_suspended(run, observed):
+        alive = [p.name for p in observed.pods if (p.stage, p.seed, p.attempt) == (name, seed, attempt)
+                 and not p.terminal and not p.deleting]  # fmt: skip
+        return f"that attempt {attempt} of {which} has ended, but pod {alive[0]} is there" if alive else ""
+    return ""
+
+
+def _newest_known(observed: ObservedRun, bucket: ObservedInstance | None, name: str, seed: int) -> int:
+    """The highest attempt that somebody else than the status knows of; the newest may not be recorded yet."""
+    pods = [p.attempt for p in observed.pods if (p.stage, p.seed) == (name, seed)]
+    known = (bucket.recorded_attempt + 1, bucket.fence) if bucket is not None else (1,)
+    return max(*known, *pods, 0)
+
+
+def _is_unreported(entry: dict[str, Any], observed: ObservedRun) -> bool:
+    """Whether a failure is recorded of an attempt that the status still reports as active."""
+    ended = int((entry.get("book") or {}).get("endedAttempt") or 0)
+    failed = recorded_streak(observed.book, entry["name"], entry["seed"]).failed_attempt
+    return failed == int(entry.get("attempt") or 0) > ended
+
+
+def _was_suspended(run: TrainingRun, observed: ObservedRun) -> bool:
+    told = find_condition(observed.previous, Condition.SUSPENDED) or {}
+    return run.suspend or told.get("status") == "True" or told.get("reason") == SUSPEND_REQUESTED
+
+
+def _words(restarts: Restarts) -> str:
+    return (
+        f"{restarts.total} restarts ({restarts.program} after program errors, {restarts.infrastructure} after "
+        "infrastructure failures)"
+    )
+
+
+def _ends(streak: Streak, ended: int) -> str:
+    return (
+        f"{streak.ends} ends in a row at step {streak.at_step}, the newest of attempt {streak.failed_attempt or ended}"
+    )

@@ -1,0 +1,155 @@
+"""Somebody writes other restarts and ends into the status of a run: records below control/ and the pods decide."""
+
+import copy
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from lead_operator.cluster.reported_counters import ReportedCounters
+from lead_operator.decisions.conditions import find_condition
+from lead_operator.decisions.observed import ObservedInstance, ObservedPod, ObservedRun
+from lead_operator.decisions.plan import Plan
+from lead_operator.decisions.reported_counters import find_contradiction
+from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_operator.names import Condition
+from lead_protocol.run_records import RunBook, parse_run_book
+from lead_testing.makers import NOW, SETTINGS, a_failed_pod, a_pod, a_ready_cache, a_training_run
+
+RUN = a_training_run(nodes=1, failurePolicy={"maxRestarts": 2})
+AWAY = "StoreUnavailable: no answer"
+Status = dict[str, Any]
+
+
+def bucket(attempt: int) -> ObservedInstance:
+    return ObservedInstance("train", 0, highest_attempt=attempt, recorded_attempt=attempt, fence=attempt)
+
+
+def observe(status: Status, *pods: ObservedPod, after_s: float = 0, attempt: int = 1, **seen: Any) -> ObservedRun:
+    seen = {"instances": (bucket(attempt),)} | seen
+    return ObservedRun(
+        now=NOW + timedelta(seconds=after_s), pods=pods, service_exists=True, caches=(a_ready_cache(),),
+        previous=copy.deepcopy(status), **seen,
+    )  # fmt: skip
+
+
+def look(observed: ObservedRun) -> Plan:
+    return decide_training_run(RUN, observed, SETTINGS)
+
+
+def restarted() -> tuple[Status, RunBook]:
+    """Returns the status of a run whose second attempt runs, and what is recorded of its first."""
+    first = look(observe({}, instances=(ObservedInstance("train", 0),))).status
+    up = look(observe(first, a_pod(0))).status
+    failed = look(observe(up, a_failed_pod(0)))
+    (record,) = (record for record in failed.records if record.counts)
+    book = parse_run_book(record.data)
+    assert book is not None and failed.claim_attempt and book.program == 1
+    return look(observe(failed.status, a_pod(0, attempt=2), attempt=2, book=book)).status, book
+
+
+def forged(status: Status, field: str, value: Any) -> Status:
+    made = copy.deepcopy(status)
+    entry = made["stages"][0]
+    holder = {"restarts": made["restarts"], "stage": entry, "book": entry["book"]}
+    where, _, name = field.partition(".")
+    holder[where][name] = value
+    return made
+
+
+FORGED = [
+    ("restarts.program", 100), ("restarts.program", 0), ("restarts.infrastructure", 100), ("restarts.uncounted", 7),
+    ("book.endedAttempt", 2), ("book.endedAttempt", 0), ("book.endedAttempt", 50), ("stage.attempt", 50),
+    ("book.errorsAtStep", 9), ("book.errorsAtStep", 0), ("book.failedAttempt", 2),
+    ("book.failedAt", "2099-01-01T00:00:00Z"),
+    ("book.endsAtStep", 9), ("book.atStep", 10**6),
+]  # fmt: skip
+
+
+def test_what_the_operator_writes_contradicts_nothing() -> None:
+    status, book = restarted()
+    assert find_contradiction(RUN, observe(status, a_pod(0, attempt=2), attempt=2, book=book)) == ""
+
+
+@pytest.mark.parametrize(("field", "value"), FORGED)
+def test_forged_counters_are_replaced_and_move_nothing(field: str, value: Any) -> None:
+    status, book = restarted()
+    pods = (a_pod(0, attempt=2),)
+    seen = observe(forged(status, field, value), *pods, attempt=2, book=book)
+    observed = ReportedCounters().check(RUN, seen)
+    assert observed.counters_disproved
+    plan = look(observed)
+    assert not plan.deletes and not plan.creates and not plan.records
+    assert plan.status["restarts"] == status["restarts"]
+    entry, before = plan.status["stages"][0], status["stages"][0]
+    assert {**entry, "book": entry["book"] | {"attemptTime": ""}} == {
+        **before,
+        "book": before["book"] | {"attemptTime": ""},
+    }
+    assert [note.reason for note in plan.events if note.type == "Warning"] == ["StatusRestored"]
+    again = observe(plan.status, *pods, attempt=2, book=book)
+    assert find_contradiction(RUN, again) == "" and look(again).status == plan.status
+
+
+def test_a_lowered_counter_gives_no_restart_back() -> None:
+    status, book = restarted()
+    lowered = forged(forged(status, "restarts.program", 0), "restarts.total", 0)
+    pods = (a_failed_pod(0, attempt=2),)
+    plan = look(ReportedCounters().check(RUN, observe(lowered, *pods, attempt=2, book=book)))
+    assert plan.status["restarts"]["program"] == 2
+
+
+def test_an_operator_that_died_between_record_and_status_books_the_same_again() -> None:
+    status, book = restarted()
+    pods = (a_failed_pod(0, attempt=2),)
+    told = look(observe(status, *pods, attempt=2, book=book))
+    (record,) = (record for record in told.records if record.counts)
+    ahead = observe(status, *pods, attempt=2, book=parse_run_book(record.data))
+    assert find_contradiction(RUN, ahead) == ""
+    again = look(ahead)
+    assert again.status["restarts"] == told.status["restarts"] and again.status["lastFailure"]["attempt"] == 2
+    assert {record.key for record in again.records} == {record.key for record in told.records}
+
+
+def test_what_the_store_did_not_take_is_believed_and_recorded_when_it_is_back() -> None:
+    status, book = restarted()
+    away = look(observe(status, a_failed_pod(0, attempt=2), instances=(), store_error=AWAY))
+    assert away.status["restarts"]["program"] == 2 and not away.records
+    assert (find_condition(away.status, Condition.STORAGE_AVAILABLE) or {})["status"] == "False"
+    back = observe(away.status, a_failed_pod(0, attempt=2), attempt=2, book=book)
+    assert find_contradiction(RUN, back) == ""
+    (record,) = (record for record in look(back).records if record.counts)
+    owed = parse_run_book(record.data)
+    assert owed is not None and owed.program == 2
+
+
+def test_nothing_is_said_while_nobody_can_know() -> None:
+    status, _ = restarted()
+    raised = forged(status, "restarts.program", 100)
+    assert find_contradiction(RUN, observe(raised, a_pod(0, attempt=2), instances=(), store_error=AWAY)) == ""
+
+
+def test_a_process_believes_what_it_has_decided_itself_whatever_its_last_look_held() -> None:
+    status, _ = restarted()
+    known = ReportedCounters()
+    stale = observe(status, a_pod(0, attempt=2), attempt=2, book=None)
+    assert known.check(RUN, stale).counters_disproved
+    known.note(RUN, status)
+    assert not known.check(RUN, stale).counters_disproved
+    known.forget(RUN.identity.uid)
+    assert known.check(RUN, stale).counters_disproved
+
+
+def test_a_suspended_run_that_goes_on_has_no_restart_in_its_records() -> None:
+    held = a_training_run(nodes=1, suspend=True)
+    first = look(observe({}, instances=(ObservedInstance("train", 0),))).status
+    up = look(observe(first, a_pod(0))).status
+    stopping = decide_training_run(held, observe(up, a_pod(0)), SETTINGS).status
+    assert find_contradiction(held, observe(stopping, a_pod(0))) == ""
+    assert find_contradiction(RUN, observe(stopping, a_pod(0))) == "", "resumed before its pods were gone"
+    stopped = decide_training_run(held, observe(stopping), SETTINGS).status
+    begun = look(observe(stopped)).status
+    assert begun["stages"][0]["attempt"] == 2 and begun["restarts"]["total"] == 0
+    assert find_contradiction(RUN, observe(begun, a_pod(0, attempt=2), attempt=2)) == ""
+    erased = look(observe({}, a_pod(0, attempt=2), attempt=2)).status
+    assert find_contradiction(RUN, observe(erased, a_pod(0, attempt=2), attempt=2)) == ""
