@@ -50,7 +50,9 @@ class Informer:
         trim: Trim | None = None,
         on_change: Change | None = None,
         on_size: SizeChange | None = None,
+        on_seen: Callable[[], None] | None = None,
     ) -> None:
+        """`on_seen`: called when the first list is in, and when the server shows again what it had refused to."""
         self.kind = kind
         self.namespace = namespace
         self.synced = asyncio.Event()
@@ -66,6 +68,7 @@ class Informer:
         self._trim: Trim = lambda body: share_strings(trimmed(body))
         self._on_change = on_change or (lambda before, after: None)
         self._on_size = on_size or (lambda key, size: None)
+        self._on_seen = on_seen or (lambda: None)
         self._objects: dict[ObjectKey, KubernetesObject] = {}
         self._by_owner: dict[tuple[str, str], set[ObjectKey]] = {}  # by namespace and UID
         self._own_writes: dict[ObjectKey, float] = {}
@@ -140,10 +143,13 @@ class Informer:
             self._unbroken_since = self.last_sign_of_life
         self.seen_since = self._unbroken_since
         self._replace(items, version)
+        unseen = not self.synced.is_set() or self.refused
         if self.refused:
             log.info("served_again", watch=self.name)
             self.refused = ""
         self.synced.set()
+        if unseen:
+            self._on_seen()
         # What one process asks for must not all come in the same second, nor for two kinds meet for ever.
         until = time.monotonic() + self._relist_s * random.uniform(0.8, 1.0)
         while (left_s := until - time.monotonic()) > 0.5:

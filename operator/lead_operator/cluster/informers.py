@@ -5,7 +5,6 @@ owner, a node for those with pods on it, a cache for the runs that wait for it, 
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator
 
 from lead_operator import names
@@ -40,7 +39,6 @@ from lead_operator.cluster.observe import (
 from lead_operator.settings import Settings
 
 SYNC_LOOK_S = 0.05
-SYNC_PATIENCE_S = 5.0  # a thousand runs are listed in one
 _NAMESPACED = (TRAINING_RUN, DATASET_CACHE, POD, SERVICE, CLAIM)
 
 Enqueue = Callable[[ResourceKey], None]
@@ -64,6 +62,7 @@ class Informers:
         self._enqueue = enqueue
         self._enqueue_soon = enqueue_soon
         self._budget = CopyBudget()
+        self._late = set[ResourceKey]()  # of namespaces that are not seen whole
         self._by_kind = {
             TRAINING_RUN.kind: self._informers(TRAINING_RUN, self._on_run),
             DATASET_CACHE.kind: self._informers(DATASET_CACHE, self._on_cache),
@@ -111,6 +110,10 @@ class Informers:
         seen = [self.find(kind, namespace) for kind in _NAMESPACED]
         return all(informer is not None and informer.synced.is_set() and not informer.refused for informer in seen)
 
+    def look_when_served(self, key: ResourceKey) -> None:
+        """Asks for a look at a resource as soon as its namespace is seen whole."""
+        self._late.add(key)
+
     @property
     def not_seen(self) -> list[str]:
         """The namespaces of which something is not seen now: what lives there may be another than the copies say."""
@@ -133,16 +136,11 @@ class Informers:
         return [informer for informer in self.vital if informer.namespace not in unserved]
 
     async def synced(self) -> None:
-        """Waits until every vital informer has listed once, but for namespaces that the server does not show.
+        """Waits until one namespace is seen whole.
 
-        One whose lists take long, because of what lies there, holds up the others for a moment only; it is served as
-        soon as it is seen.
+        The others are served as soon as they are: none waits for the lists of another, however much lies there.
         """
-        begun = time.monotonic()
-        while not all(informer.synced.is_set() for informer in self.awaited):
-            late = time.monotonic() - begun > SYNC_PATIENCE_S
-            if late and any(self.serves(namespace) for namespace in self._namespaces):
-                return
+        while not any(self.serves(namespace) for namespace in self._namespaces):
             await asyncio.sleep(SYNC_LOOK_S)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
@@ -168,7 +166,13 @@ class Informers:
             trim=trim,
             on_change=on_change,
             on_size=(lambda key, size: self._note_size(kind, key, size)) if kind in CUSTOM_KINDS else None,
+            on_seen=self._look_at_late,
         )
+
+    def _look_at_late(self) -> None:
+        for key in [key for key in self._late if self.serves(key.namespace)]:
+            self._late.remove(key)
+            self._enqueue(key)
 
     def _note_size(self, kind: Kind, key: ObjectKey, size: int) -> None:
         for to_cut in self._budget.note((kind.kind, *key), size):

@@ -71,7 +71,6 @@ from lead_operator.resources.training_run import TrainingRun, parse_training_run
 from lead_operator.settings import Settings
 
 AFTER_END_LOOK_S = 1.0
-NOT_SERVED_LOOK_S = 5.0
 UNTOUCHED_FOR = timedelta(seconds=5)
 COLLECTORS_FINALIZERS = {"orphan", "foregroundDeletion"}
 AFTER_REJECTION_LOOK_S = 2.0
@@ -110,7 +109,8 @@ class Reconciler:
     async def reconcile(self, key: ResourceKey) -> float | None:
         """Makes one pass; returns in how many seconds the resource wants to be looked at again, if at all."""
         if not self.informers.serves(key.namespace):
-            return NOT_SERVED_LOOK_S
+            self.informers.look_when_served(key)
+            return None
         live = key in self.doubtful
         kind = TRAINING_RUN if key.kind == TRAINING_RUN.kind else DATASET_CACHE
         body = await self._current(kind, key)

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,7 +12,8 @@ from lead_operator.cluster.bucket_view import LOOKS, BucketView
 from lead_operator.cluster.client import KubeClient
 from lead_operator.cluster.event_recorder import MAX_UNSENT_OF_ONE, EventRecorder
 from lead_operator.cluster.fair_turns import FairTurns, reserve_of
-from lead_operator.cluster.kinds import ResourceKey
+from lead_operator.cluster.informers import Informers
+from lead_operator.cluster.kinds import Kind, KubernetesObject, ResourceKey
 from lead_operator.cluster.work_queue import WorkQueue
 from lead_operator.decisions.plan import EventNote
 from lead_operator.settings import StorageProfile
@@ -161,3 +163,43 @@ def a_resource(namespace: str, number: int) -> dict[str, Any]:
     body = a_run_body()
     body["metadata"] |= {"namespace": namespace, "name": f"run-{number}", "uid": f"{namespace}-{number}"}
     return body
+
+
+class SlowLists:
+    """An API server whose lists of alice's namespace take long."""
+
+    def __init__(self) -> None:
+        self.done = asyncio.Event()
+
+    async def list(self, kind: Kind, namespace: str, **_: Any) -> tuple[list[KubernetesObject], str]:
+        if namespace == "alice":
+            await self.done.wait()
+        return [], "1"
+
+    async def watch(self, kind: Kind, namespace: str, **_: Any) -> AsyncGenerator[tuple[str, KubernetesObject], None]:
+        await asyncio.Event().wait()
+        yield "BOOKMARK", {}
+
+
+async def test_bob_is_served_before_all_of_alice_is_listed_and_she_at_the_moment_when_it_is() -> None:
+    """A new process begins with what it sees whole. Audit: flood"""
+    server, asked = SlowLists(), list[ResourceKey]()
+    informers = Informers(cast(KubeClient, server), ("alice", "bob"), SETTINGS, asked.append, asked.append)
+    running = asyncio.create_task(_run(informers))
+    async with asyncio.timeout(60):
+        await informers.synced()
+        assert informers.serves("bob") and not informers.serves("alice")
+        informers.look_when_served(a_key("alice"))
+        await informers.synced()
+        assert asked == []
+        server.done.set()
+        while not asked:
+            await asyncio.sleep(0)
+    assert asked == [a_key("alice")] and informers.serves("alice")
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def _run(informers: Informers) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        informers.start(tasks)
