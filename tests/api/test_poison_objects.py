@@ -133,7 +133,7 @@ def test_fifty_large_objects_leave_the_operator_small_and_the_other_user_served(
 def test_a_thousand_resources_of_one_user_keep_the_run_of_another_waiting_for_seconds(
     bench: Bench, alice: Sender
 ) -> None:
-    """Bob's pods come as with an idle operator and ten seconds, while alice's resources come, are edited, and are there.
+    """Bob's pods come ten seconds later at most than with an idle operator: alice's come, are edited, and are there.
 
     Audit: flood
     """

@@ -26,6 +26,7 @@ from lead_testing.hostile_raw_files import document_parsers, sensor_parsers
 from lead_trainer.blocks.stages import read_weights
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.distill.benchmarks.argoverse2.bounded_table import OverLimit, columns_of
+from lead_trainer.recipes.distill.benchmarks.argoverse2.parquet_claims import claimed_page_bytes
 from lead_trainer.recipes.distill.benchmarks.argoverse2.scenario import read_scenario
 from lead_trainer.recipes.distill.benchmarks.argoverse2.sensor_log import read_sensor_log
 from lead_trainer.recipes.distill.ingest.npz import read_npz
@@ -244,6 +245,24 @@ def test_a_log_that_unpacks_to_more_than_any_is_named_with_what_it_has(claim: st
     annotations, poses = feather_file(table()), feather_file(table_of(POSE, 2000, timestamp_ns=range(2000)))
     with bounded(), pytest.raises(BadData, match=f"log av2/7f.* it has {expected}"):
         read_sensor_log(annotations, poses, "av2/7f")
+
+
+def test_a_page_that_claims_to_unpack_to_more_than_any_is_named_before_it_is_unpacked() -> None:
+    """pyarrow makes room for what the page's own header claims, whatever the index says. Audit: S11"""
+    table, buffer = table_of(SCENARIO | {"city": "a" * 1_700_000}, 1), io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd", store_schema=False, use_dictionary=False)
+    data, group = bytearray(buffer.getvalue()), pq.read_metadata(buffer).row_group(0)
+    chunk = next(c for c in map(group.column, range(group.num_columns)) if c.path_in_schema == "city")
+    assert [1_700_000 < size < 1_700_100 for size in claimed_page_bytes(bytes(data), chunk)] == [True]
+    size = slice(chunk.data_page_offset + 3, chunk.data_page_offset + 7)  # behind the header's type and a field's head
+    assert data[size.start - 3 : size.start] == b"\x15\x00\x15" and data[size.stop - 1] < 128
+    data[size] = b"\xfe\xff\xff\x7f"
+    with bounded(), pytest.raises(BadData, match=r"it has \d+ bytes in its pages, expected at most 67108864"):
+        read_scenario(bytes(data), "x.parquet")
+    for offset in range(chunk.data_page_offset, size.stop, 2):  # what is no header is named too
+        spoiled = data[:offset] + b"\xff" + data[offset + 1 :]
+        with bounded(), pytest.raises(BadData):
+            read_scenario(bytes(spoiled), "x.parquet")
 
 
 def test_a_parquet_that_lies_about_its_rows_is_counted_while_it_is_read() -> None:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lead_trainer.recipes.distill.benchmarks.argoverse2.arrow_claims import unpacked_bytes
+from lead_trainer.recipes.distill.benchmarks.argoverse2.parquet_claims import claimed_page_bytes
 
 MAX_ROWS, MAX_BYTES, MAX_TEXT = 200_000, 64 << 20, 128
 MAX_STATES = 2_000_000  # tracks times steps; a log has some 100,000
@@ -30,6 +31,7 @@ def parquet_columns(data: bytes, names: Sequence[str]) -> dict[str, pa.ChunkedAr
     _refuse_more("bytes", sum(told.row_group(group).total_byte_size for group in range(told.num_row_groups)), MAX_BYTES)
     leaves = {told.schema.column(number).path for number in range(told.num_columns)}
     _refuse_lacking(names, leaves)
+    _refuse_large_pages(data, told, names)
     file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=list(names))  # a text that many rows share stays one
     batches = file.iter_batches(_BATCH_ROWS, columns=list(names), use_threads=False)
     return columns_of(batches, names)
@@ -79,6 +81,15 @@ def _plain(name: str, column: pa.Array) -> pa.Array:
         raise ValueError(f"its column {name} has type {kind}, expected numbers or text")
     _refuse_more(f"bytes in a text of column {name}", pc.max(pc.binary_length(texts)).as_py() or 0, MAX_TEXT)
     return column.cast(pa.string())
+
+
+def _refuse_large_pages(data: bytes, told: pq.FileMetaData, names: Sequence[str]) -> None:
+    total = 0
+    for group in map(told.row_group, range(told.num_row_groups)):
+        for chunk in map(group.column, range(group.num_columns)):
+            for size in claimed_page_bytes(data, chunk) if chunk.path_in_schema in names else ():
+                total += size
+                _refuse_more("bytes in its pages", total, MAX_BYTES)
 
 
 def _refuse_lacking(names: Sequence[str], found: set[str]) -> None:
