@@ -26,7 +26,7 @@ from lead_trainer.engine.storage import open_store
 from lead_trainer.errors import BadConfig
 from lead_trainer.local_run import LocalRun
 from lead_trainer.local_store import NAMESPACE, PRIVATE_FOLDER, UID
-from lead_trainer.recipes.local_runs import MixesTrees, cache_collections, source_root
+from lead_trainer.recipes.local_runs import MixesTrees, cache_collections, cache_values, source_root
 
 log = structlog.get_logger(__name__)
 
@@ -98,7 +98,8 @@ def dataset_runs(run: LocalRun) -> dict[str, LocalRun]:
 
 def build_cache(run: LocalRun, store: ObjectStore, collections: Sequence[str] = ()) -> str:
     """Builds what is missing of the run's cache and returns its digest."""
-    config = {**run.values, **({"preset": run.keys.preset} if run.keys.preset else {})}
+    values = run.values if collections else cache_values(run.recipe, run.config, run.values)
+    config = {**values, **({"preset": run.keys.preset} if run.keys.preset else {})}
     job = BuildJob(
         owner=OwnerIdentity(namespace=NAMESPACE, name="local", uid=UID),
         generation=1,

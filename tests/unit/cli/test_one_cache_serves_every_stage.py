@@ -3,10 +3,16 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+import yaml
 
 from lead_protocol.exit_codes import ExitCode
+from lead_protocol.store.folder import FolderStore
 from lead_trainer.cli import main
+from lead_trainer.data.cache_reader import CacheReader
+from lead_trainer.recipes.lead.config_values import load_config
+from lead_trainer.recipes.lead.dataset import LeadSamples
 from lead_trainer.recipes.lead.example_data.tree import write_example_tree
 
 
@@ -63,3 +69,42 @@ def test_a_cache_that_lacks_a_collection_is_not_taken(tree: Path, built_by: Call
     assert built_by("--collection", "full_posttrain") == small
     (tree / "cache/caches/local" / small / "MANIFEST.json").write_text("damaged")  # and so in nobody's place
     assert built_by("--collection", "full_pretrain") == whole
+
+
+HORIZON = ["use_planning_decoder=true", "num_way_points_prediction=4", "waypoints_spacing=5"]
+
+
+def test_a_posttrain_of_another_horizon_takes_the_cache_of_its_pretrain(
+    tree: Path, tmp_path: Path, built_by: Callable[..., str]
+) -> None:
+    """A cache of its own would be 200 GB more of LEAD's data."""
+    words = ["train", "preset=demo", f"carla_root={tree}", "epochs=1", "num_threads=1", "batch_size=4"]
+    assert main([*words, f"logdir={tmp_path / 'pre'}"]) == ExitCode.DONE
+    (built,) = caches(tree)
+    load_file = f"load_file={tmp_path / 'pre/model_0000.pth'}"
+    assert main([*words, f"logdir={tmp_path / 'post'}", load_file, *HORIZON]) == ExitCode.DONE
+    assert built_by(*HORIZON) == built and caches(tree) == [built]
+
+
+@pytest.mark.parametrize("held_out", [[], ["hold_out_town13_routes=true"]])
+def test_the_rows_of_another_horizon_are_those_of_a_cache_of_its_own(
+    tmp_path: Path, built_by: Callable[..., str], tree: Path, held_out: list[str]
+) -> None:
+    kind = "town13_heldout_posttrain" if held_out else "full_posttrain"
+    shared, own = built_by(*HORIZON, *held_out), built_by(*HORIZON, *held_out, "--collection", kind)
+    assert shared != own
+    keys = yaml.safe_load("{" + ", ".join(word.replace("=", ": ") for word in [*HORIZON, *held_out]) + "}")
+    config = load_config(keys, "demo")
+    both = [LeadSamples(config, CacheReader(FolderStore(tree / "cache"), digest)) for digest in (shared, own)]
+    one, other = (samples._rows for samples in both)
+    assert list(one.route) == list(other.route) and one.mixture == other.mixture and len(one.frame) == 20 - 8
+    for name in ("frame", "bucket", "position"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    for key, value in both[1].sample(3, perturbed=False).items():
+        np.testing.assert_array_equal(both[0].sample(3, perturbed=False)[key], value, err_msg=key)
+
+
+def test_a_horizon_that_draws_frames_which_pretraining_leaves_out_has_a_cache_of_its_own(
+    built_by: Callable[..., str],
+) -> None:
+    assert built_by(*HORIZON, "skip_first_posttrain=0") != built_by()

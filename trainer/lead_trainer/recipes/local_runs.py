@@ -27,6 +27,9 @@ class SharesCaches(Protocol):
     def cache_collections(self, config: Any) -> Sequence[str]:
         """Returns what a cache on this machine holds: the collections of every stage over this tree."""
 
+    def cache_values(self, config: Any, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns the recipe's keys that such a cache is built with, of a run's, so that stages share one."""
+
 
 @runtime_checkable
 class MixesTrees(Protocol):
@@ -78,6 +81,11 @@ def source_root(recipe: Any, config: Any) -> str | None:
 def collections_of(recipe: Any, config: Any) -> list[str]:
     """Returns the collections a run reads."""
     return list(recipe.collections(config)) if isinstance(recipe, ReadsTree) else [recipe.shape(config).collection]
+
+
+def cache_values(recipe: Any, config: Any, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the recipe's keys that a run's cache is built with."""
+    return recipe.cache_values(config, values) if isinstance(recipe, SharesCaches) else values
 
 
 def cache_collections(recipe: Any, config: Any) -> list[str]:

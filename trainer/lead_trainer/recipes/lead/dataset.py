@@ -26,6 +26,7 @@ from lead_trainer.recipes.lead.dataset_metas import meta_entries, planner_entrie
 from lead_trainer.recipes.lead.ingest.route_tree import OPTIONAL_FOLDERS
 from lead_trainer.recipes.lead.preparation import SOURCE_KEY, STAGES
 from lead_trainer.recipes.lead.prepare_keys import PreparationKeys
+from lead_trainer.recipes.lead.stage_rows import SKIPS, can_be_cut, stage_rows
 from lead_trainer.recipes.lead.targets.bev_planes import painted_map
 from lead_trainer.recipes.lead.targets.center_net import center_net_targets
 from lead_trainer.recipes.lead.targets.planner import waypoint_indices
@@ -94,7 +95,7 @@ class LeadSamples(RowsInShards):
         cv2.setNumThreads(1)  # the loader's threads share the cores already
         self._config = config
         self._cache = cache
-        self._rows = cache.rows(collection_of(config))
+        self._rows = stage_rows(config, cache, collection_of(config))
         self._metas = cache.metas()
         self._waypoints = waypoint_indices(config.num_way_points_prediction, config.waypoints_spacing)
 
@@ -165,6 +166,8 @@ def refuse_other_cache(config: LeadConfig, prepared: Mapping[str, Any]) -> None:
     wanted = {key: value for key, value in wanted.items() if value or key not in OPTIONAL_FOLDERS}
     if not config.use_radars:
         del wanted["num_radar_sensors"]
+    if config.is_pretraining or can_be_cut(config, collection_of(config)):
+        wanted = {key: value for key, value in wanted.items() if key not in SKIPS}
     refuse_other_preparation(wanted, prepared)
 
 

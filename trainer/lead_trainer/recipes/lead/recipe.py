@@ -34,6 +34,7 @@ from lead_trainer.recipes.lead.gpu_names import lead_precision, own_gpu_name
 from lead_trainer.recipes.lead.inheritance import INHERITED
 from lead_trainer.recipes.lead.preparation import SOURCE_KEY, LeadPreparation
 from lead_trainer.recipes.lead.run_keys import LOCAL_KEYS, NOT_LEARNED, WEIGHTS_KEYS
+from lead_trainer.recipes.lead.stage_rows import shared_values
 from lead_trainer.recipes.recipe import Batch, Evaluation, LossScale, Sample, StageShape, StepOutput, WatchRule
 from lead_trainer.report.wandb import WandbKeys
 
@@ -73,6 +74,10 @@ class LeadRecipe:
     def cache_collections(self, config: LeadConfig) -> Sequence[str]:
         """Returns the collections of both stages, of CARLA alone with and without Town13: they share their samples."""
         return stage_collections(config, source_of(config))
+
+    def cache_values(self, config: LeadConfig, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Returns the values of the cache that serves every horizon of the planner over this tree."""
+        return shared_values(config, values, collection_of(config, source_of(config)))
 
     def written_out(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns what one source said with every switch in the place of `compat: lead` and `compat: fixed`."""
