@@ -81,6 +81,13 @@ def test_what_is_said_to_the_one_trusted_user_and_what_separates_them(notes: Any
     assert "for ONE trusted user" not in notes("everything")
 
 
+def test_the_notes_say_where_the_data_of_several_namespaces_go(notes: Any) -> None:
+    assert "below datasets/<name>/ (or" in notes() and "datasets/<namespace>/" not in notes()
+    several = notes("defaults", "--set", "runs.namespaces={team-a,team-b}")
+    assert "Each namespace reads its own data: bring datasets below datasets/<namespace>/<name>/" in several
+    assert "below datasets/team-a/<name>/ (or" in several
+
+
 def test_a_namespace_takes_no_more_of_the_cluster_than_its_quota(render: Any) -> None:
     """Audit: S19"""
     objects = render("everything")
