@@ -130,9 +130,9 @@ def shared_cache_claim_name(word: str, rank: int) -> str:
     return _child(word, f"-shared-{rank}")
 
 
-def build_pod_name(cache: str, generation: int, attempt: int, index: int) -> str:
-    """Returns `<cache>-build-g<generation>-a<attempt>-<index>`."""
-    return _child(cache, f"-build-g{generation}-a{attempt}-{index}")
+def build_pod_name(cache: str, generation: int, attempt: int, index: int, stage: str = "") -> str:
+    """Returns `<cache>-build-g<generation>-a<attempt>-<index>`, of a stage `<cache>-build-<stage>-g…`."""
+    return _child(cache, f"-build{f'-{stage}' if stage else ''}-g{generation}-a{attempt}-{index}")
 
 
 def check_pod_name(run: str, key: str) -> str:

@@ -78,8 +78,9 @@ def _render_run(run: TrainingRun, settings: Settings | None) -> list[KubernetesO
 def _render_cache(cache: DatasetCache, settings: Settings | None) -> list[KubernetesObject]:
     settings, profile = _place(settings, cache.storage_profile)
     return [
-        build_cache_pod(cache, attempt=1, index=index, profile=profile, settings=settings)
-        for index in range(cache.parallelism)
+        build_cache_pod(cache, stage=stage, attempt=1, index=index, profile=profile, settings=settings)
+        for stage in cache.stages
+        for index in range(stage.workers)
     ]
 
 

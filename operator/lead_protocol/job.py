@@ -102,7 +102,7 @@ class FolderSource(StrictModel):
 
 
 class BuildJob(StrictModel):
-    """One pod's share of building one cache: shards k with k % parallelism == index."""
+    """One pod's share of building one cache: shards k with k % parallelism == index, or of one stage, samples k."""
 
     kind: Literal["build"] = "build"
     owner: OwnerIdentity
@@ -115,11 +115,19 @@ class BuildJob(StrictModel):
     collections: list[str]
     config: RecipeConfig = Field(default_factory=dict)
     expect_digest: str = ""
+    stage: str = ""  # that this pod does; empty: the rest of the work, up to the manifest
+    stages: list[str] = Field(default_factory=list)  # all that the build has; the recipe judges their names
+    made: list[str] = Field(default_factory=list)  # those of them that were complete before this pod began
 
     @property
     def keys(self) -> BuildKeys:
         """Object keys of this build."""
         return BuildKeys(self.owner.namespace, self.owner.uid)
+
+    @property
+    def progress_key(self) -> str:
+        """Key of this pod's progress record."""
+        return self.keys.progress(self.generation, self.index, self.stage)
 
 
 class CheckedStage(StrictModel):

@@ -7,9 +7,10 @@
     caches/<namespace>/<digest>/shards/<nnnnn>-<sha256>.lds
     caches/<namespace>/<digest>/metas/<nnnnn>-<sha256>.parquet    columnar route metas
     builds/<namespace>/<uid>/<generation>.json                which digest a DatasetCache's generation resolved to
-    builds/<namespace>/<uid>/progress/<generation>-<index>.json
+    builds/<namespace>/<uid>/progress/<generation>-<index>.json          of a stage: <generation>-<stage>-<index>.json
     builds/<namespace>/<uid>/staged/<digest>/…                a cache that is not published yet: as below caches/, and
     builds/<namespace>/<uid>/staged/<digest>/index/<nnnnn>.json   one part is complete: skip-existing
+    builds/<namespace>/<uid>/staged/<digest>/stages/<stage>/<sample 8>   what a stage of the build made of one sample
     control/<namespace>/<uid>/restarts-<nnnnnn>.json          restart state after so many restarts: create-only
     control/<namespace>/<uid>/ended.json                      the final result of a run: create-only
     control/<namespace>/<uid>/attempts/<instance>/<nnnn>.json one attempt that the operator started
@@ -110,6 +111,14 @@ class CacheKeys:
         """Key of the create-only record that shard `index` is complete; of staged caches alone."""
         return f"{self.prefix}index/{index:05d}.json"
 
+    def stage_prefix(self, stage: str) -> str:
+        """Prefix of what one stage of the build made; of staged caches alone, and never published."""
+        return f"{self.prefix}stages/{stage}/"
+
+    def stage_output(self, stage: str, sample: int) -> str:
+        """Key of what one stage of the build made of one sample."""
+        return f"{self.stage_prefix(stage)}{sample:08d}"
+
     def metas(self, index: int, sha256: str) -> str:
         """Key of one columnar file of route metas."""
         return f"{self.prefix}metas/{index:05d}-{sha256}.parquet"
@@ -131,9 +140,9 @@ class BuildKeys:
         """Key of the record of which digest this generation of the spec resolved to."""
         return f"{self.prefix}{generation}.json"
 
-    def progress(self, generation: int, index: int) -> str:
-        """Key of one build pod's progress record."""
-        return f"{self.progress_prefix}{generation}-{index}.json"
+    def progress(self, generation: int, index: int, stage: str = "") -> str:
+        """Key of one build pod's progress record; `stage` is empty for the build that commits the manifest."""
+        return f"{self.progress_prefix}{generation}-{f'{stage}-' if stage else ''}{index}.json"
 
     @property
     def progress_prefix(self) -> str:

@@ -17,6 +17,12 @@ COSCHEDULING = {  # of its versions, newest first
     "pod-group.scheduling.sigs.k8s.io/name": "gang",
     "pod-group.scheduling.sigs.k8s.io/min-available": "4",
 }
+
+
+def _in_stages(*stages: dict[str, Any]) -> dict[str, Any]:
+    return a_dataset_cache("x", "datasets/x", build={"stages": [*stages]})
+
+
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("unknown field", a_training_run("x", "c", hostNetwork=True), 'unknown field "spec.hostNetwork"'),
     ("misspelt field", a_training_run("x", "c", node=2), 'unknown field "spec.node"'),
@@ -72,6 +78,22 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("a cache of less than no size", a_training_run("x", "c", sessionCache={"sizeLimit": -1}), "sizeLimit"),
     ("neither kept nor deleted", a_dataset_cache("x", "p", retain="Perhaps"), "spec.retain"),
     ("two sources", a_dataset_cache("x", "p", source={"prefix": "p", "claimName": "c"}), "spec.source"),
+    ("two stages of one name", _in_stages({"name": "a"}, {"name": "a"}), "give each stage its own name"),
+    (
+        "stages in a circle",
+        _in_stages({"name": "a", "after": ["b"]}, {"name": "b", "after": ["a"]}),
+        "after names only stages that stand before its own",
+    ),
+    ("a stage after itself", _in_stages({"name": "a", "after": ["a"]}), "after names only stages that stand before"),
+    (
+        "a stage after none that is there",
+        _in_stages({"name": "a"}, {"name": "b", "after": ["c"]}),
+        "after names only stages that stand before its own",
+    ),
+    ("the stage that every build has", _in_stages({"name": "merge"}), "merge is the last stage"),
+    ("too many stages", _in_stages(*({"name": f"s{number}"} for number in range(8))), "spec.build.stages"),
+    ("too many workers", _in_stages({"name": "a", "workers": 65}), "spec.build.stages[0].workers"),
+    ("no workers", _in_stages({"name": "a", "workers": 0}), "spec.build.stages[0].workers"),
     ("a prefix that climbs", a_dataset_cache("x", "../secrets"), "spec.source.prefix"),
 ]
 

@@ -24,7 +24,7 @@ PROFILE = StorageProfile(
 )
 _EVERYTHING: dict[str, Any] = {each.name: ("*",) for each in fields(Policy) if each.name.startswith("allowed_")}
 OPEN_POLICY = Policy(
-    **_EVERYTHING, max_nodes=256, max_pods_per_run=4096, max_gpus_per_pod=10**6
+    **_EVERYTHING, max_nodes=256, max_pods_per_run=4096, max_gpus_per_pod=10**6, max_build_pods=512
 )  # lists have own tests
 SETTINGS = Settings(
     trainer_image="registry.example/lead-trainer@sha256:" + "a" * 64,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import urllib3
 import yaml
@@ -57,7 +57,7 @@ class Script:
 
     exits: dict[tuple[str, int, int], Exit] = field(
         default_factory=dict
-    )  # (stage, attempt, rank); builds: stage "", checks: "check"
+    )  # (stage, attempt, rank); builds without stages: "", checks: "check"
     waiting: dict[tuple[str, int, int], tuple[str, str]] = field(default_factory=dict)  # like exits: reason, message
     reports: dict[int, bytes] = field(default_factory=dict)  # attempt -> what lies in its progress object instead
     held: set[str] = field(default_factory=set)  # stages whose groups work on until they are released; builds: ""
@@ -183,7 +183,7 @@ class PodDriver:
             self._report(job, "Starting" if self._paced(job) else "Training", epoch=self.script.held_at)
             if (job.stage, job.attempt) in self.script.hung:
                 self._report(job, "Training", epoch=self.script.held_at, more_steps=1)
-        elif isinstance(job, BuildJob) and "" in self.script.held:
+        elif isinstance(job, BuildJob) and job.stage in self.script.held:
             self._report_build(job)
 
     def _work(self, pod: Pod, group: list[Pod]) -> None:
@@ -201,7 +201,7 @@ class PodDriver:
             if isinstance(job, TrainJob) and self.script.commit_before_exit:
                 self._commit(job, epoch=self.script.held_at or 1)
             self._end(pod, ending)
-        elif isinstance(job, BuildJob) and "" in self.script.held:
+        elif isinstance(job, BuildJob) and job.stage in self.script.held:
             return
         elif isinstance(job, CheckJob):
             self._end(pod, Exit(0, CheckRecord(accepted=True).model_dump_json()))
@@ -295,20 +295,34 @@ class PodDriver:
         self._store.create(job.keys.manifest(step, 0), manifest.model_dump_json().encode())
 
     def _report_build(self, job: BuildJob) -> None:
+        if job.stage:
+            self._report_stage(job, "Building", done=3)
+            return
         record = BuildRecord(
             attempt=job.attempt, seq=1, phase="Building", digest=self._digest(job), routes_total=17, routes_kept=9,
             samples=1234, shards_total=12, shards_done=3, size_bytes=3 * 2**27, share_samples=1234 // job.parallelism,
             samples_done=310, samples_per_s=5.0, eta_s=61.0,
         )  # fmt: skip
-        self._store.put(job.keys.progress(job.generation, job.index), record.model_dump_json().encode())
+        self._store.put(job.progress_key, record.model_dump_json().encode())
+
+    def _report_stage(self, job: BuildJob, phase: Literal["Building", "Done"], *, done: int) -> None:
+        record = BuildRecord(
+            attempt=job.attempt, seq=1 + (phase == "Done"), phase=phase, digest=self._digest(job), samples=40,
+            share_samples=40 // job.parallelism, samples_done=done,
+        )  # fmt: skip
+        self._store.put(job.progress_key, record.model_dump_json().encode())
 
     def _build(self, job: BuildJob) -> None:
         digest = self._digest(job)
+        if job.stage:
+            self._store.create(job.keys.staged(digest).stage_output(job.stage, job.index), b"made")
+            self._report_stage(job, "Done", done=40 // job.parallelism)
+            return
         record = BuildRecord(
             attempt=job.attempt, seq=2, phase="Done", digest=digest, routes_total=3, routes_kept=2, samples=40,
             shards_total=job.parallelism, shards_done=1, size_bytes=1024,
         )  # fmt: skip
-        self._store.put(job.keys.progress(job.generation, job.index), record.model_dump_json().encode())
+        self._store.put(job.progress_key, record.model_dump_json().encode())
         staged = job.keys.staged(digest)
         if self._store.head(staged.published.manifest) is None:
             manifest = self._manifest(job)
@@ -410,7 +424,7 @@ def _place(pod: Pod) -> tuple[str, int, int]:
 def _place_of(job: AnyJob, rank: int) -> tuple[str, int, int]:
     if isinstance(job, CheckJob):
         return "check", 1, rank
-    return job.stage if isinstance(job, TrainJob) else "", job.attempt, rank
+    return job.stage, job.attempt, rank
 
 
 def _rank(pod: Pod) -> int:

@@ -33,6 +33,10 @@ def _build(**given: Any) -> dict[str, Any]:
     return a_dataset_cache("x", "datasets/team-a/town", build=given)
 
 
+def _stages(*given: dict[str, Any]) -> dict[str, Any]:
+    return _build(stages=[{"name": f"stage{number}", **each} for number, each in enumerate(given)])
+
+
 REFUSED_RUNS = [
     Refused(f"annotation {key}", _overrides(annotations={key: "x"}), "annotations", key, "policy.allowedAnnotations")
     for key in ("iam.amazonaws.com/role", "k8s.v1.cni.cncf.io/networks", "sidecar.istio.io/inject")
@@ -70,6 +74,12 @@ REFUSED_CACHES = [
             "smarter-devices/kvm", "policy.allowedResources"),
     Refused("many GPUs for a build", _build(resources={"limits": {"nvidia.com/gpu": 20}}), "spec.build.resources", "20",
             "policy.maxGpusPerPod"),
+    Refused("a device for a stage", _stages({"resources": {"requests": {"smarter-devices/kvm": 1}}}),
+            "spec.build.stages", "smarter-devices/kvm", "policy.allowedResources"),
+    Refused("many GPUs for a stage", _stages({}, {"resources": {"limits": {"nvidia.com/gpu": 17}}}),
+            "spec.build.stages", "17", "policy.maxGpusPerPod"),
+    Refused("many pods for stages", _stages({"workers": 33}, {"workers": 32}), "spec.build.stages", "65",
+            "policy.maxBuildPods"),
 ]  # fmt: skip
 # Never, whatever the lists say.
 SYSTEM_PRIORITY = _scheduling(priorityClassName="system-node-critical")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -92,7 +93,8 @@ def build(
 
 def run_build_job(job: BuildJob, termination_log: Path, environ: Mapping[str, str]) -> int:
     """Builds a pod's share, telling progress in its mailbox and its last word in the termination log."""
-    open_log(cache=job.owner.name, worker=job.index, attempt=job.attempt)
+    stage: dict[str, Any] = {"stage": job.stage} if job.stage else {}
+    open_log(cache=job.owner.name, **stage, worker=job.index, attempt=job.attempt)
     store = open_store(environ, job_access(job))
     mailbox = _BuildMailbox(job, store, termination_log)
     try:
@@ -112,7 +114,7 @@ class _BuildMailbox:
     """
 
     def __init__(self, job: BuildJob, store: ObjectStore, termination_log: Path) -> None:
-        self._key = job.keys.progress(job.generation, job.index)
+        self._key = job.progress_key
         self._store, self._termination_log = store, termination_log
         self._record = BuildRecord(attempt=job.attempt, seq=0, phase="Listing")
         self._reachable, self._seq, self._written_at = True, 0, time.monotonic()

@@ -13,6 +13,7 @@ from lead_trainer.engine.attempt_run import resolve_config
 from lead_trainer.engine.config_check import check_model, check_shape
 from lead_trainer.engine.pod_config import refuse_places
 from lead_trainer.errors import BadConfig, BadData, NoSuchRecipe
+from lead_trainer.recipes.build_stages import check_stages
 from lead_trainer.recipes.recipe import NamesWeights, load_recipe, near_recipe
 
 
@@ -48,6 +49,7 @@ def judge(job: TrainJob | BuildJob) -> None:
     refuse_places(job, recipe)
     if isinstance(job, BuildJob):
         recipe.preparation.config_keys(job.config)
+        check_stages(job, recipe)
         return
     config = resolve_config(recipe, job)
     check_shape(recipe, config, epochs=job.epochs, ranks=job.nodes * (job.procs_per_node or 1))

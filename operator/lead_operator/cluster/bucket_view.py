@@ -173,14 +173,17 @@ class BucketView:
         now: datetime,
         live: frozenset[str],
         max_age_s: float,
+        stages: Iterable[tuple[str, int]] = (),
     ) -> BucketLook:
         """Returns what the bucket holds of a DatasetCache's build and of the cache it came to.
 
-        What a pod says is new `now` where its record is another than at the look before.
+        What a pod says is new `now` where its record is another than at the look before. `stages` are those before the
+        last, each with its number of shares.
         """
 
         def read(store: ObjectStore, records: Records) -> BucketLook:
-            return read_build(store, records, BuildKeys(namespace, uid), generation, shares=shares, now=now)
+            keys = BuildKeys(namespace, uid)
+            return read_build(store, records, keys, generation, shares=shares, now=now, stages=stages)
 
         live |= {f"generation {generation}"}  # it ends, too
         return await self._look(profile, namespace, uid, live, max_age_s, read)
@@ -312,8 +315,9 @@ def _no_secret(profile: StorageProfile, keys: list[str]) -> StoreNotConfigured:
 
 
 def read_build(
-    store: ObjectStore, records: Records, keys: BuildKeys, generation: int, *, shares: int, now: datetime
-) -> BucketLook:
+    store: ObjectStore, records: Records, keys: BuildKeys, generation: int, *, shares: int, now: datetime,
+    stages: Iterable[tuple[str, int]] = (),
+) -> BucketLook:  # fmt: skip
     """Reads a build's records, and the manifest of the cache that the operator has published for it."""
     parts = [keys.result(generation), keys.progress_prefix]  # beside them lies what is staged: thousands of objects
     reader = RecordReader(store, records, keys.prefix, MAX_OBJECTS, parts, parts_alone=True)
@@ -323,7 +327,8 @@ def read_build(
     digest = published.digest if published else result.digest if result else ""
     found = _read_manifest(store, records, CacheKeys(keys.namespace, digest)) if published else None
     expected_sha256 = published.manifest_sha256 if published else ""
-    words = tuple(_read_words(reader, (keys.progress(generation, index) for index in range(shares)), now))
+    pods = [(stage, index) for stage, count in (*stages, ("", shares)) for index in range(count)]
+    words = tuple(_read_words(reader, ((*pod, keys.progress(generation, pod[1], pod[0])) for pod in pods), now))
     return BucketLook(
         error=reader.excess or control.excess,
         result_digest=digest,
@@ -335,12 +340,12 @@ def read_build(
     )
 
 
-def _read_words(reader: RecordReader, mailboxes: Iterable[str], now: datetime) -> Iterator[BuildWord]:
+def _read_words(reader: RecordReader, mailboxes: Iterable[tuple[str, int, str]], now: datetime) -> Iterator[BuildWord]:
     """Yields the newest record of each share, and since when it is; a record that does not parse is none."""
-    for index, key in enumerate(mailboxes):
+    for stage, index, key in mailboxes:
         heard = reader.parsed(key, lambda data: (parse_build(data), now), MAX_RECORD_BYTES)  # parsed when it is new
         if heard is not None and heard[0] is not None:
-            yield BuildWord(index, heard[0], heard[1])
+            yield BuildWord(index, heard[0], heard[1], stage)
 
 
 def _read_failure(control: RecordReader, keys: BuildKeys, generation: int) -> ObservedBuildFailure | None:

@@ -152,7 +152,9 @@ def expected_build_pods(cache: DatasetCache, status: KubernetesObject, *, ended:
         attempt, last_ended = int(worker.get("attempt") or 0), int(worker.get("endedAttempt") or 0)
         there = 0 < attempt == last_ended if ended else worker.get("created") and attempt > last_ended
         if there and not worker.get("done"):
-            yield names.build_pod_name(identity.name, identity.generation, attempt, worker["index"])
+            yield names.build_pod_name(
+                identity.name, identity.generation, attempt, worker["index"], worker.get("stage", "")
+            )
 
 
 def observe_cache(name: str, body: KubernetesObject | None, others: Iterable[str] = ()) -> ObservedCache:

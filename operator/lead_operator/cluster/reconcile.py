@@ -352,6 +352,7 @@ class Reconciler:
             look = await self.bucket.look_at_build(
                 profile, namespace, uid, build_generation(cache, read_status(body)),
                 shares=cache.parallelism, now=now, live=_live(pods), max_age_s=self._look_age_s(pods),
+                stages=[(stage.name, stage.workers) for stage in cache.stages if not stage.commits],
             )  # fmt: skip
         source = None
         if profile is not None and cache.source.prefix and look.manifest is not None and not look.error:

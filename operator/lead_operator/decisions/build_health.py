@@ -38,13 +38,15 @@ def find_build_failure(
     if worker.pod is not None:
         failure = explain_pod(worker.pod, now=observed.now, node_loss_s=NODE_LOSS_S)
         if failure is not None and failure.reason == OOM_KILLED:
-            return replace(failure, message=_too_little_memory(worker.pod, _last_word(worker, observed)))
+            path = cache.stage(worker.stage).path.removeprefix("spec.")
+            return replace(failure, message=_too_little_memory(worker.pod, _last_word(worker, observed), path))
         failure = failure or explain_outdated(worker.pod, settings.pulls)
         return failure or _find_silence(worker, worker.pod, observed)
     if not worker.created:
         return None
     identity = cache.identity
-    return explain_missing(names.build_pod_name(identity.name, identity.generation, worker.attempt, worker.index))
+    name = names.build_pod_name(identity.name, identity.generation, worker.attempt, worker.index, worker.stage)
+    return explain_missing(name)
 
 
 def why_waiting(worker: Worker) -> str:
@@ -72,17 +74,18 @@ def _find_silence(worker: Worker, pod: ObservedPod, observed: ObservedBuild) -> 
     return Failure(ExitClass.INFRASTRUCTURE, "Hung", shorten(text, MAX_MESSAGE), 0, pod.name, pod.node[:253])
 
 
-def _too_little_memory(pod: ObservedPod, word: BuildWord | None) -> str:
+def _too_little_memory(pod: ObservedPod, word: BuildWord | None, path: str) -> str:
     text = (
-        f"pod {pod.name} needed more memory than build.resources.limits.memory; {_said(word)}; a data file of "
+        f"pod {pod.name} needed more memory than {path}.limits.memory; {_said(word)}; a data file of "
         "spec.source may be crafted or far larger than the others; if there is none, raise "
-        "build.resources.limits.memory"
+        f"{path}.limits.memory"
     )
     return shorten(text, MAX_MESSAGE)
 
 
 def _last_word(worker: Worker, observed: ObservedBuild) -> BuildWord | None:
-    heard = (word for word in observed.words if word.index == worker.index and word.record.attempt == worker.attempt)
+    own = (word for word in observed.words if (word.stage, word.index) == worker.share)
+    heard = (word for word in own if word.record.attempt == worker.attempt)
     return next(heard, None)
 
 

@@ -1,4 +1,4 @@
-"""What is known of a DatasetCache's build: one worker a share of the work, from status and pods together. Pure.
+"""What is known of a DatasetCache's build: one worker a share of a stage's work, from status and pods together. Pure.
 
 A build belongs to the generation of the spec that began it. A complete one goes on answering later generations while
 only what does not change its result has changed: then nothing is built anew, perhaps from raw data long gone.
@@ -19,9 +19,10 @@ from lead_operator.resources.recipe_config import config_sha256
 
 @dataclass(frozen=True)
 class Worker:
-    """One share of the work: shards k with k % parallelism == index."""
+    """One share of a stage's work: shards, or samples, k with k % workers == index."""
 
     index: int
+    stage: str = ""  # empty: the last one, which commits the manifest
     attempt: int = 0  # newest claimed
     ended: int = 0  # newest that failed and is accounted for
     created: bool = False
@@ -30,6 +31,11 @@ class Worker:
     disturbances: int = 0
     end_time: str | None = None
     pods: tuple[ObservedPod, ...] = ()
+
+    @property
+    def share(self) -> tuple[str, int]:
+        """Which share of which stage it is."""
+        return self.stage, self.index
 
     @property
     def pod(self) -> ObservedPod | None:
@@ -44,6 +50,7 @@ class Worker:
     def to_status(self) -> dict[str, Any]:
         """Returns the entry in status.build.workers."""
         entry = {
+            "stage": self.stage or None,
             "index": self.index,
             "attempt": self.attempt,
             "endedAttempt": self.ended,
@@ -67,7 +74,15 @@ class BuildState:
 
     def with_worker(self, worker: Worker) -> "BuildState":
         """Returns the state with one worker changed."""
-        return replace(self, workers=tuple(worker if w.index == worker.index else w for w in self.workers))
+        return replace(self, workers=tuple(worker if w.share == worker.share else w for w in self.workers))
+
+    def of_stage(self, name: str) -> tuple[Worker, ...]:
+        """Returns the workers of a stage."""
+        return tuple(worker for worker in self.workers if worker.stage == name)
+
+    def is_complete(self, *stages: str) -> bool:
+        """Returns whether every share of the named stages is done."""
+        return all(worker.done for worker in self.workers if worker.stage in stages)
 
     def begun_anew(self) -> "BuildState":
         """Returns the state in which every share has to be done once more."""
@@ -108,22 +123,26 @@ def read_build_state(cache: DatasetCache, observed: ObservedBuild, *, anew: bool
     generation = cache.identity.generation if anew else build_generation(cache, observed.previous)
     if build.get("generation") != generation:
         build = {}
-    entries = {e.get("index"): e for e in build.get("workers") or [] if isinstance(e, dict)}
-    own = tuple(p for p in observed.pods if _is_of_generation(cache, generation, p))
-    workers = tuple(_worker(i, entries.get(i, {}), own) for i in range(cache.parallelism))
-    strays = tuple(p for p in observed.pods if not p.terminal and (p not in own or p.rank >= cache.parallelism))
+    entries = {(e.get("stage", ""), e.get("index")): e for e in build.get("workers") or [] if isinstance(e, dict)}
+    pods = _pods_by_share(cache, generation, observed.pods)
+    shares = [(stage.name, index) for stage in cache.stages for index in range(stage.workers)]
+    workers = tuple(_worker(share, entries.get(share, {}), pods.get(share, ())) for share in shares)
+    if not entries and not anew:
+        workers = tuple(_as_reported(worker, observed) for worker in workers)
+    own = {pod.uid for share in shares for pod in pods.get(share, ())}
+    strays = tuple(p for p in observed.pods if not p.terminal and p.uid not in own)
     recorded = observed.failure.round if observed.failure is not None and not anew else 1  # of an erased status
     round_ = max(int(build.get("round") or 1), recorded)
     return BuildState(generation=generation, workers=workers, round=round_, strays=strays)
 
 
-def _worker(index: int, entry: dict[str, Any], pods: tuple[ObservedPod, ...]) -> Worker:
-    mine = tuple(p for p in pods if p.rank == index)
+def _worker(share: tuple[str, int], entry: dict[str, Any], mine: tuple[ObservedPod, ...]) -> Worker:
     claimed = int(entry.get("attempt") or 0)
     attempt = max([claimed, *(p.attempt for p in mine)])
     seen = any(p.attempt == attempt for p in mine)
     return Worker(
-        index=index,
+        stage=share[0],
+        index=share[1],
         attempt=attempt,
         ended=int(entry.get("endedAttempt") or 0),
         created=seen or (bool(entry.get("created")) and attempt == claimed),
@@ -135,5 +154,26 @@ def _worker(index: int, entry: dict[str, Any], pods: tuple[ObservedPod, ...]) ->
     )
 
 
-def _is_of_generation(cache: DatasetCache, generation: int, pod: ObservedPod) -> bool:
-    return pod.name == names.build_pod_name(cache.identity.name, generation, pod.attempt, pod.rank)
+def _as_reported(worker: Worker, observed: ObservedBuild) -> Worker:
+    """Returns a worker of an erased status whose pods are gone as its last record has it: a stage is not done twice.
+
+    A record that says so of samples that are not made costs nothing: the last stage finds out, and all begin again.
+    """
+    if not worker.stage or worker.attempt:
+        return worker
+    of_share = (w.record for w in observed.words if (w.stage, w.index) == worker.share and w.record.phase == "Done")
+    record = next(of_share, None)
+    return worker if record is None else replace(worker, attempt=record.attempt, created=True, done=True)
+
+
+def _pods_by_share(
+    cache: DatasetCache, generation: int, pods: tuple[ObservedPod, ...]
+) -> dict[tuple[str, int], tuple[ObservedPod, ...]]:
+    """Returns the pods of a generation's build by stage and index, which their names tell."""
+    found: dict[tuple[str, int], tuple[ObservedPod, ...]] = {}
+    for pod in pods:
+        for stage in cache.stages:
+            name = names.build_pod_name(cache.identity.name, generation, pod.attempt, pod.rank, stage.name)
+            if pod.name == name:
+                found[stage.name, pod.rank] = (*found.get((stage.name, pod.rank), ()), pod)
+    return found

@@ -11,6 +11,7 @@ from lead_operator.decisions.observed import ObservedBuild
 from lead_operator.decisions.policy_check import NOT_ALLOWED
 from lead_operator.decisions.refusals import explain_refusal
 from lead_operator.decisions.run_findings import explain_waiting, storage_available
+from lead_operator.decisions.stage_status import at_work, how_far, stage_entries
 from lead_operator.names import CachePhase, Condition
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_operator.settings import Settings, StorageProfile
@@ -42,7 +43,9 @@ def build_cache_status(
     done = sum(1 for w in state.workers if w.done)
     begun = any(w.attempt for w in state.workers)
     ended = phase in (CachePhase.READY, CachePhase.FAILED)
+    stages = stage_entries(cache, state, observed, phase, last_failure)
     speed = {} if ended else build_speed(observed, (previous.get("build") or {}).get("speed") or {})
+    progress = _how_far(observed, state, speed, stages)
     status: dict[str, Any] = {
         "observedGeneration": generation,
         "phase": phase.value,
@@ -53,6 +56,8 @@ def build_cache_status(
         **_contents(observed, previous),
         "usedBy": list(observed.used_by[:MAX_USERS]),
         "usedByText": _users(observed.used_by),
+        "stage": ",".join(entry["name"] for entry in at_work(stages)),
+        "stages": stages,
         "build": {
             "generation": state.generation,
             "inputs": build_inputs(cache),
@@ -66,7 +71,7 @@ def build_cache_status(
         "completionTime": (previous.get("completionTime") or now) if ended else None,
         "conditions": update_conditions(
             observed.previous.get("conditions"),
-            _findings(cache, observed, profile, state, phase, reason, message, _how_far(observed, state, speed)),
+            _findings(cache, observed, profile, state, phase, reason, message, progress),
             generation=generation,
             now=observed.now,
         ),
@@ -88,7 +93,7 @@ def is_urgent(previous: dict[str, Any], status: dict[str, Any]) -> bool:
 def _digest(observed: ObservedBuild, previous: dict[str, Any]) -> str:
     if observed.result_digest:
         return observed.result_digest
-    reported = {r.digest for r in observed.records if len(r.digest) == 64}
+    reported = {word.record.digest for word in observed.words if len(word.record.digest) == 64}
     return reported.pop() if len(reported) == 1 else str(previous.get("digest") or "")
 
 
@@ -201,9 +206,9 @@ def _drift_told_before(observed: ObservedBuild, generation: int) -> list[Finding
     return [Finding(Condition.SOURCE_DRIFT, told["status"] == "True", told["reason"], told["message"])]
 
 
-def _how_far(observed: ObservedBuild, state: BuildState, speed: dict[str, Any]) -> str:
+def _how_far(observed: ObservedBuild, state: BuildState, speed: dict[str, Any], stages: list[dict[str, Any]]) -> str:
     done = sum(1 for w in state.workers if w.done)
-    told = [f"{done} of {len(state.workers)} build pods are done"]
+    told = how_far(stages) or [f"{done} of {len(state.workers)} build pods are done"]
     if total := max((r.shards_total for r in observed.records), default=0):
         told.append(f"{min(total, sum(r.shards_done for r in observed.records))} of {total} shards are complete")
     if done_samples := int(speed.get("samples") or 0):

@@ -3,31 +3,31 @@
     Pending ──> Building ──(manifest exists)──> Ready ──(what it is built from changes)──> Building
                    └──(mistake in spec or data, or too many errors)──> Failed ──(spec changes)──> Building
 
-Every share of the work is tried again on its own, under a new attempt number that is claimed in status first; shards
-that are complete are not built twice. The cache is Ready when its manifest exists, and for no other reason.
+Every share of the work, or of a stage of it (`spec.build.stages`), is tried again on its own, under a new attempt
+number that is claimed in status first; what is complete is not made twice. The cache is Ready when its manifest exists,
+and for no other reason.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from lead_operator.decisions.build_health import NODE_LOSS_S, find_build_failure, why_waiting
+from lead_operator.decisions.build_health import find_build_failure
+from lead_operator.decisions.build_start import start_pods
 from lead_operator.decisions.build_state import BuildState, Worker, answers, read_build_state
 from lead_operator.decisions.cache_status import build_cache_status, is_urgent
-from lead_operator.decisions.cache_verification import SOURCE_CHANGED, PublishRequest, publish_request
+from lead_operator.decisions.cache_step import SOON_S, CacheStep, fail_build, retire_pods
+from lead_operator.decisions.cache_verification import SOURCE_CHANGED, publish_request
 from lead_operator.decisions.conditions import Finding, condition_holds, find_condition, update_conditions
 from lead_operator.decisions.events import cache_events
-from lead_operator.decisions.failure_policy import SPEC_REASONS, Failure, pause_s
-from lead_operator.decisions.figures import format_size, format_time, seconds_since
-from lead_operator.decisions.observed import ObservedBuild, ObservedBuildFailure, ObservedPod, ObservedPublication
-from lead_operator.decisions.plan import Plan, PodToDelete, RunRecord
-from lead_operator.decisions.pod_removal import once_each, remove, retire
-from lead_operator.decisions.policy_check import NOT_ALLOWED, cache_violations, explain
-from lead_operator.decisions.refusals import CACHE_FIELDS, OBJECTS_REFUSED, explain_invalid
+from lead_operator.decisions.failure_policy import SPEC_REASONS, Failure
+from lead_operator.decisions.figures import format_size, format_time
+from lead_operator.decisions.observed import ObservedBuild, ObservedBuildFailure, ObservedPublication
+from lead_operator.decisions.plan import Plan, RunRecord
+from lead_operator.decisions.pod_removal import once_each
 from lead_operator.errors import SpecError
 from lead_operator.names import CachePhase, Condition
-from lead_operator.objects.build_pod import build_cache_pod
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_operator.settings import Settings
 from lead_protocol.exit_codes import ExitClass
@@ -37,7 +37,6 @@ from lead_protocol.run_records import RunEnd
 MANIFEST_WAIT_S = 15.0  # the bucket is read less often than the pods
 MAX_ROUNDS = 5  # a source that changes under every reading is no source
 MAX_DISTURBANCES = 50  # of one share
-SOON_S = 1.0
 REMOVAL_LOOK_S = 5.0  # a cache that is being deleted
 _BUILD_AGAIN = "to build again, delete the DatasetCache and create it anew"
 _CORRECT_SPEC = "correct the spec: a changed one is built again by itself; more tries would fail alike"
@@ -54,28 +53,12 @@ _MORE_TRIES = f"correct the cause, then raise build.maxRetries, or {_BUILD_AGAIN
 _RETAIN_AFTER_ALL = "with spec.retain set to Retain the data stay and this DatasetCache goes"
 
 
-@dataclass(frozen=True)
-class CacheStep:
-    """What one decision changes."""
-
-    phase: CachePhase
-    reason: str
-    message: str
-    state: BuildState
-    last_failure: dict[str, Any]
-    deletes: tuple[PodToDelete, ...] = ()
-    creates: tuple[dict[str, Any], ...] = ()
-    claim: bool = False
-    publish: PublishRequest | None = None
-    requeue_after_s: float | None = None
-
-
 def decide_dataset_cache(cache: DatasetCache, observed: ObservedBuild, settings: Settings) -> Plan:
     """Returns the next step of a DatasetCache; the same observation always comes to the same plan."""
     try:
         step = next_cache_step(cache, observed, settings)
     except SpecError as error:
-        step = _fail(read_build_state(cache, observed), {}, observed, "BadSpec", str(error))
+        step = fail_build(read_build_state(cache, observed), {}, observed, "BadSpec", str(error))
     step = _release(step, observed)
     status = build_cache_status(
         cache,
@@ -144,7 +127,7 @@ def decide_cache_removal(
     status = {**previous, "phase": CachePhase.DELETING.value, "reason": reason, "conditions": conditions}
     return Plan(
         status=status,
-        deletes=_retire(observed.pods, observed),
+        deletes=retire_pods(observed.pods, observed),
         events=cache_events(previous, status),
         urgent=True,
         requeue_after_s=REMOVAL_LOOK_S,
@@ -165,7 +148,7 @@ def next_cache_step(cache: DatasetCache, observed: ObservedBuild, settings: Sett
     if observed.found_sha256:
         return _replaced(observed, settings, state, failure)
     if (failed := _known_failure(observed, state, same_spec)) is not None:
-        return _fail(state, failure, observed, failed.reason, failed.message)
+        return fail_build(state, failure, observed, failed.reason, failed.message)
     if observed.result_digest and not any(worker.attempt for worker in state.workers):  # the status was erased
         begun = CacheStep(CachePhase.BUILDING, "Publishing", "", state, failure)
         if (publishing := _publish(cache, begun, observed)) is not None:
@@ -211,7 +194,7 @@ def _ready_or_other_digest(
         return _other_digest(cache, observed, state, failure)
     done = replace(state, workers=tuple(replace(w, done=True) for w in state.workers))
     step = CacheStep(CachePhase.READY, "Complete", "the cache is complete", done, failure)
-    return replace(step, deletes=_retire(state.strays, observed))
+    return replace(step, deletes=retire_pods(state.strays, observed))
 
 
 def _other_digest(
@@ -221,7 +204,7 @@ def _other_digest(
         f"the build came to digest {observed.result_digest}, but spec.expectDigest is {cache.expect_digest}; source, "
         "collections, config or the trainer image differ; correct them, or change or empty expectDigest"
     )
-    return _fail(state, failure, observed, "DigestMismatch", text)
+    return fail_build(state, failure, observed, "DigestMismatch", text)
 
 
 def _build(
@@ -229,7 +212,7 @@ def _build(
 ) -> CacheStep:
     step = CacheStep(CachePhase.BUILDING, "Building", "", state, failure, requeue_after_s=settings.progress_s)
     if any(not pod.outstays(observed.now) for pod in state.strays):
-        return replace(step, reason="WaitingForOldPods", deletes=_retire(state.strays, observed))
+        return replace(step, reason="WaitingForOldPods", deletes=retire_pods(state.strays, observed))
     for worker in state.workers:
         found = find_build_failure(cache, worker, observed, settings)
         if found is not None:
@@ -240,7 +223,7 @@ def _build(
             step = replace(step, state=step.state.with_worker(replace(worker, done=True)))
     if all(w.done for w in step.state.workers):
         return _publish(cache, step, observed) or _await_manifest(step, observed)
-    return _start_pods(cache, observed, settings, step)
+    return start_pods(cache, observed, settings, step)
 
 
 def _account(
@@ -268,7 +251,7 @@ def _account(
     )
     state = step.state.with_worker(ended)
     if failure.exit_class is ExitClass.USER_ERROR:
-        return _fail(
+        return fail_build(
             state,
             fields,
             observed,
@@ -276,12 +259,16 @@ def _account(
             f"{failure.message}; {_CORRECTIONS.get(failure.reason, _BUILD_AGAIN)}",
         )
     if ended.errors > cache.max_retries:
-        text = f"share {worker.index} failed {ended.errors} times (build.maxRetries); the last was {failure.reason}: "
-        return _fail(state, fields, observed, "MaxRetries", f"{text}{failure.message}; {_MORE_TRIES}")
+        text = f"{_share(worker)} failed {ended.errors} times (build.maxRetries); the last was {failure.reason}: "
+        return fail_build(state, fields, observed, "MaxRetries", f"{text}{failure.message}; {_MORE_TRIES}")
     if ended.disturbances > MAX_DISTURBANCES:
-        text = f"share {worker.index} was disturbed {ended.disturbances} times; the last was {failure.reason}: "
-        return _fail(state, fields, observed, "MaxDisturbances", f"{text}{failure.message}; {_BUILD_AGAIN}")
+        text = f"{_share(worker)} was disturbed {ended.disturbances} times; the last was {failure.reason}: "
+        return fail_build(state, fields, observed, "MaxDisturbances", f"{text}{failure.message}; {_BUILD_AGAIN}")
     return replace(step, state=state, last_failure=fields, claim=True)  # before its pod goes: that is no second failure
+
+
+def _share(worker: Worker) -> str:
+    return f"share {worker.index}" + (f" of stage {worker.stage}" if worker.stage else "")
 
 
 def _replaced(observed: ObservedBuild, settings: Settings, state: BuildState, failure: dict[str, Any]) -> CacheStep:
@@ -312,7 +299,7 @@ def _publish(cache: DatasetCache, step: CacheStep, observed: ObservedBuild) -> C
         return replace(again, requeue_after_s=SOON_S)
     if found.refused:
         text = f"the staged cache is not published: {found.refused}; {_BUILD_AGAIN}"
-        return _fail(step.state, step.last_failure, observed, found.reason, text)
+        return fail_build(step.state, step.last_failure, observed, found.reason, text)
     text = "the staged cache is checked before it is published"
     if found.objects_total:
         text = (
@@ -334,85 +321,13 @@ def _await_manifest(step: CacheStep, observed: ObservedBuild) -> CacheStep:
             f"the source changed while it was read, {step.state.round} times in a row; "
             f"let it come to rest; {_BUILD_AGAIN}"
         )
-        return _fail(step.state, step.last_failure, observed, "SourceChanges", text)
+        return fail_build(step.state, step.last_failure, observed, "SourceChanges", text)
     return replace(step, state=step.state.begun_anew(), reason="SourceChanged", requeue_after_s=SOON_S)
-
-
-def _start_pods(cache: DatasetCache, observed: ObservedBuild, settings: Settings, step: CacheStep) -> CacheStep:
-    _refuse_invalid(cache, observed, step.state)
-    if (beyond := beyond_policy(cache, observed, settings)) and not any(w.attempt for w in step.state.workers):
-        refused = replace(step, phase=CachePhase.PENDING, reason=NOT_ALLOWED, message=beyond)
-        return replace(refused, requeue_after_s=settings.resync_s)
-    deletes: list[PodToDelete] = []
-    creates: list[dict[str, Any]] = []
-    state, claim, requeue_s = step.state, step.claim, step.requeue_after_s or settings.progress_s
-    for worker in state.workers:
-        if worker.done:
-            continue
-        live = tuple(p for p in worker.pods if not p.terminal and not (worker.active and p is worker.pod))
-        deletes += _retire(live, observed)
-        if not worker.active:
-            left_s = _pause_left_s(worker, observed)
-            # A pod that outstays its grace is not waited for: shards are create-only, and equal whoever writes them.
-            if any(not p.outstays(observed.now) for p in live) or left_s > 0 or observed.store_error:
-                requeue_s = min(requeue_s, max(SOON_S, left_s))
-                continue
-            worker = replace(worker, attempt=worker.attempt + 1, ended=worker.attempt, created=False)
-            state, claim = state.with_worker(worker), True
-            old = (p for p in worker.pods if p.terminal and p.attempt < worker.ended)
-            deletes += [remove(pod) for pod in old]
-        if worker.pod is None and not worker.created:
-            profile = settings.storage_profiles[cache.storage_profile]
-            creates.append(
-                build_cache_pod(cache, attempt=worker.attempt, index=worker.index, profile=profile, settings=settings)
-            )
-    waiting = next(filter(None, map(why_waiting, state.workers)), step.reason)
-    reason = OBJECTS_REFUSED if observed.apply_error and creates else waiting
-    if observed.store_error and not any(w.active for w in state.workers):
-        reason = "StorageUnavailable"
-    return replace(
-        step,
-        state=state,
-        reason=reason,
-        deletes=tuple(deletes),
-        creates=tuple(creates),
-        claim=claim,
-        requeue_after_s=requeue_s,
-    )
-
-
-def beyond_policy(cache: DatasetCache, observed: ObservedBuild, settings: Settings) -> str:
-    """Returns what a cache asks for beyond the administrator's lists, in words; empty where nothing is."""
-    return explain(cache.identity, cache_violations(cache, settings, observed.source_claim_owner))
-
-
-def _refuse_invalid(cache: DatasetCache, observed: ObservedBuild, state: BuildState) -> None:
-    """Raises SpecError where the API server holds the very first pods of a spec for invalid."""
-    invalid = explain_invalid(observed.apply_error, CACHE_FIELDS, cache.resources, cache.pod_settings)
-    if invalid and not any(worker.created or worker.ended for worker in state.workers):
-        raise SpecError(f"{cache.identity}: pods made of this spec are invalid: {invalid}; correct the spec")
-
-
-def _pause_left_s(worker: Worker, observed: ObservedBuild) -> float:
-    ended_s = seconds_since(worker.end_time, observed.now)
-    if ended_s is None:
-        return 0.0
-    return pause_s(worker.errors + worker.disturbances) - ended_s
-
-
-def _retire(pods: tuple[ObservedPod, ...], observed: ObservedBuild) -> tuple[PodToDelete, ...]:
-    return retire(pods, now=observed.now, node_loss_s=NODE_LOSS_S)
 
 
 def _release(step: CacheStep, observed: ObservedBuild) -> CacheStep:
     """Returns the step with the deletion of pods that only hold their nodes' resources; first their end is booked."""
     building = step.phase not in (CachePhase.READY, CachePhase.FAILED)
     awaited = {w.pod.uid for w in step.state.workers if building and w.pod is not None and w.attempt > w.ended}
-    released = _retire(tuple(p for p in observed.pods if p.lingers and p.uid not in awaited), observed)
+    released = retire_pods(tuple(p for p in observed.pods if p.lingers and p.uid not in awaited), observed)
     return replace(step, deletes=once_each(*step.deletes, *released), claim=step.claim or bool(released))
-
-
-def _fail(state: BuildState, failure: dict[str, Any], observed: ObservedBuild, reason: str, message: str) -> CacheStep:
-    deletes = _retire(observed.pods, observed)
-    # The verdict is written before the pods go that it rests on: without them, another would follow.
-    return CacheStep(CachePhase.FAILED, reason, message, state, failure, deletes=deletes, claim=bool(deletes))

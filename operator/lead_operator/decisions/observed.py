@@ -160,11 +160,12 @@ class ObservedRun:
 
 @dataclass(frozen=True)
 class BuildWord:
-    """The newest record of the pod that does one share of a build."""
+    """The newest record of the pod that does one share of a build, or of one stage of it."""
 
     index: int
     record: BuildRecord
     since: datetime  # when it was first read
+    stage: str = ""  # empty: the last one, which commits the manifest
 
 
 @dataclass(frozen=True)
@@ -191,8 +192,8 @@ class ObservedBuild:
 
     @property
     def records(self) -> tuple[BuildRecord, ...]:
-        """The newest record of each build pod."""
-        return tuple(word.record for word in self.words)
+        """The newest record of each pod of the stage that makes the shards."""
+        return tuple(word.record for word in self.words if not word.stage)
 
 
 @dataclass(frozen=True)

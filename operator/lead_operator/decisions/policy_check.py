@@ -78,6 +78,7 @@ def cache_violations(cache: DatasetCache, settings: Settings, claim_owner: str) 
         *_resources(lists, "spec.build.resources", cache.resources),
         *_above("spec.build.parallelism", cache.parallelism, policy, "max_build_pods"),
         *_above("devices of spec.build.resources", cache.resources.devices, policy, "max_gpus_per_pod"),
+        *_stages(lists, cache),
     ]
 
 
@@ -113,6 +114,17 @@ def _pod_settings(lists: _Lists, path: str, settings: PodSettings) -> Iterator[V
 def _resources(lists: _Lists, path: str, resources: ComputeResources) -> Iterator[Violation]:
     for name in {**resources.requests, **resources.limits}:
         yield from lists.outside(f"a resource of {path}", name, "allowed_resources")
+
+
+def _stages(lists: _Lists, cache: DatasetCache) -> Iterator[Violation]:
+    """Yields what stages ask for beyond the build's own resources; the last one waits for all, and counts alone."""
+    early = [stage for stage in cache.stages if not stage.commits]
+    for stage in early:
+        if stage.resources != cache.resources:
+            yield from _resources(lists, stage.path, stage.resources)
+            yield from _above(f"devices of {stage.path}", stage.resources.devices, lists.policy, "max_gpus_per_pod")
+    workers = sum(stage.workers for stage in early)
+    yield from _above("workers of spec.build.stages together", workers, lists.policy, "max_build_pods")
 
 
 def _system_priority(found: str) -> Iterator[Violation]:

@@ -10,17 +10,18 @@ from typing import Final
 from lead_operator.resources.pod_settings import ComputeResources, PodSettings
 
 OBJECTS_REFUSED: Final = "ObjectsRefused"
+RESOURCES_OF_POD: Final = "spec.containers[0].resources"
 
 # Fields of a pod that hold what a spec says, as the API server names them, and where the spec says it.
 RUN_FIELDS: Final = {
-    "spec.containers[0].resources": "spec.resources",
+    RESOURCES_OF_POD: "spec.resources",
     "spec.tolerations": "spec.podOverrides.tolerations",
     "spec.nodeSelector": "spec.podOverrides.nodeSelector",
     "metadata.labels": "spec.podOverrides.labels",
     "metadata.annotations": "spec.podOverrides.annotations",
 }
 CACHE_FIELDS: Final = {
-    "spec.containers[0].resources": "spec.build.resources",
+    RESOURCES_OF_POD: "spec.build.resources",
     "spec.tolerations": "spec.build.tolerations",
     "spec.nodeSelector": "spec.build.nodeSelector",
 }
@@ -55,7 +56,7 @@ def explain_invalid(
 
 def _asks_for(of_pod: str, refusal: str, resources: ComputeResources, settings: PodSettings) -> bool:
     """Tells whether a spec itself sets what is refused; a LimitRange or a webhook fills in what it leaves out."""
-    if of_pod == "spec.containers[0].resources":
+    if of_pod == RESOURCES_OF_POD:
         compared = _COMPARED.findall(refusal)
         return not compared or any(name in resources.requests and name in resources.limits for name in compared)
     if of_pod == "spec.tolerations":

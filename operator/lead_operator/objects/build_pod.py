@@ -1,9 +1,10 @@
-"""One pod's share of building a dataset cache: dataclass in, Kubernetes dict out; no client, no clock."""
+"""One pod's share of building a dataset cache, or of a stage of it: dataclass in, Kubernetes dict out; no clock."""
 
 from typing import Any
 
 from lead_operator import names
 from lead_operator.objects.pod_skeleton import KubernetesObject, PodParts, build_pod
+from lead_operator.resources.build_stages import BuildStage
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_operator.resources.recipe_config import require_config
 from lead_operator.settings import Settings, StorageProfile
@@ -14,19 +15,25 @@ GRACE_PERIOD_S = 30  # a shard that is not complete is built again; nothing need
 
 
 def build_cache_pod(
-    cache: DatasetCache, *, attempt: int, index: int, profile: StorageProfile, settings: Settings
+    cache: DatasetCache,
+    *,
+    attempt: int,
+    index: int,
+    profile: StorageProfile,
+    settings: Settings,
+    stage: BuildStage | None = None,
 ) -> KubernetesObject:
-    """Returns the pod that builds shards k with k % parallelism == index."""
-    identity = cache.identity
+    """Returns the pod that does the share k % workers == index of a stage; of the last one where none is named."""
+    identity, stage = cache.identity, stage or cache.last_stage
     volumes, mounts = _source_volume(cache)
     return build_pod(
         PodParts(
-            name=names.build_pod_name(identity.name, identity.generation, attempt, index),
+            name=names.build_pod_name(identity.name, identity.generation, attempt, index, stage.name),
             owner=identity,
-            job=build_build_job(cache, attempt=attempt, index=index),
+            job=build_build_job(cache, stage, attempt=attempt, index=index),
             profile=profile,
             settings=settings,
-            resources=cache.resources,
+            resources=stage.resources,
             pod_settings=cache.pod_settings,
             grace_period_s=GRACE_PERIOD_S,
             labels={
@@ -36,15 +43,16 @@ def build_cache_pod(
                 names.Label.GENERATION: str(identity.generation),
                 names.Label.ATTEMPT: str(attempt),
                 names.Label.INDEX: str(index),
+                **({names.Label.STAGE: stage.shown_name} if cache.in_stages else {}),
             },
-            env=({"name": "OMP_NUM_THREADS", "value": str(max(1, int(cache.resources.cpus)))},),
+            env=({"name": "OMP_NUM_THREADS", "value": str(max(1, int(stage.resources.cpus)))},),
             volumes=volumes,
             volume_mounts=mounts,
         )
     )
 
 
-def build_build_job(cache: DatasetCache, *, attempt: int, index: int) -> BuildJob:
+def build_build_job(cache: DatasetCache, stage: BuildStage, *, attempt: int, index: int) -> BuildJob:
     """Returns the document that tells one build pod what to do."""
     identity, source = cache.identity, cache.source
     return BuildJob(
@@ -52,7 +60,7 @@ def build_build_job(cache: DatasetCache, *, attempt: int, index: int) -> BuildJo
         generation=identity.generation,
         attempt=attempt,
         index=index,
-        parallelism=cache.parallelism,
+        parallelism=stage.workers,
         recipe=cache.recipe,
         source=StoreSource(prefix=source.prefix.rstrip("/"))
         if source.prefix
@@ -60,6 +68,9 @@ def build_build_job(cache: DatasetCache, *, attempt: int, index: int) -> BuildJo
         collections=list(cache.collections),
         config=require_config(cache.config),
         expect_digest=cache.expect_digest,
+        stage=stage.name,
+        stages=[each.name for each in cache.stages if not each.commits],
+        made=list(stage.after),
     )
 
 

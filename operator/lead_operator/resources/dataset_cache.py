@@ -5,6 +5,7 @@ from typing import Any
 
 from lead_operator import names
 from lead_operator.resources.body import Reader
+from lead_operator.resources.build_stages import BuildStage, parse_build_stages
 from lead_operator.resources.identity import Identity, parse_identity
 from lead_operator.resources.pod_settings import ComputeResources, PodSettings, parse_resources, parse_tolerations
 
@@ -31,10 +32,25 @@ class DatasetCache:
     parallelism: int
     max_retries: int
     resources: ComputeResources
+    stages: tuple[BuildStage, ...]  # of the build; the last one commits the manifest, and is often the only one
     pod_settings: PodSettings
     expect_digest: str
     retain: str  # Retain | Delete
     guarded: bool = False  # it carries the finalizer that keeps it until its data are gone
+
+    @property
+    def last_stage(self) -> BuildStage:
+        """The stage that commits the manifest."""
+        return self.stages[-1]
+
+    @property
+    def in_stages(self) -> bool:
+        """Whether the spec gives stages pods of their own."""
+        return len(self.stages) > 1
+
+    def stage(self, name: str) -> BuildStage:
+        """Returns the stage of a name; raises KeyError."""
+        return {stage.name: stage for stage in self.stages}[name]
 
 
 def parse_dataset_cache(body: dict[str, Any]) -> DatasetCache:
@@ -42,6 +58,7 @@ def parse_dataset_cache(body: dict[str, Any]) -> DatasetCache:
     identity = parse_identity(body, names.DATASET_CACHE_KIND)
     spec = Reader(body.get("spec"), owner=str(identity), path="spec")
     source, build = spec.child("source"), spec.child("build")
+    resources = parse_resources(build.child("resources"))
     return DatasetCache(
         identity=identity,
         recipe=spec.get("recipe", str),
@@ -51,7 +68,8 @@ def parse_dataset_cache(body: dict[str, Any]) -> DatasetCache:
         config=spec.get("config", dict),
         parallelism=build.get("parallelism", int),
         max_retries=build.get("maxRetries", int),
-        resources=parse_resources(build.child("resources")),
+        resources=resources,
+        stages=parse_build_stages(build, resources),
         pod_settings=PodSettings(node_selector=build.texts("nodeSelector"), tolerations=parse_tolerations(build)),
         expect_digest=spec.get("expectDigest", str),
         retain=spec.get("retain", str),

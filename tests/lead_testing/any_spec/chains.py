@@ -26,7 +26,7 @@ FREE = {
 # A run that a deadline has ended stays ended, so these are only made longer. How a cache is built is of no account once
 # it is there, so what could spoil a build belongs to a new object alone.
 _LONG = 600
-_BUILDS_ONLY = ("nodeSelector", "tolerations", "resources", "claimName", "path")
+_BUILDS_ONLY = ("nodeSelector", "tolerations", "resources", "stages", "claimName", "path")
 
 
 @dataclass(frozen=True)

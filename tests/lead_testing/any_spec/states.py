@@ -40,6 +40,9 @@ BROKEN_RULES: dict[str, tuple[Change, ...]] = {
         Change(("source",), {"path": "a"}, "no source"),
         Change(("source",), {"prefix": "a", "path": "b"}, "a path without a volume"),
         Change(("collections",), ["a", "a"], "one collection twice"),
+        Change(("build",), {"stages": [_A, _A]}, "two stages of a build of one name"),
+        Change(("build",), {"stages": [_A | {"after": ["b"]}, _B | {"after": ["a"]}]}, "stages in a circle"),
+        Change(("build",), {"stages": [{"name": "merge"}]}, "a stage that every build has"),
     ),
 }  # fmt: skip
 
@@ -83,11 +86,13 @@ def states(seed: str) -> Iterator[State]:
     of_kind = {kind: _of_kind(kind, random.Random(f"{kind} {seed}")) for kind in set(KINDS_IN_TURN)}
     seen = set()
     for kind in itertools.cycle(KINDS_IN_TURN):
-        state = next(of_kind[kind])
-        spec = json.dumps([kind, state.manifest("any")["spec"]], sort_keys=True)
-        if spec not in seen:
-            seen.add(spec)
-            yield state
+        state = next(each for each in of_kind[kind] if _text(each) not in seen)
+        seen.add(_text(state))
+        yield state
+
+
+def _text(state: State) -> str:
+    return json.dumps([state.kind, state.manifest("any")["spec"]], sort_keys=True)
 
 
 def _of_kind(kind: str, rng: random.Random) -> Iterator[State]:
@@ -130,6 +135,8 @@ def pods_asked(body: dict[str, Any]) -> int:
     """Returns how many pods a resource may have at a time."""
     spec = body["spec"]
     if body["kind"] == CACHE:
-        return int(spec.get("build", {}).get("parallelism", 1))
+        build = spec.get("build", {})
+        of_stages = sum(int(stage.get("workers", 1)) for stage in build.get("stages", []))
+        return max(int(build.get("parallelism", 1)), of_stages)
     instances = sum(len(stage.get("seeds", [0])) for stage in spec.get("stages", [_A]))
     return int(spec.get("nodes", 1)) * min(instances, int(spec.get("parallelism", 1)))

@@ -1,5 +1,6 @@
 """One pod's share of building a cache: scan, digest, its parts, and the manifest once every part of every pod is there.
 
+A job with a stage makes that stage's fields of its samples and no part; later ones read them (`staged_tree`).
 It writes below builds/ alone. A cache is published from there by whoever owns caches/: `cache_publication`.
 
 Every write is create-only and named by content, and every step looks first at what is there, so the same call may be
@@ -31,8 +32,10 @@ from lead_trainer.data.held_caches import held_by_another
 from lead_trainer.data.part_counts import PartCounts, summed
 from lead_trainer.data.record import encode_record
 from lead_trainer.data.shard import write_shard
+from lead_trainer.data.staged_tree import StagedTree, outputs_there
 from lead_trainer.data.stored_manifest import stored_manifest
 from lead_trainer.errors import BadData
+from lead_trainer.recipes.build_stages import BuildsInStages, check_stages
 from lead_trainer.recipes.recipe import ChoosesCollections, CountsRecords, Recipe, Scan, SourceTree, StaysInProcess
 
 OnProgress = Callable[[BuildRecord], None]
@@ -46,7 +49,7 @@ class _Build:
 
     job: BuildJob
     store: ObjectStore
-    tree: SourceTree
+    tree: StagedTree
     recipe: Recipe
     config: Mapping[str, Any]
     source_sha256: str
@@ -81,6 +84,7 @@ def build_share(
     job = _with_collections(job, recipe)
     report = _Reporter(job, on_progress)
     report.say(phase="Listing")
+    check_stages(job, recipe)
     files = tree.files()
     if not files:
         raise BadData(f"dataset {_source(job)} holds no file; upload it, or correct the source")
@@ -94,12 +98,17 @@ def build_share(
         version=recipe.preparation.version,
     )
     _check_expected(job, digest)
-    build = _Build(job, store, tree, recipe, config, source, digest, threads, processes, takes_another)
+    staged = StagedTree(tree, store, job.keys.staged(digest), tuple(job.made))
+    build = _Build(job, store, staged, recipe, config, source, digest, threads, processes, takes_another)
     report.say(digest=digest)
-    manifest = _made_before(build) or _build_parts(build, report, part_bytes)
+    manifest = _made_before(build)
+    if job.stage and manifest is None:
+        return _make_stage(build, report)
+    manifest = manifest or _build_parts(build, report, part_bytes)
     manifest = manifest or _made_before(build)  # meanwhile
     if manifest is None:
-        return report.say(phase="Done", message="this share is built; other workers are still at theirs")
+        text = report.remark or "this share is built; other workers are still at theirs"
+        return report.say(phase="Done", message=text)
     done = report.say(
         phase="Done",
         digest=manifest.digest,
@@ -131,8 +140,8 @@ def _with_collections(job: BuildJob, recipe: Recipe) -> BuildJob:
     return job.model_copy(update={"collections": [*names]})
 
 
-def _build_parts(build: _Build, report: "_Reporter", part_bytes: int) -> CacheManifest | None:
-    """Makes the missing parts of this share; returns the manifest when every part of every worker is there."""
+def _scan(build: _Build, report: "_Reporter") -> Scan:
+    """Returns what the tree holds for the job's collections; raises BadData where that is no sample."""
     scan = build.recipe.preparation.scan(build.tree, build.config, build.job.collections)
     kept = sum(verdict.kept for verdict in scan.verdicts)
     if not scan.samples:
@@ -140,9 +149,39 @@ def _build_parts(build: _Build, report: "_Reporter", part_bytes: int) -> CacheMa
             f"dataset {_source(build.job)}: no frame of {len(scan.verdicts)} routes is usable "
             f"({kept} routes kept) for {', '.join(build.job.collections)}; see the routes' results.json"
         )
-    plan = plan_build(scan, build.digest, part_bytes)
+    build.tree.number(scan.samples)
     report.say(phase="Building", routes_total=len(scan.verdicts), routes_kept=kept, samples=len(scan.samples))
+    return scan
+
+
+def _make_stage(build: _Build, report: "_Reporter") -> BuildRecord:
+    """Makes what is missing of this share of the job's stage; returns the last progress."""
+    stage, scan = build.job.stage, _scan(build, report)
+    preparation = build.recipe.preparation
+    assert isinstance(preparation, BuildsInStages)
+    share = range(build.job.index, len(scan.samples), build.job.parallelism)
+    if lacking := build.tree.lacking(share):
+        return report.say(phase="Done", message=lacking)
+    missing = sorted(set(share) - outputs_there(build.store, build.keys, stage))
+    report.say(share_samples=len(share), samples_done=len(share) - len(missing))
+
+    def encoded(number: int) -> tuple[int, bytes]:
+        fields = preparation.stage_fields(build.tree, build.config, stage, scan.samples[number])
+        return number, encode_record(number, fields)
+
+    for number, data in report.counted(_encoded(build, scan, missing, encoded)):
+        build.store.create(build.keys.stage_output(stage, number), data)  # or another attempt's, which was first
+    return report.say(phase="Done", samples_done=len(share), message=f"this share of stage {stage} is made")
+
+
+def _build_parts(build: _Build, report: "_Reporter", part_bytes: int) -> CacheManifest | None:
+    """Makes the missing parts of this share; returns the manifest when every part of every worker is there."""
+    scan = _scan(build, report)
+    plan = plan_build(scan, build.digest, part_bytes)
     share = plan.share(build.job.index, build.job.parallelism)
+    if lacking := build.tree.lacking(int(number) for part in share for number in part.samples):
+        report.say(message=lacking)
+        return None  # without a manifest all stages begin again
     size, done, samples = 0, 0, 0
     report.say(shards_total=len(plan.parts), share_samples=sum(len(part.samples) for part in share))
     with tempfile.TemporaryDirectory(prefix="lead-build-") as folder:
@@ -154,6 +193,18 @@ def _build_parts(build: _Build, report: "_Reporter", part_bytes: int) -> CacheMa
     return _finish(build, scan, plan, report)
 
 
+def _encoded(build: _Build, scan: Scan, numbers: Sequence[int], encoded: Callable[[int], Encoded]) -> Iterator[Encoded]:
+    """Yields the records of some samples, made by processes or threads as the config allows."""
+
+    def name(number: int) -> str:
+        key = scan.samples[number]
+        return f"{key.route} frame {key.frame:04d}"
+
+    preparation = build.recipe.preparation
+    alone = isinstance(preparation, StaysInProcess) and preparation.stays_in_process(build.config)
+    return encode_all(numbers, encoded, name, threads=build.threads, processes=0 if alone else build.processes)
+
+
 def _make_part(build: _Build, scan: Scan, part: Part, folder: Path, report: "_Reporter") -> PartRecord:
     """Uploads one shard and its routes' metas, then the record that they are complete."""
     preparation = build.recipe.preparation
@@ -162,15 +213,9 @@ def _make_part(build: _Build, scan: Scan, part: Part, folder: Path, report: "_Re
         fields = preparation.record(build.tree, build.config, scan.samples[number])
         return number, encode_record(number, fields)
 
-    def name(number: int) -> str:
-        key = scan.samples[number]
-        return f"{key.route} frame {key.frame:04d}"
-
     path = folder / "shard.part"
     numbers = [int(number) for number in part.samples]
-    alone = isinstance(preparation, StaysInProcess) and preparation.stays_in_process(build.config)
-    processes = 0 if alone else build.processes
-    records = encode_all(numbers, encoded, name, threads=build.threads, processes=processes)
+    records = _encoded(build, scan, numbers, encoded)
     counts = PartCounts(
         lambda number, fields: (
             preparation.counts(build.config, scan.samples[number], fields)
@@ -266,6 +311,11 @@ class _Reporter:
         self._record = BuildRecord(attempt=job.attempt, seq=0, phase="Listing")
         self._on_progress = on_progress
         self._told_at = time.monotonic()
+
+    @property
+    def remark(self) -> str:
+        """What was last reported in words."""
+        return self._record.message
 
     def repeating(self, parts: Iterable[Part]) -> Iterator[Part]:
         """Passes parts on and says every few seconds that the work goes on: many are asked for one after another."""

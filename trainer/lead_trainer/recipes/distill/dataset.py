@@ -17,9 +17,9 @@ from lead_trainer.data.picture_bytes import decoded
 from lead_trainer.data.sample_order import hash64
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.distill.action_stats import stats_of
+from lead_trainer.recipes.distill.clip_stages import frame_field
 from lead_trainer.recipes.distill.config import CAMERAS, FRAMES_PER_CAMERA, DistillConfig
 from lead_trainer.recipes.distill.ingest.label_files import FUTURE, yaw_of
-from lead_trainer.recipes.distill.prepare_clips import frame_field
 from lead_trainer.recipes.distill.prepare_keys import ClipKeys
 from lead_trainer.recipes.prepare_keys import refuse_other_preparation
 from lead_trainer.recipes.recipe import Sample

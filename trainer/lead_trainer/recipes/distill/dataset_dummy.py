@@ -5,12 +5,12 @@ import numpy.typing as npt
 
 from lead_trainer.data.sample_order import hash64
 from lead_trainer.recipes.distill.action_stats import SMALLEST_SPREAD
+from lead_trainer.recipes.distill.clip_stages import label_arrays
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.dataset import dummy_pictures, label_entries
 from lead_trainer.recipes.distill.example_data.drives import driven_history
 from lead_trainer.recipes.distill.ingest.frame_files import Clip, Frames
 from lead_trainer.recipes.distill.ingest.teacher import Question, ScriptedTeacher
-from lead_trainer.recipes.distill.prepare_clips import label_arrays
 from lead_trainer.recipes.recipe import Sample
 
 COUNTS = {"train": 64, "val": 16}

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lead_trainer.recipes.build_stages import BuildsInStages, Fields
 from lead_trainer.recipes.distill.config_values import config_of_cache
 from lead_trainer.recipes.distill.modes import mode_of
 from lead_trainer.recipes.recipe import CountsRecords, Preparation, ReadsPart, SampleKey, Scan, SourceTree
@@ -51,6 +52,17 @@ class DistillPreparation:
         """Returns the mode's facts."""
         chosen = _of(config)
         return chosen.facts(config, counts) if isinstance(chosen, CountsRecords) else {}
+
+    def build_stages(self, config: Mapping[str, Any]) -> Sequence[str]:
+        """Returns the stages that the mode offers; benchmarks offer none."""
+        chosen = _of(config)
+        return chosen.build_stages(config) if isinstance(chosen, BuildsInStages) else ()
+
+    def stage_fields(self, tree: SourceTree, config: Mapping[str, Any], stage: str, sample: SampleKey) -> Fields:
+        """Returns what a stage of the mode makes of one sample."""
+        chosen = _of(config)
+        assert isinstance(chosen, BuildsInStages)  # else it offers no stage
+        return chosen.stage_fields(tree, config, stage, sample)
 
     def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
         """Reads listings and verdicts, fills the named collections."""

@@ -2,7 +2,8 @@
 
 Stages, as the training guide has them, each of which may be done beforehand or here: extract frames ∥ label (a GPU for
 the real teacher; shards) → ego history → merge. A record holds `frame_<camera>_<time>` (JPEG), `arrays` (poses, the
-label, what drives it) and `reasoning` (UTF-8). A pod of a cache's build does all stages of its share of the samples.
+label, what drives it) and `reasoning` (UTF-8). A pod of a cache's build does all stages of its share of the samples,
+but those that `spec.build.stages` gave to other pods (`clip_stages`).
 """
 
 import threading
@@ -10,26 +11,22 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import cv2
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lead_trainer.data.array_block import pack_arrays, unpack_arrays
-from lead_trainer.errors import BadData
+from lead_trainer.data.array_block import unpack_arrays
+from lead_trainer.recipes.build_stages import Fields
 from lead_trainer.recipes.distill.action_stats import action_counts, action_facts
+from lead_trainer.recipes.distill.clip_stages import ClipWork, stages_of
 from lead_trainer.recipes.distill.config import CAMERAS, FRAMES_PER_CAMERA
 from lead_trainer.recipes.distill.config_values import config_of_cache
-from lead_trainer.recipes.distill.ingest.actions import fitted_actions, initial_speed
 from lead_trainer.recipes.distill.ingest.clip_tree import ClipTree
-from lead_trainer.recipes.distill.ingest.frame_files import Frames
-from lead_trainer.recipes.distill.ingest.label_files import DT_S, History, Label, label_faults, yaw_of
 from lead_trainer.recipes.distill.prepare_keys import ClipKeys
 from lead_trainer.recipes.plain_scan import known_collections, plain_scan
 from lead_trainer.recipes.recipe import RouteVerdict, SampleKey, Scan, SourceTree
 
 SPLITS = ("train", "val")
-JPEG_QUALITY = 95
 _BYTES_A_PIXEL = 0.4  # of such a JPEG, for cutting shards
 
 
@@ -67,18 +64,20 @@ class ClipPreparation:
         size = int(len(CAMERAS) * FRAMES_PER_CAMERA * keys.resolution**2 * _BYTES_A_PIXEL)
         return plain_scan(verdicts, rows, lambda key: size)
 
-    def record(self, tree: SourceTree, config: Mapping[str, Any], sample: SampleKey) -> Mapping[str, bytes]:
+    def record(self, tree: SourceTree, config: Mapping[str, Any], sample: SampleKey) -> Fields:
         """Returns one sample's fields; raises BadData naming the clip, and what its label lacks."""
-        split = sample.route.partition("/")[0]
-        frames, history, label = self._tree(tree, config).sample(split, sample.frame, ClipKeys.parse(config).resolution)
-        faults = list(label_faults(label))
-        if faults:
-            raise BadData(
-                f"{sample.route}: the teacher's label is of no use ({', '.join(faults)}); write sample {sample.frame} "
-                f"into {split}_failed.txt beside the frames, or label it again"
-            )
-        arrays = pack_arrays(label_arrays(history, label), compress=False)
-        return {**jpegs(frames), "arrays": arrays, "reasoning": label.text.encode()}
+        return self._work(tree, config, sample).record()
+
+    def build_stages(self, config: Mapping[str, Any]) -> Sequence[str]:
+        """Returns the stages that make something with this config."""
+        return stages_of(ClipKeys.parse(config))
+
+    def stage_fields(self, tree: SourceTree, config: Mapping[str, Any], stage: str, sample: SampleKey) -> Fields:
+        """Returns what a stage makes of one sample; raises BadData like `record`."""
+        return self._work(tree, config, sample).fields(stage)
+
+    def _work(self, tree: SourceTree, config: Mapping[str, Any], sample: SampleKey) -> ClipWork:
+        return ClipWork(tree, self._tree(tree, config), sample, ClipKeys.parse(config).resolution)
 
     def counts(
         self, config: Mapping[str, Any], sample: SampleKey, record: Mapping[str, memoryview]
@@ -114,38 +113,3 @@ class ClipPreparation:
             if keys not in opened:
                 opened[keys] = ClipTree(tree, keys)
             return opened[keys]
-
-
-def jpegs(frames: Frames) -> dict[str, bytes]:
-    """Returns every picture as JPEG, by field name."""
-    fields = {}
-    for camera in range(len(CAMERAS)):
-        for time in range(FRAMES_PER_CAMERA):
-            picture = np.ascontiguousarray(frames.pictures[camera, time, :, :, ::-1])
-            good, encoded = cv2.imencode(".jpg", picture, [int(cv2.IMWRITE_JPEG_QUALITY), JPEG_QUALITY])
-            if not good:
-                raise BadData(f"clip {frames.clip.clip_id}: a picture of shape {picture.shape} cannot become a JPEG")
-            fields[frame_field(camera, time)] = encoded.tobytes()
-    return fields
-
-
-def frame_field(camera: int, time: int) -> str:
-    """Returns the field of one picture."""
-    return f"frame_{CAMERAS[camera]}_{time}"
-
-
-def label_arrays(history: History, label: Label) -> dict[str, npt.NDArray[Any]]:
-    """Returns poses and label of a sample, the speed at t0, and the actions that drive the label from there."""
-    yaw = yaw_of(label.rotations.astype(np.float64))
-    past = history.xyz[:, :2].astype(np.float64), np.unwrap(yaw_of(history.rotations.astype(np.float64)))
-    speed = initial_speed(*past, DT_S)
-    actions = fitted_actions(label.xyz[:, :2].astype(np.float64), yaw, speed, DT_S)
-    return {
-        "history_xyz": history.xyz,
-        "history_rot": history.rotations,
-        "trajectory_xyz": label.xyz,
-        "trajectory_rot": label.rotations,
-        "embedding": label.embedding,
-        "speed": np.array([speed], np.float32),
-        "actions": actions.astype(np.float32),
-    }

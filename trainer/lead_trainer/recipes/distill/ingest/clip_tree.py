@@ -84,19 +84,23 @@ class ClipTree:
                 history = None
         return "no_ego_history" if history is None else next(history_faults(history), "")
 
-    def sample(self, split: str, number: int, resolution: int) -> tuple[Frames, History, Label]:
-        """Returns the parts of one sample; asks the teacher where no file holds its label."""
-        clip = self.clips(split)[number]
-        frames = self._source().frames(split, number, clip, resolution)
-        if self._keys.teacher == "files":
-            return frames, self.histories(split)[clip], self.labels(split)[clip]
-        history = self._history(split, clip)
-        teacher = self._kept("teacher", "", lambda: make_teacher(self._keys.teacher))
-        (label,) = teacher.label([Question(clip, frames, history)])
-        return frames, history, label
+    def frames(self, split: str, number: int, resolution: int) -> Frames:
+        """Returns the pictures of one sample."""
+        return self._source().frames(split, number, self.clips(split)[number], resolution)
 
-    def _history(self, split: str, clip: Clip) -> History:
-        if self._history_path(split) in self._paths:
+    def label(self, split: str, number: int, seen: Callable[[], tuple[Frames, History]]) -> Label:
+        """Returns the label of one sample; asks the teacher, about what is `seen`, where no file holds it."""
+        clip = self.clips(split)[number]
+        if self._keys.teacher == "files":
+            return self.labels(split)[clip]
+        teacher = self._kept("teacher", "", lambda: make_teacher(self._keys.teacher))
+        (label,) = teacher.label([Question(clip, *seen())])
+        return label
+
+    def history(self, split: str, number: int) -> History:
+        """Returns the ego history of one sample, of the split's file or made of the clip's motion."""
+        clip = self.clips(split)[number]
+        if self._keys.teacher == "files" or self._history_path(split) in self._paths:
             return self.histories(split)[clip]
         return ego_history(self._source().motion(clip), clip)
 

@@ -1,0 +1,95 @@
+"""status.stages: how far each stage of a DatasetCache's build is; nothing where the build has no stages. Pure.
+
+Derived anew at every look, from the workers of `build_state` and the newest records of their pods.
+"""
+
+from typing import Any
+
+from lead_operator import names
+from lead_operator.decisions.build_health import why_waiting
+from lead_operator.decisions.build_state import BuildState, Worker
+from lead_operator.decisions.figures import shorten
+from lead_operator.decisions.observed import ObservedBuild
+from lead_operator.names import CachePhase
+from lead_operator.resources.build_stages import BuildStage
+from lead_operator.resources.dataset_cache import DatasetCache
+
+PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
+MAX_MESSAGE = 512
+
+
+def stage_entries(
+    cache: DatasetCache, state: BuildState, observed: ObservedBuild, phase: CachePhase, failure: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Returns an entry a stage, in the order of the spec, the last one as `merge`; empty for a build without stages."""
+    if not cache.in_stages:
+        return []
+    return [_entry(cache, stage, state, observed, phase, failure) for stage in cache.stages]
+
+
+def at_work(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the entries of the stages that are at work."""
+    return [entry for entry in entries if entry["phase"] == RUNNING]
+
+
+def how_far(entries: list[dict[str, Any]]) -> list[str]:
+    """Returns a clause for each stage that is at work."""
+    return [
+        f"stage {entry['name']}: {entry['workersDone']} of {entry['workers']} pods are done"
+        + (f", {entry['done']} of {entry['total']} samples are made" if "total" in entry else "")
+        for entry in at_work(entries)
+    ]
+
+
+def _entry(
+    cache: DatasetCache,
+    stage: BuildStage,
+    state: BuildState,
+    observed: ObservedBuild,
+    phase: CachePhase,
+    failure: dict[str, Any],
+) -> dict[str, Any]:
+    workers = state.of_stage(stage.name)
+    stage_phase, message = _phase(cache, stage, state, phase, failure)
+    entry: dict[str, Any] = {
+        "name": stage.shown_name,
+        "phase": stage_phase,
+        "workers": len(workers),
+        "workersDone": sum(worker.done for worker in workers),
+        **_samples(stage, observed),
+    }
+    return {**entry, "message": shorten(message, MAX_MESSAGE)} if message else entry
+
+
+def _samples(stage: BuildStage, observed: ObservedBuild) -> dict[str, int]:
+    records = [word.record for word in observed.words if word.stage == stage.name]
+    total = sum(record.share_samples for record in records)
+    return {"done": sum(record.samples_done for record in records), "total": total} if total else {}
+
+
+def _phase(
+    cache: DatasetCache, stage: BuildStage, state: BuildState, phase: CachePhase, failure: dict[str, Any]
+) -> tuple[str, str]:
+    workers = state.of_stage(stage.name)
+    if state.is_complete(stage.name):
+        return SUCCEEDED, ""
+    if phase is CachePhase.FAILED and any(_pod_name(cache, state, worker) == failure.get("pod") for worker in workers):
+        return FAILED, f"{failure.get('reason', '')}: {failure.get('message', '')}"
+    awaited = [name for name in stage.after if not state.is_complete(name)]
+    if awaited:
+        return PENDING, f"waits for {', '.join(awaited)}"
+    if phase is CachePhase.FAILED or not any(worker.attempt for worker in workers):
+        return PENDING, ""
+    return RUNNING, _why_not(workers)
+
+
+def _why_not(workers: tuple[Worker, ...]) -> str:
+    """Returns what keeps shares of a stage from going on: pods that do not start, shares that are tried again."""
+    waiting = sorted({reason for worker in workers if (reason := why_waiting(worker))})
+    again = sum(1 for worker in workers if not worker.done and not worker.active and worker.ended)
+    told = [f"pods wait: {', '.join(waiting)}"] if waiting else []
+    return "; ".join([*told, f"{again} shares are tried again"] if again else told)
+
+
+def _pod_name(cache: DatasetCache, state: BuildState, worker: Worker) -> str:
+    return names.build_pod_name(cache.identity.name, state.generation, worker.attempt, worker.index, worker.stage)
