@@ -32,7 +32,7 @@ from lead_trainer.recipes.lead.buckets import (
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.ingest.frame_files import decode_lidar, decode_picture, decode_plane, decode_radar
 from lead_trainer.recipes.lead.ingest.plain_pickle import read_plain
-from lead_trainer.recipes.lead.ingest.route_tree import frame_path, route_tree
+from lead_trainer.recipes.lead.ingest.route_tree import FRAME_FILES, frame_path, route_tree
 from lead_trainer.recipes.lead.prepare_keys import PreparationKeys
 from lead_trainer.recipes.lead.prepare_metas import meta_row, meta_table, scenario_type
 from lead_trainer.recipes.lead.sim2real_buckets import MINED, MinedFrame, Rule, bucket_of
@@ -62,6 +62,13 @@ class CarlaPreparation:
     def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
         """Judges every route and fills the named collections."""
         routes = route_tree(tree.files())
+        if routes.has_metas_alone:
+            unread = PreparationKeys.parse(config).unread_folders
+            raise BadData(
+                f"of {len(routes.routes)} routes only metas are left, as after LEAD's persistent cache (cache/) was "
+                "built, which this build does not read: restore results.json and the folders "
+                f"{', '.join(folder for folder in FRAME_FILES if folder not in unread)} of each route"
+            )
         judged = without_incomplete(judge_routes(tree, routes), routes, PreparationKeys.parse(config), collections)
         unknown = Counter(v.route.split("/")[1] for v in verdicts(judged) if v.reason == KEPT_UNKNOWN_SCENARIO)
         for scenario, count in sorted(unknown.items()):

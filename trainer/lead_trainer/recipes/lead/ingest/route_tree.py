@@ -53,6 +53,12 @@ class RouteTree:
         """Returns the raw bytes of one frame's files; missing ones count nothing."""
         return sum(self.sizes.get(frame_path(route, folder, frame), 0) for folder in FRAME_FILES)
 
+    @property
+    def has_metas_alone(self) -> bool:
+        """Whether nothing but metas is left, as LEAD's guide allows once its persistent cache is built."""
+        folders = {path.split("/")[3] for path in self.sizes if path.startswith("data/") and path.count("/") == 4}
+        return folders == {"metas"}
+
     def missing_file(self, route: str, frames: Iterable[int], unread: Collection[str]) -> str:
         """Returns the path of the first file that these frames lack outside of `unread` folders, empty for none."""
         folders = [folder for folder in (*FRAME_FILES, "metas") if folder not in unread]
