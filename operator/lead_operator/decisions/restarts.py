@@ -56,12 +56,13 @@ class Streak:
         """Returns its part of status.stages[].book; nothing where nothing has failed yet."""
         if not self.failed_attempt:
             return {}
+        at = {"failedAt": self.failed_at} if self.failed_at else {}  # a status takes no null
         return {
             "atStep": self.at_step,
             "errorsAtStep": self.errors,
             "endsAtStep": self.ends,
             "failedAttempt": self.failed_attempt,
-            "failedAt": self.failed_at,
+            **at,
             "failedReason": self.reason,
         }
 

@@ -203,7 +203,8 @@ def _begin(view: RunView) -> Step:
         return _fail(view, "NoValidCheckpoint", _explain_lost_checkpoint(view.current.lost_step))
     streak = view.current.streak
     if view.current.recovering:
-        left_s = streak.pause_s - (seconds_since(streak.failed_at, view.observed.now) or 0.0)
+        # A moment that is to come counts as one that is over as long: nobody waits for it.
+        left_s = streak.pause_s - abs(seconds_since(streak.failed_at, view.observed.now) or 0.0)
         if left_s > 0:
             waiting = view.step(RunPhase.RECOVERING, streak.reason)
             return replace(waiting, requeue_after_s=left_s)
