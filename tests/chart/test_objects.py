@@ -21,8 +21,8 @@ Objects = list[dict[str, Any]]
 RUN_ROLE = {
     ("lead.dev", "trainingruns"): {"get", "list", "watch", "delete"},
     ("lead.dev", "datasetcaches"): {"get", "list", "watch", "patch"},
-    ("lead.dev", "trainingruns/status"): {"patch"},
-    ("lead.dev", "datasetcaches/status"): {"patch"},
+    ("lead.dev", "trainingruns/status"): {"patch", "update"},
+    ("lead.dev", "datasetcaches/status"): {"patch", "update"},
     ("lead.dev", "trainingruns/finalizers"): {"update"},
     ("lead.dev", "datasetcaches/finalizers"): {"update"},
     ("", "pods"): {"get", "list", "watch", "create", "patch", "delete"},

@@ -246,7 +246,7 @@ arn:minio:iam:::role/XBscWNnagoxN6LV8WeeaH_fOm9s
   verbs: [patch]
 - apiGroups: [lead.dev]
   resources: [trainingruns/status, datasetcaches/status]
-  verbs: [patch]
+  verbs: [patch, update]  # update: replaces a status in which somebody else has written fields
 - apiGroups: [lead.dev]
   resources: [trainingruns/finalizers, datasetcaches/finalizers]  # owner references that block deletion
   verbs: [update]

@@ -24,7 +24,7 @@ MAYBE_CRASH = Cost(1, ("program", "infrastructure", "uncounted"))
 _DEATH = ("ProgramError", "Killed", "Error", "OOMKilled")
 _STOPPED = ("StoppedUnasked", "PodDeleted", "PodGone", "DeletionByTaintManager", "EvictionByEvictionAPI", "PodStays")
 _STORE = ("StorageUnavailable", "StoreUnavailable")
-_HELD = ("ObjectsRefused",)
+_HELD = ("ObjectsRefused", "FailedCreate")
 _CORRUPT = ("Quarantined", "ImplausibleCheckpoint", "CheckpointMissing", *_DEATH)
 
 

@@ -164,8 +164,8 @@ def forge_fence(run: LiveRun) -> None:
 
 def _manifests(run: LiveRun, store: ObjectStore) -> list[str]:
     found = sorted(info.key for info in store.list(run.keys().manifests_prefix))
-    if not found:
-        raise LookupError(f"{run.name} has no checkpoint yet")
+    if len(found) < 2:
+        raise LookupError(f"{run.name} has no second checkpoint yet")  # the loss of the only one ends a run
     return found
 
 
