@@ -46,7 +46,10 @@ def parse_session(headers: Mapping[str, str], body: bytes, *, asked_s: float, wh
 
 
 def explain_refusal(status: int, headers: Mapping[str, str], body: bytes, *, where: str, now: datetime) -> Exception:
-    """Returns the TryAgain or StoreDenied that a failed answer means; `where` names what was asked for."""
+    """Returns the TryAgain or StoreDenied that a failed answer means; `where` names what was asked for.
+
+    An answer that is not an STS's refuses nobody, as with S3: TryAgain, but where a person must act in any case.
+    """
     root = _parse(body)
     error = None if root is None else _descendant(root, "Error")
     code, detail = ("", "") if error is None else (_shown(_text(error, "Code"))[:80], _shown(_text(error, "Message")))
@@ -55,8 +58,9 @@ def explain_refusal(status: int, headers: Mapping[str, str], body: bytes, *, whe
         return StoreDenied(f"{answered}, a redirect, which is refused; set the final STS endpoint", of_key=True)
     if status >= 500 or status in (408, 425, 429) or code in _TRY_AGAIN_CODES:
         return TryAgain(answered, doubtful=False)
-    if error is None:
-        return StoreDenied(f"{answered}; this is no STS: check the profile's stsEndpoint", of_key=True)
+    if error is None and status not in (401, 403):
+        no_sts = "this is no STS: check the profile's stsEndpoint; a gateway may have answered in the store's place"
+        return TryAgain(f"{answered}; {no_sts}", doubtful=False)
     skew = _ahead(headers, now)
     clocks = f"; {SET_CLOCKS}" if abs(skew) > _LARGEST_SKEW else ""
     remedy = "check that the store trusts the cluster's tokens, the profile's role ARN, and what the role allows"

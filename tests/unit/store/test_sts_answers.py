@@ -124,7 +124,7 @@ def test_bombs_are_no_answers_and_cost_nothing(bomb: bytes) -> None:
         ),
         (403, a_refusal("AccessDenied"), "the profile's role ARN"),
         (400, a_refusal("PackedPolicyTooLarge"), "PackedPolicyTooLarge"),
-        (404, b"<html>nothing here</html>", "this is no STS: check the profile's stsEndpoint"),
+        (403, b"<html>nobody comes in</html>", "the STS answered 403; check that the store trusts"),
         (301, b"", "a redirect, which is refused"),
     ],
 )
@@ -141,6 +141,13 @@ def test_a_refusal_names_the_answer_and_what_to_do(status: int, body: bytes, nam
 )
 def test_what_may_pass_is_tried_again(status: int, body: bytes) -> None:
     assert isinstance(explain_refusal(status, HEADERS, body, where="here", now=NOW), TryAgain)
+
+
+@pytest.mark.parametrize("status, body", [(404, b""), (404, b"<html>nothing here</html>"), (400, b"{}"), (499, b"")])
+def test_what_answers_in_an_stss_place_refuses_nobody(status: int, body: bytes) -> None:
+    error = explain_refusal(status, HEADERS, body, where="here", now=NOW)
+    assert isinstance(error, TryAgain)
+    assert "this is no STS: check the profile's stsEndpoint" in str(error)
 
 
 def test_a_refusal_under_a_wrong_clock_says_so() -> None:
