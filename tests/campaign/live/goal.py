@@ -86,8 +86,8 @@ class Operator:
                         for state in (each.get("lastState", {}), each.get("state", {})):
                             if end := state.get("terminated"):
                                 self.ends[end["containerID"]] = f"{end.get('reason')} {end['exitCode']}"
-                    pids = host.processes_of(pod["metadata"]["uid"])
-                    self.rss_mib += [host.resident_mib(pid) for pid, inner, _ in pids if inner == 1]
+                    pids = host.processes_of(pod["metadata"]["uid"])  # the first is only the parent that reaps
+                    self.rss_mib += [max(host.resident_mib(pid) for pid, _, _ in pids)] if pids else []
             except (AssertionError, FileNotFoundError, ProcessLookupError, KeyError):
                 continue  # the API server is away, or the process has just ended
 
