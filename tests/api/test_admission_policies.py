@@ -154,6 +154,10 @@ def test_a_forged_rank_is_refused_and_the_operators_pods_are_not(guarded: Contro
     assert "metadata.labels of a pod of the operator (app.kubernetes.io/managed-by: lead-operator) were set by" in said
     assert f"expected {OPERATOR} alone; create a TrainingRun or a DatasetCache instead" in said
     assert create(guarded, a_pod({"app": "mine"})) == ""
+    for what, forged in (("service", a_service(MANAGED)), ("persistentvolumeclaim", a_claim(MANAGED))):
+        assert f"metadata.labels of a {what} of the operator" in create(guarded, forged)
+        assert create(guarded, {**forged, "metadata": {"name": "mine"}}) == ""
+        assert create(guarded, forged, TEAM, f"--as={OPERATOR}") == ""
     as_operator = (f"--as={OPERATOR}", "--as-group=system:serviceaccounts", "--as-group=system:authenticated")
     assert create(guarded, a_pod(MANAGED), TEAM, *as_operator) == ""
     guarded.kubectl("-n", TEAM, "create", "-f", "-", *as_operator, stdin=json.dumps(a_pod(MANAGED)))
@@ -224,6 +228,7 @@ def test_a_config_beyond_bounds_is_refused_whether_large_or_deep(guarded: Contro
         a_training_run("x", "c", config={"a": "b" * 70_000}),
         a_training_run("x", "c", stages=[{"name": "a", "config": {"a": "b" * 70_000}}]),
         a_dataset_cache("x", "datasets/team-a/x", config={"a": "b" * 70_000}),
+        a_training_run("x", "c", config={"a": "\N{RACING CAR}" * 17_500}),  # bytes count, as for the operator
     ):
         said = create(guarded, manifest)
         assert "spec.config is 70" in said and "allowed is at most 65536" in said
@@ -241,6 +246,19 @@ def test_a_config_beyond_bounds_is_refused_whether_large_or_deep(guarded: Contro
             assert said and named in said, said[:300]
     whole = {"model": {"layers": [{"width": 256, "heads": 8} for _ in range(100)]}, "classes": ["car"] * 1000}
     assert create(guarded, a_training_run("x", "c", config=whole)) == ""
+
+
+def a_service(labels: dict[str, str]) -> dict[str, Any]:
+    """Returns a Service by which somebody would be the ranks of a run."""
+    spec = {"clusterIP": "None", "selector": {"app": "mine"}}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "forged", "labels": labels}, "spec": spec}
+
+
+def a_claim(labels: dict[str, str]) -> dict[str, Any]:
+    """Returns a claim that a run would take for a session cache."""
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    metadata = {"name": "forged", "labels": labels}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
 
 
 def nested(levels: int) -> dict[str, Any]:

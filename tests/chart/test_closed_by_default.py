@@ -88,6 +88,15 @@ def test_the_notes_say_where_the_data_of_several_namespaces_go(notes: Any) -> No
     assert "below datasets/team-a/<name>/ (or" in several
 
 
+def test_who_reads_the_curves_where_no_policy_is_enforced_is_said(notes: Any) -> None:
+    """TensorBoard has no authentication. Audit: S18"""
+    asked = ("--set", "tensorboard.enabled=true")
+    assert "TensorBoard" not in notes()
+    assert "does not enforce them, every pod of the cluster can read its curves" in notes("defaults", *asked)
+    closed = notes("defaults", *asked, "--set", "networkPolicy.enabled=false")
+    assert "networkPolicy.enabled is false" in closed
+
+
 def test_a_namespace_takes_no_more_of_the_cluster_than_its_quota(render: Any) -> None:
     """Audit: S19"""
     objects = render("everything")

@@ -63,9 +63,9 @@ spec:
 {{/* How large the free mappings of a spec may be; `text` is what CEL writes of them. */}}
 {{- define "lead.admission.config" -}}
 {{- $bounds := .Values.admissionPolicies.config }}
-- expression: {{ printf "size(variables.config) <= %d" (int $bounds.maxBytes) | toRawJson }}
-  messageExpression: {{ printf "'spec.config is ' + string(size(variables.config)) + ' letters long, with those of its stages, allowed is at most %d; move large values into the preset or the dataset; an administrator sets admissionPolicies.config.maxBytes in the chart' + \"'s values\"" (int $bounds.maxBytes) | toRawJson }}
-- expression: {{ printf "size(variables.config) > %d || size(variables.config.split('{')) + size(variables.config.split('[')) - 2 <= %d" (int $bounds.maxBytes) (int $bounds.maxNested) | toRawJson }}
+- expression: {{ printf "size(bytes(variables.config)) <= %d" (int $bounds.maxBytes) | toRawJson }}
+  messageExpression: {{ printf "'spec.config is ' + string(size(bytes(variables.config))) + ' bytes long, with those of its stages, allowed is at most %d; move large values into the preset or the dataset; an administrator sets admissionPolicies.config.maxBytes in the chart' + \"'s values\"" (int $bounds.maxBytes) | toRawJson }}
+- expression: {{ printf "size(bytes(variables.config)) > %d || size(variables.config.split('{')) + size(variables.config.split('[')) - 2 <= %d" (int $bounds.maxBytes) (int $bounds.maxNested) | toRawJson }}
   messageExpression: {{ printf "'spec.config has ' + string(size(variables.config.split('{')) + size(variables.config.split('[')) - 2) + ' mappings and lists, with those of its stages, allowed is at most %d; an administrator sets admissionPolicies.config.maxNested in the chart' + \"'s values\"" (int $bounds.maxNested) | toRawJson }}
 {{- end }}
 
