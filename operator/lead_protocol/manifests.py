@@ -20,6 +20,7 @@ MAX_REASONS = 1024  # route verdicts of one cache
 MAX_FACTS, MAX_FACT_NUMBERS = 16, 64  # that a preparation states of a cache
 MAX_ATTEMPT = 10**6
 MAX_FILES = 1024  # of one checkpoint
+MAX_ENTRIES = 1024  # of any other list or mapping of its manifest: parsed, each takes ten times its bytes
 MAX_COUNT = 10**15  # of anything: sums of a few thousand still fit into 64 bits
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -41,31 +42,33 @@ class CheckpointManifest(StrictModel):
     """The commit of one checkpoint of one stage instance."""
 
     format: Literal["lead-checkpoint/1"] = "lead-checkpoint/1"
-    run_uid: str
-    stage: str
+    run_uid: _Name
+    stage: _Name
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)]
     attempt: Annotated[int, Field(ge=0, le=MAX_ATTEMPT)]
-    nonce: str
+    nonce: _Name
     step: _Step  # optimizer steps completed
     epoch: _Step  # epochs completed
     step_in_epoch: _Step  # 0 at an epoch's end
     final: bool = False  # the stage ends with it: after the last epoch, or early
     parent_sha256: Sha256 | None  # of the manifest this attempt resumed from or committed before
-    recipe: str
+    recipe: _Name
     config_sha256: Sha256
-    dataset_digests: list[str]
-    dataset_manifests: list[str] = Field(default_factory=list)  # SHA-256 of each cache's manifest, "" where unknown
+    dataset_digests: Annotated[list[_Name], Field(max_length=MAX_ENTRIES)]
+    # SHA-256 of each cache's manifest, "" where unknown
+    dataset_manifests: Annotated[list[_Name], Field(max_length=MAX_ENTRIES)] = Field(default_factory=list)
     world_size: _Count
     torch_version: str
     git_revision: str = ""  # of the trainer's code, empty where it is not known
     micro_batches: _Count = 1  # in which each batch was cut to fit into memory
     best_by: str = "loss"  # the metric that ranks the checkpoints of this instance
     best_is_greatest: bool = False
-    parts: dict[str, str] = Field(default_factory=dict)  # file name by part: model, optimizer, ema, clipper …
+    # file name by part: model, optimizer, ema, clipper …
+    parts: Annotated[dict[_Name, _Name], Field(max_length=MAX_ENTRIES)] = Field(default_factory=dict)
     parameters_sha256: Sha256  # over every parameter and buffer in order: ranks compare it
     files: Annotated[dict[_Name, StoredObject], Field(max_length=MAX_FILES)]  # by LEAD's file name
-    metrics: dict[str, float] = Field(default_factory=dict)
-    saved_at: str  # RFC 3339, UTC, for people only
+    metrics: Annotated[dict[_Name, float], Field(max_length=MAX_ENTRIES)] = Field(default_factory=dict)
+    saved_at: _Name  # RFC 3339, UTC, for people only
 
 
 def parse_checkpoint_manifest(data: bytes) -> CheckpointManifest:

@@ -7,16 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from lead_operator.cluster.cache_facts import cache_facts, read_cache_facts
 from lead_protocol.manifests import (
     MAX_COUNT,
+    MAX_ENTRIES,
     MAX_MANIFEST_BYTES,
     CacheManifest,
     RouteCounts,
     ShardEntry,
     StoredObject,
     is_bloated,
+    parse_checkpoint_manifest,
 )
 from lead_protocol.store.folder import FolderStore
 
@@ -96,3 +99,25 @@ def test_a_staged_manifest_of_too_many_values_is_refused_unparsed() -> None:
 def test_what_is_no_manifest_is_of_no_digest(data: bytes) -> None:
     """Audit: S-2"""
     assert read_cache_facts(data).digest == ""
+
+
+@pytest.mark.parametrize(
+    "bloated",
+    [
+        {"metrics": {f"m{number}": 0.5 for number in range(MAX_ENTRIES + 1)}},
+        {"parts": {f"p{number}": "x" for number in range(MAX_ENTRIES + 1)}},
+        {"dataset_digests": [str(number) for number in range(MAX_ENTRIES + 1)]},
+        {"dataset_manifests": [str(number) for number in range(MAX_ENTRIES + 1)]},
+        {"nonce": "n" * 300}, {"saved_at": "s" * 300},
+    ],
+)  # fmt: skip
+def test_what_is_kept_of_a_checkpoints_manifest_is_bounded(bloated: dict[str, Any]) -> None:
+    """A megabyte of metrics was kept as ten for each run. Audit: S-2"""
+    honest: dict[str, Any] = {
+        "run_uid": "u", "stage": "s", "seed": 0, "attempt": 1, "nonce": "n", "step": 15, "epoch": 2, "recipe": "lead",
+        "step_in_epoch": 0, "parent_sha256": None, "config_sha256": SHA, "dataset_digests": [SHA], "world_size": 1,
+        "torch_version": "2", "parameters_sha256": SHA, "saved_at": "", "files": {}, "metrics": {"loss": 0.5},
+    }  # fmt: skip
+    assert parse_checkpoint_manifest(json.dumps(honest).encode()).metrics == {"loss": 0.5}
+    with pytest.raises(ValidationError):
+        parse_checkpoint_manifest(json.dumps(honest | bloated).encode())
