@@ -33,17 +33,21 @@ def reported_counters(status: dict[str, Any]) -> Counters:
 
 def find_contradiction(run: TrainingRun, observed: ObservedRun) -> str:
     """Returns what a status reports and the records do not hold, in words; empty where none is known."""
-    storage = find_condition(observed.previous, Condition.STORAGE_AVAILABLE) or {}
     over = observed.ended is not None or (reported_end(observed.previous) is not None and not observed.end_disproved)
-    if over or observed.erased or observed.store_error or observed.profile_error or storage.get("status") != "True":
+    if over or observed.erased or observed.store_error or observed.profile_error:
         return ""
     entries = [entry for entry in observed.previous.get("stages") or [] if int(entry.get("attempt") or 0) > 0]
+    if unknown := next(filter(None, (_of_attempts(observed, entry) for entry in entries)), ""):
+        return unknown
+    storage = find_condition(observed.previous, Condition.STORAGE_AVAILABLE) or {}
+    if storage.get("status") != "True":
+        return ""
     unreported = sum(_is_unreported(entry, observed) for entry in entries)
     told = read_restarts(observed.previous, None, ())
     recorded = recorded_restarts(observed, [int(entry["attempt"]) for entry in entries])
     if told not in recorded and recorded[0].total != told.total + unreported:
         return f"{_words(told)}, but the operator's records hold {_words(recorded[0])}"
-    return next(filter(None, (_of_instance(run, observed, entry) for entry in entries)), "")
+    return next(filter(None, (_of_ends(run, observed, entry) for entry in entries)), "")
 
 
 def recorded_restarts(observed: ObservedRun, attempts: list[int]) -> tuple[Restarts, ...]:
@@ -54,7 +58,8 @@ def recorded_restarts(observed: ObservedRun, attempts: list[int]) -> tuple[Resta
     return (Restarts(), Restarts(uncounted=sum(attempt - 1 for attempt in attempts)))
 
 
-def _of_instance(run: TrainingRun, observed: ObservedRun, entry: dict[str, Any]) -> str:
+def _of_attempts(observed: ObservedRun, entry: dict[str, Any]) -> str:
+    """Numbers that no outage explains: an attempt begins only while the store answers, and after the one before."""
     name, seed, attempt, book = entry["name"], entry["seed"], int(entry["attempt"]), entry.get("book") or {}
     which, ended = f"stage {name}, seed {seed}", int(book.get("endedAttempt") or 0)
     bucket = next((b for b in observed.instances if (b.stage, b.seed) == (name, seed)), None)
@@ -63,6 +68,12 @@ def _of_instance(run: TrainingRun, observed: ObservedRun, entry: dict[str, Any])
         return f"attempt {attempt} of {which}, but no attempt above {newest} was started"
     if attempt - ended not in (0, 1):
         return f"attempt {ended} of {which} as the last that has ended, and attempt {attempt} as the newest"
+    return ""
+
+
+def _of_ends(run: TrainingRun, observed: ObservedRun, entry: dict[str, Any]) -> str:
+    name, seed, attempt, book = entry["name"], entry["seed"], int(entry["attempt"]), entry.get("book") or {}
+    which, ended = f"stage {name}, seed {seed}", int(book.get("endedAttempt") or 0)
     if _is_unreported(entry, observed) or entry.get("phase") == "Succeeded":
         return ""
     told, recorded = read_streak(book), recorded_streak(observed.book, name, seed)

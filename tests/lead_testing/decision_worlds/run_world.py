@@ -383,19 +383,15 @@ class RunMachine(PodsMachine):
         raised=st.sampled_from([-2, -1, 1, 100]), field=st.sampled_from(["restarts", "attempt", "endedAttempt", "book"])
     )
     def somebody_writes_other_counters_into_the_status(self, raised: int, field: str) -> None:
-        """Other counters than those that the operator reports; it is not asked while the store is away."""
+        """Other counters than those that the operator reports, before it looks with a store that answers."""
         status = self.world.status
-        if (
-            not self.world.store_up
-            or "restarts" not in status
-            or "'StorageAvailable', 'status': 'True'" not in str(status["conditions"])
-        ):
+        answers = "'StorageAvailable', 'status': 'True'" in str(status.get("conditions"))
+        if not self.world.store_up or "restarts" not in status or not answers:
             return
         self.world.miscounted = True
         if field == "restarts":
             counts = {key: max(0, count + raised) for key, count in status["restarts"].items()}
             self.world.status = status | {"restarts": counts}
-            return
         stages = [copy.deepcopy(entry) for entry in status["stages"]]
         for entry in stages:
             book = entry.get("book") or {}
@@ -405,7 +401,10 @@ class RunMachine(PodsMachine):
                 book["endedAttempt"] = max(0, book["endedAttempt"] + raised)
             elif field == "book" and book:
                 book |= {"errorsAtStep": raised, "failedAttempt": max(0, raised), "failedAt": "2099-01-01T00:00:00Z"}
-        self.world.status = status | {"stages": stages}
+        if field != "restarts":
+            self.world.status = status | {"stages": stages}
+        self.look(None)
+        self.world.miscounted = False
 
     @rule(seconds=st.integers(1, 90))
     def time_goes_on(self, seconds: int) -> None:

@@ -123,6 +123,17 @@ def test_what_the_store_did_not_take_is_believed_and_recorded_when_it_is_back() 
     assert owed is not None and owed.program == 2
 
 
+@pytest.mark.parametrize(("field", "value"), [("book.endedAttempt", 50), ("stage.attempt", 50)])
+def test_no_outage_explains_an_attempt_that_nobody_started(field: str, value: int) -> None:
+    status, book = restarted()
+    pods = (a_pod(0, attempt=2),)
+    away = look(observe(forged(status, field, value), *pods, instances=(), store_error=AWAY)).status
+    back = ReportedCounters().check(RUN, observe(away, *pods, attempt=2, book=book))
+    assert back.counters_disproved
+    plan = look(back)
+    assert not plan.deletes and not plan.creates and plan.status["stages"][0]["attempt"] == 2
+
+
 def test_nothing_is_said_while_nobody_can_know() -> None:
     status, _ = restarted()
     raised = forged(status, "restarts.program", 100)
