@@ -49,6 +49,18 @@ class RunEnd(StrictModel):
     ended_at: _Time
 
 
+class FailedSource(StrictModel):
+    """The source of a build as it was listed after the build had failed."""
+
+    sha256: Sha256  # of the listing
+    files: _Number
+
+
+def parse_failed_source(data: bytes) -> FailedSource | None:
+    """Returns the record in `data`, or None where it is not a valid one of at most MAX_RUN_RECORD_BYTES."""
+    return parse_or_none(FailedSource, data, MAX_RUN_RECORD_BYTES)
+
+
 class StartedAttempt(StrictModel):
     """An attempt that the operator has started, and what the run trains: fixed with its first attempt."""
 

@@ -1,5 +1,6 @@
 """What becomes of a run when something fails around it."""
 
+from lead_protocol.object_keys import ControlKeys
 from lead_testing.api_bench import Bench, add_node, set_node_ready
 from lead_testing.kube_faults.truth import Truth
 from lead_testing.manifests import a_dataset_cache, a_training_run
@@ -28,6 +29,22 @@ def test_a_mistake_of_the_user_ends_the_run_at_once_and_says_why(bench: Bench) -
     messages = " ".join(c["message"] for c in failed["conditions"])
     assert "did you mean 'batch_size'" in messages
     assert not any("-a2-" in p["metadata"]["name"] for p in bench.driver.seen.values())
+
+
+def test_a_cache_that_failed_for_missing_data_is_built_when_they_come(bench: Bench) -> None:
+    bench.driver.script.exits[("", 1, 0)] = Exit(65, "no route below datasets/later")
+    bench.operator.start(LEAD_SOURCE_CHECK_SECONDS="1")
+    bench.apply(a_dataset_cache("town", "datasets/later"), a_training_run("drive", "town"))
+    failed = bench.wait_phase("dsc", "town", "Failed")
+    said = next(c["message"] for c in failed["conditions"] if c["type"] == "Failed")
+    assert "it is built again by itself when files below datasets/later change" in said
+    keys = ControlKeys(bench.namespace, bench.get("dsc", "town")["metadata"]["uid"])
+    wait_for("the source to be recorded", lambda: bench.store.head(keys.failed_source(1, 1)) is not None)
+    bench.operator.kill()
+    bench.store.put("datasets/later/data/Accident/route1/rgb/0001.jpg", b"a picture")
+    bench.operator.start(LEAD_SOURCE_CHECK_SECONDS="1")
+    assert bench.wait_phase("dsc", "town", "Ready")["build"]["round"] == 2
+    assert bench.wait_phase("trun", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
 
 
 def test_a_lost_node_restarts_the_group_and_counts_as_infrastructure(bench: Bench) -> None:

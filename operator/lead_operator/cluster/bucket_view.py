@@ -36,7 +36,14 @@ from lead_protocol import environment
 from lead_protocol.manifests import MAX_MANIFEST_BYTES
 from lead_protocol.object_keys import BuildKeys, CacheKeys, ControlKeys, RunKeys
 from lead_protocol.progress_record import parse_build
-from lead_protocol.run_records import MAX_RUN_RECORD_BYTES, RunBook, RunEnd, parse_published, parse_run_end
+from lead_protocol.run_records import (
+    MAX_RUN_RECORD_BYTES,
+    RunBook,
+    RunEnd,
+    parse_failed_source,
+    parse_published,
+    parse_run_end,
+)
 from lead_protocol.store.credentials_chain import StoreNotConfigured
 from lead_protocol.store.object_store import ObjectStore, StoreDenied, StoreError
 from lead_protocol.store.open_store import open_store
@@ -353,7 +360,10 @@ def _read_failure(control: RecordReader, keys: BuildKeys, generation: int) -> Ob
     for key in sorted(control.keys_below(keys.control.failed_prefix(generation)), reverse=True):
         end, round_ = control.parsed(key, parse_run_end, MAX_RUN_RECORD_BYTES), key.rpartition("-")[2].split(".")[0]
         if end is not None and round_.isascii() and round_.isdigit():
-            return ObservedBuildFailure(int(round_), end.reason, end.message)
+            listed_at = keys.control.failed_source(generation, int(round_))
+            listed = control.parsed(listed_at, parse_failed_source, MAX_RUN_RECORD_BYTES)
+            source = listed.sha256 if listed is not None else ""
+            return ObservedBuildFailure(int(round_), end.reason, end.message, end.ended_at, source)
     return None
 
 

@@ -52,6 +52,7 @@ from lead_operator.cluster.reported_counters import ReportedCounters
 from lead_operator.cluster.reported_ends import ReportedEnds
 from lead_operator.cluster.run_recorder import RunRecorder
 from lead_operator.cluster.source_watch import SourceWatch
+from lead_operator.decisions.build_again import begins_again_by_itself, listed_every_s
 from lead_operator.decisions.build_state import build_generation
 from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
 from lead_operator.decisions.missed_events import Missed, missed_cache_events, missed_run_events
@@ -61,6 +62,7 @@ from lead_operator.decisions.rejected import decide_rejected
 from lead_operator.decisions.run_end import is_over, reported_end
 from lead_operator.decisions.training_run_plan import decide_training_run
 from lead_operator.errors import SpecError
+from lead_operator.names import CachePhase
 from lead_operator.near_names import known_profiles
 from lead_operator.objects.session_cache_claim import claim_name
 from lead_operator.resources.dataset_cache import DatasetCache, parse_dataset_cache
@@ -357,6 +359,11 @@ class Reconciler:
         source = None
         if profile is not None and cache.source.prefix and look.manifest is not None and not look.error:
             source = self.sources.look(profile, namespace, uid, cache.source.prefix, look.manifest.source_sha256)
+        elif profile is not None and look.failure is not None and _waits_for_data(cache, body, look.failure.reason):
+            source = self.sources.look(
+                profile, namespace, uid, cache.source.prefix or "", look.failure.source_sha256,
+                at_least_every_s=listed_every_s(self.settings),
+            )  # fmt: skip
         claim_owner = ""
         if cache.source.claim_name and not pods:  # before there are any it is asked whose the claim is
             claim_owner = source_claim_owner(await self.client.get(CLAIM, namespace, cache.source.claim_name))
@@ -436,6 +443,10 @@ def _is_untouched(body: KubernetesObject, pods: tuple[ObservedPod, ...], now: da
     """A resource that nobody has acted on has nothing in the bucket; one that is older may have lost its status."""
     created = parse_time(body["metadata"]["creationTimestamp"])
     return not body.get("status") and not pods and created is not None and now - created < UNTOUCHED_FOR
+
+
+def _waits_for_data(cache: DatasetCache, body: KubernetesObject, reason: str) -> bool:
+    return read_status(body).get("phase") == CachePhase.FAILED and begins_again_by_itself(cache, reason)
 
 
 def _takes_its_data(body: KubernetesObject) -> bool:

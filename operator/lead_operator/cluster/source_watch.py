@@ -1,9 +1,9 @@
 """Looks now and then whether the raw data below a prefix is still what a complete cache was built from.
 
-Asked by `cluster.reconcile` at each pass over a complete cache; answers with what the last listing came to and, when
-that is too old, takes a new one in threads of its own, a few seconds at a time, so that the large source of one
-namespace holds up no other's. Of a listing it holds the hash and, of the one that a cache was built from, a checksum of
-each route, so that it can name those that change.
+Asked by `cluster.reconcile` at each pass over a complete cache, and over one that failed for its data; answers with
+what the last listing came to and, when that is too old, takes a new one in threads of its own, a few seconds at a time,
+so that the large source of one namespace holds up no other's. Of a listing it holds the hash and, of the one that a
+cache was built from, a checksum of each route, so that it can name those that change.
 """
 
 import asyncio
@@ -60,15 +60,16 @@ class SourceWatch:
         self._threads = StoreThreads(THREADS, "source")
 
     def look(
-        self, profile: StorageProfile, namespace: str, uid: str, prefix: str, built_from: str
-    ) -> ObservedSource | None:
+        self, profile: StorageProfile, namespace: str, uid: str, prefix: str, built_from: str,
+        *, at_least_every_s: float = math.inf,
+    ) -> ObservedSource | None:  # fmt: skip
         """Returns what the last listing of a resource's source came to, None before there is one; never waits."""
         memory = self._memories.get(uid)
         if memory is None or (memory.prefix, memory.built_from) != (prefix, built_from):
             self.forget(uid)
             memory = self._memories[uid] = _Memory(prefix, built_from)
         if memory.task is None and time.monotonic() >= memory.due:
-            listing = self._list(profile, namespace, memory)
+            listing = self._list(profile, namespace, memory, min(self._every_s, at_least_every_s))
             memory.task = asyncio.get_running_loop().create_task(listing, name=f"source {prefix}")
         return memory.found
 
@@ -84,7 +85,7 @@ class SourceWatch:
             self.forget(uid)
         self._threads.close()
 
-    async def _list(self, profile: StorageProfile, namespace: str, memory: _Memory) -> None:
+    async def _list(self, profile: StorageProfile, namespace: str, memory: _Memory, every_s: float) -> None:
         try:
             lister = SourceLister(self._store_of(profile), memory.prefix)
             while not await self._threads.run(profile.name, namespace, lister.go_on, PORTION_S):
@@ -96,7 +97,7 @@ class SourceWatch:
         except StoreError as error:
             log.info("source_not_listed", prefix=memory.prefix, error=str(error))  # the next look tries again
         finally:
-            memory.due = time.monotonic() + self._every_s
+            memory.due = time.monotonic() + every_s
             memory.task = None
 
 

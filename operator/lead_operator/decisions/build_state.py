@@ -89,6 +89,11 @@ class BuildState:
         again = tuple(replace(w, done=False, ended=w.attempt, created=False) for w in self.workers)
         return replace(self, workers=again, round=self.round + 1)
 
+    def begun_with_other_data(self) -> "BuildState":
+        """Returns the state in which every share has to be done once more, with a budget of its own."""
+        again = self.begun_anew()
+        return replace(again, workers=tuple(replace(w, errors=0, disturbances=0) for w in again.workers))
+
 
 def build_inputs(cache: DatasetCache) -> str:
     """Returns a hash of all in the spec that a build's result depends on."""

@@ -13,6 +13,13 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from lead_operator.decisions.build_again import (
+    begins_again_by_itself,
+    how_it_begins_again,
+    listed_every_s,
+    source_has_changed,
+    source_record,
+)
 from lead_operator.decisions.build_health import find_build_failure
 from lead_operator.decisions.build_start import start_pods
 from lead_operator.decisions.build_state import BuildState, Worker, answers, read_build_state
@@ -46,7 +53,6 @@ _CORRECTIONS = {  # of mistakes, which no further try mends
         "spec.recipe is fixed: delete the DatasetCache, and create it anew with a recipe that the trainer image has; "
         "more tries would fail alike"
     ),
-    "BadData": f"correct the data of spec.source, or the spec; {_BUILD_AGAIN}; more tries would fail alike",
     "StoreDenied": f"ask the administrator for the right that the store misses; {_BUILD_AGAIN}",
 }
 _MORE_TRIES = f"correct the cause, then raise build.maxRetries, or {_BUILD_AGAIN.removeprefix('to build again, ')}"
@@ -72,7 +78,14 @@ def decide_dataset_cache(cache: DatasetCache, observed: ObservedBuild, settings:
     )
     return Plan(
         status=status,
-        records=_failure_records(cache, observed, step),
+        records=(
+            *_failure_records(cache, observed, step),
+            *(
+                source_record(cache, step.state.generation, observed, observed.failure)
+                if step.phase is CachePhase.FAILED
+                else ()
+            ),
+        ),
         claim_attempt=step.claim,
         publish=step.publish,
         deletes=step.deletes,
@@ -148,7 +161,11 @@ def next_cache_step(cache: DatasetCache, observed: ObservedBuild, settings: Sett
     if observed.found_sha256:
         return _replaced(observed, settings, state, failure)
     if (failed := _known_failure(observed, state, same_spec)) is not None:
-        return fail_build(state, failure, observed, failed.reason, failed.message)
+        every_s = listed_every_s(settings)
+        if source_has_changed(cache, observed, failed, every_s):
+            return _build(cache, observed, settings, state.begun_with_other_data(), failure)
+        step = fail_build(state, failure, observed, failed.reason, failed.message)
+        return replace(step, requeue_after_s=every_s if begins_again_by_itself(cache, failed.reason) else None)
     if observed.result_digest and not any(worker.attempt for worker in state.workers):  # the status was erased
         begun = CacheStep(CachePhase.BUILDING, "Publishing", "", state, failure)
         if (publishing := _publish(cache, begun, observed)) is not None:
@@ -222,7 +239,7 @@ def _build(
         elif worker.active and worker.pod is not None and worker.pod.phase == "Succeeded":
             step = replace(step, state=step.state.with_worker(replace(worker, done=True)))
     if all(w.done for w in step.state.workers):
-        return _publish(cache, step, observed) or _await_manifest(step, observed)
+        return _publish(cache, step, observed) or _await_manifest(cache, step, observed)
     return start_pods(cache, observed, settings, step)
 
 
@@ -256,7 +273,7 @@ def _account(
             fields,
             observed,
             failure.reason,
-            f"{failure.message}; {_CORRECTIONS.get(failure.reason, _BUILD_AGAIN)}",
+            f"{failure.message}; {_correction(cache, failure.reason)}",
         )
     if ended.errors > cache.max_retries:
         text = f"{_share(worker)} failed {ended.errors} times (build.maxRetries); the last was {failure.reason}: "
@@ -269,6 +286,12 @@ def _account(
 
 def _share(worker: Worker) -> str:
     return f"share {worker.index}" + (f" of stage {worker.stage}" if worker.stage else "")
+
+
+def _correction(cache: DatasetCache, reason: str) -> str:
+    if reason != "BadData":
+        return _CORRECTIONS.get(reason, _BUILD_AGAIN)
+    return f"correct the data of spec.source, or the spec; {how_it_begins_again(cache)}; more tries would fail alike"
 
 
 def _replaced(observed: ObservedBuild, settings: Settings, state: BuildState, failure: dict[str, Any]) -> CacheStep:
@@ -310,7 +333,7 @@ def _publish(cache: DatasetCache, step: CacheStep, observed: ObservedBuild) -> C
     return replace(step, reason="Publishing", message=text, publish=request, requeue_after_s=SOON_S)
 
 
-def _await_manifest(step: CacheStep, observed: ObservedBuild) -> CacheStep:
+def _await_manifest(cache: DatasetCache, step: CacheStep, observed: ObservedBuild) -> CacheStep:
     """All shares are done, but nothing is committed: the source changed while it was read, or we look too early."""
     ends = [p.finished_at for w in step.state.workers for p in w.pods if p.finished_at is not None]
     since_s = (observed.now - max(ends)) / timedelta(seconds=1) if ends else MANIFEST_WAIT_S
@@ -319,7 +342,7 @@ def _await_manifest(step: CacheStep, observed: ObservedBuild) -> CacheStep:
     if step.state.round >= MAX_ROUNDS:
         text = (
             f"the source changed while it was read, {step.state.round} times in a row; "
-            f"let it come to rest; {_BUILD_AGAIN}"
+            f"let it come to rest; {how_it_begins_again(cache)}"
         )
         return fail_build(step.state, step.last_failure, observed, "SourceChanges", text)
     return replace(step, state=step.state.begun_anew(), reason="SourceChanged", requeue_after_s=SOON_S)

@@ -239,6 +239,8 @@ class ObservedBuildFailure:
     round: int
     reason: str
     message: str
+    ended_at: str = ""
+    source_sha256: str = ""  # of the listing of the raw data after it; empty: not listed yet
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,7 @@ def test_a_damaged_file_fails_the_build_and_is_named() -> None:
     [
         (64, "BadConfig", "correct the spec: a changed one is built again by itself"),
         (69, "NoSuchRecipe", "spec.recipe is fixed: delete the DatasetCache, and create it anew with a recipe"),
-        (65, "BadData", "correct the data of spec.source, or the spec; to build again, delete the DatasetCache"),
+        (65, "BadData", "correct the data of spec.source, or the spec; it is built again by itself when files below"),
     ],
 )
 def test_the_remedy_of_a_failed_build_follows_its_reason(code: int, reason: str, remedy: str) -> None:
