@@ -34,7 +34,8 @@ def test_a_mistake_of_the_user_ends_the_run_at_once_and_says_why(bench: Bench) -
 def test_a_cache_that_failed_for_missing_data_is_built_when_they_come(bench: Bench) -> None:
     bench.driver.script.exits[("", 1, 0)] = Exit(65, "no route below datasets/later")
     bench.operator.start(LEAD_SOURCE_CHECK_SECONDS="1")
-    bench.apply(a_dataset_cache("town", "datasets/later"), a_training_run("drive", "town"))
+    bench.apply(a_dataset_cache("town", "datasets/later", build={"parallelism": 1}))
+    bench.apply(a_training_run("drive", "town"))
     failed = bench.wait_phase("dsc", "town", "Failed")
     said = next(c["message"] for c in failed["conditions"] if c["type"] == "Failed")
     assert "it is built again by itself when files below datasets/later change" in said

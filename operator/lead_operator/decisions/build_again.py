@@ -4,6 +4,7 @@ The operator lists a source in the bucket after the failure, records what it fou
 now and then. A volume it cannot list: there a person has to say that the data have changed.
 """
 
+from lead_operator.decisions.cache_verification import SOURCE_CHANGED
 from lead_operator.decisions.figures import seconds_since
 from lead_operator.decisions.observed import ObservedBuild, ObservedBuildFailure
 from lead_operator.decisions.plan import RunRecord
@@ -14,7 +15,7 @@ from lead_protocol.run_records import FailedSource
 
 LISTED_EVERY_S = 60.0  # at most, and no build begins sooner after a failure
 LONGEST_PAUSE_S = 3600.0
-OF_THE_SOURCE = frozenset({"BadData", "SourceChanges"})  # reasons of failures that other data may mend
+OF_THE_SOURCE = frozenset({"BadData", "SourceChanges", SOURCE_CHANGED})  # reasons of failures that other data may mend
 
 
 def listed_every_s(settings: Settings) -> float:

@@ -321,7 +321,8 @@ def _publish(cache: DatasetCache, step: CacheStep, observed: ObservedBuild) -> C
         again = replace(step, state=step.state.begun_anew(), reason=SOURCE_CHANGED, message=found.refused)
         return replace(again, requeue_after_s=SOON_S)
     if found.refused:
-        text = f"the staged cache is not published: {found.refused}; {_BUILD_AGAIN}"
+        begins = how_it_begins_again(cache) if found.reason == SOURCE_CHANGED else _BUILD_AGAIN
+        text = f"the staged cache is not published: {found.refused}; {begins}"
         return fail_build(step.state, step.last_failure, observed, found.reason, text)
     text = "the staged cache is checked before it is published"
     if found.objects_total:
