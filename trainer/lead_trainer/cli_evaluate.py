@@ -20,6 +20,7 @@ from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.ordered_pool import ordered_map
 from lead_trainer.engine.config_document import keys_of_document
 from lead_trainer.errors import BadConfig
+from lead_trainer.foreign_document import other_recipe
 from lead_trainer.local_job import build_cache, cache_store
 from lead_trainer.local_run import LocalRun
 from lead_trainer.metrics.forecasting import REPORTED_K, Forecast, metrics_at
@@ -29,7 +30,7 @@ from lead_trainer.recipes.distill.benchmarks.challenges import Challenge, baseli
 from lead_trainer.recipes.distill.benchmarks.evaluation import forecast_of, truth_of
 from lead_trainer.recipes.distill.modes import collection_of, mode_of
 from lead_trainer.recipes.local_runs import collections_of
-from lead_trainer.recipes.recipe import Batch, SampleSource, load_recipe, recipe_names
+from lead_trainer.recipes.recipe import Batch, SampleSource, load_recipe
 from lead_trainer.report.console import open_log
 from lead_trainer.weights_file import read_weights_file
 
@@ -47,7 +48,7 @@ class Results:
     overall: dict[str, Totals] = field(default_factory=dict)
     classes: Totals = field(default_factory=Totals)
     rows: list[Any] = field(default_factory=list)
-    agents: int = 0
+    agents: int = 0  # of a benchmark, else clips
 
 
 def evaluate_checkpoint(
@@ -65,8 +66,12 @@ def evaluate_checkpoint(
     model = run.recipe.model(config.model_copy(update={"backbone_weights": ""}))  # it begins with no others' weights
     run.recipe.load_initial_weights(model, config, read_weights_file(weights, "evaluate"))
     results = measure(model.eval().to(device), _batches(run, samples), challenge, dt_s=config.horizon.dt_s)
-    what = config.benchmark if challenge is not None else "clips"
-    show(results, f"{what} {split}: {weights}", Console(width=None if sys.stdout.isatty() else LOG_COLUMNS))
+    counted = f"{results.agents} {'agents' if challenge is not None else 'clips'}"
+    show(
+        results,
+        f"{config.benchmark if challenge is not None else 'clips'} {split}: {weights}, {counted}",
+        Console(width=None if sys.stdout.isatty() else LOG_COLUMNS),
+    )
     if challenge is not None:
         path = target or weights.with_name(f"{weights.stem}_{split}_{challenge.file_name}")
         _write(path, challenge.file(results.rows))
@@ -99,7 +104,7 @@ def show(results: Results, title: str, console: Console) -> None:
     """Prints one row a forecaster, then one a class for the model; a baseline's one mode counts for every k."""
     means = {name: totals.means() for name, totals in results.overall.items()}
     tags = list(means[MODEL])
-    whole = Table("metric", *means, title=f"{title}, {results.agents} agents", title_justify="left")
+    whole = Table("metric", *means, title=title, title_justify="left")
     for tag in tags:
         whole.add_row(tag, *(_number(means[name].get(tag, math.nan)) for name in means))
     console.print(whole)
@@ -140,23 +145,11 @@ def _run(weights: Path, words: Sequence[str], environ: Mapping[str, str]) -> Loc
 
 def _refuse_other_recipe(document: Mapping[str, Any], path: Path) -> None:
     """Raises BadConfig where a config that this recipe cannot read is one of another recipe."""
-    if _is_of(RECIPE, document):
-        return
-    for name in recipe_names():
-        if name != RECIPE and _is_of(name, document):
-            raise BadConfig(
-                f"evaluate: {path} is of recipe {name}, but lead evaluate measures recipe {RECIPE} alone; "
-                f"lead export bundles weights of recipe {name} for its own evaluation"
-            )
-
-
-def _is_of(name: str, document: Mapping[str, Any]) -> bool:
-    recipe = load_recipe(name)
-    try:
-        recipe.config(keys_of_document(recipe, document))
-    except BadConfig:
-        return False
-    return True
+    if name := other_recipe(RECIPE, document):
+        raise BadConfig(
+            f"evaluate: {path} is of recipe {name}, but lead evaluate measures recipe {RECIPE} alone; "
+            f"lead export bundles weights of recipe {name} for its own evaluation"
+        )
 
 
 def _cache(run: LocalRun, split: str, environ: Mapping[str, str]) -> CacheReader | None:

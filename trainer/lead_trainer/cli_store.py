@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,12 +12,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-import structlog
-
 from lead_protocol import environment
 from lead_protocol.checkpoint_retention import ranked
 from lead_protocol.exit_codes import ExitCode
-from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES
+from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest
 from lead_protocol.object_keys import CacheKeys, InstanceKeys, position_of
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.data.fsck import fsck_cache
@@ -32,8 +31,6 @@ _ADDRESS = re.compile(
     r"((?P<store>[a-z0-9]+://.*?)/)?runs/(?P<namespace>[^/]+)/(?P<uid>[^/]+)"
     r"(/(?P<stage>[^/]+)-s(?P<seed>[0-9]+)(?P<checkpoint>/checkpoints/[0-9]{12}/[^/]+)?)?"
 )
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -189,12 +186,19 @@ def _export_instance(
                 target = folder / f"{plain.removesuffix('.pth')}_{keys.seed}.pth"
                 shutil.copyfile(Path(scratch) / name, target)
                 shutil.copyfile(Path(scratch) / "config.json", folder / "config.json")
+                _warn_if_unfinished(manifests[0], json.loads((folder / "config.json").read_text(encoding="utf-8")))
                 return target, manifest.recipe
     raise BadData(
         f"{checkpoint_prefix} is no sound checkpoint, or was removed since: its stage keeps the newest and the best"
         if checkpoint_prefix
         else f"{keys.prefix} has no sound checkpoint of an epoch's end"
     )
+
+
+def _warn_if_unfinished(newest: CheckpointManifest, document: Mapping[str, Any]) -> None:
+    epochs = document.get("epochs")
+    if not newest.final and type(epochs) is int and newest.epoch < epochs:
+        print(f"warning: epoch {newest.epoch} of {epochs}; the run is not finished", file=sys.stderr)
 
 
 def store_of(url: str | None, environ: Mapping[str, str]) -> ObjectStore:

@@ -39,15 +39,14 @@ def refuse_other_weights(run: LocalRun, store: FolderStore) -> None:
     """Raises BadConfig where a run goes on that began with other weights than `load_file` now names.
 
     They would be left out in silence: only a run that begins loads any. Where the earlier file is gone or unknown, that
-    is a warning.
+    is a warning: it may have been moved, and then the run goes on as it should.
     """
     manifests = instance_manifests(store, run.instance)
     if not run.keys.load_file or run.keys.resume == "never" or not manifests:
         return
     now = Path(run.keys.load_file)
-    before = {
-        Path(name) for manifest in manifests if (name := keys_of_checkpoint(run, store, manifest).get("load_file"))
-    }
+    documents = [keys for manifest in manifests if (keys := keys_of_checkpoint(run, store, manifest))]
+    before = {Path(str(keys["load_file"])) for keys in documents if keys.get("load_file")}
     if now.resolve() in {path.resolve() for path in before}:
         return
     there = sorted(path for path in before if path.is_file())
@@ -58,6 +57,12 @@ def refuse_other_weights(run: LocalRun, store: FolderStore) -> None:
         raise BadConfig(
             f"load_file: found {now}, but the run in logdir {run.logdir} began with {there[0]}, and a run that goes on "
             "takes no other weights; restore load_file, choose another logdir, or begin again with resume=never"
+        )
+    if documents and not before:
+        raise BadConfig(
+            f"load_file: found {now}, but the run in logdir {run.logdir} began without load_file, and a run that goes "
+            "on takes no other weights; leave load_file out to go on, choose another logdir for a run from these "
+            "weights, or begin again with resume=never"
         )
     log.warning("load_file is not read: the run in logdir goes on from its own checkpoint; resume=never begins again",
                 load_file=str(now), logdir=str(run.logdir), before=sorted(map(str, before)))  # fmt: skip

@@ -25,6 +25,7 @@ from lead_trainer.engine.config_document import keys_of_document
 from lead_trainer.engine.instances import instance_manifests
 from lead_trainer.engine.manifest_listing import manifest_keys
 from lead_trainer.errors import BadConfig
+from lead_trainer.foreign_document import other_recipe
 from lead_trainer.local_store import NAMESPACE, PRIVATE_FOLDER, STAGE, UID
 from lead_trainer.named_view import config_beside
 from lead_trainer.recipes.local_runs import Respells, WritesOut
@@ -138,7 +139,13 @@ def recipe_values(recipe: Recipe, resolved: Resolved) -> dict[str, Any]:
     run = resolved.run
     values: dict[str, Any] = {}
     if run.load_file:
-        document = read_config_json(config_beside(Path(run.load_file)))
+        beside = config_beside(Path(run.load_file))
+        document = read_config_json(beside)
+        if other := other_recipe(recipe.name, document):
+            raise BadConfig(
+                f"load_file: {run.load_file} is of recipe {other}, not {recipe.name}, as {beside} shows; name weights "
+                f"of recipe {recipe.name}, or train with recipe={other}"
+            )
         taken_over = recipe.inherited_keys if isinstance(recipe, Inherits) else frozenset()
         values = {key: value for key, value in keys_of_document(recipe, document).items() if key in taken_over}
         if run.preset:

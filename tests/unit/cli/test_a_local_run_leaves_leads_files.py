@@ -180,3 +180,25 @@ def test_a_mistake_is_one_sentence_and_its_exit_code(here: Path, capsys: pytest.
     assert len(sentence.splitlines()) == 1 and "learning_rate" in sentence
     assert main(["pod", "--job", "missing.json"]) == ExitCode.BAD_CONFIG
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_a_run_that_began_without_load_file_takes_none_later(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", "recipe=toy", "logdir=run", "epochs=2"]
+    assert main([*words]) == ExitCode.DONE
+    kept = (here / "run/model_0001.pth").read_bytes()
+    other = weights(here / "other.pth", 1.0)
+    capsys.readouterr()
+    assert main([*words, f"load_file={other}"]) == ExitCode.BAD_CONFIG
+    said = capsys.readouterr().err
+    assert "the run in logdir run began without load_file" in said and "leave load_file out to go on" in said
+    assert (here / "run/model_0001.pth").read_bytes() == kept
+    assert main([*words, "load_file=run/model_0001.pth"]) == ExitCode.DONE  # as LEAD names what is continued
+    assert main([*words, f"load_file={other}", "resume=never"]) == ExitCode.DONE
+
+
+def test_an_export_of_an_unfinished_run_says_so(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert lead(here, "train", "recipe=toy", "logdir=run", "epochs=3", signal="KILL:15:0").returncode == -9
+    done = lead(here, "export", "run", "bundle")
+    assert done.returncode == ExitCode.DONE and "epoch 2 of 3; the run is not finished" in done.stderr
+    assert main(["train", "recipe=toy", "logdir=run", "epochs=3"]) == ExitCode.DONE
+    assert "not finished" not in lead(here, "export", "run", "whole").stderr

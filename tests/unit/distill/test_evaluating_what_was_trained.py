@@ -35,7 +35,7 @@ def test_a_student_of_clips_is_measured_beside_going_straight_on(tmp_path: Path)
     assert {path.name for path in (tmp_path / "checkpoints").glob("*.*")} >= {
         "baseline_seed42_latest.pt", "baseline_seed42_best.pt", "config.json"}  # fmt: skip
     told = lead(tmp_path, "evaluate checkpoints/baseline_seed42_latest.pt --split train batch_size=3")
-    assert "clips train" in told and "4 agents" in told
+    assert "clips train" in told and ", 4 clips" in told and "agents" not in told
     assert "minADE_1" in told and "constant velocity and heading" in told and "submission" not in told
     best = tmp_path / "checkpoints/baseline_seed42_best.pt"
     next_stage = local_run(["recipe=distill", "model=baseline", "logdir=next", f"load_file={best}"], [], {})
@@ -48,7 +48,7 @@ def test_a_forecaster_is_measured_and_its_submission_written(tmp_path: Path) -> 
     lead(tmp_path, f"train recipe=distill preset=tiny {keys}")
     (tmp_path / "av2").rename(tmp_path / "moved")
     told = lead(tmp_path, "evaluate out/baseline_seed42_best.pt --split val --argoverse2-root moved batch_size=1")
-    assert "argoverse2 val" in told and "OffRoadRate" in told
+    assert "argoverse2 val" in told and ", 1 agents" in told and "OffRoadRate" in told
     assert (tmp_path / "out/baseline_seed42_best_val_argoverse2_submission.parquet").is_file()
 
 
