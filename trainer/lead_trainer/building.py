@@ -81,14 +81,16 @@ def build(
     at_work: AtWork = tell_nobody,
     *,
     at_home: bool = False,
+    asked: Sequence[str] = (),
 ) -> BuildRecord:
     """Builds this job's share of a cache; returns the last progress, whose digest names the cache.
 
     `at_work` is called with every file that is listed or read, by any thread. `at_home` is for a person's own run on
-    this machine: links may leave the tree, and a cache that holds more collections is used as it is.
+    this machine: links may leave the tree, and a cache that holds more collections is used as it is. `asked` are the
+    collections that such a run asked for.
     """
     tree = source_tree(job, store, at_work, links_may_leave=at_home)
-    return build_share(job, store, tree, load_recipe(job.recipe), on_progress, takes_another=at_home)
+    return build_share(job, store, tree, load_recipe(job.recipe), on_progress, takes_another=at_home, asked=asked)
 
 
 def run_build_job(job: BuildJob, termination_log: Path, environ: Mapping[str, str]) -> int:

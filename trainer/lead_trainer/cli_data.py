@@ -11,7 +11,7 @@ from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import BadConfig
 from lead_trainer.local_job import build_cache, cache_store, dataset_runs
 from lead_trainer.local_run import LocalRun, local_run
-from lead_trainer.recipes.local_runs import collections_of, source_root
+from lead_trainer.recipes.local_runs import collections_of, refuse_missing_source, source_root
 from lead_trainer.report.console import open_log
 
 
@@ -36,6 +36,7 @@ def show_buckets(words: Sequence[str], config_files: Sequence[Path], environ: Ma
 def _show_buckets(run: LocalRun) -> None:
     preparation = run.recipe.preparation
     names = collections_of(run.recipe, run.config)
+    refuse_missing_source(run.recipe, run.config)
     root = str(source_root(run.recipe, run.config))
     keys = preparation.config_keys({**run.values, **({"preset": run.keys.preset} if run.keys.preset else {})})
     scan = preparation.scan(RawTree(FolderTree(Path(root), links_may_leave=True)), keys, names)

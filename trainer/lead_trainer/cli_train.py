@@ -25,6 +25,7 @@ from lead_trainer.engine.stop import StopFlag
 from lead_trainer.engine.worker import device_of
 from lead_trainer.lead_view import LeadView
 from lead_trainer.local_job import cache_store, local_job, session_cache_folder
+from lead_trainer.local_logdir import gone_if_refused
 from lead_trainer.local_refusals import refuse_older_checkpoint, refuse_other_weights, refuse_weights_alone
 from lead_trainer.local_run import LocalRun, local_run
 from lead_trainer.local_store import PRIVATE_FOLDER
@@ -48,7 +49,8 @@ def train_locally(words: Sequence[str], config_files: Sequence[Path], environ: M
     stop, group = StopFlag(), Group(world, device_of(world))
     each = [local_run([*words, *seed_words(run, seed)], config_files, environ) for seed in run.keys.seeds] or [run]
     for one in each:
-        train_one(one, group, stop, environ)
+        with gone_if_refused(one.logdir):
+            train_one(one, group, stop, environ)
     if run.keys.seeds and world.is_first:
         print(seeds_table(each))
     group.close()
@@ -118,7 +120,7 @@ def weights_line(run: LocalRun, view: LeadView | NamedView) -> str:
     path, epoch = shown
     parts = [f"weights: {path} (epoch {epoch} of {run.config.epochs})"]
     if isinstance(run.recipe, NamesNextCommand):
-        parts.append(run.recipe.next_command(run.config, path, run.logdir))
+        parts.append(run.recipe.next_command(run.config, path, run.logdir, run.keys.preset))
     return "; ".join([*parts, "train on: the same command with more epochs"])
 
 

@@ -23,10 +23,17 @@ from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.building import build
 from lead_trainer.engine.attempt import newest_attempt
 from lead_trainer.engine.storage import open_store
-from lead_trainer.errors import BadConfig
+from lead_trainer.local_logdir import make_logdir
 from lead_trainer.local_run import LocalRun
 from lead_trainer.local_store import NAMESPACE, PRIVATE_FOLDER, UID
-from lead_trainer.recipes.local_runs import MixesTrees, cache_collections, cache_values, source_root
+from lead_trainer.recipes.local_runs import (
+    MixesTrees,
+    cache_collections,
+    cache_values,
+    collections_of,
+    refuse_missing_source,
+    source_root,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -49,14 +56,14 @@ def session_cache_folder(run: LocalRun, environ: Mapping[str, str]) -> Path | No
 
 def local_job(run: LocalRun, store: FolderStore, caches: ObjectStore | None, *, processes: int) -> TrainJob:
     """Returns the job of the next attempt, with the cache it reads built; for the first process alone."""
-    try:
-        run.logdir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadConfig(f"logdir: {run.logdir} cannot be made a folder ({error.strerror}); choose another") from error
     datasets = []
     if caches is not None:
         parts = dataset_runs(run)
+        for part in parts.values():
+            refuse_missing_source(part.recipe, part.config)
+        make_logdir(run.logdir)  # before the build, which may take hours
         datasets = [DatasetSource(name=name, digest=build_cache(part, caches)) for name, part in parts.items()]
+    make_logdir(run.logdir)
     keys = run.instance
     return TrainJob(
         owner=OwnerIdentity(namespace=NAMESPACE, name=run.logdir.name or "run", uid=UID),
@@ -98,6 +105,7 @@ def dataset_runs(run: LocalRun) -> dict[str, LocalRun]:
 
 def build_cache(run: LocalRun, store: ObjectStore, collections: Sequence[str] = ()) -> str:
     """Builds what is missing of the run's cache and returns its digest."""
+    refuse_missing_source(run.recipe, run.config)
     values = run.values if collections else cache_values(run.recipe, run.config, run.values)
     config = {**values, **({"preset": run.keys.preset} if run.keys.preset else {})}
     job = BuildJob(
@@ -119,6 +127,6 @@ def build_cache(run: LocalRun, store: ObjectStore, collections: Sequence[str] = 
             phase = record.phase
             log.info(f"cache: {phase.lower()}", digest=record.digest[:12], samples=record.samples)
 
-    digest = build(job, store, tell, at_home=True).digest
+    digest = build(job, store, tell, at_home=True, asked=collections or collections_of(run.recipe, run.config)).digest
     publish_staged(store, job.keys, digest)
     return digest

@@ -261,7 +261,7 @@ def test_a_split_without_a_usable_clip_is_named_before_training(
 
 def test_d_11_a_missing_history_file_ends_a_build_with_its_name(copy: Path, tmp_path: Path) -> None:
     (copy / "teacher_labels/val_ego_history.npz").unlink()
-    with pytest.raises(BadData, match=r"no file teacher_labels/val_ego_history\.npz: make it with the stage"):
+    with pytest.raises(BadData, match=r"no file teacher_labels/val_ego_history\.npz: make it with python -m"):
         build(copy, FolderStore(tmp_path / "store"))
 
 

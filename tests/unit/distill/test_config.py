@@ -116,7 +116,8 @@ def test_an_unknown_flag_is_refused_with_its_near_match() -> None:
 
 def test_d_11_a_tree_without_ego_histories_is_refused_by_name(tmp_path: Path) -> None:
     config = load_config({"model": "baseline", "data_root": str(tmp_path)})
-    with pytest.raises(BadConfig, match=r"train_ego_history\.npz; make it with the stage generate_ego_history"):
+    told = r"train_ego_history\.npz; set data_root=DIR, or make it with python -m .* generate_ego_history --split all"
+    with pytest.raises(BadConfig, match=told):
         RECIPE.source_root(config)
     assert RECIPE.source_root(load_config({"model": "baseline", "offline": True})) is None
 

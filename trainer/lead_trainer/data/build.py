@@ -57,6 +57,7 @@ class _Build:
     threads: int
     processes: int | None
     takes_another: bool
+    asked: Sequence[str]
 
     @property
     def keys(self) -> CacheKeys:
@@ -74,9 +75,11 @@ def build_share(
     threads: int = DEFAULT_THREADS,
     processes: int | None = None,
     takes_another: bool = False,
+    asked: Sequence[str] = (),
 ) -> BuildRecord:
     """Builds this pod's parts and, when they were the last ones, stages the manifest; returns the last progress.
 
+    `asked` are the collections to name where no frame is usable: a cache on a laptop holds more than a run asks for.
     With `takes_another` a published cache that holds more collections is as good: the last progress has its digest.
     Records are made by `processes` (None: as many as there are cores and work for them), or by `threads`.
     Raises BadData for an empty or damaged dataset and for a digest other than `expect_digest`.
@@ -99,7 +102,7 @@ def build_share(
     )
     _check_expected(job, digest)
     staged = StagedTree(tree, store, job.keys.staged(digest), tuple(job.made))
-    build = _Build(job, store, staged, recipe, config, source, digest, threads, processes, takes_another)
+    build = _Build(job, store, staged, recipe, config, source, digest, threads, processes, takes_another, asked)
     report.say(digest=digest)
     manifest = _made_before(build)
     if job.stage and manifest is None:
@@ -147,7 +150,7 @@ def _scan(build: _Build, report: "_Reporter") -> Scan:
     if not scan.samples:
         raise BadData(
             f"dataset {_source(build.job)}: no frame of {len(scan.verdicts)} routes is usable "
-            f"({kept} routes kept) for {', '.join(build.job.collections)}; see the routes' results.json"
+            f"({kept} routes kept) for {', '.join(build.asked or build.job.collections)}; see the routes' results.json"
         )
     build.tree.number(scan.samples)
     report.say(phase="Building", routes_total=len(scan.verdicts), routes_kept=kept, samples=len(scan.samples))

@@ -96,7 +96,7 @@ def steps_in_epoch(samples: int, batch_size: int) -> int:
     """Returns the number of full batches; raises BadData where there is none."""
     if samples < batch_size:
         raise BadData(
-            f"an epoch draws {samples} samples, fewer than one batch of {batch_size}; lower batch_size or add routes"
+            f"an epoch draws {samples} samples, fewer than one batch of {batch_size}; lower batch_size or add data"
         )
     return samples // batch_size
 

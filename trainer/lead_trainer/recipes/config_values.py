@@ -5,6 +5,8 @@ neither environment nor command line.
 """
 
 import difflib
+import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -54,6 +56,12 @@ def checked(
         details = [(detail, [str(part) for part in detail["loc"]]) for detail in error.errors()]
         said = [own_words(detail["type"], path) or _sentence(detail, path, known) for detail, path in details]
         raise BadConfig("; ".join(said)) from error
+
+
+def as_words(values: Mapping[str, Any]) -> str:
+    """Returns keys as the words of a command line, quoted for a shell."""
+    return " ".join(shlex.quote(f"{key}={value if isinstance(value, str) else json.dumps(value)}")
+                    for key, value in values.items())  # fmt: skip
 
 
 def near_matches(name: str, names: Sequence[str]) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from lead_trainer.errors import BadConfig
+
 
 @runtime_checkable
 class ReadsTree(Protocol):
@@ -18,6 +20,14 @@ class ReadsTree(Protocol):
 
     def collections(self, config: Any) -> Sequence[str]:
         """Returns the collections that a run reads."""
+
+
+@runtime_checkable
+class KnowsLayout(Protocol):
+    """A recipe that recognises another folder than the one its raw tree begins with."""
+
+    def layout_fault(self, config: Any, root: Path) -> str:
+        """Returns what an existing folder lacks of a raw tree and what to do, empty for nothing."""
 
 
 @runtime_checkable
@@ -51,8 +61,11 @@ class WarnsAtStart(Protocol):
 class NamesNextCommand(Protocol):
     """A recipe that knows what is usually done with weights next."""
 
-    def next_command(self, config: Any, weights: Path, logdir: Path) -> str:
-        """Returns the command for a run's weights, after what it is for: `evaluate: lead evaluate FILE`."""
+    def next_command(self, config: Any, weights: Path, logdir: Path, preset: str = "") -> str:
+        """Returns the command for a run's weights, after what it is for: `evaluate: lead evaluate FILE`.
+
+        It can be pasted as it is: it has every key of the run that the next one needs and does not take over.
+        """
 
 
 @runtime_checkable
@@ -76,6 +89,26 @@ def source_root(recipe: Any, config: Any) -> str | None:
     if isinstance(recipe, ReadsTree):
         return recipe.source_root(config)
     return None if recipe.preparation is None else str(config.carla_root)
+
+
+def source_key(config: Any, root: str) -> str:
+    """Returns the key that names the folder of a raw tree, empty where none does."""
+    keys = [key for key in type(config).model_fields if key.endswith("_root") and getattr(config, key) == root]
+    return keys[0] if keys else ""
+
+
+def refuse_missing_source(recipe: Any, config: Any) -> None:
+    """Raises BadConfig naming the key of a raw tree that does not exist, or is another folder of the tree."""
+    root = source_root(recipe, config)
+    if root is None:
+        return
+    key = source_key(config, root)
+    named = f"{key}: " if key else ""
+    if not Path(root).is_dir():
+        remedy = f"set {key}=DIR to the folder of the raw data" if key else "correct the path"
+        raise BadConfig(f"{named}folder {root} does not exist; {remedy}")
+    if isinstance(recipe, KnowsLayout) and (fault := recipe.layout_fault(config, Path(root))):
+        raise BadConfig(f"{named}{fault}")
 
 
 def collections_of(recipe: Any, config: Any) -> list[str]:

@@ -8,6 +8,7 @@ from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.dataset import ClipSamples
 from lead_trainer.recipes.distill.dataset_dummy import DummySamples
+from lead_trainer.recipes.distill.ingest.clip_tree import stage_command
 from lead_trainer.recipes.distill.modes import Mode, Totals
 from lead_trainer.recipes.distill.prepare_clips import SPLITS, ClipPreparation
 from lead_trainer.recipes.plain_scan import known_collections
@@ -37,8 +38,10 @@ def _source_root(config: DistillConfig) -> str:
 
 
 def _require(config: DistillConfig, path: str, stage: str) -> None:
-    if not (Path(config.data_root) / path).is_file():
-        raise BadConfig(f"data_root: there is no file {Path(config.data_root) / path}; make it with the stage {stage}")
+    root = Path(config.data_root)
+    if root.is_dir() and not (root / path).is_file():  # a folder that does not exist is reported as one
+        command = stage_command(stage, config.data_root)
+        raise BadConfig(f"data_root: there is no file {root / path}; set data_root=DIR, or make it with {command}")
 
 
 def _encoder(config: DistillConfig) -> "torch.nn.Module":

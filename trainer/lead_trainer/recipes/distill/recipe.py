@@ -4,6 +4,7 @@ What trains is imported when it is called: `lead config` and `lead cache` do not
 """
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from lead_trainer.recipes.distill.config_values import PACKAGE, load_config, res
 from lead_trainer.recipes.distill.modes import mode_of
 from lead_trainer.recipes.distill.preparation import DistillPreparation
 from lead_trainer.recipes.distill.run_keys import LOCAL_KEYS, NOT_LEARNED, WEIGHTS_KEYS
+from lead_trainer.recipes.parameter_names import foreign_weights, weights_fault
 from lead_trainer.recipes.recipe import Batch, Evaluation, Sample, SampleSource, StageShape, StepOutput, WatchRule
 
 if TYPE_CHECKING:
@@ -118,9 +120,13 @@ class DistillRecipe:
         self, model: "torch.nn.Module", config: DistillConfig, state: Mapping[str, "torch.Tensor"]
     ) -> None:
         """Loads another run's weights; raises BadConfig unless they are of the same student."""
+        if fault := foreign_weights(model.state_dict(), state):
+            raise BadConfig(f"load_file: {fault}")
+        if fault := weights_fault(model.state_dict(), state):
+            raise BadConfig(f"load_file: its weights are of another student: {fault}; give the keys it had")
         try:
             model.load_state_dict(state)
-        except RuntimeError as error:
+        except RuntimeError as error:  # shapes
             what = str(error).splitlines()[1].strip()
             raise BadConfig(f"load_file: its weights are of another student: {what}; give the keys it had") from error
 
@@ -176,9 +182,12 @@ class DistillRecipe:
         said = fresh_frozen_norms(config)
         return [said] if said else []
 
-    def next_command(self, config: DistillConfig, weights: Path, logdir: Path) -> str:
+    def next_command(self, config: DistillConfig, weights: Path, logdir: Path, preset: str = "") -> str:
         """Returns how these weights are measured."""
-        return f"evaluate: lead evaluate {weights}"
+        command = f"evaluate: lead evaluate {shlex.quote(str(weights))}"
+        if not config.overfit_tiny:
+            return command
+        return f"{command} (on the whole split; only {config.overfit_tiny} samples were trained: overfit_tiny)"
 
     def watch_rules(self, config: DistillConfig) -> Sequence[WatchRule]:
         """Returns the guide's advice, and in pods what a local run is warned of before it begins."""

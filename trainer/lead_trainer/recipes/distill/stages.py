@@ -17,7 +17,7 @@ import structlog
 
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import BadConfig, BadData
-from lead_trainer.recipes.distill.ingest.clip_tree import failed_name
+from lead_trainer.recipes.distill.ingest.clip_tree import failed_name, stage_command
 from lead_trainer.recipes.distill.ingest.ego_history import ego_history, motion_path
 from lead_trainer.recipes.distill.ingest.frame_files import (
     Clip,
@@ -231,7 +231,8 @@ def generate_ego_history(source: FrameSource, root: Path, splits: Sequence[str])
     for split in splits:
         clips = [clip for _, clip in sorted(source.clips(split).items())]
         if not clips:
-            raise BadData(f"split {split} has no clip: extract its frames first")
+            command = stage_command(f"extract_frames --split {split}", str(root))
+            raise BadData(f"split {split} has no clip; extract its frames with {command}")
         path = root / LABELS / history_name(split)
         write_npz(path, history_arrays({clip: ego_history(source.motion(clip), clip) for clip in clips}))
         paths.append(path)
@@ -243,7 +244,10 @@ def merge_shards(root: Path, split: str, num_shards: int) -> Path:
     names = [labels_name(split, shard, num_shards) for shard in range(num_shards)]
     missing = [name for name in names if not (root / LABELS / name).is_file()]
     if missing:
-        raise BadData(f"shard {root / LABELS / missing[0]} is missing: label it with --shard, then merge")
+        shard = f"generate_teacher_labels --split {split} --shard {names.index(missing[0])} --num-shards {num_shards}"
+        raise BadData(
+            f"shard {root / LABELS / missing[0]} is missing: make it with {stage_command(shard, str(root))}, then merge"
+        )
     parts = [read_labels((root / LABELS / name).read_bytes(), name) for name in names]
     target = root / LABELS / labels_name(split)
     write_npz(target, label_arrays(merged(parts, names)))

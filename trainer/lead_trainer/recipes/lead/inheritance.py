@@ -75,3 +75,13 @@ OWN = frozenset(
         "backbone_weights_sha256", "freeze_backbone", "use_planning_decoder",
     }
 )  # fmt: skip
+
+# Decisions of a stage that its successor usually shares: the data, the sizes and the number format.
+SHARED_WITH_NEXT = frozenset(
+    {
+        "carla_root", "use_carla_data", "carla_num_samples", "use_navsim_data", "navsim_data_root",
+        "navsim_num_samples", "use_waymo_e2e_data", "waymo_e2e_training_data_root",
+        "waymo_e2e_num_training_samples", "waymo_e2e_subsample_factor", "schedule_carla_num_samples", "epochs",
+        "batch_size", "gradient_accumulation_steps", "precision", "gpu_name", "deterministic", "sync_batchnorm",
+    }
+)  # fmt: skip

@@ -4,6 +4,7 @@ What trains is imported when it is called: `lead config` and `lead cache` do not
 """
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ import structlog
 
 from lead_trainer.engine.schedule import Schedule, cosine, fixed_warm_restarts, lagging, warm_restarts, warmed_up
 from lead_trainer.errors import BadConfig, BadData
-from lead_trainer.recipes.config_values import names_in
+from lead_trainer.recipes.config_values import as_words, names_in, values_in
 from lead_trainer.recipes.lead.compat import completed
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.config_values import (
@@ -25,16 +26,18 @@ from lead_trainer.recipes.lead.config_values import (
     to_config_json,
     written_out,
 )
-from lead_trainer.recipes.lead.data_sources import SOURCES, DataSource
+from lead_trainer.recipes.lead.data_sources import CARLA, SOURCES, DataSource, source_defaults
 from lead_trainer.recipes.lead.dataset import SampleCache, collection_of, stage_collections
 from lead_trainer.recipes.lead.dataset_mix import MixedSamples, batch_shares, open_samples
 from lead_trainer.recipes.lead.evaluation_config import for_leads_evaluation
 from lead_trainer.recipes.lead.first_weights import random_backbone
 from lead_trainer.recipes.lead.gpu_names import lead_precision, own_gpu_name
-from lead_trainer.recipes.lead.inheritance import INHERITED
+from lead_trainer.recipes.lead.ingest.route_tree import TREE_FOLDER
+from lead_trainer.recipes.lead.inheritance import INHERITED, SHARED_WITH_NEXT
 from lead_trainer.recipes.lead.preparation import SOURCE_KEY, LeadPreparation
 from lead_trainer.recipes.lead.run_keys import LOCAL_KEYS, NOT_LEARNED, WEIGHTS_KEYS
 from lead_trainer.recipes.lead.stage_rows import shared_values
+from lead_trainer.recipes.parameter_names import foreign_weights
 from lead_trainer.recipes.recipe import Batch, Evaluation, LossScale, Sample, StageShape, StepOutput, WatchRule
 from lead_trainer.report.wandb import WandbKeys
 
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     import torch
 
 BACKBONE, PLANNER = "backbone", "planning_decoder"  # what every stage has, what no pretrain stage has
+PLANNER_KEY = "use_planning_decoder"
 _MOST_THREADS = 16
 
 log = structlog.get_logger(__name__)
@@ -66,6 +70,14 @@ class LeadRecipe:
     def source_root(self, config: LeadConfig) -> str:
         """Returns the folder of the data set that a cache with this config is built from, of the first one in a mix."""
         return str(getattr(config, source_of(config).root_key))
+
+    def layout_fault(self, config: LeadConfig, root: Path) -> str:
+        """Returns what to name instead of a folder of CARLA data that has no folder `data`."""
+        if source_of(config) is not CARLA or (root / TREE_FOLDER).is_dir():
+            return ""
+        near = [folder for folder in (*sorted(root.iterdir()), root.parent) if (folder / TREE_FOLDER).is_dir()]
+        asked = f"; did you mean {as_words({CARLA.root_key: str(near[0])})}?" if near else ""
+        return f"{root} has no folder {TREE_FOLDER}/{asked or ', which holds the scenarios of a CARLA dataset'}"
 
     def collections(self, config: LeadConfig) -> Sequence[str]:
         """Returns the stage's bucket collection of that data set."""
@@ -112,11 +124,14 @@ class LeadRecipe:
         said = random_backbone(config)
         return [said] if said else []
 
-    def next_command(self, config: LeadConfig, weights: Path, logdir: Path) -> str:
+    def next_command(self, config: LeadConfig, weights: Path, logdir: Path, preset: str = "") -> str:
         """Returns how the posttrain stage begins from these weights, or how LEAD's evaluation gets them."""
-        if config.is_pretraining:
-            return f"posttrain: lead train load_file={weights} use_planning_decoder=true logdir=…"
-        return f"evaluate with LEAD: lead export {logdir} FOLDER"
+        if not config.is_pretraining:
+            return f"evaluate with LEAD: lead export {shlex.quote(str(logdir))} FOLDER"
+        usual = {"recipe": LeadRecipe.name, "preset": ""}
+        run = {key: value for key, value in {"recipe": self.name, "preset": preset}.items() if value != usual[key]}
+        words = as_words({**run, **_shared_with_next(config, preset), "load_file": str(weights), PLANNER_KEY: True})
+        return f"posttrain: lead train {words} logdir=…"
 
     def watch_rules(self, config: LeadConfig) -> Sequence[WatchRule]:
         """Returns a word on a first stage without weights: a config does not tell from which stage a pod begins."""
@@ -226,6 +241,8 @@ class LeadRecipe:
 
         A head that they lack begins fresh, which is said unless it is the planner.
         """
+        if fault := foreign_weights(model.state_dict(), state):
+            raise BadConfig(f"load_file: {fault}")
         left = [name for name in state if getattr(model, part_of(name), model) is None]
         try:
             missing, unexpected = model.load_state_dict(
@@ -287,6 +304,16 @@ class LeadRecipe:
         """Returns LEAD's file names."""
         names = {part: f"{part}_{epoch:04d}.pth" for part in ("model", "optimizer", "scheduler", "scaler")}
         return {**names, "skipped": f"gradient_steps_skipped_{epoch:04d}.txt"}
+
+
+def _shared_with_next(config: LeadConfig, preset: str) -> dict[str, Any]:
+    """Returns what the posttrain stage shares with this one and has from neither its preset nor its data sets."""
+    of_preset = values_in(PACKAGE, preset) if preset else {}
+    usual = {**{key: field.default for key, field in type(config).model_fields.items()}, **of_preset}
+    of_data = {source.use_key: getattr(config, source.use_key) for source in SOURCES}
+    usual = {**usual, **source_defaults({**of_preset, **of_data}), **of_preset}
+    values = {key: getattr(config, key) for key in type(config).model_fields if key in SHARED_WITH_NEXT}
+    return {key: value for key, value in values.items() if value != usual[key]}
 
 
 def part_of(name: str) -> str:

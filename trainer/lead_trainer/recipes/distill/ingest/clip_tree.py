@@ -1,6 +1,7 @@
 """A raw tree opened for one set of keys: which clips there are, what is wrong with each, and its parts."""
 
 import re
+import shlex
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -122,7 +123,9 @@ class ClipTree:
     def _read_histories(self, split: str) -> Mapping[Clip, History]:
         path = self._history_path(split)
         if path not in self._paths:
-            raise BadData(f"there is no file {path}: make it with the stage generate_ego_history --split {split}")
+            raise BadData(
+                f"there is no file {path}: make it with {stage_command(f'generate_ego_history --split {split}')}"
+            )
         return read_histories(self._tree.read(path), path)
 
     def _history_path(self, split: str) -> str:
@@ -134,7 +137,9 @@ class ClipTree:
         endings = [name.removeprefix(stem) for name in self._paths if name.startswith(stem)]
         counts = sorted({match["count"] for ending in endings if (match := _SHARD.fullmatch(ending))}, key=int)
         if not counts:
-            raise BadData(f"there is no file {path}, nor shards of it: make it with the stage generate_teacher_labels")
+            split = next(split for split in ("train", "val") if self._keys.labels(split) == path)
+            command = stage_command(f"generate_teacher_labels --split {split}")
+            raise BadData(f"there is no file {path}, nor shards of it: make it with {command}")
         if len(counts) > 1:
             raise BadData(f"shards of {path} are of {' and of '.join(counts)} parts; keep those of one run")
         names = [f"{stem}_shard{number}of{counts[0]}.npz" for number in range(int(counts[0]))]
@@ -154,6 +159,11 @@ class ClipTree:
         path = f"{self._keys.frames_dir.strip('/')}/{failed_name(split)}"
         lines = self._tree.read(path).decode().splitlines() if path in self._paths else []
         return frozenset(int(line.split()[0]) for line in lines if line.strip())
+
+
+def stage_command(stage: str, root: str = "DIR") -> str:
+    """Returns the whole command of a data stage; `root` is the raw tree's folder as its reader knows it."""
+    return f"python -m lead_trainer.recipes.distill {stage} --root {shlex.quote(root)}"
 
 
 def failed_name(split: str) -> str:

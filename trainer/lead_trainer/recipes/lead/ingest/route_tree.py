@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from lead_trainer.recipes.recipe import SourceFile
 
+TREE_FOLDER = "data"  # below the root of a tree, with its scenarios
 FRAME_FILES = {
     "rgb": "jpg",
     "rgb_perturbated": "jpg",
@@ -78,11 +79,11 @@ def route_tree(files: Sequence[SourceFile]) -> RouteTree:
     paths = {file.path: file.size for file in files}
     for path in paths:
         parts = path.split("/")
-        if parts[0] == "data" and len(parts) > 2:
+        if parts[0] == TREE_FOLDER and len(parts) > 2:
             frames[(parts[1], parts[2])] += len(parts) == 5 and parts[3] == "bboxes"
     routes = []
     for (scenario, name), count in sorted(frames.items()):
-        route = f"data/{scenario}/{name}"
+        route = f"{TREE_FOLDER}/{scenario}/{name}"
         routes.append(
             RouteFolder(route, count, f"{route}/results.json" in paths, frame_path(route, "metas", 0) in paths)
         )
