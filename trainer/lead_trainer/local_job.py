@@ -35,6 +35,8 @@ from lead_trainer.recipes.local_runs import (
     source_root,
 )
 
+_PHASES = {"Listing": "listing the dataset's files"}
+
 log = structlog.get_logger(__name__)
 
 
@@ -125,7 +127,8 @@ def build_cache(run: LocalRun, store: ObjectStore, collections: Sequence[str] = 
         nonlocal phase
         if record.phase != phase:
             phase = record.phase
-            log.info(f"cache: {phase.lower()}", digest=record.digest[:12], samples=record.samples)
+            known = {"digest": record.digest[:12], "samples": record.samples} if record.samples else {}
+            log.info(f"cache: {_PHASES.get(phase, phase.lower())}", **known)
 
     digest = build(job, store, tell, at_home=True, asked=collections or collections_of(run.recipe, run.config)).digest
     publish_staged(store, job.keys, digest)

@@ -1,5 +1,6 @@
 """A folder that is not there, or is another one, is reported with its key and what to type; nothing is left of it."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -85,3 +86,11 @@ def test_a_run_that_is_refused_by_its_data_leaves_no_folder(here: Path, capsys: 
     shutil.rmtree(here / "clips/teacher_labels")
     refused([*CLIPS, "data_root=clips", "logdir=other"], capsys)
     assert not (here / "other").exists()
+
+
+def test_a_build_says_in_words_that_it_lists_files(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write_example_tree(here / "clips", train=2, val=1, resolution=32, seed=0)
+    assert main(["cache", "recipe=distill", "preset=tiny", "data_root=clips"]) == ExitCode.DONE
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    assert lines[0]["event"] == "cache: listing the dataset's files" and "samples" not in lines[0]
+    assert lines[-1]["event"] == "cache: done" and lines[-1]["samples"] == 3

@@ -33,7 +33,7 @@ from lead_trainer.recipes.recipe import StepOutput, load_recipe
 from lead_trainer.report import live as live_module
 from lead_trainer.report import tensorboard
 from lead_trainer.report.console import EPOCH_DONE, open_log
-from lead_trainer.report.live import EpochSoFar, Live
+from lead_trainer.report.live import EpochSoFar, Live, duration
 from lead_trainer.report.sinks import Sinks
 from lead_trainer.report.tensorboard import EventFile
 from lead_trainer.world import World
@@ -100,11 +100,18 @@ def test_a_terminal_gets_a_bar_that_is_gone_after_the_epoch() -> None:
     live = Live(terminal=True, clock=clock, console=Console(file=drawn, force_terminal=True, width=100))
     clock.now = 1.0
     assert live.due()
-    live.show(EpochSoFar(epoch=3, epochs=4, step=5, steps=10, loss=0.25))
+    live.show(EpochSoFar(epoch=3, epochs=4, step=5, steps=10, loss=0.25, samples_per_s=1.564, eta_s=1209.0))
     live.end()
     live.end()
-    assert "epoch 3/4" in drawn.getvalue() and "5/10" in drawn.getvalue() and "loss 0.25" in drawn.getvalue()
+    assert "epoch 3/4" in drawn.getvalue() and "5/10" in drawn.getvalue()
+    assert "loss 0.25, 1.6 samples/s, 20 min left" in drawn.getvalue() and "_s" not in drawn.getvalue()
     assert drawn.getvalue().endswith("\x1b[2K"), "the line is erased"
+
+
+def test_a_time_is_said_in_two_units() -> None:
+    seconds = (0.4, 45, 89, 90, 1209, 5399, 5400, 19200, 172_800, 273_600)
+    said = ["0 s", "45 s", "89 s", "2 min", "20 min", "1 h 30 min", "1 h 30 min", "5 h 20 min", "2 d 0 h", "3 d 4 h"]
+    assert [duration(one) for one in seconds] == said
 
 
 def test_a_run_shows_its_steps_while_an_epoch_lasts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,15 +122,23 @@ def test_a_run_shows_its_steps_while_an_epoch_lasts(tmp_path: Path, monkeypatch:
     assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6] and all(line["loss"] > 0 for line in lines)
 
 
-def test_a_person_sees_six_numbers_of_an_epoch_and_a_machine_all_of_them(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("best", "shown", "numbers"), [((2.0, 1), "best='this epoch'", 4), ((1.5, 0), "best=1.5", 6)])
+def test_a_person_sees_each_number_of_an_epoch_once_and_a_machine_all_of_them(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    best: tuple[float, int],
+    shown: str,
+    numbers: int,
 ) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
     values = {"loss": 1031.2888793945312, "val/loss": 2.0, **{f"val/part_{number}": 0.1 for number in range(12)}}
     for machine in (False, True):
         open_log(json_lines=machine)
-        structlog.get_logger().info(EPOCH_DONE, epoch=1, of=2, step=8, skipped=0, best=2.0, best_epoch=1, **values)
+        structlog.get_logger().info(EPOCH_DONE, epoch=1, of=2, step=8, skipped=0, best=best[0], best_epoch=best[1],
+                                    **values)  # fmt: skip
     person, line = capsys.readouterr().err.splitlines()
-    assert len(re.findall(r"=.{0,8}?\d", person)) == 6 and "1031.29" in person and "part_" not in person
+    assert len(re.findall(r"=\d", person)) == numbers and shown in person
+    assert "1031.29" in person and "part_" not in person
     assert json.loads(line)["loss"] == 1031.29 and json.loads(line)["val/part_11"] == 0.1
 
 

@@ -14,6 +14,7 @@ import structlog
 EPOCH_DONE = "epoch done"
 _OF_AN_EPOCH = frozenset({"epoch", "of", "loss", "val/loss", "best", "best_epoch"})
 _EMPTY = ("", None)
+_THIS_EPOCH = "this epoch"  # in the place of a number that the line has already
 
 
 def open_log(*, rank: int = 0, json_lines: bool | None = None, **bound: Any) -> None:
@@ -48,7 +49,11 @@ def _few_metrics(logger: Any, method: str, event: Any) -> Any:
     event = {key: value for key, value in event.items() if value not in _EMPTY}
     if event.get("event") != EPOCH_DONE:
         return event
-    return {key: value for key, value in event.items() if key in _OF_AN_EPOCH or not isinstance(value, int | float)}
+    few = {key: value for key, value in event.items() if key in _OF_AN_EPOCH or not isinstance(value, int | float)}
+    best, its_epoch = few.pop("best", None), few.pop("best_epoch", None)
+    if its_epoch is None:
+        return few
+    return {**few, "best": _THIS_EPOCH} if its_epoch == few["epoch"] else {**few, "best": best, "best_epoch": its_epoch}
 
 
 def _short_numbers(logger: Any, method: str, event: Any) -> Any:

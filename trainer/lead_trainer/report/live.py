@@ -34,6 +34,26 @@ class EpochSoFar:
         found = {"loss": self.loss, "samples_per_s": self.samples_per_s, "eta_s": self.eta_s}
         return {name: float(f"{value:.4g}") for name, value in found.items() if value is not None}
 
+    def text(self) -> str:
+        """Returns the same for people: `loss 0.25, 1.6 samples/s, 20 min left`."""
+        texts = [
+            "" if self.loss is None else f"loss {self.loss:.4g}",
+            "" if self.samples_per_s is None else f"{self.samples_per_s:.2g} samples/s"
+            if self.samples_per_s < 10 else f"{self.samples_per_s:.0f} samples/s",
+            "" if self.eta_s is None else f"{duration(self.eta_s)} left",
+        ]  # fmt: skip
+        return ", ".join(filter(None, texts))
+
+
+def duration(seconds: float) -> str:
+    """Returns a time as a person says it, in two units at most: `45 s`, `20 min`, `5 h 20 min`."""
+    minutes, hours = round(seconds / 60), round(seconds / 3600)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if minutes < 90:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
 
 @dataclass
 class Live:
@@ -67,9 +87,8 @@ class Live:
             self._bar = Progress(*columns, console=self.console, transient=True, auto_refresh=False)
             self._task = self._bar.add_task("", total=now.steps, epoch=now.epoch, epochs=now.epochs, numbers="")
             self._bar.start()
-        numbers = "  ".join(f"{name} {value:g}" for name, value in now.numbers().items())
         self._bar.update(
-            self._task, completed=now.step, total=now.steps, epoch=now.epoch, epochs=now.epochs, numbers=numbers
+            self._task, completed=now.step, total=now.steps, epoch=now.epoch, epochs=now.epochs, numbers=now.text()
         )
         self._bar.refresh()
 
