@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import NoReturn
 
 from lead_protocol import environment
 from lead_protocol.exit_codes import ExitCode
@@ -49,9 +50,17 @@ OF_TRAINER = frozenset({"torch", "timm", "numpy", "safetensors", "wandb", "scipy
                         "xxhash", "diskcache", "pyarrow", "rich"})  # fmt: skip
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that ends in the exit code of every mistake of a user."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(ExitCode.BAD_CONFIG, f"error: {message}\n")
+
+
 def parser() -> argparse.ArgumentParser:
     """Returns the parser of every command."""
-    root = argparse.ArgumentParser(
+    root = _Parser(
         prog="lead",
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -97,6 +106,7 @@ def _add_commands_of_stores(commands: "argparse._SubParsersAction[argparse.Argum
 
     board = _command(commands, "tensorboard", "Show curves in TensorBoard: of a logdir, or of a store's runs.")
     board.add_argument("logdir", nargs="?", type=Path, help="of lead train; without it: the runs of a namespace")
+    board.add_argument("--logdir", dest="named", type=Path, help="the same, as TensorBoard spells it")
     board.add_argument("-n", "--namespace", default="default", help="whose runs (default: default)")
     board.add_argument("--store", help="s3://bucket/prefix or file:///folder (default: LEAD_STORE_URL)")
     board.add_argument(
@@ -229,8 +239,8 @@ def run_command(options: argparse.Namespace) -> int:
             from lead_trainer.cli_tensorboard import Page, serve, serve_folder
 
             page = Page(options.host, options.port, options.every)
-            if options.logdir is not None:
-                return serve_folder(options.logdir, page)
+            if (logdir := options.logdir or options.named) is not None:
+                return serve_folder(logdir, page)
             return serve(options.namespace, options.store, page, os.environ)
         case "logs":
             from lead_trainer.cli_cluster import show_logs
@@ -276,7 +286,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     options, rest = parser().parse_known_args(words)
     unknown = [word for word in rest if word.startswith("-") or "=" not in word]
     if unknown or (rest and not hasattr(options, "words")):
-        parser().error(f"unrecognized arguments: {' '.join(unknown or rest)}")
+        options.usage.error(f"unrecognized arguments: {' '.join(unknown or rest)}")
     if rest:
         options.words += rest
     return options
@@ -308,7 +318,9 @@ def _end(options: argparse.Namespace, code: int) -> int:
 def _command(
     commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str
 ) -> argparse.ArgumentParser:
-    return commands.add_parser(name, description=text, help=text)
+    command = commands.add_parser(name, description=text, help=text)
+    command.set_defaults(usage=command)
+    return command
 
 
 def _add_words(command: argparse.ArgumentParser) -> None:

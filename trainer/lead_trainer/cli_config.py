@@ -14,8 +14,8 @@ from rich.table import Table
 
 from lead_trainer.config_sources import RunKeys, read_sources
 from lead_trainer.errors import BadConfig
-from lead_trainer.local_run import reads_carla_root
-from lead_trainer.recipes.recipe import Recipe, load_recipe
+from lead_trainer.local_run import installed_recipe, reads_carla_root
+from lead_trainer.recipes.recipe import Recipe
 
 LOG_COLUMNS = 160  # where no terminal says how wide it is
 
@@ -34,7 +34,7 @@ def show_config(words: Sequence[str]) -> None:
     said = read_sources(words, [], {}).merged()
     if more := sorted(said.keys() - {"recipe", "preset"}):
         raise BadConfig(f"config: found {more[0]!r}, expected recipe=NAME and preset=NAME alone")
-    recipe, preset = load_recipe(str(said.get("recipe", RunKeys.recipe))), str(said.get("preset") or "")
+    recipe, preset = installed_recipe(str(said.get("recipe", RunKeys.recipe))), str(said.get("preset") or "")
     values, changed = values_of(recipe, preset), changed_by(recipe, preset)  # a wrong preset is told before any table
     console = Console(width=None if sys.stdout.isatty() else LOG_COLUMNS)
     console.print(_table("keys of every run", RunKeys, run_values(recipe, preset)))

@@ -23,6 +23,7 @@ from lead_trainer.engine.instances import instance_manifests
 from lead_trainer.engine.manifest_listing import manifest_keys
 from lead_trainer.engine.stop import StopFlag
 from lead_trainer.engine.worker import device_of
+from lead_trainer.errors import StopRequested
 from lead_trainer.lead_view import LeadView
 from lead_trainer.local_job import cache_store, local_job, session_cache_folder
 from lead_trainer.local_logdir import gone_if_refused
@@ -66,7 +67,7 @@ def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str,
     world = group.world
     store = FolderStore(run.logdir / PRIVATE_FOLDER)
     warnings = run.recipe.warnings(run.config) if isinstance(run.recipe, WarnsAtStart) else ()
-    for sentence in warnings if world.is_first else ():
+    for sentence in warnings if world.is_first and begins(run, store) else ():
         log.warning(sentence)
     caches = cache_store(run, environ)
 
@@ -92,17 +93,33 @@ def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str,
         reported=frozenset(warnings),
         wandb_identity=_identity(store),
     )
-    run_attempt(job, place, group, stop)
+    try:
+        run_attempt(job, place, group, stop)
+    except StopRequested as error:
+        raise StopRequested(f"{error}; {how_to_go_on(run, store)}") from error
     if world.is_first:
         view.show_newest(job.keys)
         print(weights_line(run, view))
 
 
+def how_to_go_on(run: LocalRun, store: FolderStore) -> str:
+    """Returns what continues a run that was stopped on request."""
+    if not instance_manifests(store, run.instance):
+        return "the same command begins it again"
+    again = " without resume=never" if run.keys.resume == "never" else ""
+    return f"the same command{again} goes on from it"
+
+
 def check_before_build(run: LocalRun, store: FolderStore, *, ranks: int) -> None:
     """Raises BadConfig for what is wrong with a run and needs no data to be found: a build may take hours."""
     check_shape(run.recipe, run.config, epochs=run.config.epochs, ranks=ranks)
-    if run.keys.resume == "never" or not manifest_keys(store, run.instance.manifests_prefix):
+    if begins(run, store):
         check_model(run.recipe, run.config, Path(run.keys.load_file) if run.keys.load_file else None)
+
+
+def begins(run: LocalRun, store: FolderStore) -> bool:
+    """Returns whether a run begins at step 0, with initial weights, and resumes no checkpoint."""
+    return run.keys.resume == "never" or not manifest_keys(store, run.instance.manifests_prefix)
 
 
 def view_of(run: LocalRun, store: FolderStore, keys: InstanceKeys) -> LeadView | NamedView:

@@ -28,8 +28,9 @@ from lead_trainer.errors import BadConfig
 from lead_trainer.foreign_document import other_recipe
 from lead_trainer.local_store import NAMESPACE, PRIVATE_FOLDER, STAGE, UID
 from lead_trainer.named_view import config_beside
+from lead_trainer.recipes.config_values import near_matches
 from lead_trainer.recipes.local_runs import Respells, WritesOut
-from lead_trainer.recipes.recipe import Inherits, PartsRuns, Recipe, load_recipe
+from lead_trainer.recipes.recipe import Inherits, PartsRuns, Recipe, load_recipe, recipe_names
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class LocalRun:
 def local_run(words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> LocalRun:
     """Resolves every source of configuration; raises BadConfig naming the key and who is wrong."""
     sources = read_sources(words, config_files, environ)
-    recipe = load_recipe(str(sources.merged().get("recipe", RunKeys.recipe)))
+    recipe = installed_recipe(str(sources.merged().get("recipe", RunKeys.recipe)))
     sources = replace(sources, files=[
         keys_of_document(recipe, keys) if path.suffix == ".json" else keys
         for path, keys in zip(config_files, sources.files, strict=True)
@@ -106,6 +107,13 @@ def local_run(words: Sequence[str], config_files: Sequence[Path], environ: Mappi
         values.pop("seed", None)  # the preset's, or the recipe's own
     config = recipe.config(values, run.preset)
     return LocalRun(replace(run, seed=getattr(config, "seed", run.seed)), recipe, values, config)
+
+
+def installed_recipe(name: str) -> Recipe:
+    """Returns a recipe; raises BadConfig with the choices where none of this name is installed."""
+    if name not in (names := recipe_names()):
+        raise BadConfig(f"recipe: found {name!r}, expected one of {', '.join(names)}{near_matches(name, names)}")
+    return load_recipe(name)
 
 
 def refuse_carla_root(run: RunKeys, recipe: Recipe) -> None:

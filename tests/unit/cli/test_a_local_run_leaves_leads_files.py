@@ -202,3 +202,14 @@ def test_an_export_of_an_unfinished_run_says_so(here: Path, capfd: pytest.Captur
     assert done.returncode == ExitCode.DONE and "epoch 2 of 3; the run is not finished" in done.stderr
     assert main(["train", "recipe=toy", "logdir=run", "epochs=3"]) == ExitCode.DONE
     assert "not finished" not in lead(here, "export", "run", "whole").stderr
+
+
+def test_a_stopped_run_says_how_it_goes_on(here: Path) -> None:
+    words = ["train", "recipe=toy", "logdir=run", "epochs=2"]
+    stopped = lead(here, *words, "resume=never", signal="TERM:4:0")
+    assert stopped.returncode == ExitCode.STOPPED
+    said = stopped.stderr.strip().splitlines()[-1]
+    assert said.endswith("a checkpoint of it is committed; the same command without resume=never goes on from it")
+    stopped = lead(here, *words, signal="TERM:4:0")
+    assert stopped.stderr.strip().endswith("a checkpoint of it is committed; the same command goes on from it")
+    assert lead(here, *words).returncode == ExitCode.DONE

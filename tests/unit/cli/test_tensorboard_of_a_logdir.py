@@ -75,13 +75,21 @@ def test_a_folder_that_can_have_no_curves_is_named_for_what_it_is(
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["run"], ["--store", "file:///{here}/store", "-n", "team"]])
+@pytest.mark.parametrize(
+    ("words", "where"),
+    [
+        (["run"], "run"),
+        (["--logdir", "run"], "run"),
+        (["--logdir=run"], "run"),
+        (["--store", "file:///{here}/store", "-n", "team"], "/store/runs/team/"),
+    ],
+)
 def test_a_run_or_namespace_without_curves_yet_is_served_and_says_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str], where: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(cli_tensorboard, "_until_stopped", lambda *given: ExitCode.DONE)
     (tmp_path / "run/.lead").mkdir(parents=True)
     (tmp_path / "store").mkdir()
     assert main(["tensorboard", *(word.format(here=tmp_path) for word in words)]) == ExitCode.DONE
-    assert "holds no event file yet; curves appear when" in capsys.readouterr().err
+    assert f"{where} holds no event file yet; curves appear when" in capsys.readouterr().err
