@@ -7,8 +7,9 @@ import sys
 import tokenize
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
@@ -22,7 +23,7 @@ LOG_COLUMNS = 160  # where no terminal says how wide it is
 
 @dataclass(frozen=True)
 class Key:
-    """One key as its class declares it: type and meaning are the code's own words."""
+    """One key as its class declares it; the meaning is the comment behind it."""
 
     name: str
     type: str
@@ -73,10 +74,37 @@ def keys_of(declared: type) -> list[Key]:
     assert isinstance(body, ast.ClassDef)
     fields = [node for node in body.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)]
     return [
-        Key(node.target.id, ast.unparse(node.annotation), _meaning(comments, node))
+        Key(node.target.id, _type_of(declared, node.target.id), _meaning(comments, node))
         for node in fields
         if isinstance(node.target, ast.Name) and not ast.unparse(node.annotation).startswith("ClassVar")
     ]
+
+
+def _type_of(declared: type, name: str) -> str:
+    """Returns a key's type as a person writes its values: `int >= 1`, `list of text`, `ring or process`."""
+    if issubclass(declared, BaseModel):
+        field = declared.model_fields[name]
+        return f"{_plain(field.annotation)} {' and '.join(_bounds(field.metadata))}".strip()
+    return _plain(get_type_hints(declared)[name])
+
+
+def _bounds(metadata: Sequence[Any]) -> list[str]:
+    signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+    return [f"{sign} {bound:g}" for one in metadata for name, sign in signs.items()
+            if (bound := getattr(one, name, None)) is not None]  # fmt: skip
+
+
+def _plain(annotation: Any) -> str:
+    inner = get_args(annotation)
+    if get_origin(annotation) is Literal:
+        return " or ".join(str(value).lower() if isinstance(value, bool) else str(value) for value in inner)
+    if get_origin(annotation) is tuple:
+        return f"list of {_plain(inner[0])}"
+    if inner:
+        return " or ".join(_plain(part) for part in inner)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "keys"
+    return {str: "text", bool: "true or false", type(None): "null"}.get(annotation, annotation.__name__)
 
 
 def _meaning(comments: dict[int, str], node: ast.AnnAssign) -> str:

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -21,14 +22,30 @@ def test_every_key_is_listed_with_its_type_and_value(name: str) -> None:
     listed = {key.name: key for key in keys_of(recipe.config_model)}
     assert listed.keys() == recipe.config_model.model_fields.keys() == values_of(recipe, "").keys()
     assert all(key.type for key in listed.values())
-    assert listed["batch_size"].type == "Count"
+    assert listed["batch_size"].type == "int >= 1"
     assert {key.name for key in keys_of(RunKeys)} == RunKeys.__dataclass_fields__.keys()
 
 
 def test_a_meaning_is_what_the_code_says_of_a_key() -> None:
     listed = {key.name: key.meaning for key in keys_of(load_recipe("distill").config_model)}
     assert listed["freeze_bn"] == "the backbone keeps its running statistics"
-    assert listed["compile"] == ""
+    assert listed["compile"] == "compiles the model by torch.compile"
+
+
+@pytest.mark.parametrize("recipe", ["lead", "distill"])
+@pytest.mark.parametrize("preset", ["", "first"])
+def test_no_row_lacks_a_meaning_or_shows_a_name_of_the_code(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, recipe: str, preset: str
+) -> None:
+    monkeypatch.setattr("lead_trainer.cli_config.LOG_COLUMNS", 400)
+    chosen = f"preset={load_recipe(recipe).presets()[0]}" if preset else ""
+    assert main(["config", f"recipe={recipe}", *filter(None, [chosen])]) == 0
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in capsys.readouterr().out.splitlines()]
+    rows = [row for row in rows if row and row[0]]
+    assert {row[0].rstrip("*") for row in rows} >= load_recipe(recipe).config_model.model_fields.keys()
+    assert [row[0] for row in rows if not row[3]] == []
+    words = {word for row in rows for word in re.findall(r"[A-Za-z]+", row[2])}
+    assert not {word for word in words if word[0].isupper()}, "a class of the code"
 
 
 def test_a_meaning_is_never_that_of_another_key() -> None:

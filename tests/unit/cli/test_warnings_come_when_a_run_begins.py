@@ -1,4 +1,4 @@
-"""What is to be known of initial weights is said once: not where a checkpoint is resumed, nor of random ones by intent."""
+"""What is to be known of initial weights is said where they are used: not on resume, nor of random ones by intent."""
 
 from collections.abc import Sequence
 from pathlib import Path

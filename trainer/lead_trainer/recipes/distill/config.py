@@ -79,7 +79,7 @@ class DistillConfig(BaseModel):
     model_size: Literal["110m", "500m", "tiny"] = "500m"  # tiny: for one CPU core
     no_unicycle: bool = False  # the student gives x, y, sin and cos of yaw, not accelerations and curvatures
     discrete_actions: bool = False  # the student gives a distribution over bins of each action
-    num_action_bins: Annotated[int, Field(ge=2)] = 256
+    num_action_bins: Annotated[int, Field(ge=2)] = 256  # bins of each action
     label_smoothing: Fraction = 0.1  # of the bins' cross-entropy
     backbone_weights: str = (
         ""  # ImageNet weights of the backbone: a timm file, or store:weights/<file>; never downloaded
@@ -88,10 +88,10 @@ class DistillConfig(BaseModel):
     freeze_bn: bool = False  # the backbone keeps its running statistics
 
     # --- compute
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    deterministic: bool = False
-    sync_batchnorm: bool = False
-    compile: bool = False
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"  # number format; auto asks the GPU
+    deterministic: bool = False  # the same bits in every run on the same GPUs; slower
+    sync_batchnorm: bool = False  # batch norms share statistics among processes
+    compile: bool = False  # compiles the model by torch.compile
     split_when_out_of_memory: bool = True  # a batch that does not fit is cut, 4 x 8, then 2 x 16 of a batch of 32
     num_workers: CountOrZero = 4  # loader threads a process; 0: one a core this process may use
     prefetch_factor: Count = 4  # batches ready ahead of the step
@@ -103,52 +103,52 @@ class DistillConfig(BaseModel):
     best_metric: str = "val/loss"  # a mean of the epoch or of the validation: the lower, the better
     patience: CountOrZero = 15  # epochs without a lower best_metric; 0: never stop early
     batch_size: Count = 48  # global: of all processes together
-    accumulation_steps: Count = 1
+    accumulation_steps: Count = 1  # batches an optimizer step
     lr: Positive = 1e-4  # learning rate after warm-up
     weight_decay: PositiveOrZero = 0.02  # of AdamW
     warmup_epochs: CountOrZero = 5  # epochs until lr is reached
-    lr_schedule: Literal["cosine", "constant"] = "cosine"
-    ema: bool = False
-    ema_decay: Fraction = 0.999
+    lr_schedule: Literal["cosine", "constant"] = "cosine"  # after the warm-up
+    ema: bool = False  # validates and shows an average of the weights
+    ema_decay: Fraction = 0.999  # of that average
     grad_clip: PositiveOrZero = 0.0  # largest gradient norm; 0: off
 
     # --- losses
-    yaw_weight: PositiveOrZero = 0.3
-    reasoning_weight: PositiveOrZero = 0.25
-    reasoning_warmup_epochs: CountOrZero = 20
-    temperature: Positive = 0.07
+    yaw_weight: PositiveOrZero = 0.3  # of headings in the loss; positions have 1
+    reasoning_weight: PositiveOrZero = 0.25  # of the reasoning's embedding in the loss
+    reasoning_warmup_epochs: CountOrZero = 20  # epochs until it has its whole weight
+    temperature: Positive = 0.07  # of the contrastive loss of embeddings
     gather_negatives: bool = False  # every process contrasts with the embeddings of all
-    action_weight: PositiveOrZero = 0.0
+    action_weight: PositiveOrZero = 0.0  # of accelerations and curvatures in the loss; 0: off
 
     # --- data: where the raw tree lies on this machine, and files below its root
-    data_root: Path = "."
-    train_labels: Path = "teacher_labels/train_labels.npz"
-    val_labels: Path = "teacher_labels/val_labels.npz"
-    frames_dir: Path = "extracted_frames"
-    ego_history_dir: Path = "teacher_labels"
+    data_root: Path = "."  # folder of the raw tree of clips
+    train_labels: Path = "teacher_labels/train_labels.npz"  # the teacher's labels of the training clips
+    val_labels: Path = "teacher_labels/val_labels.npz"  # the teacher's labels of the validation clips
+    frames_dir: Path = "extracted_frames"  # folder of pictures
+    ego_history_dir: Path = "teacher_labels"  # folder of ego histories
     offline: bool = False  # dummy pictures; without a dataset dummy labels too
-    frame_source: Literal["extracted", "stream"] = "extracted"
-    teacher: Literal["files", "scripted", "alpamayo_r1"] = "files"
+    frame_source: Literal["extracted", "stream"] = "extracted"  # pictures of the tree, or of the data set on demand
+    teacher: Literal["files", "scripted", "alpamayo_r1"] = "files"  # labels of files, or made in the build
     resolution: Annotated[int, Field(ge=32, le=2048)] = 224  # pixels, height and width
     overfit_tiny: CountOrZero = 0  # train and validate on the same N samples; 0: off
     max_train_samples: CountOrZero = 0  # 0: all
-    max_val_samples: CountOrZero = 0
+    max_val_samples: CountOrZero = 0  # 0: all
 
     # --- benchmarks: another input, other targets
-    benchmark: Literal["none", "nuscenes", "argoverse2"] = "none"
-    input_type: Literal["camera", "raster", "vector"] = "camera"
-    num_modes: Literal[1, 6] = 1
-    multimodal_loss: Literal["wta", "nll"] = "wta"
-    nuscenes_root: str = ""
-    argoverse2_root: str = ""
+    benchmark: Literal["none", "nuscenes", "argoverse2"] = "none"  # none: the teacher's clips
+    input_type: Literal["camera", "raster", "vector"] = "camera"  # what the student sees; follows from benchmark
+    num_modes: Literal[1, 6] = 1  # futures that the student predicts
+    multimodal_loss: Literal["wta", "nll"] = "wta"  # winner takes all, or likelihood of the mixture
+    nuscenes_root: str = ""  # folder of nuScenes
+    argoverse2_root: str = ""  # folder of Argoverse 2
     all_agents: bool = False  # argoverse2: trains on every track's windows over time, not on the focal track alone
-    nuscenes_version: Path = "v1.0-trainval"
+    nuscenes_version: Path = "v1.0-trainval"  # folder of its tables, such as v1.0-mini
     max_agents: Count = 48  # vector: the nearest ones, the focal one first
     max_polylines: Count = 192  # vector: the nearest map lines
-    polyline_points: Annotated[int, Field(ge=2)] = 20
-    vector_radius_m: Positive = 100.0
+    polyline_points: Annotated[int, Field(ge=2)] = 20  # vector: points of each map line
+    vector_radius_m: Positive = 100.0  # vector: metres around the agent that it sees
     raster_pixels: Annotated[int, Field(ge=32, le=1024)] = 224  # height and width
-    raster_metres_per_pixel: Positive = 0.25
+    raster_metres_per_pixel: Positive = 0.25  # raster: its resolution
 
     @model_validator(mode="after")
     def _check(self) -> Self:
