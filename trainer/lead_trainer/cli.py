@@ -50,7 +50,7 @@ OF_TRAINER = frozenset({"torch", "timm", "numpy", "safetensors", "wandb", "scipy
                         "xxhash", "diskcache", "pyarrow", "rich"})  # fmt: skip
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """A parser that ends in the exit code of every mistake of a user."""
 
     def error(self, message: str) -> NoReturn:
@@ -60,7 +60,7 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """Returns the parser of every command."""
-    root = _Parser(
+    root = Parser(
         prog="lead",
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -92,7 +92,7 @@ def parser() -> argparse.ArgumentParser:
     return root
 
 
-def _add_commands_of_stores(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_commands_of_stores(commands: "argparse._SubParsersAction[Parser]") -> None:
     """Adds what looks after a store, and at what runs have left there."""
     fsck = _command(commands, "fsck", "Check every object of a cache, of a run, or of a logdir.")
     fsck.add_argument("prefix", help="caches/<namespace>/<digest>, runs/<namespace>/<uid>, a logdir of lead train")
@@ -130,7 +130,7 @@ def _add_commands_of_stores(commands: "argparse._SubParsersAction[argparse.Argum
     export.add_argument("--best", action="store_true", help="the best weights instead of the newest")
 
 
-def _add_commands_of_runs(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_commands_of_runs(commands: "argparse._SubParsersAction[Parser]") -> None:
     """Adds what measures models and data, and what the operator starts."""
     evaluate = _command(
         commands, "evaluate", "Measure weights of recipe distill on a split: lead evaluate best.pt key=value."
@@ -315,9 +315,7 @@ def _end(options: argparse.Namespace, code: int) -> int:
     return code
 
 
-def _command(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str
-) -> argparse.ArgumentParser:
+def _command(commands: "argparse._SubParsersAction[Parser]", name: str, text: str) -> argparse.ArgumentParser:
     command = commands.add_parser(name, description=text, help=text)
     command.set_defaults(usage=command)
     return command

@@ -18,6 +18,7 @@ from lead_protocol.exit_codes import ExitCode
 from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest
 from lead_protocol.object_keys import CacheKeys, InstanceKeys, position_of
 from lead_protocol.store.object_store import ObjectStore
+from lead_trainer.config_sources import read_config_json
 from lead_trainer.data.fsck import fsck_cache
 from lead_trainer.engine.instances import instance_manifests, instances
 from lead_trainer.engine.manifest_listing import manifest_keys, model_file_name
@@ -186,7 +187,7 @@ def _export_instance(
                 target = folder / f"{plain.removesuffix('.pth')}_{keys.seed}.pth"
                 shutil.copyfile(Path(scratch) / name, target)
                 shutil.copyfile(Path(scratch) / "config.json", folder / "config.json")
-                _warn_if_unfinished(manifests[0], json.loads((folder / "config.json").read_text(encoding="utf-8")))
+                _warn_if_unfinished(manifests[0], read_config_json(folder / "config.json"))
                 return target, manifest.recipe
     raise BadData(
         f"{checkpoint_prefix} is no sound checkpoint, or was removed since: its stage keeps the newest and the best"
