@@ -18,6 +18,7 @@ from lead_trainer.errors import BadConfig
 from lead_trainer.local_run import installed_recipe, reads_carla_root
 from lead_trainer.recipes.recipe import Recipe
 
+_WORDS = {str: "text", bool: "true or false", type(None): "null"}
 LOG_COLUMNS = 160  # where no terminal says how wide it is
 
 
@@ -104,7 +105,7 @@ def _plain(annotation: Any) -> str:
         return " or ".join(_plain(part) for part in inner)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "keys"
-    return {str: "text", bool: "true or false", type(None): "null"}.get(annotation, annotation.__name__)
+    return _WORDS.get(annotation) or str(annotation.__name__)
 
 
 def _meaning(comments: dict[int, str], node: ast.AnnAssign) -> str:
