@@ -21,6 +21,7 @@ from lead_protocol.manifests import (
     CacheManifest,
     StoredObject,
     is_bloated,
+    parse_cache_manifest,
     sha256_hex,
 )
 from lead_protocol.object_keys import BuildKeys, CacheKeys
@@ -110,7 +111,7 @@ def _read_manifest(store: ObjectStore, keys: CacheKeys) -> tuple[CacheManifest, 
         if is_bloated(data):
             text = f"{where} holds more than {MAX_CONTAINERS} lists and objects or {MAX_VALUES} values"
             raise CacheRefused("BadManifest", f"{text}; build fewer routes into one cache")
-        manifest = CacheManifest.model_validate_json(data, extra="ignore")  # of a newer trainer
+        manifest = parse_cache_manifest(data)
     except ObjectNotFound:
         return None
     except (ObjectCorrupt, ValidationError) as error:

@@ -4,22 +4,24 @@ Both are strict JSON, create-only, at most MAX_MANIFEST_BYTES, and name every ob
 """
 
 import hashlib
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, ValidationError
+from pydantic_core import InitErrorDetails
 
+from lead_protocol.json_slices import JsonText, NotJson
 from lead_protocol.store.object_store import ObjectStore
 from lead_protocol.strict_model import StrictModel
 
 MAX_MANIFEST_BYTES = 16 * 1024 * 1024
-MAX_CHECKPOINT_MANIFEST_BYTES = 1024 * 1024
+MAX_CHECKPOINT_MANIFEST_BYTES = 256 * 1024  # one of ten files has 4 KiB
 MAX_CONTAINERS = 130_000  # lists and objects in a manifest of a cache: 65,000 files, which is 8 TB of shards
 MAX_VALUES = 2 * MAX_CONTAINERS
 
 MAX_REASONS = 1024  # route verdicts of one cache
 MAX_FACTS, MAX_FACT_NUMBERS = 16, 64  # that a preparation states of a cache
 MAX_ATTEMPT = 10**6
-MAX_FILES = 1024  # of one checkpoint
+MAX_FILES = 64  # of one checkpoint, which has ten
 MAX_ENTRIES = 1024  # of any other list or mapping of its manifest: parsed, each takes ten times its bytes
 MAX_COUNT = 10**15  # of anything: sums of a few thousand still fit into 64 bits
 
@@ -28,6 +30,9 @@ _Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 _Step = Annotated[int, Field(ge=0, lt=10**12)]  # twelve digits of a key
 _Key = Annotated[str, StringConstraints(max_length=1024)]
 _Name = Annotated[str, StringConstraints(max_length=256)]
+
+
+Manifest = TypeVar("Manifest", bound=StrictModel)
 
 
 class StoredObject(StrictModel):
@@ -58,10 +63,10 @@ class CheckpointManifest(StrictModel):
     # SHA-256 of each cache's manifest, "" where unknown
     dataset_manifests: Annotated[list[_Name], Field(max_length=MAX_ENTRIES)] = Field(default_factory=list)
     world_size: _Count
-    torch_version: str
-    git_revision: str = ""  # of the trainer's code, empty where it is not known
+    torch_version: _Name
+    git_revision: _Name = ""  # of the trainer's code, empty where it is not known
     micro_batches: _Count = 1  # in which each batch was cut to fit into memory
-    best_by: str = "loss"  # the metric that ranks the checkpoints of this instance
+    best_by: _Name = "loss"  # the metric that ranks the checkpoints of this instance
     best_is_greatest: bool = False
     # file name by part: model, optimizer, ema, clipper …
     parts: Annotated[dict[_Name, _Name], Field(max_length=MAX_ENTRIES)] = Field(default_factory=dict)
@@ -73,7 +78,7 @@ class CheckpointManifest(StrictModel):
 
 def parse_checkpoint_manifest(data: bytes) -> CheckpointManifest:
     """Returns the manifest in `data`, without keys of newer trainers; raises pydantic's ValidationError."""
-    return CheckpointManifest.model_validate_json(data, extra="ignore")
+    return _parse(CheckpointManifest, data)
 
 
 def checkpoint_fault(manifest: CheckpointManifest, prefix: str) -> str:
@@ -140,6 +145,25 @@ class CacheManifest(StrictModel):
         """Every object of the cache but the manifest itself."""
         tables = [self.routes_object, *(entry.object for entry in self.collections.values())]
         return [*(entry.object for entry in self.shards), *self.metas, *tables]
+
+
+def parse_cache_manifest(data: bytes) -> CacheManifest:
+    """Returns the manifest in `data`, without keys of newer builders; raises pydantic's ValidationError."""
+    return _parse(CacheManifest, data)
+
+
+def _parse(model: type[Manifest], data: bytes) -> Manifest:
+    """Looks first for the members that there must be: pydantic's error holds the document once for each it misses."""
+    missing = {name.encode() for name, field in model.model_fields.items() if field.is_required()}
+    try:
+        for key, _, _ in JsonText(data).members():
+            missing.discard(key)
+        faults = [InitErrorDetails(type="missing", loc=(name.decode(),), input=None) for name in sorted(missing)]
+    except NotJson as error:
+        faults = [InitErrorDetails(type="json_invalid", ctx={"error": str(error)}, input=None)]
+    if faults:
+        raise ValidationError.from_exception_data(model.__name__, faults)
+    return model.model_validate_json(data, extra="ignore")
 
 
 def is_bloated(data: bytes) -> bool:

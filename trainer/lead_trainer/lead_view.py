@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest
+from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectNotFound
@@ -19,6 +19,7 @@ from lead_trainer.engine.manifest_listing import model_file_name
 from lead_trainer.named_view import link
 
 SHOWN_KEY = "shown.json"
+MAX_SHOWN_BYTES = 1024 * 1024
 _EPOCH_FILE = re.compile(r"^(model|ema|optimizer|scheduler|scaler|clipper|gradient_steps_skipped)_(\d{4})\.(pth|txt)$")
 
 
@@ -61,7 +62,7 @@ class LeadView:
     def _shown(self) -> set[str]:
         """Returns the names this view gave; of a run of a version that kept no list, those its manifests have."""
         try:
-            return set(json.loads(self.store.get(SHOWN_KEY, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES)))
+            return set(json.loads(self.store.get(SHOWN_KEY, max_bytes=MAX_SHOWN_BYTES)))
         except ObjectNotFound:
             return {name for manifest in instance_manifests(self.store, self.keys) for name in manifest.files}
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest
+from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.merged_keys import merged_keys
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
@@ -31,6 +31,8 @@ from lead_trainer.named_view import config_beside
 from lead_trainer.recipes.config_values import near_matches
 from lead_trainer.recipes.local_runs import Respells, WritesOut
 from lead_trainer.recipes.recipe import Inherits, PartsRuns, Recipe, load_recipe, recipe_names
+
+MAX_CONFIG_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,6 @@ def recipe_values(recipe: Recipe, resolved: Resolved) -> dict[str, Any]:
 def keys_of_checkpoint(run: LocalRun, store: FolderStore, manifest: CheckpointManifest) -> Mapping[str, Any]:
     """Returns the recipe's keys of the attempt that wrote a checkpoint; none where they cannot be read."""
     with suppress(KeyError, ValueError, StoreError):  # a spoiled checkpoint is judged when it is resumed
-        document = json.loads(store.get(manifest.files["config.json"].key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES))
+        document = json.loads(store.get(manifest.files["config.json"].key, max_bytes=MAX_CONFIG_BYTES))
         return keys_of_document(run.recipe, document)
     return {}

@@ -6,7 +6,7 @@ and asked again later. What a killed operator left half done is found as orphane
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -21,15 +21,16 @@ from lead_operator.names import RunPhase
 from lead_operator.resources.training_run import TrainingRun
 from lead_operator.settings import StorageProfile
 from lead_protocol.checkpoint_retention import FEWEST_CHECKPOINTS
-from lead_protocol.manifests import CheckpointManifest, read_checkpoint_manifest
-from lead_protocol.object_keys import InstanceKeys
+from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest, parse_checkpoint_manifest
+from lead_protocol.object_keys import InstanceKeys, position_of
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore, StoreDenied, StoreError
 
 THREADS = 2  # of each profile; namespaces take turns
-MAX_READS = 64  # of one portion; steady work is one manifest a checkpoint
+MAX_READ_BYTES = 2 * 1024 * 1024  # of manifests, newest first; parsed, they may take six times as much
+MAX_KEPT_BYTES = 128 * 1024  # of an instance's manifests between portions: with more, they are read again
 MAX_REMOVALS = 16  # checkpoints of one portion
 MAX_ORPHANS = 128  # objects of one portion
-MAX_LISTED = 100_000  # of one instance; beyond it nobody can say what is an orphan
+MAX_LISTED = 20_000  # of one instance; beyond it nobody can say what is an orphan
 PAUSE_S = 0.2  # between two portions
 RETRY_S = 30.0  # after the store failed
 
@@ -83,6 +84,14 @@ def sweep_requests(
         )
 
 
+@dataclass(frozen=True)
+class ReadManifest:
+    """What came of reading one manifest."""
+
+    size_bytes: int
+    manifest: CheckpointManifest | None  # None: it does not parse
+
+
 @dataclass
 class SweepMemory:
     """What is kept of one stage instance between portions."""
@@ -91,7 +100,7 @@ class SweepMemory:
     answered: SweepRequest | None = None
     task: "asyncio.Task[None] | None" = None
     told: bool = False  # of the store's failure
-    read: dict[str, CheckpointManifest | None] = field(default_factory=dict)  # None: it does not parse
+    read: dict[str, "ReadManifest"] = field(default_factory=dict)
     owed: dict[str, Removal] = field(default_factory=dict)  # begun, not known to be finished
     removed: set[str] = field(default_factory=set)  # manifests that an older LIST still shows
 
@@ -153,7 +162,7 @@ class CheckpointSweep:
     async def _portion(self, request: SweepRequest, memory: SweepMemory) -> None:
         try:
             store, namespace = self._store_of(request.profile), request.keys.namespace
-            complete = await self._threads.run(request.profile.name, namespace, sweep_portion, store, request, memory)
+            complete = await self._threads.run(request.profile.name, namespace, _sweep_and_forget, store, request, memory)
         except StoreError as error:
             if not memory.told:
                 memory.told = True
@@ -170,23 +179,32 @@ class CheckpointSweep:
             await asyncio.sleep(PAUSE_S)
 
 
+def _sweep_and_forget(store: ObjectStore, request: SweepRequest, memory: SweepMemory) -> bool:
+    try:
+        return sweep_portion(store, request, memory)
+    finally:  # what pods may write for every run is in memory for as many runs as there are threads
+        if sum(read.size_bytes for read in memory.read.values()) > MAX_KEPT_BYTES:
+            memory.read = {}
+
+
 def sweep_portion(store: ObjectStore, request: SweepRequest, memory: SweepMemory) -> bool:
-    """Reads and removes a bounded number of objects; returns whether nothing is left to do."""
+    """Reads manifests of a bounded size and removes a bounded number of objects; returns whether nothing is left to do.
+
+    Older manifests than those that are read stay: more than any run has were written to be large.
+    """
     for removal in list(memory.owed.values()):
         _remove(store, removal, memory)
-    standing = memory.standing(request).manifests
-    memory.read = {key: memory.read[key] for key in standing if key in memory.read}
-    if not _read_all(store, standing, memory):
-        return False
+    memory.read, _ = _read_newest(store, memory.standing(request).manifests, memory.read)
+    read = _parsed(memory.read)
     removals = decide_removals(
         request.keys,
-        {key: manifest for key, manifest in memory.read.items() if manifest is not None},
+        read,
         keep_last=request.keep_last,
         keep_best=request.keep_best,
         live_attempt=request.live_attempt,
         keep_every_epochs=request.keep_every_epochs,
     )
-    removals += _spoiled(store, memory.standing(request), memory)
+    removals += _spoiled(store, memory.standing(request), read.values())
     for removal in removals[:MAX_REMOVALS]:
         _remove(store, removal, memory)
     if removals:
@@ -206,25 +224,42 @@ def _remove(store: ObjectStore, removal: Removal, memory: SweepMemory) -> None:
     del memory.owed[removal.manifest_key]
 
 
-def _spoiled(store: ObjectStore, request: SweepRequest, memory: SweepMemory) -> tuple[Removal, ...]:
-    sound = [manifest for manifest in memory.read.values() if manifest is not None]
+def _spoiled(
+    store: ObjectStore, request: SweepRequest, sound: Collection[CheckpointManifest]
+) -> tuple[Removal, ...]:  # fmt: skip
     keys = request.useless[:MAX_REMOVALS]
     return tuple(remove_spoiled(request.keys, key, read_if_sound(store, key), sound) for key in keys)
 
 
-def _read_all(store: ObjectStore, manifest_keys: tuple[str, ...], memory: SweepMemory) -> bool:
-    unread = [key for key in manifest_keys if key not in memory.read]
-    for key in unread[:MAX_READS]:
-        memory.read[key] = read_if_sound(store, key)
-    return len(unread) <= MAX_READS
+def _read_newest(
+    store: ObjectStore, manifest_keys: Iterable[str], known: Mapping[str, ReadManifest]
+) -> tuple[dict[str, ReadManifest], bool]:
+    """Returns the newest manifests up to MAX_READ_BYTES, and whether these are all of them."""
+    read, size_bytes = dict[str, ReadManifest](), 0
+    for key in sorted(manifest_keys, key=lambda key: position_of(key) or (-1, -1), reverse=True):
+        if size_bytes > MAX_READ_BYTES:
+            return read, False
+        read[key] = known.get(key) or _read(store, key)
+        size_bytes += read[key].size_bytes
+    return read, True
+
+
+def _parsed(read: Mapping[str, ReadManifest]) -> dict[str, CheckpointManifest]:
+    return {key: found.manifest for key, found in read.items() if found.manifest is not None}
+
+
+def _read(store: ObjectStore, key: str) -> ReadManifest:
+    data = b""
+    try:
+        data = store.get(key, max_bytes=MAX_CHECKPOINT_MANIFEST_BYTES)
+        return ReadManifest(len(data), parse_checkpoint_manifest(data))
+    except (ObjectNotFound, ObjectCorrupt, ValidationError):
+        return ReadManifest(len(data), None)
 
 
 def read_if_sound(store: ObjectStore, key: str) -> CheckpointManifest | None:
     """Returns a manifest; None for one deleted since the LIST, and for what is none, whatever its name says."""
-    try:
-        return read_checkpoint_manifest(store, key)
-    except (ObjectNotFound, ObjectCorrupt, ValidationError):
-        return None
+    return _read(store, key).manifest
 
 
 def _remove_orphans(store: ObjectStore, request: SweepRequest, memory: SweepMemory) -> bool:
@@ -234,9 +269,9 @@ def _remove_orphans(store: ObjectStore, request: SweepRequest, memory: SweepMemo
     listed = [info.key for info in islice(store.list(keys.manifests_prefix), MAX_LISTED)]  # after the data: none missed
     if not data or max(len(data), len(listed)) == MAX_LISTED:
         return True
-    read = {key: memory.read.get(key) or read_if_sound(store, key) for key in listed}
-    manifests = {key: manifest for key, manifest in read.items() if manifest is not None}
-    if len(manifests) < len(listed):
+    memory.read, complete = _read_newest(store, listed, memory.read)
+    manifests = _parsed(memory.read)
+    if not complete or len(manifests) < len(listed):
         return True
     orphans = find_orphans(keys, manifests, data, live_attempt=request.live_attempt)
     for key in orphans[:MAX_ORPHANS]:

@@ -1,5 +1,6 @@
 """From a run's records in the bucket to what is known of its stage instances; called by `bucket_view` alone."""
 
+from collections.abc import Iterable
 from functools import partial
 from itertools import islice
 
@@ -28,6 +29,7 @@ from lead_protocol.store.object_store import ObjectStore
 MAX_PROGRESS_BYTES = 64 * 1024
 MAX_FOLDERS = 8  # that the files of one checkpoint lie in
 MAX_LISTED = 5_000  # objects of one of them
+MAX_MANIFESTS = 1_000  # of one instance, the newest: what pods write beyond is left to people
 
 
 def read_instances(
@@ -79,13 +81,19 @@ def _read_instance(reader: RecordReader, control: RecordReader, keys: InstanceKe
         started=control.parsed(newest, parse_started, MAX_RUN_RECORD_BYTES) if newest else None,
         fence=max(fences, default=0),
         done=done in control.keys_below(done),
-        quarantined=tuple(f"{keys.manifests_prefix}{file}" for file in sorted(quarantined)),
+        quarantined=_newest([f"{keys.manifests_prefix}{file}" for file in quarantined]),
         manifests=_sound_manifests(reader, keys, quarantined) if not reader.excess else (),
     )
 
 
 def _sound_manifests(reader: RecordReader, keys: InstanceKeys, quarantined: set[str]) -> tuple[str, ...]:
-    return tuple(key for key in reader.keys_below(keys.manifests_prefix) if _file(key) not in quarantined)
+    return _newest([key for key in reader.keys_below(keys.manifests_prefix) if _file(key) not in quarantined])
+
+
+def _newest(manifests: Iterable[str]) -> tuple[str, ...]:
+    """Returns the newest of what is named like a manifest, oldest first: so many keys are kept, and read."""
+    named = sorted((position, key) for key in manifests if (position := position_of(key)) is not None)
+    return tuple(key for _, key in named[-MAX_MANIFESTS:])
 
 
 def _newest_progress(reader: RecordReader, keys: InstanceKeys) -> ProgressRecord | None:
@@ -98,16 +106,25 @@ def _newest_progress(reader: RecordReader, keys: InstanceKeys) -> ProgressRecord
 
 
 def _newest_checkpoint(reader: RecordReader, keys: InstanceKeys, quarantined: set[str]) -> ObservedCheckpoint | None:
-    found = _sound_manifests(reader, keys, quarantined)
-    named = [(position, key) for key in found if (position := position_of(key)) is not None]
-    for (step, _), key in sorted(named, reverse=True):
-        manifest = reader.parsed(key, _parse_manifest, MAX_CHECKPOINT_MANIFEST_BYTES)
-        if manifest is None or manifest.step != step:
-            continue
-        if (manifest.run_uid, manifest.stage, manifest.seed) == (keys.uid, keys.stage, keys.seed):
-            fault = reader.find_fault(key, partial(_fault, manifest, keys))
-            return _checkpoint(key, manifest, keys, fault)
+    for key in reversed(_sound_manifests(reader, keys, quarantined)):
+        found = reader.parsed(key, partial(_read_checkpoint, reader.store, keys, key), MAX_CHECKPOINT_MANIFEST_BYTES)
+        if found is not None:
+            if found.fault:  # its objects may come yet
+                reader.forget(key)
+            return found
     return None
+
+
+def _read_checkpoint(store: ObjectStore, keys: InstanceKeys, key: str, data: bytes) -> ObservedCheckpoint | None:
+    """Returns what is kept of a manifest, which is little whatever it says; None where it is none of this instance."""
+    try:
+        manifest = parse_checkpoint_manifest(data)
+    except ValidationError:
+        return None
+    position, owner = position_of(key), (manifest.run_uid, manifest.stage, manifest.seed)
+    if position is None or manifest.step != position[0] or owner != (keys.uid, keys.stage, keys.seed):
+        return None
+    return _checkpoint(key, manifest, keys, _fault(manifest, keys, store))
 
 
 def _fault(manifest: CheckpointManifest, keys: InstanceKeys, store: ObjectStore) -> str:
@@ -136,17 +153,9 @@ def _checkpoint(key: str, manifest: CheckpointManifest, keys: InstanceKeys, faul
         attempt=manifest.attempt,
         size_bytes=sum(file.size for file in manifest.files.values()),
         saved_at=manifest.saved_at,
-        metrics=dict(manifest.metrics),
         final=manifest.final,
         fault=fault,
     )
-
-
-def _parse_manifest(data: bytes) -> CheckpointManifest | None:
-    try:
-        return parse_checkpoint_manifest(data)
-    except ValidationError:
-        return None
 
 
 def _file(key: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectInfo, ObjectNotFound, ObjectStore
 
-SMALL_BYTES = 1024 * 1024  # records up to this are read side by side; of larger ones one is in memory at a time
+SMALL_BYTES = 64 * 1024  # records up to this are read side by side; of larger ones one is in memory at a time
 
 Record = TypeVar("Record")
 
@@ -21,7 +21,6 @@ class Records:
     """What earlier looks have parsed: key -> (etag, record or None where it did not parse)."""
 
     parsed: dict[str, tuple[str, Any]] = field(default_factory=dict)
-    right: dict[str, str] = field(default_factory=dict)  # key -> etag of the object that a check found right
     large: bool = False  # one LIST does not hold everything: only those of the parts with records are made
 
 
@@ -48,7 +47,6 @@ class RecordReader:
             self.excess = next(filter(None, [self._list(part, max_objects) for part in parts]), "")
         for key in [key for key in records.parsed if key.startswith(prefix) and key not in self._listed]:
             del records.parsed[key]
-            records.right.pop(key, None)
 
     def _list(self, prefix: str, max_objects: int) -> str:
         found = {info.key: info for info in islice(self.store.list(prefix), max_objects)}
@@ -82,12 +80,6 @@ class RecordReader:
         record: Record | None = held[1]
         return record
 
-    def find_fault(self, key: str, check: Callable[[ObjectStore], str]) -> str:
-        """Returns what a check finds wrong with a listed object; what was found right is not asked again."""
-        etag = self._listed[key].etag
-        if self._records.right.get(key) == etag:
-            return ""
-        if fault := check(self.store):
-            return fault
-        self._records.right[key] = etag
-        return ""
+    def forget(self, key: str) -> None:
+        """Lets the next look read an object again: what was found of it may have changed though it has not."""
+        self._records.parsed.pop(key, None)

@@ -68,7 +68,6 @@ class ObservedCheckpoint:
     attempt: int
     size_bytes: int
     saved_at: str
-    metrics: dict[str, float] = field(default_factory=dict)
     final: bool = False  # the trainer says that the stage ends with it
     fault: str = ""  # why it is not believed to be whole: it ends no stage
 
