@@ -4,9 +4,10 @@ Both are strict JSON, create-only, at most MAX_MANIFEST_BYTES, and name every ob
 """
 
 import hashlib
+from collections.abc import Collection
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import FailFast, Field, StringConstraints, ValidationError
 from pydantic_core import InitErrorDetails
 
 from lead_protocol.json_slices import JsonText, NotJson
@@ -15,8 +16,11 @@ from lead_protocol.strict_model import StrictModel
 
 MAX_MANIFEST_BYTES = 16 * 1024 * 1024
 MAX_CHECKPOINT_MANIFEST_BYTES = 256 * 1024  # one of ten files has 4 KiB
-MAX_CONTAINERS = 130_000  # lists and objects in a manifest of a cache: 65,000 files, which is 8 TB of shards
+MAX_CONTAINERS = 65_000  # lists and objects in a manifest of a cache: 32,000 files, which is 4 TB of shards
 MAX_VALUES = 2 * MAX_CONTAINERS
+
+MAX_ENTRY_BYTES = 4096  # of a file in a manifest of a cache, which takes 250
+MAX_MEMBER_BYTES = 256 * 1024  # of everything in it but its lists of files
 
 MAX_REASONS = 1024  # route verdicts of one cache
 MAX_FACTS, MAX_FACT_NUMBERS = 16, 64  # that a preparation states of a cache
@@ -134,8 +138,8 @@ class CacheManifest(StrictModel):
     routes: RouteCounts
     routes_object: StoredObject
     collections: dict[str, CollectionEntry]
-    shards: list[ShardEntry]
-    metas: list[StoredObject]
+    shards: Annotated[list[ShardEntry], FailFast()]  # of many that are none, each would be an error of its own
+    metas: Annotated[list[StoredObject], FailFast()]
     samples: _Count  # records in all shards
     size_bytes: _Count
     facts: Annotated[dict[_Name, _Numbers], Field(max_length=MAX_FACTS)] = Field(default_factory=dict)  # of all samples
@@ -149,21 +153,39 @@ class CacheManifest(StrictModel):
 
 def parse_cache_manifest(data: bytes) -> CacheManifest:
     """Returns the manifest in `data`, without keys of newer builders; raises pydantic's ValidationError."""
-    return _parse(CacheManifest, data)
+    return _parse(CacheManifest, data, lists=(b"shards", b"metas"))
 
 
-def _parse(model: type[Manifest], data: bytes) -> Manifest:
-    """Looks first for the members that there must be: pydantic's error holds the document once for each it misses."""
-    missing = {name.encode() for name, field in model.model_fields.items() if field.is_required()}
-    try:
-        for key, _, _ in JsonText(data).members():
-            missing.discard(key)
-        faults = [InitErrorDetails(type="missing", loc=(name.decode(),), input=None) for name in sorted(missing)]
-    except NotJson as error:
-        faults = [InitErrorDetails(type="json_invalid", ctx={"error": str(error)}, input=None)]
-    if faults:
-        raise ValidationError.from_exception_data(model.__name__, faults)
+def _parse(model: type[Manifest], data: bytes, lists: Collection[bytes] = ()) -> Manifest:
+    """Looks first for what is missing or too long: pydantic's errors hold a copy of all that they are about."""
+    _check_members(model, data, lists)
     return model.model_validate_json(data, extra="ignore")
+
+
+def _check_members(model: type[StrictModel], data: bytes, lists: Collection[bytes]) -> None:
+    missing, text = {name.encode() for name, field in model.model_fields.items() if field.is_required()}, JsonText(data)
+    try:
+        for key, start, end in text.members():
+            missing.discard(key)
+            if key in lists and data[start : start + 1] == b"[":
+                longest = max((last - first for first, last in text.elements(start)), default=0)
+                _refuse_longer(model, key, longest, MAX_ENTRY_BYTES)
+            else:
+                _refuse_longer(model, key, end - start, MAX_MEMBER_BYTES)
+    except NotJson as error:
+        raise _invalid(model, "json_invalid", error=str(error)) from error
+    if missing:
+        raise _invalid(model, "missing", *(name.decode() for name in sorted(missing)))
+
+
+def _refuse_longer(model: type[StrictModel], key: bytes, length: int, most: int) -> None:
+    if length > most:
+        raise _invalid(model, "bytes_too_long", key[:64].decode(errors="replace"), max_length=most)
+
+
+def _invalid(model: type[StrictModel], kind: str, *names: str, **context: Any) -> ValidationError:
+    faults = [InitErrorDetails(type=kind, loc=(name,), ctx=context, input=None) for name in names or ("",)]
+    return ValidationError.from_exception_data(model.__name__, faults)
 
 
 def is_bloated(data: bytes) -> bool:

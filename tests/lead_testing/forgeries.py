@@ -5,7 +5,16 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from lead_protocol.manifests import MAX_FILES, CacheManifest, CollectionEntry, RouteCounts, ShardEntry, StoredObject
+from lead_protocol.manifests import (
+    MAX_CONTAINERS,
+    MAX_FILES,
+    MAX_VALUES,
+    CacheManifest,
+    RouteCounts,
+    ShardEntry,
+    StoredObject,
+    is_bloated,
+)
 from lead_protocol.object_keys import InstanceKeys
 
 SHA = "5" * 64
@@ -78,12 +87,20 @@ def a_cache_manifest(shards: int = 3, **members: Any) -> bytes:
     return json.dumps(manifest.model_dump() | members).encode()
 
 
-def a_staged_manifest(collections: list[str], config: Mapping[str, Any], shards: int) -> CacheManifest:
-    """Returns a manifest of many shards that is of its own digest once `digest_of` is put in."""
-    item = StoredObject(key="x", size=5, sha256=SHA)
-    return CacheManifest(
-        digest=SHA, recipe="lead", builder="forged", config=dict(config), source_sha256=SHA, samples=1, size_bytes=5,
-        routes=RouteCounts(total=1, kept=1), routes_object=item, metas=[],
-        shards=[ShardEntry(object=item, records=1)] * shards,
-        collections={name: CollectionEntry(object=item, samples=1, buckets=1) for name in collections},
-    )  # fmt: skip
+def most_shards() -> bytes:
+    """Returns a manifest of as many shards as are parsed, none of them an object of its cache."""
+    document = json.loads(a_cache_manifest(shards=1, metas=[]))
+    names = (f"caches/{number:05d}" for number in range(MAX_CONTAINERS // 2 - 10))
+    document["shards"] = [{"object": {"key": name, "size": 1, "sha256": SHA}, "records": 1} for name in names]
+    data = json.dumps(document).encode()
+    assert not is_bloated(data)
+    return data
+
+
+def most_metas() -> bytes:
+    """Returns a manifest of 16 MiB whose list of metas is one of long strings."""
+    document = json.loads(a_cache_manifest(shards=1))
+    document["metas"] = [f"{number:058d}" for number in range(MAX_VALUES - 200)]
+    data = json.dumps(document).encode()
+    assert not is_bloated(data)
+    return data

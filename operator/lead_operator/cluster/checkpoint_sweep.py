@@ -8,6 +8,7 @@ and asked again later. What a killed operator left half done is found as orphane
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -26,7 +27,7 @@ from lead_protocol.object_keys import InstanceKeys, position_of
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore, StoreDenied, StoreError
 
 THREADS = 2  # of each profile; namespaces take turns
-MAX_READ_BYTES = 2 * 1024 * 1024  # of manifests, newest first; parsed, they may take six times as much
+MAX_READ_BYTES = 1024 * 1024  # of manifests, newest first; parsed, they may take six times as much
 MAX_KEPT_BYTES = 128 * 1024  # of an instance's manifests between portions: with more, they are read again
 MAX_REMOVALS = 16  # checkpoints of one portion
 MAX_ORPHANS = 128  # objects of one portion
@@ -162,7 +163,9 @@ class CheckpointSweep:
     async def _portion(self, request: SweepRequest, memory: SweepMemory) -> None:
         try:
             store, namespace = self._store_of(request.profile), request.keys.namespace
-            complete = await self._threads.run(request.profile.name, namespace, _sweep_and_forget, store, request, memory)
+            complete = await self._threads.run(
+                request.profile.name, namespace, _sweep_and_forget, store, request, memory
+            )
         except StoreError as error:
             if not memory.told:
                 memory.told = True

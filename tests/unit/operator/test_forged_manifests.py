@@ -14,16 +14,12 @@ from lead_protocol.manifests import (
     MAX_COUNT,
     MAX_ENTRIES,
     MAX_MANIFEST_BYTES,
-    CacheManifest,
-    RouteCounts,
-    ShardEntry,
-    StoredObject,
     is_bloated,
     parse_checkpoint_manifest,
 )
 from lead_protocol.store.folder import FolderStore
+from lead_testing.forgeries import SHA, a_cache_manifest
 
-SHA = "5" * 64
 KEY = "caches/team-a/MANIFEST.json"
 READ = """
 import sys
@@ -43,18 +39,8 @@ print(most_kib() - before)
 """
 
 
-def a_manifest(shards: int = 3, **members: Any) -> bytes:
-    stored = StoredObject(key="caches/a/shards/00001.shard", size=134_217_728, sha256=SHA)
-    manifest = CacheManifest(
-        digest=SHA, recipe="lead", builder="1", config={"a": [1, {"b": "}]"}]}, source_sha256=SHA,
-        routes=RouteCounts(total=5, kept=4, reasons={"short": 1}), routes_object=stored, collections={},
-        shards=[ShardEntry(object=stored, records=7)] * shards, metas=[stored] * 5, samples=21, size_bytes=99,
-    )  # fmt: skip
-    return json.dumps(manifest.model_dump() | members).encode()
-
-
 def test_what_is_read_is_what_the_manifest_says() -> None:
-    facts = cache_facts(a_manifest())
+    facts = cache_facts(a_cache_manifest())
     assert (facts.digest, facts.source_sha256, facts.shards) == (SHA, SHA, 3)
     assert (facts.routes_total, facts.routes_kept, facts.route_reasons) == (5, 4, {"short": 1})
     assert (facts.samples, facts.size_bytes) == (21, 99)
@@ -72,7 +58,7 @@ def test_what_is_read_is_what_the_manifest_says() -> None:
 def test_sixteen_forged_mebibytes_cost_no_more_than_a_few_times_their_bytes(tmp_path: Path, member: bytes) -> None:
     """Audit: S-2"""
     name = member.split(b":", 1)[0].strip(b'" ').decode()
-    honest = {key: value for key, value in json.loads(a_manifest()).items() if key != name}
+    honest = {key: value for key, value in json.loads(a_cache_manifest()).items() if key != name}
     store = FolderStore(tmp_path)
     store.put(KEY, json.dumps(honest).encode()[:-1] + b"," + member + b"}")
     assert (tmp_path / KEY).stat().st_size <= MAX_MANIFEST_BYTES
@@ -82,7 +68,7 @@ def test_sixteen_forged_mebibytes_cost_no_more_than_a_few_times_their_bytes(tmp_
 
 def test_a_staged_manifest_of_too_many_values_is_refused_unparsed() -> None:
     """Audit: S-2"""
-    assert not is_bloated(a_manifest(shards=60_000))
+    assert not is_bloated(a_cache_manifest(shards=32_000))
     assert is_bloated(b'{"config":{"a":[' + b"[]," * 5_000_000 + b"1]}}")
     assert is_bloated(b'{"config":{"a":[' + b"1," * 5_000_000 + b"1]}}")
 
@@ -91,9 +77,10 @@ def test_a_staged_manifest_of_too_many_values_is_refused_unparsed() -> None:
     "data",
     [
         b"", b"[]", b"{", b"\xff", b'{"digest": "\\ud800"}',
-        a_manifest(samples=10**30), a_manifest(size_bytes=MAX_COUNT + 1), a_manifest(samples=-1),
-        a_manifest(digest="x"), a_manifest()[:-40], a_manifest(routes={"total": 1, "kept": 1, "reasons": [1]}),
-        a_manifest(routes={"total": 1, "kept": 1, "reasons": {"r" * 70_000: 1}}), b" " * 1000,
+        a_cache_manifest(samples=10**30), a_cache_manifest(size_bytes=MAX_COUNT + 1), a_cache_manifest(samples=-1),
+        a_cache_manifest(digest="x"), a_cache_manifest()[:-40],
+        a_cache_manifest(routes={"total": 1, "kept": 1, "reasons": [1]}),
+        a_cache_manifest(routes={"total": 1, "kept": 1, "reasons": {"r" * 70_000: 1}}), b" " * 1000,
     ],
 )  # fmt: skip
 def test_what_is_no_manifest_is_of_no_digest(data: bytes) -> None:
