@@ -8,7 +8,6 @@ and asked again later. What a killed operator left half done is found as orphane
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -164,7 +163,7 @@ class CheckpointSweep:
         try:
             store, namespace = self._store_of(request.profile), request.keys.namespace
             complete = await self._threads.run(
-                request.profile.name, namespace, _sweep_and_forget, store, request, memory
+                request.profile.name, namespace, sweep_and_forget, store, request, memory
             )
         except StoreError as error:
             if not memory.told:
@@ -182,7 +181,8 @@ class CheckpointSweep:
             await asyncio.sleep(PAUSE_S)
 
 
-def _sweep_and_forget(store: ObjectStore, request: SweepRequest, memory: SweepMemory) -> bool:
+def sweep_and_forget(store: ObjectStore, request: SweepRequest, memory: SweepMemory) -> bool:
+    """Makes a portion and drops what it read where that is much; returns whether nothing is left to do."""
     try:
         return sweep_portion(store, request, memory)
     finally:  # what pods may write for every run is in memory for as many runs as there are threads

@@ -10,16 +10,30 @@ import pytest
 from pydantic import ValidationError
 
 from lead_operator.cluster.cache_facts import cache_facts, read_cache_facts
+from lead_operator.cluster.checkpoint_sweep import (
+    MAX_READ_BYTES,
+    SweepMemory,
+    SweepRequest,
+    sweep_and_forget,
+    sweep_portion,
+)
+from lead_operator.cluster.instance_records import MAX_MANIFESTS, read_instances
+from lead_operator.cluster.record_reader import RecordReader, Records
 from lead_protocol.manifests import (
+    MAX_CHECKPOINT_MANIFEST_BYTES,
     MAX_COUNT,
     MAX_ENTRIES,
     MAX_MANIFEST_BYTES,
     is_bloated,
+    parse_cache_manifest,
     parse_checkpoint_manifest,
 )
+from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
-from lead_testing.forgeries import SHA, a_cache_manifest
+from lead_testing.forgeries import SHA, a_cache_manifest, most_files, most_metas, padded
+from lead_testing.makers import RUN_UID, SETTINGS
 
+RUN = InstanceKeys("team-a", RUN_UID, "train", 0)
 KEY = "caches/team-a/MANIFEST.json"
 READ = """
 import sys
@@ -108,3 +122,46 @@ def test_what_is_kept_of_a_checkpoints_manifest_is_bounded(bloated: dict[str, An
     assert parse_checkpoint_manifest(json.dumps(honest).encode()).metrics == {"loss": 0.5}
     with pytest.raises(ValidationError):
         parse_checkpoint_manifest(json.dumps(honest | bloated).encode())
+
+
+@pytest.mark.parametrize("data", [b'{"x":[' + b"[]," * 80_000 + b"1]}", most_metas(), padded({}, "numbers", 2**18)])
+def test_what_is_refused_is_not_held_by_the_error(data: bytes) -> None:
+    """A member that was missing kept the whole document once more, as objects: 2.9 GiB of thirty. Audit: S-2"""
+    for parse in (parse_checkpoint_manifest, parse_cache_manifest):
+        with pytest.raises(ValidationError) as refused:
+            parse(data)
+        assert refused.value.error_count() <= 20
+        assert all(len(str(error["input"])) < 100 for error in refused.value.errors())
+
+
+def test_of_manifests_the_operator_keeps_facts_alone_and_of_the_newest(tmp_path: Path) -> None:
+    """Audit: S-2"""
+    store, records = FolderStore(tmp_path), Records()
+    for number in range(MAX_MANIFESTS + 5):  # newer ones, each of another step than its name's
+        store.put(RUN.manifest(100 + number, 0), b"{}" if number % 100 else most_files(RUN, 7))
+    store.put(RUN.manifest(99, 0), most_files(RUN, 99))
+    store.put(f"{RUN.manifests_prefix}{'k' * 200}.json", b"{}")
+    reader = RecordReader(store, records, RUN.prefix, 20_000)
+    control = RecordReader(store, records, f"control/{RUN.namespace}/", 10)
+    [found] = read_instances(reader, control, RUN.namespace, RUN.uid, (("train", 0),))
+    assert (len(found.manifests), found.checkpoint) == (MAX_MANIFESTS, None)
+    assert found.manifests[-1] == RUN.manifest(100 + MAX_MANIFESTS + 4, 0)
+    assert {type(kept) for _, kept in records.parsed.values()} == {type(None)}
+
+
+def test_retention_reads_manifests_up_to_a_size_and_keeps_few(tmp_path: Path) -> None:
+    """Two thousand of one run took gigabytes. Audit: S-2"""
+    store, memory = FolderStore(tmp_path), SweepMemory()
+    steps = range(100, 100 + 2 * MAX_READ_BYTES // len(most_files(RUN, 100)))
+    for step in steps:
+        store.put(RUN.manifest(step, 0), most_files(RUN, step))
+    manifests = tuple(RUN.manifest(step, 0) for step in steps)
+    profile = SETTINGS.storage_profiles["default"]
+    request = SweepRequest(profile, RUN, manifests, keep_last=3, keep_best=0, live_attempt=1, done=False)
+    assert sweep_portion(store, request, memory)
+    most = MAX_READ_BYTES + MAX_CHECKPOINT_MANIFEST_BYTES
+    assert sum(read.size_bytes for read in memory.read.values()) <= most
+    assert store.head(manifests[-3]) is not None and store.head(manifests[-4]) is None
+    assert store.head(manifests[0]) is not None
+    sweep_and_forget(store, request, memory)
+    assert memory.read == {}
