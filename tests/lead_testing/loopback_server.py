@@ -1,4 +1,4 @@
-"""An HTTP server on loopback for the length of a `with`: the base of servers that play a store's neighbours.
+"""An HTTP server for the length of a `with`, on loopback unless told otherwise: the base of a store's neighbours.
 
 Used by `sts_relay`, `store_proxy` and `token_issuer`, which bring the handler.
 """
@@ -13,8 +13,15 @@ from typing import Self
 class LoopbackServer:
     """Listens from the beginning, answers between entering and leaving."""
 
-    def __init__(self, handler: type[BaseHTTPRequestHandler], *, tls: ssl.SSLContext | None = None) -> None:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    def __init__(
+        self,
+        handler: type[BaseHTTPRequestHandler],
+        *,
+        tls: ssl.SSLContext | None = None,
+        address: tuple[str, int] = ("127.0.0.1", 0),
+    ) -> None:
+        """`address`: where it listens; host "" is every address of the machine, port 0 a free one."""
+        self._server = ThreadingHTTPServer(address, handler)
         if tls is not None:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
@@ -28,6 +35,10 @@ class LoopbackServer:
     ) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+    def join(self) -> None:
+        """Waits until it is closed by another thread."""
+        self._thread.join()
 
     @property
     def endpoint(self) -> str:

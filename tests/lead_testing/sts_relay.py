@@ -2,9 +2,14 @@
 
 MinIO gives none for less than 15 minutes. A client believes `Expiration`, so it lives through several renewals, and
 through an outage of several lives, in seconds.
+
+    python3 -m lead_testing.sts_relay HOST:PORT LIFE_S CA_FILE PORT
+
+is one of a store with TLS, in a pod of its own: away where there is none of it.
 """
 
 import re
+import sys
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler
 
@@ -18,13 +23,16 @@ _EXPIRATION = re.compile(rb"<Expiration>[^<]*</Expiration>")
 class StsRelay(LoopbackServer):
     """Listens on loopback; `away` says whether requests are answered by 503, the counts how many there were."""
 
-    def __init__(self, minio: str, life_s: float) -> None:
-        """`minio`: host and port."""
+    def __init__(
+        self, minio: str, life_s: float, *, ca_file: str = "", address: tuple[str, int] = ("127.0.0.1", 0)
+    ) -> None:
+        """`minio`: host and port; `ca_file`: the authority of its certificate, "" where it has no TLS."""
         self.away = False
         self.given = self.refused_while_away = 0
         self.life_s = life_s
-        self._minio = minio
-        super().__init__(_handler(self))
+        self._minio = f"https://{minio}" if ca_file else f"http://{minio}"
+        self._pool = urllib3.PoolManager(ca_certs=ca_file or None)
+        super().__init__(_handler(self), address=address)
 
     @property
     def url(self) -> str:
@@ -37,7 +45,10 @@ class StsRelay(LoopbackServer):
             self.refused_while_away += 1
             return 503, b""
         kind = {"Content-Type": "application/x-www-form-urlencoded"}
-        found = urllib3.request("POST", f"http://{self._minio}{path}", body=form, headers=kind)
+        try:
+            found = self._pool.request("POST", f"{self._minio}{path}", body=form, headers=kind, retries=False)
+        except urllib3.exceptions.HTTPError:  # it restarts
+            return 503, b""
         ends = (datetime.now(UTC) + timedelta(seconds=self.life_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
         self.given += found.status == 200
         return found.status, _EXPIRATION.sub(f"<Expiration>{ends}</Expiration>".encode(), found.data)
@@ -60,3 +71,14 @@ def _handler(relay: StsRelay) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
     return Handler
+
+
+def main() -> None:
+    """Relays until the process is ended."""
+    minio, life_s, ca_file, port = sys.argv[1:]
+    with StsRelay(minio, float(life_s), ca_file=ca_file, address=("", int(port))) as relay:
+        relay.join()
+
+
+if __name__ == "__main__":
+    main()
