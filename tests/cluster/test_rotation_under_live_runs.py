@@ -24,7 +24,7 @@ from lead_testing.sts_relay_pod import PROFILE, hand_out_key, install_relay, rel
 from lead_trainer.recipes.lead.example_data.tree import write_example_tree
 
 LIFE_S, LIVES = 10.0, 4  # of the relayed run's credentials; how many of them the STS is away
-EPOCHS = 50  # so many that the relayed run still trains after the outage
+EPOCHS = 40  # so many that the relayed run still trains after the outage
 STAGE = "pretrain"
 RUNS = {"hourly": "default", PROFILE: PROFILE}  # by name: the storage profile
 
