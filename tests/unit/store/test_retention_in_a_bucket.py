@@ -159,7 +159,6 @@ def test_each_manifest_is_read_once_and_an_idle_run_costs_no_call(bucket_of_a_ru
 def test_many_old_checkpoints_go_in_portions_manifests_before_their_data(
     bucket_of_a_run: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint_sweep, "MAX_KEPT_BYTES", 0)
     monkeypatch.setattr(checkpoint_sweep, "MAX_REMOVALS", 2)
     monkeypatch.setattr(checkpoint_sweep, "PAUSE_S", 0.0)
     forge(bucket_of_a_run, 10, lambda step: {"loss": float(step)})
