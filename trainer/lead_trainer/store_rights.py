@@ -30,11 +30,9 @@ def refused(command: str, denial: StoreDenied, environ: Mapping[str, str]) -> st
     what = str(denial).replace(f"; {CHECK_CREDENTIALS}", "")
     url = environ.get(environment.STORE_URL, "the store").rstrip("/")
     if denial.of_key:
-        ask = (
-            f"the store takes no such key: ask its administrator for a new one that may {rights} objects of {url} below"
-        )
+        ask = f"the store takes no such key: ask its administrator for a new one that may {rights}"
     else:
-        ask = f"ask the store's administrator to let this key {rights} objects of {url} below"
+        ask = f"ask the store's administrator to let this key {rights}"
     away = rights == _BUILD and environ.get(environment.STORE_URL)
     return f"{what}; {ask} objects of {url} below {below}" + (
         f", or unset {environment.STORE_URL} to build the cache beside the data" if away else ""
