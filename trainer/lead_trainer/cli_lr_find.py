@@ -11,6 +11,7 @@ from lead_trainer.engine.stop import StopFlag
 from lead_trainer.engine.worker import device_of
 from lead_trainer.errors import BadConfig
 from lead_trainer.local_job import cache_store, local_job, session_cache_folder
+from lead_trainer.local_logdir import gone_if_refused
 from lead_trainer.local_run import local_run
 from lead_trainer.local_store import PRIVATE_FOLDER
 from lead_trainer.report.console import open_log
@@ -39,7 +40,8 @@ def find_learning_rate(
     run = local_run(words, config_files, environ)
     open_log()
     store, caches = FolderStore(run.logdir / PRIVATE_FOLDER), cache_store(run, environ)
-    job = local_job(run, store, caches, processes=1)
+    with gone_if_refused(run.logdir):
+        job = local_job(run, store, caches, processes=1)
     place = Place(
         store, run.scratch_folder, session_cache_folder(run, environ),
         initial_weights=Path(run.keys.load_file) if run.keys.load_file else None, dataset_store=caches,

@@ -33,6 +33,7 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str], code: int = Ex
         (LEAD, "carla_root: folder data/carla_leaderboard2 does not exist; set carla_root=DIR"),
         ([*LEAD, "carla_root=nowhere"], "carla_root: folder nowhere does not exist; set carla_root=DIR"),
         (["cache", "preset=demo", "carla_root=nowhere"], "carla_root: folder nowhere does not exist"),
+        (["lr-find", *LEAD[1:], "carla_root=nowhere"], "carla_root: folder nowhere does not exist"),
         (["buckets", "preset=demo", "carla_root=nowhere"], "carla_root: folder nowhere does not exist"),
         ([*CLIPS, "data_root=clipz"], "data_root: folder clipz does not exist; set data_root=DIR"),
         ([*CLIPS, "benchmark=nuscenes", "input_type=raster", "nuscenes_root=n"], "nuscenes_root: folder n does not"),
