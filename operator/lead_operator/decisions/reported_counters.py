@@ -44,18 +44,18 @@ def find_contradiction(run: TrainingRun, observed: ObservedRun) -> str:
         return ""
     unreported = sum(_is_unreported(entry, observed) for entry in entries)
     told = read_restarts(observed.previous, None, ())
-    recorded = recorded_restarts(observed, [int(entry["attempt"]) for entry in entries])
-    if told not in recorded and recorded[0].total != told.total + unreported:
-        return f"{_words(told)}, but the operator's records hold {_words(recorded[0])}"
+    recorded = _recorded_restarts(observed)
+    replaced = sum(int(entry["attempt"]) - 1 for entry in entries)
+    # Without a record suspensions alone may have ended attempts: a status erased in between counts some of them.
+    suspended = observed.book is None and told == Restarts(uncounted=told.uncounted) and told.uncounted <= replaced
+    if told != recorded and not suspended and recorded.total != told.total + unreported:
+        return f"{_words(told)}, but the operator's records hold {_words(recorded)}"
     return next(filter(None, (_of_ends(run, observed, entry) for entry in entries)), "")
 
 
-def recorded_restarts(observed: ObservedRun, attempts: list[int]) -> tuple[Restarts, ...]:
-    """Returns what the records hold; without any restart attempts may still have been ended, by suspensions."""
+def _recorded_restarts(observed: ObservedRun) -> Restarts:
     book = observed.book
-    if book is not None:
-        return (Restarts(book.program, book.infrastructure, book.uncounted),)
-    return (Restarts(), Restarts(uncounted=sum(attempt - 1 for attempt in attempts)))
+    return Restarts() if book is None else Restarts(book.program, book.infrastructure, book.uncounted)
 
 
 def _of_attempts(observed: ObservedRun, entry: dict[str, Any]) -> str:

@@ -71,6 +71,15 @@ def test_what_the_operator_writes_contradicts_nothing() -> None:
     assert find_contradiction(RUN, observe(status, a_pod(0, attempt=2), attempt=2, book=book)) == ""
 
 
+def test_a_status_erased_between_two_suspensions_counts_one_of_them_and_is_believed() -> None:
+    status = look(observe({}, a_pod(0, attempt=2), attempt=2)).status
+    assert status["restarts"]["uncounted"] == 1
+    third = forged(forged(status, "stage.attempt", 3), "book.endedAttempt", 2)
+    seen = observe(third, a_pod(0, attempt=3), attempt=3)
+    assert find_contradiction(RUN, seen) == ""
+    assert find_contradiction(RUN, observe(forged(third, "restarts.uncounted", 3), a_pod(0, attempt=3), attempt=3))
+
+
 @pytest.mark.parametrize(("field", "value"), FORGED)
 def test_forged_counters_are_replaced_and_move_nothing(field: str, value: Any) -> None:
     status, book = restarted()
