@@ -386,7 +386,8 @@ class RunMachine(PodsMachine):
         """Other counters than those that the operator reports, before it looks with a store that answers."""
         status = self.world.status
         answers = "'StorageAvailable', 'status': 'True'" in str(status.get("conditions"))
-        if not self.world.store_up or "restarts" not in status or not answers:
+        over = status.get("phase") in ("Succeeded", "Failed")  # its counters steer nothing any more
+        if not self.world.store_up or "restarts" not in status or not answers or over:
             return
         self.world.miscounted = True
         if field == "restarts":
