@@ -6,8 +6,7 @@ its last record while it lists and reads, so that silence means that something b
 
 from dataclasses import replace
 
-from lead_operator import names
-from lead_operator.decisions.build_state import Worker
+from lead_operator.decisions.build_state import Worker, worker_pod_name
 from lead_operator.decisions.conditions import find_condition
 from lead_operator.decisions.failure_policy import (
     MAX_MESSAGE,
@@ -44,9 +43,7 @@ def find_build_failure(
         return failure or _find_silence(worker, worker.pod, observed)
     if not worker.created:
         return None
-    identity = cache.identity
-    name = names.build_pod_name(identity.name, identity.generation, worker.attempt, worker.index, worker.stage)
-    return explain_missing(name)
+    return explain_missing(worker_pod_name(cache, cache.identity.generation, worker))
 
 
 def why_waiting(worker: Worker) -> str:

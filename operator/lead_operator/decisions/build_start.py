@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from lead_operator.decisions.build_health import why_waiting
-from lead_operator.decisions.build_state import BuildState, Worker
+from lead_operator.decisions.build_state import BuildState, Worker, worker_pod_name
 from lead_operator.decisions.cache_step import SOON_S, CacheStep, retire_pods
 from lead_operator.decisions.failure_policy import pause_s
 from lead_operator.decisions.figures import seconds_since
@@ -17,7 +17,7 @@ from lead_operator.decisions.pod_removal import remove
 from lead_operator.decisions.policy_check import NOT_ALLOWED, cache_violations, explain
 from lead_operator.decisions.refusals import CACHE_FIELDS, OBJECTS_REFUSED, RESOURCES_OF_POD, explain_invalid
 from lead_operator.errors import SpecError
-from lead_operator.names import CachePhase, build_pod_name
+from lead_operator.names import CachePhase
 from lead_operator.objects.build_pod import build_cache_pod
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_operator.settings import Settings
@@ -83,17 +83,13 @@ def _refuse_invalid(cache: DatasetCache, observed: ObservedBuild, state: BuildSt
     """Raises SpecError where the API server holds the very first pods of a spec, or of a stage, for invalid."""
     for stage in cache.stages:
         workers = state.of_stage(stage.name)
-        if cache.in_stages and not any(f'"{_pod_name(cache, each)}"' in observed.apply_error for each in workers):
+        pods = (worker_pod_name(cache, cache.identity.generation, each) for each in workers)
+        if cache.in_stages and not any(f'"{pod}"' in observed.apply_error for pod in pods):
             continue
         fields = {**CACHE_FIELDS, RESOURCES_OF_POD: stage.path}
         invalid = explain_invalid(observed.apply_error, fields, stage.resources, cache.pod_settings)
         if invalid and not any(worker.created or worker.ended for worker in workers):
             raise SpecError(f"{cache.identity}: pods made of this spec are invalid: {invalid}; correct the spec")
-
-
-def _pod_name(cache: DatasetCache, worker: Worker) -> str:
-    identity = cache.identity
-    return build_pod_name(identity.name, identity.generation, worker.attempt, worker.index, worker.stage)
 
 
 def _pause_left_s(worker: Worker, observed: ObservedBuild) -> float:

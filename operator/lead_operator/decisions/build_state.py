@@ -95,6 +95,11 @@ class BuildState:
         return replace(again, workers=tuple(replace(w, errors=0, disturbances=0) for w in again.workers))
 
 
+def worker_pod_name(cache: DatasetCache, generation: int, worker: Worker) -> str:
+    """Returns the name of the pod of a worker's newest attempt."""
+    return names.build_pod_name(cache.identity.name, generation, worker.attempt, worker.index, worker.stage)
+
+
 def build_inputs(cache: DatasetCache) -> str:
     """Returns a hash of all in the spec that a build's result depends on."""
     inputs = [cache.recipe, cache.storage_profile, asdict(cache.source), list(cache.collections)]

@@ -78,14 +78,7 @@ def decide_dataset_cache(cache: DatasetCache, observed: ObservedBuild, settings:
     )
     return Plan(
         status=status,
-        records=(
-            *_failure_records(cache, observed, step),
-            *(
-                source_record(cache, step.state.generation, observed, observed.failure)
-                if step.phase is CachePhase.FAILED
-                else ()
-            ),
-        ),
+        records=_failure_records(cache, observed, step),
         claim_attempt=step.claim,
         publish=step.publish,
         deletes=step.deletes,
@@ -194,14 +187,18 @@ def _known_failure(observed: ObservedBuild, state: BuildState, same_spec: bool) 
 
 
 def _failure_records(cache: DatasetCache, observed: ObservedBuild, step: CacheStep) -> tuple[RunRecord, ...]:
-    known = observed.failure is not None and observed.failure.round == step.state.round
-    if step.phase is not CachePhase.FAILED or known or observed.store_error:
+    if step.phase is not CachePhase.FAILED:
         return ()
+    source = source_record(cache, step.state.generation, observed, observed.failure)
+    known = observed.failure is not None and observed.failure.round == step.state.round
+    if known or observed.store_error:
+        return source
     end = RunEnd(
         phase="Failed", reason=step.reason[:64], message=step.message[:2048], ended_at=format_time(observed.now)
     )  # fmt: skip
     keys = ControlKeys(cache.identity.namespace, cache.identity.uid)
-    return (RunRecord(keys.failed(step.state.generation, step.state.round), end.model_dump_json().encode()),)
+    failed = keys.failed(step.state.generation, step.state.round)
+    return (RunRecord(failed, end.model_dump_json().encode()), *source)
 
 
 def _ready_or_other_digest(

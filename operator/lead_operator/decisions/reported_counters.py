@@ -44,18 +44,13 @@ def find_contradiction(run: TrainingRun, observed: ObservedRun) -> str:
         return ""
     unreported = sum(_is_unreported(entry, observed) for entry in entries)
     told = read_restarts(observed.previous, None, ())
-    recorded = _recorded_restarts(observed)
+    recorded = read_restarts({}, observed.book, ())
     replaced = sum(int(entry["attempt"]) - 1 for entry in entries)
     # Without a record suspensions alone may have ended attempts: a status erased in between counts some of them.
     suspended = observed.book is None and told == Restarts(uncounted=told.uncounted) and told.uncounted <= replaced
     if told != recorded and not suspended and recorded.total != told.total + unreported:
         return f"{_words(told)}, but the operator's records hold {_words(recorded)}"
     return next(filter(None, (_of_ends(run, observed, entry) for entry in entries)), "")
-
-
-def _recorded_restarts(observed: ObservedRun) -> Restarts:
-    book = observed.book
-    return Restarts() if book is None else Restarts(book.program, book.infrastructure, book.uncounted)
 
 
 def _of_attempts(observed: ObservedRun, entry: dict[str, Any]) -> str:

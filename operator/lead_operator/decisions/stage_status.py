@@ -5,9 +5,8 @@ Derived anew at every look, from the workers of `build_state` and the newest rec
 
 from typing import Any
 
-from lead_operator import names
 from lead_operator.decisions.build_health import why_waiting
-from lead_operator.decisions.build_state import BuildState, Worker
+from lead_operator.decisions.build_state import BuildState, Worker, worker_pod_name
 from lead_operator.decisions.figures import shorten
 from lead_operator.decisions.observed import ObservedBuild
 from lead_operator.names import CachePhase
@@ -73,7 +72,8 @@ def _phase(
     workers = state.of_stage(stage.name)
     if state.is_complete(stage.name):
         return SUCCEEDED, ""
-    if phase is CachePhase.FAILED and any(_pod_name(cache, state, worker) == failure.get("pod") for worker in workers):
+    pods = [worker_pod_name(cache, state.generation, worker) for worker in workers]
+    if phase is CachePhase.FAILED and failure.get("pod") in pods:
         return FAILED, f"{failure.get('reason', '')}: {failure.get('message', '')}"
     awaited = [name for name in stage.after if not state.is_complete(name)]
     if awaited:
@@ -89,7 +89,3 @@ def _why_not(workers: tuple[Worker, ...]) -> str:
     again = sum(1 for worker in workers if not worker.done and not worker.active and worker.ended)
     told = [f"pods wait: {', '.join(waiting)}"] if waiting else []
     return "; ".join([*told, f"{again} shares are tried again"] if again else told)
-
-
-def _pod_name(cache: DatasetCache, state: BuildState, worker: Worker) -> str:
-    return names.build_pod_name(cache.identity.name, state.generation, worker.attempt, worker.index, worker.stage)

@@ -219,13 +219,7 @@ def _make_part(build: _Build, scan: Scan, part: Part, folder: Path, report: "_Re
     path = folder / "shard.part"
     numbers = [int(number) for number in part.samples]
     records = _encoded(build, scan, numbers, encoded)
-    counts = PartCounts(
-        lambda number, fields: (
-            preparation.counts(build.config, scan.samples[number], fields)
-            if isinstance(preparation, CountsRecords)
-            else {}
-        )
-    )
+    counts = _part_counts(build, scan)
     shard = write_shard(path, report.counted(counts.passing(records)))
     if shard.records != len(numbers):
         raise BadData(f"part {part.number} has {shard.records} records, expected {len(numbers)}; build again")
@@ -276,6 +270,13 @@ def _finish(build: _Build, scan: Scan, plan: BuildPlan, report: "_Reporter") -> 
         facts=_facts(build, complete),
     )
     return stage_manifest(build.store, build.keys, manifest)
+
+
+def _part_counts(build: _Build, scan: Scan) -> PartCounts:
+    preparation = build.recipe.preparation
+    if not isinstance(preparation, CountsRecords):
+        return PartCounts(None)
+    return PartCounts(lambda number, fields: preparation.counts(build.config, scan.samples[number], fields))
 
 
 def _facts(build: _Build, parts: Iterable[PartRecord]) -> Mapping[str, Sequence[float]]:

@@ -15,14 +15,17 @@ Counts = Mapping[str, npt.NDArray[np.int64]]
 
 
 class PartCounts:
-    """Adds up what `of_sample` counts in each record that passes."""
+    """Adds up what `of_sample` counts in each record that passes; None decodes no record and counts nothing."""
 
-    def __init__(self, of_sample: Callable[[int, Mapping[str, memoryview]], Counts]) -> None:
+    def __init__(self, of_sample: Callable[[int, Mapping[str, memoryview]], Counts] | None) -> None:
         self._of_sample = of_sample
         self._sums: dict[str, npt.NDArray[np.int64]] = {}
 
     def passing(self, records: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
         """Passes records (number, bytes) on."""
+        if self._of_sample is None:
+            yield from records
+            return
         for number, data in records:
             self._sums = summed([self._sums, self._of_sample(number, decode_record(data).fields)])
             yield number, data
