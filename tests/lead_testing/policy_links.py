@@ -192,9 +192,10 @@ def _is_peer(policy: dict[str, Any], peer: dict[str, Any], pod: LinkedPod) -> bo
 def _selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
     held = all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
     for each in selector.get("matchExpressions") or []:
-        if each["operator"] != "In":
+        if each["operator"] not in ("In", "NotIn"):
             raise ValueError(f"{each['operator']} is not known here; teach it to this module")
-        held = held and labels.get(each["key"]) in each["values"]
+        among = labels.get(each["key"]) in each["values"]  # who lacks the key is in no set, hence NotIn selects it
+        held = held and among == (each["operator"] == "In")
     return held
 
 

@@ -204,15 +204,19 @@ class BucketView:
         """
 
         memory = self._memories.setdefault(uid, _Memory())
-        memory.control = None
+        control, memory.control = memory.control, None  # listed anew where one of these is not written, or another's
 
         def write(store: ObjectStore) -> bool:
-            stands = True
+            stands, all_ours = True, control is not None and control.store is store
             for record in records:
                 if record.key not in memory.written or record.final:
                     ours = store.create(record.key, record.data)
                     stands = stands and (ours or not record.final)
                     memory.written.add(record.key)
+                    if ours and control is not None:
+                        control.note_created(record.key, record.data)
+                    all_ours = all_ours and ours
+            memory.control = control if all_ours else None
             return stands
 
         stands, error = await self._ask(profile, namespace, write)

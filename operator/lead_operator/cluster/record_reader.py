@@ -39,6 +39,7 @@ class RecordReader:
         self.store = store
         self._records = records
         self._listed: dict[str, ObjectInfo] = {}
+        self._created: dict[str, bytes] = {}
         by_parts = parts_alone or bool(parts and records.large)
         self.excess = "" if by_parts else self._list(prefix, max_objects)
         if parts and (self.excess or by_parts):
@@ -64,6 +65,8 @@ class RecordReader:
 
     def parsed(self, key: str, parse: Callable[[bytes], Record | None], max_bytes: int) -> Record | None:
         """Returns a listed object as `parse` makes it; None where it is not listed, too large or not sound."""
+        if key in self._created:
+            return parse(self._created[key])
         info = self._listed.get(key)
         if info is None:
             return None
@@ -79,6 +82,11 @@ class RecordReader:
             self._records.parsed[key] = held
         record: Record | None = held[1]
         return record
+
+    def note_created(self, key: str, data: bytes) -> None:
+        """Adds an object that this process has just created: what it holds need not be listed and read again."""
+        self._created[key] = data
+        self._listed = dict(sorted((self._listed | {key: ObjectInfo(key, len(data), "")}).items()))
 
     def forget(self, key: str) -> None:
         """Lets the next look read an object again: what was found of it may have changed though it has not."""

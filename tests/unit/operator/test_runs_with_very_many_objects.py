@@ -82,11 +82,21 @@ async def test_the_operators_records_are_listed_again_when_they_may_be_others(
     assert await view.record(SETTINGS.storage_profiles["default"], KEYS.namespace, KEYS.uid, (record,)) == (True, "")
     seen = await look(view)
     assert seen.ended is not None and seen.ended.reason == "R"
-    assert store.listed.count(CONTROL) == 2
     store.put(keys.ended, b"of another operator process")
-    assert (await look(view)).ended == seen.ended and store.listed.count(CONTROL) == 2
+    assert (await look(view)).ended == seen.ended and store.listed.count(CONTROL) == 1
     monkeypatch.setattr(bucket_view, "CONTROL_AGE_S", -1.0)
-    assert (await look(view)).ended is None and store.listed.count(CONTROL) == 3
+    assert (await look(view)).ended is None and store.listed.count(CONTROL) == 2
+
+
+async def test_a_record_that_another_operator_has_written_first_is_read(store: Counting) -> None:
+    view, keys = BucketView(SETTINGS, lambda profile: store), RunKeys(KEYS.namespace, KEYS.uid).control
+    await look(view)
+    end = RunEnd(phase="Failed", reason="R", message="", ended_at="2026-01-01T12:00:00Z")
+    store.put(keys.ended, end.model_copy(update={"reason": "Theirs"}).model_dump_json().encode())
+    record = RunRecord(keys.ended, end.model_dump_json().encode(), final=True)
+    assert await view.record(SETTINGS.storage_profiles["default"], KEYS.namespace, KEYS.uid, (record,)) == (False, "")
+    seen = await look(view)
+    assert seen.ended is not None and seen.ended.reason == "Theirs"
 
 
 async def test_many_checkpoints_hide_no_progress_and_are_listed_once(store: Counting) -> None:
