@@ -29,6 +29,7 @@ from lead_protocol.store.object_store import ObjectStore
 MAX_PROGRESS_BYTES = 64 * 1024
 MAX_FOLDERS = 8  # that the files of one checkpoint lie in
 MAX_LISTED = 5_000  # objects of one of them
+MAX_MAILBOXES = 100  # of one instance, the newest: one an attempt
 MAX_MANIFESTS = 1_000  # of one instance, the newest: what pods write beyond is left to people
 
 
@@ -97,12 +98,18 @@ def _newest(manifests: Iterable[str]) -> tuple[str, ...]:
 
 
 def _newest_progress(reader: RecordReader, keys: InstanceKeys) -> ProgressRecord | None:
-    mailboxes = list(reader.keys_below(keys.mailboxes_prefix))
-    for key in sorted(mailboxes, key=lambda key: _number(_file(key)), reverse=True):
-        record = reader.parsed(key, parse_progress, MAX_PROGRESS_BYTES)
-        if record is not None and record.attempt == _number(_file(key)):
+    named = {key: _number(_file(key)) for key in reader.keys_below(keys.mailboxes_prefix)}
+    attempts = sorted(attempt for key, attempt in named.items() if key == keys.progress(attempt))
+    for attempt in reversed(attempts[-MAX_MAILBOXES:]):
+        record = reader.parsed(keys.progress(attempt), partial(_parse_progress, attempt), MAX_PROGRESS_BYTES)
+        if record is not None:
             return record
     return None
+
+
+def _parse_progress(attempt: int, data: bytes) -> ProgressRecord | None:
+    record = parse_progress(data)
+    return record if record is not None and record.attempt == attempt else None
 
 
 def _newest_checkpoint(reader: RecordReader, keys: InstanceKeys, quarantined: set[str]) -> ObservedCheckpoint | None:

@@ -1,5 +1,6 @@
 """Reads small records below one prefix, each only once while its etag stays: what `bucket_view` is made of."""
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -10,6 +11,8 @@ from typing import Any, TypeVar
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectInfo, ObjectNotFound, ObjectStore
 
 SMALL_BYTES = 64 * 1024  # records up to this are read side by side; of larger ones one is in memory at a time
+MAX_LISTED_BYTES = 16 << 20  # in memory, for what one look lists: a key may be 1,024 bytes, and four times as many here
+OBJECT_BYTES = 400  # of a listed object besides its key
 
 Record = TypeVar("Record")
 
@@ -29,6 +32,7 @@ class RecordReader:
 
     Where one LIST would be too long, each of `parts` is listed instead: what lies elsewhere is no record. `excess` says
     which of them is too long as well, so that what was not listed is not taken for absent; empty where all is listed.
+    Too long is what has `max_objects`, and what would take more than MAX_LISTED_BYTES, all parts together.
     """
 
     def __init__(
@@ -39,25 +43,29 @@ class RecordReader:
         self.store = store
         self._records = records
         self._listed: dict[str, ObjectInfo] = {}
+        self._taken = dict[str, int]()  # prefix -> bytes of memory that its objects take
         self._created: dict[str, bytes] = {}
         by_parts = parts_alone or bool(parts and records.large)
         self.excess = "" if by_parts else self._list(prefix, max_objects)
         if parts and (self.excess or by_parts):
             records.large = records.large or not parts_alone
             self._listed.clear()
-            self.excess = next(filter(None, [self._list(part, max_objects) for part in parts]), "")
+            self._taken.clear()
+            self.excess = next(filter(None, (self._list(part, max_objects) for part in parts)), "")
         for key in [key for key in records.parsed if key.startswith(prefix) and key not in self._listed]:
             del records.parsed[key]
 
     def _list(self, prefix: str, max_objects: int) -> str:
-        found = {info.key: info for info in islice(self.store.list(prefix), max_objects)}
-        self._listed |= found
-        if len(found) < max_objects:
-            return ""
-        return (
-            f"{max_objects} objects or more below {prefix}, which are not read; remove what neither the operator "
-            "nor its pods have written there"
-        )
+        taken, most = 0, MAX_LISTED_BYTES - sum(self._taken.values())
+        for number, info in enumerate(islice(self.store.list(prefix), max_objects), 1):
+            self._listed[info.key] = info
+            self._taken[prefix] = taken = taken + OBJECT_BYTES + sys.getsizeof(info.key)
+            if number == max_objects:
+                return _too_much(f"{max_objects} objects or more", prefix)
+            if taken > most:
+                largest = max(self._taken, key=lambda each: self._taken[each])
+                return _too_much(f"objects whose keys take more than {MAX_LISTED_BYTES >> 20} MiB", largest)
+        return ""
 
     def keys_below(self, prefix: str) -> Iterator[str]:
         """Yields the listed keys below a prefix, in key order."""
@@ -91,3 +99,9 @@ class RecordReader:
     def forget(self, key: str) -> None:
         """Lets the next look read an object again: what was found of it may have changed though it has not."""
         self._records.parsed.pop(key, None)
+
+
+def _too_much(what: str, prefix: str) -> str:
+    return (
+        f"{what} below {prefix}, which are not read; remove what neither the operator nor its pods have written there"
+    )

@@ -1,5 +1,6 @@
 """A run whose checkpoints or event files are more than one LIST may hold is seen none the less, or is told of."""
 
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,9 @@ from typing import Any
 import pytest
 
 from lead_operator.cluster import bucket_view
-from lead_operator.cluster.bucket_view import BucketLook, BucketView
+from lead_operator.cluster.bucket_view import MAX_OBJECTS, BucketLook, BucketView
+from lead_operator.cluster.instance_records import MAX_MAILBOXES, read_instances, record_prefixes
+from lead_operator.cluster.record_reader import MAX_LISTED_BYTES, RecordReader, Records
 from lead_operator.decisions.plan import RunRecord
 from lead_protocol.object_keys import InstanceKeys, RunKeys
 from lead_protocol.progress_record import ProgressRecord
@@ -33,6 +36,19 @@ class Counting(FolderStore):
         """Lists, and remembers it."""
         self.listed.append(prefix)
         return super().list(prefix, start_after=start_after)
+
+
+class LongKeys(FolderStore):
+    """A store with many objects below each prefix, with keys about as long as S3 takes them."""
+
+    def __init__(self, root: Path, count: int) -> None:
+        super().__init__(root)
+        self.count = count
+
+    def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """Lists what somebody has put there."""
+        for number in range(self.count):
+            yield ObjectInfo(f"{prefix}{number:05d}{'k' * 800}\U0001f697", number, f"{number:032x}")
 
 
 @pytest.fixture
@@ -118,3 +134,50 @@ async def test_records_beyond_counting_are_an_error_and_what_was_known_stays_kno
     found = await look(view)
     assert f"{MOST} objects or more below {KEYS.manifests_prefix}" in found.error
     assert found.instances == known.instances
+
+
+@pytest.mark.parametrize(("stages", "count"), [(1, MAX_OBJECTS - 1), (128, MAX_OBJECTS // 40)])
+def test_long_keys_of_many_objects_take_no_more_memory_than_one_look_may(
+    tmp_path: Path, stages: int, count: int
+) -> None:
+    """Eighty megabytes a LIST of a run or build, and four LISTs for each stage and seed. Audit: S-2"""
+    parts = record_prefixes(KEYS.namespace, KEYS.uid, tuple((f"s{number}", 0) for number in range(stages)))
+    store, parts_alone = LongKeys(tmp_path, count), stages > 1
+    tracemalloc.start()
+    try:
+        reader = RecordReader(store, Records(), RUN, MAX_OBJECTS, parts, parts_alone=parts_alone)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 1.5 * MAX_LISTED_BYTES
+    told = f"objects whose keys take more than {MAX_LISTED_BYTES >> 20} MiB below "
+    assert reader.excess.startswith(tuple(f"{told}{part}, which are not read" for part in parts))
+
+
+def test_usual_objects_are_as_many_as_one_list_may_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def usual(prefix: str) -> Iterator[ObjectInfo]:
+        keys = (f"{KEYS.checkpoint(step, 1, 'a1b2c3d4e5f6')}optimizer_0000.pth" for step in range(MAX_OBJECTS - 1))
+        return (ObjectInfo(key, 1, "e" * 32) for key in keys)
+
+    store = FolderStore(tmp_path)
+    monkeypatch.setattr(store, "list", usual)
+    assert RecordReader(store, Records(), RUN, MAX_OBJECTS).excess == ""
+
+
+def test_of_progress_records_the_newest_few_are_read_and_only_what_counts_is_kept(tmp_path: Path) -> None:
+    """Twenty thousand forged ones were kept parsed, of each run. Audit: S-2"""
+    store, records, data = FolderStore(tmp_path), Records(), PROGRESS.model_dump_json().encode()
+    for number in range(1, MAX_MAILBOXES + 1):
+        store.put(KEYS.progress(number), data)
+    store.put(f"{KEYS.mailboxes_prefix}{10**9}.{'k' * 200}", data)
+    reader = RecordReader(store, records, RUN, MAX_OBJECTS)
+    control = RecordReader(store, records, CONTROL, MAX_OBJECTS)
+    instances = ((KEYS.stage, KEYS.seed),)
+    [found] = read_instances(reader, control, KEYS.namespace, KEYS.uid, instances)
+    assert found.progress == PROGRESS
+    store.put(KEYS.progress(MAX_MAILBOXES + 1), data)
+    records = Records()
+    reader = RecordReader(store, records, RUN, MAX_OBJECTS)
+    [found] = read_instances(reader, control, KEYS.namespace, KEYS.uid, instances)
+    assert found.progress is None
+    assert [kept for _, kept in records.parsed.values()] == [None] * MAX_MAILBOXES
