@@ -10,7 +10,7 @@ from typing import Any
 from lead_operator.decisions.conditions import find_condition
 from lead_operator.decisions.plan import EventNote
 from lead_operator.decisions.refusals import OBJECTS_REFUSED
-from lead_operator.decisions.run_step import CHECKPOINT_MISSING
+from lead_operator.decisions.run_step import CHECKPOINT_MISSING, PODS_LOAD
 from lead_operator.names import Condition
 
 _ASKS = {  # the status in which a condition asks something of people, whatever its reason
@@ -23,7 +23,7 @@ _ASKS = {  # the status in which a condition asks something of people, whatever 
 _ORDINARY = {  # reasons of a Ready that is False and asks nothing, or of which another condition or event tells
     "AllRanksRun", "PodsStarting", "NoAttempt", "Suspended", "Succeeded", "Failed", OBJECTS_REFUSED,
     "Building", "Finishing", "WaitingForOldPods", "SourceChanged", "RemovingData", "InUse", "StorageUnavailable",
-    "ClaimTerminating",
+    "ClaimTerminating", PODS_LOAD,
 }  # fmt: skip
 _PATIENT = {"SchedulingGated", "Publishing"}  # they end by themselves
 

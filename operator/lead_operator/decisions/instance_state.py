@@ -24,7 +24,7 @@ class InstanceState:
     """One stage instance as it stands."""
 
     instance: StageInstance
-    phase: str  # Pending | Running | Succeeded | Failed
+    result: str  # Succeeded, Failed; empty while it is open
     attempt: int  # newest claimed
     ended: int  # newest that is over and accounted for
     created: bool  # all pods of the newest attempt were seen
@@ -42,7 +42,7 @@ class InstanceState:
     @property
     def succeeded(self) -> bool:
         """Whether its final checkpoint is committed and nothing of it runs."""
-        return self.phase == "Succeeded"
+        return self.result == "Succeeded"
 
     @property
     def active(self) -> bool:
@@ -134,7 +134,7 @@ def _state(run: TrainingRun, observed: ObservedRun, instance: StageInstance, ent
     created = (bool(book.get("created")) and attempt == claimed) or (attempt > 0 and len(seen) >= run.nodes)
     state = InstanceState(
         instance=instance,
-        phase=str(entry.get("phase") or "Pending"),
+        result="Succeeded" if entry.get("phase") == "Succeeded" else "",
         attempt=attempt,
         ended=ended,
         created=created,
@@ -149,7 +149,7 @@ def _state(run: TrainingRun, observed: ObservedRun, instance: StageInstance, ent
         pods=pods,
         bucket=bucket,
     )
-    return _with_phase(state, observed)
+    return _with_result(state, observed)
 
 
 def _is_disproved(state: InstanceState, observed: ObservedRun) -> bool:
@@ -159,14 +159,14 @@ def _is_disproved(state: InstanceState, observed: ObservedRun) -> bool:
     return not state.final_committed and not state.bucket.done
 
 
-def _with_phase(state: InstanceState, observed: ObservedRun) -> InstanceState:
-    if state.phase == "Succeeded" and not _is_disproved(state, observed):
+def _with_result(state: InstanceState, observed: ObservedRun) -> InstanceState:
+    if state.succeeded and not _is_disproved(state, observed):
         return state
     if state.final_committed and all(p.terminal or p.outstays(observed.now) for p in state.pods):
         return replace(
             state,
-            phase="Succeeded",
+            result="Succeeded",
             ended=state.attempt,
             completion_time=state.completion_time or format_time(observed.now),
         )
-    return replace(state, phase="Running" if state.attempt > 0 else "Pending")
+    return replace(state, result="")

@@ -11,7 +11,7 @@ from lead_operator.decisions.instance_state import InstanceState
 from lead_operator.decisions.observed import STAYS_S, ObservedPod
 from lead_operator.decisions.policy_check import NOT_ALLOWED
 from lead_operator.decisions.refusals import OBJECTS_REFUSED, explain_refusal
-from lead_operator.decisions.run_step import CHECKPOINT_MISSING, Step
+from lead_operator.decisions.run_step import CHECKPOINT_MISSING, FINISHING, PODS_LOAD, Step
 from lead_operator.decisions.run_view import SUSPEND_REQUESTED, RunView
 from lead_operator.decisions.session_caches import lost_cache_node, terminating_claims, waits_for_its_volume
 from lead_operator.names import Condition, RunPhase, training_pod_name
@@ -39,7 +39,7 @@ _OVER = (RunPhase.SUSPENDED, RunPhase.SUCCEEDED, RunPhase.FAILED)  # no pod of i
 _NO_STEPS = {
     RunPhase.PENDING: "nothing trains yet: the first condition that is False says what is missing",
     RunPhase.CACHING: "training begins by itself when the data are there; DatasetReady says how far they are",
-    RunPhase.STARTING: "training begins when all pods run; Ready says what they wait for",
+    RunPhase.STARTING: "training begins when all pods run and have loaded; Ready says what they wait for",
     RunPhase.CHECKPOINTING: "the pods commit a checkpoint and stop, because spec.suspend is true",
     RunPhase.SUSPENDED: "nothing trains while spec.suspend is true",
     RunPhase.SUCCEEDED: "training is done",
@@ -179,7 +179,7 @@ def _accepted(view: RunView, step: Step) -> Finding:
 
 
 def _ready(view: RunView, step: Step) -> Finding:
-    """Returns whether all ranks run; a pod that does not go is named whatever the run does meanwhile."""
+    """Returns whether all ranks train; a pod that does not go is named whatever the run does meanwhile."""
     finding, stays = _ranks_run(view, step), view.pod_that_stays
     return finding if stays is None else replace(finding, message=f"{finding.message}; {_explain_stay(stays)}")
 
@@ -189,7 +189,10 @@ def _ranks_run(view: RunView, step: Step) -> Finding:
     pods = [pod for state in states for pod in state.attempt_pods]
     wanted = view.run.nodes * len(states)
     ready = sum(1 for p in pods if p.ready and p.phase == "Running")
+    idle = [i for i in view.positions if step.phase_of(i) is not RunPhase.RUNNING]
     if ready == wanted and all(state.active for state in states):
+        if idle:
+            return Finding(Condition.READY, False, PODS_LOAD, _who_loads(step, idle, states, ready))
         attempts = ", ".join(f"attempt {state.attempt}{_of(state, states)}" for state in states)
         return Finding(Condition.READY, True, "AllRanksRun", f"all {ready} pods of {attempts} run")
     if step.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.SUSPENDED):
@@ -202,10 +205,18 @@ def _ranks_run(view: RunView, step: Step) -> Finding:
         return Finding(Condition.READY, False, waiting.waiting_reason[:64], text)
     if not any(state.active for state in states):
         return Finding(Condition.READY, False, "NoAttempt", _why_no_attempt(view, step))
+    if not idle:
+        return Finding(Condition.READY, False, FINISHING, "trained to the end; the pods end one after another")
     if going := terminating_claims(view):
         text = f"session cache claim {', '.join(going.values())} is being deleted; a new one is created when it is gone"
         return Finding(Condition.READY, False, "ClaimTerminating", text)
     return Finding(Condition.READY, False, "PodsStarting", f"{ready} of {wanted} pods run{_first_slow(pods)}")
+
+
+def _who_loads(step: Step, idle: list[int], states: list[InstanceState], ready: int) -> str:
+    """Returns which attempts have pods, all of them, and no step yet."""
+    attempts = ", ".join(f"attempt {step.states[i].attempt}{_of(step.states[i], states)}" for i in idle)
+    return f"all {ready} pods run; {attempts} loads, and has not reported a step yet"
 
 
 def _first_slow(pods: list[ObservedPod]) -> str:

@@ -38,8 +38,8 @@ def build_run_status(view: RunView, step: Step) -> dict[str, Any]:
         "reason": step.reason,
         "configHash": view.started_hash,
         "stage": _stage(view, state),
-        "stages": [_instance_entry(view, i, s) for i, s in enumerate(step.states)],
-        "seedStatistics": _seed_statistics(view, step.states),
+        "stages": [_instance_entry(view, step, i) for i in range(len(step.states))],
+        "seedStatistics": _seed_statistics(view, step),
         "datasets": _datasets(view, step),
         "progress": progress,
         "checkpoint": view.checkpoint,
@@ -90,7 +90,8 @@ def _stage(view: RunView, state: InstanceState) -> dict[str, Any]:
     }
 
 
-def _instance_entry(view: RunView, position: int, state: InstanceState) -> dict[str, Any]:
+def _instance_entry(view: RunView, step: Step, position: int) -> dict[str, Any]:
+    state = step.states[position]
     told = view.told.get(position)
     record = told.progress.record if told else (state.bucket.progress if state.bucket else None)
     best, loss, epoch = state.best, state.loss, 0
@@ -106,7 +107,7 @@ def _instance_entry(view: RunView, position: int, state: InstanceState) -> dict[
     entry: dict[str, Any] = {
         "name": state.instance.stage.name,
         "seed": state.instance.seed,
-        "phase": state.phase,
+        "phase": step.phase_of(position).value,
         "attempt": state.attempt,
         "epoch": epoch,
         "epochs": state.instance.stage.epochs,
@@ -143,14 +144,14 @@ def _checkpoint_uri(view: RunView, position: int, state: InstanceState) -> str:
     return view.profile.uri(found.prefix)
 
 
-def _seed_statistics(view: RunView, states: tuple[InstanceState, ...]) -> list[dict[str, Any]]:
+def _seed_statistics(view: RunView, step: Step) -> list[dict[str, Any]]:
     found = []
     for stage in view.run.stages:
         if len(stage.seeds) < 2:
             continue
         entries = [
-            _instance_entry(view, i, s)
-            for i, s in enumerate(states)
+            _instance_entry(view, step, i)
+            for i, s in enumerate(step.states)
             if s.instance.stage.name == stage.name and s.succeeded
         ]
         values = [float(entry["best"]) for entry in entries if "best" in entry]

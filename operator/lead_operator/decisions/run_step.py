@@ -11,6 +11,7 @@ from lead_operator.names import RunPhase
 SOON_S = 1.0
 CHECKPOINT_MISSING = "CheckpointMissing"
 FINISHING = "Finishing"
+PODS_LOAD = "Loading"  # all pods run, and rank 0 has not reported a step yet
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,14 @@ class Step:
     claim: bool = False
     blocked: bool = False  # no attempt may begin, for `reason`
     requeue_after_s: float | None = None
+    phases: dict[int, RunPhase] = field(default_factory=dict)  # of the instances that are trained now, by position
+
+    def phase_of(self, position: int) -> RunPhase:
+        """Returns where one stage instance stands; the run shows the phase of the one that is furthest."""
+        state = self.states[position]
+        if state.result:
+            return RunPhase(state.result)
+        return self.phases.get(position, self.phase) if state.attempt > 0 else RunPhase.PENDING
 
     def wake(self, after_s: float) -> "Step":
         """Returns the step with another look after so many seconds at the latest, and not at once."""

@@ -45,7 +45,7 @@ from lead_operator.decisions.run_end import after_end, is_over, restored_events
 from lead_operator.decisions.run_progress import LOADING
 from lead_operator.decisions.run_records import run_records
 from lead_operator.decisions.run_status import build_run_status, is_urgent
-from lead_operator.decisions.run_step import FINISHING, SOON_S, Step, join_steps
+from lead_operator.decisions.run_step import FINISHING, PODS_LOAD, SOON_S, Step, join_steps
 from lead_operator.decisions.run_view import SUSPEND_REQUESTED, RunView, look_at_run
 from lead_operator.decisions.session_caches import lost_caches, release_claims
 from lead_operator.errors import SpecError
@@ -117,14 +117,16 @@ def _active_deadline_s(view: RunView) -> float | None:
 def _step_all(view: RunView) -> Step:
     """One step of each instance that is trained now; each sees what the one before it has changed."""
     step: Step | None = None
+    phases: dict[int, RunPhase] = {}
     for position in view.positions:
         seen = view if step is None else view.after(step, position)
         following = _watch(seen) if seen.current.active else _begin(seen)
         if following.phase is RunPhase.FAILED:
             return following
+        phases[position] = following.phase
         step = following if step is None else join_steps(step, following)
     assert step is not None
-    return step
+    return replace(step, phases=phases)
 
 
 # --- an attempt is claimed and has not ended -------------------------------------------------------------------------
@@ -173,7 +175,7 @@ def _going_on(view: RunView) -> Step:
         phase = RunPhase.RECOVERING if state.recovering else RunPhase.STARTING
         waiting = next((p.waiting_reason for p in state.attempt_pods if p.waiting_reason), "")
         refused = OBJECTS_REFUSED if view.observed.apply_error else ""
-        reason = refused or waiting[:64] or _restart_reason(view, "Loading" if up else "PodsStarting")
+        reason = refused or waiting[:64] or _restart_reason(view, PODS_LOAD if up else "PodsStarting")
     step = replace(
         view.step(phase, reason),
         deletes=once_each(*retire_pods(strays, run, view.observed), *release_claims(view)),
@@ -223,7 +225,6 @@ def _claim(view: RunView) -> Step:
     state, now = view.current, format_time(view.observed.now)
     claimed = replace(
         state,
-        phase="Running",
         attempt=state.attempt + 1,
         ended=state.attempt,
         created=False,
@@ -340,7 +341,7 @@ def _succeed(view: RunView) -> Step:
 
 def _fail(view: RunView, reason: str, message: str) -> Step:
     states = tuple(
-        replace(s, phase="Failed") if i in view.positions and (s.attempt > 0 or i == view.position) else s
+        replace(s, result="Failed") if i in view.positions and (s.attempt > 0 or i == view.position) else s
         for i, s in enumerate(view.states_ended)
     )
     deletes = clean_pods(view.run, view.observed)

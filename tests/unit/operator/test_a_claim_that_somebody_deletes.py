@@ -80,4 +80,4 @@ def test_a_pod_that_its_lost_node_cannot_remove_is_removed_by_force() -> None:
 def test_pods_that_run_keep_theirs() -> None:
     life = Life()
     life.look(10, a_pod(0), a_pod(1), claims=GOING)
-    assert (life.made, life.deleted, life.ready["reason"]) == ([], [], "AllRanksRun")
+    assert (life.made, life.deleted, life.ready["reason"]) == ([], [], "Loading")

@@ -51,7 +51,7 @@ def test_an_end_that_is_disproved_ends_nothing_and_the_status_is_rebuilt(ends: t
     plan = look(forged(running(), *ends), *GROUP, end_disproved=True)
     assert not plan.deletes and not plan.delete_self and not plan.records
     assert not kinds(plan) & {"Succeeded", "Failed"} and "completionTime" not in plan.status
-    assert plan.status["stages"][0]["phase"] == "Running" and plan.status["stages"][0]["attempt"] == 1
+    assert plan.status["stages"][0]["phase"] == "Starting" and plan.status["stages"][0]["attempt"] == 1
     assert "StatusRestored" in [note.reason for note in plan.events]
     again = look(plan.status, *GROUP)
     assert again.status == plan.status and not again.events

@@ -226,7 +226,7 @@ def test_a_pod_that_does_not_go_holds_the_next_attempt_up_for_a_minute_after_its
     assert [made["metadata"]["name"] for made in plan.creates] == [a_pod(rank, attempt=2).name for rank in (0, 1)]
     watched.look(281, *stays, a_pod(0, attempt=2), a_pod(1, attempt=2))
     ready = watched.condition("Ready")
-    assert (ready["status"], ready["reason"]) == ("True", "AllRanksRun")
+    assert (ready["status"], ready["reason"]) == ("False", "Loading")
     assert f"pod {a_pod(0).name} was told to stop" in ready["message"] and "node-0" in ready["message"]
     watched.look(300, a_failed_pod(1), a_pod(0, attempt=2), a_pod(1, attempt=2))
     assert "was told to stop" not in watched.condition("Ready")["message"]

@@ -413,7 +413,7 @@ def test_the_second_stage_starts_from_the_first_and_knows_its_own_config() -> No
     assert made(plan)[0] == "night-drive-tune-s0-a1-0"
     assert job["init_from"] == {"manifests_prefix": f"{PREFIX}manifest/", "checkpoint_prefix": ""}
     assert job["config"] == {"batch_size": 4, "planner": True}
-    assert [s["phase"] for s in plan.status["stages"]] == ["Succeeded", "Running"]
+    assert [s["phase"] for s in plan.status["stages"]] == ["Succeeded", "Starting"]
 
 
 def test_mean_and_deviation_over_seeds_are_shown() -> None:
