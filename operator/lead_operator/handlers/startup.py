@@ -17,7 +17,10 @@ import structlog
 from lead_operator.cluster.call_turns import CallTurns
 from lead_operator.cluster.client import KubeClient
 from lead_operator.cluster.health import start_servers
+from lead_operator.cluster.lease import LeaseLost
 from lead_operator.cluster.operator import Operator
+from lead_operator.cluster.watchdog import Deaf
+from lead_operator.errors import LeadOperatorError
 from lead_operator.handlers import events
 from lead_operator.handlers.bounded_session import FIRST_LIST_ITEMS, with_bounded_session
 from lead_operator.settings import Settings
@@ -26,26 +29,46 @@ log = structlog.get_logger(__name__)
 
 
 async def run_operator(settings: Settings) -> int:
-    """Runs until a signal or a failure; returns the exit status of the process."""
-    client = await KubeClient.connect(CallTurns(settings.api_in_flight, settings.api_calls_per_second))
-    operator = Operator(client, settings)
-    health = await start_servers(operator, client, settings)
-    stop, failures = asyncio.Event(), list[BaseException]()
+    """Runs until a signal or a failure; returns the exit status of the process.
+
+    The last log line of a process that fails names every cause; one that is no decision of ours has its traceback
+    before. Raises SettingsError, whose sentence the command line prints.
+    """
+    failures = list[BaseException]()
     try:
-        await kopf.operator(
-            registry=build_registry(operator, stop, failures),
-            settings=thin_settings(),
-            standalone=True,
-            namespaces=() if settings.run_namespaces == ("",) else settings.run_namespaces,
-            clusterwide=settings.run_namespaces == ("",),
-            stop_flag=stop,
-        )
-    finally:
-        await health.cleanup()
-        await client.close()
+        await _serve(settings, failures)
+    except LeadOperatorError:
+        raise
+    except Exception as error:  # whatever it is, the process ends of it, and somebody has to learn of what
+        failures.append(error)
+    if not failures:
+        return 0
     for failure in failures:
-        log.error("operator_ends", error=_told(failure))
-    return 1 if failures else 0
+        if not all(isinstance(cause, (Deaf, LeaseLost)) for cause in _causes(failure)):
+            log.error("operator_failed", exc_info=failure)
+    log.error("operator_ends", error="; ".join(_in_words(cause) for each in failures for cause in _causes(each)))
+    return 1
+
+
+async def _serve(settings: Settings, failures: list[BaseException]) -> None:
+    """Runs kopf and the operator in it; how the operator has failed is added to `failures`."""
+    client = await KubeClient.connect(CallTurns(settings.api_in_flight, settings.api_calls_per_second))
+    try:
+        operator, stop = Operator(client, settings), asyncio.Event()
+        health = await start_servers(operator, client, settings)
+        try:
+            await kopf.operator(
+                registry=build_registry(operator, stop, failures),
+                settings=thin_settings(),
+                standalone=True,
+                namespaces=() if settings.run_namespaces == ("",) else settings.run_namespaces,
+                clusterwide=settings.run_namespaces == ("",),
+                stop_flag=stop,
+            )
+        finally:
+            await health.cleanup()
+    finally:
+        await client.close()
 
 
 def build_registry(operator: Operator, stop: asyncio.Event, failures: list[BaseException]) -> kopf.OperatorRegistry:
@@ -127,7 +150,14 @@ def thin_settings() -> kopf.OperatorSettings:
     return settings
 
 
-def _told(failure: BaseException) -> str:
+def _causes(failure: BaseException) -> Iterator[BaseException]:
+    """Yields what a failure consists of: the tasks that fail together are one group."""
     if isinstance(failure, BaseExceptionGroup):
-        return "; ".join(_told(part) for part in failure.exceptions)
-    return f"{type(failure).__name__}: {failure}"
+        for part in failure.exceptions:
+            yield from _causes(part)
+    else:
+        yield failure
+
+
+def _in_words(cause: BaseException) -> str:
+    return f"{type(cause).__name__}: {cause}"

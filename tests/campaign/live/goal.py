@@ -12,7 +12,7 @@ from typing import Any
 
 from campaign.figures import WANTED, Figures, conclude, write_result
 from campaign.live import host
-from campaign.live.judge import wrong_words
+from campaign.live.judge import wrong_end, wrong_words
 from campaign.live.kinds import KINDS
 from campaign.live.plan import LivePlan, draw_plans
 from campaign.live.scene import SAME_WEIGHTS, STORIES, Scene, installed_scene
@@ -21,7 +21,6 @@ from lead_testing.local_cluster import CannotRun, build_images, cluster_for_test
 
 LIVE = "live"
 LOOK_S = 5.0
-ENDS_WELL = (0, 137, 143)  # of the operator's process: asked, or killed
 
 
 def try_live(count: int, seed: int, side_by_side: int, out: Path, plans: tuple[LivePlan, ...] = ()) -> dict[str, Any]:
@@ -63,7 +62,7 @@ class Operator:
     def __init__(self, scene: Scene) -> None:
         self._scene, self._closed = scene, threading.Event()
         self.rss_mib: list[float] = []
-        self.ends: dict[str, str] = {}
+        self.ends: dict[str, dict[str, Any]] = {}
 
     def __enter__(self) -> "Operator":
         threading.Thread(target=self._look, daemon=True).start()
@@ -75,7 +74,7 @@ class Operator:
     @property
     def wrong_ends(self) -> list[str]:
         """Ends that nobody brought about."""
-        return [end for end in self.ends.values() if int(end.split()[-1]) not in ENDS_WELL or "OOM" in end]
+        return [wrong for end in self.ends.values() if (wrong := wrong_end(end))]
 
     def _look(self) -> None:
         while not self._closed.wait(LOOK_S):
@@ -85,7 +84,7 @@ class Operator:
                     for each in pod["status"].get("containerStatuses", []):
                         for state in (each.get("lastState", {}), each.get("state", {})):
                             if end := state.get("terminated"):
-                                self.ends[end["containerID"]] = f"{end.get('reason')} {end['exitCode']}"
+                                self.ends[end["containerID"]] = end
                     pids = host.processes_of(pod["metadata"]["uid"])  # the first is only the parent that reaps
                     self.rss_mib += [max(host.resident_mib(pid) for pid, _, _ in pids)] if pids else []
             except (AssertionError, FileNotFoundError, ProcessLookupError, KeyError):
@@ -156,5 +155,6 @@ def _result(
         LIVE, count=count, asked=asked, done=struck.total(), seed=seed, seconds=seconds, figures=figures,
         violations=violations, kinds=dict(sorted(struck.items())), met_besides=dict(sorted(besides.items())),
         runs=len(outcomes), equal=sum(bool(outcome.weights) and not outcome.violations for outcome in outcomes),
-        operator_ends=dict(Counter(operator.ends.values())), trials=[outcome.to_dict() for outcome in outcomes],
+        operator_ends=dict(Counter(f"{end.get('reason')} {end['exitCode']}" for end in operator.ends.values())),
+        trials=[outcome.to_dict() for outcome in outcomes],
     )  # fmt: skip

@@ -1,5 +1,6 @@
 """What must hold of a live run after its faults: its end, what the faults cost, and every sentence. Pure."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ ORDINARY = frozenset(
     {"Advisory", "FailedMount", "Unschedulable", "LostPeer", "PodGone", "GroupIncomplete", "WaitingForOldPods"}
 )
 ACCOUNTS = ("program", "infrastructure", "uncounted")
+ENDS_WELL = (0, 137, 143)  # of the operator's process: asked, or killed
+_LEASE_IS_LOST = "LeaseLost: "  # as promised where it stands still, its lease is taken, or the API server is away
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,26 @@ def unexplained(events: Iterable[dict[str, Any]], explained: frozenset[str]) -> 
         for event in events
         if event.get("type") == "Warning" and event.get("reason") not in explained | ORDINARY
     ]
+
+
+def wrong_end(terminated: dict[str, Any]) -> str:
+    """Returns how a process of the operator has ended, with its last log line; empty where that is as promised."""
+    code, reason, line = int(terminated["exitCode"]), terminated.get("reason"), _last_line(terminated)
+    causes = str(line.get("error") or "").split("; ") if line.get("event") == "operator_ends" else []
+    well = code in ENDS_WELL or (causes and all(cause.startswith(_LEASE_IS_LOST) for cause in causes))
+    if well and reason != "OOMKilled":
+        return ""
+    return f"{reason} {code}: {'; '.join(causes) or line or 'its log says nothing'}"
+
+
+def _last_line(terminated: dict[str, Any]) -> dict[str, Any]:
+    """Returns the last log line, which the kubelet keeps as the message of a process that failed."""
+    *_, last = ["", *str(terminated.get("message") or "").strip().splitlines()]
+    try:
+        line = json.loads(last)
+    except ValueError:
+        return {"event": last} if last else {}
+    return line if isinstance(line, dict) else {"event": last}
 
 
 def wrong_history(statuses: Sequence[dict[str, Any]], forged: bool = False) -> Iterator[str]:

@@ -59,7 +59,7 @@ KINDS: dict[str, Kind] = {
     "all pods are deleted": Kind(r.delete_all_pods, STOP, _STOPPED),
     "a pod is evicted": Kind(r.evict_pod, TAKEN, _STOPPED),
     "a deleted pod is held by a foreign finalizer": Kind(r.hold_pod, TAKEN, _STOPPED),
-    "a pod loses its labels": Kind(r.unlabel_pod, TAKEN, (*_STOPPED, "Fenced", "UnknownAttempt")),
+    "somebody removes a pod's labels": Kind(r.unlabel_pod),  # the admission policy refuses it
     "a rank stands still for a moment": Kind(r.pause_rank, stalls=True),
     "a rank hangs": Kind(r.hang_rank, Cost(1, ("program",), 1), ("Hung",)),
     "work of longer than hangTimeoutSeconds is lost": Kind(r.kill_rank, CRASH, _DEATH, story="rare"),

@@ -6,10 +6,11 @@ import time
 from collections.abc import Mapping
 
 from campaign.live import host
-from campaign.live.scene import PATIENT, STORIES, LiveRun, insist
+from campaign.live.scene import BUSY_S, PATIENT, STORIES, LiveRun, insist
 from lead_protocol.environment import SESSION_CACHE_DIR
 
 MOMENT_S, HANG_S = 12.0, 25
+_MANAGED_BY = "app.kubernetes.io/managed-by"
 _WIPE = f"import shutil, os; [shutil.rmtree(e.path) for e in os.scandir({SESSION_CACHE_DIR!r}) if e.is_dir()]"
 
 
@@ -72,11 +73,22 @@ def hold_pod(run: LiveRun) -> None:
 
 
 def unlabel_pod(run: LiveRun) -> None:
-    """The operator's own selector finds the pod no more, though it trains on; it is deleted half a minute later."""
+    """Somebody removes the labels by which operator and policies know a pod: the API server refuses."""
     victim = run.a_pod()["metadata"]["name"]
-    run.do("label", "pod", victim, "app.kubernetes.io/managed-by-", "lead.dev/run-")
-    time.sleep(30)
-    run.do("delete", "pod", victim, "--wait=false", "--ignore-not-found")
+    deadline = time.monotonic() + BUSY_S
+    while True:
+        try:
+            run.home.kubectl("--request-timeout=60s", "label", "pod", victim, f"{_MANAGED_BY}-", "lead.dev/run-")
+        except AssertionError as error:
+            if _MANAGED_BY in str(error).partition("Forbidden")[2]:
+                return
+            if "NotFound" in str(error):
+                raise LookupError(f"pod {victim} of {run.name} has just ended") from error
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(2)
+        else:
+            raise ValueError(f"pod {victim} has lost its labels, expected the API server to refuse that")
 
 
 def pause_rank(run: LiveRun) -> None:

@@ -1,14 +1,15 @@
 """The pure parts of the live campaign: which plans are drawn, what a plan's text may hold, and what a run must keep."""
 
 import itertools
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from campaign.live.judge import Cost, unexplained, wrong_history, wrong_restarts, wrong_words
-from campaign.live.kinds import CRASH, KINDS, STOP
+from campaign.live.judge import Cost, unexplained, wrong_end, wrong_history, wrong_restarts, wrong_words
+from campaign.live.kinds import CRASH, FREE, KINDS, STOP
+from campaign.live.on_the_run import unlabel_pod
 from campaign.live.plan import FEWEST, MOST, LivePlan, draw_plans, parse_live_plan
-from campaign.live.scene import SAME_WEIGHTS, STORIES
+from campaign.live.scene import SAME_WEIGHTS, STORIES, LiveRun
 
 UID, OTHER = "6a1b8f04-52a7-4c1e-9d3b-0f6a7e21c945", "7a1b8f04-52a7-4c1e-9d3b-0f6a7e21c945"
 
@@ -122,6 +123,63 @@ def test_a_warning_that_no_fault_explains_is_found() -> None:
     events = [{"type": "Warning", "reason": "Hung"}, {"type": "Normal", "reason": "Started"}]
     assert len(unexplained(events, frozenset())) == 1
     assert unexplained(events, frozenset({"Hung"})) == []
+
+
+LOST = '{"error": "LeaseLost: lease lead/lead-operator not renewed for 20 s", "event": "operator_ends"}'
+
+
+@pytest.mark.parametrize(
+    ("terminated", "wrong"),
+    [
+        ({"reason": "Completed", "exitCode": 0}, ""),
+        ({"reason": "Error", "exitCode": 137}, ""),
+        ({"reason": "Error", "exitCode": 1, "message": f"an earlier line\n{LOST}\n"}, ""),
+        ({"reason": "OOMKilled", "exitCode": 137}, "OOMKilled 137: its log says nothing"),
+        ({"reason": "Error", "exitCode": 1}, "Error 1: its log says nothing"),
+        (
+            {
+                "reason": "Error",
+                "exitCode": 1,
+                "message": '{"error": "LeaseLost: a; KeyError: 1", "event": "operator_ends"}',
+            },
+            "Error 1: LeaseLost: a; KeyError: 1",
+        ),
+        ({"reason": "Error", "exitCode": 2, "message": "lead-operator: LEAD_WORKERS is 0"}, "LEAD_WORKERS is 0"),
+    ],
+)
+def test_an_end_of_the_operator_is_explained_by_its_last_log_line(terminated: dict[str, Any], wrong: str) -> None:
+    said = wrong_end(terminated)
+    assert wrong in said and bool(said) == bool(wrong)
+
+
+class Unlabelled:
+    """A live run whose pod answers to a removal of its labels as it is told to."""
+
+    name = "live-ab12-3"
+
+    def __init__(self, stderr: str) -> None:
+        self.home, self._stderr = self, stderr
+
+    def a_pod(self) -> dict[str, Any]:
+        return {"metadata": {"name": "live-ab12-3-pretrain-s0-a1-0"}}
+
+    def kubectl(self, *arguments: str) -> str:
+        assert not self._stderr, f"kubectl {' '.join(arguments)}: {self._stderr}"
+        return "pod/x labeled"
+
+
+def test_a_pod_whose_labels_somebody_removes_keeps_them() -> None:
+    refusal = (
+        'Error from server (Forbidden): pods "x" is forbidden: metadata.labels of a pod of the operator '
+        "(app.kubernetes.io/managed-by: lead-operator) were set by kubernetes-admin, expected the operator alone"
+    )
+    unlabel_pod(cast(LiveRun, Unlabelled(refusal)))
+    with pytest.raises(ValueError, match="expected the API server to refuse"):
+        unlabel_pod(cast(LiveRun, Unlabelled("")))
+    with pytest.raises(LookupError):
+        unlabel_pod(cast(LiveRun, Unlabelled('Error from server (NotFound): pods "x" not found')))
+    kind = KINDS["somebody removes a pod's labels"]
+    assert (kind.cost, kind.reasons) == (FREE, ())
 
 
 def a_status(attempt: int, phase: str = "Running", total: int = 0, **messages: str) -> dict[str, Any]:
