@@ -29,6 +29,7 @@ from lead_operator.decisions.restarts import NO_CHECKPOINT
 from lead_operator.decisions.run_progress import LOADING
 from lead_operator.decisions.run_step import SOON_S
 from lead_operator.decisions.run_view import RunView
+from lead_operator.decisions.waiting_pod import what_it_waits_for
 from lead_operator.names import Condition
 from lead_protocol.exit_codes import ExitClass, ExitCode
 
@@ -143,7 +144,7 @@ def explain_pending_too_long(view: RunView) -> str:
     if limit_s is None or waited_s is None or waited_s < limit_s or not _absent(view):
         return ""
     waiting = next((p for p in view.current.attempt_pods if p.waiting_reason), None)
-    why = f"; {waiting.name}: {waiting.waiting_reason}: {waiting.waiting_message}" if waiting else ""
+    why = f"; {waiting.name}: {what_it_waits_for(waiting)}" if waiting else ""
     if view.observed.apply_error:
         why = f"; {explain_refusal(view.observed.apply_error)}"
     return f"not all pods ran within {limit_s} s (pendingDeadlineSeconds){why}"

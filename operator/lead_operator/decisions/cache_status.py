@@ -10,8 +10,9 @@ from lead_operator.decisions.figures import format_size, format_time
 from lead_operator.decisions.observed import ObservedBuild
 from lead_operator.decisions.policy_check import NOT_ALLOWED
 from lead_operator.decisions.refusals import explain_refusal
-from lead_operator.decisions.run_findings import explain_waiting, storage_available
+from lead_operator.decisions.run_findings import storage_available
 from lead_operator.decisions.stage_status import at_work, how_far, stage_entries
+from lead_operator.decisions.waiting_pod import explain_waiting
 from lead_operator.names import CachePhase, Condition
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_operator.settings import Settings, StorageProfile

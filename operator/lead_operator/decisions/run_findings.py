@@ -1,6 +1,5 @@
 """What each condition of a TrainingRun says. Pure."""
 
-import re
 from dataclasses import replace
 
 from lead_operator.decisions.attempt_health import OLD_PODS
@@ -14,25 +13,13 @@ from lead_operator.decisions.refusals import OBJECTS_REFUSED, explain_refusal
 from lead_operator.decisions.run_step import CHECKPOINT_MISSING, FINISHING, PODS_LOAD, Step
 from lead_operator.decisions.run_view import SUSPEND_REQUESTED, RunView
 from lead_operator.decisions.session_caches import lost_cache_node, terminating_claims, waits_for_its_volume
+from lead_operator.decisions.waiting_pod import explain_waiting
 from lead_operator.names import Condition, RunPhase, training_pod_name
 from lead_operator.near_names import known_profiles
 from lead_operator.objects.session_cache_claim import claim_name
 from lead_protocol.exit_codes import SET_CLOCKS
 from lead_protocol.progress_record import ProgressRecord
 
-UNSCHEDULABLE = "free resources, or create a run with smaller resources or fewer nodes; nodes may be cordoned"
-BUILD_UNSCHEDULABLE = "free resources, or ask for less in build.resources, which may be changed in place"
-_REMEDIES = {
-    "ImagePullBackOff": "check the trainer image in the chart's values and the pull secrets of the namespace",
-    "ErrImagePull": "check the trainer image in the chart's values and the pull secrets of the namespace",
-    "ErrImageNeverPull": "load the trainer image on the node or change images.trainer.pullPolicy in the chart's values",
-    "InvalidImageName": "correct the trainer image in the chart's values",
-    "CreateContainerConfigError": "create the Secret that the message names in the namespace of the run",
-    "FailedMount": "check that each exists in the namespace; if all do, kubectl describe pod {pod} tells what is wrong",
-    "SchedulingGated": "the queue has not admitted it yet; see kubectl get workloads, or ask who runs the queue",
-}
-
-_MISSED_DEVICE = re.compile(r"Insufficient ([a-z0-9.-]+/[A-Za-z0-9._-]+)")  # an extended resource has a domain
 _NAMED_PODS = 4
 _OVER = (RunPhase.SUSPENDED, RunPhase.SUCCEEDED, RunPhase.FAILED)  # no pod of it uses a cache
 
@@ -136,25 +123,6 @@ def storage_available(store_error: str, profile_error: str) -> Finding:
         reason = CLOCK_SKEW if SET_CLOCKS in store_error else "StorageUnavailable"
         return Finding(Condition.STORAGE_AVAILABLE, False, reason, text)
     return Finding(Condition.STORAGE_AVAILABLE, True, "Readable", "the object store answers")
-
-
-def explain_waiting(pod: ObservedPod, remedy: str = "") -> str:
-    """Returns why a pod does not start, with what to do: `remedy`, or what helps most pods that wait for this."""
-    if not remedy and pod.waiting_reason == "Unschedulable":
-        remedy = _unschedulable(pod)
-    remedy = remedy or _REMEDIES.get(pod.waiting_reason, "see kubectl describe pod {pod}").format(pod=pod.name)
-    said = f": {pod.waiting_message}" if pod.waiting_message else ""
-    return f"pod {pod.name} waits: {pod.waiting_reason}{said}; {remedy}"
-
-
-def _unschedulable(pod: ObservedPod) -> str:
-    """Returns what to do for a pod that fits no node; a device that the scheduler misses is named."""
-    remedy = BUILD_UNSCHEDULABLE if pod.role == "build" else UNSCHEDULABLE
-    devices = sorted(set(_MISSED_DEVICE.findall(pod.waiting_message)))
-    if not devices:
-        return remedy
-    named = ", ".join(devices)
-    return f"no node has enough free {named}: see kubectl describe nodes for who offers and who uses it; {remedy}"
 
 
 def _accepted(view: RunView, step: Step) -> Finding:

@@ -22,7 +22,7 @@ from lead_operator.cluster.observe import (
 from lead_operator.cluster.operator import Operator
 from lead_operator.cluster.server_clock import ServerClock
 from lead_operator.decisions.observed import ObservedClaim
-from lead_operator.decisions.run_findings import explain_waiting
+from lead_operator.decisions.waiting_pod import explain_waiting
 from lead_operator.resources.training_run import parse_training_run
 from lead_testing.makers import (
     NOW,
