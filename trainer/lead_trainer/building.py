@@ -23,7 +23,7 @@ from lead_protocol.source_listing import is_raw
 from lead_protocol.store.object_store import ObjectStore, StoreError
 from lead_trainer.data.build import build_share
 from lead_trainer.data.source_tree import AtWork, FolderTree, StoreTree, tell_nobody
-from lead_trainer.engine.pod_config import refuse_places
+from lead_trainer.engine.build_check import check_build
 from lead_trainer.engine.storage import open_store
 from lead_trainer.recipes.recipe import ReadsPart, SourceFile, SourceTree, load_recipe
 from lead_trainer.report.console import open_log
@@ -100,7 +100,7 @@ def run_build_job(job: BuildJob, termination_log: Path, environ: Mapping[str, st
     store = open_store(environ, job_access(job))
     mailbox = _BuildMailbox(job, store, termination_log)
     try:
-        refuse_places(job, load_recipe(job.recipe))
+        check_build(job, load_recipe(job.recipe))
         build(job, store, mailbox.tell, mailbox.at_work)
     except BaseException as error:
         mailbox.fail(error)

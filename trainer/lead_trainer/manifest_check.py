@@ -10,10 +10,10 @@ import yaml
 from lead_protocol.environment import JOB_ANNOTATION
 from lead_protocol.job import BuildJob, CheckJob, TrainJob, parse_job
 from lead_trainer.engine.attempt_run import resolve_config
+from lead_trainer.engine.build_check import check_build
 from lead_trainer.engine.config_check import check_model, check_shape
 from lead_trainer.engine.pod_config import refuse_places
 from lead_trainer.errors import BadConfig, BadData, NoSuchRecipe
-from lead_trainer.recipes.build_stages import check_stages
 from lead_trainer.recipes.recipe import NamesWeights, load_recipe, near_recipe
 
 
@@ -46,11 +46,10 @@ def _name(job: TrainJob | BuildJob) -> str:
 def judge(job: TrainJob | BuildJob) -> None:
     """Makes all of a job that needs no data and no store; raises BadConfig or BadData where the recipe refuses it."""
     recipe = load_recipe(job.recipe)
-    refuse_places(job, recipe)
     if isinstance(job, BuildJob):
-        recipe.preparation.config_keys(job.config)
-        check_stages(job, recipe)
+        check_build(job, recipe)
         return
+    refuse_places(job, recipe)
     config = resolve_config(recipe, job)
     check_shape(recipe, config, epochs=job.epochs, ranks=job.nodes * (job.procs_per_node or 1))
     weights = recipe.weights_keys if isinstance(recipe, NamesWeights) else frozenset[str]()

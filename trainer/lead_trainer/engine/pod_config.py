@@ -14,36 +14,48 @@ from lead_trainer.recipes.recipe import NamesWeights, PartsKeys, Recipe
 
 LOCAL_KEYS = {"load_file": "the stage's initFrom", "logdir": "the storage profile"}  # of every recipe
 WEIGHTS = "store:weights/"
+SHOWN = 5  # places of one config
 _PLACE = re.compile(r"/|~|file:|store:|[A-Za-z][A-Za-z0-9+.-]*://|(?:.*/)?\.\.(?:/|$)", re.DOTALL)
 
 
 def refuse_places(job: TrainJob | BuildJob, recipe: Recipe) -> None:
-    """Raises BadConfig naming the first key whose value leads out of what the job was given.
+    """Raises BadConfig naming the keys whose values lead out of what the job was given.
 
     Of a run these are also the keys of `lead train` for which the resource has another place.
     """
+    faults = list(_places(job, recipe))
+    if faults:
+        more = f"; and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
+        raise BadConfig("; ".join(faults[:SHOWN]) + more)
+
+
+def _places(job: TrainJob | BuildJob, recipe: Recipe) -> Iterator[str]:
+    known: set[str] = set()
     if isinstance(job, TrainJob):
         own = recipe.local_keys if isinstance(recipe, PartsKeys) else {}
         for key, place in {**LOCAL_KEYS, **own}.items():
             if job.config.get(key):
-                raise BadConfig(f"{key}: found {job.config[key]!r}, but in a cluster {place} says this; remove the key")
+                known.add(key)
+                yield f"{key}: found {job.config[key]!r}, but in a cluster {place} says this; remove the key"
     weights = recipe.weights_keys if isinstance(recipe, NamesWeights) else frozenset[str]()
     for key in sorted(weights & job.config.keys()):
-        _refuse_other_weights(key, job.config[key])
-    for key, text in _texts({key: value for key, value in job.config.items() if key not in weights}):
+        if not _is_allowed(job.config[key]):
+            yield (
+                f"{key}: found {job.config[key]!r}, expected {WEIGHTS}<namespace>/<file>: in a cluster weights come "
+                "from the store's folder weights/; put them there"
+            )
+    for key, text in _texts({key: value for key, value in job.config.items() if key not in weights | known}):
         if _PLACE.match(text):
-            raise BadConfig(
+            yield (
                 f"{key}: found {text[:100]!r}, which names a place on a machine or in a network; in a cluster a config "
                 "names none, remove the key"
             )
 
 
-def _refuse_other_weights(key: str, value: Any) -> None:
-    if value and not (isinstance(value, str) and value.startswith(WEIGHTS) and ".." not in value.split("/")):
-        raise BadConfig(
-            f"{key}: found {value!r}, expected {WEIGHTS}<namespace>/<file>: in a cluster weights come from the store's "
-            "folder weights/; put them there"
-        )
+def _is_allowed(weights: Any) -> bool:
+    if not weights:
+        return True
+    return isinstance(weights, str) and weights.startswith(WEIGHTS) and ".." not in weights.split("/")
 
 
 def _texts(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -14,11 +14,13 @@ from lead_trainer.recipes.recipe import Bucket, Collection, RouteVerdict, Sample
 
 
 def known_collections(asked: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Returns the names once each, sorted; raises BadConfig with the near matches of one that is not known."""
-    for name in asked:
-        if name not in known:
-            hint = near_matches(name, known) or f"; expected one of {', '.join(known)}"
-            raise BadConfig(f"collections: found {name!r}{hint}")
+    """Returns the names once each, sorted; raises BadConfig with the near matches of those that are not known."""
+    unknown = [name for name in dict.fromkeys(asked) if name not in known]
+    hints = [near_matches(name, known) or f"; expected one of {', '.join(known)}" for name in unknown]
+    if unknown:
+        raise BadConfig(
+            "; ".join(f"collections: found {name!r}{hint}" for name, hint in zip(unknown, hints, strict=True))
+        )
     return sorted(set(asked))
 
 

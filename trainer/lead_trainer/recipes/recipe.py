@@ -123,6 +123,15 @@ class ChoosesCollections(Protocol):
 
 
 @runtime_checkable
+class NamesCollections(Protocol):
+    """A preparation that knows the names of its collections without data."""
+
+    @property
+    def all_collections(self) -> Sequence[str]:
+        """Every collection that a cache may hold, whatever its config."""
+
+
+@runtime_checkable
 class ReadsPart(Protocol):
     """A preparation that reads some of a folder's files, so that others beside them may come and go."""
 

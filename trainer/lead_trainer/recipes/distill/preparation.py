@@ -9,8 +9,16 @@ import pyarrow as pa
 
 from lead_trainer.recipes.build_stages import BuildsInStages, Fields
 from lead_trainer.recipes.distill.config_values import config_of_cache
-from lead_trainer.recipes.distill.modes import mode_of
-from lead_trainer.recipes.recipe import CountsRecords, Preparation, ReadsPart, SampleKey, Scan, SourceTree
+from lead_trainer.recipes.distill.modes import MODES, mode_of
+from lead_trainer.recipes.recipe import (
+    CountsRecords,
+    NamesCollections,
+    Preparation,
+    ReadsPart,
+    SampleKey,
+    Scan,
+    SourceTree,
+)
 
 
 class DistillPreparation:
@@ -18,6 +26,13 @@ class DistillPreparation:
 
     version = "distill-prepare/1"
     default_collections: tuple[str, ...] = ("train", "val")
+
+    @property
+    def all_collections(self) -> Sequence[str]:
+        """The collections of every mode."""
+        preparations = [mode_of(name).preparation for name in MODES]
+        named = [each.all_collections for each in preparations if isinstance(each, NamesCollections)]
+        return tuple(dict.fromkeys(name for names in named for name in names))
 
     def config_keys(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the mode's values beside its name; `config` holds the recipe's keys and optionally `preset`."""

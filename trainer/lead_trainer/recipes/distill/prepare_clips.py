@@ -35,6 +35,7 @@ class ClipPreparation:
 
     version = "distill-clips/3"
     default_collections: tuple[str, ...] = SPLITS
+    all_collections = SPLITS
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

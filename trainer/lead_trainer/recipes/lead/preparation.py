@@ -10,12 +10,14 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.lead.buckets import RULES
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.config_values import load_config
 from lead_trainer.recipes.lead.data_sources import CARLA, NAVSIM, WAYMO
 from lead_trainer.recipes.lead.prepare_carla import CarlaPreparation
 from lead_trainer.recipes.lead.prepare_navsim import NavsimPreparation
 from lead_trainer.recipes.lead.prepare_waymo import WaymoPreparation
+from lead_trainer.recipes.lead.sim2real_buckets import MINED
 from lead_trainer.recipes.recipe import SampleKey, Scan, SourceTree
 
 SOURCE_KEY = "source_dataset"
@@ -50,6 +52,7 @@ class LeadPreparation:
 
     version = "lead-prepare/4"  # a test holds it together with the bytes that records have
     default_collections = ("full_pretrain", "full_posttrain")
+    all_collections = (*RULES, *MINED)
 
     def collections_for(self, config: Mapping[str, Any]) -> Sequence[str]:
         """Returns what a cache holds that names no collection: what the stages of such a config train on."""

@@ -88,6 +88,7 @@ class Argoverse2Preparation:
 
     version = "argoverse2-prepare/1"
     default_collections: tuple[str, ...] = ("train", "val")
+    all_collections = COLLECTIONS
 
     def config_keys(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the read values; `config` holds the recipe's keys and optionally `preset`. Raises BadConfig."""

@@ -59,6 +59,7 @@ class NuscenesPreparation:
 
     version = "nuscenes-prepare/1"
     default_collections: tuple[str, ...] = ("train", "val")
+    all_collections = COLLECTIONS
 
     def config_keys(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the read values; `config` holds the recipe's keys and optionally `preset`. Raises BadConfig."""
