@@ -108,3 +108,25 @@ def test_a_horizon_that_draws_frames_which_pretraining_leaves_out_has_a_cache_of
     built_by: Callable[..., str],
 ) -> None:
     assert built_by(*HORIZON, "skip_first_posttrain=0") != built_by()
+
+
+def test_a_second_cache_of_the_same_files_is_warned_of_with_the_key_that_differs(
+    tree: Path, built_by: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = built_by()
+    words = ["cache", "preset=demo", f"carla_root={tree}", *HORIZON, "skip_first_posttrain=0"]
+    assert main(words) == ExitCode.DONE
+    said = capsys.readouterr()
+    (line,) = [each for each in (said.out + said.err).splitlines() if "does not fit" in each]
+    assert (
+        f"cache {first[:12]} of the same files does not fit" in line and "skip_first_posttrain: found 0, it has" in line
+    )
+    assert "Another whole cache is built" in line
+    assert main(words) == ExitCode.DONE  # it is there now
+    assert "does not fit" not in capsys.readouterr().err
+
+
+def test_the_first_cache_of_files_is_no_second_one(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cache", "preset=demo", f"carla_root={tree}"]) == ExitCode.DONE
+    said = capsys.readouterr()
+    assert "does not fit" not in said.out + said.err

@@ -218,6 +218,32 @@ def test_what_collate_changes_stays_its_own() -> None:
             assert batch.pop("count", 4) == expected.pop("count", 4) and same(batch, expected)
 
 
+def test_a_collate_that_reads_another_key_for_one_of_its_own_sees_whole_samples() -> None:
+    def measuring(samples: Sequence[Sample]) -> Batch:
+        sizes = [sample.get("picture").shape[0] for sample in samples]  # type: ignore[union-attr]
+        return {
+            **collate(samples),
+            "place": [f"{s.get('place')} {size}" for s, size in zip(samples, sizes, strict=True)],
+        }
+
+    source = Pictures(24)
+    ring = Loader(source, measuring, batch_size=4, seed=3, threads=2)
+    for of, batch in zip(ring.sample_indices(0), ring.batches(0), strict=True):
+        assert same(batch, measuring([source.load(int(index), 0) for index in of]))
+
+
+def test_what_is_wrong_with_a_collate_is_raised() -> None:
+    batches = iter([False, True])
+
+    def failing_later(samples: Sequence[Sample]) -> Batch:
+        if len(samples[0]) > 5 and next(batches, True):
+            raise KeyError("a key that no sample has")
+        return collate(samples)
+
+    with pytest.raises(KeyError, match="a key that no sample has"):
+        list(Loader(Pictures(24), failing_later, batch_size=4, seed=3, threads=1).batches(0))
+
+
 def test_memory_is_used_again_and_a_batch_somebody_keeps_is_not_overwritten() -> None:
     source = Pictures(400)
     dropping = Loader(source, stacked, batch_size=4, seed=3, batches_ahead=2)

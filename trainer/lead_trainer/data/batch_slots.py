@@ -100,11 +100,9 @@ class Slot:
     def _collated(self, collate: Collate, keys: Sequence[str]) -> Batch:
         try:
             batch = collate(self.samples(keys))
-            if all(key in batch for key in keys):
-                return batch
-        except (KeyError, IndexError):
-            pass  # it looks at other keys as well
-        return collate(self.samples())
+        except (LookupError, TypeError, AttributeError):  # it looks at other keys; what is really wrong comes again
+            return collate(self.samples())
+        return batch if all(key in batch for key in keys) else collate(self.samples())
 
     def _array(self, key: str, value: Any) -> Array | None:
         array = self._arrays.get(key)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import structlog
 
 from lead_protocol.cache_digest import cache_digest
 from lead_protocol.job import BuildJob
@@ -28,7 +29,7 @@ from lead_trainer.data.build_plan import PART_BYTES, BuildPlan, Part, plan_build
 from lead_trainer.data.build_workers import Encoded, encode_all
 from lead_trainer.data.cache_tables import ROUTE_COLUMN, collection_table, verdict_table, write_table
 from lead_trainer.data.digest import listing_sha256
-from lead_trainer.data.held_caches import held_by_another
+from lead_trainer.data.held_caches import held_by_another, why_none_fits
 from lead_trainer.data.part_counts import PartCounts, summed
 from lead_trainer.data.record import encode_record
 from lead_trainer.data.shard import write_shard
@@ -41,6 +42,8 @@ from lead_trainer.recipes.recipe import ChoosesCollections, CountsRecords, Recip
 OnProgress = Callable[[BuildRecord], None]
 DEFAULT_THREADS = 4
 TELL_EVERY_S = 5.0  # within a part, and while the parts are asked for
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -107,11 +110,13 @@ def build_share(
     manifest = _made_before(build)
     if job.stage and manifest is None:
         return _make_stage(build, report)
-    manifest = manifest or _build_parts(build, report, part_bytes)
+    why_none = ""
+    if manifest is None:
+        _warn_of_another_cache(build)
+        manifest, why_none = _build_parts(build, report, part_bytes)
     manifest = manifest or _made_before(build)  # meanwhile
     if manifest is None:
-        text = report.remark or "this share is built; other workers are still at theirs"
-        return report.say(phase="Done", message=text)
+        return report.say(phase="Done", message=why_none)
     done = report.say(
         phase="Done",
         digest=manifest.digest,
@@ -132,6 +137,23 @@ def _made_before(build: _Build) -> CacheManifest | None:
     if made is not None or not build.takes_another:
         return made
     return held_by_another(build.store, build.keys.published, build.job.collections)
+
+
+def _warn_of_another_cache(build: _Build) -> None:
+    """Logs, where a run's values ask for a cache and one of the same files is there, which values differ."""
+    if not build.takes_another:
+        return
+    unlike = why_none_fits(
+        build.store,
+        build.keys.namespace,
+        recipe=build.job.recipe,
+        source_sha256=build.source_sha256,
+        builder=build.recipe.preparation.version,
+        config=build.config,
+        collections=build.job.collections,
+    )
+    if unlike:
+        log.warning(unlike)
 
 
 def _with_collections(job: BuildJob, recipe: Recipe) -> BuildJob:
@@ -177,14 +199,13 @@ def _make_stage(build: _Build, report: "_Reporter") -> BuildRecord:
     return report.say(phase="Done", samples_done=len(share), message=f"this share of stage {stage} is made")
 
 
-def _build_parts(build: _Build, report: "_Reporter", part_bytes: int) -> CacheManifest | None:
-    """Makes the missing parts of this share; returns the manifest when every part of every worker is there."""
+def _build_parts(build: _Build, report: "_Reporter", part_bytes: int) -> tuple[CacheManifest | None, str]:
+    """Makes the missing parts of this share; returns the manifest when every worker's parts are there, or why not."""
     scan = _scan(build, report)
     plan = plan_build(scan, build.digest, part_bytes)
     share = plan.share(build.job.index, build.job.parallelism)
     if lacking := build.tree.lacking(int(number) for part in share for number in part.samples):
-        report.say(message=lacking)
-        return None  # without a manifest all stages begin again
+        return None, lacking  # without a manifest all stages begin again
     size, done, samples = 0, 0, 0
     report.say(shards_total=len(plan.parts), share_samples=sum(len(part.samples) for part in share))
     with tempfile.TemporaryDirectory(prefix="lead-build-") as folder:
@@ -193,7 +214,7 @@ def _build_parts(build: _Build, report: "_Reporter", part_bytes: int) -> CacheMa
             record = found or _make_part(build, scan, part, Path(folder), report)
             done, size, samples = done + 1, size + record.size_bytes, samples + record.records
             report.say(shards_done=done, size_bytes=size, samples_done=samples)
-    return _finish(build, scan, plan, report)
+    return _finish(build, scan, plan, report), "this share is built; other workers are still at theirs"
 
 
 def _encoded(build: _Build, scan: Scan, numbers: Sequence[int], encoded: Callable[[int], Encoded]) -> Iterator[Encoded]:
@@ -315,11 +336,6 @@ class _Reporter:
         self._record = BuildRecord(attempt=job.attempt, seq=0, phase="Listing")
         self._on_progress = on_progress
         self._told_at = time.monotonic()
-
-    @property
-    def remark(self) -> str:
-        """What was last reported in words."""
-        return self._record.message
 
     def repeating(self, parts: Iterable[Part]) -> Iterator[Part]:
         """Passes parts on and says every few seconds that the work goes on: many are asked for one after another."""
