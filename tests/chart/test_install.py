@@ -116,10 +116,23 @@ def test_the_stores_authority_changes_so_that_clients_always_know_the_server(
     release("--reset-values")
     first = secrets(server)["lead-system/lead-minio-ca"]
     assert now() == ("1", 1, True)
+    assert lasts_years(tmp_path / "tls.crt", 3) and lasts_years(tmp_path / "ca.crt", 10)
     another = ("--reuse-values", "--set", "minio.tls.generation=2")
     seen = [release(*another) and now() for _ in range(4)]
     assert seen == [("1", 2, True), ("2", 2, True), ("2", 1, True), ("2", 1, True)]
     assert secrets(server)["lead-system/lead-minio-ca"]["ca.crt"] != first["ca.crt"]
+
+
+def lasts_years(certificate: Path, years: int) -> bool:
+    """Tells whether a certificate of now ends in so many years, to the week."""
+    asked = [
+        subprocess.run(
+            ["openssl", "x509", "-in", certificate, "-noout", "-checkend", str((365 * years + days) * 24 * 3600)],
+            capture_output=True, check=False,
+        ).returncode
+        for days in (-7, 7)
+    ]  # fmt: skip
+    return asked == [0, 1]
 
 
 def test_a_key_that_is_rotated_as_the_page_says_reaches_people_and_store(

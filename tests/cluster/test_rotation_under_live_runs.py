@@ -1,11 +1,11 @@
-"""Every key of the embedded store is rotated, its certificate too, and the STS is away, while two equal runs train.
+"""Every key of the embedded store, its certificate and its authority are rotated, and the STS is away, under live runs.
 
-What is done is what `charts/lead/operating.md` tells an administrator. One run has credentials of an hour, which root's
-new password ends at once; the other's last seconds, through a relay, so that the outage takes several lives of them.
+What is done is what `charts/lead/operating.md` tells an administrator, while two equal runs train. One has credentials
+of an hour, which root's new password ends at once; the other's last seconds, through a relay, so that an outage takes
+several lives of them.
 """
 
 import base64
-import ssl
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +20,7 @@ from lead_testing.installed import Installed, conditions, fresh_namespace, helm,
 from lead_testing.live_runs import newest_manifest
 from lead_testing.local_cluster import Cluster
 from lead_testing.manifests import a_dataset_cache, a_training_run
+from lead_testing.store_tls import authorities, authority, certificate, is_served_by, trusted, wait_until_mounted
 from lead_testing.sts_relay_pod import PROFILE, hand_out_key, install_relay, relayed_profile, sts_away
 from lead_trainer.recipes.lead.example_data.tree import write_example_tree
 
@@ -49,16 +50,8 @@ def release(cluster: Cluster, images: dict[str, str], tmp_path_factory: pytest.T
 
 def test_rotated_keys_and_an_sts_that_is_away_cost_no_run(release: Installed) -> None:
     """Audit: B3"""
-    for run, profile in RUNS.items():
-        make_cache(release, run, profile)
-    for run, profile in RUNS.items():
-        stages = [{"name": STAGE, "epochs": EPOCHS}]
-        release.apply_anew(a_training_run(run, run, nodes=1, stages=stages, storageProfile=profile))
-    for run in RUNS:
-        release.wait_for(f"a checkpoint of {run}", lambda run=run: told_epoch(release, run), deadline_s=600)  # type: ignore[misc]
-    pods = {run: pods_of(release, run) for run in RUNS}
-
-    before, served = keys_of_the_store(release), certificate(release)
+    pods = train(release)
+    before = keys_of_the_store(release)
     assert {name: opens(release, *pair) for name, pair in before.items()} == dict.fromkeys(before, True)
     rotate_all_keys(release)
     for run in RUNS:
@@ -67,7 +60,6 @@ def test_rotated_keys_and_an_sts_that_is_away_cost_no_run(release: Installed) ->
     assert {name: opens(release, *pair) for name, pair in before.items()} == dict.fromkeys(before, False)
     after = keys_of_the_store(release)
     assert {name: opens(release, *pair) for name, pair in after.items()} == dict.fromkeys(before, True)
-    assert certificate(release) != served  # every upgrade renews it
 
     with sts_away(release):
         stay("the relayed run's credentials end", 2 * LIFE_S)
@@ -76,9 +68,59 @@ def test_rotated_keys_and_an_sts_that_is_away_cost_no_run(release: Installed) ->
         assert epoch(release, PROFILE) == waiting < EPOCHS  # nothing is written by credentials that have ended
     wait_for_a_checkpoint(release, PROFILE)
     assert pods_of(release, PROFILE) == pods[PROFILE]
+    end_alike(release)
 
+
+def test_another_certificate_and_another_authority_of_the_store_cost_no_run(release: Installed) -> None:
+    """The page's three upgrades; then every connection is made anew, by the new authority alone. Audit: minor-http"""
+    while authorities(trusted(release)) > 1:  # a try before this one ended between the upgrades
+        upgrade(release)
+    pods, serving, first = train(release), pods_of_the_release(release), certificate(release)
+    old, generation = trusted(release), int(authority(release, "generation"))
+
+    upgrade(release, "--set", f"minio.tls.generation={generation + 1}")
+    both, new = trusted(release), authority(release, "next.crt")
+    assert (authorities(both), old in both, new in both) == (2, True, True)
+    wait_until_mounted(release, both)
+    release.wait_for("another certificate of the old authority", lambda: certificate(release) != first)
+    assert is_served_by(release, old)
+
+    upgrade(release)
+    assert trusted(release) == both or authorities(trusted(release)) == 2
+    wait_until_mounted(release, trusted(release))
+    release.wait_for("a certificate of the new authority", lambda: is_served_by(release, new))
+
+    upgrade(release)
+    assert trusted(release) == new
+    wait_until_mounted(release, new)
+    assert pods_of_the_release(release) == serving  # none was restarted by any of this
+    release.kubectl("delete", "pod", "lead-minio-0")
+    for run in RUNS:
+        wait_for_a_checkpoint(release, run)
+        there = epoch(release, run)
+        release.wait_for(f"the operator to see {run}", lambda run=run, there=there: told_epoch(release, run) >= there)  # type: ignore[misc]
+    assert not is_served_by(release, old)
+    assert {run: pods_of(release, run) for run in RUNS} == pods
+    assert pods_of_the_release(release)["operator"] == serving["operator"]
+    end_alike(release)
+
+
+def train(release: Installed) -> dict[str, set[str]]:
+    """Starts the runs and waits for a checkpoint of each; returns the UIDs of their pods."""
+    for run, profile in RUNS.items():
+        make_cache(release, run, profile)
+    for run, profile in RUNS.items():
+        stages = [{"name": STAGE, "epochs": EPOCHS}]
+        release.apply_anew(a_training_run(run, run, nodes=1, stages=stages, storageProfile=profile))
+    for run in RUNS:
+        release.wait_for(f"a checkpoint of {run}", lambda run=run: told_epoch(release, run), deadline_s=600)  # type: ignore[misc]
+    return {run: pods_of(release, run) for run in RUNS}
+
+
+def end_alike(release: Installed) -> None:
+    """Waits until both runs have Succeeded, as the operator sees it, in their first attempt and by the same weights."""
     ends = {}
-    for run in RUNS:  # as the operator sees it, by its new key
+    for run in RUNS:
         status = release.wait_for_phase("trainingrun", run, "Succeeded", deadline_s=600)
         assert (status["restarts"]["total"], status["stages"][0]["attempt"]) == (0, 1), conditions(status)
         ends[run] = newest(release, run)
@@ -99,11 +141,16 @@ def rotate_all_keys(release: Installed) -> None:
     others = ",".join(f'"{name}":"{uuid.uuid4().hex}"' for name in names)
     release.kubectl("patch", "secret", "lead-minio-credentials", "-p", f'{{"stringData":{{{others}}}}}')
     release.kubectl("delete", "job", "-l", "app.kubernetes.io/component=storage-init")
-    upgraded = release.run("helm", "upgrade", "lead", "charts/lead", "--reuse-values")
-    assert upgraded.returncode == 0, upgraded.stderr
+    upgrade(release)
     hand_out_key(release)
     release.kubectl("delete", "pod", "lead-minio-0")
     release.wait_for("the store to be prepared", lambda: all_jobs_succeeded(release), deadline_s=300)
+
+
+def upgrade(release: Installed, *settings: str) -> None:
+    """Upgrades the release as the page says."""
+    done = release.run("helm", "upgrade", "lead", "charts/lead", "--reuse-values", *settings)
+    assert done.returncode == 0, done.stderr
 
 
 def all_jobs_succeeded(release: Installed) -> bool:
@@ -131,12 +178,6 @@ def opens(release: Installed, access_key: str, secret_key: str) -> bool:
         except StoreDenied as error:
             assert error.of_key, error
             return False
-
-
-def certificate(release: Installed) -> str:
-    """Returns the certificate that the store shows."""
-    with release.port_forward("svc/lead-minio", 9000) as port:
-        return ssl.get_server_certificate(("127.0.0.1", port), timeout=30)
 
 
 def wait_for_a_checkpoint(release: Installed, run: str) -> None:
@@ -167,3 +208,13 @@ def pods_of(release: Installed, run: str) -> set[str]:
     pods = release.items("pods", f"lead.dev/run={run}")
     assert not [s for pod in pods for s in pod["status"].get("containerStatuses", []) if s["restartCount"]]
     return {str(pod["metadata"]["uid"]) for pod in pods}
+
+
+def pods_of_the_release(release: Installed) -> dict[str, set[tuple[str, int]]]:
+    """Returns UIDs and restarts of the pods that serve runs: the operator's and the store's, by component."""
+    found: dict[str, set[tuple[str, int]]] = {}
+    for pod in release.items("pods", "app.kubernetes.io/component in (operator, minio)"):
+        restarts = sum(s["restartCount"] for s in pod["status"].get("containerStatuses", []))
+        component = pod["metadata"]["labels"]["app.kubernetes.io/component"]
+        found.setdefault(component, set()).add((pod["metadata"]["uid"], restarts))
+    return found

@@ -55,10 +55,10 @@ class Tls:
         self.context.load_cert_chain(self.new.file, self.new.key)
         self.proxy.plan("drop-before")
 
-    def trust(self, certificate: Certificate) -> None:
+    def trust(self, *certificates: Certificate) -> None:
         """Writes ca.crt as the kubelet does."""
         unfinished = self.folder / ".ca.crt"
-        unfinished.write_bytes(certificate.file.read_bytes())
+        unfinished.write_bytes(b"".join(each.file.read_bytes() for each in certificates))
         unfinished.replace(self.folder / "ca.crt")
 
 
@@ -90,6 +90,19 @@ def test_a_changed_ca_crt_is_read_again_after_a_failure(tls: Tls, bucket: str) -
     tls.switch()
     store.put("k", b"y")
     assert store.get("k", max_bytes=10) == b"y"
+
+
+def test_an_authority_that_is_dropped_is_trusted_no_more_by_a_process_that_lives(tls: Tls, bucket: str) -> None:
+    tls.trust(tls.old, tls.new)
+    store = opened(tls, bucket)
+    store.put("k", b"x")
+    tls.trust(tls.new)
+    tls.proxy.plan("drop-before")  # the next connection meets the old certificate again
+    with pytest.raises(StoreDenied, match="TLS failed"):
+        store.put("k", b"y")
+    tls.switch()
+    store.put("k", b"z")
+    assert store.get("k", max_bytes=10) == b"z"
 
 
 def test_one_that_is_mounted_later_is_used(tls: Tls, bucket: str) -> None:
