@@ -26,7 +26,7 @@ from lead_protocol.store.object_store import ObjectCorrupt, StoreDenied, StoreUn
 from lead_protocol.store.s3_answers import TryAgain, check_success, explain_failure
 from lead_protocol.store.s3_keys import SigningKey
 from lead_protocol.store.s3_target import S3Limits, S3Target
-from lead_protocol.store.trusted_pool import TrustedPool, Untrusted
+from lead_protocol.store.trusted_pool import TrustedPool, Untrusted, ended_by_the_server
 
 READ_BYTES = 256 * 1024  # so few that the next ones lie in the same memory
 PROGRESS_BYTES = 1024 * 1024
@@ -141,6 +141,8 @@ class SignedRequests:
             finally:
                 response.release_conn()
         except urllib3.exceptions.SSLError as error:
+            if ended_by_the_server(error):
+                raise TryAgain(f"{where}: the connection ended in TLS ({_cause(error)})", doubtful=True) from error
             denial = Untrusted(
                 f"{where}: TLS failed ({_cause(error)}); check `ca.crt`, host name and `secure`", of_key=True
             )

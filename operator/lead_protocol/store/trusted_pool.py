@@ -6,6 +6,7 @@ whose file has changed is replaced after a TLS failure; an authority is rotated 
 
 import hashlib
 import os
+import ssl
 import threading
 from pathlib import Path
 
@@ -18,6 +19,11 @@ CONNECTIONS = 32
 
 class Untrusted(StoreDenied):
     """The server's certificate is not one that this process trusts, or it speaks no TLS."""
+
+
+def ended_by_the_server(error: urllib3.exceptions.SSLError) -> bool:
+    """Tells whether the server has only gone away, as one that restarts does; it has shown nothing to distrust."""
+    return any(isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError) for cause in error.args)
 
 
 class TrustedPool:

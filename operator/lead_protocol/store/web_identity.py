@@ -17,7 +17,7 @@ from lead_protocol.store.object_store import StoreDenied
 from lead_protocol.store.renewed_credentials import Session
 from lead_protocol.store.s3_answers import TryAgain
 from lead_protocol.store.sts_answers import MAX_ANSWER_BYTES, explain_refusal, parse_session
-from lead_protocol.store.trusted_pool import TrustedPool, Untrusted
+from lead_protocol.store.trusted_pool import TrustedPool, Untrusted, ended_by_the_server
 
 DURATION_S = 3600  # asked for; an STS may give less, and nothing longer is used
 CONNECT_S = 5.0
@@ -87,6 +87,8 @@ class TokenExchange:
         try:
             status, headers, answer = self._answer(pool, body, end, where)
         except urllib3.exceptions.SSLError as error:
+            if ended_by_the_server(error):
+                raise TryAgain(f"{where}: no answer ({error})", doubtful=False) from error
             remedy = "check `ca.crt` and the host name of the STS"
             raise Untrusted(f"{where}: TLS failed ({error}); {remedy}", of_key=True) from error
         except urllib3.exceptions.HTTPError as error:

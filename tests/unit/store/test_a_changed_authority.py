@@ -1,5 +1,6 @@
 """The store's certificate is signed by another authority from one moment to the next: `ca.crt` is read again."""
 
+import socket
 import ssl
 import subprocess
 import threading
@@ -9,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from lead_protocol.store.object_store import StoreDenied
+from lead_protocol.store.object_store import StoreDenied, StoreUnavailable
 from lead_protocol.store.open_store import open_store
 from lead_protocol.store.s3 import S3Store
+from lead_protocol.store.s3_answers import TryAgain
 from lead_protocol.store.s3_target import MIB, S3Limits
 from lead_protocol.store.trusted_pool import TrustedPool
 from lead_protocol.store.web_identity import TokenExchange, WebIdentity
@@ -145,3 +147,39 @@ def test_an_sts_is_trusted_by_the_same_file(tls: Tls, tmp_path: Path) -> None:
     tls.trust(tls.old)
     with pytest.raises(StoreDenied, match="the STS answered 400"):  # this MinIO has no identity provider
         exchange.obtain(10)
+
+
+@pytest.fixture
+def ends_in_the_handshake() -> Iterator[str]:
+    """Host and port of a server that is stopped while it shakes hands, again and again."""
+
+    def serve(listener: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                connection.recv(65536)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+def test_a_server_that_goes_away_in_the_handshake_is_away_and_no_stranger(
+    ends_in_the_handshake: str, tmp_path: Path
+) -> None:
+    for name, value in (("access-key", ROOT_USER), ("secret-key", ROOT_PASSWORD), ("token", "x")):
+        (tmp_path / name).write_text(value)
+    (tmp_path / "ca.crt").write_bytes(a_certificate(tmp_path, "authority").file.read_bytes())
+    environ = {"LEAD_STORE_URL": "s3://driving", "LEAD_S3_ENDPOINT": ends_in_the_handshake}
+    store = open_store(environ, credentials_dir=tmp_path, limits=replace(AT_ONCE, total_s=0.5))
+    with pytest.raises(StoreUnavailable, match="in TLS"):
+        store.get("k", max_bytes=10)
+    identity = WebIdentity(f"https://{ends_in_the_handshake}/", tmp_path / "token")
+    with pytest.raises(TryAgain, match="no answer"):
+        TokenExchange(identity, TrustedPool(tmp_path / "ca.crt")).obtain(10)
