@@ -19,7 +19,7 @@ from lead_protocol.exit_codes import ExitCode
 from lead_protocol.job import BuildJob
 from lead_protocol.job_access import job_access
 from lead_protocol.progress_record import BuildRecord
-from lead_protocol.source_listing import is_raw
+from lead_protocol.source_listing import is_cached_view, is_picture, is_raw
 from lead_protocol.store.object_store import ObjectStore, StoreError
 from lead_trainer.data.build import build_share
 from lead_trainer.data.source_tree import AtWork, FolderTree, StoreTree, tell_nobody
@@ -36,7 +36,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class RawTree:
-    """A tree without what LEAD or we derived from it, and without what its preparation does not read."""
+    """A tree without what LEAD or we derived from it, and without what its preparation does not read.
+
+    Where LEAD's persistent cache has taken the place of the pictures, its entries are the tree's.
+    """
 
     whole: SourceTree
     reads: tuple[str, ...] = ("",)  # how the paths begin
@@ -44,7 +47,12 @@ class RawTree:
     @cached_property
     def _files(self) -> tuple[SourceFile, ...]:
         files = self.whole.files()
-        return tuple(file for file in files if is_raw(file.path) and file.path.startswith(self.reads))
+        with_cache = not any(is_picture(file.path) for file in files)
+        return tuple(
+            file
+            for file in files
+            if (is_raw(file.path) or (with_cache and is_cached_view(file.path))) and file.path.startswith(self.reads)
+        )
 
     def files(self) -> Sequence[SourceFile]:
         """Returns every raw file, sorted by path."""

@@ -11,14 +11,15 @@ import math
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Self
 
 import structlog
 
 from lead_operator.cluster.store_threads import StoreThreads
 from lead_operator.decisions.observed import ObservedSource
 from lead_operator.settings import StorageProfile
-from lead_protocol.source_listing import ListingHash, is_raw
+from lead_protocol.source_listing import ListingHash, is_cached_view, is_picture, is_raw
 from lead_protocol.store.object_store import ObjectInfo, ObjectStore, StoreError
 
 THREADS = 2  # of each profile
@@ -101,6 +102,25 @@ class SourceWatch:
             memory.task = None
 
 
+@dataclass
+class _Sum:
+    """What the files so far come to."""
+
+    hash: ListingHash = field(default_factory=ListingHash)
+    places: dict[str, int] = field(default_factory=dict)
+
+    def add(self, path: str, info: ObjectInfo) -> None:
+        self.hash.add(path, info.size, info.etag)
+        if len(self.places) <= MAX_PLACES:
+            folder = path.rpartition("/")[0]
+            place = folder if folder in self.places else place_of(path)  # a route's own files come after its sensors'
+            checksum = zlib.crc32(f"{path}\0{info.size}\0{info.etag}\0".encode(), self.places.get(place, 0))
+            self.places[place] = checksum
+
+    def copy(self) -> Self:
+        return type(self)(self.hash.copy(), dict(self.places))
+
+
 class SourceLister:
     """One listing of the raw data below a prefix, taken in portions."""
 
@@ -109,31 +129,40 @@ class SourceLister:
         self._prefix = prefix
         self._below = f"{prefix.strip('/')}/"
         self._objects = store.list(self._below)  # in key order, which is path order
-        self._hash, self._places = ListingHash(), dict[str, int]()
+        self._raw = _Sum()
+        self._with_cache: _Sum | None = None  # LEAD's persistent cache counted in, until there is a picture
+        self._has_pictures = False
 
     def go_on(self, for_s: float) -> bool:
         """Lists on for some seconds; returns whether it has come to its end; raises StoreError."""
         until = time.monotonic() + for_s
         for info in self._objects:
             path = info.key[len(self._below) :]
-            if not path.endswith("/") and is_raw(path):
-                if self._hash.files == MAX_FILES:
-                    log.warning("source_too_large_to_compare", prefix=self._prefix, files=MAX_FILES)
-                    return True
+            if not path.endswith("/"):
                 self._add(path, info)
+            if self._sums[-1].hash.files > MAX_FILES:
+                log.warning("source_too_large_to_compare", prefix=self._prefix, files=MAX_FILES)
+                return True
             if time.monotonic() >= until:
                 return False
-        places = self._places if len(self._places) <= MAX_PLACES else {}
-        self.listing = SourceListing(self._hash.hexdigest(), self._hash.files, places)
+        whole = self._sums[-1]
+        places = whole.places if len(whole.places) <= MAX_PLACES else {}
+        self.listing = SourceListing(whole.hash.hexdigest(), whole.hash.files, places)
         return True
 
+    @property
+    def _sums(self) -> tuple[_Sum, ...]:
+        return (self._raw,) if self._with_cache is None else (self._raw, self._with_cache)
+
     def _add(self, path: str, info: ObjectInfo) -> None:
-        self._hash.add(path, info.size, info.etag)
-        if len(self._places) <= MAX_PLACES:
-            folder = path.rpartition("/")[0]
-            place = folder if folder in self._places else place_of(path)  # a route's own files come after its sensors'
-            checksum = zlib.crc32(f"{path}\0{info.size}\0{info.etag}\0".encode(), self._places.get(place, 0))
-            self._places[place] = checksum
+        if is_raw(path):
+            if not self._has_pictures and is_picture(path):
+                self._has_pictures, self._with_cache = True, None
+            for whole in self._sums:
+                whole.add(path, info)
+        elif is_cached_view(path) and not self._has_pictures:
+            self._with_cache = self._with_cache or self._raw.copy()
+            self._with_cache.add(path, info)
 
 
 def list_source(store: ObjectStore, prefix: str) -> SourceListing | None:

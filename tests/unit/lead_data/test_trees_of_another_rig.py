@@ -11,8 +11,8 @@ from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.lead.config_values import load_config
 from lead_trainer.recipes.lead.example_data.tree import write_example_tree
 from lead_trainer.recipes.lead.preparation import LeadPreparation
-from lead_trainer.recipes.lead.prepare_carla import refuse_other_rig
 from lead_trainer.recipes.lead.prepare_keys import PreparationKeys
+from lead_trainer.recipes.lead.prepare_pictures import refuse_other_rig
 
 TWO_OF_THREE = {"used_cameras": [True, True], "image_width": 768}  # the example tree has three
 

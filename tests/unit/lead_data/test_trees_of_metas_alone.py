@@ -1,4 +1,4 @@
-"""A tree of which LEAD's persistent cache has left the metas alone: what is missing is named in one sentence."""
+"""A tree of metas without LEAD's persistent cache beside them: what is missing is named in one sentence."""
 
 from pathlib import Path
 
@@ -20,7 +20,8 @@ def test_a_tree_of_metas_says_what_must_be_restored(
     assert main([command, "preset=demo", f"carla_root={tmp_path / 'tree'}", "use_depth=false"]) == ExitCode.BAD_DATA
     (said,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert said.startswith(
-        "error: of 2 routes only metas are left, as after LEAD's persistent cache (cache/) was built"
+        "error: of 2 routes only metas are left, as after LEAD's persistent cache was built, and no entry of it "
+        "lies in cache/: put that folder beside data/"
     )
     assert "restore results.json and the folders rgb, rgb_perturbated, semantics, semantics_perturbated, hdmap" in said
     assert "depth" not in said

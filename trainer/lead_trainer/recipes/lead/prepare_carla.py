@@ -13,12 +13,11 @@ from typing import Any
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lead_trainer.data.array_block import pack_arrays
 from lead_trainer.data.ordered_pool import ordered_map
-from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.errors import BadData
 from lead_trainer.recipes.lead.buckets import (
     KEPT_UNKNOWN_SCENARIO,
     FilledCollection,
@@ -30,11 +29,13 @@ from lead_trainer.recipes.lead.buckets import (
     without_incomplete,
 )
 from lead_trainer.recipes.lead.config import LeadConfig
-from lead_trainer.recipes.lead.ingest.frame_files import decode_lidar, decode_picture, decode_plane, decode_radar
+from lead_trainer.recipes.lead.ingest.frame_files import decode_lidar, decode_plane, decode_radar
 from lead_trainer.recipes.lead.ingest.plain_pickle import read_plain
-from lead_trainer.recipes.lead.ingest.route_tree import FRAME_FILES, frame_path, route_tree
+from lead_trainer.recipes.lead.ingest.route_tree import VIEWS, frame_path
+from lead_trainer.recipes.lead.prepare_cached import cache_folder, cached_fields, routes_of
 from lead_trainer.recipes.lead.prepare_keys import PreparationKeys
 from lead_trainer.recipes.lead.prepare_metas import meta_row, meta_table, scenario_type
+from lead_trainer.recipes.lead.prepare_pictures import Plane, fitted, image, refuse_other_rig
 from lead_trainer.recipes.lead.sim2real_buckets import MINED, MinedFrame, Rule, bucket_of
 from lead_trainer.recipes.lead.targets.bev_planes import lidar_counts, map_plane
 from lead_trainer.recipes.lead.targets.boxes import SceneFacts, box_rows
@@ -43,13 +44,9 @@ from lead_trainer.recipes.lead.targets.radar import radar_detections
 from lead_trainer.recipes.lead.targets.view import NORMAL, View
 from lead_trainer.recipes.recipe import Bucket, Collection, SampleKey, Scan, SourceTree
 
-VIEWS = {"normal": "", "perturbated": "_perturbated"}  # view -> suffix of its folders
-RESIZED_JPEG_QUALITY = 90
 SCAN_THREADS = 16  # readers of metas and boxes, where a collection needs them
 LOG = logging.getLogger(__name__)
 MAP_CLASS_COUNT = 9
-
-Plane = npt.NDArray[Any]
 
 
 class CarlaPreparation:
@@ -61,21 +58,15 @@ class CarlaPreparation:
 
     def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
         """Judges every route and fills the named collections."""
-        routes = route_tree(tree.files())
-        if routes.has_metas_alone:
-            unread = PreparationKeys.parse(config).unread_folders
-            raise BadData(
-                f"of {len(routes.routes)} routes only metas are left, as after LEAD's persistent cache (cache/) was "
-                "built, which this build does not read: restore results.json and the folders "
-                f"{', '.join(folder for folder in FRAME_FILES if folder not in unread)} of each route"
-            )
-        judged = without_incomplete(judge_routes(tree, routes), routes, PreparationKeys.parse(config), collections)
+        keys = PreparationKeys.parse(config)
+        routes = routes_of(tree.files(), keys)
+        judged = without_incomplete(judge_routes(tree, routes), routes, keys, collections)
         unknown = Counter(v.route.split("/")[1] for v in verdicts(judged) if v.reason == KEPT_UNKNOWN_SCENARIO)
         for scenario, count in sorted(unknown.items()):
             LOG.warning("scenario %s is not in LEAD's list; its %d routes are used, numbered like NA", scenario, count)
         filled = [_filled(tree, name, judged, config) for name in sorted(set(collections))]
-        keys = {key for collection in filled for bucket in collection.buckets for key in bucket}
-        samples = tuple(sorted(keys, key=lambda key: (key.route, key.frame)))
+        drawn = {key for collection in filled for bucket in collection.buckets for key in bucket}
+        samples = tuple(sorted(drawn, key=lambda key: (key.route, key.frame)))
         position = {key: index for index, key in enumerate(samples)}
         return Scan(
             verdicts=verdicts(judged),
@@ -130,6 +121,8 @@ def _filled(tree: SourceTree, name: str, routes: Sequence[JudgedRoute], config: 
 
 
 def _fields(tree: SourceTree, keys: PreparationKeys, sample: SampleKey) -> dict[str, bytes]:
+    if folder := cache_folder(tree.files(), sample, keys):
+        return cached_fields(tree, folder, sample.frame, keys)
     meta = read_meta(tree, sample.route, sample.frame)
     boxes_path, lidar_path = (frame_path(sample.route, folder, sample.frame) for folder in ("bboxes", "lidar"))
     boxes = read_plain(tree.read(boxes_path), boxes_path)
@@ -152,7 +145,8 @@ def _fields(tree: SourceTree, keys: PreparationKeys, sample: SampleKey) -> dict[
             radar_path = frame_path(sample.route, f"radar{suffix}", sample.frame)
             clouds = decode_radar(tree.read(radar_path), radar_path, keys.num_radar_sensors)
             arrays |= {f"radar{number + 1}": cloud for number, cloud in enumerate(clouds)}
-        fields[f"{name}/image"] = _image(tree, sample, suffix, keys)
+        picture_path = frame_path(sample.route, f"rgb{suffix}", sample.frame)
+        fields[f"{name}/image"] = image(tree.read(picture_path), keys, picture_path)
         fields[f"{name}/planes"] = pack_arrays(planes, compress=True)
         fields[f"{name}/arrays"] = pack_arrays(arrays, compress=False)
     return fields
@@ -205,60 +199,3 @@ def _sensor_planes(tree: SourceTree, sample: SampleKey, suffix: str, keys: Prepa
         refuse_other_rig(planes["depth"], keys, frame_path(sample.route, f"depth{suffix}", sample.frame))
         result["depth"] = planes["depth"]  # codes, which lose digits when they are resized
     return result
-
-
-def fitted_height(picture: Plane, keys: PreparationKeys) -> int:
-    """Returns the height a picture has once it is as wide as configured."""
-    height, width = map(int, picture.shape[:2])
-    return round(height * keys.image_width / width)
-
-
-def refuse_other_rig(picture: Plane, keys: PreparationKeys, path: str) -> None:
-    """Raises BadConfig where a picture is too flat for the configured size: cameras of another rig recorded it.
-
-    A plane of fewer pixels may lack one of its own rows, by which its height was rounded.
-    """
-    height, width = picture.shape[:2]
-    rows = fitted_height(picture, keys)
-    if rows <= keys.image_height - max(1, keys.image_width // width):
-        raise BadConfig(
-            f"image_height, image_width: found {keys.image_height} x {keys.image_width}, but {path} was recorded with "
-            f"{height} x {width}, at that width {rows} rows; declare the rig that recorded it in cameras, or set "
-            "used_cameras, image_height and image_width for it"
-        )
-
-
-def fitted(picture: Plane, keys: PreparationKeys, interpolation: int, path: str) -> Plane:
-    """Returns a picture or plane scaled to the configured width, without the rows below the configured height.
-
-    Cameras of the NavSim rig record 280 rows and train on the upper 270. Raises BadConfig for another rig's.
-    """
-    refuse_other_rig(picture, keys, path)
-    height = max(fitted_height(picture, keys), keys.image_height)
-    if picture.shape[:2] != (height, keys.image_width):
-        picture = cv2.resize(picture, (keys.image_width, height), interpolation=interpolation)
-    return np.ascontiguousarray(picture[: keys.image_height])
-
-
-def _image(tree: SourceTree, sample: SampleKey, suffix: str, keys: PreparationKeys) -> bytes:
-    """Returns the JPEG as recorded where it has the configured width, else one made smaller.
-
-    Rows below the configured height are left out when a sample is loaded: encoding again would change all others.
-    """
-    path = frame_path(sample.route, f"rgb{suffix}", sample.frame)
-    data = tree.read(path)
-    picture = decode_picture(data, path)
-    height, width = picture.shape[:2]
-    if width == keys.image_width and height >= keys.image_height:
-        return data
-    refuse_other_rig(picture, keys, path)
-    if width < keys.image_width:
-        raise BadConfig(
-            f"image_height, image_width: found {keys.image_height} x {keys.image_width}, but {path} was recorded with "
-            f"{height} x {width}; pictures are never made larger"
-        )
-    small = fitted(picture, keys, cv2.INTER_AREA, path)
-    good, encoded = cv2.imencode(".jpg", small[:, :, ::-1], [int(cv2.IMWRITE_JPEG_QUALITY), RESIZED_JPEG_QUALITY])
-    if not good:
-        raise BadData(f"file {path} could not be encoded again at {keys.image_width} x {keys.image_height}")
-    return bytes(encoded.tobytes())

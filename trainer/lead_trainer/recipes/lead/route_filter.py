@@ -2,7 +2,8 @@
 
 Read by `buckets`. A verdict needs only `results.json` and the listing. Two of LEAD's rules look like slips and are
 kept because collections must be equal: a failed route without any infraction passes (0 infractions = 0 min-speed
-infractions), unless its failure text is one of REFUSED_STATUS.
+infractions), unless its failure text is one of REFUSED_STATUS. LEAD fills its persistent cache from kept routes alone,
+so one that lies there and has lost its verdict is kept.
 """
 
 import logging
@@ -84,10 +85,12 @@ def route_result(tree: SourceTree, route: str) -> RouteResult:
 
 def training_reason(folder: RouteFolder, result: RouteResult | None) -> Reason:
     """Returns whether LEAD trains on a route (its `route_failed` is False), with the reason where not."""
-    if result is None:
+    if result is None and not folder.is_cached:
         return Reason.NO_RESULTS
     if not folder.has_first_meta:
         return Reason.NO_METAS
+    if result is None:
+        return Reason.KEPT
     if result.status in REFUSED_STATUS:
         return _STATUS_REASON[result.status]
     clean = (

@@ -234,6 +234,7 @@ _KNOWN: dict[int, Handler] = {
     0x63: _global,
     0x93: _stack_global,
     0x52: _reduce,
+    0x81: _reduce,  # NEWOBJ: of a name, both are a call
     0x62: _build,
     0x51: _persistent,  # BINPERSID
 }

@@ -38,7 +38,12 @@ def map_plane(hdmap: UInt8, keys: PreparationKeys) -> UInt8:
 
     Raises BadConfig where the grid's window is larger than the map.
     """
-    centre = hdmap.shape[0] / 2
+    return map_window(_MAP_CLASSES[hdmap], keys)
+
+
+def map_window(classes: UInt8, keys: PreparationKeys) -> UInt8:
+    """Returns what `map_plane` does of a map whose pixels are classes already."""
+    centre = classes.shape[0] / 2
     reach = centre / MAP_PIXELS_PER_METER
     if max(-keys.min_x_meter, keys.max_x_meter, -keys.min_y_meter, keys.max_y_meter) > reach:
         raise BadConfig(
@@ -48,7 +53,7 @@ def map_plane(hdmap: UInt8, keys: PreparationKeys) -> UInt8:
         )
     rows = _source_pixels(keys.min_y_meter, keys.bev_height, centre, keys)
     columns = _source_pixels(keys.min_x_meter, keys.bev_width, centre, keys)
-    return _MAP_CLASSES[hdmap[np.ix_(rows, columns)]]
+    return classes[np.ix_(rows, columns)]
 
 
 def painted_map(map_classes: UInt8, occupancy: UInt8) -> UInt8:

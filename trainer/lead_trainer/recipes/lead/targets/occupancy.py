@@ -58,6 +58,12 @@ def occupancy_plane(boxes: Sequence[Box], scene: SceneFacts, view: View, keys: P
         if label is not None and not _is_hidden(box, keys):
             cv2.fillPoly(grid, [corners], int(label))
     _draw_hulls(grid, hulls, scale)
+    return occupancy_window(grid, keys)
+
+
+def occupancy_window(grid: Plane, keys: PreparationKeys) -> Plane:
+    """Returns the window of the BEV grid out of a plane of the whole +-128 m."""
+    scale = keys.pixels_per_meter
     row, column = (int((GRID_HALF_M + edge) * scale) for edge in (keys.min_y_meter, keys.min_x_meter))
     return grid[row : row + keys.bev_height, column : column + keys.bev_width].copy()
 
