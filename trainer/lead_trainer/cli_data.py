@@ -11,7 +11,8 @@ from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import BadConfig
 from lead_trainer.local_job import build_cache, cache_store, dataset_runs
 from lead_trainer.local_run import LocalRun, local_run
-from lead_trainer.recipes.local_runs import collections_of, refuse_missing_source, source_root
+from lead_trainer.recipes.local_runs import WritesBuckets, collections_of, refuse_missing_source, source_root
+from lead_trainer.recipes.recipe import Scan
 from lead_trainer.report.console import open_log
 
 
@@ -27,13 +28,25 @@ def build_local_cache(
         print(build_cache(part, store, collections))
 
 
-def show_buckets(words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> None:
-    """Prints a dataset's routes by verdict and its collection's buckets, without building anything."""
+def show_buckets(
+    words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str], *, write: bool = False
+) -> None:
+    """Prints a dataset's routes by verdict and its collection's buckets, without building a cache.
+
+    With `write` they are also written for the program that the recipe's runs come from.
+    """
     for run in dataset_runs(_dataset_run(words, config_files, environ)).values():
-        _show_buckets(run)
+        writer = run.recipe
+        if not write:
+            _show_buckets(run)
+        elif isinstance(writer, WritesBuckets):
+            for file in writer.write_buckets(run.config, _show_buckets(run)):
+                print(file)
+        else:
+            raise BadConfig(f"--write: recipe {run.recipe.name} has no bucket files of another program")
 
 
-def _show_buckets(run: LocalRun) -> None:
+def _show_buckets(run: LocalRun) -> Scan:
     preparation = run.recipe.preparation
     names = collections_of(run.recipe, run.config)
     refuse_missing_source(run.recipe, run.config)
@@ -52,6 +65,7 @@ def _show_buckets(run: LocalRun) -> None:
     console = Console()
     console.print(verdicts)
     console.print(buckets)
+    return scan
 
 
 def _dataset_run(words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> LocalRun:

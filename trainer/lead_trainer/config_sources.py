@@ -140,7 +140,8 @@ def read_config_file(path: Path) -> dict[str, Any]:
 
 
 # What the commands themselves take as options; everything else that begins with -- is a key.
-OPTIONS = ("--config", "--collection", "--min-lr", "--max-lr", "--steps", "--split", "--submission", "--help")
+OPTIONS = ("--config", "--collection", "--min-lr", "--max-lr", "--steps", "--split", "--submission")
+SWITCHES = ("--help", "--write")  # without a value
 
 
 def with_flags(arguments: Sequence[str]) -> list[str]:
@@ -153,7 +154,7 @@ def with_flags(arguments: Sequence[str]) -> list[str]:
     while waiting:
         word = waiting.pop(0)
         name, equals, value = word.partition("=")
-        if not word.startswith("--") or name in OPTIONS or len(word) == 2:
+        if not word.startswith("--") or name in (*OPTIONS, *SWITCHES) or len(word) == 2:
             words.append(word)
             if name in OPTIONS and not equals and waiting:
                 words.append(waiting.pop(0))

@@ -4,11 +4,12 @@ Asked by `lead train`, `lead cache` and `lead buckets`; a recipe that says nothi
 its config does.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.recipe import Scan
 
 
 @runtime_checkable
@@ -47,6 +48,14 @@ class MixesTrees(Protocol):
 
     def datasets(self, config: Any) -> Mapping[str, Mapping[str, Any]]:
         """Returns the keys that make the config of each tree's cache out of the run's, by the tree's name."""
+
+
+@runtime_checkable
+class WritesBuckets(Protocol):
+    """A recipe whose collections another program loads from files beside the raw tree."""
+
+    def write_buckets(self, config: Any, scan: Scan) -> Iterable[Path]:
+        """Writes a file for each collection of a scan, as that program names it; yields where they are."""
 
 
 @runtime_checkable

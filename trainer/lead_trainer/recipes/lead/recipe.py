@@ -5,7 +5,7 @@ What trains is imported when it is called: `lead config` and `lead cache` do not
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import structlog
 from lead_trainer.engine.schedule import Schedule, cosine, fixed_warm_restarts, lagging, warm_restarts, warmed_up
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.config_values import as_words, names_in, values_in
+from lead_trainer.recipes.lead.bucket_files import write_bucket_files
 from lead_trainer.recipes.lead.compat import completed
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.config_values import (
@@ -38,7 +39,7 @@ from lead_trainer.recipes.lead.preparation import SOURCE_KEY, LeadPreparation
 from lead_trainer.recipes.lead.run_keys import LOCAL_KEYS, NOT_LEARNED, WEIGHTS_KEYS
 from lead_trainer.recipes.lead.stage_rows import shared_values
 from lead_trainer.recipes.parameter_names import foreign_weights
-from lead_trainer.recipes.recipe import Batch, Evaluation, LossScale, Sample, StageShape, StepOutput, WatchRule
+from lead_trainer.recipes.recipe import Batch, Evaluation, LossScale, Sample, Scan, StageShape, StepOutput, WatchRule
 from lead_trainer.report.wandb import WandbKeys
 
 if TYPE_CHECKING:
@@ -90,6 +91,12 @@ class LeadRecipe:
     def cache_values(self, config: LeadConfig, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the values of the cache that serves every horizon of the planner over this tree."""
         return shared_values(config, values, collection_of(config, source_of(config)))
+
+    def write_buckets(self, config: LeadConfig, scan: Scan) -> Iterable[Path]:
+        """Writes LEAD's bucket files of a scan of CARLA data into `carla_root`; yields where they are."""
+        if source_of(config) is not CARLA:
+            raise BadConfig(f"{SOURCE_KEY}: found {source_of(config).name}; LEAD has bucket files of CARLA data alone")
+        return write_bucket_files(scan, config, Path(config.carla_root))
 
     def written_out(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns what one source said with every switch in the place of `compat: lead` and `compat: fixed`."""
