@@ -96,7 +96,7 @@ def test_a_class_of_the_clusters_own_pods_is_refused(guarded: ControlPlane) -> N
 
 @pytest.mark.parametrize("manifest", RESERVED, ids=lambda each: each["spec"]["source"]["prefix"])
 def test_what_pods_and_operator_write_is_refused_as_a_source(guarded: ControlPlane, manifest: dict[str, Any]) -> None:
-    """Audit: S-6"""
+    """Audit: S-6, S8"""
     for namespace in (TEAM, ALONE):
         said = create(guarded, manifest, namespace)
         assert "source.prefix" in said and manifest["spec"]["source"]["prefix"] in said and "never a source" in said

@@ -111,7 +111,7 @@ def test_a_list_that_is_tightened_ends_nothing_that_has_begun() -> None:
 
 @pytest.mark.parametrize("manifest", RESERVED, ids=lambda each: each["spec"]["source"]["prefix"])
 def test_what_pods_and_operator_write_is_never_a_source(manifest: dict[str, Any]) -> None:
-    """Audit: S-6"""
+    """Audit: S-6, S8"""
     open_to_all = replace(SETTINGS, storage_profiles={"default": replace(PROFILE, shared=("datasets/", "weights/"))})
     told = accepted(look_at_cache(manifest, open_to_all).status)
     assert told["reason"] == "NotAllowed"
