@@ -17,6 +17,7 @@ from lead_protocol import environment
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.store.object_store import StoreDenied, StoreError
 from lead_trainer.config_sources import with_flags
+from lead_trainer.cpu_limit import limit_threads
 from lead_trainer.errors import TrainerError, exit_code_of, missing_extra
 from lead_trainer.offline import stay_offline
 
@@ -258,6 +259,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Parses the command line, runs it, and returns the exit code."""
     options = _parsed(_words(sys.argv[1:] if arguments is None else arguments))
     stay_offline(os.environ)
+    if options.command != "pod":  # which shares its cores among the processes that it starts
+        limit_threads(os.environ)
     try:
         return run_command(options)
     except KeyboardInterrupt:

@@ -5,7 +5,6 @@ cache, what is read and checked from the disk, what is decoded, what the whole l
 trains on. How each is measured is in `bench`; nothing of it stays.
 """
 
-import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from lead_trainer.bench.warm_cache import (
     measure_step,
     samples_here,
 )
+from lead_trainer.cpu_limit import cpu_share
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.session_cache import open_session_cache
 from lead_trainer.engine.dataset import Dataset, dataset_over
@@ -58,7 +58,7 @@ def bench_data(words: Sequence[str], config_files: Sequence[Path], environ: Mapp
         found = measured(run, shape, caches, Path(folder), disk, seconds)
     console = Console()
     console.print(_table(found.rates))
-    cores = len(os.sched_getaffinity(0))
+    cores = cpu_share()
     sentence = advice(found.rates, shape.loader_threads, cores, kind_of(shape), found.kept)
     console.print(sentence, soft_wrap=True)
 

@@ -124,7 +124,7 @@ def export_run(
         raise BadConfig(
             f"export: stage {wanted!r} is not below {run}; the run has {', '.join(stages)}; name one by --stage"
         )
-    if folder.is_dir() and any(folder.glob("model*.pth")):
+    if folder.is_dir() and any(file.suffix in (".pth", ".pt") for file in folder.iterdir()):
         raise BadConfig(f"export: {folder} holds model files, which would join the ensemble; choose an empty folder")
     folder.mkdir(parents=True, exist_ok=True)
     recipe = ""
@@ -184,7 +184,7 @@ def _export_instance(
             waiting.begin()
             if waiting.call(fetch_fault, store, wanted, Path(scratch)) is None:
                 plain = manifest.parts.get("model", name)  # also of averaged weights
-                target = folder / f"{plain.removesuffix('.pth')}_{keys.seed}.pth"
+                target = folder / exported_name(plain, keys.seed)
                 shutil.copyfile(Path(scratch) / name, target)
                 shutil.copyfile(Path(scratch) / "config.json", folder / "config.json")
                 _warn_if_unfinished(manifests[0], read_config_json(folder / "config.json"))
@@ -194,6 +194,14 @@ def _export_instance(
         if checkpoint_prefix
         else f"{keys.prefix} has no sound checkpoint of an epoch's end"
     )
+
+
+def exported_name(plain: str, seed: int) -> str:
+    """Returns the name of a seed's weights in a bundle: `model_0030_<seed>.pth`; one that names its seed is kept."""
+    if f"_seed{seed}_" in plain:
+        return plain
+    path = Path(plain)
+    return f"{path.stem}_{seed}{path.suffix}"
 
 
 def _warn_if_unfinished(newest: CheckpointManifest, document: Mapping[str, Any]) -> None:

@@ -6,7 +6,6 @@ and it kills them 30 s after SIGTERM, in the middle of a commit. The workers do 
 same environment that torchrun writes, and `torchrun -m lead_trainer train …` starts them as well.
 """
 
-import os
 import queue
 import signal
 import subprocess
@@ -127,13 +126,3 @@ class _signals_passed_to:
     def __exit__(self, *exception: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-
-
-def cpu_share(processes: int, cgroup: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
-    """Returns how many threads each of `processes` may use of this container's CPU limit, at least 1."""
-    available = float(len(os.sched_getaffinity(0)))
-    if cgroup.is_file():
-        quota, _, period = cgroup.read_text().strip().partition(" ")
-        if quota.isdigit() and period.isdigit():
-            available = min(available, int(quota) / int(period))
-    return max(1, int(available) // processes)

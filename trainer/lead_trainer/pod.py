@@ -16,8 +16,9 @@ from pydantic import ValidationError
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.job import AnyJob, BuildJob, CheckJob, TrainJob, parse_job
 from lead_protocol.progress_record import MAX_RECORD_BYTES, ProgressRecord
+from lead_trainer.cpu_limit import cpu_share
 from lead_trainer.errors import BadConfig
-from lead_trainer.launcher import Ended, Worker, cpu_share, run_workers
+from lead_trainer.launcher import Ended, Worker, run_workers
 from lead_trainer.world import child_environments, visible_gpus
 
 _MESSAGE_CHARS = 512

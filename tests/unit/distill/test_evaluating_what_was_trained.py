@@ -36,6 +36,10 @@ def test_a_student_of_clips_is_measured_beside_going_straight_on(tmp_path: Path)
         "baseline_seed42_latest.pt", "baseline_seed42_best.pt", "config.json"}  # fmt: skip
     told = lead(tmp_path, "evaluate checkpoints/baseline_seed42_latest.pt --split train batch_size=3")
     assert "clips train" in told and ", 4 clips" in told and "agents" not in told
+    lead(tmp_path, "export checkpoints bundle")
+    assert sorted(path.name for path in (tmp_path / "bundle").iterdir()) == ["baseline_seed42_epoch1.pt", "config.json"]
+    exported = lead(tmp_path, "evaluate bundle/baseline_seed42_epoch1.pt --split train batch_size=3")
+    assert exported.partition("┏")[2].partition("┘")[0] == told.partition("┏")[2].partition("┘")[0] != ""
     assert "minADE_1" in told and "constant velocity and heading" in told and "submission" not in told
     best = tmp_path / "checkpoints/baseline_seed42_best.pt"
     next_stage = local_run(["recipe=distill", "model=baseline", "logdir=next", f"load_file={best}"], [], {})

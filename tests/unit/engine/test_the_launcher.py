@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from lead_protocol.exit_codes import ExitCode
+from lead_trainer.cli import main
+from lead_trainer.cpu_limit import THREADS, cpu_share, limit_threads
 from lead_trainer.errors import BadConfig
-from lead_trainer.launcher import Ended, Worker, cpu_share, most_telling, run_workers
+from lead_trainer.launcher import Ended, Worker, most_telling, run_workers
 from lead_trainer.world import World, child_environments, visible_gpus, world_of
 
 
@@ -112,6 +114,34 @@ def test_gpus_and_cpus_are_counted_without_torch(tmp_path: Path) -> None:
     quota = tmp_path / "cpu.max"
     quota.write_text("150000 100000\n")
     assert (cpu_share(1, quota), cpu_share(4, quota)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("quota", "environ", "threads"),
+    [
+        ("200000 100000", {}, "2"),
+        ("150000 100000", {}, "1"),
+        ("800000 100000", {"LOCAL_WORLD_SIZE": "4"}, "2"),
+        ("max 100000", {}, None),  # torch's own default, a thread a core, is right
+        ("6400000 100000", {}, None),
+        ("200000 100000", {THREADS: "8"}, "8"),  # somebody has said so
+    ],
+)
+def test_torch_computes_with_no_more_threads_than_the_cpu_limit_of_a_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: str, environ: dict[str, str], threads: str | None
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(16))
+    (tmp_path / "cpu.max").write_text(f"{quota}\n")
+    limit_threads(environ, tmp_path / "cpu.max")
+    assert environ.get(THREADS) == threads
+
+
+def test_a_command_limits_its_threads_before_torch_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    limited: list[object] = []
+    monkeypatch.setattr("lead_trainer.cli.limit_threads", limited.append)
+    assert main(["config", "recipe=lead", "preset=demo"]) == 0
+    assert limited == [os.environ]
+    assert main(["pod", "--job", "/absent"]) != 0 and len(limited) == 1  # its children have shares of their own
 
 
 def test_the_parent_of_workers_loads_no_torch() -> None:

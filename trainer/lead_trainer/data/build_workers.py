@@ -5,7 +5,6 @@ samples it may have been at. Used by `build`.
 """
 
 import multiprocessing
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -13,6 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from itertools import islice
 
+from lead_trainer.cpu_limit import cpu_share
 from lead_trainer.data.damaged_samples import Made, caught, whole
 from lead_trainer.data.ordered_pool import ordered_map
 from lead_trainer.errors import TrainerError
@@ -42,7 +42,7 @@ def _made(
     processes: int | None,
 ) -> Iterator[Made]:  # fmt: skip
     if processes is None:
-        processes = min(len(os.sched_getaffinity(0)), len(numbers) // SAMPLES_A_PROCESS)
+        processes = min(cpu_share(), len(numbers) // SAMPLES_A_PROCESS)
     if processes < 2:
         yield from ordered_map(encode, numbers, threads)
         return

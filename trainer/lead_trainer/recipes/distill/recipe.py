@@ -3,7 +3,6 @@
 What trains is imported when it is called: `lead config` and `lead cache` do not wait for torch.
 """
 
-import os
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.cpu_limit import cpu_share
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.engine.schedule import constant, cosine, warmed_up
 from lead_trainer.errors import BadConfig, BadData
@@ -82,7 +82,7 @@ class DistillRecipe:
             grad_clip_norm=config.grad_clip,
             scalars_every_steps=config.log_scalars_frequency,
             pictures_every_steps=0,
-            loader_threads=config.num_workers or min(_MOST_THREADS, len(os.sched_getaffinity(0))),
+            loader_threads=config.num_workers or min(_MOST_THREADS, cpu_share()),
             batches_ahead=config.prefetch_factor,
             session_cache_backend=config.session_cache_backend,
             loader=config.loader,

@@ -3,7 +3,6 @@
 What trains is imported when it is called: `lead config` and `lead cache` do not wait for torch.
 """
 
-import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import structlog
 
+from lead_trainer.cpu_limit import cpu_share
 from lead_trainer.engine.schedule import Schedule, cosine, fixed_warm_restarts, lagging, warm_restarts, warmed_up
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.config_values import as_words, names_in, values_in
@@ -170,7 +170,7 @@ class LeadRecipe:
             grad_clip_norm=config.grad_clip_norm,
             scalars_every_steps=config.log_scalars_frequency,
             pictures_every_steps=config.log_images_frequency if config.visualize_training else 0,
-            loader_threads=config.num_threads or min(_MOST_THREADS, len(os.sched_getaffinity(0))),
+            loader_threads=config.num_threads or min(_MOST_THREADS, cpu_share()),
             batches_ahead=config.prefetch_factor,
             session_cache=config.use_training_session_cache,
             session_cache_backend=config.session_cache_backend,
