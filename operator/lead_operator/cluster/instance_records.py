@@ -30,7 +30,8 @@ MAX_PROGRESS_BYTES = 64 * 1024
 MAX_FOLDERS = 8  # that the files of one checkpoint lie in
 MAX_LISTED = 5_000  # objects of one of them
 MAX_MAILBOXES = 100  # of one instance, the newest: one an attempt
-MAX_MANIFESTS = 1_000  # of one instance, the newest: what pods write beyond is left to people
+MAX_MANIFESTS = 1_000  # of one run, the newest of each instance: what pods write beyond is left to people
+FEWEST_MANIFESTS = 50  # of one instance, however many there are: retention chooses among them
 
 
 def read_instances(
@@ -38,7 +39,8 @@ def read_instances(
 ) -> tuple[ObservedInstance, ...]:
     """Returns what pods (`reader`) and the operator (`control`) have written of each (stage, seed), in that order."""
     keys = (InstanceKeys(namespace, uid, stage, seed) for stage, seed in instances)
-    return tuple(_read_instance(reader, control, each) for each in keys)
+    most = max(FEWEST_MANIFESTS, MAX_MANIFESTS // max(1, len(instances)))
+    return tuple(_read_instance(reader, control, each, most) for each in keys)
 
 
 def record_prefixes(namespace: str, uid: str, instances: tuple[tuple[str, int], ...]) -> list[str]:
@@ -64,7 +66,7 @@ def read_book(reader: RecordReader, keys: ControlKeys) -> RunBook | None:
     return next((book for book in found if book is not None), None)
 
 
-def _read_instance(reader: RecordReader, control: RecordReader, keys: InstanceKeys) -> ObservedInstance:
+def _read_instance(reader: RecordReader, control: RecordReader, keys: InstanceKeys, most: int) -> ObservedInstance:
     quarantined = {_file(key) for key in reader.keys_below(keys.quarantine_prefix)}
     fences = [_number(_file(key)) for key in reader.keys_below(keys.attempts_prefix)]
     own = ControlKeys(keys.namespace, keys.uid)
@@ -72,29 +74,30 @@ def _read_instance(reader: RecordReader, control: RecordReader, keys: InstanceKe
     newest = max(started, key=lambda key: _number(_file(key)), default="")
     recorded = _number(_file(newest)) if newest else 0
     done = own.done(keys.stage, keys.seed)
+    manifests = _sound_manifests(reader, keys, quarantined, most)
     return ObservedInstance(
         stage=keys.stage,
         seed=keys.seed,
         progress=_newest_progress(reader, keys),
-        checkpoint=_newest_checkpoint(reader, keys, quarantined),
+        checkpoint=_newest_checkpoint(reader, keys, manifests),
         highest_attempt=max([recorded, *(number for number in fences if number <= recorded + 1)]),
         recorded_attempt=recorded,
         started=control.parsed(newest, parse_started, MAX_RUN_RECORD_BYTES) if newest else None,
         fence=max(fences, default=0),
         done=done in control.keys_below(done),
-        quarantined=_newest([f"{keys.manifests_prefix}{file}" for file in quarantined]),
-        manifests=_sound_manifests(reader, keys, quarantined) if not reader.excess else (),
+        quarantined=_newest((f"{keys.manifests_prefix}{file}" for file in quarantined), most),
+        manifests=manifests if not reader.excess else (),
     )
 
 
-def _sound_manifests(reader: RecordReader, keys: InstanceKeys, quarantined: set[str]) -> tuple[str, ...]:
-    return _newest([key for key in reader.keys_below(keys.manifests_prefix) if _file(key) not in quarantined])
+def _sound_manifests(reader: RecordReader, keys: InstanceKeys, quarantined: set[str], most: int) -> tuple[str, ...]:
+    return _newest((key for key in reader.keys_below(keys.manifests_prefix) if _file(key) not in quarantined), most)
 
 
-def _newest(manifests: Iterable[str]) -> tuple[str, ...]:
+def _newest(manifests: Iterable[str], most: int) -> tuple[str, ...]:
     """Returns the newest of what is named like a manifest, oldest first: so many keys are kept, and read."""
     named = sorted((position, key) for key in manifests if (position := position_of(key)) is not None)
-    return tuple(key for _, key in named[-MAX_MANIFESTS:])
+    return tuple(key for _, key in named[-most:])
 
 
 def _newest_progress(reader: RecordReader, keys: InstanceKeys) -> ProgressRecord | None:
@@ -112,8 +115,10 @@ def _parse_progress(attempt: int, data: bytes) -> ProgressRecord | None:
     return record if record is not None and record.attempt == attempt else None
 
 
-def _newest_checkpoint(reader: RecordReader, keys: InstanceKeys, quarantined: set[str]) -> ObservedCheckpoint | None:
-    for key in reversed(_sound_manifests(reader, keys, quarantined)):
+def _newest_checkpoint(
+    reader: RecordReader, keys: InstanceKeys, manifests: tuple[str, ...]
+) -> ObservedCheckpoint | None:
+    for key in reversed(manifests):
         found = reader.parsed(key, partial(_read_checkpoint, reader.store, keys, key), MAX_CHECKPOINT_MANIFEST_BYTES)
         if found is not None:
             if found.fault:  # its objects may come yet

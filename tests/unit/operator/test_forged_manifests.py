@@ -17,7 +17,7 @@ from lead_operator.cluster.checkpoint_sweep import (
     sweep_and_forget,
     sweep_portion,
 )
-from lead_operator.cluster.instance_records import MAX_MANIFESTS, read_instances
+from lead_operator.cluster.instance_records import FEWEST_MANIFESTS, MAX_MANIFESTS, read_instances
 from lead_operator.cluster.record_reader import RecordReader, Records
 from lead_protocol.manifests import (
     MAX_CHECKPOINT_MANIFEST_BYTES,
@@ -147,6 +147,10 @@ def test_of_manifests_the_operator_keeps_facts_alone_and_of_the_newest(tmp_path:
     assert (len(found.manifests), found.checkpoint) == (MAX_MANIFESTS, None)
     assert found.manifests[-1] == RUN.manifest(100 + MAX_MANIFESTS + 4, 0)
     assert {type(kept) for _, kept in records.parsed.values()} == {type(None)}
+    seeds = tuple(("train", seed) for seed in range(100))  # a hundred times as many instances keep no more of each
+    found, *others = read_instances(reader, control, RUN.namespace, RUN.uid, seeds)
+    assert len(found.manifests) == FEWEST_MANIFESTS and not any(each.manifests for each in others)
+    assert found.manifests[-1] == RUN.manifest(100 + MAX_MANIFESTS + 4, 0)
 
 
 def test_retention_reads_manifests_up_to_a_size_and_keeps_few(tmp_path: Path) -> None:
