@@ -20,6 +20,7 @@ from lead_operator.cluster.api_errors import AlreadyExists, ApiError, NotFound
 from lead_operator.cluster.client import KubeClient
 from lead_operator.cluster.fair_turns import RoundRobin
 from lead_operator.cluster.kinds import EVENT, KubernetesObject
+from lead_operator.decisions.figures import on_one_line
 from lead_operator.decisions.plan import EventNote
 
 MINUTE_S = 60.0  # in which one reason of one resource has one event
@@ -144,8 +145,8 @@ class EventRecorder:
 
 def build_event(body: KubernetesObject, note: EventNote, happened: datetime, count: int = 1) -> KubernetesObject:
     """Returns the event; its name is a function of resource and sentence: a restarted operator repeats nothing."""
-    metadata = body["metadata"]
-    digest = hashlib.sha256(f"{metadata['uid']}\0{note.reason}\0{note.message}".encode()).hexdigest()[:16]
+    metadata, message = body["metadata"], on_one_line(note.message)
+    digest = hashlib.sha256(f"{metadata['uid']}\0{note.reason}\0{message}".encode()).hexdigest()[:16]
     stamp = happened.strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
         "apiVersion": EVENT.api_version,
@@ -160,7 +161,7 @@ def build_event(body: KubernetesObject, note: EventNote, happened: datetime, cou
         },
         "type": note.type,
         "reason": note.reason,
-        "message": note.message[:MAX_MESSAGE],
+        "message": message[:MAX_MESSAGE],
         "source": {"component": names.FIELD_MANAGER},
         "firstTimestamp": stamp,
         "lastTimestamp": stamp,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from lead_operator.decisions.figures import format_time
+from lead_operator.decisions.figures import format_time, on_one_line
 from lead_operator.names import Condition
 
 MAX_MESSAGE = 2048
@@ -52,5 +52,5 @@ def _condition(before: dict[str, Any] | None, finding: Finding, generation: int,
         "observedGeneration": generation,
         "lastTransitionTime": format_time(now) if changed or before is None else before["lastTransitionTime"],
         "reason": finding.reason,
-        "message": finding.message[:MAX_MESSAGE],
+        "message": on_one_line(finding.message)[:MAX_MESSAGE],
     }

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from lead_operator.decisions.figures import shorten
+from lead_operator.decisions.figures import on_one_line, shorten
 from lead_operator.decisions.observed import STAYS_S, ObservedPod
 from lead_protocol.exit_codes import SET_CLOCKS, ExitClass, ExitCode, classify_exit_code
 from lead_protocol.progress_record import parse_build, parse_progress
@@ -204,12 +204,18 @@ def _by_exit_code(pod: ObservedPod, code: int) -> Failure:
 
 def _failure(pod: ObservedPod, exit_class: ExitClass, reason: str, weight: int, message: str) -> Failure:
     return Failure(
-        exit_class, reason[:64], shorten(message, MAX_MESSAGE), weight, pod.name, pod.node[:253], pod.exit_code
+        exit_class,
+        reason[:64],
+        shorten(on_one_line(message), MAX_MESSAGE),
+        weight,
+        pod.name,
+        pod.node[:253],
+        pod.exit_code,
     )
 
 
 def _said(pod: ObservedPod) -> str:
-    data = pod.message.encode()
+    data = pod.message.encode(errors="replace")
     record = parse_progress(data) or parse_build(data)
     text = record.message if record is not None else pod.message.strip()
     return text or f"the pod said nothing; see kubectl logs {pod.name}"

@@ -64,6 +64,20 @@ def format_size(size_bytes: int) -> str:
     return f"{value:.1f}Pi"
 
 
+def on_one_line(text: str) -> str:
+    """Returns `text` without what steers a terminal: line breaks become spaces, other such characters escapes.
+
+    Keys, names and what pods report stand in messages that others read.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else " " if c.isspace() else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
 def shorten(text: str, limit: int) -> str:
     """Returns `text`, or its end where it is longer: the last lines of a log tell most."""
     text = text.strip()

@@ -43,6 +43,7 @@ _KEY_CODES = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "In
 _SKEW_CODES = {"RequestTimeTooSkewed", "RequestExpired"}
 # Of the parser: no XML, other bytes than its encoding's, an encoding that is unknown or that it does not read.
 _NOT_XML = (ElementTree.ParseError, LookupError, ValueError)
+_ENCRYPTED = "server side encryption"  # of an object whose reader has to send its key (SSE-C)
 CHECK_CREDENTIALS = "check the storage profile's credentials and what they allow"
 _NOT_THE_STORE = "a gateway may have answered in the store's place: check the endpoint and what lies before it"
 _MOST_SKEW = timedelta(minutes=15)  # what S3 servers allow
@@ -110,6 +111,8 @@ def explain_failure(
         return StoreDenied(f"{told}; {CHECK_CREDENTIALS}", of_key=of_key)
     if status == 412:
         return ObjectReplaced(f"{told}: another version lies there than the one that was asked for")
+    if code == "InvalidRequest" and _ENCRYPTED in detail.lower():
+        return ObjectCorrupt(f"{told}: whoever wrote the object encrypted it with a key that nobody else has")
     if status == 416:
         return ObjectCorrupt(f"{told}: the object is shorter than expected; it was truncated or replaced")
     return StoreError(f"{told}; the server does not speak S3 as expected: check the storage profile's endpoint")

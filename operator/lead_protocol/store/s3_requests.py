@@ -204,6 +204,7 @@ class SignedRequests:
         return pool.urlopen(
             request.method, url, body=request.body or None, headers=headers, timeout=timeout,
             retries=False, redirect=False, preload_content=False,
+            decode_content=False,  # what is stored is read as it is, whatever encoding its writer claimed
         )  # fmt: skip
 
     def _sign(self, request: Request, credentials: Credentials) -> tuple[str, dict[str, str]]:

@@ -318,6 +318,18 @@ def test_an_entry_that_holds_something_else_is_named(what: str) -> None:
         cached_fields(Entries({path: spoiled(**SPOILED[what])}), CACHED, 9, keys)
 
 
+def test_a_small_entry_whose_radars_unpack_to_much_is_refused() -> None:
+    """660 bytes became a gigabyte. Audit: S11"""
+    packed = io.BytesIO()
+    np.savez_compressed(packed, arr=np.zeros((2**20 * 2 + 1, 4)))
+    path = f"{CACHED}/normal/0009.pkl"
+    keys = PreparationKeys.parse(PREPARATION.config_keys({"use_sensor_perburtation": False}))
+    with pytest.raises(
+        BadData, match=r"file cache/.*/0009\.pkl holds no sound radars: its arrays have more than 67108864"
+    ):
+        cached_fields(Entries({path: spoiled(radars=(packed.getvalue(),) * 4)}), CACHED, 9, keys)
+
+
 class Opens:
     """Names another class than LEAD's, with its fields."""
 

@@ -20,7 +20,7 @@ _PARSING = threading.Lock()
 
 
 @contextmanager
-def npz_arrays(data: bytes) -> Iterator[NpzFile]:
+def npz_arrays(data: bytes, max_bytes: int = MAX_BYTES) -> Iterator[NpzFile]:
     """Yields the file's arrays by name; raises ValueError where it is no such file, or one of too many bytes."""
     with _PARSING:
         if not data.startswith(b"PK"):  # numpy would read a single array, too
@@ -28,8 +28,8 @@ def npz_arrays(data: bytes) -> Iterator[NpzFile]:
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as stored:
                 members: zipfile.ZipFile = stored.zip
-                if sum(member.file_size for member in members.infolist()) > MAX_BYTES:
-                    raise ValueError(f"its arrays have more than {MAX_BYTES} bytes")
+                if sum(member.file_size for member in members.infolist()) > max_bytes:
+                    raise ValueError(f"its arrays have more than {max_bytes} bytes")
                 yield stored
         except _BROKEN as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error

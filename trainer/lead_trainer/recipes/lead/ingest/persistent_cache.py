@@ -33,6 +33,7 @@ FIELDS = frozenset({
     "bev_occupancy", "bev_3rd_person_image", "radars", "radar_detections",
 })  # fmt: skip
 
+MAX_CLOUD_BYTES = 64 * 1024 * 1024  # of one radar of one entry, unpacked: some million points
 Plane = npt.NDArray[Any]
 
 
@@ -100,7 +101,7 @@ class CachedView:
 
     def _cloud(self, data: Any) -> npt.NDArray[np.float16]:
         try:
-            with npz_arrays(exactly(data, bytes)) as stored:
+            with npz_arrays(exactly(data, bytes), MAX_CLOUD_BYTES) as stored:
                 cloud = np.asarray(stored["arr"], np.float16)
         except ValueError as error:
             raise self._spoiled("radars", str(error)) from error
