@@ -52,5 +52,5 @@ def _condition(before: dict[str, Any] | None, finding: Finding, generation: int,
         "observedGeneration": generation,
         "lastTransitionTime": format_time(now) if changed or before is None else before["lastTransitionTime"],
         "reason": finding.reason,
-        "message": on_one_line(finding.message)[:MAX_MESSAGE],
+        "message": "\n".join(map(on_one_line, finding.message.split("\n")))[:MAX_MESSAGE],  # a line an advisory
     }

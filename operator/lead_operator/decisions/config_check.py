@@ -115,7 +115,7 @@ def _answer(view: RunView) -> Finding | None:
     pod = _own_pod(view)
     if pod is None or pod.deleting:
         return None
-    record = parse_check(pod.message.encode()) if pod.terminal else None
+    record = parse_check(pod.message.encode(errors="replace")) if pod.terminal else None
     if record is not None and record.accepted and pod.exit_code == ExitCode.DONE:
         text = f"recipe {view.run.recipe} accepts the configuration"
         return Finding(Condition.CONFIG_CHECKED, True, "Accepted", f"{text} {_mark(view)}")

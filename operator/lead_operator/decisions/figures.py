@@ -79,6 +79,6 @@ def _escaped(character: str) -> str:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Returns `text`, or its end where it is longer: the last lines of a log tell most."""
-    text = text.strip()
+    """Returns `text` on one line, or its end where it is longer: the last lines of a log tell most."""
+    text = on_one_line(text.strip())
     return text if len(text) <= limit else "…" + text[-(limit - 1) :]
