@@ -204,13 +204,7 @@ def _by_exit_code(pod: ObservedPod, code: int) -> Failure:
 
 def _failure(pod: ObservedPod, exit_class: ExitClass, reason: str, weight: int, message: str) -> Failure:
     return Failure(
-        exit_class,
-        reason[:64],
-        shorten(message, MAX_MESSAGE),
-        weight,
-        pod.name,
-        pod.node[:253],
-        pod.exit_code,
+        exit_class, reason[:64], shorten(message, MAX_MESSAGE), weight, pod.name, pod.node[:253], pod.exit_code
     )
 
 

@@ -15,7 +15,7 @@ from lead_operator.decisions.conditions import Finding, condition_holds, find_co
 from lead_operator.decisions.instance_state import InstanceState
 from lead_operator.decisions.observed import ObservedRun
 from lead_operator.decisions.plan import RunRecord
-from lead_operator.decisions.restarts import Restarts
+from lead_operator.decisions.restarts import Restarts, read_restarts
 from lead_operator.decisions.run_findings import storage_available
 from lead_operator.decisions.run_step import Step
 from lead_operator.decisions.run_view import RunView
@@ -118,8 +118,7 @@ def _book(run: TrainingRun, restarts: Restarts, states: tuple[InstanceState, ...
 
 def _owes_restarts(view: RunView) -> bool:
     """Whether status has told of restarts that the store was not there to take."""
-    recorded = view.observed.book
-    held = Restarts() if recorded is None else Restarts(recorded.program, recorded.infrastructure, recorded.uncounted)
+    held = read_restarts({}, view.observed.book, ())
     return store_is_back(view.observed) and not view.observed.erased and view.restarts.total > held.total
 
 

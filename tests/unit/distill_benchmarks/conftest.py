@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from lead_protocol.job import BuildJob, FolderSource, OwnerIdentity
 from lead_protocol.store.folder import FolderStore
 from lead_testing import shared_dir
-from lead_testing.built_caches import build_and_publish
+from lead_testing.built_caches import build_and_publish, whole_build
 from lead_testing.forecasting_trees import write_argoverse2_tree, write_nuscenes_tree
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.source_tree import FolderTree
@@ -23,17 +22,7 @@ def cache_of(
     preparation: Any, root: Path, store: Path, collections: list[str], config: Mapping[str, Any] | None = None
 ) -> CacheReader:
     """Builds a tree's cache as a DatasetCache would and opens it."""
-    job = BuildJob(
-        owner=OwnerIdentity(namespace="local", name="cache", uid="uid"),
-        generation=1,
-        attempt=1,
-        index=0,
-        parallelism=1,
-        recipe="distill",
-        source=FolderSource(path=str(root)),
-        collections=collections,
-        config=dict(config or {}),
-    )
+    job = whole_build("distill", collections, config, str(root))
     folder = FolderStore(store)
     recipe: Any = SimpleNamespace(preparation=preparation)
     digest = build_and_publish(job, folder, FolderTree(root, links_may_leave=True), recipe, lambda record: None).digest

@@ -15,10 +15,9 @@ import pytest
 
 from lead_operator.cluster.source_watch import list_source
 from lead_protocol.exit_codes import ExitCode
-from lead_protocol.job import BuildJob, FolderSource, OwnerIdentity
 from lead_protocol.store.folder import FolderStore
 from lead_testing import shared_dir
-from lead_testing.built_caches import build_and_publish
+from lead_testing.built_caches import build_and_publish, whole_build
 from lead_testing.leads_cache import (
     FOLDERS,
     VIEWS,
@@ -104,17 +103,7 @@ def left(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def build(root: Path, store: FolderStore, config: Mapping[str, Any]) -> CacheReader:
-    job = BuildJob(
-        owner=OwnerIdentity(namespace="local", name="cache", uid="uid"),
-        generation=1,
-        attempt=1,
-        index=0,
-        parallelism=1,
-        recipe="lead",
-        source=FolderSource(path="tree"),
-        collections=COLLECTIONS,
-        config=dict(config),
-    )
+    job = whole_build("lead", COLLECTIONS, config)
     done = build_and_publish(job, store, RawTree(FolderTree(root)), RECIPE, lambda record: None)
     return CacheReader(store, done.digest)
 

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lead_protocol.job import BuildJob, FolderSource, OwnerIdentity
 from lead_protocol.store.folder import FolderStore
 from lead_testing import shared_dir
-from lead_testing.built_caches import build_and_publish
+from lead_testing.built_caches import build_and_publish, whole_build
 from lead_testing.golden_samples import rows_of
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.loader import Loader
@@ -57,17 +56,7 @@ class NotedReads(Mapping[str, Any]):
 
 
 def build(tree: Any, store: FolderStore, config: Mapping[str, Any]) -> str:
-    job = BuildJob(
-        owner=OwnerIdentity(namespace="local", name="cache", uid="uid"),
-        generation=1,
-        attempt=1,
-        index=0,
-        parallelism=1,
-        recipe="lead",
-        source=FolderSource(path="tree"),
-        collections=["full_pretrain", "full_posttrain"],
-        config=dict(config),
-    )
+    job = whole_build("lead", ["full_pretrain", "full_posttrain"], config)
     return build_and_publish(job, store, tree, Recipe(), lambda record: None).digest  # type: ignore[arg-type]
 
 
