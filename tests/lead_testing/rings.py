@@ -2,7 +2,8 @@
 
 Called by `make test` with the machine's own python3, before anything is installed: standard library only. It makes
 the virtual environment `.venv` of the checkout, then for each ring what its real servers need, where building has no
-deadline and shows its steps, then one pytest. A ring that fails does not hide the next.
+deadline and shows its steps, then one pytest. What a ring needs is made beside the ring before it, which mostly waits.
+A ring that fails does not hide the next.
 """
 
 import argparse
@@ -11,9 +12,10 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from lead_testing.local_cluster import CannotRun, Home, build_images, cluster_for_tests
@@ -39,9 +41,9 @@ PROGRAMS_OF = {
 PACKAGES_OF = {"chart": CONTROL_PLANE_PACKAGES, "api": CONTROL_PLANE_PACKAGES}
 # Rings of live servers on whatever machine this is: what fails once is tried once more, and both outcomes are printed.
 TRIED_AGAIN = ("api", "cluster")
-# Rings whose files share nothing but read-only programs: a worker a core, each with servers of its own.
-SIDE_BY_SIDE = ("unit", "api")
-MOST_WORKERS = 4  # each may hold 2 GB of torch, or an API server
+# A worker a core runs files side by side: they share read-only programs and, in the cluster, no namespace. Each worker
+# has servers of its own, or a release, and may hold 2 GB of torch, an API server, or the pods of a run.
+MOST_WORKERS = {"unit": 4, "chart": 4, "api": 4, "cluster": 2}
 NO_SERVERS = -1  # no exit status of a process that ended by itself
 DEFAULT_RINGS = ("unit", "chart", "api", "cluster")
 
@@ -60,8 +62,7 @@ def main() -> int:
         make_venv()
         if arguments.only_venv:
             return 0
-        times = [("environment", time.monotonic() - started, 0)]
-        times += [run_ring(name) for name in arguments.rings or DEFAULT_RINGS]
+        times = [("environment", time.monotonic() - started, 0), *run_rings(arguments.rings or DEFAULT_RINGS)]
     except CannotRun as error:
         print(f"make test: {error}", file=sys.stderr)
         return 2
@@ -84,15 +85,63 @@ def servers_of(ring: str) -> Iterator[None]:
         yield
 
 
-def run_ring(name: str) -> tuple[str, float, int]:
-    """Prepares and runs one ring's pytest; returns (name, seconds, exit status).
+class ServersAhead(threading.Thread):
+    """A ring's servers, made in a thread from `start` on; `with` waits for them, and raises why there are none.
+
+    An interrupt waits for nothing: what is half made, the next call goes on with, and `make cluster-down` removes.
+    """
+
+    def __init__(self, ring: str) -> None:
+        super().__init__(name=f"servers of {ring}", daemon=True)
+        self._servers: AbstractContextManager[None] = servers_of(ring)
+        self._error: BaseException | None = None
+        self._there = False
+
+    def run(self) -> None:
+        """Makes them; an error is kept for the ring."""
+        try:
+            self._servers.__enter__()
+            self._there = True
+        except BaseException as error:
+            self._error = error
+
+    def close(self) -> None:
+        """Ends what has been made; a second call does nothing."""
+        if self._there:
+            self._there = False
+            self._servers.__exit__(None, None, None)
+
+    def __enter__(self) -> None:
+        if self.ident is None:
+            self.start()
+        self.join()
+        if self._error is not None:
+            raise self._error
+
+    def __exit__(self, *reason: object) -> None:
+        self.close()
+
+
+def run_rings(names: Sequence[str]) -> list[tuple[str, float, int]]:
+    """Runs the rings in order, each beside the making of the next one's servers; returns what `run_ring` returns."""
+    with ExitStack() as ends_with_the_rings:
+        ahead = [ServersAhead(name) for name in names]
+        for servers in ahead:
+            ends_with_the_rings.callback(servers.close)
+        return [run_ring(name, *ahead[number : number + 2]) for number, name in enumerate(names)]
+
+
+def run_ring(name: str, servers: ServersAhead, of_the_next: ServersAhead | None = None) -> tuple[str, float, int]:
+    """Runs one ring's pytest with its servers, and begins the next ring's; returns (name, seconds, exit status).
 
     Tests that find no server skip themselves; a ring of skips proves nothing, so without its servers it has failed.
     """
     print(f"\n=== ring {name} ===", flush=True)
     started, status = time.monotonic(), NO_SERVERS
     try:
-        with servers_of(name):
+        with servers:
+            if of_the_next is not None:
+                of_the_next.start()
             status = run_pytest(name)
     except CannotRun as error:
         print(f"ring {name}: {error}", file=sys.stderr, flush=True)
@@ -106,8 +155,8 @@ def run_pytest(name: str) -> int:
         # One time limit holds for a test, the fixtures it is the first to use and its second try.
         command += ["--reruns=1", "--rerun-show-tracebacks", "-rfEsR", "--timeout=2400"]
     environment = dict(os.environ, PYTHONPATH=str(PROJECT_ROOT / "tests"), PYTHONUNBUFFERED="1")
-    if name in SIDE_BY_SIDE:
-        command += [f"--numprocesses={min(os.cpu_count() or 1, MOST_WORKERS)}", "--dist=loadfile"]
+    if name in MOST_WORKERS:
+        command += [f"--numprocesses={min(os.cpu_count() or 1, MOST_WORKERS[name])}", "--dist=loadfile"]
         environment["OMP_NUM_THREADS"] = "1"  # torch's threads of two workers would wait for each other
     environment["PATH"] = f"{VENV / 'bin'}:{environment.get('PATH', '')}"
     return subprocess.run(command, cwd=PROJECT_ROOT, env=environment, check=False).returncode

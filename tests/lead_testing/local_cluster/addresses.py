@@ -34,5 +34,5 @@ RUN_DIR = Path("/run/lead-cluster")
 CONTAINERD_SOCKET = RUN_DIR / "containerd.sock"
 
 VOLUME_CLASS = "lead-local"
-VOLUME_COUNT = 8
+VOLUME_COUNT = 16  # a release takes one, and what it has written stays until the cluster is started again
 VOLUME_SIZE = "20Gi"

@@ -70,7 +70,8 @@ def install(cluster: Cluster, images: dict[str, str]) -> TwoTenants:
         release.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}})
         release.kubectl("-n", namespace, "create", "rolebinding", person, "--clusterrole=edit", f"--user={person}")
     private = f"storage.profiles.private.bucket=private,storage.profiles.private.namespaces={{{bob}}}"
-    helm(release, "install", images, f"runs.namespaces={{{alice},{bob}}}", private)
+    roles = "rbac.aggregatedRoles=true"  # what lets `edit` make runs
+    helm(release, "install", images, f"runs.namespaces={{{alice},{bob}}}", private, roles)
     return TwoTenants(release, Person(cluster, alice, "alice"), Person(cluster, bob, "bob"), images["trainer"])
 
 
