@@ -76,9 +76,10 @@ def test_what_has_ended_stays_so_whatever_is_written_before_the_operator_comes_b
         "patch", "trun", "drive", "--subresource=status", "--type=merge", "-p", json.dumps({"status": status})
     )
     bench.operator.start()
-    restored = bench.wait_phase("trun", "drive", "Succeeded")
+    bench.wait_phase("trun", "drive", "Succeeded")
+    wait_for("what is forged to be gone", lambda: "Forged" not in str(bench.status("trun", "drive")))
     assert "Succeeded" in true_conditions(bench, "drive") and "Failed" not in true_conditions(bench, "drive")
-    assert restored["restarts"]["total"] == 0
+    assert bench.status("trun", "drive")["restarts"]["total"] == 0
     assert set(bench.driver.seen) == pods
 
 

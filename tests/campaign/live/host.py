@@ -1,16 +1,12 @@
-"""What only the local cluster's own machine can do to it: signals, cut links, and an impostor of the store; as root."""
+"""What only the local cluster's own machine can do to it: signals and cut links; as root."""
 
 import contextlib
 import os
 import signal
-import ssl
-import tempfile
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from lead_testing.local_cluster import Home, addresses, cluster, containers, processes, volumes
+from lead_testing.local_cluster import Home, cluster, containers, processes, volumes
 from lead_testing.local_cluster.commands import read_output, try_output
 
 
@@ -80,49 +76,6 @@ def refused(*rules: str) -> Iterator[None]:
     finally:
         for rule in rules:
             try_output(["iptables", "-w", "-D", "FORWARD", *rule.split()])
-
-
-@contextlib.contextmanager
-def impostor(code: int, body: bytes, kind: str, certificate: bytes, key: bytes) -> Iterator[int]:
-    """Answers every request at the node's address like no object store would; yields the port.
-
-    It shows the store's own certificate: whoever asks cannot tell it by its name.
-    """
-
-    class Answer(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def handle(self) -> None:
-            with contextlib.suppress(OSError):  # whoever asked has gone
-                super().handle()
-
-        def _answer(self) -> None:
-            self.close_connection = True
-            self.send_response(code)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
-
-        do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _answer
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Says nothing: there are very many."""
-
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    with tempfile.TemporaryDirectory() as folder:
-        for name, content in (("tls.crt", certificate), ("tls.key", key)):
-            Path(folder, name).write_bytes(content)
-        context.load_cert_chain(f"{folder}/tls.crt", f"{folder}/tls.key")
-    server = ThreadingHTTPServer((addresses.NODE_ADDRESS, 0), Answer)
-    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield int(server.server_address[1])
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def _in_cgroup_of(pod_uid: str) -> list[int]:

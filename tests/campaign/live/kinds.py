@@ -96,6 +96,7 @@ KINDS: dict[str, Kind] = {
     "somebody else answers 503 for the store": _shared(s.answered_503, *_STORE),
     "somebody else answers a page for the store": _shared(s.answered_page, *_STORE),
     "somebody else answers 404 while a run resumes": _shared(s.answered_at_a_kill, *_STORE, *_DEATH, cost=CRASH),
+    "the store is full": _shared(s.full, *_STORE, "StoreFull"),
     "a pod cannot reach the store": Kind(s.cut_pod, FREE, _STORE, stalls=True),
     "a pod cannot reach the store beyond every timeout of a call": Kind(s.cut_pod_long, FREE, _STORE, stalls=True),
     # The operator.
@@ -116,6 +117,10 @@ KINDS: dict[str, Kind] = {
     "the controller manager stands still at a deletion": _shared(c.pause_controllers, *_STOPPED, cost=STOP),
     "the node is cordoned at a kill": _shared(c.cordon, *_DEATH, cost=CRASH),
     "the run's pods are drained": _shared(c.drain, *_STOPPED, cost=Cost(1, TAKEN.accounts)),
+    "pods make room for one of higher priority": _shared(
+        c.preempt, *_STOPPED, *_STORE, "PreemptionByScheduler", cost=Cost(1, TAKEN.accounts),
+        others=Cost(1, TAKEN.accounts),
+    ),
     # What administrators do.
     "helm upgrade with other values": _shared(c.upgrade, control=True),
     "helm upgrade and the operator killed in it": _shared(c.upgrade_and_kill, control=True),

@@ -6,7 +6,10 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
+
+from kubernetes.utils.quantity import parse_quantity
 
 from campaign.live import host
 from campaign.live.on_the_run import delete_pod, kill_rank
@@ -15,7 +18,7 @@ from lead_testing.local_cluster import ensure_up
 from lead_testing.local_cluster.images import repository_and_tag
 
 MOMENT_S = 15.0
-OPERATOR = "deployment/lead-operator"
+OPERATOR, URGENT = "deployment/lead-operator", "lead-campaign-urgent"
 LEASE_S = 45.0  # it lasts 30
 
 
@@ -121,6 +124,35 @@ def drain(run: LiveRun) -> None:
             path = f"/api/v1/namespaces/{run.home.namespace}/pods/{name}/eviction"
             run.home.run("kubectl", "create", "--raw", path, "-f", "-", stdin=json.dumps(body))
         time.sleep(MOMENT_S)
+
+
+def preempt(run: LiveRun) -> None:
+    """A pod of higher priority asks for more than is left, for a while: the pods that came last make room."""
+    pods = json.loads(run.do("get", "pods", "--all-namespaces", "-o", "json"))["items"]
+    used = sum(map(_cpu, pods), Decimal(0))
+    nodes = insist(lambda: run.home.items("nodes"))
+    most = sum((parse_quantity(node["status"]["allocatable"]["cpu"]) for node in nodes), Decimal(0))
+    wanted = {"cpu": f"{int((most - used) * 1000) + 1}m"}
+    urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": URGENT}, "value": 9}
+    container = {"name": "wait", "image": run.scene.images["operator"], "command": ["sleep", "600"],
+                 "resources": {"requests": wanted}}  # fmt: skip
+    spec = {"priorityClassName": URGENT, "containers": [container], "terminationGracePeriodSeconds": 0}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": URGENT, "namespace": "default"}, "spec": spec}
+    try:
+        for body in (urgent, pod):
+            run.do("--namespace=default", "apply", "-f", "-", stdin=json.dumps(body))
+        time.sleep(2 * MOMENT_S)
+    finally:
+        run.do("delete", "pod", URGENT, "--namespace=default", "--ignore-not-found")
+        run.do("delete", "priorityclass", URGENT, "--ignore-not-found")
+
+
+def _cpu(pod: dict[str, Any]) -> Decimal:
+    """Returns the cores that a pod has asked for and holds."""
+    if pod["status"].get("phase") in ("Succeeded", "Failed") or not pod["spec"].get("nodeName"):
+        return Decimal(0)
+    asked = [each.get("resources", {}).get("requests", {}).get("cpu", "0") for each in pod["spec"]["containers"]]
+    return sum(map(parse_quantity, asked), Decimal(0))
 
 
 @contextlib.contextmanager

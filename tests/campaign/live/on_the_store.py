@@ -8,14 +8,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from campaign.live import host
+from campaign.live.impostor import Reply, Request, forwarded, impostor
 from campaign.live.on_the_run import kill_rank
 from campaign.live.scene import LiveRun, insist, secret_of
 from lead_protocol.store.object_store import ObjectStore
 from lead_testing.local_cluster import addresses
 
 SHORT_S, LONG_S = 10.0, 75.0  # a call gives up after 60 s
-SERVICE = "lead-minio"
+SERVICE, PORT = "lead-minio", 9000
 _PAGE = b"<html><head><title>Sign in</title></head><body>Please sign in.</body></html>"
+_FULL = (  # MinIO's own answer below its free drive threshold
+    b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>XMinioStorageFull</Code><Message>Storage backend has '
+    b"reached its minimum free drive threshold. Please delete a few objects to proceed.</Message></Error>"
+)
 
 
 def delete_pod(run: LiveRun) -> None:
@@ -64,33 +69,50 @@ def _cut(run: LiveRun, seconds: float) -> None:
 
 
 def answered_404(run: LiveRun) -> None:
-    with _answered(run, 404, b"", "text/plain"):
+    with _answered(run, _always(404, b"", "text/plain")):
         time.sleep(2 * SHORT_S)
 
 
 def answered_503(run: LiveRun) -> None:
-    with _answered(run, 503, b"upstream connect error", "text/plain"):
+    with _answered(run, _always(503, b"upstream connect error", "text/plain")):
         time.sleep(2 * SHORT_S)
 
 
 def answered_page(run: LiveRun) -> None:
-    with _answered(run, 200, _PAGE, "text/html"):
+    with _answered(run, _always(200, _PAGE, "text/html")):
         time.sleep(2 * SHORT_S)
 
 
 def answered_at_a_kill(run: LiveRun) -> None:
     kill_rank(run)
-    with _answered(run, 404, b"", "text/plain"):
+    with _answered(run, _always(404, b"", "text/plain")):
         time.sleep(4 * SHORT_S)
 
 
+def full(run: LiveRun) -> None:
+    store = _address(run)
+
+    def answer(request: Request) -> Reply:
+        if request.command != "PUT":
+            return forwarded(request, store, PORT)
+        request.content  # noqa: B018 - whoever sends it reads no answer before it is sent
+        return Reply(507, _FULL, (("Content-Type", "application/xml"),))
+
+    with _answered(run, answer):
+        time.sleep(2 * SHORT_S)
+
+
+def _always(code: int, body: bytes, kind: str) -> Callable[[Request], Reply]:
+    return lambda _: Reply(code, body, (("Content-Type", kind),))
+
+
 @contextlib.contextmanager
-def _answered(run: LiveRun, code: int, body: bytes, kind: str) -> Iterator[None]:
+def _answered(run: LiveRun, answer: Callable[[Request], Reply]) -> Iterator[None]:
     """Lets somebody else answer at the store's Service; connections that are open to the store are reset."""
     release, tls = run.scene.release, secret_of(run.scene.release, "lead-minio-tls")
     selector = insist(lambda: release.get("service", SERVICE))["spec"]["selector"]
     store = _address(run)
-    with host.impostor(code, body, kind, tls["tls.crt"], tls["tls.key"]) as port:
+    with impostor(answer, tls["tls.crt"], tls["tls.key"]) as port:
         elsewhere: dict[str, Any] = {
             "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
             "metadata": {"name": "lead-impostor", "labels": {"kubernetes.io/service-name": SERVICE}},
@@ -100,7 +122,7 @@ def _answered(run: LiveRun, code: int, body: bytes, kind: str) -> Iterator[None]
         try:
             _select(run, {"app.kubernetes.io/component": "impostor"})
             run.release_do("apply", "-f", "-", stdin=json.dumps(elsewhere))
-            with host.refused(f"-p tcp -d {store} --dport 9000 -j REJECT --reject-with tcp-reset"):
+            with host.refused(f"-p tcp -d {store} --dport {PORT} -j REJECT --reject-with tcp-reset"):
                 yield
         finally:
             _select(run, selector)

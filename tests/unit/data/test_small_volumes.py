@@ -1,9 +1,12 @@
 """On a real volume that is nearly full: what is removed, what never is, and that no batch changes; needs root."""
 
+import errno
 import os
 import random
 import subprocess
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +217,41 @@ def test_a_write_that_finds_no_room_leaves_nothing_half_written(
     for one in (cache, again):
         assert [data(one, shard) for shard in shards[:6]] == expected
         assert not one.stats().degraded and one.stats().corrupt == 0
+
+
+class FailsMeanwhile(FolderStore):
+    """A store that gives one shard only after the disk has failed for another."""
+
+    def __init__(self, root: Path, early: str, late: str) -> None:
+        super().__init__(root)
+        self._early, self._late = early, late
+        self.asked, self.failed = threading.Event(), threading.Event()
+
+    def download(self, key: str, path: Path, *, size: int, sha256: str) -> None:
+        if key == self._late:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        if key == self._early:
+            self.asked.set()
+            assert self.failed.wait(60)
+        super().download(key, path, size=size, sha256=sha256)
+
+
+def test_a_shard_asked_for_before_the_disk_failed_does_not_end_its_rest(
+    tmp_path: Path, store: Any, shards: list[StoredObject]
+) -> None:
+    now, early, late, others = 0.0, shards[0], shards[1], shards[2:5]
+    slow = FailsMeanwhile(tmp_path / "store", early.key, late.key)
+    cache = PackedBackend(slow, tmp_path / "cache", clock=lambda: now)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(data, cache, early)
+        assert slow.asked.wait(60)
+        assert data(cache, late) == data(DirectReads(store), late) and cache.stats().degraded
+        slow.failed.set()
+        assert first.result() == data(DirectReads(store), early)
+    assert cache.stats().degraded, "it ended before the disk had rested"
+    now = RETRY_S
+    assert [data(cache, shard) for shard in others] == [data(DirectReads(store), shard) for shard in others]
+    assert not cache.stats().degraded
 
 
 class FillsTheVolume(FolderStore):

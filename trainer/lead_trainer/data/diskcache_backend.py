@@ -132,7 +132,7 @@ class DiskcacheBackend:
         except _DISK_ERRORS as error:
             self._degrade(error)
             return
-        if self._counters.read().degraded:
+        if self._counters.read().degraded and cache is self._cache:  # not one that another thread has found to fail
             LOG.warning("session cache can be used again")
             self._counters.degrade(False)
 

@@ -151,6 +151,7 @@ class PackedBackend:
                 raise
 
     def _opened(self, shard: StoredObject) -> ShardReader | None:
+        began = self._clock()
         try:
             self._make_folders()
             held = self._on_disk(shard) or self._fetched(shard)
@@ -160,7 +161,7 @@ class PackedBackend:
         if held is None:
             self._streamed[shard.sha256] = self._clock() + RETRY_S
             return None
-        if self._counters.read().degraded:
+        if self._counters.read().degraded and began >= self._resting_until:  # not one begun before the disk failed
             LOG.warning("session cache %s can be used again", self._shards.parent)
             self._counters.degrade(False)
         return self._kept(shard, held)
