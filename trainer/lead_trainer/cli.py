@@ -77,10 +77,10 @@ def parser() -> argparse.ArgumentParser:
 
     buckets = _command(commands, "buckets", "Show the buckets of a dataset: lead buckets carla_root=DIR.")
     buckets.add_argument("--write", action="store_true", help="write them for LEAD too: carla_root/buckets/*.gz")
-    _add_words(buckets)
     cache = _command(commands, "cache", "Build the cache of a dataset: lead cache preset=demo carla_root=DIR.")
-    cache.add_argument("--collection", action="append", default=[], help="a bucket collection; may be repeated")
-    _add_words(cache)
+    for command in (buckets, cache):
+        command.add_argument("--collection", action="append", default=[], help="a bucket collection; may be repeated")
+        _add_words(command)
 
     example = _command(commands, "example-data", "Write a small generated dataset, the same for the same seed.")
     example.add_argument("target", help="a folder, or a prefix below LEAD_STORE_URL, written store:PREFIX")
@@ -204,7 +204,7 @@ def run_command(options: argparse.Namespace) -> int:
             if options.command == "cache":
                 build_local_cache(options.words, options.config, options.collection, os.environ)
             else:
-                show_buckets(options.words, options.config, os.environ, write=options.write)
+                show_buckets(options.words, options.config, options.collection, os.environ, write=options.write)
         case "example-data":
             from lead_trainer.cli_example import write_example_data
 

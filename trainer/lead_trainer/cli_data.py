@@ -1,5 +1,6 @@
 """`lead buckets`, `lead cache`: a dataset before training."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -29,26 +30,44 @@ def build_local_cache(
 
 
 def show_buckets(
-    words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str], *, write: bool = False
+    words: Sequence[str],
+    config_files: Sequence[Path],
+    collections: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    write: bool = False,
 ) -> None:
-    """Prints a dataset's routes by verdict and its collection's buckets, without building a cache.
+    """Prints a dataset's routes by verdict and the buckets of its collections, without building a cache.
 
-    With `write` they are also written for the program that the recipe's runs come from.
+    With `write` they are also written for the program that the recipe's runs come from; of a mix, the data sets that
+    it has such files of.
     """
-    for run in dataset_runs(_dataset_run(words, config_files, environ)).values():
-        writer = run.recipe
-        if not write:
-            _show_buckets(run)
-        elif isinstance(writer, WritesBuckets):
-            for file in writer.write_buckets(run.config, _show_buckets(run)):
-                print(file)
-        else:
-            raise BadConfig(f"--write: recipe {run.recipe.name} has no bucket files of another program")
+    parts = dataset_runs(_dataset_run(words, config_files, environ))
+    named = {name: list(collections) or collections_of(run.recipe, run.config) for name, run in parts.items()}
+    if not write:
+        for name, run in parts.items():
+            _show_buckets(run, named[name])
+        return
+    writers = {name: _writer(run) for name, run in parts.items()}
+    faults = {name: writer.bucket_files_fault(parts[name].config, named[name]) for name, writer in writers.items()}
+    if all(faults.values()):
+        raise BadConfig(f"--write: {next(iter(faults.values()))}")
+    for name, run in parts.items():
+        if faults[name]:
+            print(f"--write: {faults[name]}", file=sys.stderr)
+            continue
+        for file in writers[name].write_buckets(run.config, _show_buckets(run, named[name])):
+            print(file)
 
 
-def _show_buckets(run: LocalRun) -> Scan:
+def _writer(run: LocalRun) -> WritesBuckets:
+    if isinstance(run.recipe, WritesBuckets):
+        return run.recipe
+    raise BadConfig(f"--write: recipe {run.recipe.name} has no bucket files of another program")
+
+
+def _show_buckets(run: LocalRun, names: Sequence[str]) -> Scan:
     preparation = run.recipe.preparation
-    names = collections_of(run.recipe, run.config)
     refuse_missing_source(run.recipe, run.config)
     root = str(source_root(run.recipe, run.config))
     keys = preparation.config_keys({**run.values, **({"preset": run.keys.preset} if run.keys.preset else {})})

@@ -54,6 +54,9 @@ class MixesTrees(Protocol):
 class WritesBuckets(Protocol):
     """A recipe whose collections another program loads from files beside the raw tree."""
 
+    def bucket_files_fault(self, config: Any, collections: Sequence[str]) -> str:
+        """Returns why that program reads no file of these collections with this config, empty where it does."""
+
     def write_buckets(self, config: Any, scan: Scan) -> Iterable[Path]:
         """Writes a file for each collection of a scan, as that program names it; yields where they are."""
 

@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 from lead_trainer.recipes.lead.buckets import stage_of
 from lead_trainer.recipes.lead.config import LeadConfig
+from lead_trainer.recipes.lead.data_sources import NAVSIM, WAYMO
+from lead_trainer.recipes.lead.dataset import collection_of
 from lead_trainer.recipes.lead.ingest.pickle_writer import LeadObject, pickled
 from lead_trainer.recipes.lead.sim2real_buckets import MINED
 from lead_trainer.recipes.recipe import Bucket, Collection, SampleKey, Scan
@@ -49,6 +51,22 @@ def bucket_file_name(collection: str, config: LeadConfig) -> str:
     if collection in MINED:
         return f"{collection.partition('_')[0]}_{numbers}.gz"
     return f"{collection}_buckets.gz" if pretrain else f"{collection}_buckets_{numbers}.gz"
+
+
+def bucket_file_fault(collection: str, config: LeadConfig) -> str:
+    """Returns why LEAD reads no file of a collection with this config, empty where it does."""
+    if collection not in MINED:
+        return ""
+    kind, _, stage = collection.partition("_")
+    if collection_of(config).partition("_")[0] != kind:
+        switch = (WAYMO if kind == "waymo" else NAVSIM).use_key
+        return f"{collection}: LEAD draws from it beside real data alone; say {switch}=true too"
+    if (kind, stage) == ("waymo", "posttrain"):
+        return (
+            f"{collection}: LEAD has no such file; where it posttrains on CARLA and Waymo, its code ends with "
+            "'Unknown target dataset' (skip_last)"
+        )
+    return ""
 
 
 def write_bucket_files(scan: Scan, config: LeadConfig, root: Path) -> Iterator[Path]:

@@ -62,7 +62,7 @@ WITHOUT_EFFECT: dict[str, str] = {
     "training_session_cache_path": "session_cache names the folder on a fast disk; in a cluster spec.sessionCache",
     "use_kalman_filter_for_gps": "LEAD's evaluation agent reads it; use_noisy_tp trains on noisy target points",
     "visualize_dataset": "lead buckets shows what a dataset holds, visualize_training what the model sees",
-    "visualize_failed_scenarios": "lead cache --collection failed prepares the routes that ended badly",
+    "visualize_failed_scenarios": "lead cache --collection failed, or lead buckets, takes the routes that ended badly",
     "waymo_e2e_test_data_root": "training reads no test split",
     "waymo_e2e_val_data_root": "put that split into the tree and its folder's name into validation_towns, for val/rfm",
     "workers_per_cpu_cores": "the loader has threads; num_threads says how many",

@@ -16,7 +16,7 @@ from lead_trainer.cpu_limit import cpu_share
 from lead_trainer.engine.schedule import Schedule, cosine, fixed_warm_restarts, lagging, warm_restarts, warmed_up
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.config_values import as_words, names_in, values_in
-from lead_trainer.recipes.lead.bucket_files import write_bucket_files
+from lead_trainer.recipes.lead.bucket_files import bucket_file_fault, write_bucket_files
 from lead_trainer.recipes.lead.compat import completed
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.config_values import (
@@ -92,10 +92,14 @@ class LeadRecipe:
         """Returns the values of the cache that serves every horizon of the planner over this tree."""
         return shared_values(config, values, collection_of(config, source_of(config)))
 
+    def bucket_files_fault(self, config: LeadConfig, collections: Sequence[str]) -> str:
+        """Returns why LEAD reads no bucket file of these collections with this config, empty where it does."""
+        if source_of(config) is not CARLA:
+            return f"{SOURCE_KEY}: found {source_of(config).name}; LEAD has bucket files of CARLA data alone"
+        return next(filter(None, (bucket_file_fault(name, config) for name in collections)), "")
+
     def write_buckets(self, config: LeadConfig, scan: Scan) -> Iterable[Path]:
         """Writes LEAD's bucket files of a scan of CARLA data into `carla_root`; yields where they are."""
-        if source_of(config) is not CARLA:
-            raise BadConfig(f"{SOURCE_KEY}: found {source_of(config).name}; LEAD has bucket files of CARLA data alone")
         return write_bucket_files(scan, config, Path(config.carla_root))
 
     def written_out(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
