@@ -16,7 +16,7 @@ WAYMO = {"use_carla_data": False, "use_waymo_e2e_data": True, "LTF": True}
 
 
 def exported(**values: Any) -> tuple[dict[str, Any], list[str]]:
-    return for_leads_evaluation(to_config_json(load_config(values)))
+    return for_leads_evaluation(to_config_json(load_config({"use_planning_decoder": True, **values})))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_the_root_is_one_that_lead_knows_with_these_cameras(values: dict[str, An
     sentence = f"config.json: carla_root is {root}, by which LEAD knows these cameras; trained on {trained_on}"
     assert told == ([] if root == trained_on else [sentence])
     same_network = load_config(from_config_json(document))
-    assert same_network == load_config({**values, "carla_root": root})
+    assert same_network == load_config({"use_planning_decoder": True, **values, "carla_root": root})
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,17 @@ def test_what_leads_code_computes_by_itself_is_said_where_the_run_had_other_valu
     ]
 
 
+def test_weights_without_a_planner_are_said_not_to_drive() -> None:
+    (sentence,) = exported(use_planning_decoder=False)[1]
+    assert sentence.startswith("use_planning_decoder: false in training") and "export the posttrain stage" in sentence
+
+
+def test_a_key_that_leads_code_cannot_answer_is_not_in_the_file() -> None:
+    """LEAD's TrainingConfig asks itself for every key of the file; `skip_last` ends it where Waymo has a planner."""
+    assert "skip_last" not in exported(**WAYMO)[0] and "skip_last" in exported(**NAVSIM)[0]
+    assert exported(**WAYMO, use_planning_decoder=False)[0]["skip_last"] == 1
+
+
 def test_nothing_that_leads_code_computes_has_a_setter() -> None:
     kinds = golden_json("config_defaults")["key_kinds"]
     spelled = {"target_point_scale": "target_points_normalization_constants"}
@@ -108,5 +119,6 @@ def test_a_past_that_an_older_version_read_without_saying_so_is_named() -> None:
     document = to_config_json(load_config(waymo))
     del document["compat"]["unread_past"]
     exported_document, told = for_leads_evaluation(document)
+    assert "skip_last" in document  # of the run itself
     assert exported_document["compat"]["unread_past"] is False
     assert [line.partition(":")[0] for line in told if "compat" in line] == ["compat.unread_past"]

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from lead_trainer.recipes.lead.compat import Compat, completed
 from lead_trainer.recipes.lead.config import LeadConfig
-from lead_trainer.recipes.lead.data_sources import source_defaults
+from lead_trainer.recipes.lead.data_sources import WAYMO, source_defaults
 from lead_trainer.recipes.lead.rig import RECORDED_FOR, SIX_CAMERAS, THREE_CAMERAS, Camera, rig_keys, rig_of
 
 NAMES = {"carla_leaderboard2": THREE_CAMERAS, "carla_leaderboad2_v10": SIX_CAMERAS}  # one of LEAD's for each rig
@@ -52,8 +52,20 @@ def for_leads_evaluation(document: Mapping[str, Any]) -> tuple[dict[str, Any], l
         for key, value in _computed_by_lead(document).items()
         if document.get(key, value) != value
     ]
+    if not document.get("use_planning_decoder"):
+        told.append(
+            "use_planning_decoder: false in training, so these weights have no planner: LEAD's evaluation loads them "
+            "and ends at the first frame; export the posttrain stage to drive"
+        )
     path = root if known is None else known
-    return {**document, "carla_root": path, "carla_data": f"{path}/data"}, told
+    shown = {key: value for key, value in document.items() if key not in _unanswered(document)}
+    return {**shown, "carla_root": path, "carla_data": f"{path}/data"}, told
+
+
+def _unanswered(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the keys that LEAD's own files lack: its code asks itself for each key of a file, and ends at these."""
+    ends = document.get(WAYMO.use_key) and document.get("use_planning_decoder")
+    return ("skip_last",) if ends else ()
 
 
 def _known_root(document: Mapping[str, Any], root: str) -> str | None:
