@@ -18,7 +18,7 @@ from lead_testing.kube_faults.proxy import FaultProxy
 from lead_testing.local_cluster.control_plane import ControlPlane
 from lead_testing.minio_server import MinioServer
 from lead_testing.operator_process import PATIENCE_S, OperatorProcess, wait_for
-from lead_testing.pod_driver import ApiRefused, PodDriver
+from lead_testing.pod_driver import Api, ApiRefused, PodDriver
 
 _PATHS = {
     "trun": "apis/lead.dev/v1alpha1/namespaces/{namespace}/trainingruns",
@@ -100,9 +100,9 @@ def open_bench(plane: ControlPlane, minio: MinioServer, folder: Path, plan: Plan
     """
     name = f"t{secrets.token_hex(4)}"
     plane.start_apiserver()
-    made = [{"apiVersion": "v1", "kind": kind, "metadata": {"name": name}} for kind in ("Namespace", "Node")]
-    plane.kubectl("create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": made}))
-    set_node_ready(plane, name, ready=True)
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    Api(plane.kubeconfig).call("POST", "/api/v1/namespaces", namespace)
+    add_node(plane, name)
     minio.admin().make_bucket(name)
     store = S3Store(minio.target(name))
     with contextlib.ExitStack() as stack:
@@ -117,7 +117,7 @@ def open_bench(plane: ControlPlane, minio: MinioServer, folder: Path, plan: Plan
 def add_node(plane: ControlPlane, name: str) -> None:
     """Makes a node that is Ready."""
     body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
-    plane.kubectl("create", "-f", "-", stdin=json.dumps(body))
+    Api(plane.kubeconfig).call("POST", "/api/v1/nodes", body)
     set_node_ready(plane, name, ready=True)
 
 
@@ -126,8 +126,7 @@ def set_node_ready(plane: ControlPlane, node: str, *, ready: bool) -> None:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     condition = {"type": "Ready", "status": str(ready), "reason": "Test", "message": "", "lastTransitionTime": now,
                  "lastHeartbeatTime": now}  # fmt: skip
-    patch = json.dumps({"status": {"conditions": [condition]}})
-    plane.kubectl("patch", "node", node, "--subresource=status", "--type=merge", "-p", patch)
+    Api(plane.kubeconfig).call("PATCH", f"/api/v1/nodes/{node}/status", {"status": {"conditions": [condition]}})
 
 
 def kubeconfig_of(bench: Bench, account: str, path: Path) -> Path:

@@ -44,6 +44,7 @@ TRIED_AGAIN = ("api", "cluster")
 # A worker a core runs files side by side: they share read-only programs and, in the cluster, no namespace. Each worker
 # has servers of its own, or a release, and may hold 2 GB of torch, an API server, or the pods of a run.
 MOST_WORKERS = {"unit": 4, "chart": 4, "api": 4, "cluster": 2}
+WAITING = ("api",)  # rings that wait for other processes half of the time: one worker more than there are cores
 NO_SERVERS = -1  # no exit status of a process that ended by itself
 DEFAULT_RINGS = ("unit", "chart", "api", "cluster")
 
@@ -156,7 +157,8 @@ def run_pytest(name: str) -> int:
         command += ["--reruns=1", "--rerun-show-tracebacks", "-rfEsR", "--timeout=2400"]
     environment = dict(os.environ, PYTHONPATH=str(PROJECT_ROOT / "tests"), PYTHONUNBUFFERED="1")
     if name in MOST_WORKERS:
-        command += [f"--numprocesses={min(os.cpu_count() or 1, MOST_WORKERS[name])}", "--dist=loadfile"]
+        workers = min((os.cpu_count() or 1) + (name in WAITING), MOST_WORKERS[name])
+        command += [f"--numprocesses={workers}", "--dist=loadfile"]
         environment["OMP_NUM_THREADS"] = "1"  # torch's threads of two workers would wait for each other
     environment["PATH"] = f"{VENV / 'bin'}:{environment.get('PATH', '')}"
     return subprocess.run(command, cwd=PROJECT_ROOT, env=environment, check=False).returncode

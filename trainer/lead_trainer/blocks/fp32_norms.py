@@ -8,7 +8,6 @@ Called once on a finished model, by recipes (`keep_norms_in_fp32`) and by whoeve
 from typing import Any
 
 import torch
-from timm.layers import convert_sync_batchnorm
 from torch import nn
 
 NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm)
@@ -26,6 +25,8 @@ def synchronise_norms(model: nn.Module) -> nn.Module:
 
     torch's own conversion would drop the activation inside timm's BatchNormAct2d and the hooks of keep_norms_in_fp32.
     """
+    from timm.layers import convert_sync_batchnorm  # a third of a process's start, which a toy or a vector model spares
+
     converted: nn.Module = convert_sync_batchnorm(model)
     keep_norms_in_fp32(converted)
     return converted
