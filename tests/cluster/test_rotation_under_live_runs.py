@@ -107,7 +107,9 @@ def test_another_certificate_and_another_authority_of_the_store_cost_no_run(rele
 def train(release: Installed, epochs: int) -> dict[str, set[str]]:
     """Starts the runs and waits for a checkpoint of each; returns the UIDs of their pods."""
     for run, profile in RUNS.items():
-        make_cache(release, run, profile)
+        apply_cache(release, run, profile)
+    for run in RUNS:
+        release.wait_for_phase("datasetcache", run, "Ready")
     for run, profile in RUNS.items():
         stages = [{"name": STAGE, "epochs": epochs}]
         release.apply_anew(a_training_run(run, run, nodes=1, stages=stages, storageProfile=profile))
@@ -127,11 +129,10 @@ def end_alike(release: Installed, epochs: int) -> None:
     assert len({end["parameters_sha256"] for end in ends.values()}) == 1
 
 
-def make_cache(release: Installed, name: str, profile: str) -> None:
+def apply_cache(release: Installed, name: str, profile: str) -> None:
     cache = a_dataset_cache(name, "datasets/town", collections=["full_pretrain"], storageProfile=profile)
     cache["spec"]["build"] |= {"parallelism": 1}
     release.apply(cache)
-    release.wait_for_phase("datasetcache", name, "Ready")
 
 
 def rotate_all_keys(release: Installed) -> None:

@@ -207,10 +207,10 @@ def helm(release: Installed, verb: str, images: dict[str, str], *settings: str) 
 
 
 def uninstall(release: Installed) -> None:
-    """Deletes the runs, the release and the namespace with everything in it."""
+    """Deletes the runs and the release; the namespace, with everything in it, goes while the next test begins."""
     release.run("kubectl", "delete", "trainingruns,datasetcaches", "--all", "--wait", "--timeout=60s")
     release.run("helm", "uninstall", "lead", "--wait", "--timeout", "120s")
-    release.run("kubectl", "delete", "namespace", release.namespace, "--wait", "--timeout=120s")
+    release.run("kubectl", "delete", "namespace", release.namespace, "--wait=false")
 
 
 def upload_tree(store: ObjectStore, root: Path, prefix: str) -> None:

@@ -81,7 +81,7 @@ def remove(two: TwoTenants) -> None:
         two.of(person).run("kubectl", "delete", "trainingruns,datasetcaches", "--all", "--wait", "--timeout=60s")
     uninstall(two.release)
     for person in (two.alice, two.bob):
-        two.of(person).run("kubectl", "delete", "namespace", person.namespace, "--wait", "--timeout=120s")
+        two.of(person).run("kubectl", "delete", "namespace", person.namespace, "--wait=false")
 
 
 def prepare(two: TwoTenants, folder: Path) -> None:
