@@ -18,6 +18,15 @@ from lead_testing.local_cluster.control_plane import ControlPlane
 from lead_testing.local_cluster.errors import CannotRun
 from lead_testing.minio_server import MinioServer, minio_program
 
+# Files that take minutes each: begun first, none of them is what the other workers wait for in the end.
+LONGEST_FIRST = ("test_fault_plans", "test_many_runs", "test_forged_manifests_live", "test_poison_objects",
+                 "test_named_faults", "test_outages", "test_gitops")  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the files that take longest first; the others keep their order."""
+    items.sort(key=lambda item: (*LONGEST_FIRST, item.path.stem).index(item.path.stem))
+
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:

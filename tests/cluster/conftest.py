@@ -11,6 +11,15 @@ from lead_testing.installed import Installed, fresh_namespace, helm, uninstall
 from lead_testing.local_cluster import Cluster, build_images, cluster_for_tests
 from lead_trainer.recipes.lead.example_data.tree import write_example_tree
 
+# Files that take minutes each: begun first, none of them is what the other worker waits for in the end.
+LONGEST_FIRST = ("test_staged_seeds", "test_two_tenants", "test_rotation_under_live_runs", "test_main_job",
+                 "test_pods_taken_away", "test_bad_input", "test_chart_life")  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the files that take longest first; the others keep their order."""
+    items.sort(key=lambda item: (*LONGEST_FIRST, item.path.stem).index(item.path.stem))
+
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:

@@ -44,7 +44,8 @@ TRIED_AGAIN = ("api", "cluster")
 # A worker a core runs files side by side: they share read-only programs and, in the cluster, no namespace. Each worker
 # has servers of its own, or a release, and may hold 2 GB of torch, an API server, or the pods of a run.
 MOST_WORKERS = {"unit": 4, "chart": 4, "api": 4, "cluster": 2}
-WAITING = ("api",)  # rings that wait for other processes half of the time: one worker more than there are cores
+WAITING = ("api",)  # rings that mostly wait for other processes: one worker more than there are cores
+IN_ORDER = ("api", "cluster")  # rings whose conftest says which files are begun first; else those of most tests are
 NO_SERVERS = -1  # no exit status of a process that ended by itself
 DEFAULT_RINGS = ("unit", "chart", "api", "cluster")
 
@@ -159,6 +160,7 @@ def run_pytest(name: str) -> int:
     if name in MOST_WORKERS:
         workers = min((os.cpu_count() or 1) + (name in WAITING), MOST_WORKERS[name])
         command += [f"--numprocesses={workers}", "--dist=loadfile"]
+        command += ["--no-loadscope-reorder"] * (name in IN_ORDER)
         environment["OMP_NUM_THREADS"] = "1"  # torch's threads of two workers would wait for each other
     environment["PATH"] = f"{VENV / 'bin'}:{environment.get('PATH', '')}"
     return subprocess.run(command, cwd=PROJECT_ROOT, env=environment, check=False).returncode

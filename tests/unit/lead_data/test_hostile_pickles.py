@@ -22,7 +22,7 @@ from lead_trainer.errors import BadData
 from lead_trainer.recipes.lead.ingest.plain_pickle import plain_value, read_plain
 from lead_trainer.recipes.lead.ingest.torch_pickle import read_gzip_pickle
 
-INPUTS = 20_000
+INPUTS = 5_000  # the campaign's goal R14 draws on
 LONGEST_S = 10.0  # of CPU on a crowded machine; what it tells apart is hours
 CANARY = """
 import sys, lzma, gzip
@@ -82,7 +82,7 @@ def test_each_known_attack_is_refused_by_name_within_seconds_and_memory(attack: 
 
 
 @pytest.mark.parametrize("name", ["pickle", "pickle of tensors"])
-def test_twenty_thousand_streams_of_opcodes_are_refused_or_are_plain_data(name: str) -> None:
+def test_streams_of_opcodes_are_refused_or_are_plain_data(name: str) -> None:
     """Streams drawn by structure, in a process with an audit hook: no open, import, exec, call, crash or hang.
 
     Audit: B1
@@ -94,7 +94,7 @@ def test_twenty_thousand_streams_of_opcodes_are_refused_or_are_plain_data(name: 
 @pytest.mark.parametrize("name", ["xz pickle", "gzip pickle"])
 def test_spoiled_containers_of_pickles_are_bad_data(name: str) -> None:
     """Audit: S10"""
-    assert in_child(name, range(INPUTS // 20)) == []
+    assert in_child(name, range(INPUTS // 5)) == []
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
