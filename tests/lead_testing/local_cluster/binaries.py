@@ -162,7 +162,10 @@ def _build(home: Home, name: str, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     # CGO off: the same build with and without a C compiler, and static programs that run FROM scratch.
     environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": "-mod=readonly"}
-    words = [find_go(), "build", "-trimpath", "-buildvcs=false", "-ldflags", program.linker_flags]
+    # No tables for a debugger, which the linker would leave out anyway: a tenth of the time. The program is the same,
+    # so this flag is not in its stamp.
+    compiler = "-gcflags=all=-dwarf=false"
+    words = [find_go(), "build", "-trimpath", "-buildvcs=false", compiler, "-ldflags", program.linker_flags]
     with step(f"building {name} ({duration(program.first_build_s)} the first time)", name):
         log = home.root / "logs" / f"build-{name}.log"
         run_download(
