@@ -69,6 +69,7 @@ def test_weights_and_config_json_have_leads_names_shapes_types_and_values(
     found = {name: (list(value.shape), str(value.dtype)) for name, value in weights.items()}
     entries = golden_json(f"state_dict_{stage}")["entries"]
     assert found == {name: (entry["shape"], f"torch.{entry['dtype']}") for name, entry in entries.items()}
+    assert list(found) == list(entries)
     document = json.loads((tmp_path / "bundle/config.json").read_text())
     leads = golden_json("config_defaults")[f"{stage}_default"]["values"]
     assert leads.keys() - document.keys() == NOT_TOLD
