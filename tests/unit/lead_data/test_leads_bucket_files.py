@@ -42,6 +42,7 @@ class Bucket:
 
     config: Any
     global_index: int
+    metas: Any
     route_dirs: Any
     route_indices: Any
     global_indices: Any
