@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from lead_operator import names
+from lead_operator.decisions.conditions import condition_holds
 from lead_operator.decisions.instance_state import InstanceState
 from lead_operator.decisions.observed import ObservedPod, ObservedRun
 from lead_operator.decisions.plan import PodToAnnotate, PodToDelete
@@ -39,11 +40,11 @@ def tell_last_checkpoint(view: RunView, state: InstanceState) -> tuple[PodToAnno
 def clean_pods(run: TrainingRun, observed: ObservedRun) -> tuple[PodToDelete, ...]:
     """Returns the deletions when a run has ended: of what still runs, and of what cleanPodPolicy does not keep."""
     pods = (*observed.pods, *observed.checks)
-    deletes = retire_pods(pods, run, observed)
-    if run.clean_pod_policy == "All":
-        ended = (p for p in pods if p.terminal and not p.lingers and not p.deleting)
-        deletes += tuple(remove(pod) for pod in ended)
-    return deletes
+    deletes, removed = retire_pods(pods, run, observed), pods if run.clean_pod_policy == "All" else ()
+    if run.clean_pod_policy == "Running" and condition_holds(observed.previous, names.Condition.SUCCEEDED):
+        removed = observed.checks  # what accepted the configuration of a run that has trained is of no use any more
+    ended = (p for p in removed if p.terminal and not p.lingers and not p.deleting)
+    return deletes + tuple(remove(pod) for pod in ended)
 
 
 def release_pods(view: RunView, step: Step) -> Step:

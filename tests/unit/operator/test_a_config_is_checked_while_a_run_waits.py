@@ -17,6 +17,7 @@ from lead_operator.resources.training_run import TrainingRun
 from lead_operator.settings import Settings
 from lead_protocol.check_record import CheckRecord
 from lead_protocol.job import CheckJob, parse_job
+from lead_protocol.run_records import RunEnd
 from lead_testing.makers import NOW, SETTINGS, a_pod, a_ready_cache, a_training_run
 
 RUN = a_training_run(
@@ -157,6 +158,22 @@ def test_an_answer_is_kept_and_not_asked_for_again() -> None:
     up = look(previous=begun.status, after_s=3700, caches=(a_ready_cache(),), checks=(answered,),
               pods=(a_pod(0), a_pod(1)))  # fmt: skip
     assert ids(up) == {answered.uid} and condition(up) == condition(told)
+
+
+@pytest.mark.parametrize("policy, goes", [("Running", True), ("All", True), ("None", False)])
+def test_one_that_was_seen_by_no_look_while_the_run_trained_goes_after_its_end(policy: str, goes: bool) -> None:
+    run = replace(RUN, clean_pod_policy=policy)
+    answered = check_pod(run, phase="Succeeded", message=ACCEPTED)
+    told = waiting(run, checks=(answered,))
+    end = RunEnd(phase="Succeeded", reason="AllStagesDone", message="trained", ended_at="2026-01-01T11:00:00Z")
+    over = look(run, previous=told.status, after_s=3600, caches=(a_ready_cache(),), checks=(answered,), ended=end)
+    after = look(run, previous=over.status, after_s=3601, caches=(a_ready_cache(),), checks=(answered,), ended=end)
+    assert over.status["phase"] == "Succeeded" and (answered.uid in ids(after)) is goes
+    refused = check_pod(run, phase="Failed", exit_code=64, message=REFUSED)
+    failed = waiting(run, checks=(refused,))
+    assert failed.status["phase"] == "Failed"
+    kept = look(run, previous=failed.status, after_s=3600, checks=(refused,))
+    assert (refused.uid in ids(kept)) is (policy == "All"), "its log says why the run has failed"
 
 
 def ids(plan: Plan) -> set[str]:
