@@ -59,6 +59,47 @@ class LoggingPolicy(StrictModel):
     wandb_mode: Literal["online", "offline", "disabled"] = "disabled"
 
 
+class CheckedStage(StrictModel):
+    """What a check needs to know of one stage."""
+
+    stage: str
+    epochs: int
+    config: RecipeConfig = Field(default_factory=dict)  # its own keys, which count before the run's
+
+
+class CheckJob(StrictModel):
+    """The configuration of a run that waits, for its recipe to judge: nothing is read and nothing is written."""
+
+    kind: Literal["check"] = "check"
+    owner: OwnerIdentity
+    recipe: str
+    preset: str = ""
+    config: RecipeConfig = Field(default_factory=dict)
+    nodes: int
+    procs_per_node: int
+    stages: list[CheckedStage]
+
+    @property
+    def train_jobs(self) -> "list[TrainJob]":
+        """One job of each stage, with the keys that its pods get."""
+        return [
+            TrainJob(
+                owner=self.owner,
+                stage=stage.stage,
+                seed=0,
+                attempt=1,
+                recipe=self.recipe,
+                preset=self.preset,
+                config=merged_keys(self.config, stage.config),
+                epochs=stage.epochs,
+                nodes=self.nodes,
+                procs_per_node=self.procs_per_node,
+                datasets=[],
+            )
+            for stage in self.stages
+        ]
+
+
 class TrainJob(StrictModel):
     """One attempt of one stage instance, the same for every rank."""
 
@@ -80,6 +121,13 @@ class TrainJob(StrictModel):
     session_cache_bytes: int = 0  # 0: no limit but the volume's own
     logging: LoggingPolicy = LoggingPolicy()
     grace_period_s: int = 120
+    all_stages: CheckJob | None = None  # in the first stage of several: its caches must hold what the others need, too
+
+    @property
+    def later_jobs(self) -> "list[TrainJob]":
+        """One job of each other stage of the run, with the keys that its pods get; none where this is not the first."""
+        jobs = self.all_stages.train_jobs if self.all_stages else []
+        return [job for job in jobs if job.stage != self.stage]
 
     @property
     def keys(self) -> InstanceKeys:
@@ -128,47 +176,6 @@ class BuildJob(StrictModel):
     def progress_key(self) -> str:
         """Key of this pod's progress record."""
         return self.keys.progress(self.generation, self.index, self.stage)
-
-
-class CheckedStage(StrictModel):
-    """What a check needs to know of one stage."""
-
-    stage: str
-    epochs: int
-    config: RecipeConfig = Field(default_factory=dict)  # its own keys, which count before the run's
-
-
-class CheckJob(StrictModel):
-    """The configuration of a run that waits, for its recipe to judge: nothing is read and nothing is written."""
-
-    kind: Literal["check"] = "check"
-    owner: OwnerIdentity
-    recipe: str
-    preset: str = ""
-    config: RecipeConfig = Field(default_factory=dict)
-    nodes: int
-    procs_per_node: int
-    stages: list[CheckedStage]
-
-    @property
-    def train_jobs(self) -> list[TrainJob]:
-        """One job of each stage, with the keys that its pods get."""
-        return [
-            TrainJob(
-                owner=self.owner,
-                stage=stage.stage,
-                seed=0,
-                attempt=1,
-                recipe=self.recipe,
-                preset=self.preset,
-                config=merged_keys(self.config, stage.config),
-                epochs=stage.epochs,
-                nodes=self.nodes,
-                procs_per_node=self.procs_per_node,
-                datasets=[],
-            )
-            for stage in self.stages
-        ]
 
 
 AnyJob = TrainJob | BuildJob | CheckJob

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lead_protocol.store.folder import FolderStore
-from lead_trainer.engine.attempt_run import Attempt, Place, resolve_config
+from lead_trainer.engine.attempt_run import Attempt, Place
 from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.lr_finder import picture
 from lead_trainer.engine.stop import StopFlag

@@ -6,12 +6,11 @@ the run waits for its turn.
 
 from lead_operator import names
 from lead_operator.objects.pod_skeleton import KubernetesObject, PodParts, build_pod
+from lead_operator.objects.training_pod import build_check_job
 from lead_operator.resources.body import parse_quantity
 from lead_operator.resources.pod_settings import ComputeResources, PodSettings
-from lead_operator.resources.recipe_config import require_config
 from lead_operator.resources.training_run import TrainingRun
 from lead_operator.settings import Settings, StorageProfile
-from lead_protocol.job import CheckedStage, CheckJob, OwnerIdentity
 
 ACTIVE_S = 300  # the model is made once, on a CPU; a pod that hangs ends without an answer
 GRACE_PERIOD_S = 1
@@ -41,23 +40,6 @@ def build_check_pod(run: TrainingRun, key: str, *, profile: StorageProfile, sett
             env=({"name": "OMP_NUM_THREADS", "value": "1"},),
             spec={"activeDeadlineSeconds": ACTIVE_S},
         )
-    )
-
-
-def build_check_job(run: TrainingRun) -> CheckJob:
-    """Returns the document that says what to judge: every stage, with its own keys."""
-    identity = run.identity
-    return CheckJob(
-        owner=OwnerIdentity(namespace=identity.namespace, name=identity.name, uid=identity.uid),
-        recipe=run.recipe,
-        preset=run.preset,
-        config=require_config(run.config),
-        nodes=run.nodes,
-        procs_per_node=run.procs_per_node,
-        stages=[
-            CheckedStage(stage=stage.name, epochs=stage.epochs, config=require_config(stage.config))
-            for stage in run.stages
-        ],
     )
 
 

@@ -13,6 +13,8 @@ from lead_operator.resources.training_run import StageInstance, TrainingRun
 from lead_operator.settings import Settings, StorageProfile
 from lead_protocol import environment
 from lead_protocol.job import (
+    CheckedStage,
+    CheckJob,
     CheckpointPolicy,
     DatasetSource,
     InitFrom,
@@ -101,6 +103,24 @@ def build_train_job(
         session_cache_bytes=_session_cache_bytes(run),
         logging=_logging(run),
         grace_period_s=run.grace_period_s,
+        all_stages=build_check_job(run) if len(run.stages) > 1 and instance.stage.name == run.stages[0].name else None,
+    )
+
+
+def build_check_job(run: TrainingRun) -> CheckJob:
+    """Returns the document that says what to judge: every stage, with its own keys."""
+    identity = run.identity
+    return CheckJob(
+        owner=OwnerIdentity(namespace=identity.namespace, name=identity.name, uid=identity.uid),
+        recipe=run.recipe,
+        preset=run.preset,
+        config=require_config(run.config),
+        nodes=run.nodes,
+        procs_per_node=run.procs_per_node,
+        stages=[
+            CheckedStage(stage=stage.name, epochs=stage.epochs, config=require_config(stage.config))
+            for stage in run.stages
+        ],
     )
 
 

@@ -27,17 +27,19 @@ class CacheReader:
 
     def __init__(
         self, store: ObjectStore, digest: str, session_cache: SessionCache | None = None,
-        *, namespace: str = LOCAL_NAMESPACE, manifest_sha256: str = "",
+        *, namespace: str = LOCAL_NAMESPACE, manifest_sha256: str = "", name: str = "",
     ) -> None:  # fmt: skip
         """Reads the manifest; raises BadData where the cache does not exist, is not complete, or has another manifest.
 
         `manifest_sha256`: of the manifest that was verified when the cache was published; empty takes any.
+        `name`: of the DatasetCache, for messages; empty without a cluster.
         """
         keys = CacheKeys(namespace, digest)
         manifest = stored_manifest(store, keys, manifest_sha256)
         if manifest is None:
             raise BadData(f"cache {store.url}/{keys.prefix} does not exist or is not complete; build it")
         self.manifest: CacheManifest = manifest
+        self._name = name
         self._store = store
         self._session = session_cache or DirectReads(store)
         self._lock = threading.Lock()
@@ -70,9 +72,9 @@ class CacheReader:
         entry = self.manifest.collections.get(collection)
         if entry is None:
             held = ", ".join(sorted(self.manifest.collections))
-            raise BadConfig(
-                f"collection {collection!r} is not in cache {self.digest[:12]}, which has: {held}; build it"
-            )
+            where = f"DatasetCache {self._name}" if self._name else f"cache {self.digest[:12]}"
+            add = "add it to spec.collections there" if self._name else "build a cache with it"
+            raise BadConfig(f"collection {collection!r} is not in {where}, which has: {held}; {add}")
         if collection not in self._rows:
             self._rows[collection] = collection_rows(collection, self._table(entry.object))
         return self._rows[collection]

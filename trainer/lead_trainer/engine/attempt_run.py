@@ -33,6 +33,7 @@ from lead_trainer.engine.epoch_plan import EpochPlan
 from lead_trainer.engine.first_rank import FirstRank, checkpoint_reference
 from lead_trainer.engine.hooks import Hooks
 from lead_trainer.engine.limited_samples import LimitedSamples
+from lead_trainer.engine.later_stages import check_later_stages
 from lead_trainer.engine.loading_figures import LoadingFigures
 from lead_trainer.engine.lr_finder import Curve, sweep_stage
 from lead_trainer.engine.memory import (
@@ -53,6 +54,7 @@ from lead_trainer.engine.ranking import Ranking, ranking_of
 from lead_trainer.engine.resume import config_digest, not_learned
 from lead_trainer.engine.retention import Retention
 from lead_trainer.engine.seeding import fix_algorithms
+from lead_trainer.engine.stage_config import resolve_config
 from lead_trainer.engine.start import Start, build_state, choose_checkpoint
 from lead_trainer.engine.state import TrainState
 from lead_trainer.engine.stop import StopFlag
@@ -93,15 +95,6 @@ class Samples:
 
     training: SampleSource
     validation: SampleSource | None
-
-
-def resolve_config(recipe: Recipe, job: TrainJob) -> Any:
-    """Returns the recipe's config of a job; seed and epochs are the stage's, whatever the recipe keys say."""
-    stage = {"seed": job.seed, "epochs": job.epochs}
-    return recipe.config(
-        {**job.config, **{key: value for key, value in stage.items() if key in recipe.config_model.model_fields}},
-        job.preset,
-    )
 
 
 def run_attempt(job: TrainJob, place: Place, group: Group, stop: StopFlag) -> None:
@@ -190,6 +183,8 @@ class Attempt:
         if self.mailbox is not None:
             self.mailbox.update(urgent=True, phase="Loading")
         with self._dataset() as dataset:
+            if self.job.later_jobs:
+                done_by_first(self.group, lambda: check_later_stages(self.job, self.recipe, dataset))
             self._train_on(dataset, replace(self.shape, gradient_checkpointing=rung.gradient_checkpointing), rung)
 
     @contextmanager

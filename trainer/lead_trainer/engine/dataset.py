@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lead_protocol.job import TrainJob
+from lead_protocol.object_keys import LOCAL_NAMESPACE
 from lead_protocol.store.hedge import AsksTwice
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.data.cache_reader import CacheReader
@@ -72,7 +73,10 @@ def dataset_over(
         return Dataset(recipe.samples(config, none), None, none)
     namespace = job.owner.namespace
     caches = {
-        d.name: CacheReader(store, d.digest, session, namespace=namespace, manifest_sha256=d.manifest_sha256)
+        d.name: CacheReader(
+            store, d.digest, session, namespace=namespace, manifest_sha256=d.manifest_sha256,
+            name=d.name if namespace != LOCAL_NAMESPACE else "",
+        )
         for d in job.datasets
     }
     cache = caches if mixes else caches[names[0]]

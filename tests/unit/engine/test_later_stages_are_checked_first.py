@@ -1,0 +1,50 @@
+"""The first stage of several ends before it trains where a later one has a wrong key or no data in the caches."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lead_protocol.job import CheckedStage, CheckJob, TrainJob
+from lead_protocol.store.folder import FolderStore
+from lead_testing.toy_jobs import a_toy_job, manifests
+from lead_testing.toy_recipe import ToyRecipe
+from lead_testing.toy_runs import train_here
+from lead_trainer.errors import BadConfig
+
+
+def first_of_two(second: dict[str, Any]) -> TrainJob:
+    job = a_toy_job(epochs=1)
+    stages = [CheckedStage(stage=job.stage, epochs=1), CheckedStage(stage="tune", epochs=1, config=second)]
+    check = CheckJob(owner=job.owner, recipe=job.recipe, nodes=1, procs_per_node=1, stages=stages)
+    return job.model_copy(update={"all_stages": check})
+
+
+def test_a_wrong_key_of_the_second_stage_ends_the_first_before_a_step(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "store")
+    with pytest.raises(BadConfig, match=r"^stage tune: .*validation_sampels"):
+        train_here(store, tmp_path, first_of_two({"validation_sampels": 4}))
+    assert not manifests(store)
+
+
+def test_data_that_only_the_second_stage_needs_are_missed_before_a_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = ToyRecipe.samples
+
+    def lacking(self: ToyRecipe, config: Any, cache: Any) -> Any:
+        if config.validation_samples:
+            raise BadConfig("collection 'tune' is not in DatasetCache towns, which has: train")
+        return plain(self, config, cache)
+
+    monkeypatch.setattr(ToyRecipe, "samples", lacking)
+    store = FolderStore(tmp_path / "store")
+    with pytest.raises(BadConfig, match="^stage tune: collection 'tune' is not in DatasetCache towns"):
+        train_here(store, tmp_path, first_of_two({"validation_samples": 4}))
+    assert not manifests(store)
+
+
+def test_a_run_whose_stages_are_all_right_trains(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "store")
+    train_here(store, tmp_path, first_of_two({"validation_samples": 4}))
+    assert [m.step for m in manifests(store)] == [6]

@@ -1,0 +1,25 @@
+"""What the stages after the first would be refused for, found before the first one trains.
+
+A later stage has keys of its own and may train on another collection of the same caches. Without this, a run of days
+would end where its second stage begins.
+"""
+
+from lead_protocol.job import TrainJob
+from lead_trainer.engine.config_check import check_shape
+from lead_trainer.engine.dataset import Dataset
+from lead_trainer.engine.pod_config import refuse_places
+from lead_trainer.engine.stage_config import resolve_config
+from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.recipe import Recipe
+
+
+def check_later_stages(job: TrainJob, recipe: Recipe, dataset: Dataset) -> None:
+    """Raises BadConfig naming the stage whose keys the recipe refuses, or whose samples the job's caches lack."""
+    for later in job.later_jobs:
+        try:
+            refuse_places(later, recipe)
+            config = resolve_config(recipe, later)
+            check_shape(recipe, config, epochs=later.epochs, ranks=later.nodes * (later.procs_per_node or 1))
+            recipe.samples(config, dataset.cache)
+        except BadConfig as error:
+            raise BadConfig(f"stage {later.stage}: {error}") from error
