@@ -13,6 +13,8 @@
 Storage errors are `lead_protocol.store.object_store.StoreError` and keep their own classes.
 """
 
+import re
+
 from lead_protocol.exit_codes import ExitClass, ExitCode, classify_exit_code
 from lead_protocol.store.object_store import StoreDenied, StoreError
 
@@ -90,3 +92,8 @@ def exit_code_of(error: BaseException) -> int:
     if isinstance(error, SystemExit) and isinstance(error.code, int) and error.code in _FAILURES:
         return error.code
     return ExitCode.PROGRAM_ERROR
+
+
+def short_checksums(text: str) -> str:
+    """Returns a sentence with the first 12 characters of each SHA-256: what a pod leaves for its status has a limit."""
+    return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{52}\b", r"\1…", text)

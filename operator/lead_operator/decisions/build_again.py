@@ -15,12 +15,24 @@ from lead_protocol.run_records import FailedSource
 
 LISTED_EVERY_S = 60.0  # at most, and no build begins sooner after a failure
 LONGEST_PAUSE_S = 3600.0
+SOON_S = 2.0
 OF_THE_SOURCE = frozenset({"BadData", "SourceChanges", SOURCE_CHANGED})  # reasons of failures that other data may mend
 
 
 def listed_every_s(settings: Settings) -> float:
     """Returns how often the source of a failed build is listed."""
     return min(LISTED_EVERY_S, settings.source_check_s)
+
+
+def source_read_again_in_s(observed: ObservedBuild, failed: ObservedBuildFailure, every_s: float) -> float:
+    """Returns when the source of a failed build is asked for next: soon, until it is recorded as the build found it.
+
+    What is uploaded before that record counts as what the build has read, and no change would be seen. A source that
+    stays unlisted, because it is too large, is asked for rarely.
+    """
+    ended_s = seconds_since(failed.ended_at or observed.previous.get("completionTime"), observed.now)
+    unrecorded = not failed.source_sha256 and not observed.store_error
+    return SOON_S if unrecorded and ended_s is not None and ended_s < every_s else every_s
 
 
 def begins_again_by_itself(cache: DatasetCache, reason: str) -> bool:

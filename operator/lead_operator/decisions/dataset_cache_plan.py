@@ -18,6 +18,7 @@ from lead_operator.decisions.build_again import (
     how_it_begins_again,
     listed_every_s,
     source_has_changed,
+    source_read_again_in_s,
     source_record,
 )
 from lead_operator.decisions.build_health import find_build_failure
@@ -158,7 +159,8 @@ def next_cache_step(cache: DatasetCache, observed: ObservedBuild, settings: Sett
         if source_has_changed(cache, observed, failed, every_s):
             return _build(cache, observed, settings, state.begun_with_other_data(), failure)
         step = fail_build(state, failure, observed, failed.reason, failed.message)
-        return replace(step, requeue_after_s=every_s if begins_again_by_itself(cache, failed.reason) else None)
+        again_s = source_read_again_in_s(observed, failed, every_s)
+        return replace(step, requeue_after_s=again_s if begins_again_by_itself(cache, failed.reason) else None)
     if observed.result_digest and not any(worker.attempt for worker in state.workers):  # the status was erased
         begun = CacheStep(CachePhase.BUILDING, "Publishing", "", state, failure)
         if (publishing := _publish(cache, begun, observed)) is not None:

@@ -24,7 +24,7 @@ _REMEDIES = {
     "SchedulingGated": "the queue has not admitted it yet; see kubectl get workloads, or ask who runs the queue",
 }
 
-_MISSED_DEVICE = re.compile(r"Insufficient ([a-z0-9.-]+/[A-Za-z0-9._-]+)")  # an extended resource has a domain
+_MISSED_DEVICE = re.compile(r"Insufficient ([a-z0-9.-]+/[A-Za-z0-9._-]*[A-Za-z0-9])")  # these have a domain
 _IMAGE = re.compile(r'image \\?"([^"\\]+)')
 _NO_CAUSE = re.compile(r'Back-off pulling image "[^"]*"')  # all that an older kubelet says while it waits
 MAX_TOLD = 512  # characters of the kubelet's or the scheduler's own words
@@ -72,4 +72,4 @@ def _unschedulable(pod: ObservedPod) -> str:
     if not devices:
         return remedy
     named = ", ".join(devices)
-    return f"no node has enough free {named}: see kubectl describe nodes for who offers and who uses it; {remedy}"
+    return f"no node has enough free {named}, or none offers it: see kubectl describe nodes for who offers and who uses it; {remedy}"

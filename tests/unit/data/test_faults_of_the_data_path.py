@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import resource
 import secrets
 import threading
@@ -35,6 +36,8 @@ from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.loader import LoaderLimits
 from lead_trainer.data.packed_backend import PackedBackend
 from lead_trainer.data.process_loader import loader_named
+from lead_trainer.data.stored_manifest import REBUILD
+from lead_trainer.engine.progress import MESSAGE_CHARS
 from lead_trainer.errors import BadData, exit_code_of
 
 QUICK = S3Limits(read_s=2, total_s=20, part_bytes=5 * MIB, first_pause_s=0.01, longest_pause_s=0.1,
@@ -165,6 +168,21 @@ def test_a_shard_that_is_another_object_is_named(tmp_path: Path) -> None:
         deliver(store, digest, tmp_path / "ssd")
 
 
+def test_a_damaged_shard_is_named_once_with_both_checksums_and_the_remedy_within_a_pods_last_words(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "store")
+    digest = build_test_cache(store)
+    key = next(info.key for info in store.list("caches/") if "/shards/00002" in info.key)
+    data = bytearray(store.get(key, max_bytes=10**9))
+    data[len(data) // 2 :] = bytes(len(data) - len(data) // 2)
+    store.put(key, bytes(data))
+    with pytest.raises(BadData) as caught:
+        deliver(store, digest, tmp_path / "ssd")
+    told = str(caught.value)
+    assert told.count(key) == 1 and told.count("…") == 2
+    # the address in a cluster is longer: a bucket, a prefix and a namespace
+    assert told.endswith(REBUILD) and len(told) - len(store.url) + len("s3://driving/lead/team-a") < MESSAGE_CHARS
+
+
 @pytest.mark.parametrize("backend", ["packed", "diskcache", "none"])
 @pytest.mark.parametrize("part", ["/shards/00002", "/buckets/"])
 def test_a_shard_gone_from_the_store_is_named(tmp_path: Path, backend: str, part: str) -> None:
@@ -173,7 +191,7 @@ def test_a_shard_gone_from_the_store_is_named(tmp_path: Path, backend: str, part
     key = next(info.key for info in store.list("caches/") if part in info.key)
     store.delete(key)
     folder = None if backend == "none" else tmp_path / "ssd"
-    with pytest.raises(BadData, match=rf"{key.rsplit('/', 1)[-1]} is missing; delete the cache and build it again"):
+    with pytest.raises(BadData, match=rf"{key.rsplit('/', 1)[-1]} is missing; {re.escape(REBUILD)}"):
         deliver(store, digest, folder, backend=backend)
 
 

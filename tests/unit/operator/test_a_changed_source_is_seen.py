@@ -76,6 +76,23 @@ async def test_a_source_is_listed_rarely_and_never_in_the_way(tmp_path: Path) ->
     watch.close()
 
 
+async def test_a_source_that_was_recorded_is_not_listed_a_second_time_for_it(tmp_path: Path) -> None:
+    store, opened = a_source(tmp_path), 0
+
+    def open_store(profile: StorageProfile) -> ObjectStore:
+        nonlocal opened
+        opened += 1
+        return store
+
+    watch = SourceWatch(open_store, every_s=3600)
+    async with asyncio.timeout(60):
+        while (found := watch.look(PROFILE, "team-a", "uid", "datasets/towns", "")) is None:
+            await asyncio.sleep(0.01)
+    assert watch.look(PROFILE, "team-a", "uid", "datasets/towns", found.sha256) == found and opened == 1
+    assert watch.look(PROFILE, "team-a", "uid", "datasets/towns", SHA) is None, "another source begins anew"
+    watch.close()
+
+
 @pytest.mark.parametrize(
     ("path", "place"),
     [

@@ -439,4 +439,7 @@ def test_a_deadline_takes_nothing_from_a_run_that_is_trained_to_the_end() -> Non
 def test_a_device_that_no_node_offers_is_named() -> None:
     said = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu, 1 Insufficient memory."
     told = explain_waiting(a_pod(1, phase="Pending", waiting_reason="Unschedulable", waiting_message=said))
-    assert "no node has enough free nvidia.com/gpu:" in told and "create a run with smaller resources" in told
+    one = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu. preemption: not helpful"
+    alone = explain_waiting(a_pod(1, phase="Pending", waiting_reason="Unschedulable", waiting_message=one))
+    assert "free nvidia.com/gpu, or none offers it: see" in alone, "the scheduler's full stop is not of the name"
+    assert "no node has enough free nvidia.com/gpu, or none offers it:" in told and "create a run with smaller resources" in told

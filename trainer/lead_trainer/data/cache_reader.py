@@ -16,7 +16,7 @@ from lead_trainer.data.cache_tables import CollectionRows, MetaColumns, collecti
 from lead_trainer.data.ordered_pool import ordered_map
 from lead_trainer.data.session_cache import TRIES, CacheStats, DirectReads, SessionCache
 from lead_trainer.data.shared_table import shared_table
-from lead_trainer.data.stored_manifest import stored_manifest
+from lead_trainer.data.stored_manifest import REBUILD, stored_manifest
 from lead_trainer.errors import BadConfig, BadData
 
 TABLE_THREADS = 4
@@ -127,10 +127,10 @@ class CacheReader:
                 data = self._store.get(item.key, max_bytes=item.size)
             except ObjectNotFound as error:
                 raise BadData(
-                    f"{self._store.url}/{item.key} is missing; delete the cache and build it again"
+                    f"{self._store.url}/{item.key} is missing; {REBUILD}"
                 ) from error
             except ObjectCorrupt:
                 continue
             if len(data) == item.size and sha256_hex(data) == item.sha256:
                 return data
-        raise BadData(f"{self._store.url}/{item.key} is not what the manifest vouches for; build the cache again")
+        raise BadData(f"{self._store.url}/{item.key} is not what the manifest vouches for; {REBUILD}")

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lead_trainer.data.row_texts import RowTexts
+from lead_trainer.data.stored_manifest import REBUILD
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.recipe import Collection, RouteVerdict, SampleKey
 
@@ -130,7 +131,7 @@ def _naming(what: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, LookupError, ValueError, TypeError, RecursionError) as error:
-        raise BadData(f"{what} of the cache cannot be read: {error}; run `lead cache fsck`, build it again") from error
+        raise BadData(f"{what} of the cache cannot be read: {error}; {REBUILD}") from error
 
 
 class MetaColumns:

@@ -6,6 +6,7 @@ stop; such a disk is tried again after RETRY_S. Shared by the ranks and pods of 
 `cache_reader`'s callers.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +19,8 @@ from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, Obje
 from lead_trainer.data.record import CorruptRecord, Record
 from lead_trainer.data.shard import ShardReader
 from lead_trainer.data.shared_counters import SharedCounters
-from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.data.stored_manifest import REBUILD
+from lead_trainer.errors import BadConfig, BadData, short_checksums
 
 TRIES = 3
 RETRY_S = 60.0  # how long a disk that failed is left alone
@@ -178,15 +180,19 @@ def with_tries(
         try:
             return fetch()
         except ObjectNotFound as error:
-            raise BadData(f"shard {store.url}/{shard.key} is missing; delete the cache and build it again") from error
+            raise BadData(f"shard {store.url}/{shard.key} is missing; {REBUILD}") from error
         except (CorruptRecord, ObjectCorrupt) as error:
             counters.add(corrupt=1)
             forget()
             last = error
     raise BadData(
-        f"shard {store.url}/{shard.key} is damaged: {last} ({TRIES} tries); run `lead cache fsck`, "
-        "delete the cache and build it again"
+        f"shard {store.url}/{shard.key} is damaged in {TRIES} tries: {_cause(last, store.url)}; {REBUILD}"
     ) from last
+
+
+def _cause(error: Exception | None, url: str) -> str:
+    """Returns an error without the address it begins with and with short checksums: a pod's last words have a limit."""
+    return short_checksums(re.sub(rf"^{re.escape(url)}/\S+ ", "", str(error)))
 
 
 def open_session_cache(backend: str, store: ObjectStore, folder: Path | None, limit_bytes: int) -> SessionCache:

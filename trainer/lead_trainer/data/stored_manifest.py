@@ -8,6 +8,8 @@ from lead_protocol.store.object_store import ObjectNotFound, ObjectStore
 from lead_trainer.errors import BadData
 
 TRIES = 3  # of reading a manifest
+# A DatasetCache that is created again takes the objects that are there, so a damaged one has to go first.
+REBUILD = "restore it, or delete the cache's objects (DatasetCache with spec.retain Delete) and build it again"
 
 
 def stored_manifest(store: ObjectStore, keys: CacheKeys, sha256: str = "") -> CacheManifest | None:
@@ -31,7 +33,7 @@ def stored_manifest(store: ObjectStore, keys: CacheKeys, sha256: str = "") -> Ca
     if sha256 and (found := sha256_hex(data)) != sha256:
         raise BadData(
             f"{store.url}/{key} has SHA-256 {found}, expected {sha256}: it was replaced after the cache was published; "
-            "restore it, or delete the cache and its DatasetCache and build again"
+            + REBUILD
         )
     if manifest.digest != keys.digest:
         raise BadData(f"{store.url}/{key} is the manifest of {manifest.digest}; it was copied to the wrong place")

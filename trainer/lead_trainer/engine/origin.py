@@ -15,7 +15,7 @@ from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.engine.manifest_listing import manifest_keys
 from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.quarantine import find_lasting_fault, quarantined_positions, was_missing
-from lead_trainer.engine.resume import Found, of_checkpoint
+from lead_trainer.engine.resume import Found, none_valid, of_checkpoint
 from lead_trainer.errors import BadConfig, NoValidCheckpoint
 
 log = structlog.get_logger(__name__)
@@ -28,7 +28,7 @@ def sound_origin(store: ObjectStore, origin: InitFrom, epochs: int, folder: Path
     """
     keys = _instance(origin)
     bad = patience.call(lambda: quarantined_positions(store, keys.quarantine_prefix))
-    seen = []
+    seen, first = [], ""  # first: what is wrong with the newest
     for key in patience.call(lambda: manifest_keys(store, keys.manifests_prefix)):
         if not of_checkpoint(key, origin.checkpoint_prefix):
             continue
@@ -43,12 +43,13 @@ def sound_origin(store: ObjectStore, origin: InitFrom, epochs: int, folder: Path
                     "name an earlier checkpoint or raise the stage's epochs"
                 )
             return Found(key, digest, manifest)
-        log.error(
-            "checkpoint.from names a corrupt checkpoint", manifest=key, reason=str(fault or "its objects lie elsewhere")
-        )
-    found = f"{len(seen)} checkpoints, none of them valid" if seen else "no checkpoint"
+        reason = str(fault or "its objects lie elsewhere")
+        log.error("checkpoint.from names a corrupt checkpoint", manifest=key, reason=reason)
+        first = first or reason
     wanted = origin.checkpoint_prefix or keys.prefix
-    raise NoValidCheckpoint(f"checkpoint.from {wanted}: found {found}; name one that stands in a run's status")
+    if not seen:
+        raise NoValidCheckpoint(f"checkpoint.from {wanted}: found no checkpoint; name one that stands in a run's status")
+    raise NoValidCheckpoint(f"checkpoint.from {wanted}: {none_valid(len(seen), first)}")
 
 
 def _lies_below(manifest: CheckpointManifest, checkpoint_prefix: str) -> bool:

@@ -41,7 +41,7 @@ from lead_trainer.engine.quarantine import (
     was_missing,
 )
 from lead_trainer.engine.state import LoopState, TrainState
-from lead_trainer.errors import BadConfig, BadData, NoValidCheckpoint
+from lead_trainer.errors import BadConfig, BadData, NoValidCheckpoint, short_checksums
 from lead_trainer.recipes.recipe import PartsKeys, Recipe
 
 # Keys of the run, whatever its recipe, that may differ between a checkpoint and the run that resumes it.
@@ -121,6 +121,7 @@ def newest_sound_weights(
     bad = patience.call(lambda: quarantined_positions(store, quarantine_prefix))
     listed = patience.call(lambda: manifest_keys(store, manifests_prefix))
     keys = [key for key in listed if of_checkpoint(key, checkpoint_prefix)]
+    first = ""  # what is wrong with the newest
     for key in keys:
         if position_of(key) in bad and not patience.call(was_missing, store, quarantine_prefix, key):
             continue
@@ -131,9 +132,18 @@ def newest_sound_weights(
         if fault is None and manifest is not None:
             return folder / model_file_name(manifest)
         log.error("initial checkpoint is corrupt, trying the next older one", manifest=key, reason=str(fault))
-    found = f"{len(keys)} checkpoints, none of them valid" if keys else "no checkpoint"
+        first = first or str(fault or "")
     wanted = checkpoint_prefix or manifests_prefix
-    raise NoValidCheckpoint(f"initFrom {wanted}: found {found}; the stage it names must have committed one")
+    if not keys:
+        raise NoValidCheckpoint(f"initFrom {wanted}: found no checkpoint; the stage it names must have committed one")
+    raise NoValidCheckpoint(f"initFrom {wanted}: {none_valid(len(keys), first)}")
+
+
+def none_valid(count: int, first: str) -> str:
+    """Returns what a person reads where `count` checkpoints were found; `first`: what is wrong with the newest."""
+    found = "found 1 checkpoint, which is corrupt" if count == 1 else f"found {count} checkpoints, all corrupt"
+    why = first or "it is quarantined, and the record below quarantine/ says why"
+    return f"{found}: {short_checksums(why)}; restore its objects, or name another checkpoint"
 
 
 def of_checkpoint(key: str, checkpoint_prefix: str) -> bool:
