@@ -31,6 +31,7 @@ from lead_operator.decisions.observed import (
     ObservedInstance,
 )
 from lead_operator.decisions.plan import RunRecord
+from lead_operator.decisions.store_remedy import operators_key
 from lead_operator.settings import Settings, StorageProfile
 from lead_protocol import environment
 from lead_protocol.manifests import MAX_MANIFEST_BYTES
@@ -277,7 +278,7 @@ class BucketView:
             return answer, ""
         except StoreError as found:
             metrics.STORE_SECONDS.labels(type(found).__name__).observe(time.monotonic() - started)
-            error = explain_store_error(found)
+            error = explain_store_error(found) + (operators_key(profile) if isinstance(found, StoreDenied) else "")
             self._answered_at.pop(profile.name, None)
             self._resting[profile.name, namespace] = (time.monotonic() + REST_AFTER_ERROR_S, error)
             if isinstance(found, StoreDenied):

@@ -34,6 +34,7 @@ from lead_operator.decisions.figures import format_size, format_time
 from lead_operator.decisions.observed import ObservedBuild, ObservedBuildFailure, ObservedPublication
 from lead_operator.decisions.plan import Plan, RunRecord
 from lead_operator.decisions.pod_removal import once_each
+from lead_operator.decisions.store_remedy import STORE_DENIED, correct_pods_access
 from lead_operator.errors import SpecError
 from lead_operator.names import CachePhase, Condition
 from lead_operator.resources.dataset_cache import DatasetCache
@@ -54,7 +55,6 @@ _CORRECTIONS = {  # of mistakes, which no further try mends
         "spec.recipe is fixed: delete the DatasetCache, and create it anew with a recipe that the trainer image has; "
         "more tries would fail alike"
     ),
-    "StoreDenied": f"ask the administrator for the right that the store misses; {_BUILD_AGAIN}",
 }
 _MORE_TRIES = f"correct the cause, then raise build.maxRetries, or {_BUILD_AGAIN.removeprefix('to build again, ')}"
 _RETAIN_AFTER_ALL = "with spec.retain set to Retain the data stay and this DatasetCache goes"
@@ -232,7 +232,7 @@ def _build(
     for worker in state.workers:
         found = find_build_failure(cache, worker, observed, settings)
         if found is not None:
-            step = _account(cache, step, worker, found, observed)
+            step = _account(cache, step, worker, found, observed, settings)
             if step.phase is CachePhase.FAILED:
                 return step
         elif worker.active and worker.pod is not None and worker.pod.phase == "Succeeded":
@@ -243,7 +243,7 @@ def _build(
 
 
 def _account(
-    cache: DatasetCache, step: CacheStep, worker: Worker, failure: Failure, observed: ObservedBuild
+    cache: DatasetCache, step: CacheStep, worker: Worker, failure: Failure, observed: ObservedBuild, settings: Settings
 ) -> CacheStep:
     now = format_time(observed.now)
     fields: dict[str, Any] = {
@@ -272,7 +272,7 @@ def _account(
             fields,
             observed,
             failure.reason,
-            f"{failure.message}; {_correction(cache, failure.reason)}",
+            f"{failure.message}; {_correction(cache, failure.reason, settings)}",
         )
     if ended.errors > cache.max_retries:
         text = f"{_share(worker)} failed {ended.errors} times (build.maxRetries); the last was {failure.reason}: "
@@ -287,7 +287,10 @@ def _share(worker: Worker) -> str:
     return f"share {worker.index}" + (f" of stage {worker.stage}" if worker.stage else "")
 
 
-def _correction(cache: DatasetCache, reason: str) -> str:
+def _correction(cache: DatasetCache, reason: str, settings: Settings) -> str:
+    if reason == STORE_DENIED:
+        profile = settings.storage_profiles.get(cache.storage_profile)
+        return f"{correct_pods_access(profile, cache.identity.namespace, build=True)}; {_BUILD_AGAIN}"
     if reason != "BadData":
         return _CORRECTIONS.get(reason, _BUILD_AGAIN)
     return f"correct the data of spec.source, or the spec; {how_it_begins_again(cache)}; more tries would fail alike"

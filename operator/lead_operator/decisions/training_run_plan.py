@@ -48,6 +48,7 @@ from lead_operator.decisions.run_status import build_run_status, is_urgent
 from lead_operator.decisions.run_step import FINISHING, PODS_LOAD, SOON_S, Step, join_steps
 from lead_operator.decisions.run_view import SUSPEND_REQUESTED, RunView, look_at_run
 from lead_operator.decisions.session_caches import lost_caches, release_claims
+from lead_operator.decisions.store_remedy import STORE_DENIED, correct_pods_access
 from lead_operator.errors import SpecError
 from lead_operator.names import Condition, RunPhase
 from lead_operator.resources.training_run import TrainingRun, refuse_lost_config
@@ -295,9 +296,16 @@ def _account(view: RunView, failure: Failure) -> Step:
         last_failure=_failure_fields(view, failure, again=not verdict.give_up),
     )
     if verdict.give_up:
-        return _fail(booked, verdict.give_up, verdict.message)
+        return _fail(booked, verdict.give_up, f"{verdict.message}{_store_remedy(view, verdict.give_up)}")
     step = _begin(booked)
     return replace(step, claim=step.claim or bool(step.deletes))  # before its pods go: that is no second failure
+
+
+def _store_remedy(view: RunView, reason: str) -> str:
+    if reason != STORE_DENIED:
+        return ""
+    profile = view.settings.storage_profiles.get(view.run.storage_profile)
+    return f"; {correct_pods_access(profile, view.run.identity.namespace, build=False)}; then create the run anew"
 
 
 def _failure_fields(view: RunView, failure: Failure, *, again: bool) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -126,7 +127,10 @@ async def test_a_store_that_hangs_for_one_namespace_answers_the_others(tmp_path:
     try:
         async with asyncio.timeout(30):
             assert (await look(view, "bob", "b")).error == ""
-            assert "StoreDenied" in (await look(view, "mallory", "m")).error
+            assert (await look(view, "mallory", "m")).error == "StoreDenied: no"
+            named = replace(PROFILE, name="named", operator_secret="lead-system/lead-s3-deletes")
+            told = (await look(view, "mallory", "n", named)).error
+            assert told.startswith("StoreDenied: no; the operator's key is in Secret lead-s3-deletes of namespace lead-sys")
             assert (await look(view, "bob", "b")).error == ""
         assert not any(task.done() for task in stuck)
     finally:

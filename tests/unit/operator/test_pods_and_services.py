@@ -81,11 +81,11 @@ COMMON_VOLUMES = [
 
 
 def a_training_pod(
-    run: TrainingRun, *, rank: int = 1, attempt: int = 3, settings: Settings = SETTINGS
+    run: TrainingRun, *, rank: int = 1, attempt: int = 3, settings: Settings = SETTINGS, stage: int = -1
 ) -> dict[str, Any]:
     return build_training_pod(
         run,
-        run.instances[-1],
+        run.instances[stage],
         attempt=attempt,
         rank=rank,
         datasets={name: DatasetSource(name=name, digest=DIGEST) for name in run.datasets},
@@ -195,7 +195,18 @@ def test_the_job_of_a_small_run() -> None:
         "session_cache_bytes": int(0.95 * 100 * 2**30),
         "logging": {"tensorboard": True, "wandb_project": "", "wandb_mode": "disabled"},
         "grace_period_s": 120,
+        "all_stages": None,
     }
+
+
+def test_the_first_stage_of_several_knows_the_others_to_miss_their_keys_and_data_before_it_trains() -> None:
+    stages = [{"name": "train", "epochs": 4}, {"name": "tune", "epochs": 1, "config": {"lr": 0.2}}]
+    run = a_training_run(config={"batch_size": 4}, stages=stages)
+    jobs = [
+        parse_job(a_training_pod(run, stage=stage)["metadata"]["annotations"]["lead.dev/job"]) for stage in (0, 1)
+    ]
+    later = [[(job.stage, job.config) for job in each.later_jobs] for each in jobs if isinstance(each, TrainJob)]
+    assert later == [[("tune", {"batch_size": 4, "lr": 0.2})], []]
 
 
 def test_the_service_by_which_ranks_find_each_other() -> None:
