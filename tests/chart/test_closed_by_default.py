@@ -88,6 +88,15 @@ def test_the_notes_say_where_the_data_of_several_namespaces_go(notes: Any) -> No
     assert "below datasets/team-a/<name>/ (or" in several
 
 
+def test_the_command_after_the_example_data_reads_where_they_were_put(notes: Any) -> None:
+    data = ["--set", "exampleData.enabled=true"]
+    assert "  kubectl -n lead-system apply -f crds/examples/lead-demo.yaml" in notes("defaults", *data)
+    several = ["--set", "runs.namespaces={team-a,team-b},exampleData.prefix=datasets/team-a/carla_demo"]
+    told = notes("defaults", *data, *several)
+    assert "'s#datasets/carla_demo#datasets/team-a/carla_demo#' crds/examples/lead-demo.yaml | kubectl -n team-a apply" in told
+    assert "prefix: datasets/carla_demo\n" in (PROJECT_ROOT / "crds/examples/lead-demo.yaml").read_text()
+
+
 def test_who_reads_the_curves_where_no_policy_is_enforced_is_said(notes: Any) -> None:
     """TensorBoard has no authentication. Audit: S18"""
     asked = ("--set", "tensorboard.enabled=true")

@@ -7,9 +7,11 @@ import pytest
 
 from lead_protocol.job import CheckedStage, CheckJob, TrainJob
 from lead_protocol.store.folder import FolderStore
+from lead_testing.data_faults import build_test_cache
 from lead_testing.toy_jobs import a_toy_job, manifests
 from lead_testing.toy_recipe import ToyRecipe
 from lead_testing.toy_runs import train_here
+from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.errors import BadConfig
 
 
@@ -48,3 +50,10 @@ def test_a_run_whose_stages_are_all_right_trains(tmp_path: Path) -> None:
     store = FolderStore(tmp_path / "store")
     train_here(store, tmp_path, first_of_two({"validation_samples": 4}))
     assert [m.step for m in manifests(store)] == [6]
+
+
+def test_a_missing_collection_is_named_with_its_dataset_cache_and_what_to_change(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    cache = CacheReader(store, build_test_cache(store), name="towns")
+    with pytest.raises(BadConfig, match="'tune' is not in DatasetCache towns, which has: .*; add it to spec.collections"):
+        cache.rows("tune")
