@@ -93,7 +93,10 @@ def test_the_command_after_the_example_data_reads_where_they_were_put(notes: Any
     assert "  kubectl -n lead-system apply -f crds/examples/lead-demo.yaml" in notes("defaults", *data)
     several = ["--set", "runs.namespaces={team-a,team-b},exampleData.prefix=datasets/team-a/carla_demo"]
     told = notes("defaults", *data, *several)
-    assert "'s#datasets/carla_demo#datasets/team-a/carla_demo#' crds/examples/lead-demo.yaml | kubectl -n team-a apply" in told
+    assert (
+        "'s#datasets/carla_demo#datasets/team-a/carla_demo#' crds/examples/lead-demo.yaml | kubectl -n team-a apply"
+        in told
+    )
     assert "prefix: datasets/carla_demo\n" in (PROJECT_ROOT / "crds/examples/lead-demo.yaml").read_text()
 
 

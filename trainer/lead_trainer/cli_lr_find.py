@@ -7,6 +7,7 @@ from lead_protocol.store.folder import FolderStore
 from lead_trainer.engine.attempt_run import Attempt, Place
 from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.lr_finder import picture
+from lead_trainer.engine.stage_config import resolve_config
 from lead_trainer.engine.stop import StopFlag
 from lead_trainer.engine.worker import device_of
 from lead_trainer.errors import BadConfig

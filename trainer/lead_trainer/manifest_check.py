@@ -9,10 +9,10 @@ import yaml
 
 from lead_protocol.environment import JOB_ANNOTATION
 from lead_protocol.job import BuildJob, CheckJob, TrainJob, parse_job
-from lead_trainer.engine.stage_config import resolve_config
 from lead_trainer.engine.build_check import check_build
 from lead_trainer.engine.config_check import check_model, check_shape
 from lead_trainer.engine.pod_config import refuse_places
+from lead_trainer.engine.stage_config import resolve_config
 from lead_trainer.errors import BadConfig, BadData, NoSuchRecipe
 from lead_trainer.recipes.recipe import NamesWeights, load_recipe, near_recipe
 

@@ -66,9 +66,9 @@ class SourceWatch:
     ) -> ObservedSource | None:  # fmt: skip
         """Returns what the last listing of a resource's source came to, None before there is one; never waits."""
         memory = self._memories.get(uid)
-        if memory is not None and memory.found is not None and not memory.built_from:
-            if (memory.prefix, memory.found.sha256) == (prefix, built_from):
-                memory.built_from = built_from  # a failed build's source has been recorded as it was found here
+        found = memory.found if memory is not None and not memory.built_from else None
+        if memory is not None and found is not None and (memory.prefix, found.sha256) == (prefix, built_from):
+            memory.built_from = built_from  # a failed build's source has been recorded as it was found here
         if memory is None or (memory.prefix, memory.built_from) != (prefix, built_from):
             self.forget(uid)
             memory = self._memories[uid] = _Memory(prefix, built_from)

@@ -72,4 +72,5 @@ def _unschedulable(pod: ObservedPod) -> str:
     if not devices:
         return remedy
     named = ", ".join(devices)
-    return f"no node has enough free {named}, or none offers it: see kubectl describe nodes for who offers and who uses it; {remedy}"
+    who = "see kubectl describe nodes for who offers and who uses it"
+    return f"no node has enough free {named}, or none offers it: {who}; {remedy}"

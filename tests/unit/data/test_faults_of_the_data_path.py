@@ -168,7 +168,9 @@ def test_a_shard_that_is_another_object_is_named(tmp_path: Path) -> None:
         deliver(store, digest, tmp_path / "ssd")
 
 
-def test_a_damaged_shard_is_named_once_with_both_checksums_and_the_remedy_within_a_pods_last_words(tmp_path: Path) -> None:
+def test_a_damaged_shard_is_named_once_with_both_checksums_and_the_remedy_within_a_pods_last_words(
+    tmp_path: Path,
+) -> None:
     store = FolderStore(tmp_path / "store")
     digest = build_test_cache(store)
     key = next(info.key for info in store.list("caches/") if "/shards/00002" in info.key)

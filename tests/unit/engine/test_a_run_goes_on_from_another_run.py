@@ -73,7 +73,9 @@ def test_a_spoiled_origin_ends_the_run_and_is_left_alone(tmp_path: Path) -> None
     train_here(store, tmp_path, a_toy_job(epochs=2))
     named = manifests(store)[0]
     (tmp_path / "store" / named.files["optimizer_0000.pth"].key).write_bytes(b"not what it was")
-    with pytest.raises(NoValidCheckpoint, match=r"found 1 checkpoint, which is corrupt: .*optimizer_0000.pth has") as caught:
+    with pytest.raises(
+        NoValidCheckpoint, match=r"found 1 checkpoint, which is corrupt: .*optimizer_0000.pth has"
+    ) as caught:
         train_here(store, tmp_path, another_run(epochs=3, checkpoint=folder_of(named)))
     assert str(caught.value).endswith("; restore its objects, or name another checkpoint")
     assert not list(store.list(KEYS.quarantine_prefix))

@@ -41,7 +41,7 @@ def test_data_that_only_the_second_stage_needs_are_missed_before_a_step(
 
     monkeypatch.setattr(ToyRecipe, "samples", lacking)
     store = FolderStore(tmp_path / "store")
-    with pytest.raises(BadConfig, match="^stage tune: collection 'tune' is not in DatasetCache towns"):
+    with pytest.raises(BadConfig, match=r"^stage tune: collection 'tune' is not in DatasetCache towns"):
         train_here(store, tmp_path, first_of_two({"validation_samples": 4}))
     assert not manifests(store)
 
@@ -55,5 +55,7 @@ def test_a_run_whose_stages_are_all_right_trains(tmp_path: Path) -> None:
 def test_a_missing_collection_is_named_with_its_dataset_cache_and_what_to_change(tmp_path: Path) -> None:
     store = FolderStore(tmp_path)
     cache = CacheReader(store, build_test_cache(store), name="towns")
-    with pytest.raises(BadConfig, match="'tune' is not in DatasetCache towns, which has: .*; add it to spec.collections"):
+    with pytest.raises(
+        BadConfig, match=r"'tune' is not in DatasetCache towns, which has: .*; add it to spec.collections"
+    ):
         cache.rows("tune")

@@ -29,7 +29,11 @@ def test_a_run_with_a_refused_key_names_its_secret() -> None:
 @pytest.mark.parametrize(
     ("profile", "build", "said"),
     [
-        (SPLIT, True, "Secret lead-s3-builds of namespace team-b, what the store lets it do, or ca.crt in ConfigMap lead-"),
+        (
+            SPLIT,
+            True,
+            "Secret lead-s3-builds of namespace team-b, what the store lets it do, or ca.crt in ConfigMap l",
+        ),
         (SPLIT, False, "Secret lead-s3-default of namespace team-b"),
         (TOKENS, True, "ask the administrator what the store of profile default lets pods of namespace team-b do"),
         (None, True, "ask the administrator for the storage profile"),

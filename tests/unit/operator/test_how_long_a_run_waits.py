@@ -442,4 +442,7 @@ def test_a_device_that_no_node_offers_is_named() -> None:
     one = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu. preemption: not helpful"
     alone = explain_waiting(a_pod(1, phase="Pending", waiting_reason="Unschedulable", waiting_message=one))
     assert "free nvidia.com/gpu, or none offers it: see" in alone, "the scheduler's full stop is not of the name"
-    assert "no node has enough free nvidia.com/gpu, or none offers it:" in told and "create a run with smaller resources" in told
+    assert (
+        "no node has enough free nvidia.com/gpu, or none offers it:" in told
+        and "create a run with smaller resources" in told
+    )

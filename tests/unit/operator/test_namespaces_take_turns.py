@@ -130,7 +130,9 @@ async def test_a_store_that_hangs_for_one_namespace_answers_the_others(tmp_path:
             assert (await look(view, "mallory", "m")).error == "StoreDenied: no"
             named = replace(PROFILE, name="named", operator_secret="lead-system/lead-s3-deletes")
             told = (await look(view, "mallory", "n", named)).error
-            assert told.startswith("StoreDenied: no; the operator's key is in Secret lead-s3-deletes of namespace lead-sys")
+            assert told.startswith(
+                "StoreDenied: no; the operator's key is in Secret lead-s3-deletes of namespace lead-sys"
+            )
             assert (await look(view, "bob", "b")).error == ""
         assert not any(task.done() for task in stuck)
     finally:

@@ -126,9 +126,7 @@ class CacheReader:
             try:
                 data = self._store.get(item.key, max_bytes=item.size)
             except ObjectNotFound as error:
-                raise BadData(
-                    f"{self._store.url}/{item.key} is missing; {REBUILD}"
-                ) from error
+                raise BadData(f"{self._store.url}/{item.key} is missing; {REBUILD}") from error
             except ObjectCorrupt:
                 continue
             if len(data) == item.size and sha256_hex(data) == item.sha256:

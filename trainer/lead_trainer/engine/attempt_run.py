@@ -32,8 +32,8 @@ from lead_trainer.engine.ddp import Group, lost_peer_behind
 from lead_trainer.engine.epoch_plan import EpochPlan
 from lead_trainer.engine.first_rank import FirstRank, checkpoint_reference
 from lead_trainer.engine.hooks import Hooks
-from lead_trainer.engine.limited_samples import LimitedSamples
 from lead_trainer.engine.later_stages import check_later_stages
+from lead_trainer.engine.limited_samples import LimitedSamples
 from lead_trainer.engine.loading_figures import LoadingFigures
 from lead_trainer.engine.lr_finder import Curve, sweep_stage
 from lead_trainer.engine.memory import (

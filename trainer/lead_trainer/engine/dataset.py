@@ -74,7 +74,11 @@ def dataset_over(
     namespace = job.owner.namespace
     caches = {
         d.name: CacheReader(
-            store, d.digest, session, namespace=namespace, manifest_sha256=d.manifest_sha256,
+            store,
+            d.digest,
+            session,
+            namespace=namespace,
+            manifest_sha256=d.manifest_sha256,
             name=d.name if namespace != LOCAL_NAMESPACE else "",
         )
         for d in job.datasets

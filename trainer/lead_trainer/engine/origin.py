@@ -48,7 +48,9 @@ def sound_origin(store: ObjectStore, origin: InitFrom, epochs: int, folder: Path
         first = first or reason
     wanted = origin.checkpoint_prefix or keys.prefix
     if not seen:
-        raise NoValidCheckpoint(f"checkpoint.from {wanted}: found no checkpoint; name one that stands in a run's status")
+        raise NoValidCheckpoint(
+            f"checkpoint.from {wanted}: found no checkpoint; name one that stands in a run's status"
+        )
     raise NoValidCheckpoint(f"checkpoint.from {wanted}: {none_valid(len(seen), first)}")
 
 
