@@ -120,9 +120,14 @@ def common_labels(owner: Identity) -> dict[str, str]:
     }
 
 
+def fits_a_pod(job: AnyJob) -> bool:
+    """Returns whether a pod can hold a job."""
+    return len(job.model_dump_json().encode()) <= MAX_JOB_BYTES
+
+
 def _job_text(parts: PodParts) -> str:
     text = parts.job.model_dump_json()
-    if len(text.encode()) > MAX_JOB_BYTES:
+    if not fits_a_pod(parts.job):
         raise SpecError(
             f"{parts.owner}: the configuration is {len(text.encode())} bytes as JSON, expected at most "
             f"{MAX_JOB_BYTES}; move large values into the recipe's preset or the dataset"

@@ -5,7 +5,7 @@ from typing import Any
 
 from lead_operator import names
 from lead_operator.objects.checkpoint_uri import parse_checkpoint_uri
-from lead_operator.objects.pod_skeleton import EnvVar, KubernetesObject, PodParts, build_pod
+from lead_operator.objects.pod_skeleton import EnvVar, KubernetesObject, PodParts, build_pod, fits_a_pod
 from lead_operator.objects.session_cache_claim import claim_name
 from lead_operator.resources.body import parse_quantity
 from lead_operator.resources.recipe_config import require_config
@@ -44,11 +44,14 @@ def build_training_pod(
     """Returns the pod of one rank; `datasets` maps names of DatasetCaches to their contents."""
     stage, seed, identity = instance.stage, instance.seed, run.identity
     name = names.training_pod_name(identity.name, stage.name, seed, attempt, rank)
+    job = build_train_job(run, instance, attempt=attempt, datasets=datasets, profile=profile)
+    if not fits_a_pod(job):  # with the keys of all stages: each is checked when it starts, then
+        job = job.model_copy(update={"all_stages": None})
     return build_pod(
         PodParts(
             name=name,
             owner=identity,
-            job=build_train_job(run, instance, attempt=attempt, datasets=datasets, profile=profile),
+            job=job,
             profile=profile,
             settings=settings,
             resources=run.resources,

@@ -207,6 +207,13 @@ def test_the_first_stage_of_several_knows_the_others_to_miss_their_keys_and_data
     assert later == [[("tune", {"batch_size": 4, "lr": 0.2})], []]
 
 
+def test_stages_whose_keys_are_too_many_for_one_pod_are_checked_when_each_starts() -> None:
+    stages = [{"name": f"s{n}", "epochs": 1, "config": {"towns": ["x" * 1000] * 60}} for n in range(3)]
+    run = a_training_run(config={"batch_size": 4}, stages=stages)
+    job = parse_job(a_training_pod(run)["metadata"]["annotations"]["lead.dev/job"])
+    assert isinstance(job, TrainJob) and job.all_stages is None and len(job.config["towns"]) == 60
+
+
 def test_the_service_by_which_ranks_find_each_other() -> None:
     assert build_rank_service(a_training_run()) == {
         "apiVersion": "v1",
