@@ -16,16 +16,17 @@ from lead_testing.kube_faults.trial import report, run_trials
 from lead_testing.kube_faults.workloads import WORKLOADS
 from lead_testing.local_cluster.control_plane import ControlPlane
 from lead_testing.local_cluster.errors import CannotRun
+from lead_testing.longest_first import put_longest_first
 from lead_testing.minio_server import MinioServer, minio_program
 
-# Files that take minutes each: begun first, none of them is what the other workers wait for in the end.
+# Files that take minutes each.
 LONGEST_FIRST = ("test_fault_plans", "test_many_runs", "test_forged_manifests_live", "test_poison_objects",
                  "test_named_faults", "test_outages", "test_gitops")  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts the files that take longest first; the others keep their order."""
-    items.sort(key=lambda item: (*LONGEST_FIRST, item.path.stem).index(item.path.stem))
+    put_longest_first(items, LONGEST_FIRST)
 
 
 @pytest.fixture(scope="session")

@@ -9,16 +9,17 @@ import pytest
 from lead_testing import REFERENCE
 from lead_testing.installed import Installed, fresh_namespace, helm, uninstall
 from lead_testing.local_cluster import Cluster, build_images, cluster_for_tests
+from lead_testing.longest_first import put_longest_first
 from lead_trainer.recipes.lead.example_data.tree import write_example_tree
 
-# Files that take minutes each: begun first, none of them is what the other worker waits for in the end.
+# Files that take minutes each.
 LONGEST_FIRST = ("test_staged_seeds", "test_two_tenants", "test_rotation_under_live_runs", "test_main_job",
                  "test_pods_taken_away", "test_bad_input", "test_chart_life")  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts the files that take longest first; the others keep their order."""
-    items.sort(key=lambda item: (*LONGEST_FIRST, item.path.stem).index(item.path.stem))
+    put_longest_first(items, LONGEST_FIRST)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """An HTTP server for the length of a `with`, on loopback unless told otherwise: the base of a store's neighbours.
 
-Used by `sts_relay`, `store_proxy` and `token_issuer`, which bring the handler.
+Used by `sts_relay`, `store_proxy`, `token_issuer` and the live campaign, which bring the handler.
 """
 
 import ssl
@@ -43,4 +43,9 @@ class LoopbackServer:
     @property
     def endpoint(self) -> str:
         """Host and port."""
-        return f"127.0.0.1:{self._server.server_address[1]}"
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._server.server_address[1])

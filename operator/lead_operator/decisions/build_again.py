@@ -15,7 +15,7 @@ from lead_protocol.run_records import FailedSource
 
 LISTED_EVERY_S = 60.0  # at most, and no build begins sooner after a failure
 LONGEST_PAUSE_S = 3600.0
-SOON_S = 2.0
+UNRECORDED_EVERY_S = 2.0  # while a failed build's source is not recorded
 OF_THE_SOURCE = frozenset({"BadData", "SourceChanges", SOURCE_CHANGED})  # reasons of failures that other data may mend
 
 
@@ -32,7 +32,7 @@ def source_read_again_in_s(observed: ObservedBuild, failed: ObservedBuildFailure
     """
     ended_s = seconds_since(failed.ended_at or observed.previous.get("completionTime"), observed.now)
     unrecorded = not failed.source_sha256 and not observed.store_error
-    return SOON_S if unrecorded and ended_s is not None and ended_s < every_s else every_s
+    return UNRECORDED_EVERY_S if unrecorded and ended_s is not None and ended_s < every_s else every_s
 
 
 def begins_again_by_itself(cache: DatasetCache, reason: str) -> bool:

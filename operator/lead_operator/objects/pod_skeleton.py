@@ -127,7 +127,7 @@ def fits_a_pod(job: AnyJob) -> bool:
 
 def _job_text(parts: PodParts) -> str:
     text = parts.job.model_dump_json()
-    if not fits_a_pod(parts.job):
+    if len(text.encode()) > MAX_JOB_BYTES:
         raise SpecError(
             f"{parts.owner}: the configuration is {len(text.encode())} bytes as JSON, expected at most "
             f"{MAX_JOB_BYTES}; move large values into the recipe's preset or the dataset"

@@ -45,7 +45,7 @@ def build_training_pod(
     stage, seed, identity = instance.stage, instance.seed, run.identity
     name = names.training_pod_name(identity.name, stage.name, seed, attempt, rank)
     job = build_train_job(run, instance, attempt=attempt, datasets=datasets, profile=profile)
-    if not fits_a_pod(job):  # with the keys of all stages: each is checked when it starts, then
+    if job.all_stages and not fits_a_pod(job):  # with the keys of all stages: each is checked when it starts, then
         job = job.model_copy(update={"all_stages": None})
     return build_pod(
         PodParts(

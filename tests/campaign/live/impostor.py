@@ -3,14 +3,14 @@
 import contextlib
 import ssl
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http.client import HTTPSConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 from lead_testing.local_cluster import addresses
+from lead_testing.loopback_server import LoopbackServer
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,5 @@ def impostor(answer: Callable[[Request], Reply], certificate: bytes, key: bytes)
             Path(folder, name).write_bytes(content)
         context.load_cert_chain(f"{folder}/tls.crt", f"{folder}/tls.key")
     handler = type("Answer", (Request,), {"answer": staticmethod(answer)})
-    server = ThreadingHTTPServer((addresses.NODE_ADDRESS, 0), handler)
-    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield int(server.server_address[1])
-    finally:
-        server.shutdown()
-        server.server_close()
+    with LoopbackServer(handler, tls=context, address=(addresses.NODE_ADDRESS, 0)) as server:
+        yield server.port
