@@ -605,7 +605,8 @@ def test_the_notes_speak_of_the_namespaces_that_the_values_name(notes: Callable[
     assert "kubectl -n team-a apply -f crds/examples/lead-carla-leaderboard2.yaml" in wide
     several = notes("everything")
     assert "DatasetCaches in team-a, team-b\n" in several
-    commands = [line for line in several.splitlines() if line.startswith("  kubectl -n")]
-    assert len(commands) == 4 and all(line.startswith("  kubectl -n team-b ") for line in commands)
+    commands = [line for line in several.splitlines() if "kubectl -n" in line]
+    assert len(commands) == 4 and all("kubectl -n team-b " in line for line in commands)
+    assert "  sed 's#datasets/carla_demo#" in commands[1], "the example lies below the namespace's own prefix"
     first = "exampleData.namespace=,exampleData.prefix=datasets/team-a/carla_demo"
     assert "kubectl -n team-a wait" in notes("everything", "--set", first)
