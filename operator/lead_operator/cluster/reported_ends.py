@@ -42,11 +42,14 @@ class ReportedEnds:
     checked: dict[str, tuple[End, EndCheck]] = field(default_factory=dict)
 
     def note(self, run: TrainingRun, before: KubernetesObject, after: KubernetesObject) -> None:
-        """Remembers what a decision comes to: `before` and `after` are statuses."""
+        """Remembers what a decision comes to: `before` and `after` are statuses.
+
+        An end stays remembered when a later decision goes by a status from before it: the server may have taken the
+        write whose answer was lost.
+        """
         uid, end = run.identity.uid, reported_end(after)
         if end is None:
             self.unfinished.add(uid)
-            self.decided.pop(uid, None)
         elif end != reported_end(before):
             self.decided[uid] = end
 

@@ -44,11 +44,21 @@ def is_over(observed: ObservedRun) -> bool:
 
 
 def restored_events(observed: ObservedRun) -> tuple[EventNote, ...]:
-    """Returns the event that a status was rebuilt which reported an end that is not in the operator's records."""
+    """Returns the event that a status was rebuilt which reported an end that is not in the operator's records.
+
+    An end that was decided while the store was away is in no record yet, and who finds it cannot know who wrote it.
+    """
     reported = reported_end(observed.previous)
     if reported is None or is_over(observed):
         return _restored_counters(observed)
     phase, reason = reported
+    if observed.ended is None and store_is_back(observed):
+        text = (
+            f"the status reports {phase or 'contradicting conditions'} ({reason}) from the time when the object store was "
+            "away, and the operator's records hold no end: the operator was restarted before it could record this one, "
+            "or somebody else wrote it; the status is rebuilt from records and pods, and the run goes on"
+        )
+        return (EventNote("Warning", "EndNotRecorded", text),)
     recorded = f"{observed.ended.phase} ({observed.ended.reason})" if observed.ended is not None else "no end"
     text = (
         f"somebody wrote {phase or 'contradicting conditions'} ({reason}) into the status, but the operator's records "

@@ -23,7 +23,7 @@ MAYBE_CRASH = Cost(1, ("program", "infrastructure", "uncounted"))
 
 _DEATH = ("ProgramError", "Killed", "Error", "OOMKilled")
 _STOPPED = ("StoppedUnasked", "PodDeleted", "PodGone", "DeletionByTaintManager", "EvictionByEvictionAPI", "PodStays")
-_STORE = ("StorageUnavailable", "StoreUnavailable")
+_STORE = ("StorageUnavailable", "StoreUnavailable", "EndNotRecorded")
 _HELD = ("ObjectsRefused", "FailedCreate")
 _CORRUPT = ("Quarantined", "ImplausibleCheckpoint", "CheckpointMissing", *_DEATH)
 

@@ -57,6 +57,14 @@ def test_an_end_that_is_disproved_ends_nothing_and_the_status_is_rebuilt(ends: t
     assert again.status == plan.status and not again.events
 
 
+def test_an_end_from_an_outage_that_nobody_recorded_accuses_nobody() -> None:
+    away = look(running(), *GROUP, store_error="StoreUnavailable: no answer").status
+    plan = look(forged(away, "Succeeded"), *GROUP, end_disproved=True)
+    (event,) = [note for note in plan.events if note.type == "Warning"]
+    assert event.reason == "EndNotRecorded" and "operator was restarted" in event.message
+    assert not kinds(plan) & {"Succeeded", "Failed"}
+
+
 def test_a_run_that_goes_on_after_it_restarts_as_before() -> None:
     plan = look(forged(running(), "Failed"), a_failed_pod(0), a_failed_pod(1), end_disproved=True)
     assert (plan.status["phase"], plan.status["restarts"]["program"], plan.claim_attempt) == ("Recovering", 1, True)
@@ -124,6 +132,8 @@ async def test_an_end_that_this_process_has_decided_waits_for_the_store(tmp_path
     known.note(RUN, {}, before)
     known.note(RUN, before, after)
     assert await check(known, after) == EndCheck()
+    known.note(RUN, before, before)
+    assert await check(known, after) == EndCheck(), "a look at an older copy, whose newer one holds the end"
     other = replace(known, decided={})
     assert (await check(other, after)).disproved, "another process decides it once more"
     known.forget(RUN_UID)
