@@ -155,6 +155,8 @@ class BucketView:
             )
 
         if untouched and time.monotonic() - self._answered_at.get(profile.name, -math.inf) < ANSWERS_FOR_S:
+            # Known to be empty, and not unknown: a status that says otherwise is somebody else's.
+            memory.look = BucketLook(instances=tuple(ObservedInstance(stage, seed) for stage, seed in instances))
             memory.looked_at, memory.live = time.monotonic(), live
             return memory.look
         return await self._look(profile, namespace, uid, live, 0.0 if erased else max_age_s, read)

@@ -9,7 +9,7 @@ from campaign.live import host
 from campaign.live.scene import BUSY_S, PATIENT, STORIES, LiveRun, insist
 from lead_protocol.environment import SESSION_CACHE_DIR
 
-MOMENT_S, HANG_S = 12.0, 25
+MOMENT_S, HANG_S, LOADS_S = 12.0, 25, 120.0
 _MANAGED_BY = "app.kubernetes.io/managed-by"
 _WIPE = f"import shutil, os; [shutil.rmtree(e.path) for e in os.scandir({SESSION_CACHE_DIR!r}) if e.is_dir()]"
 
@@ -98,14 +98,18 @@ def pause_rank(run: LiveRun) -> None:
 
 
 def hang_rank(run: LiveRun) -> None:
-    """A rank stands still until the group is replaced."""
-    policy, before = STORIES[run.plan.story].get("failurePolicy", PATIENT), newest_attempt(run)
+    """A rank stands still until the group is replaced; only one that has stepped hangs, before that it loads."""
+    policy = STORIES[run.plan.story].get("failurePolicy", PATIENT)
+    if not run.wait(lambda it: it.over or it.status.get("phase") == "Running", LOADS_S) or run.over:
+        raise LookupError(f"{run.name} does not train")
+    before = newest_attempt(run)
     patch = json.dumps({"spec": {"failurePolicy": {**policy, "hangTimeoutSeconds": HANG_S}}})
     run.do("patch", "trainingrun", run.name, "--type=merge", "-p", patch)
     try:
         signal_pod(run, signal.SIGSTOP)
         if not run.wait(lambda it: newest_attempt(it) > before or it.over, 180):
-            raise LookupError(f"{run.name} hung for 180 s and was not replaced")
+            host.send([pid for pid, _, _ in host.processes_of(run.a_pod()["metadata"]["uid"])], signal.SIGCONT)
+            raise AssertionError(f"{run.name} hung for 180 s and was not replaced")
     finally:
         seconds = policy.get("hangTimeoutSeconds", 1800)
         patch = json.dumps({"spec": {"failurePolicy": {**policy, "hangTimeoutSeconds": seconds}}})

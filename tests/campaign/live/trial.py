@@ -47,6 +47,7 @@ class Outcome:
     violations: list[str] = field(default_factory=list)
     weights: dict[str, str] = field(default_factory=dict)  # of the final checkpoint of each stage
     restarts: dict[str, Any] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)  # of its attempts, as status had them
 
     @property
     def struck(self) -> list[str]:
@@ -59,7 +60,7 @@ class Outcome:
             "plan": self.plan.to_json(), "run": self.name, "seconds": round(self.seconds), "struck": self.struck,
             "met_besides": self.others, "late": self.late, "restarts": self.restarts,
             "could_not_strike": {met.kind: met.said for met in self.met if met.said},
-            "weights": self.weights, "violations": self.violations,
+            "weights": self.weights, "violations": self.violations, "failures": self.failures,
         }  # fmt: skip
 
 
@@ -137,6 +138,8 @@ class Trials:
         besides = [met for met in self.shared if met.by != run.name and (met.ended or began) >= began]
         outcome.others = [met.kind for met in besides if not met.said]
         outcome.restarts = status.get("restarts", {})
+        failures = [json.dumps(each["lastFailure"]) for each in run.story.statuses if each.get("lastFailure")]
+        outcome.failures = list(dict.fromkeys(failures))
         limited = run.plan.story == "rare"
         stalled = [HUNG for met in (*outcome.met, *besides) if limited and KINDS[met.kind].stalls]
         ends = next((KINDS[name].ends for name in outcome.struck if KINDS[name].ends), "")

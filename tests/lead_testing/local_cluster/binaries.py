@@ -1,7 +1,7 @@
 """Builds the cluster's programs, once a version, from Go modules that `tools/` pins.
 
 Called by the control plane, the cluster and the images. A program lies under `tools/<module>-<stamp>/`, where the stamp
-digests go.mod, go.sum, sources and flags, so a newer pin is built beside the old one. It is built under another name
+digests go.mod, go.sum, sources and flags, so a newer pin is built beside the old one. It is built in another folder
 and renamed, so that an interrupted build leaves nothing half.
 """
 
@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,8 +97,17 @@ def program_path(home: Home, name: str) -> Path:
 
 
 def expected_builds(home: Home, names: Iterable[str]) -> dict[str, float]:
-    """Returns the seconds that programs are expected to take which are not built yet."""
-    return {name: PROGRAMS[name].first_build_s for name in names if not program_path(home, name).is_file()}
+    """Returns the seconds that modules are expected to take whose programs are not built yet."""
+    missing = _missing_by_module(home, names)
+    return {module: sum(PROGRAMS[name].first_build_s for name in names) for module, names in missing.items()}
+
+
+def _missing_by_module(home: Home, names: Iterable[str]) -> dict[str, list[str]]:
+    missing: dict[str, list[str]] = {}
+    for name in names:
+        if not program_path(home, name).is_file():
+            missing.setdefault(PROGRAMS[name].module, []).append(name)
+    return missing
 
 
 def ensure_programs(home: Home, names: Iterable[str]) -> dict[str, Path]:
@@ -108,9 +118,9 @@ def ensure_programs(home: Home, names: Iterable[str]) -> dict[str, Path]:
     with exclusive(home.locks / "programs", "building the cluster's programs"):
         if lack := what_go_lacks(observe_go(home, paths)):
             raise CannotRunHere(f"The cluster's programs are built from source: {lack}.")
+        for module, missing in _missing_by_module(home, paths).items():
+            _build(home, module, missing)
         for name, path in paths.items():
-            if not path.is_file():
-                _build(home, name, path)
             _link(home.bin / name, path)
     return paths
 
@@ -156,22 +166,28 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(word) for word in version.split(".") if word)
 
 
-def _build(home: Home, name: str, target: Path) -> None:
-    program = PROGRAMS[name]
-    unfinished = target.with_name(f".{name}.building")
-    target.parent.mkdir(parents=True, exist_ok=True)
+def _build(home: Home, module: str, names: list[str]) -> None:
+    """Builds programs of one module at once: while one is linked, on one core, others are compiled."""
+    expected_s = sum(PROGRAMS[name].first_build_s for name in names)
+    folder = program_path(home, names[0]).parent
+    folder.mkdir(parents=True, exist_ok=True)
     # CGO off: the same build with and without a C compiler, and static programs that run FROM scratch.
     environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": "-mod=readonly"}
     # No tables for a debugger, which the linker would leave out anyway: a tenth of the time. The program is the same,
     # so this flag is not in its stamp.
     compiler = "-gcflags=all=-dwarf=false"
-    words = [find_go(), "build", "-trimpath", "-buildvcs=false", compiler, "-ldflags", program.linker_flags]
-    with step(f"building {name} ({duration(program.first_build_s)} the first time)", name):
-        log = home.root / "logs" / f"build-{name}.log"
-        run_download(
-            [*words, "-o", unfinished, program.package], log, cwd=SOURCES / program.module, environment=environment
-        )
-        unfinished.replace(target)
+    words = [find_go(), "build", "-trimpath", "-buildvcs=false", compiler, "-ldflags", PROGRAMS[names[0]].linker_flags]
+    with (
+        step(f"building {', '.join(names)} ({duration(expected_s)} the first time)", module),
+        tempfile.TemporaryDirectory(prefix=".building-", dir=folder) as unfinished,
+    ):
+        out = Path(unfinished)
+        packages = [PROGRAMS[name].package for name in names]
+        target = out if len(names) > 1 else out / names[0]  # a folder takes what each package calls its program
+        log = home.root / "logs" / f"build-{module}.log"
+        run_download([*words, "-o", target, *packages], log, cwd=SOURCES / module, environment=environment)
+        for name in names:
+            (out / name).replace(program_path(home, name))
 
 
 def _link(link: Path, target: Path) -> None:

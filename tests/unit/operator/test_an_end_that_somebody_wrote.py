@@ -126,6 +126,18 @@ async def test_an_end_without_a_record_needs_no_more_than_one_trace_to_be_dispro
     assert found.disproved is (evidence != "none")
 
 
+async def test_a_stage_that_somebody_wrote_done_before_the_first_listing_is_trained(tmp_path: Path) -> None:
+    """A run that is new has nothing in its bucket, which is known without a look and no reason to believe a status."""
+    view = BucketView(SETTINGS, lambda profile: FolderStore(tmp_path))
+    await view.look_at_end(PROFILE, "team-a", "another")  # the store answers
+    at = (PROFILE, "team-a", RUN_UID, (("train", 0),))
+    await view.look_at_run(*at, live=frozenset(), max_age_s=60, untouched=True)
+    found = await view.look_at_run(*at, live=frozenset(), max_age_s=60)
+    plan = look(forged(running(), "Succeeded"), *GROUP, instances=found.instances, end_disproved=True)
+    assert plan.status["stages"][0]["phase"] == "Starting" and not kinds(plan) & {"Succeeded", "Failed"}
+    assert not [record for record in plan.records if record.final]
+
+
 async def test_an_end_that_this_process_has_decided_waits_for_the_store(tmp_path: Path) -> None:
     before, known = running(), ends(tmp_path)
     after = forged(before, "Failed")
