@@ -8,7 +8,7 @@ from typing import Any
 
 from lead_operator.decisions.build_health import why_waiting
 from lead_operator.decisions.build_state import BuildState, Worker, worker_pod_name
-from lead_operator.decisions.cache_step import SOON_S, CacheStep, retire_pods
+from lead_operator.decisions.cache_step import SOON_S, STORAGE_UNAVAILABLE, CacheStep, retire_pods
 from lead_operator.decisions.failure_policy import pause_s
 from lead_operator.decisions.figures import seconds_since
 from lead_operator.decisions.observed import ObservedBuild
@@ -61,10 +61,12 @@ def start_pods(cache: DatasetCache, observed: ObservedBuild, settings: Settings,
             )
     waiting = next(filter(None, map(why_waiting, state.workers)), step.reason)
     reason = OBJECTS_REFUSED if observed.apply_error and creates else waiting
-    if observed.store_error and not any(w.active for w in state.workers):
-        reason = "StorageUnavailable"
+    if observed.store_error and reason == step.reason:
+        reason = STORAGE_UNAVAILABLE
+    begun = any(worker.attempt or worker.done for worker in state.workers)
     return replace(
         step,
+        phase=step.phase if begun else CachePhase.PENDING,
         state=state,
         reason=reason,
         deletes=tuple(deletes),

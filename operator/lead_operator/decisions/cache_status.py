@@ -225,5 +225,9 @@ def _why_not_ready(observed: ObservedBuild, state: BuildState, how_far: str) -> 
     pending = [w.pod for w in state.workers if w.active and w.pod is not None and w.pod.phase == "Pending"]
     if waiting := next((pod for pod in pending if pod.waiting_reason), None):
         return explain_waiting(waiting)
+    if observed.store_error:
+        begun = any(worker.attempt for worker in state.workers)
+        meanwhile = f"{how_far}; what runs goes on, and cannot be read" if begun else "nothing is built"
+        return f"{meanwhile} until the object store answers: {observed.store_error}; it is tried again"
     slow = pending[0].name if pending else ""
     return f"{how_far}; if that lasts, kubectl describe pod {slow} tells what it waits for" if slow else how_far

@@ -12,6 +12,7 @@ from lead_operator.decisions.pod_removal import retire
 from lead_operator.names import CachePhase
 
 SOON_S = 1.0
+STORAGE_UNAVAILABLE = "StorageUnavailable"  # what Ready then says is made of the error in `cache_status`
 
 
 @dataclass(frozen=True)

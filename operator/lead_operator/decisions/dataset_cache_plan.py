@@ -25,7 +25,7 @@ from lead_operator.decisions.build_health import find_build_failure
 from lead_operator.decisions.build_start import start_pods
 from lead_operator.decisions.build_state import BuildState, Worker, answers, read_build_state
 from lead_operator.decisions.cache_status import build_cache_status, is_urgent
-from lead_operator.decisions.cache_step import SOON_S, CacheStep, fail_build, retire_pods
+from lead_operator.decisions.cache_step import SOON_S, STORAGE_UNAVAILABLE, CacheStep, fail_build, retire_pods
 from lead_operator.decisions.cache_verification import SOURCE_CHANGED, publish_request
 from lead_operator.decisions.conditions import Finding, condition_holds, find_condition, update_conditions
 from lead_operator.decisions.events import cache_events
@@ -171,7 +171,7 @@ def next_cache_step(cache: DatasetCache, observed: ObservedBuild, settings: Sett
         if observed.store_error and condition_holds(observed.previous, Condition.READY):
             return CacheStep(CachePhase.READY, "Complete", "the cache is complete", state, failure)
         if observed.store_error:
-            step = CacheStep(CachePhase.PENDING, "StorageUnavailable", "", state, failure)
+            step = CacheStep(CachePhase.PENDING, STORAGE_UNAVAILABLE, "", state, failure)
             return replace(step, requeue_after_s=settings.progress_s)
         # The bucket was emptied: what was promised is not there any more.
         state = read_build_state(cache, observed, anew=True) if older else state.begun_anew()
@@ -340,7 +340,9 @@ def _await_manifest(cache: DatasetCache, step: CacheStep, observed: ObservedBuil
     """All shares are done, but nothing is committed: the source changed while it was read, or we look too early."""
     ends = [p.finished_at for w in step.state.workers for p in w.pods if p.finished_at is not None]
     since_s = (observed.now - max(ends)) / timedelta(seconds=1) if ends else MANIFEST_WAIT_S
-    if observed.store_error or since_s < MANIFEST_WAIT_S:
+    if observed.store_error:
+        return replace(step, reason=STORAGE_UNAVAILABLE)
+    if since_s < MANIFEST_WAIT_S:
         return replace(step, reason="Finishing", requeue_after_s=SOON_S)
     if step.state.round >= MAX_ROUNDS:
         text = (
