@@ -54,9 +54,9 @@ def restored_events(observed: ObservedRun) -> tuple[EventNote, ...]:
     phase, reason = reported
     if observed.ended is None and store_is_back(observed):
         text = (
-            f"the status reports {phase or 'contradicting conditions'} ({reason}) from the time when the object store was "
-            "away, and the operator's records hold no end: the operator was restarted before it could record this one, "
-            "or somebody else wrote it; the status is rebuilt from records and pods, and the run goes on"
+            f"the status reports {phase or 'contradicting conditions'} ({reason}) from the time when the object store "
+            "was away, and the operator's records hold no end: the operator was restarted before it could record this "
+            "one, or somebody else wrote it; the status is rebuilt from records and pods, and the run goes on"
         )
         return (EventNote("Warning", "EndNotRecorded", text),)
     recorded = f"{observed.ended.phase} ({observed.ended.reason})" if observed.ended is not None else "no end"
