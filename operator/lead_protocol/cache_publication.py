@@ -29,6 +29,8 @@ from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, Obje
 
 CHUNK_BYTES = 8 * 1024 * 1024
 PORTION = 200  # staged objects removed in one step
+SHOWN_FAULTS = 3  # of a damaged cache
+NO_COPY = "found no object"
 _FOLDERS = ("shards/", "metas/", "buckets/")
 Check = Callable[[CacheManifest], None]  # raises CacheRefused
 
@@ -39,6 +41,10 @@ class CacheRefused(Exception):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason  # one word, for a condition
+
+
+class CacheDamaged(CacheRefused):
+    """A published cache lacks objects that its manifest lists, or holds others; they may be restored."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +65,14 @@ class PublicationStep:
     published: PublishedManifest | None = None  # with the last step
 
 
-def publication_steps(store: ObjectStore, staged: CacheKeys, check: Check, leftovers: str) -> Iterator[PublicationStep]:
+def publication_steps(
+    store: ObjectStore, staged: CacheKeys, check: Check, leftovers: str, *, verify_published: bool = False
+) -> Iterator[PublicationStep]:
     """Publishes a staged cache, one object a step; yields nothing where it is neither staged nor published.
 
-    `check` sees the manifest before anything is copied; `leftovers` is the prefix that is emptied in the end.
-    Raises CacheRefused, and StoreError: go through it again.
+    `check` sees the manifest before anything is copied; `leftovers` is the prefix that is emptied in the end. With
+    `verify_published` a cache that was published before is taken only where its objects are those of its manifest.
+    Raises CacheRefused, CacheDamaged of what was published before, and StoreError: go through it again.
     """
     published = read_manifest(store, staged.published)
     if published is None:
@@ -83,6 +92,8 @@ def publication_steps(store: ObjectStore, staged: CacheKeys, check: Check, lefto
             raise ObjectNotFound(f"{store.url}/{staged.published.manifest} was removed while it was published")
     else:
         check(published.manifest)
+        if verify_published:
+            yield from _verify(store, published.manifest)
     total = len(published.manifest.objects)
     while portion := [info.key for info in islice(store.list(leftovers), PORTION)]:
         for key in portion:
@@ -155,14 +166,32 @@ def _publish_object(store: ObjectStore, staged: CacheKeys, item: StoredObject) -
         raise CacheRefused("ObjectMismatch", f"{store.url}/{source}: {fault}")
 
 
-def _fault(store: ObjectStore, item: StoredObject) -> str:
-    """Returns what is wrong with a published object, "" where it is what the manifest lists."""
+def _verify(store: ObjectStore, manifest: CacheManifest) -> Iterator[PublicationStep]:
+    """Asks for every object of a published cache, one a step, and reads none; raises CacheDamaged in the end."""
+    objects, size_bytes, missing, faults = manifest.objects, 0, 0, list[str]()
+    for number, item in enumerate(objects, 1):
+        if fault := _fault(store, item, read=False):
+            missing += fault == NO_COPY
+            faults.append(f"{store.url}/{item.key}: {fault}")
+        size_bytes += item.size
+        yield PublicationStep(number, len(objects), size_bytes)
+    if faults:
+        more = f" and {len(faults) - SHOWN_FAULTS} more" if len(faults) > SHOWN_FAULTS else ""
+        text = f"{len(faults)} of {len(objects)} objects ({missing} missing): {'; '.join(faults[:SHOWN_FAULTS])}{more}"
+        raise CacheDamaged("ObjectMissing" if missing else "ObjectMismatch", text)
+
+
+def _fault(store: ObjectStore, item: StoredObject, *, read: bool = True) -> str:
+    """Returns what is wrong with a published object, "" where it is what the manifest lists.
+
+    `read`: also where that takes reading it, because the store keeps no SHA-256 of it.
+    """
     info = store.attest(item.key)
     if info is None:
-        return "found no copy"
+        return NO_COPY
     if info.size != item.size:
         return f"found {info.size} bytes, expected {item.size}"
-    sha256 = info.sha256 or _read_sha256(store, item)
+    sha256 = info.sha256 or (_read_sha256(store, item) if read else item.sha256)
     return "" if sha256 == item.sha256 else f"found SHA-256 {sha256}, expected {item.sha256}"
 
 

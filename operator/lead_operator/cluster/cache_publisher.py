@@ -3,7 +3,9 @@
 Asked by `cluster.reconcile` while a build is complete and not published; answers with how far it is. The work is done
 in threads of its own, a few seconds at a time, one portion of a namespace at once, so that a large cache of one team
 holds up nobody else's. A killed operator begins again and finds what is there: objects with the right SHA-256 are not
-copied twice. Which cache a resource was published as is recorded last, below control/.
+copied twice. Which cache a resource was published as is recorded last, below control/. A cache that was published
+before, for a resource that is gone or for another one, is verified first: until its objects are whole it is asked for
+again now and then, and nothing of it is changed.
 """
 
 import asyncio
@@ -19,7 +21,13 @@ from lead_operator.cluster.store_threads import StoreThreads
 from lead_operator.decisions.cache_verification import SOURCE_CHANGED, PublishRequest, find_mismatch, source_mismatch
 from lead_operator.decisions.observed import ObservedPublication
 from lead_operator.settings import StorageProfile
-from lead_protocol.cache_publication import CacheRefused, PublicationStep, PublishedManifest, publication_steps
+from lead_protocol.cache_publication import (
+    CacheDamaged,
+    CacheRefused,
+    PublicationStep,
+    PublishedManifest,
+    publication_steps,
+)
 from lead_protocol.manifests import CacheManifest
 from lead_protocol.object_keys import BuildKeys
 from lead_protocol.run_records import PublishedCache
@@ -29,6 +37,7 @@ from lead_protocol.store.s3_target import S3Limits
 THREADS = 4  # of each profile
 PORTION_S = 5.0  # after which others have their turn
 RETRY_S = 10.0  # after the store failed
+RESTORED_S = 60.0  # until a damaged cache is verified again: somebody may have restored it
 LIMITS = S3Limits(connect_s=3.0, read_s=300.0, total_s=600.0, longest_pause_s=5.0)  # a copy answers when it is done
 
 log = structlog.get_logger(__name__)
@@ -92,11 +101,13 @@ class CachePublisher:
         try:
             while not work.seen.ended:
                 async with turn:  # one manifest of a namespace in memory, whatever pods have staged
-                    work.seen = await self._next(work)
-                    while not (work.seen.ended or work.seen.error):
-                        work.seen = await self._next(work)
-                if work.seen.error:
-                    await asyncio.sleep(RETRY_S)
+                    found = await self._next(work)
+                    while not (found.ended or found.waits):
+                        work.seen = work.seen if work.seen.damaged else found  # damaged until the end proves otherwise
+                        found = await self._next(work)
+                    work.seen = found
+                if found.waits:
+                    await asyncio.sleep(RETRY_S if found.error else RESTORED_S)
         except Exception as error:
             log.exception("publication_broke", build=work.keys.prefix)
             work.seen = ObservedPublication(reason="PublicationBroke", refused=f"{type(error).__name__}: {error}")
@@ -114,7 +125,9 @@ class CachePublisher:
             if work.steps is None:
                 leftovers = work.keys.staged_prefix
                 staged = work.keys.staged(work.request.digest)
-                work.steps = publication_steps(store, staged, lambda m: check(store, work.request, m), leftovers)
+                work.steps = publication_steps(
+                    store, staged, lambda m: check(store, work.request, m), leftovers, verify_published=True
+                )
             until = time.monotonic() + PORTION_S
             while time.monotonic() < until:
                 step = next(work.steps, None)
@@ -125,6 +138,10 @@ class CachePublisher:
                     record_published(store, work.request, step.published)
                     log.info("cache_published", build=work.keys.prefix, digest=work.request.digest)
                     return ObservedPublication(done=True)
+        except CacheDamaged as damage:
+            work.steps = None
+            log.warning("cache_damaged", build=work.keys.prefix, reason=damage.reason, error=str(damage))
+            return ObservedPublication(reason=damage.reason, damaged=str(damage))
         except CacheRefused as refusal:
             log.warning("cache_refused", build=work.keys.prefix, reason=refusal.reason, error=str(refusal))
             return ObservedPublication(reason=refusal.reason, refused=str(refusal))

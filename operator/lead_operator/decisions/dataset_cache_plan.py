@@ -40,7 +40,7 @@ from lead_operator.names import CachePhase, Condition
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_operator.settings import Settings
 from lead_protocol.exit_codes import ExitClass
-from lead_protocol.object_keys import ControlKeys
+from lead_protocol.object_keys import CacheKeys, ControlKeys
 from lead_protocol.run_records import RunEnd
 
 MANIFEST_WAIT_S = 15.0  # the bucket is read less often than the pods
@@ -322,6 +322,10 @@ def _publish(cache: DatasetCache, step: CacheStep, observed: ObservedBuild) -> C
     if found.reason == SOURCE_CHANGED and step.state.round < MAX_ROUNDS:
         again = replace(step, state=step.state.begun_anew(), reason=SOURCE_CHANGED, message=found.refused)
         return replace(again, requeue_after_s=SOON_S)
+    if found.damaged:
+        damaged = replace(step, phase=CachePhase.PENDING, reason=found.reason, publish=request)
+        text = _explain_damage(cache, observed, found.damaged)
+        return replace(damaged, message=text, requeue_after_s=MANIFEST_WAIT_S)
     if found.refused:
         begins = how_it_begins_again(cache) if found.reason == SOURCE_CHANGED else _BUILD_AGAIN
         text = f"the staged cache is not published: {found.refused}; {begins}"
@@ -334,6 +338,15 @@ def _publish(cache: DatasetCache, step: CacheStep, observed: ObservedBuild) -> C
         )
     text += f"; the store failed: {found.error}; it is tried again" if found.error else ""
     return replace(step, reason="Publishing", message=text, publish=request, requeue_after_s=SOON_S)
+
+
+def _explain_damage(cache: DatasetCache, observed: ObservedBuild, damage: str) -> str:
+    prefix = CacheKeys(cache.identity.namespace, observed.result_digest).prefix
+    return (
+        f"cache {observed.result_digest[:12]} was published before and is damaged: {damage}; restore them from a copy, "
+        f"and this DatasetCache becomes Ready by itself; or remove everything below {prefix} in the object store, and "
+        "it is built again by itself"
+    )
 
 
 def _await_manifest(cache: DatasetCache, step: CacheStep, observed: ObservedBuild) -> CacheStep:

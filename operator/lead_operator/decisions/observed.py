@@ -219,6 +219,7 @@ class ObservedPublication:
     size_bytes: int = 0
     reason: str = ""
     refused: str = ""  # why it is not published; ends it
+    damaged: str = ""  # what is wrong with objects of a cache that was published before; asked for again
     error: str = ""  # of the store; tried again
     missing: bool = False  # nothing is staged
     done: bool = False
@@ -229,6 +230,11 @@ class ObservedPublication:
     def ended(self) -> bool:
         """Whether nothing more comes of this request."""
         return bool(self.refused) or self.missing or self.done
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has to be begun again later."""
+        return bool(self.damaged or self.error)
 
 
 @dataclass(frozen=True)

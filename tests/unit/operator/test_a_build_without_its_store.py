@@ -26,9 +26,7 @@ def shown(plan: Plan) -> tuple[str, str, str, str]:
 
 
 def build_pods(phase: str = "Running", **fields: Any) -> tuple[ObservedPod, ...]:
-    return tuple(
-        a_pod(i, name=f"towns-build-g1-a1-{i}", role="build", stage="", phase=phase, **fields) for i in (0, 1)
-    )
+    return tuple(a_pod(i, name=f"towns-build-g1-a1-{i}", role="build", stage="", phase=phase, **fields) for i in (0, 1))
 
 
 def test_a_build_that_cannot_begin_is_pending_and_names_the_store() -> None:

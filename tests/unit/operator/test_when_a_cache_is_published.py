@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,50 @@ async def test_the_publisher_records_the_cache_last_and_the_next_look_finds_it_r
     assert found.manifest is not None and found.manifest.sha256 == found.published_sha256 == sha256
     publisher.close()
     view.close()
+
+
+async def test_a_damaged_cache_of_an_earlier_resource_is_named_until_it_is_restored_or_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lead_operator.cluster.cache_publisher.RESTORED_S", 0.01)
+    store, ends = FolderStore(tmp_path), list[str]()
+    manifest = stage(store)
+    publisher = CachePublisher(lambda profile: store, ends.append)
+    publisher.ask(PROFILE, a_request(manifest.digest))
+    await ended(publisher)
+    routes = manifest.routes_object.key
+    for restored in (True, False):
+        publisher.forget(CACHE_UID)
+        store.delete(routes)
+        publisher.ask(PROFILE, a_request(manifest.digest))  # by a resource of the same name that was created again
+        while not (seen := publisher.look(CACHE_UID)) or not seen.damaged:
+            await asyncio.sleep(0.01)
+        assert (seen.reason, seen.ended) == ("ObjectMissing", False) and f"{routes}: found no object" in seen.damaged
+        assert store.head(CacheKeys("team-a", manifest.digest).manifest) is not None, "nothing is removed"
+        if restored:
+            store.put(routes, b"routes")
+        else:
+            store.delete(CacheKeys("team-a", manifest.digest).manifest)
+        end = await ended(publisher)
+        assert (end.done, end.missing) == (restored, not restored)
+    publisher.close()
+
+
+def test_a_damaged_cache_is_pending_with_what_to_restore_and_is_built_again_once_it_is_removed() -> None:
+    damage = "1 of 40 objects (1 missing): s3://lead/caches/team-a/d1/shards/0: found no object"
+    known: dict[str, Any] = {"digest": DIGEST, "round": 1}
+    plan = built(publication=ObservedPublication(reason="ObjectMissing", damaged=damage, **known))
+    assert (plan.status["phase"], plan.status["reason"]) == ("Pending", "ObjectMissing")
+    said = ready_condition(plan)["message"]
+    assert damage in said and f"remove everything below caches/team-a/{DIGEST}/" in said
+    assert plan.publish is not None and plan.requeue_after_s and not plan.deletes
+    assert said in [note.message for note in plan.events]
+    after_restart = look(plan.status, pods=DONE, result_digest=DIGEST)
+    assert after_restart.publish == plan.publish
+    late = {"pods": tuple(replace(pod, finished_at=NOW - timedelta(seconds=60)) for pod in DONE)}
+    removed = look(plan.status, result_digest=DIGEST, publication=ObservedPublication(missing=True, **known), **late)
+    again = look(removed.status, result_digest=DIGEST, **late)
+    assert [pod["metadata"]["name"] for pod in again.creates] == ["towns-build-g1-a2-0", "towns-build-g1-a2-1"]
 
 
 async def test_a_forged_record_or_manifest_below_builds_makes_nothing_ready(tmp_path: Path) -> None:

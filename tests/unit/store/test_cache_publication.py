@@ -11,7 +11,13 @@ import pytest
 from lead_operator.settings import StorageProfile
 from lead_operator.storage_init import Account, EmbeddedStore, ProfileAccounts, init_storage
 from lead_protocol.cache_digest import digest_of
-from lead_protocol.cache_publication import CacheRefused, publication_steps, publish_staged, read_manifest
+from lead_protocol.cache_publication import (
+    CacheDamaged,
+    CacheRefused,
+    publication_steps,
+    publish_staged,
+    read_manifest,
+)
 from lead_protocol.manifests import CacheManifest, CollectionEntry, RouteCounts, ShardEntry, StoredObject
 from lead_protocol.object_keys import BuildKeys, CacheKeys
 from lead_protocol.store.object_store import ObjectInfo, ObjectNotFound, ObjectReplaced, ObjectStore
@@ -136,6 +142,34 @@ def rewritten(**changes: Any) -> Callable[[ObjectStore, CacheKeys, CacheManifest
 
 def no_json(store: ObjectStore, keys: CacheKeys, manifest: CacheManifest) -> None:
     store.put(keys.manifest, b"[" * 1000)
+
+
+def verified(store: ObjectStore, manifest: CacheManifest) -> int:
+    """Returns how many steps a second resource takes to have the published cache as its own."""
+    staged = BUILD.staged(manifest.digest)
+    steps = list(publication_steps(store, staged, lambda _: None, BUILD.staged_prefix, verify_published=True))
+    assert steps[-1].published is not None
+    return len(steps)
+
+
+def test_a_cache_that_was_published_before_is_taken_whole_or_not_at_all(store: ObjectStore) -> None:
+    manifest = a_manifest()
+    stage(store, manifest)
+    publish_staged(store, BUILD, manifest.digest)
+    assert verified(store, manifest) == len(manifest.objects) + 1
+    shard, metas = manifest.shards[0].object, manifest.metas[0]
+    store.put(shard.key, b"short")
+    with pytest.raises(CacheDamaged, match=rf"1 of 5 objects \(0 missing\).*{shard.key}: found 5 bytes, expected 1000"):
+        verified(store, manifest)
+    store.delete(metas.key)
+    held = keys_below(store, "caches/")
+    with pytest.raises(CacheDamaged, match=r"2 of 5 objects \(1 missing\)") as damage:
+        verified(store, manifest)
+    assert f"{metas.key}: found no object" in str(damage.value) and damage.value.reason == "ObjectMissing"
+    assert keys_below(store, "caches/") == held, "nothing is removed"
+    store.put(shard.key, content(0))
+    store.put(metas.key, b"metas")
+    assert verified(store, manifest)
 
 
 THEIRS = StoredObject(key="caches/team-b/dd/routes.parquet", size=6, sha256="0" * 64)
