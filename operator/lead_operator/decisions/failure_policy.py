@@ -36,11 +36,12 @@ _IMAGE_REASONS = frozenset(
     ["ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"]
 )
 
+NO_VALID_CHECKPOINT = "NoValidCheckpoint"
 _REASONS: dict[int, str] = {
     ExitCode.USAGE: "BadUsage",
     ExitCode.BAD_CONFIG: "BadConfig",
     ExitCode.BAD_DATA: "BadData",
-    ExitCode.NO_VALID_CHECKPOINT: "NoValidCheckpoint",
+    ExitCode.NO_VALID_CHECKPOINT: NO_VALID_CHECKPOINT,
     ExitCode.NO_SUCH_RECIPE: "NoSuchRecipe",
     ExitCode.STORE_DENIED: "StoreDenied",
     ExitCode.STOPPED: "StoppedUnasked",

@@ -5,7 +5,7 @@ from dataclasses import replace
 from lead_operator.decisions.attempt_health import OLD_PODS
 from lead_operator.decisions.conditions import Finding
 from lead_operator.decisions.config_check import config_checked
-from lead_operator.decisions.failure_policy import CLOCK_SKEW, SPEC_REASONS
+from lead_operator.decisions.failure_policy import CLOCK_SKEW, NO_VALID_CHECKPOINT, SPEC_REASONS
 from lead_operator.decisions.instance_state import InstanceState
 from lead_operator.decisions.observed import STAYS_S, ObservedPod
 from lead_operator.decisions.policy_check import NOT_ALLOWED
@@ -45,7 +45,7 @@ def run_findings(view: RunView, step: Step) -> list[Finding]:
         _ready(view, step),
         _progressing(view, step),
         _checkpointed(view),
-        _checkpoints_sound(view),
+        _checkpoints_sound(view, step),
     ]
     findings += _degraded_caches(view) if step.phase not in _OVER else []
     findings += _advisory(view)
@@ -271,7 +271,7 @@ def _checkpointed(view: RunView) -> Finding:
     return Finding(Condition.CHECKPOINTED, True, "Committed", text)
 
 
-def _checkpoints_sound(view: RunView) -> Finding:
+def _checkpoints_sound(view: RunView, step: Step) -> Finding:
     for state in view.states:
         if state.checkpoint is not None and state.checkpoint.fault:
             text = (
@@ -280,17 +280,23 @@ def _checkpoints_sound(view: RunView) -> Finding:
             )
             return Finding(Condition.CHECKPOINTS_SOUND, False, "ImplausibleCheckpoint", text)
     spoiled = [key for state in view.states if state.bucket for key in state.bucket.quarantined]
-    if spoiled and view.run.checkpoint.resume == "Never":  # each attempt sets the earlier ones aside, sound as they are
+    never = view.run.checkpoint.resume == "Never"  # each attempt sets the earlier ones aside, sound as they are
+    if spoiled and not never:
+        text = (
+            f"{len(spoiled)} corrupt: {', '.join(spoiled[:5])}; {_what_is_used(view)}; look for damage in the object "
+            "store, and for who else writes there; corrupt ones are removed when checkpoint.keepLast newer checkpoints "
+            "stand"
+        )
+        return Finding(Condition.CHECKPOINTS_SOUND, False, "Quarantined", text)
+    if step.last_failure.get("reason") == NO_VALID_CHECKPOINT:  # the one to begin with: nobody sets it aside
+        return Finding(Condition.CHECKPOINTS_SOUND, False, NO_VALID_CHECKPOINT, str(step.last_failure.get("message")))
+    if spoiled:
         text = f"{len(spoiled)} of earlier attempts are set aside, because checkpoint.resume is Never"
         return Finding(Condition.CHECKPOINTS_SOUND, True, "SetAside", text)
-    if not spoiled:
-        return Finding(Condition.CHECKPOINTS_SOUND, True, "NoneSpoiled", "no spoiled checkpoint was found")
-    named = ", ".join(spoiled[:5])
-    text = (
-        f"{len(spoiled)} corrupt: {named}; {_what_is_used(view)}; look for damage in the object store, and for who "
-        "else writes there; corrupt ones are removed when checkpoint.keepLast newer checkpoints stand"
-    )
-    return Finding(Condition.CHECKPOINTS_SOUND, False, "Quarantined", text)
+    text = "no corrupt checkpoint of this run was found"
+    if view.run.checkpoint.origin or any(stage.init_uri for stage in view.run.stages):
+        text += "; a pod verifies the one of another run that it begins with"
+    return Finding(Condition.CHECKPOINTS_SOUND, True, "NoneSpoiled", text)
 
 
 def _what_is_used(view: RunView) -> str:

@@ -26,7 +26,7 @@ from lead_operator.decisions.attempt_health import (
 from lead_operator.decisions.conditions import condition_holds
 from lead_operator.decisions.config_check import refused_config, with_config_check
 from lead_operator.decisions.events import caches_lost, run_events
-from lead_operator.decisions.failure_policy import Failure, explain_lost_result
+from lead_operator.decisions.failure_policy import NO_VALID_CHECKPOINT, Failure, explain_lost_result
 from lead_operator.decisions.figures import format_time, seconds_since
 from lead_operator.decisions.observed import ObservedRun
 from lead_operator.decisions.plan import Plan
@@ -203,7 +203,7 @@ def _begin(view: RunView) -> Step:
     if (blocked := _blocked(view)) is not None:
         return blocked
     if view.current.lost_step and view.run.checkpoint.resume != "Never":
-        return _fail(view, "NoValidCheckpoint", _explain_lost_checkpoint(view.current.lost_step))
+        return _fail(view, NO_VALID_CHECKPOINT, _explain_lost_checkpoint(view.current.lost_step))
     streak = view.current.streak
     if view.current.recovering:
         # A moment that is to come counts as one that is over as long: nobody waits for it.

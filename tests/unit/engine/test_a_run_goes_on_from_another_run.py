@@ -74,7 +74,8 @@ def test_a_spoiled_origin_ends_the_run_and_is_left_alone(tmp_path: Path) -> None
     named = manifests(store)[0]
     (tmp_path / "store" / named.files["optimizer_0000.pth"].key).write_bytes(b"not what it was")
     with pytest.raises(
-        NoValidCheckpoint, match=r"found 1 checkpoint, which is corrupt: .*optimizer_0000.pth has"
+        NoValidCheckpoint,
+        match=r"^spec\.checkpoint\.from .*found 1 checkpoint, which is corrupt: .*optimizer_0000.pth has",
     ) as caught:
         train_here(store, tmp_path, another_run(epochs=3, checkpoint=folder_of(named)))
     assert str(caught.value).endswith("; restore its objects, or name another checkpoint")
@@ -101,5 +102,8 @@ def test_the_weights_of_a_named_checkpoint_begin_a_stage(tmp_path: Path) -> None
     missing = InitFrom(
         manifests_prefix=KEYS.manifests_prefix, checkpoint_prefix=KEYS.checkpoint(first.step, first.attempt, "gone")
     )
-    with pytest.raises(NoValidCheckpoint, match="gone/: found 1 checkpoint, which is corrupt: it names "):
+    with pytest.raises(
+        NoValidCheckpoint,
+        match=r"^spec\.stages\[lost\]\.initFrom .*gone/: found 1 checkpoint, which is corrupt: it names ",
+    ):
         train_here(store, tmp_path, of_another_run(stage="lost", init_from=missing))

@@ -129,6 +129,6 @@ def test_a_stage_starts_from_the_newest_sound_weights_of_its_parent(tmp_path: Pa
     train_here(store, tmp_path, child)
     first = manifests(store, child.keys)[0]
     assert (first.step, first.parent_sha256) == (6, None)  # the count of epochs starts again
-    with pytest.raises(NoValidCheckpoint, match="initFrom runs/x/: found no checkpoint"):
+    with pytest.raises(NoValidCheckpoint, match=r"^spec\.stages\[lost\]\.initFrom runs/x/: found no checkpoint"):
         lost = a_toy_job(stage="lost", init_from=InitFrom(manifests_prefix="runs/x/"))
         train_here(store, tmp_path, lost)

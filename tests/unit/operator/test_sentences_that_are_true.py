@@ -52,6 +52,31 @@ def test_which_checkpoint_is_used_is_said_as_it_is() -> None:
     assert "no valid one is left in this stage" in none
 
 
+NO_WEIGHTS = "spec.stages[train].initFrom runs/team-a/u/one-s0/manifest/: found 1 checkpoint, which is corrupt"
+
+
+def test_a_run_that_finds_no_valid_checkpoint_to_begin_with_does_not_call_its_checkpoints_sound() -> None:
+    ended = tuple(replace(pod, phase="Failed", exit_code=66, message=NO_WEIGHTS, finished_at=NOW) for pod in GROUP)
+    found = condition(play((KEPT, GROUP), (KEPT, ended)), "CheckpointsSound")
+    assert (found["status"], found["reason"]) == ("False", "NoValidCheckpoint")
+    assert NO_WEIGHTS in found["message"]
+    before = condition(play((KEPT, GROUP)), "CheckpointsSound")
+    assert (before["status"], before["message"]) == ("True", "no corrupt checkpoint of this run was found")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"checkpoint": {"from": "s3://lead/runs/team-a/6a1b/one-s0/"}},
+        {"stages": [{"name": "train", "initFrom": {"uri": "s3://lead/runs/team-a/6a1b/one-s0/"}}]},
+    ],
+)
+def test_a_run_that_begins_with_a_checkpoint_of_another_says_who_verifies_that(spec: dict[str, Any]) -> None:
+    observed = ObservedRun(now=NOW, caches=(a_ready_cache(),))
+    plan = decide_training_run(a_training_run(**spec), observed, SETTINGS)
+    assert "a pod verifies the one of another run" in condition(plan, "CheckpointsSound")["message"]
+
+
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_session_cache_is_no_concern_of_a_run_that_has_ended(ends: bool) -> None:
     degraded = ProgressRecord(

@@ -1,4 +1,4 @@
-"""Where an attempt starts: the newest checkpoint whose every object verifies, or the weights of another stage.
+"""Where an attempt goes on: the newest checkpoint of its own whose every object verifies.
 
 Rank 0 chooses, all ranks load the same files. A corrupt checkpoint is quarantined and the next older one is tried;
 where none is valid, those that were quarantined because objects were missing are checked once more, and readmitted if
@@ -18,20 +18,17 @@ import torch
 from lead_protocol.manifests import (
     MAX_CHECKPOINT_MANIFEST_BYTES,
     CheckpointManifest,
-    read_checkpoint_manifest,
     sha256_hex,
 )
 from lead_protocol.object_keys import position_of
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.engine.checkpoint import CheckpointIdentity, file_index, loop_file_name
 from lead_trainer.engine.config_document import completed_document
-from lead_trainer.engine.manifest_listing import manifest_keys, model_file_name
+from lead_trainer.engine.manifest_listing import manifest_keys
 from lead_trainer.engine.optim import load_optimizer
 from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.quarantine import (
-    LOOK_AGAIN_S,
     Fault,
-    fetch_fault,
     find_fault,
     find_lasting_fault,
     is_listed,
@@ -41,7 +38,7 @@ from lead_trainer.engine.quarantine import (
     was_missing,
 )
 from lead_trainer.engine.state import LoopState, TrainState
-from lead_trainer.errors import BadConfig, BadData, NoValidCheckpoint, short_checksums
+from lead_trainer.errors import BadConfig, NoValidCheckpoint
 from lead_trainer.recipes.recipe import PartsKeys, Recipe
 
 # Keys of the run, whatever its recipe, that may differ between a checkpoint and the run that resumes it.
@@ -111,58 +108,6 @@ def supersede_all(store: ObjectStore, identity: CheckpointIdentity, patience: Pa
     for key in patience.call(lambda: manifest_keys(store, keys.manifests_prefix)):
         fault = Fault(f"superseded by attempt {identity.attempt}: resume is Never")
         patience.call(quarantine, store, keys, key, fault, identity.attempt)
-
-
-def newest_sound_weights(
-    store: ObjectStore, manifests_prefix: str, folder: Path, patience: Patience, checkpoint_prefix: str = ""
-) -> Path:
-    """Downloads the model file of another instance's newest sound checkpoint, or of the one named; returns its path."""
-    quarantine_prefix = manifests_prefix.removesuffix("manifest/") + "quarantine/"
-    bad = patience.call(lambda: quarantined_positions(store, quarantine_prefix))
-    listed = patience.call(lambda: manifest_keys(store, manifests_prefix))
-    keys = [key for key in listed if of_checkpoint(key, checkpoint_prefix)]
-    first = ""  # what is wrong with the newest
-    for key in keys:
-        if position_of(key) in bad and not patience.call(was_missing, store, quarantine_prefix, key):
-            continue
-        fault, manifest = patience.call(_fetch_model, store, key, folder, checkpoint_prefix)
-        if fault is not None and fault.missing:
-            patience.pause(LOOK_AGAIN_S)
-            fault, manifest = patience.call(_fetch_model, store, key, folder, checkpoint_prefix)
-        if fault is None and manifest is not None:
-            return folder / model_file_name(manifest)
-        log.error("initial checkpoint is corrupt, trying the next older one", manifest=key, reason=str(fault))
-        first = first or str(fault or "")
-    wanted = checkpoint_prefix or manifests_prefix
-    if not keys:
-        raise NoValidCheckpoint(f"initFrom {wanted}: found no checkpoint; the stage it names must have committed one")
-    raise NoValidCheckpoint(f"initFrom {wanted}: {none_valid(len(keys), first)}")
-
-
-def none_valid(count: int, first: str) -> str:
-    """Returns what a person reads where `count` checkpoints were found; `first`: what is wrong with the newest."""
-    found = "found 1 checkpoint, which is corrupt" if count == 1 else f"found {count} checkpoints, all corrupt"
-    why = first or "it is quarantined, and the record below quarantine/ says why"
-    return f"{found}: {short_checksums(why)}; restore its objects, or name another checkpoint"
-
-
-def of_checkpoint(key: str, checkpoint_prefix: str) -> bool:
-    """Returns whether a manifest's key has the step of a checkpoint's data prefix; an empty prefix fits every key."""
-    position = position_of(key)
-    return not checkpoint_prefix or (position is not None and f"/{position[0]:012d}/" in checkpoint_prefix)
-
-
-def _fetch_model(
-    store: ObjectStore, key: str, folder: Path, checkpoint_prefix: str
-) -> tuple[Fault | None, CheckpointManifest | None]:
-    try:
-        manifest = read_checkpoint_manifest(store, key)
-        name = model_file_name(manifest)
-    except (ValueError, BadData) as error:
-        return Fault(str(error).splitlines()[0][:200]), None
-    if not manifest.files[name].key.startswith(checkpoint_prefix):
-        return Fault(f"it names {manifest.files[name].key}, which is of another checkpoint of that step"), None
-    return fetch_fault(store, manifest.model_copy(update={"files": {name: manifest.files[name]}}), folder), manifest
 
 
 def refuse_other_run(

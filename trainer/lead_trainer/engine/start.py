@@ -23,7 +23,7 @@ from lead_trainer.engine.compilation import compiled
 from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.ema import WeightAverage
 from lead_trainer.engine.memory import save_memory
-from lead_trainer.engine.origin import sound_origin
+from lead_trainer.engine.origin import newest_sound_weights, sound_origin
 from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.precision import gradient_scaler
 from lead_trainer.engine.quarantine import fetch_fault
@@ -31,7 +31,6 @@ from lead_trainer.engine.ranking import Ranking
 from lead_trainer.engine.resume import (
     Found,
     newest_sound,
-    newest_sound_weights,
     refuse_other_run,
     restore,
     supersede_all,
@@ -150,9 +149,7 @@ def _load_initial_weights(start: Start, model: torch.nn.Module) -> None:
     if start.job.init_from is not None:
         parent, folder = start.job.init_from, start.scratch / f"init-{start.group.world.rank}"
         start.patience.begin()
-        path = newest_sound_weights(
-            start.store, parent.manifests_prefix, folder, start.patience, parent.checkpoint_prefix
-        )
+        path = newest_sound_weights(start.store, parent, start.job.stage, folder, start.patience)
     if path is not None:
         start.recipe.load_initial_weights(model, start.config, read_weights_file(path, "load_file"))
         log.info("initial weights loaded", file=str(path))
