@@ -9,6 +9,11 @@ def near_name(name: str, known: Iterable[str]) -> str:
     return next(iter(difflib.get_close_matches(name, sorted(known), n=1)), "")
 
 
+def explain_unknown_profile(name: str, known: Iterable[str]) -> str:
+    """Returns which field names a storage profile that the chart's values do not define, and which there are."""
+    return f"spec.storageProfile is {name!r}, which is not defined; {known_profiles(name, known)}"
+
+
 def known_profiles(name: str, known: Iterable[str]) -> str:
     """Returns what a sentence that refuses a storage profile says of the others."""
     listed, near = ", ".join(sorted(known)) or "none", near_name(name, known)

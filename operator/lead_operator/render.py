@@ -12,7 +12,7 @@ import yaml
 
 from lead_operator import names
 from lead_operator.errors import SpecError
-from lead_operator.near_names import known_profiles
+from lead_operator.near_names import explain_unknown_profile
 from lead_operator.objects.build_pod import build_cache_pod
 from lead_operator.objects.pod_skeleton import KubernetesObject
 from lead_operator.objects.rank_service import build_rank_service
@@ -89,8 +89,7 @@ def _place(settings: Settings | None, name: str) -> tuple[Settings, StorageProfi
         profile = StorageProfile(name, "minio.example:9000", "lead", secret_name=f"lead-s3-{name}")
         return Settings(trainer_image="lead-trainer", storage_profiles={name: profile}), profile
     if name not in settings.storage_profiles:
-        known = known_profiles(name, settings.storage_profiles)
-        raise SpecError(f"spec.storageProfile is {name!r}, which is not defined; {known}")
+        raise SpecError(explain_unknown_profile(name, settings.storage_profiles))
     return settings, settings.storage_profiles[name]
 
 

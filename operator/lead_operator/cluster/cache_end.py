@@ -25,6 +25,7 @@ from lead_operator.cluster.store_errors import explain_store_error
 from lead_operator.decisions.dataset_cache_plan import decide_cache_removal
 from lead_operator.decisions.observed import ObservedBuild, ObservedPod
 from lead_operator.decisions.plan import EventNote
+from lead_operator.near_names import explain_unknown_profile
 from lead_operator.resources.dataset_cache import DatasetCache, parse_dataset_cache
 from lead_operator.resources.known_status import read_status
 from lead_operator.settings import Settings, StorageProfile
@@ -65,7 +66,7 @@ class CacheEnd:
             return None
         if identity.uid not in self.listed:
             await self._read_pods_live(identity.namespace, identity.uid)
-        now = self.client.clock.now()
+        now, known = self.client.clock.now(), self.settings.storage_profiles
         pods = observe_pods(
             self.informers.of(POD, identity.namespace).owned_by(identity.namespace, identity.uid), self.nodes, now
         )
@@ -84,7 +85,7 @@ class CacheEnd:
             now=now,
             pods=pods,
             store_error=self.errors.get(identity.uid, ""),
-            profile_error="" if profile else f"storage profile {cache.storage_profile!r} is not defined",
+            profile_error="" if profile else explain_unknown_profile(cache.storage_profile, known),
             previous=previous,
         )
         plan = decide_cache_removal(cache, observed, users, unseen)

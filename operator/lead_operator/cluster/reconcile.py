@@ -60,10 +60,11 @@ from lead_operator.decisions.observed import ObservedBuild, ObservedCache, Obser
 from lead_operator.decisions.plan import EventNote, Plan
 from lead_operator.decisions.rejected import decide_rejected
 from lead_operator.decisions.run_end import is_over, reported_end
+from lead_operator.decisions.store_remedy import PROFILE_REMEDY
 from lead_operator.decisions.training_run_plan import decide_training_run
 from lead_operator.errors import SpecError
 from lead_operator.names import CachePhase
-from lead_operator.near_names import known_profiles
+from lead_operator.near_names import explain_unknown_profile
 from lead_operator.objects.session_cache_claim import claim_name
 from lead_operator.resources.dataset_cache import DatasetCache, parse_dataset_cache
 from lead_operator.resources.identity import Identity
@@ -435,8 +436,7 @@ class Reconciler:
         return why if generation == identity.generation else ""
 
     def _no_profile(self, name: str) -> str:
-        known = known_profiles(name, self.settings.storage_profiles)
-        return f"storage profile {name!r} is not defined; {known}; ask the administrator or change the spec"
+        return f"{explain_unknown_profile(name, self.settings.storage_profiles)}; {PROFILE_REMEDY}"
 
 
 def _is_untouched(body: KubernetesObject, pods: tuple[ObservedPod, ...], now: datetime) -> bool:

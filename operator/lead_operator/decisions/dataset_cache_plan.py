@@ -34,9 +34,10 @@ from lead_operator.decisions.figures import format_size, format_time
 from lead_operator.decisions.observed import ObservedBuild, ObservedBuildFailure, ObservedPublication
 from lead_operator.decisions.plan import Plan, RunRecord
 from lead_operator.decisions.pod_removal import once_each
-from lead_operator.decisions.store_remedy import STORE_DENIED, correct_pods_access
+from lead_operator.decisions.store_remedy import PROFILE_REMEDY, STORE_DENIED, correct_pods_access
 from lead_operator.errors import SpecError
 from lead_operator.names import CachePhase, Condition
+from lead_operator.near_names import explain_unknown_profile
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_operator.settings import Settings
 from lead_protocol.exit_codes import ExitClass
@@ -147,7 +148,7 @@ def next_cache_step(cache: DatasetCache, observed: ObservedBuild, settings: Sett
     same_spec = answers(cache, observed.previous)
     failure = dict(observed.previous.get("lastFailure") or {}) if same_spec else {}
     if cache.storage_profile not in settings.storage_profiles:
-        text = observed.profile_error or f"storage profile {cache.storage_profile!r} is not defined"
+        text = f"{explain_unknown_profile(cache.storage_profile, settings.storage_profiles)}; {PROFILE_REMEDY}"
         step = CacheStep(CachePhase.PENDING, "UnknownStorageProfile", text, state, failure)
         return replace(step, requeue_after_s=settings.resync_s)
     if observed.manifest is not None and observed.manifest.digest == observed.result_digest:

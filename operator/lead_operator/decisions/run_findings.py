@@ -13,9 +13,10 @@ from lead_operator.decisions.refusals import OBJECTS_REFUSED, explain_refusal
 from lead_operator.decisions.run_step import CHECKPOINT_MISSING, FINISHING, PODS_LOAD, Step
 from lead_operator.decisions.run_view import SUSPEND_REQUESTED, RunView
 from lead_operator.decisions.session_caches import lost_cache_node, terminating_claims, waits_for_its_volume
+from lead_operator.decisions.store_remedy import PROFILE_REMEDY
 from lead_operator.decisions.waiting_pod import explain_waiting
 from lead_operator.names import Condition, RunPhase, training_pod_name
-from lead_operator.near_names import known_profiles
+from lead_operator.near_names import explain_unknown_profile
 from lead_operator.objects.session_cache_claim import claim_name
 from lead_protocol.exit_codes import SET_CLOCKS
 from lead_protocol.progress_record import ProgressRecord
@@ -131,11 +132,8 @@ def _accepted(view: RunView, step: Step) -> Finding:
     if step.reason == NOT_ALLOWED:
         return Finding(Condition.ACCEPTED, False, NOT_ALLOWED, view.refused_by_policy)
     if view.profile is None:
-        known = known_profiles(view.run.storage_profile, view.settings.storage_profiles)
-        text = (
-            f"{view.run.identity}: spec.storageProfile {view.run.storage_profile!r} is not defined; {known}; "
-            "ask the administrator to add it, or create a run with a known one"
-        )
+        unknown = explain_unknown_profile(view.run.storage_profile, view.settings.storage_profiles)
+        text = f"{view.run.identity}: {unknown}; {PROFILE_REMEDY}"
         return Finding(Condition.ACCEPTED, False, "UnknownStorageProfile", text)
     if view.config_hash != view.started_hash:
         text = "spec.config or a stage's config was changed after the start; set the old values again, or create a run"

@@ -3,6 +3,7 @@
 from lead_operator.settings import StorageProfile
 
 STORE_DENIED = "StoreDenied"  # the reason of a pod that ended so: a bad key, a missing right, an unknown authority
+PROFILE_REMEDY = "ask the administrator to define it, or create this anew with one that is: the field is fixed"
 
 
 def correct_pods_access(profile: StorageProfile | None, namespace: str, *, build: bool) -> str:

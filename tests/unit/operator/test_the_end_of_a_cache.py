@@ -247,7 +247,9 @@ async def test_the_data_of_a_profile_that_is_gone_are_not_left_in_silence(world:
     status = world.plans[-1].status
     assert (status["phase"], status["reason"]) == ("Deleting", "UnknownStorageProfile")
     message = status["conditions"][0]["message"]
-    assert "storage profile 'default' is not defined" in message and "spec.retain set to Retain" in message
+    assert (
+        "spec.storageProfile is 'default', which is not defined" in message and "spec.retain set to Retain" in message
+    )
     assert (world.left(), world.guards) == (before, [])
     world.end.settings = profiles
     await world.to_the_end()

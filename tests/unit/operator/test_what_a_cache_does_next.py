@@ -315,10 +315,16 @@ def test_a_cache_whose_bucket_was_emptied_is_built_again() -> None:
 
 
 def test_an_unknown_storage_profile_is_a_condition() -> None:
-    cache = replace(a_dataset_cache(), storage_profile="cold")
-    plan = look(cache, profile_error="storage profile 'cold' is not defined; known are default")
+    cache = replace(a_dataset_cache(), storage_profile="defualt")
+    plan = look(cache, profile_error="unknown")
     assert plan.status["phase"] == "Pending"
-    assert condition(plan, "Accepted")["reason"] == "UnknownStorageProfile"
+    for kind in ("Accepted", "Ready"):
+        told = condition(plan, kind)
+        assert (told["status"], told["reason"]) == ("False", "UnknownStorageProfile")
+        assert (
+            "spec.storageProfile is 'defualt', which is not defined; did you mean default? known are: default"
+            in (told["message"])
+        )
 
 
 def test_a_spec_that_makes_invalid_pods_fails_its_build_until_the_spec_changes() -> None:

@@ -134,7 +134,7 @@ def test_a_cache_or_profile_that_is_not_there_is_named_with_the_one_most_like_it
     assert "DatasetCache team-a/town does not exist; did you mean towns? create it" in said
     assert observe_cache("snow", None, ["towns"]).near == ""
     said = condition(look(a_training_run(storageProfile="defualt")), "Accepted")["message"]
-    assert "'defualt' is not defined; did you mean default? known are: default" in said
+    assert "spec.storageProfile is 'defualt', which is not defined; did you mean default? known are: default" in said
 
 
 def test_the_digest_a_run_began_with_is_kept_when_the_cache_is_built_anew() -> None:
