@@ -32,6 +32,9 @@ _CLUSTER_REASONS = frozenset(
     ]
 )
 
+# Container reasons that runtimes give (containerd, CRI-O): no process of ours was started.
+_START_REASONS = frozenset(["StartError", "ContainerCannotRun"])
+
 _IMAGE_REASONS = frozenset(
     ["ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"]
 )
@@ -100,6 +103,12 @@ def explain_pod(pod: ObservedPod, *, now: datetime, node_loss_s: float) -> Failu
             "with more memory that goes on from here (checkpoint.from), or one with smaller batches"
         )
         return _failure(pod, ExitClass.PROGRAM_ERROR, OOM_KILLED, _PROGRAM, text)
+    if pod.reason in _START_REASONS:
+        text = (
+            f"the container runtime of node {pod.node} could not start pod {pod.name}: {_said(pod)}; if it comes again "
+            "there, look at that node's runtime"
+        )
+        return _failure(pod, ExitClass.INFRASTRUCTURE, "ContainerNotStarted", _NODE, text)
     if pod.exit_code is None or (pod.deleting and pod.exit_code in (137, 143)):
         return _failure(pod, ExitClass.INFRASTRUCTURE, "PodDeleted", _GONE, f"pod {pod.name} was stopped from outside")
     return _by_exit_code(pod, pod.exit_code)

@@ -19,6 +19,7 @@ FREE = Cost()
 CRASH = Cost(1, ("program",), 1)  # a rank that dies
 STOP = Cost(1, ("uncounted", "infrastructure"))  # it commits and stops; or, where it cannot in time, it is taken away
 TAKEN = Cost(1, ("infrastructure", "uncounted"))
+NOT_STARTED = Cost(1, ("infrastructure",))
 MAYBE_CRASH = Cost(1, ("program", "infrastructure", "uncounted"))
 
 _DEATH = ("ProgramError", "Killed", "Error", "OOMKilled")
@@ -111,7 +112,10 @@ KINDS: dict[str, Kind] = {
     "the API server is killed": _shared(c.kill_api, control=True),
     "etcd stands still": _shared(c.pause_etcd, control=True),
     "the kubelet stands still": _shared(c.pause_kubelet, control=True),
-    "the kubelet is killed": _shared(c.kill_kubelet, control=True),
+    # A container that it was starting just then is one that never ran.
+    "the kubelet is killed": _shared(
+        c.kill_kubelet, "ContainerNotStarted", control=True, cost=NOT_STARTED, others=NOT_STARTED
+    ),
     "the name server stands still": _shared(c.pause_dns, *_STORE),
     "the scheduler stands still at a kill": _shared(c.pause_scheduler, *_DEATH, cost=CRASH),
     "the controller manager stands still at a deletion": _shared(c.pause_controllers, *_STOPPED, cost=STOP),

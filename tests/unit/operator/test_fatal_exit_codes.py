@@ -47,12 +47,23 @@ def test_a_listed_code_fails_the_run_at_once_and_says_what_to_do() -> None:
         (a_failed_pod(1, 137, reason="Evicted"), "Evicted"),
         (a_failed_pod(1, 137, deleting=True), "PodDeleted"),
         (a_pod(1, node_ready=False, node_not_ready_since=NOW.replace(hour=11)), "NodeLost"),
+        (a_failed_pod(1, 128, reason="StartError"), "ContainerNotStarted"),
         (a_failed_pod(1, 1), "ProgramError"),
     ],
 )
 def test_what_the_cluster_ended_and_other_codes_are_judged_as_ever(pod: ObservedPod, reason: str) -> None:
-    plan = after(a_pod(0), pod, codes=[42, 137])
+    plan = after(a_pod(0), pod, codes=[42, 128, 137])
     assert (plan.status["phase"], plan.status["lastFailure"]["reason"]) == ("Recovering", reason)
+
+
+@pytest.mark.parametrize("reason", ["StartError", "ContainerCannotRun"])
+def test_a_container_that_the_runtime_could_not_start_is_no_error_of_the_program(reason: str) -> None:
+    why = "failed to create containerd task: failed to create shim task: context canceled: unknown"
+    plan = after(a_pod(0), a_failed_pod(1, 128, reason=reason, message=why, node="gpu-7"), codes=None)
+    restarts, last = plan.status["restarts"], plan.status["lastFailure"]
+    assert (plan.status["phase"], restarts["program"], restarts["infrastructure"]) == ("Recovering", 0, 1)
+    assert (last["class"], last["reason"]) == ("Infrastructure", "ContainerNotStarted")
+    assert "runtime of node gpu-7 could not start pod" in last["message"] and why in last["message"]
 
 
 def test_a_rank_without_room_is_fatal_where_137_is_listed_and_the_message_still_tells_of_memory() -> None:
