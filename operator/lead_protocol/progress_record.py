@@ -14,12 +14,13 @@ from lead_protocol.manifests import MAX_ATTEMPT, MAX_COUNT
 from lead_protocol.strict_model import StrictModel, parse_or_none
 
 MAX_RECORD_BYTES = 4096  # the kubelet truncates termination messages at 4096 bytes
+MESSAGE_CHARS = 512
 MAX_ADVISORIES = 4
 MAX_DEGRADED_RANKS = 64  # that are named
 
 _Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 _Seconds = Annotated[float, Field(ge=0, le=1e12)]
-_Text = Annotated[str, StringConstraints(max_length=512)]
+_Text = Annotated[str, StringConstraints(max_length=MESSAGE_CHARS)]
 _Name = Annotated[str, StringConstraints(max_length=64, pattern=r"^[A-Za-z0-9_./-]+$")]
 
 

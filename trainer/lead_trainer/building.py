@@ -18,7 +18,7 @@ from lead_protocol.environment import SOURCE_DIR
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.job import BuildJob
 from lead_protocol.job_access import job_access
-from lead_protocol.progress_record import BuildRecord
+from lead_protocol.progress_record import MESSAGE_CHARS, BuildRecord
 from lead_protocol.source_listing import is_cached_view, is_picture, is_raw
 from lead_protocol.store.object_store import ObjectStore, StoreError
 from lead_trainer.data.build import build_share
@@ -29,7 +29,6 @@ from lead_trainer.recipes.recipe import ReadsPart, SourceFile, SourceTree, load_
 from lead_trainer.report.console import open_log
 
 REPEAT_S = 30.0  # of a build that is at work and has no news
-_MESSAGE_CHARS = 512
 
 log = structlog.get_logger(__name__)
 
@@ -152,7 +151,7 @@ class _BuildMailbox:
 
     def fail(self, error: BaseException) -> None:
         """Writes the last record of a build that failed."""
-        message = (str(error) or type(error).__name__)[:_MESSAGE_CHARS]
+        message = (str(error) or type(error).__name__)[:MESSAGE_CHARS]
         self.tell(self._record.model_copy(update={"phase": "Failed", "message": message}))
 
     def _write(self) -> None:

@@ -15,13 +15,12 @@ from pydantic import ValidationError
 
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.job import AnyJob, BuildJob, CheckJob, TrainJob, parse_job
-from lead_protocol.progress_record import MAX_RECORD_BYTES, ProgressRecord
+from lead_protocol.progress_record import MAX_RECORD_BYTES, MESSAGE_CHARS, ProgressRecord
 from lead_trainer.cpu_limit import cpu_share
 from lead_trainer.errors import BadConfig
 from lead_trainer.launcher import Ended, Worker, run_workers
 from lead_trainer.world import child_environments, visible_gpus
 
-_MESSAGE_CHARS = 512
 
 
 @dataclass(frozen=True)
@@ -106,5 +105,5 @@ def _obituary(job: TrainJob, end: Ended) -> ProgressRecord:
     message = f"worker process {end.local_rank} {how}"
     return ProgressRecord(
         attempt=job.attempt, seq=0, phase=phase, epoch=0, epochs=job.epochs, step=0, steps=0,
-        message=message[:_MESSAGE_CHARS],
+        message=message[:MESSAGE_CHARS],
     )  # fmt: skip

@@ -91,7 +91,10 @@ KINDS: dict[str, Kind] = {
     "the store's pod is deleted": _shared(s.delete_pod, *_STORE),
     "the store gets SIGKILL": _shared(s.kill, *_STORE),
     "the store stands still": _shared(s.pause, *_STORE),
-    "the store stands still beyond every timeout of a call": _shared(s.pause_long, *_STORE, control=True),
+    # A rank that begins just then gives up after 60 s.
+    "the store stands still beyond every timeout of a call": _shared(
+        s.pause_long, *_STORE, control=True, cost=NOT_STARTED, others=NOT_STARTED
+    ),
     "the relay of the token keys gets SIGKILL": _shared(s.kill_relay, *_STORE),
     "somebody else answers 404 for the store": _shared(s.answered_404, *_STORE),
     "somebody else answers 503 for the store": _shared(s.answered_503, *_STORE),

@@ -15,8 +15,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch.utils.tensorboard import SummaryWriter
 
 from lead_protocol.exit_codes import ExitCode
-from lead_protocol.progress_record import parse_progress
+from lead_protocol.progress_record import MESSAGE_CHARS, parse_progress
 from lead_protocol.store.folder import FolderStore
+from lead_protocol.store.object_store import StoreUnavailable
 from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
 from lead_testing.toy_recipe import ToyModel, ToyRecipe
 from lead_testing.toy_runs import train_here
@@ -27,7 +28,7 @@ from lead_trainer.engine.progress_block import progress_block
 from lead_trainer.engine.ranking import Ranking
 from lead_trainer.engine.state import TrainState
 from lead_trainer.engine.stop import StopFlag
-from lead_trainer.engine.worker import last_words
+from lead_trainer.engine.worker import last_words, leave_word
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.recipe import StepOutput, load_recipe
 from lead_trainer.report import live as live_module
@@ -305,3 +306,13 @@ def test_the_page_shows_the_last_words_of_a_rank_with_a_wrong_key() -> None:
     assert last_words(error.value, world, "lead") == UNKNOWN_KEY
     assert last_words(error.value, world, "") == UNKNOWN_KEY.replace("lead:", "rank 0:"), "before the job is read"
     assert last_words(BadData("it ends"), world, "lead") == "rank 0: it ends"
+
+
+def test_words_that_are_too_long_are_cut_and_the_record_is_left(tmp_path: Path) -> None:
+    """Else the rank would end in code 1, as an error of the program, whatever its own code is."""
+    long = StoreUnavailable("no good answer; " + "HTTPSConnection " * 40)
+    left = tmp_path / "last-word"
+    leave_word(left, long, World(world_size=2), "lead")
+    record = parse_progress(left.read_bytes())
+    assert record is not None and len(record.message) == MESSAGE_CHARS
+    assert record.message.startswith("rank 0: StoreUnavailable: no good answer")

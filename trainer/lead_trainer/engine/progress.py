@@ -13,11 +13,10 @@ from typing import Any
 
 import structlog
 
-from lead_protocol.progress_record import ProgressRecord, to_bytes
+from lead_protocol.progress_record import MESSAGE_CHARS, ProgressRecord, to_bytes
 from lead_protocol.store.object_store import ObjectStore, StoreError
 
 INTERVAL_S = 5.0
-MESSAGE_CHARS = 512
 _LAST_WRITE_S = 10.0
 
 log = structlog.get_logger(__name__)

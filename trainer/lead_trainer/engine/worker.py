@@ -18,11 +18,11 @@ from lead_protocol import environment
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.job import TrainJob, parse_job
 from lead_protocol.job_access import job_access
-from lead_protocol.progress_record import ProgressRecord
+from lead_protocol.progress_record import MESSAGE_CHARS, ProgressRecord
 from lead_trainer.engine.attempt_run import Place, run_attempt, sentence
 from lead_trainer.engine.ddp import Group, lost_peer_behind
 from lead_trainer.engine.pod_config import refuse_places
-from lead_trainer.engine.progress import MESSAGE_CHARS, write_termination_log
+from lead_trainer.engine.progress import write_termination_log
 from lead_trainer.engine.stop import StopFlag
 from lead_trainer.engine.storage import open_store
 from lead_trainer.errors import BadConfig, TrainerError, exit_code_of
@@ -83,7 +83,7 @@ def main() -> None:
     except BaseException as error:
         code = ended(error, world)
         if not world.is_first or not options.termination_log.exists():
-            _leave_word(options.termination_log, error, world, recipe)
+            leave_word(options.termination_log, error, world, recipe)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -92,12 +92,16 @@ def main() -> None:
 
 
 def last_words(error: BaseException, world: World, recipe: str) -> str:
-    """Returns what a rank says of its end, after its number; a config is as wrong for all, and named by its recipe."""
+    """Returns what a rank says of its end, after its number; a config is as wrong for all, and named by its recipe.
+
+    At most as long as a record's message may be: a record that cannot be made would end the rank in another code.
+    """
     whose = recipe if recipe and isinstance(error, BadConfig) else f"rank {world.rank}"
-    return f"{whose}: {sentence(lost_peer_behind(error, world) or error)[:MESSAGE_CHARS]}"
+    return f"{whose}: {sentence(lost_peer_behind(error, world) or error)}"[:MESSAGE_CHARS]
 
 
-def _leave_word(path: Path, error: BaseException, world: World, recipe: str) -> None:
+def leave_word(path: Path, error: BaseException, world: World, recipe: str) -> None:
+    """Leaves what a rank says of its end at `path`, for the launcher."""
     message = last_words(error, world, recipe)
     record = ProgressRecord(attempt=1, seq=0, phase="Failed", epoch=0, epochs=0, step=0, steps=0, message=message)
     write_termination_log(path, record)
