@@ -494,6 +494,18 @@ def test_the_example_data_job_says_what_the_trainers_command_line_understands(re
     }  # fmt: skip
     (keys,) = [each["projected"] for each in job["spec"]["template"]["spec"]["volumes"] if "projected" in each]
     assert keys["sources"][0]["secret"]["name"] == "lead-data-default"
+    assert "datasets/carla_demo: 1 routes of 2 frames: started" in done.stderr
+
+
+@pytest.mark.parametrize("named, mounted", [("", "lead-s3-driving"), ("lead-data-default", "lead-data-default")])
+def test_on_a_store_of_your_own_the_example_data_may_have_a_key_of_their_own(
+    render: Any, named: str, mounted: str
+) -> None:
+    values = f"exampleData.enabled=true,exampleData.prefix=datasets/team-a/demo,exampleData.existingSecret={named}"
+    objects = render("external_store", "--set", values)
+    (job,) = [each for each in objects if each["kind"] == "Job" and "example-data" in each["metadata"]["name"]]
+    (keys,) = [each["projected"] for each in job["spec"]["template"]["spec"]["volumes"] if "projected" in each]
+    assert [source["secret"]["name"] for source in keys["sources"] if "secret" in source] == [mounted]
 
 
 def test_tensorboard_reads_the_runs_of_its_namespace_by_the_view_key(render: Any) -> None:

@@ -67,8 +67,8 @@
 {{- fail (printf "exampleData.namespace is %q; the namespaces for runs are %s" .Values.exampleData.namespace ($names | join ", ")) }}
 {{- end }}
 {{- $profile := get .Values.storage.profiles .Values.exampleData.profile }}
-{{- if not (include "lead.dataSecretName" (dict "name" .Values.exampleData.profile "profile" $profile)) }}
-{{- fail (printf "exampleData.profile is %s, whose pods have no key that may write raw data; name a Secret with one in storage.profiles.%s.existingSecret" .Values.exampleData.profile .Values.exampleData.profile) }}
+{{- if not (.Values.exampleData.existingSecret | default (include "lead.dataSecretName" (dict "name" .Values.exampleData.profile "profile" $profile))) }}
+{{- fail (printf "exampleData.profile is %s, whose pods have no key that may write raw data; name a Secret with one, such as lead-data-%s, in exampleData.existingSecret" .Values.exampleData.profile .Values.exampleData.profile) }}
 {{- end }}
 {{- $served := (include "lead.profileNamespaces" (dict "root" . "profile" $profile) | fromJson).names }}
 {{- if not (has (.Values.exampleData.namespace | default (first $names)) $served) }}
