@@ -37,7 +37,7 @@ def main() -> int:
         work = {**expected_work(), **EXPECTED_S}
         expect(work)
         say(f"this takes about {duration(sum(work.values()))} on two cores; interrupted, it goes on where it was")
-        cluster = ensure_up()
+        cluster = ensure_up(for_images=True)
         if cluster.kind == "current":
             refuse_release_of_others(cluster)
         images = build_images(cluster)

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -53,8 +54,11 @@ class Cluster:
         return f"export {' '.join(words)} PATH={shlex.quote(str(self.bin_dir))}:$PATH"
 
 
-def ensure_up(home: Home | None = None) -> Cluster:
-    """Returns a running cluster, starting the local one or kind where needed; seconds where it runs already."""
+def ensure_up(home: Home | None = None, *, for_images: bool = False) -> Cluster:
+    """Returns a running cluster, starting the local one or kind where needed; seconds where it runs already.
+
+    `for_images`: images are built next. The first time their layers are made meanwhile, which waits for the network.
+    """
     home = home or Home.from_environment()
     match _decide(home):
         case "current":
@@ -62,7 +66,9 @@ def ensure_up(home: Home | None = None) -> Cluster:
         case "kind":
             return Cluster("kind", kind.up(home), home.bin, None)
         case "local":
-            cluster.up(home, home.cluster)
+            first = for_images and not (home.images / "storage").exists() and not docker_answers()
+            layers = partial(images.build_layers, home, registry=addresses.REGISTRY)
+            cluster.up(home, home.cluster, layers if first else None)
             return Cluster("local", home.cluster / "kubeconfig", home.bin, addresses.REGISTRY)
 
 

@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from lead_testing.local_cluster.commands import read_output, run_download
@@ -19,6 +20,7 @@ from lead_testing.local_cluster.errors import CannotRunHere
 from lead_testing.local_cluster.home import Home
 from lead_testing.local_cluster.locks import exclusive
 from lead_testing.local_cluster.progress import duration, step
+from lead_testing.local_cluster.side_by_side import run_side_by_side
 
 SOURCES = Path(__file__).parent / "tools"
 KUBERNETES_VERSION = "v1.34.4"
@@ -118,8 +120,9 @@ def ensure_programs(home: Home, names: Iterable[str]) -> dict[str, Path]:
     with exclusive(home.locks / "programs", "building the cluster's programs"):
         if lack := what_go_lacks(observe_go(home, paths)):
             raise CannotRunHere(f"The cluster's programs are built from source: {lack}.")
-        for module, missing in _missing_by_module(home, paths).items():
-            _build(home, module, missing)
+        # Two at a time: while one downloads or links, the other compiles.
+        missing = _missing_by_module(home, paths)
+        run_side_by_side([partial(_build, home, module, names) for module, names in missing.items()], at_once=2)
         for name, path in paths.items():
             _link(home.bin / name, path)
     return paths

@@ -4,10 +4,11 @@
 """
 
 import json
+import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from lead_testing.local_cluster import addresses as at
@@ -36,6 +37,7 @@ from lead_testing.local_cluster.parts import (
 )
 from lead_testing.local_cluster.pause_image import ensure_pause_image, pause_reference
 from lead_testing.local_cluster.progress import say, step
+from lead_testing.local_cluster.side_by_side import run_side_by_side
 from lead_testing.local_cluster.volumes import apply_first_objects
 
 READY_TIMEOUT_S = 300.0
@@ -50,17 +52,22 @@ class PartStatus:
     log: Path
 
 
-def up(home: Home, state: Path) -> None:
-    """Starts what does not run, restarts what runs with old settings, and returns when the node is ready."""
-    # MinIO too, whose module wants the newest Go: better said now than after the others are built.
-    missing = what_is_missing(observe_machine(home, (*CLUSTER_PROGRAMS, "minio")))
+def up(home: Home, state: Path, meanwhile: Callable[[], None] | None = None) -> None:
+    """Starts what does not run, restarts what runs with old settings, and returns when the node is ready.
+
+    `meanwhile` begins beside the programs and is not waited for.
+    """
+    needed = (*CLUSTER_PROGRAMS, "minio")  # whose image everything asks for that is installed here
+    missing = what_is_missing(observe_machine(home, needed))
     if missing:
         raise CannotRunHere(missing)
+    if meanwhile is not None:
+        threading.Thread(target=meanwhile, daemon=True).start()
     with exclusive(home.locks / "cluster", "starting or stopping the cluster"):
-        with ThreadPoolExecutor() as pool:  # apt-get waits for the network while the compiler has the cores
-            packages = pool.submit(ensure_packages, home, {**CLUSTER_PACKAGES, **IMAGE_PACKAGES})
-            programs = ensure_programs(home, CLUSTER_PROGRAMS)
-            packages.result()
+        # apt-get waits for the network while the compiler has the cores.
+        packages = {**CLUSTER_PACKAGES, **IMAGE_PACKAGES}
+        run_side_by_side([partial(ensure_packages, home, packages), partial(ensure_programs, home, needed)], at_once=2)
+        programs = {name: program_path(home, name) for name in needed}
         state.mkdir(parents=True, exist_ok=True)
         at.RUN_DIR.mkdir(parents=True, exist_ok=True)
         network.set_kernel_settings(state / "kernel-settings.json")

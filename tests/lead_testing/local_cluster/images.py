@@ -18,6 +18,7 @@ from lead_testing.local_cluster.api_server import answers_ok, header_of
 from lead_testing.local_cluster.base_image import base_reference, make_base_image
 from lead_testing.local_cluster.binaries import ensure_programs
 from lead_testing.local_cluster.commands import run_download, run_logged, try_output
+from lead_testing.local_cluster.errors import CannotRun
 from lead_testing.local_cluster.home import Home
 from lead_testing.local_cluster.locks import exclusive
 from lead_testing.local_cluster.packages import IMAGE_PACKAGES, REMOTE_PACKAGES, ensure_packages
@@ -64,15 +65,50 @@ def repository_and_tag(reference: str) -> tuple[str, str]:
     return f"{place}{slash}{image}", tag
 
 
+class _Buildah:
+    """Builds into a storage of our own."""
+
+    def __init__(self, home: Home) -> None:
+        place = ["--root", str(home.images / "storage"), "--runroot", "/run/lead-images", "--storage-driver", "overlay"]
+        self.podman = ["podman", *place]
+        self._buildah = ["buildah", *place]
+        self._home = home
+        self.log = home.root / "logs" / "images.log"
+        (home.images / "tmp").mkdir(parents=True, exist_ok=True)
+
+    def build(self, image: Image, reference: str) -> None:
+        """Builds an image; layers that were built before are taken as they are."""
+        if image.name != "minio" and not try_output([*self.podman, "images", "-q", base_reference()]):
+            make_base_image(self._home, self.podman)
+        try_output([*self._buildah, "rm", "--all"])  # what killed builds left: gigabytes each; the lock is ours
+        words = [*self._buildah, "bud", "--layers", "--force-rm", "--isolation", "chroot", "--network", "host"]
+        words += ["--format", "oci", "--build-arg", f"BASE={base_reference()}", *_revision(image)]
+        words += [*_secrets(self._home), "--tag", reference, "--file", str(image.containerfile), str(image.context)]
+        environment = {**os.environ, "TMPDIR": str(self._home.images / "tmp")}  # /tmp may be too small for torch
+        run_download(words, self.log, environment=environment)
+
+
+def build_layers(home: Home, *, registry: str) -> None:
+    """Builds what images consist of and pushes nothing: while programs compile, the network brings torch.
+
+    What fails here is done again, and fails in earnest, when images are built.
+    """
+    try:
+        ensure_packages(home, IMAGE_PACKAGES)
+        builder = _Buildah(home)
+        with exclusive(home.locks / "images", "building images"), tempfile.TemporaryDirectory() as folder:
+            for image in _images(Path(folder), ("operator", "trainer")):
+                with step(f"building layers of image {image.name}"):
+                    builder.build(image, image.reference(registry))
+    except CannotRun as error:
+        say(f"  layers of the images are built later: {str(error).splitlines()[0]}")
+
+
 def build_by_buildah(home: Home, *, registry: str, plain_http: bool) -> dict[str, str]:
     """Builds without an engine and pushes to a registry; returns name → reference."""
     ensure_packages(home, IMAGE_PACKAGES if plain_http else {**IMAGE_PACKAGES, **REMOTE_PACKAGES})
-    storage = ["--root", str(home.images / "storage"), "--runroot", "/run/lead-images", "--storage-driver", "overlay"]
-    podman = ["podman", *storage]
+    builder = _Buildah(home)
     tls = [f"--tls-verify={'false' if plain_http else 'true'}"]
-    log = home.root / "logs" / "images.log"
-    (home.images / "tmp").mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "TMPDIR": str(home.images / "tmp")}  # /tmp may be too small for a layer of torch
 
     def is_pushed(image: Image) -> bool:
         if plain_http:
@@ -85,16 +121,10 @@ def build_by_buildah(home: Home, *, registry: str, plain_http: bool) -> dict[str
         return try_output(["skopeo", "inspect", "--format", "{{.Digest}}", f"docker://{image.reference(registry)}"])
 
     def build(image: Image) -> None:
-        if image.name != "minio" and not try_output([*podman, "images", "-q", base_reference()]):
-            make_base_image(home, podman)
         reference = image.reference(registry)
-        try_output(["buildah", *storage, "rm", "--all"])  # what killed builds left: gigabytes each; the lock is ours
-        words = ["buildah", *storage, "bud", "--layers", "--force-rm", "--isolation", "chroot", "--network", "host"]
-        words += ["--format", "oci"]
-        words += ["--build-arg", f"BASE={base_reference()}", *_revision(image), *_secrets(home), "--tag", reference]
-        run_download([*words, "--file", image.containerfile, image.context], log, environment=environment)
-        run_logged([*podman, "push", *tls, "--compression-format", "zstd", reference], log)
-        _forget_old_builds(podman, image, registry)
+        builder.build(image, reference)
+        run_logged([*builder.podman, "push", *tls, "--compression-format", "zstd", reference], builder.log)
+        _forget_old_builds(builder.podman, image, registry)
 
     return _build_all(home, registry, is_pushed, build, digest)
 
@@ -161,7 +191,7 @@ def _build_all(
     minio = ensure_programs(home, ("minio",))["minio"]
     built = {}
     with exclusive(home.locks / "images", "building images"), tempfile.TemporaryDirectory() as folder:
-        for image in _images(minio, Path(folder)):
+        for image in _images(Path(folder), tuple(SOURCES), minio):
             if is_there(image):
                 finish(f"image {image.name}")
                 say(f"image {image.name} is current")
@@ -174,14 +204,14 @@ def _build_all(
     return built
 
 
-def _images(minio: Path, folder: Path) -> list[Image]:
+def _images(folder: Path, names: Iterable[str], minio: Path | None = None) -> list[Image]:
     """Lays the build contexts out under `folder`: only what enters an image, with equal times for equal content."""
     images = []
-    for name, sources in SOURCES.items():
+    for name in names:
         context = folder / name
         context.mkdir()
-        lay_out_context(PROJECT_ROOT, sources, context)
-        if name == "minio":
+        lay_out_context(PROJECT_ROOT, SOURCES[name], context)
+        if minio is not None and name == "minio":
             shutil.copyfile(minio, context / "minio")
             (context / "minio").chmod(0o755)
         _set_equal_times(context)
