@@ -4,7 +4,8 @@ Only the trainer image has the recipes. A run that can start at once asks nobody
 One that waits for a cache, a queue, a quota or a free node would find it hours later, when all that was spent.
 The answer belongs to one configuration, group size and image, which `check_key` hashes: it is in the pod's name and in
 the message of the condition ConfigChecked, so that neither a restarted operator nor a changed status asks twice. A pod
-that does not answer holds nothing up. What a condition alone says ends no run; a check pod's record does.
+that does not answer holds nothing up; its time counts from the start of its container. What a condition alone says ends
+no run; a check pod's record does.
 """
 
 import hashlib
@@ -16,19 +17,18 @@ from lead_operator.decisions.conditions import Finding, find_condition
 from lead_operator.decisions.failure_policy import CORRECT_AND_CREATE, MAX_MESSAGE
 from lead_operator.decisions.figures import seconds_since, shorten
 from lead_operator.decisions.observed import ObservedPod
-from lead_operator.decisions.plan import PodToDelete
-from lead_operator.decisions.pod_group import retire_pods
-from lead_operator.decisions.pod_removal import once_each, remove
+from lead_operator.decisions.pod_group import answered_checks, retire_pods
+from lead_operator.decisions.pod_removal import once_each
 from lead_operator.decisions.run_step import SOON_S, Step
 from lead_operator.decisions.run_view import RunView
 from lead_operator.errors import SpecError
 from lead_operator.names import Condition, RunPhase, check_pod_name
-from lead_operator.objects.check_pod import ACTIVE_S, build_check_pod
+from lead_operator.objects.check_pod import ACTIVE_S, START_WITHIN_S, build_check_pod
 from lead_protocol.check_record import parse_check
 from lead_protocol.exit_codes import ExitCode
 
 CHECK_AFTER_S = 10.0  # of waiting: a run that starts within seconds costs no pod
-ANSWER_WITHIN_S = 600.0 + ACTIVE_S  # from the pod's creation; one that finds no place by then is given up
+ANSWER_WITHIN_S = float(START_WITHIN_S + ACTIVE_S)  # from the pod's creation, whatever a node's clock says
 _WAITS = ("SchedulingGated", "Unschedulable")
 _BEFORE_THE_START = (RunPhase.PENDING, RunPhase.CACHING, RunPhase.STARTING)
 
@@ -64,12 +64,13 @@ def with_config_check(view: RunView, step: Step) -> Step:
     found, live = config_checked(view), tuple(pod for pod in view.observed.checks if not pod.terminal)
     needed = mine if waited_s is not None and found is None else None
     idle = tuple(pod for pod in live if needed is None or pod.uid != needed.uid)
-    deletes = once_each(*step.deletes, *retire_pods(idle, view.run, view.observed), *_finished(view))
+    answered = answered_checks(view.run, view.observed, outlived=not _unstarted(view))
+    deletes = once_each(*step.deletes, *answered, *retire_pods(idle, view.run, view.observed))
     step = replace(step, deletes=deletes)
     if waited_s is None or found is not None or view.profile is None:
         return step
     if mine is not None:
-        return step.wake(ANSWER_WITHIN_S - _age_s(view, mine))
+        return step.wake(_left_s(view, mine))
     if waited_s < CHECK_AFTER_S:
         return step.wake(max(SOON_S, CHECK_AFTER_S - waited_s))
     try:
@@ -99,13 +100,6 @@ def _unstarted(view: RunView) -> bool:
     return not begun and all(pod.phase == "Pending" and pod.started_at is None for pod in view.observed.pods)
 
 
-def _finished(view: RunView) -> tuple[PodToDelete, ...]:
-    """Check pods that have answered stay until the run's own pods have logs."""
-    if _unstarted(view) or view.run.clean_pod_policy == "None":
-        return ()
-    return tuple(remove(pod) for pod in view.observed.checks if pod.terminal and not pod.deleting)
-
-
 def _own_pod(view: RunView) -> ObservedPod | None:
     name = check_pod_name(view.run.identity.name, check_key(view))
     return next((pod for pod in view.observed.checks if pod.name == name), None)
@@ -123,9 +117,10 @@ def _answer(view: RunView) -> Finding | None:
         reason = "NoSuchRecipe" if pod.exit_code == ExitCode.NO_SUCH_RECIPE else "BadConfig"
         text = f"{shorten(record.message, MAX_MESSAGE)}{CORRECT_AND_CREATE}"
         return Finding(Condition.CONFIG_CHECKED, False, reason, text)
-    if not pod.terminal and _age_s(view, pod) < ANSWER_WITHIN_S:
+    if not pod.terminal and _left_s(view, pod) > 0:
         return None
-    how = pod.reason or pod.waiting_reason or (f"exit code {pod.exit_code}" if pod.terminal else pod.phase)
+    ran = f"exit code {pod.exit_code}" if pod.terminal else f"none within {ACTIVE_S} s of its start"
+    how = pod.reason or pod.waiting_reason or (ran if pod.started_at else f"not started within {START_WITHIN_S} s")
     text = f"check pod {pod.name} gave no answer ({how[:64]}); the run's own pods check the configuration"
     return Finding(Condition.CONFIG_CHECKED, None, "NoAnswer", f"{text} {_mark(view)}")
 
@@ -136,6 +131,15 @@ def _mark(view: RunView) -> str:
 
 def _is_of(view: RunView, recorded: dict[str, object]) -> bool:
     return str(recorded.get("message")).endswith(_mark(view))
+
+
+def _left_s(view: RunView, pod: ObservedPod) -> float:
+    """Seconds that a live check pod has left: until its container starts, then until it answers."""
+    age_s = _age_s(view, pod)
+    if pod.started_at is None:
+        return START_WITHIN_S - age_s
+    running_s = (view.observed.now - pod.started_at) / timedelta(seconds=1)
+    return min(ACTIVE_S - min(running_s, age_s), ANSWER_WITHIN_S - age_s)
 
 
 def _age_s(view: RunView, pod: ObservedPod) -> float:

@@ -8,7 +8,7 @@ from lead_operator.decisions.conditions import condition_holds
 from lead_operator.decisions.instance_state import InstanceState
 from lead_operator.decisions.observed import ObservedPod, ObservedRun
 from lead_operator.decisions.plan import PodToAnnotate, PodToDelete
-from lead_operator.decisions.pod_removal import once_each, remove, retire
+from lead_operator.decisions.pod_removal import once_each, remove_ended, retire
 from lead_operator.decisions.refusals import RUN_FIELDS, explain_invalid
 from lead_operator.decisions.run_step import Step
 from lead_operator.decisions.run_view import RunView
@@ -39,12 +39,17 @@ def tell_last_checkpoint(view: RunView, state: InstanceState) -> tuple[PodToAnno
 
 def clean_pods(run: TrainingRun, observed: ObservedRun) -> tuple[PodToDelete, ...]:
     """Returns the deletions when a run has ended: of what still runs, and of what cleanPodPolicy does not keep."""
-    pods = (*observed.pods, *observed.checks)
-    deletes, removed = retire_pods(pods, run, observed), pods if run.clean_pod_policy == "All" else ()
-    if run.clean_pod_policy == "Running" and condition_holds(observed.previous, names.Condition.SUCCEEDED):
-        removed = observed.checks  # what accepted the configuration of a run that has trained is of no use any more
-    ended = (p for p in removed if p.terminal and not p.lingers and not p.deleting)
-    return deletes + tuple(remove(pod) for pod in ended)
+    everything = run.clean_pod_policy == "All"
+    ended = remove_ended(observed.pods) if everything else ()
+    trained = condition_holds(observed.previous, names.Condition.SUCCEEDED)
+    checks = answered_checks(run, observed, outlived=everything or trained)
+    live = retire_pods((*observed.pods, *observed.checks), run, observed)
+    return once_each(*ended, *checks, *live)
+
+
+def answered_checks(run: TrainingRun, observed: ObservedRun, *, outlived: bool) -> tuple[PodToDelete, ...]:
+    """Returns the deletions of check pods that have answered, once their logs are `outlived`: the run has its own."""
+    return remove_ended(observed.checks) if outlived and run.clean_pod_policy != "None" else ()
 
 
 def release_pods(view: RunView, step: Step) -> Step:

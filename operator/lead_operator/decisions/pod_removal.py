@@ -26,6 +26,11 @@ def remove(pod: ObservedPod, grace_period_s: int | None = None) -> PodToDelete:
     return PodToDelete(pod.name, pod.uid, grace_period_s, pod.version)
 
 
+def remove_ended(pods: Iterable[ObservedPod]) -> tuple[PodToDelete, ...]:
+    """Returns the deletions of those pods whose work has ended."""
+    return tuple(remove(pod) for pod in pods if pod.terminal and not pod.deleting)
+
+
 def once_each(*deletes: PodToDelete) -> tuple[PodToDelete, ...]:
     """Returns the deletions without those of the same pod; the later one counts."""
     return tuple({each.uid: each for each in deletes}.values())

@@ -12,7 +12,8 @@ from lead_operator.resources.pod_settings import ComputeResources, PodSettings
 from lead_operator.resources.training_run import TrainingRun
 from lead_operator.settings import Settings, StorageProfile
 
-ACTIVE_S = 300  # the model is made once, on a CPU; a pod that hangs ends without an answer
+START_WITHIN_S = 600  # from its creation: it has to be scheduled, and its image pulled
+ACTIVE_S = 300  # from the start of its container: the model is made once, on a CPU; one that hangs gives no answer
 GRACE_PERIOD_S = 1
 CPU, MEMORY = "100m", "1Gi"
 MOST_CPU, MOST_MEMORY = "1", "4Gi"
@@ -38,7 +39,8 @@ def build_check_pod(run: TrainingRun, key: str, *, profile: StorageProfile, sett
                 names.Label.RUN: names.label_value(identity.name),
             },
             env=({"name": "OMP_NUM_THREADS", "value": "1"},),
-            spec={"activeDeadlineSeconds": ACTIVE_S},
+            # The kubelet counts from before the image is pulled: this ends a pod that no operator looks after.
+            spec={"activeDeadlineSeconds": START_WITHIN_S + ACTIVE_S},
         )
     )
 

@@ -12,7 +12,7 @@ from lead_operator.decisions.config_check import ANSWER_WITHIN_S, CHECK_AFTER_S
 from lead_operator.decisions.observed import ObservedCache, ObservedInstance, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import Plan
 from lead_operator.decisions.training_run_plan import decide_training_run
-from lead_operator.objects.check_pod import ACTIVE_S
+from lead_operator.objects.check_pod import ACTIVE_S, START_WITHIN_S
 from lead_operator.resources.training_run import TrainingRun
 from lead_operator.settings import Settings
 from lead_protocol.check_record import CheckRecord
@@ -80,7 +80,7 @@ def test_the_pod_is_small_and_holds_no_key_of_the_store() -> None:
     assert body["metadata"]["labels"]["lead.dev/role"] == "check"
     assert spec["serviceAccountName"] == SETTINGS.run_service_account and spec["automountServiceAccountToken"] is False
     assert spec["securityContext"]["runAsNonRoot"] and container["securityContext"]["readOnlyRootFilesystem"]
-    assert spec["activeDeadlineSeconds"] == ACTIVE_S
+    assert spec["activeDeadlineSeconds"] == ANSWER_WITHIN_S, "the kubelet counts the pull of the image too"
     assert {volume["name"] for volume in spec["volumes"]} == {"job", "scratch", "tmp"}
     assert not [each for each in container["env"] if each["name"].startswith(("LEAD_S3", "LEAD_ST"))]
     asked, limits = container["resources"]["requests"], container["resources"]["limits"]
@@ -201,6 +201,46 @@ def test_a_pod_that_does_not_answer_holds_nothing_up(ended: dict[str, Any]) -> N
     assert ids(told) == (set() if pod.terminal else {pod.uid})
     begun = look(previous=told.status, after_s=3600, caches=(a_ready_cache(),), checks=(pod,))
     assert begun.claim_attempt
+
+
+def seen_after(waited_s: float, pod: ObservedPod) -> Plan:
+    return look(previous=waiting().status, after_s=waited_s, checks=(pod,))
+
+
+def test_a_slow_schedule_or_pull_takes_nothing_of_the_time_to_answer() -> None:
+    """The node is loaded: the container starts nearly ten minutes after the pod was created."""
+    late_s = START_WITHIN_S - 5
+    waits = check_pod(phase="Pending", started_at=None, created_at=NOW, waiting_reason="ContainerCreating")
+    plan = seen_after(late_s, waits)
+    assert not condition(plan) and not ids(plan) and plan.requeue_after_s == 5
+    starts = check_pod(created_at=NOW, started_at=NOW + timedelta(seconds=late_s))
+    plan = seen_after(late_s + ACTIVE_S - 5, starts)
+    assert not condition(plan) and not ids(plan) and plan.requeue_after_s == 5
+    answered = replace(starts, phase="Succeeded", exit_code=0, message=ACCEPTED)
+    assert condition(seen_after(late_s + ACTIVE_S - 4, answered))["reason"] == "Accepted"
+
+
+@pytest.mark.parametrize(
+    "started_s, now_s, said",
+    [
+        (400, 400 + ACTIVE_S, "none within 300 s of its start"),
+        (None, START_WITHIN_S, "not started within 600 s"),
+        (-3600, ACTIVE_S, "none within 300 s of its start"),  # by a node's clock that is behind
+        (3600, ANSWER_WITHIN_S, "none within 300 s of its start"),  # by one that is ahead
+    ],
+)
+def test_a_check_that_never_answers_is_a_note_and_the_run_goes_on_to_its_pods(
+    started_s: float | None, now_s: float, said: str
+) -> None:
+    started = None if started_s is None else NOW + timedelta(seconds=started_s)
+    pod = check_pod(phase="Pending" if started is None else "Running", created_at=NOW, started_at=started)
+    assert not condition(seen_after(now_s - 1, pod))
+    told = seen_after(now_s, pod)
+    assert (condition(told)["status"], condition(told)["reason"]) == ("Unknown", "NoAnswer")
+    assert f"({said}); the run's own pods check the configuration" in condition(told)["message"]
+    assert told.status["phase"] == "Caching" and ids(told) == {pod.uid} and not told.tries
+    begun = look(previous=told.status, after_s=now_s + 9, caches=(a_ready_cache(),), checks=(pod,))
+    assert begun.claim_attempt and begun.creates and condition(begun) == condition(told)
 
 
 def test_no_run_waits_for_its_check() -> None:
