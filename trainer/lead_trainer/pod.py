@@ -22,7 +22,6 @@ from lead_trainer.launcher import Ended, Worker, run_workers
 from lead_trainer.world import child_environments, visible_gpus
 
 
-
 @dataclass(frozen=True)
 class PodPaths:
     """Where a pod finds its job and keeps its files."""
