@@ -25,12 +25,12 @@ from lead_protocol.manifests import (
     sha256_hex,
 )
 from lead_protocol.object_keys import BuildKeys, CacheKeys
-from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore
+from lead_protocol.store.object_store import ObjectCorrupt, ObjectInfo, ObjectNotFound, ObjectStore
 
 CHUNK_BYTES = 8 * 1024 * 1024
 PORTION = 200  # staged objects removed in one step
 SHOWN_FAULTS = 3  # of a damaged cache
-NO_COPY = "found no object"
+NO_OBJECT = "found no object"
 _FOLDERS = ("shards/", "metas/", "buckets/")
 Check = Callable[[CacheManifest], None]  # raises CacheRefused
 
@@ -167,31 +167,53 @@ def _publish_object(store: ObjectStore, staged: CacheKeys, item: StoredObject) -
 
 
 def _verify(store: ObjectStore, manifest: CacheManifest) -> Iterator[PublicationStep]:
-    """Asks for every object of a published cache, one a step, and reads none; raises CacheDamaged in the end."""
-    objects, size_bytes, missing, faults = manifest.objects, 0, 0, list[str]()
+    """Asks for every object of a published cache, one a step; raises CacheDamaged in the end.
+
+    An object is read where the store keeps a SHA-256 of others and none of it: it was written after the publication.
+    """
+    objects, size_bytes, by_key, unattested = manifest.objects, 0, dict[str, str](), list[StoredObject]()
     for number, item in enumerate(objects, 1):
-        if fault := _fault(store, item, read=False):
-            missing += fault == NO_COPY
-            faults.append(f"{store.url}/{item.key}: {fault}")
+        info = store.attest(item.key)
+        if fault := _difference(item, info):
+            by_key[item.key] = fault
+        elif info is not None and not info.sha256:
+            unattested.append(item)
         size_bytes += item.size
         yield PublicationStep(number, len(objects), size_bytes)
-    if faults:
-        more = f" and {len(faults) - SHOWN_FAULTS} more" if len(faults) > SHOWN_FAULTS else ""
-        text = f"{len(faults)} of {len(objects)} objects ({missing} missing): {'; '.join(faults[:SHOWN_FAULTS])}{more}"
+    if len(unattested) + len(by_key) < len(objects):
+        for item in unattested:
+            if fault := _difference_in_bytes(store, item):
+                by_key[item.key] = fault
+            yield PublicationStep(len(objects), len(objects), size_bytes)
+    if by_key:
+        missing = sum(fault == NO_OBJECT for fault in by_key.values())
+        first = "; ".join(f"{store.url}/{key}: {fault}" for key, fault in list(by_key.items())[:SHOWN_FAULTS])
+        more = f" and {len(by_key) - SHOWN_FAULTS} more" if len(by_key) > SHOWN_FAULTS else ""
+        text = f"{len(by_key)} of {len(objects)} objects ({missing} missing): {first}{more}"
         raise CacheDamaged("ObjectMissing" if missing else "ObjectMismatch", text)
 
 
-def _fault(store: ObjectStore, item: StoredObject, *, read: bool = True) -> str:
-    """Returns what is wrong with a published object, "" where it is what the manifest lists.
-
-    `read`: also where that takes reading it, because the store keeps no SHA-256 of it.
-    """
+def _fault(store: ObjectStore, item: StoredObject) -> str:
+    """Returns what is wrong with a published object, "" where it is what the manifest lists."""
     info = store.attest(item.key)
+    known = _difference(item, info)
+    return known if known or (info is not None and info.sha256) else _difference_in_bytes(store, item)
+
+
+def _difference(item: StoredObject, info: ObjectInfo | None) -> str:
+    """Returns how an object differs from its entry in the manifest, as far as the store can tell without a read."""
     if info is None:
-        return NO_COPY
+        return NO_OBJECT
     if info.size != item.size:
         return f"found {info.size} bytes, expected {item.size}"
-    sha256 = info.sha256 or (_read_sha256(store, item) if read else item.sha256)
+    return _difference_of_sha256(item, info.sha256 or item.sha256)
+
+
+def _difference_in_bytes(store: ObjectStore, item: StoredObject) -> str:
+    return _difference_of_sha256(item, _read_sha256(store, item))
+
+
+def _difference_of_sha256(item: StoredObject, sha256: str) -> str:
     return "" if sha256 == item.sha256 else f"found SHA-256 {sha256}, expected {item.sha256}"
 
 

@@ -1,5 +1,7 @@
 """A DatasetCache with `retain: Delete` takes its data with it, but never from under a run or another cache."""
 
+import json
+
 from lead_protocol.object_keys import BuildKeys, CacheKeys
 from lead_testing.api_bench import Bench
 from lead_testing.manifests import a_dataset_cache, a_training_run
@@ -41,6 +43,36 @@ def test_a_cache_that_retains_its_data_goes_at_once_without_an_operator(bench: B
     bench.operator.kill()
     bench.kubectl("delete", "dsc", "town", "--timeout=10s")
     assert CacheKeys(bench.namespace, digest).manifest in objects(bench, CacheKeys(bench.namespace, digest).prefix)
+
+
+def test_a_cache_that_is_created_again_is_not_ready_on_objects_that_are_missing_or_damaged(bench: Bench) -> None:
+    bench.operator.start()
+    cache = a_dataset_cache("town", "datasets/town")
+    bench.apply(cache)
+    digest = bench.wait_phase("dsc", "town", "Ready")["digest"]
+    keys = CacheKeys(bench.namespace, digest)
+    first, second = [key for key in objects(bench, keys.prefix) if key != keys.manifest][:2]
+    whole = {key: bench.store.get(key, max_bytes=1 << 20) for key in (first, second)}
+    bench.kubectl("delete", "dsc", "town", "--timeout=10s")
+    bench.store.delete(first)
+    bench.store.put(second, bytes(len(whole[second])))  # of the same size: the store's SHA-256 is another
+    held = objects(bench, keys.prefix)
+    bench.apply(cache)
+    pending = bench.wait_phase("dsc", "town", "Pending", "Ready")
+    assert (pending["phase"], pending["reason"]) == ("Pending", "ObjectMissing")
+    (ready,) = [each for each in pending["conditions"] if each["type"] == "Ready"]
+    assert (
+        f"{first}: found no object" in ready["message"] and f"remove everything below {keys.prefix}" in ready["message"]
+    )
+    assert objects(bench, keys.prefix) == held, "nothing is removed"
+    bench.operator.kill()  # a new process verifies at once, the same one within a minute
+    bench.store.put(first, whole[first])
+    bench.operator.start()
+    wait_for("the other one to be named", lambda: "(0 missing)" in json.dumps(bench.status("dsc", "town")))
+    bench.operator.kill()
+    bench.store.put(second, whole[second])
+    bench.operator.start()
+    assert bench.wait_phase("dsc", "town", "Ready")["digest"] == digest
 
 
 def test_a_deleted_cache_keeps_its_data_when_its_owner_sets_retain_again(bench: Bench) -> None:

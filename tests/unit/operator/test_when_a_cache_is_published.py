@@ -253,7 +253,7 @@ def test_a_damaged_cache_is_pending_with_what_to_restore_and_is_built_again_once
     assert said in [note.message for note in plan.events]
     after_restart = look(plan.status, pods=DONE, result_digest=DIGEST)
     assert after_restart.publish == plan.publish
-    late = {"pods": tuple(replace(pod, finished_at=NOW - timedelta(seconds=60)) for pod in DONE)}
+    late: dict[str, Any] = {"pods": tuple(replace(pod, finished_at=NOW - timedelta(seconds=60)) for pod in DONE)}
     removed = look(plan.status, result_digest=DIGEST, publication=ObservedPublication(missing=True, **known), **late)
     again = look(removed.status, result_digest=DIGEST, **late)
     assert [pod["metadata"]["name"] for pod in again.creates] == ["towns-build-g1-a2-0", "towns-build-g1-a2-1"]

@@ -161,6 +161,9 @@ def test_a_cache_that_was_published_before_is_taken_whole_or_not_at_all(store: O
     store.put(shard.key, b"short")
     with pytest.raises(CacheDamaged, match=rf"1 of 5 objects \(0 missing\).*{shard.key}: found 5 bytes, expected 1000"):
         verified(store, manifest)
+    store.put(shard.key, b"x" * shard.size)  # after the publication: of it alone S3 keeps no SHA-256
+    with pytest.raises(CacheDamaged, match=rf"{shard.key}: found SHA-256 .*, expected {shard.sha256}"):
+        verified(store, manifest)
     store.delete(metas.key)
     held = keys_below(store, "caches/")
     with pytest.raises(CacheDamaged, match=r"2 of 5 objects \(1 missing\)") as damage:
