@@ -49,15 +49,15 @@ def _kubernetes(name: str, first_build_s: int) -> Program:
 
 
 PROGRAMS = {
-    "kube-apiserver": _kubernetes("kube-apiserver", 180),
+    "kube-apiserver": _kubernetes("kube-apiserver", 300),
     "kubectl": _kubernetes("kubectl", 20),
     "kube-controller-manager": _kubernetes("kube-controller-manager", 60),
     "kube-scheduler": _kubernetes("kube-scheduler", 20),
     "kubelet": _kubernetes("kubelet", 60),
     "kube-proxy": _kubernetes("kube-proxy", 20),
     "coredns": Program("coredns", ".", 60),
-    "helm": Program("helm", "helm.sh/helm/v3/cmd/helm", 60, HELM_FLAGS),
-    "minio": Program("minio", ".", 120),
+    "helm": Program("helm", "helm.sh/helm/v3/cmd/helm", 90, HELM_FLAGS),
+    "minio": Program("minio", ".", 200),
     "pause": Program("pause", ".", 5),
     "syft": Program("syft", "github.com/anchore/syft/cmd/syft", 300),
     "cosign": Program("cosign", "github.com/sigstore/cosign/v2/cmd/cosign", 240),
