@@ -8,7 +8,9 @@ from lead_protocol.environment import SESSION_CACHE_DIR
 from lead_protocol.object_keys import CacheKeys
 from lead_testing.installed import Installed, conditions, upload_tree
 from lead_testing.live_runs import epoch_of, live_pod
+from lead_testing.local_cluster import Home
 from lead_testing.manifests import a_dataset_cache, a_training_run
+from lead_trainer.data.water_marks import HIGH, room_bytes
 from lead_trainer.recipes.lead.example_data.tree import write_example_tree
 
 SHARED = {"medium": "PersistentVolume", "sharedAs": "towns", "storageClassName": "lead-local", "sizeLimit": "1Gi"}
@@ -19,7 +21,9 @@ LONG = {"stages": [{"name": "pretrain", "epochs": 10_000}], "checkpoint": {"ever
 
 @pytest.fixture(scope="module")
 def cache(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The status of a small DatasetCache that is Ready."""
+    """The status of a small DatasetCache that is Ready, where session caches have room on the node's disk."""
+    home = Home.from_environment().root
+    assert room_bytes(home, HIGH) > 2**30, f"session caches fill a disk to {HIGH.of_volume:.0%}: free some below {home}"
     tree = tmp_path_factory.mktemp("example")
     write_example_tree(tree, routes=1, frames=10, seed=1, failed_routes=0)
     with installed.store() as store:
