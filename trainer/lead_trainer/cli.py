@@ -102,6 +102,7 @@ def _add_commands_of_stores(commands: "argparse._SubParsersAction[Parser]") -> N
 
     keys = _command(commands, "config", "List every key with its default, type and meaning.")
     keys.add_argument("words", nargs="*", metavar="key=value", help="recipe=NAME, preset=NAME")
+    keys.add_argument("--markdown", action="store_true", help="as a page in Markdown")
 
     runs = _command(commands, "runs", "List TrainingRuns as kubectl does, with the course of the loss.")
     runs.add_argument("-n", "--namespace", default="", help="default: all namespaces")
@@ -197,7 +198,7 @@ def run_command(options: argparse.Namespace) -> int:
         case "config":
             from lead_trainer.cli_config import show_config
 
-            show_config(options.words)
+            show_config(options.words, markdown=options.markdown)
         case "buckets" | "cache":
             from lead_trainer.cli_data import build_local_cache, show_buckets
 

@@ -94,6 +94,19 @@ def test_the_command_prints_a_presets_values_and_marks_them(capsys: pytest.Captu
     assert "config: found 'lr', expected recipe=NAME and preset=NAME" in capsys.readouterr().err
 
 
+def test_a_page_has_the_rows_of_the_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "recipe=lead", "preset=demo", "--markdown"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = [re.split(r" ?(?<!\\)\| ?", line)[1:-1] for line in lines if line.startswith("| `")]
+    assert {len(row) for row in rows} == {4}
+    keys = {row[0].strip("`*"): row[1:] for row in rows}
+    assert keys.keys() == RunKeys.__dataclass_fields__.keys() | load_recipe("lead").config_model.model_fields.keys()
+    assert keys["preset"][0] == "`demo`" and keys["keep_last"] == ["`3`", "int", "newest checkpoints that are kept"]
+    assert keys["seeds"][2] == "trains once a seed, each in `logdir/seed_<n>`"
+    assert keys["best_metric"][2].startswith(r"a mean of the epoch, or val/\<metric>;")
+    assert keys["resume"][2].startswith(r"auto \| never \| a file")
+
+
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["--version"])
