@@ -14,11 +14,12 @@ from typing import Any
 
 from lead_operator.errors import SettingsError
 from lead_operator.policy import Policy, read_policy
-from lead_protocol.store.address_rules import BUCKET, ENDPOINT
+from lead_protocol.store.address_rules import BUCKET, ENDPOINT, expected_addressing
 
 PROFILE_KEYS = {
     "endpoint", "secure", "bucket", "prefix", "region", "secretName", "buildSecretName", "credentials", "stsEndpoint",
     "roleArns", "shared", "namespaces", "caConfigMap", "operatorSecret",
+    "addressing",
 }  # fmt: skip
 CREDENTIALS = ("static", "webIdentity")
 ROLES = ("run", "build")
@@ -47,6 +48,7 @@ class StorageProfile:
     prefix: str = ""  # without slashes at the ends
     secure: bool = True
     region: str = ""
+    addressing: str = "path"  # how requests name the bucket: one of address_rules.ADDRESSINGS
     secret_name: str = ""  # in each namespace for runs; keys access-key, secret-key, perhaps ca.crt
     build_secret_name: str = ""  # the same for build pods; empty: secret_name
     credentials: str = "static"  # one of CREDENTIALS: the mounted Secret, or a token that the store's STS exchanges
@@ -239,6 +241,9 @@ def _profile(name: str, entry: Any, file: Path) -> StorageProfile:
     secure = entry.get("secure", True)
     if not isinstance(secure, bool):
         raise SettingsError(f"{where}: secure is {secure!r}, expected true or false")
+    addressing = entry.get("addressing", "path")
+    if expected := expected_addressing(addressing, endpoint=endpoint, bucket=bucket, secure=secure):
+        raise SettingsError(f"{where}: addressing is {addressing!r}, expected {expected}")
     return StorageProfile(
         name=name,
         endpoint=endpoint,
@@ -246,6 +251,7 @@ def _profile(name: str, entry: Any, file: Path) -> StorageProfile:
         prefix=prefix,
         secure=secure,
         region=str(entry.get("region", "")),
+        addressing=addressing,
         secret_name=str(entry.get("secretName", "")) or f"lead-s3-{name}",
         build_secret_name=str(entry.get("buildSecretName", "")),
         credentials=_credentials(entry.get("credentials", "static"), where),

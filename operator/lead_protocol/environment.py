@@ -21,6 +21,7 @@ TERMINATION_LOG = "/dev/termination-log"
 STORE_ENDPOINT = "LEAD_S3_ENDPOINT"  # host:port
 STORE_SECURE = "LEAD_S3_SECURE"  # "true" | "false"
 STORE_REGION = "LEAD_S3_REGION"
+STORE_ADDRESSING = "LEAD_S3_ADDRESSING"  # "path" | "virtualHost"
 STORE_URL = "LEAD_STORE_URL"  # s3://bucket/prefix, or file:///folder
 STORAGE_PROFILE = "LEAD_STORAGE_PROFILE"  # its name, for messages
 STORE_CREDENTIALS = "LEAD_S3_CREDENTIALS"  # "static" | "webIdentity" | "instanceRole"

@@ -337,6 +337,21 @@ def test_the_operator_reads_the_profiles_as_written(rendered: Objects, tmp_path:
         assert profile.secret_name.startswith("lead-s3-")
 
 
+@pytest.mark.parametrize(
+    "asked, told", [("", "path"), (",storage.profiles.default.addressing=virtualHost", "virtualHost")]
+)
+def test_operator_and_the_charts_own_pods_name_the_bucket_alike(render: Any, asked: str, told: str) -> None:
+    values = "exampleData.enabled=true,exampleData.prefix=datasets/team-a/demo,tensorboard.enabled=true"
+    objects = render("external_store", "--set", values + asked)
+    profiles = json.loads(one(objects, "ConfigMap", "lead-storage-profiles")["data"]["profiles.json"])
+    assert profiles["default"]["addressing"] == told
+    pods = [each["spec"]["template"]["spec"] for each in objects if each["kind"] in ("Job", "Deployment")]
+    env = [entry for pod in pods for entry in pod["containers"][0].get("env", [])]
+    assert [entry["value"] for entry in env if entry["name"] == "LEAD_S3_ADDRESSING"] == [told] * len(
+        [entry for entry in env if entry["name"] == "LEAD_S3_ENDPOINT"]
+    )
+
+
 def test_a_profile_without_its_secret_keeps_no_other_from_being_used(rendered: Objects) -> None:
     volumes = one(rendered, "Deployment", "lead-operator")["spec"]["template"]["spec"]["volumes"]
     sources = [source for volume in volumes if "projected" in volume for source in volume["projected"]["sources"]]
@@ -490,7 +505,8 @@ def test_the_example_data_job_says_what_the_trainers_command_line_understands(re
     assert list((tmp_path / "datasets/carla_demo/data").rglob("*.jpg"))
     names_of_env = {entry["name"] for entry in container["env"]}
     assert names_of_env == {
-        "LEAD_STORE_URL", "LEAD_S3_ENDPOINT", "LEAD_S3_SECURE", "LEAD_S3_CREDENTIALS", "LEAD_S3_REGION", "HOME",
+        "LEAD_STORE_URL", "LEAD_S3_ENDPOINT", "LEAD_S3_SECURE", "LEAD_S3_CREDENTIALS", "LEAD_S3_REGION",
+        "LEAD_S3_ADDRESSING", "HOME",
     }  # fmt: skip
     (keys,) = [each["projected"] for each in job["spec"]["template"]["spec"]["volumes"] if "projected" in each]
     assert keys["sources"][0]["secret"]["name"] == "lead-data-default"

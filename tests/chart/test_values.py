@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from lead_operator.settings import TAKEN_VARIABLE, VARIABLE
-from lead_protocol.store.address_rules import BUCKET, ENDPOINT
+from lead_protocol.store.address_rules import ADDRESSINGS, BUCKET, ENDPOINT
 from lead_testing import PROJECT_ROOT
 from lead_testing.local_cluster.binaries import ensure_programs
 from lead_testing.local_cluster.errors import CannotRun
@@ -68,6 +68,7 @@ def test_an_address_of_a_store_is_checked_as_operator_and_pods_check_it() -> Non
     for profile in (profiles["additionalProperties"], profiles["properties"]["default"]):
         assert profile["properties"]["endpoint"]["pattern"] == f"^({ENDPOINT})?$"  # empty: the embedded store
         assert profile["properties"]["bucket"]["pattern"] == f"^{BUCKET}$"
+        assert profile["properties"]["addressing"]["enum"] == list(ADDRESSINGS)
 
 
 def test_variables_of_pods_are_checked_as_the_operator_checks_them() -> None:
@@ -88,6 +89,7 @@ def test_variables_of_pods_are_checked_as_the_operator_checks_them() -> None:
         ("storage.profiles.default.bucket=UPPER", "/storage/profiles/default/bucket"),
         ("storage.profiles.default.prefix=../x", "/storage/profiles/default/prefix"),
         ("storage.profiles.default.existingSecret=kube-root", "/storage/profiles/default/existingSecret"),
+        ("storage.profiles.default.addressing=virtual", "/storage/profiles/default/addressing"),
         ("storage.profiles.other.endpoint=x", "/storage/profiles/other"),
         ("storage.profiles.default.credentials=none", "/storage/profiles/default/credentials"),
         ("storage.profiles.default.stsEndpoint=sts.example.com", "/storage/profiles/default/stsEndpoint"),
@@ -129,6 +131,14 @@ def test_a_wrong_key_or_value_is_refused_by_name(helm: Any, setting: str, named:
         ("storage.profiles.default.roleArn=arn:aws:iam::1:role/lead", "set the endpoint or drop them"),
         ("storage.profiles.default.endpoint=s3.example.com,storage.profiles.default.credentials=webIdentity",
          "create a Secret with the operator's access-key"),
+        ("storage.profiles.default.addressing=virtualHost", "which has no host name for each bucket; set the endpoint"),
+        ("storage.profiles.default.addressing=virtualHost,storage.profiles.default.endpoint=10.0.0.9:9000",
+         "its endpoint 10.0.0.9:9000 is an IP address"),
+        ("storage.profiles.default.addressing=virtualHost,storage.profiles.default.endpoint=[fd00::1]:9000",
+         "is an IP address, below which there are no host names; name the host"),
+        ("storage.profiles.default.addressing=virtualHost,storage.profiles.default.endpoint=s3.example.com:443,"
+         "storage.profiles.default.bucket=my.data,storage.profiles.default.secure=true",
+         "a certificate for *.s3.example.com is none for my.data.s3.example.com; set addressing to path"),
         ("storage.profiles.default.namespaces={other}", "the namespaces for runs are default"),
         ("runs.buildServiceAccountName=lead-run", "give them two names"),
         ("storage.profiles.default.endpoint=s3.example.com", "no existingSecret; create a Secret"),

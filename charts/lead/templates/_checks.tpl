@@ -25,6 +25,18 @@
 {{- if and (not $profile.endpoint) $profile.secure (not $.Values.minio.tls.enabled) }}
 {{- fail (printf "storage.profiles.%s.secure is true but its endpoint is empty, which means the embedded MinIO, and minio.tls.enabled is false; set minio.tls.enabled to true or give an endpoint" $name) }}
 {{- end }}
+{{- if eq ($profile.addressing | default "path") "virtualHost" }}
+{{- if not $profile.endpoint }}
+{{- fail (printf "storage.profiles.%s.addressing is virtualHost but its endpoint is empty, which means the embedded MinIO, which has no host name for each bucket; set the endpoint or drop addressing" $name) }}
+{{- end }}
+{{- $host := regexReplaceAll ":[0-9]+$" $profile.endpoint "" }}
+{{- if regexMatch "^(\\[.*\\]|[0-9.]+)$" $host }}
+{{- fail (printf "storage.profiles.%s.addressing is virtualHost but its endpoint %s is an IP address, below which there are no host names; name the host, or set addressing to path" $name $profile.endpoint) }}
+{{- end }}
+{{- if and $profile.secure (contains "." $profile.bucket) }}
+{{- fail (printf "storage.profiles.%s.addressing is virtualHost but its bucket %s has a dot, and a certificate for *.%s is none for %s.%s; set addressing to path" $name $profile.bucket $host $profile.bucket $host) }}
+{{- end }}
+{{- end }}
 {{- if and $profile.endpoint (eq $credentials "static") (not $profile.existingSecret) }}
 {{- fail (printf "storage.profiles.%s has the endpoint %s but no existingSecret; create a Secret with the keys access-key and secret-key in each namespace for runs and in %s, and name it" $name $profile.endpoint $.Release.Namespace) }}
 {{- end }}

@@ -305,6 +305,7 @@ def open_profile_store(profile: StorageProfile, settings: Settings, limits: S3Li
         environment.STORE_ENDPOINT: profile.endpoint,
         environment.STORE_SECURE: "true" if profile.secure else "false",
         environment.STORE_REGION: profile.region,
+        environment.STORE_ADDRESSING: profile.addressing,
     }
     folder = settings.credentials_dir / profile.name
     keys = [key for key in ("access-key", "secret-key") if not (folder / key).exists()]

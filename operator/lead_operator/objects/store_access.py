@@ -41,6 +41,7 @@ class StoreAccess:
             environment.STORE_ENDPOINT: profile.endpoint,
             environment.STORE_SECURE: "true" if profile.secure else "false",
             environment.STORE_REGION: profile.region,
+            environment.STORE_ADDRESSING: profile.addressing,
             environment.STORE_URL: profile.url,
             environment.STORE_CREDENTIALS: profile.credentials,
         }

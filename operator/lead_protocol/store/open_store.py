@@ -1,7 +1,8 @@
 """Opens the store that the environment names; called once a process by operator and trainer.
 
     LEAD_STORE_URL   file:///folder, or s3://bucket/prefix with
-    LEAD_S3_ENDPOINT host:port, LEAD_S3_SECURE true|false (default true), LEAD_S3_REGION (default us-east-1)
+    LEAD_S3_ENDPOINT host:port, LEAD_S3_SECURE true|false (default true), LEAD_S3_REGION (default us-east-1),
+                     LEAD_S3_ADDRESSING path|virtualHost (default path)
 
 Credentials: `credentials_chain`. The file `ca.crt` of the credentials folder is the store's authority, if it is there;
 where that folder does not exist (a laptop), the file that AWS_CA_BUNDLE names.
@@ -14,7 +15,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from lead_protocol import environment as names
-from lead_protocol.store.address_rules import BUCKET, ENDPOINT
+from lead_protocol.store.address_rules import BUCKET, ENDPOINT, expected_addressing
 from lead_protocol.store.credentials_chain import StoreNotConfigured, credentials_from
 from lead_protocol.store.credentials_chain import wrong_variable as _wrong
 from lead_protocol.store.folder import FolderStore
@@ -68,12 +69,16 @@ def s3_target(environ: Mapping[str, str], *, credentials_dir: Path, access: Acce
     secure = environ.get(names.STORE_SECURE) or "true"
     if secure not in ("true", "false"):
         raise _wrong(names.STORE_SECURE, secure, "true or false")
+    addressing = environ.get(names.STORE_ADDRESSING) or "path"
+    if expected := expected_addressing(addressing, endpoint=endpoint, bucket=bucket, secure=secure == "true"):
+        raise _wrong(names.STORE_ADDRESSING, addressing, expected)
     target = S3Target(
         endpoint=endpoint,
         bucket=bucket,
         prefix=prefix,
         secure=secure == "true",
         region=environ.get(names.STORE_REGION) or DEFAULT_REGION,
+        addressing=addressing,
         ca_file=_ca_file(environ, credentials_dir),
     )
     provider = credentials_from(

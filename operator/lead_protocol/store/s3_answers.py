@@ -103,7 +103,7 @@ def explain_failure(
     if not code and not _bears_s3_headers(headers) and status not in (401, 403):
         return TryAgain(f"{told}, which is no answer of S3; {_NOT_THE_STORE}", doubtful=True)
     if code == "NoSuchBucket":
-        return StoreUnavailable(f"{told}; create the bucket, or correct the storage profile")
+        return StoreUnavailable(f"{told}; create the bucket, or correct the storage profile's bucket or addressing")
     if status == 404:
         return ObjectNotFound(f"{told}; the object does not exist")
     if status in (401, 403) or code in _KEY_CODES:  # AWS refuses an expired token with 400

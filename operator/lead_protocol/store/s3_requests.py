@@ -94,7 +94,7 @@ class SignedRequests:
 
     def where(self, request: Request) -> str:
         """Names a request for messages."""
-        return f"{request.method} s3://{self._target.bucket}/{request.key} at {self._target.endpoint}"
+        return f"{request.method} s3://{self._target.bucket}/{request.key} at {self._target.authority}"
 
     def call(self, request: Request, deadline: Deadline, *, max_bytes: int) -> Answer:
         """Sends a request that may be repeated, until it has a good answer; raises a StoreError otherwise."""
@@ -208,9 +208,8 @@ class SignedRequests:
         )  # fmt: skip
 
     def _sign(self, request: Request, credentials: Credentials) -> tuple[str, dict[str, str]]:
-        path = quote(f"/{self._target.bucket}/{request.key}".rstrip("/"), safe="/-_.~")
         query = urlencode(sorted(request.query.items()), quote_via=quote, safe="-_.~")
-        url = urlsplit(f"{self._target.origin}{path}" + (f"?{query}" if query else ""))
+        url = urlsplit(self._target.request_url(request.key) + (f"?{query}" if query else ""))
         now, digest = minio_time.utcnow(), hashlib.sha256(request.body).hexdigest()
         headers = {
             **request.headers,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import quote
 
 from lead_protocol.store.credentials import Credentials, CredentialsProvider, FixedCredentials
 
@@ -19,14 +20,25 @@ class S3Target:
     secret_key: str = field(default="", repr=False)
     secure: bool = True
     region: str = "us-east-1"  # what MinIO and most other servers expect
+    addressing: str = "path"  # one of address_rules.ADDRESSINGS
     ca_file: Path | None = None
     # Where credentials come from that may change; None: the pair above stays.
     provider: CredentialsProvider | None = field(default=None, compare=False, repr=False)
 
     @property
     def origin(self) -> str:
-        """Scheme and authority of every request."""
-        return f"{'https' if self.secure else 'http'}://{self.endpoint}"
+        """Scheme and authority of the server."""
+        return f"{self._scheme}://{self.endpoint}"
+
+    @property
+    def authority(self) -> str:
+        """Host and port of every request on the bucket and its objects."""
+        return f"{self.bucket}.{self.endpoint}" if self._by_host else self.endpoint
+
+    def request_url(self, key: str) -> str:
+        """Returns the URL, without a query, of an object (`key` with the prefix) or, with no key, of the bucket."""
+        path = f"/{key}" if self._by_host else f"/{self.bucket}/{key}".rstrip("/")
+        return f"{self._scheme}://{self.authority}{quote(path, safe='/-_.~')}"
 
     @property
     def credentials(self) -> CredentialsProvider:
@@ -37,6 +49,14 @@ class S3Target:
     def url(self) -> str:
         """Where the objects are, for messages and URIs."""
         return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
+
+    @property
+    def _by_host(self) -> bool:
+        return self.addressing == "virtualHost"
+
+    @property
+    def _scheme(self) -> str:
+        return "https" if self.secure else "http"
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,12 @@ def test_the_role_and_the_sts_are_those_of_the_profile_for_the_namespace() -> No
     assert env_of(a_pod("build", profile))["LEAD_STS_ROLE_ARN"] == ""
 
 
+@pytest.mark.parametrize("role", ["run", "build"])
+def test_pods_name_the_bucket_as_the_profile_says(role: str) -> None:
+    assert env_of(a_pod(role, PROFILE))["LEAD_S3_ADDRESSING"] == "path"
+    assert env_of(a_pod(role, replace(PROFILE, addressing="virtualHost")))["LEAD_S3_ADDRESSING"] == "virtualHost"
+
+
 def test_static_credentials_are_the_profiles_secret_or_that_of_builds() -> None:
     profile = replace(PROFILE, build_secret_name="lead-s3-builds")
     for role, secret in (("run", "lead-s3-default"), ("build", "lead-s3-builds")):

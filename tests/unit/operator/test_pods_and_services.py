@@ -43,6 +43,7 @@ STORE_ENV = [
     {"name": "LEAD_S3_ENDPOINT", "value": "minio.lead:9000"},
     {"name": "LEAD_S3_SECURE", "value": "false"},
     {"name": "LEAD_S3_REGION", "value": ""},
+    {"name": "LEAD_S3_ADDRESSING", "value": "path"},
     {"name": "LEAD_STORE_URL", "value": "s3://lead"},
     {"name": "LEAD_S3_CREDENTIALS", "value": "static"},
     {"name": "HOME", "value": "/tmp"},

@@ -54,9 +54,18 @@ def test_a_profile_names_who_may_use_it_and_by_which_role(tmp_path: Path) -> Non
     assert profile.role_arn("team-b", "build") == ""
 
 
+def test_a_bucket_may_be_part_of_the_host_name(tmp_path: Path) -> None:
+    assert read_settings(environment(tmp_path, PROFILE)).storage_profiles["default"].addressing == "path"
+    own = PROFILE | {"addressing": "virtualHost"}
+    assert read_settings(environment(tmp_path, own)).storage_profiles["default"].addressing == "virtualHost"
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
+        ({"addressing": "virtual"}, "addressing is 'virtual', expected path or virtualHost"),
+        ({"addressing": "virtualHost", "bucket": "my.data", "secure": True},
+         "addressing is 'virtualHost', expected path, because the bucket my.data has a dot"),
         ({"endpoint": "http://minio:9000"}, "endpoint"),
         ({"endpoint": ""}, "endpoint"),
         ({"endpoint": "minio.svc.:9000"}, "endpoint"),  # what pods would refuse
@@ -73,7 +82,7 @@ def test_a_profile_names_who_may_use_it_and_by_which_role(tmp_path: Path) -> Non
         ({"shared": "datasets/"}, "expected a list of text"),
         ({"namespaces": "team-a"}, "expected a list of text"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_profile_is_named_with_its_key(tmp_path: Path, change: dict[str, Any], named: str) -> None:
     with pytest.raises(SettingsError, match=named):
         read_settings(environment(tmp_path, PROFILE | change))

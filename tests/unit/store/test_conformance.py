@@ -1,4 +1,4 @@
-"""What every object store promises; each test runs against a folder and against a real MinIO."""
+"""What every object store promises; each test runs against a folder and a real MinIO, by path and by host name."""
 
 import errno
 import hashlib

@@ -66,8 +66,14 @@ def test_a_laptop_may_use_the_usual_variables(minio: MinioServer, bucket: str, t
         ({"LEAD_S3_ENDPOINT": "http://store:9000"}, "without http://"),
         ({"LEAD_S3_ENDPOINT": "store:9000/path"}, "LEAD_S3_ENDPOINT"),
         ({"LEAD_S3_SECURE": "yes"}, "true or false"),
+        ({"LEAD_S3_ADDRESSING": "virtual"}, "LEAD_S3_ADDRESSING is 'virtual'; expected path or virtualHost"),
+        ({"LEAD_S3_ADDRESSING": "virtualHost", "LEAD_S3_ENDPOINT": "10.0.0.9:9000"},
+         "LEAD_S3_ADDRESSING is 'virtualHost'; expected path, because the endpoint 10.0.0.9:9000 is an IP address"),
+        ({"LEAD_S3_ADDRESSING": "virtualHost", "LEAD_S3_ENDPOINT": "[fd00::1]"}, "is an IP address"),
+        ({"LEAD_S3_ADDRESSING": "virtualHost", "LEAD_STORE_URL": "s3://my.data", "LEAD_S3_SECURE": "true"},
+         r"the bucket my.data has a dot, and a certificate for \*.store is none for my.data.store$"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_variable_is_named(credentials: Path, changes: dict[str, str], named: str) -> None:
     with pytest.raises(StoreNotConfigured, match=named):
         open_store({**S3, **changes}, credentials_dir=credentials)
