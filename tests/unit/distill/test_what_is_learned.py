@@ -27,10 +27,10 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def stopping(steps: int = 64) -> np.ndarray:
+def stopping(steps: int = 64, curvature: float | np.ndarray = 0.05) -> np.ndarray:
     """Returns actions (steps, 2) of a car at 6 m/s that turns gently and stands after 40 steps."""
     braking = np.where(np.arange(steps) < 40, -1.5, 0.0)
-    return np.stack([braking, np.full(steps, 0.05)], -1)
+    return np.stack([braking, np.broadcast_to(curvature, steps)], -1)
 
 
 def trajectory(actions: np.ndarray, speed: float) -> tuple[np.ndarray, np.ndarray]:
@@ -38,13 +38,28 @@ def trajectory(actions: np.ndarray, speed: float) -> tuple[np.ndarray, np.ndarra
     return xy.double().numpy(), yaw.double().numpy()
 
 
-def test_a_car_that_stands_has_no_curvature_of_its_own() -> None:
-    xy, yaw = trajectory(stopping(), 6.0)
-    generator = np.random.default_rng(0)
-    noisy = yaw + generator.normal(0.0, 1e-4, yaw.shape)
-    curvature = fitted_actions(xy, noisy, 6.0, DT_S)[:, 1]
+def fitted_curvature(actions: np.ndarray, seed: int) -> np.ndarray:
+    """Returns what a fit makes of a drive whose headings are recorded to a ten-thousandth of a radian."""
+    xy, yaw = trajectory(actions, 6.0)
+    noisy = yaw + np.random.default_rng(seed).normal(0.0, 1e-4, yaw.shape)
+    return fitted_actions(xy, noisy, 6.0, DT_S)[:, 1]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_car_that_stands_has_no_curvature_of_its_own(seed: int) -> None:
+    curvature = fitted_curvature(stopping(), seed)
     assert np.abs(curvature).max() < 0.1 and np.abs(curvature[50:]).max() < 0.05
     np.testing.assert_allclose(curvature[:30], 0.05, atol=0.01)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("first", [0, 30], ids=["all the way", "in the last second"])
+def test_a_car_that_turns_in_while_it_brakes_does_not_go_on_turning_where_it_stands(first: int, seed: int) -> None:
+    """A fit that carries the trend on where no distance holds it exceeds the tightest turn of the drive."""
+    turning_in = np.clip(np.arange(64) - first, 0, 40 - first) * (0.2 / (40 - first))
+    curvature = fitted_curvature(stopping(curvature=turning_in), seed)
+    assert np.abs(curvature).max() < 0.2 and np.abs(curvature[50:]).max() < 0.05
+    np.testing.assert_allclose(curvature[:30], turning_in[:30], atol=0.02)
 
 
 def robust_stats(actions: np.ndarray, speed: np.ndarray) -> np.ndarray:
