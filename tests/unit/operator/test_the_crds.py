@@ -49,6 +49,15 @@ def test_every_field_is_explained_and_bounded(kind: str) -> None:
             assert "maxProperties" in schema, path
 
 
+TAKEN = {"tr", "trs", "pr", "prs"}  # by Tekton's TaskRun and PipelineRun, which many a cluster for training has
+
+
+@pytest.mark.parametrize(("kind", "short"), [("TrainingRun", "trun"), ("DatasetCache", "dsc")])
+def test_the_short_name_is_not_one_of_tekton(kind: str, short: str) -> None:
+    document = yaml.safe_load((crd_folder() / f"{kind.lower()}.yaml").read_text())
+    assert document["spec"]["names"]["shortNames"] == [short] and short not in TAKEN
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_word_of_a_description_is_taken_for_a_key(kind: str) -> None:
     known = {"type", "description", "properties", "required", "items", "additionalProperties", "default", "enum",
