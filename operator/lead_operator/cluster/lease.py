@@ -28,6 +28,11 @@ class LeaseLost(Exception):
     """The lease could not be renewed in time, or another process holds it."""
 
 
+def longest_renewal_s(since_renewed_s: float) -> float:
+    """Returns how many seconds a renewal may take, so that a leader ends before its lease however late answers are."""
+    return min(RENEW_DEADLINE_S / 2, max(RENEW_DEADLINE_S - since_renewed_s, RETRY_S))
+
+
 class Lease:
     """A Lease object in the operator's own namespace."""
 
@@ -44,7 +49,7 @@ class Lease:
     async def acquire(self) -> None:
         """Waits until this process holds the lease."""
         waiting = False
-        while not await self._tried():
+        while not await self._tried(RENEW_DEADLINE_S / 2):
             if not waiting:
                 log.info("lease_waiting", holder=self._seen and self._seen[0])
                 waiting = True
@@ -56,7 +61,8 @@ class Lease:
         """Renews the lease for ever; raises LeaseLost once another holds it or renewing has failed for too long."""
         while True:
             await asyncio.sleep(RETRY_S)
-            if not await self._tried() and self._seen and self._seen[0] not in ("", self._identity):
+            renewed = await self._tried(longest_renewal_s(time.monotonic() - self._renewed_at))
+            if not renewed and self._seen and self._seen[0] not in ("", self._identity):
                 metrics.LEADER.set(0)
                 raise LeaseLost(f"{self._seen[0]} holds the lease {self._namespace}/{self._name}")
             if time.monotonic() - self._renewed_at > RENEW_DEADLINE_S:
@@ -86,9 +92,9 @@ class Lease:
                 return
         log.warning("lease_not_released", error=f"written by another {RELEASE_TRIES} times in a row")
 
-    async def _tried(self) -> bool:
+    async def _tried(self, within_s: float) -> bool:
         try:
-            async with asyncio.timeout(RENEW_DEADLINE_S / 2):
+            async with asyncio.timeout(within_s):
                 return await self._try()
         except (ApiError, TimeoutError) as error:
             log.warning("lease_not_written", error=str(error))

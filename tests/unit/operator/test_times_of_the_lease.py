@@ -2,16 +2,21 @@
 
 import re
 
-from lead_operator.cluster.lease import DURATION_S, RENEW_DEADLINE_S, RETRY_S
+from lead_operator.cluster.lease import DURATION_S, RENEW_DEADLINE_S, RETRY_S, longest_renewal_s
 from lead_testing import PROJECT_ROOT
 
 TRY_S = RENEW_DEADLINE_S / 2  # so long one call to the API server may take
 PRODUCTION = PROJECT_ROOT / "charts/lead/README.md"
 
 
-def test_a_leader_has_several_tries_and_gives_up_before_its_lease_ends() -> None:
-    assert RENEW_DEADLINE_S < DURATION_S
-    assert RETRY_S + TRY_S < RENEW_DEADLINE_S, "one late answer ends no leader"
+def test_one_late_answer_ends_no_leader() -> None:
+    assert RETRY_S + TRY_S < RENEW_DEADLINE_S and longest_renewal_s(RETRY_S) == TRY_S
+
+
+def test_a_leader_whose_renewals_fail_ends_before_its_lease_however_late_answers_are() -> None:
+    """The last renewal begins a pause after the deadline at the latest."""
+    begins = [tenth / 10 for tenth in range(int(10 * (RENEW_DEADLINE_S + RETRY_S)) + 1)]
+    assert max(begin + longest_renewal_s(begin) for begin in begins) < DURATION_S
     assert DURATION_S.is_integer(), "leaseDurationSeconds is a whole number"
 
 
