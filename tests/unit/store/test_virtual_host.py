@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lead_protocol.store.object_store import ObjectNotFound, StoreDenied, StoreUnavailable
-from lead_protocol.store.open_store import open_store
+from lead_protocol.store.open_store import open_store, s3_target
 from lead_protocol.store.s3 import S3Store
 from lead_protocol.store.s3_target import S3Limits, S3Target
 from lead_testing.local_cluster.pki import Authority, Identity
@@ -28,8 +28,14 @@ def test_the_bucket_is_in_the_path_or_in_the_host_name() -> None:
     assert BY_HOST.url == BY_PATH.url == "s3://driving/lead"
 
 
-def test_the_sts_keeps_the_stores_own_name() -> None:
-    assert BY_HOST.origin == BY_PATH.origin == "https://s3.example.com:8443"
+def test_the_sts_keeps_the_stores_own_name(tmp_path: Path) -> None:
+    environ = {
+        "LEAD_STORE_URL": "s3://driving/lead", "LEAD_S3_ENDPOINT": "s3.example.com:8443",
+        "LEAD_S3_ADDRESSING": "virtualHost", "LEAD_S3_CREDENTIALS": "webIdentity",
+    }  # fmt: skip
+    target = s3_target(environ, credentials_dir=tmp_path)
+    assert target.authority == "driving.s3.example.com:8443"
+    assert "STS https://s3.example.com:8443/" in target.credentials.source
 
 
 def test_both_addressings_lead_to_the_same_object(minio: MinioServer, bucket: str, by_host: S3Target) -> None:
@@ -38,6 +44,19 @@ def test_both_addressings_lead_to_the_same_object(minio: MinioServer, bucket: st
     assert by_path.get("a b/c+d.json", max_bytes=10) == b"by host"
     by_path.put("a b/other", b"by path")
     assert [found.key for found in S3Store(by_host).list("a b/")] == ["a b/c+d.json", "a b/other"]
+
+
+def test_an_object_is_copied_inside_the_store_and_deleted(by_host: S3Target) -> None:
+    store = S3Store(by_host)
+    store.put("staged/a b", b"whole")
+    found = store.head("staged/a b")
+    assert found is not None
+    store.copy("staged/a b", "published/a b", etag=found.etag)
+    assert store.get("published/a b", max_bytes=5) == b"whole"
+    copied = store.attest("published/a b")
+    assert copied is not None and copied.size == 5
+    store.delete("staged/a b")
+    assert [each.key for each in store.list("")] == ["published/a b"]
 
 
 def test_the_environment_asks_for_it(bucket: str, by_host: S3Target, tmp_path: Path) -> None:
