@@ -8,9 +8,11 @@ and behind them by failures of attempts that it still reports as active: an oper
 them again, to the same numbers.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from lead_operator.decisions.conditions import find_condition
+from lead_operator.decisions.figures import parse_time, seconds_since
 from lead_operator.decisions.observed import ObservedInstance, ObservedRun
 from lead_operator.decisions.restarts import Restarts, Streak, read_restarts, read_streak, recorded_streak
 from lead_operator.decisions.run_end import reported_end
@@ -18,6 +20,7 @@ from lead_operator.decisions.run_view import SUSPEND_REQUESTED
 from lead_operator.names import Condition
 from lead_operator.resources.training_run import TrainingRun
 
+SAME_FAILURE_S = 120.0  # between the times that two operators give it, one of which stood still beyond its lease
 Counters = tuple[Any, ...]
 
 
@@ -72,13 +75,21 @@ def _of_ends(run: TrainingRun, observed: ObservedRun, entry: dict[str, Any]) -> 
     if _is_unreported(entry, observed) or entry.get("phase") == "Succeeded":
         return ""
     told, recorded = read_streak(book), recorded_streak(observed.book, name, seed)
-    if told != recorded or ended < recorded.failed_attempt:
+    if not _is_one_failure(told, recorded) or ended < recorded.failed_attempt:
         return f"{_ends(told, ended)} of {which}, but the operator's records hold {_ends(recorded, ended)}"
     if ended == attempt > recorded.failed_attempt and not _was_suspended(run, observed):
         alive = [p.name for p in observed.pods if (p.stage, p.seed, p.attempt) == (name, seed, attempt)
                  and not p.terminal and not p.deleting]  # fmt: skip
         return f"that attempt {attempt} of {which} has ended, but pod {alive[0]} is there" if alive else ""
     return ""
+
+
+def _is_one_failure(told: Streak, recorded: Streak) -> bool:
+    """Whether two operators may have booked one failure so: who stood still meanwhile dates and names it otherwise."""
+    moment = parse_time(recorded.failed_at)
+    apart_s = None if moment is None else seconds_since(told.failed_at, moment)
+    near = told.failed_at == recorded.failed_at or (apart_s is not None and abs(apart_s) <= SAME_FAILURE_S)
+    return near and replace(told, failed_at=None, reason="") == replace(recorded, failed_at=None, reason="")
 
 
 def _newest_known(observed: ObservedRun, bucket: ObservedInstance | None, name: str, seed: int) -> int:

@@ -8,6 +8,7 @@ import pytest
 
 from lead_operator.cluster.reported_counters import ReportedCounters
 from lead_operator.decisions.conditions import find_condition
+from lead_operator.decisions.figures import format_time
 from lead_operator.decisions.observed import ObservedInstance, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import Plan
 from lead_operator.decisions.reported_counters import find_contradiction
@@ -118,6 +119,15 @@ def test_an_operator_that_died_between_record_and_status_books_the_same_again() 
     again = look(ahead)
     assert again.status["restarts"] == told.status["restarts"] and again.status["lastFailure"]["attempt"] == 2
     assert {record.key for record in again.records} == {record.key for record in told.records}
+
+
+def test_one_failure_that_two_operators_booked_contradicts_nothing() -> None:
+    """One of them stood still between the record and its status: it sees the failure later, and as another one."""
+    status, book = restarted()
+    dated = forged(status, "book.failedAt", format_time(NOW + timedelta(seconds=50)))
+    later = forged(dated, "book.failedReason", "PodGone")
+    assert status["stages"][0]["book"]["failedReason"] != "PodGone"
+    assert find_contradiction(RUN, observe(later, a_pod(0, attempt=2), attempt=2, book=book)) == ""
 
 
 def test_what_the_store_did_not_take_is_believed_and_recorded_when_it_is_back() -> None:
