@@ -66,7 +66,7 @@ def ensure_up(home: Home | None = None, *, for_images: bool = False) -> Cluster:
         case "kind":
             return Cluster("kind", kind.up(home), home.bin, None)
         case "local":
-            first = for_images and not (home.images / "storage").exists() and not docker_answers()
+            first = for_images and not home.image_storage.exists() and not docker_answers()
             layers = partial(images.build_layers, home, registry=addresses.REGISTRY)
             cluster.up(home, home.cluster, layers if first else None)
             return Cluster("local", home.cluster / "kubeconfig", home.bin, addresses.REGISTRY)
@@ -76,7 +76,7 @@ def expected_work(home: Home | None = None) -> dict[str, float]:
     """Returns the slow steps before a cluster with our images is there and the seconds they take on two cores."""
     home = home or Home.from_environment()
     programs = expected_builds(home, (*CLUSTER_PROGRAMS, "minio")) if _decide(home) == "local" else {}
-    first = not (home.images / "storage").exists()
+    first = not home.image_storage.exists()
     built = {f"image {name}": seconds if first else 5 for name, seconds in images.FIRST_BUILD_S.items()}
     return {**programs, **({"base image": BASE_IMAGE_S} if first else {}), **built}
 

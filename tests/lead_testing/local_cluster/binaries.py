@@ -9,7 +9,6 @@ import hashlib
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -172,25 +171,24 @@ def _numbers(version: str) -> tuple[int, ...]:
 def _build(home: Home, module: str, names: list[str]) -> None:
     """Builds programs of one module at once: while one is linked, on one core, others are compiled."""
     expected_s = sum(PROGRAMS[name].first_build_s for name in names)
-    folder = program_path(home, names[0]).parent
-    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = program_path(home, names[0]).parent / ".building"
+    shutil.rmtree(unfinished, ignore_errors=True)  # what an interrupted build left
+    unfinished.mkdir(parents=True)
     # CGO off: the same build with and without a C compiler, and static programs that run FROM scratch.
     environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": "-mod=readonly"}
     # No tables for a debugger, which the linker would leave out anyway: a tenth of the time. The program is the same,
     # so this flag is not in its stamp.
     compiler = "-gcflags=all=-dwarf=false"
     words = [find_go(), "build", "-trimpath", "-buildvcs=false", compiler, "-ldflags", PROGRAMS[names[0]].linker_flags]
-    with (
-        step(f"building {', '.join(names)} ({duration(expected_s)} the first time)", module),
-        tempfile.TemporaryDirectory(prefix=".building-", dir=folder) as unfinished,
-    ):
-        out = Path(unfinished)
+    with step(f"building {', '.join(names)} ({duration(expected_s)} the first time)", module):
         packages = [PROGRAMS[name].package for name in names]
-        target = out if len(names) > 1 else out / names[0]  # a folder takes what each package calls its program
+        # In a folder each program is called as its package is, which for a single one may not be its name.
+        target = unfinished if len(names) > 1 else unfinished / names[0]
         log = home.root / "logs" / f"build-{module}.log"
         run_download([*words, "-o", target, *packages], log, cwd=SOURCES / module, environment=environment)
         for name in names:
-            (out / name).replace(program_path(home, name))
+            (unfinished / name).replace(program_path(home, name))
+        unfinished.rmdir()
 
 
 def _link(link: Path, target: Path) -> None:

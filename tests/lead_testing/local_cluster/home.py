@@ -39,6 +39,11 @@ class Home:
         return self.root / "images"
 
     @property
+    def image_storage(self) -> Path:
+        """Where the builder keeps layers; absent until images are built for the first time."""
+        return self.images / "storage"
+
+    @property
     def registry(self) -> Path:
         """What was pushed to the loopback registry."""
         return self.root / "registry"

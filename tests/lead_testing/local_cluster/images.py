@@ -69,7 +69,7 @@ class _Buildah:
     """Builds into a storage of our own."""
 
     def __init__(self, home: Home) -> None:
-        place = ["--root", str(home.images / "storage"), "--runroot", "/run/lead-images", "--storage-driver", "overlay"]
+        place = ["--root", str(home.image_storage), "--runroot", "/run/lead-images", "--storage-driver", "overlay"]
         self.podman = ["podman", *place]
         self._buildah = ["buildah", *place]
         self._home = home

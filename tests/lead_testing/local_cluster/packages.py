@@ -92,7 +92,7 @@ def observe_machine(home: Home, programs: Iterable[str]) -> Machine:
         missing_packages=missing_packages({**CLUSTER_PACKAGES, **IMAGE_PACKAGES}),
         home=home.root,
         free_disk_gb=_free_disk_gb(home.root),
-        has_images=(home.images / "storage").exists(),
+        has_images=home.image_storage.exists(),
     )
 
 
