@@ -268,7 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except (TrainerError, StoreError) as error:
         code = exit_code_of(error)
-        print(f"{'' if code == ExitCode.STOPPED else 'error: '}{_sentence(options, error)}", file=sys.stderr)
+        _report(options, error, code)
         return _end(options, code)
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and error.name in OF_TRAINER:
@@ -295,6 +295,16 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     if rest:
         options.words += rest
     return options
+
+
+def _report(options: argparse.Namespace, error: TrainerError | StoreError, code: int) -> None:
+    """Writes how a command ended: a line of the log in a pod, a sentence for a person elsewhere."""
+    if options.command == "pod":
+        from lead_trainer.report.console import report_error
+
+        report_error(_sentence(options, error), exit_code=int(code))
+    else:
+        print(f"{'' if code == ExitCode.STOPPED else 'error: '}{_sentence(options, error)}", file=sys.stderr)
 
 
 def _sentence(options: argparse.Namespace, error: TrainerError | StoreError) -> str:

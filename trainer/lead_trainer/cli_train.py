@@ -46,7 +46,7 @@ def train_locally(words: Sequence[str], config_files: Sequence[Path], environ: M
     """Trains the run that the words describe, or resumes it, once a seed; raises what `run_attempt` raises."""
     run = local_run(words, config_files, environ)
     world = world_of(environ)
-    open_log(rank=world.rank)
+    open_log(rank=world.rank, run=run.logdir.name)
     stop, group = StopFlag(), Group(world, device_of(world))
     each = [local_run([*words, *seed_words(run, seed)], config_files, environ) for seed in run.keys.seeds] or [run]
     for one in each:
@@ -79,6 +79,7 @@ def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str,
         return local_job(run, store, caches, processes=world.world_size).model_dump_json()
 
     job = TrainJob.model_validate_json(done_by_first(group, prepared))
+    open_log(rank=world.rank, run=job.owner.name, stage=job.stage, seed=job.seed, attempt=job.attempt)
     stop.listen_later()
     view = view_of(run, store, job.keys)
     place = Place(

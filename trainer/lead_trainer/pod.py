@@ -90,7 +90,9 @@ def _leave_word(job: TrainJob, end: Ended, word: Path, termination_log: Path) ->
         elif end.code != ExitCode.DONE:
             termination_log.write_text(_obituary(job, end).model_dump_json())
     except OSError as error:
-        print(f"the termination log {termination_log} cannot be written: {error}", file=sys.stderr)
+        from lead_trainer.report.console import report_error
+
+        report_error(f"the termination log {termination_log} cannot be written: {error}")
 
 
 def _obituary(job: TrainJob, end: Ended) -> ProgressRecord:

@@ -50,7 +50,10 @@ def _read(end: int) -> bytes:
 def test_a_pipe_gets_json_lines_and_the_weights_on_standard_output(tmp_path: Path) -> None:
     done = subprocess.run(TRAIN, cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    events = [json.loads(line)["event"] for line in done.stderr.splitlines()]
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    events = [line["event"] for line in lines]
+    assert all(line["run"] == "run" and line["rank"] == 0 for line in lines)
+    assert all(line["attempt"] == 1 for line in lines if line["event"] in ("training", "epoch done"))
     assert events.count("epoch done") == 2 and "timestamp" in json.loads(done.stderr.splitlines()[0])
     assert done.stdout.startswith("weights: run/model_0001.pth (epoch 2 of 2)")
 

@@ -1,6 +1,5 @@
 """A session cache on a volume of several nodes is refused: training streams, and the log says why."""
 
-import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 import pytest
 
 from lead_testing.built_caches import build_and_publish
+from lead_testing.logged import Logged
 from lead_trainer.data import local_disk
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.session_cache import open_session_cache
@@ -31,7 +31,7 @@ def test_a_system_that_does_not_tell_is_trusted(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize("backend", ["packed", "diskcache"])
 def test_a_volume_of_several_nodes_means_streaming_and_a_warning(
     backend: str, kind: str, job: Any, store: Any, tree: Any, recipe: Any, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch, logged: Logged,
 ) -> None:  # fmt: skip
     digest = build_and_publish(job(), store, tree, recipe, lambda record: None, part_bytes=150).digest
     device = (tmp_path / ".").stat().st_dev
@@ -40,12 +40,11 @@ def test_a_volume_of_several_nodes_means_streaming_and_a_warning(
         f"36 35 {os.major(device)}:{os.minor(device)} / {tmp_path} rw shared:1 - {kind} server:/data rw\n"
     )
     monkeypatch.setattr(local_disk, "MOUNTS", mounts)
-    with caplog.at_level(logging.WARNING):
-        reader = CacheReader(store, digest, open_session_cache(backend, store, tmp_path / "ssd", 0))
-        direct = CacheReader(store, digest)
-        for sample in reader.rows("all").sample.tolist():
-            assert reader.fields(sample)["data"] == direct.fields(sample)["data"]
-        assert reader.metas().row("r1", 3) == direct.metas().row("r1", 3)
+    reader = CacheReader(store, digest, open_session_cache(backend, store, tmp_path / "ssd", 0))
+    direct = CacheReader(store, digest)
+    for sample in reader.rows("all").sample.tolist():
+        assert reader.fields(sample)["data"] == direct.fields(sample)["data"]
+    assert reader.metas().row("r1", 3) == direct.metas().row("r1", 3)
     assert reader.stats().degraded and reader.stats().hits == 0
-    assert f"lies on {kind}, a volume of several nodes" in caplog.text
+    assert f"lies on {kind}, a volume of several nodes" in str(logged)
     assert not [path for path in (tmp_path / "ssd").rglob("*") if path.is_file()]

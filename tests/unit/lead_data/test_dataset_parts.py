@@ -1,7 +1,6 @@
 """The parts of a sample behave at their edges: short routes, unknown scenarios, crowded grids, mixed batches."""
 
 import json
-import logging
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lead_testing import shared_dir
+from lead_testing.logged import Logged
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.lead.augment import OPERATIONS, augmented, elastic
 from lead_trainer.recipes.lead.dataset_collate import collate
@@ -69,11 +69,10 @@ def test_commands_out_of_range_mean_lane_following(command: int, place: int) -> 
     assert one_hot_command(command).argmax() == place
 
 
-def test_an_unknown_scenario_is_numbered_like_none_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_scenario_is_numbered_like_none_with_one_warning(logged: Logged) -> None:
     scenario_id.cache_clear()  # another test may have asked for it
-    with caplog.at_level(logging.WARNING):
-        assert [scenario_id("MyScenario"), scenario_id("MyScenario")] == [len(SCENARIO_TYPES) - 1] * 2
-    assert caplog.text.count("MyScenario") == 1
+    assert [scenario_id("MyScenario"), scenario_id("MyScenario")] == [len(SCENARIO_TYPES) - 1] * 2
+    assert str(logged).count("MyScenario") == 1
 
 
 @given(st.integers(0, 11), st.integers(0, 9), st.integers(2, 6))

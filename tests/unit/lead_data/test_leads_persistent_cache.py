@@ -28,6 +28,7 @@ from lead_testing.leads_cache import (
     png,
     write_cache,
 )
+from lead_testing.logged import Logged
 from lead_trainer.building import RawTree
 from lead_trainer.cli import main
 from lead_trainer.data.array_block import unpack_arrays
@@ -202,14 +203,13 @@ def test_operator_and_build_count_the_same_files(whole: Path, left: Path, tmp_pa
 
 
 def test_a_missing_entry_leaves_its_route_out_and_is_named_with_its_frame(
-    left: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    left: Path, tmp_path: Path, logged: Logged
 ) -> None:
     shutil.copytree(left, tmp_path / "gap")
     (tmp_path / "gap" / CACHED / "perturbated/0009.pkl").unlink()
-    with caplog.at_level("WARNING"):
-        scan = scanned(tmp_path / "gap", {})
+    scan = scanned(tmp_path / "gap", {})
     assert [(verdict.reason, verdict.kept) for verdict in scan.verdicts] == [("missing_files", False)]
-    assert f"route {ROUTE} is left out: file {CACHED}/perturbated/0009.pkl is missing" in caplog.text
+    assert f"route {ROUTE} is left out: file {CACHED}/perturbated/0009.pkl is missing" in str(logged)
     assert [v.reason for v in scanned(tmp_path / "gap", {"use_sensor_perburtation": False}).verdicts] == ["kept"]
 
 

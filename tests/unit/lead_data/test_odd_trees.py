@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lead_testing import shared_dir
+from lead_testing.logged import Logged
 from lead_trainer.data.cache_tables import ROUTE_COLUMN, MetaColumns
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.lead.buckets import fill_collection, judge_routes, verdicts
@@ -166,7 +167,7 @@ def test_stray_files_and_foreign_folders_do_no_harm() -> None:
     }
 
 
-def test_a_scenario_lead_does_not_know_is_trained_on_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_scenario_lead_does_not_know_is_trained_on_and_counted(logged: Logged) -> None:
     clean = results("Perfect", 100, {})
     own = {path.replace("Accident", "MyScenario"): data for path, data in route("r", clean).items()}
     both = own | route("r", clean)
@@ -178,7 +179,7 @@ def test_a_scenario_lead_does_not_know_is_trained_on_and_counted(caplog: pytest.
     scan = preparation.scan(tree, preparation.config_keys({}), ["full_pretrain"])
     assert [(v.kept, v.reason) for v in scan.verdicts] == [(True, "kept"), (True, "kept_unknown_scenario")]
     assert len(scan.samples) == 36
-    assert "scenario MyScenario is not in LEAD's list; its 1 routes are used" in caplog.text
+    assert "scenario MyScenario is not in LEAD's list; its 1 routes are used" in str(logged)
     assert verdicts(judge_routes(tree, route_tree(tree.files())))[1].reason == "kept_unknown_scenario"
 
 

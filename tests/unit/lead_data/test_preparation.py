@@ -14,6 +14,7 @@ from lead_protocol.store.folder import FolderStore
 from lead_testing import shared_dir
 from lead_testing.built_caches import build_and_publish, whole_build
 from lead_testing.golden_samples import rows_of
+from lead_testing.logged import Logged
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.loader import Loader
 from lead_trainer.data.process_loader import ProcessLoader
@@ -100,9 +101,7 @@ def test_an_unknown_key_of_a_cache_is_refused() -> None:
 
 
 @pytest.mark.parametrize("folder", ["rgb", "depth_perturbated", "radar", "metas"])
-def test_a_route_that_lacks_a_file_is_left_out_with_a_code_and_the_files_name(
-    folder: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_route_that_lacks_a_file_is_left_out_with_a_code_and_the_files_name(folder: str, logged: Logged) -> None:
     class Gap(FolderTree):
         def files(self) -> Sequence[SourceFile]:
             return [file for file in super().files() if not file.path.startswith(f"{ROUTE}/{folder}/0009")]
@@ -112,10 +111,10 @@ def test_a_route_that_lacks_a_file_is_left_out_with_a_code_and_the_files_name(
     (verdict,) = [verdict for verdict in scan.verdicts if verdict.route == ROUTE]
     assert (verdict.kept, verdict.reason) == (False, "missing_files")
     assert ROUTE not in {key.route for key in scan.samples} and len(scan.samples) > 0
-    assert f"{ROUTE}/{folder}/0009" in caplog.text
+    assert f"{ROUTE}/{folder}/0009" in str(logged)
 
 
-def test_a_file_that_only_pretraining_draws_costs_pretraining_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_only_pretraining_draws_costs_pretraining_alone(logged: Logged) -> None:
     class Gap(FolderTree):
         def files(self) -> Sequence[SourceFile]:
             return [file for file in super().files() if file.path != f"{ROUTE}/rgb/0001.jpg"]
@@ -125,10 +124,10 @@ def test_a_file_that_only_pretraining_draws_costs_pretraining_alone(caplog: pyte
     used = {one.name: {scan.samples[n].route for n in one.buckets[0].samples} for one in scan.collections}
     assert {name: ROUTE in routes for name, routes in used.items()} == {"full_posttrain": True, "full_pretrain": False}
     assert next(verdict.reason for verdict in scan.verdicts if verdict.route == ROUTE) == "kept"
-    assert f"route {ROUTE} is left out of pretraining: file {ROUTE}/rgb/0001.jpg is missing" in caplog.text
-    caplog.clear()
+    assert f"route {ROUTE} is left out of pretraining: file {ROUTE}/rgb/0001.jpg is missing" in str(logged)
+    logged.clear()
     preparation.scan(tree, preparation.config_keys({}), ["full_posttrain"])
-    assert not [record for record in caplog.records if record.name.startswith("lead_")]
+    assert not logged
 
 
 def test_a_file_that_no_stage_draws_may_be_missing() -> None:

@@ -1,12 +1,12 @@
 """Trees without depth or semantics serve runs whose head for them is off; other runs are told which key helps."""
 
-import logging
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from lead_testing import shared_dir
+from lead_testing.logged import Logged
 from lead_testing.on_demand_cache import OnDemandCache
 from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.data.source_tree import FolderTree
@@ -52,12 +52,9 @@ def test_a_tree_without_a_label_is_used_where_its_head_is_off(key: str, folder: 
 
 
 @pytest.mark.parametrize(("key", "folder", "plane"), LABELS)
-def test_where_the_head_is_on_the_message_names_the_key(
-    key: str, folder: str, plane: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING):
-        assert reasons(Without(folder), {}) == {"missing_files"}
-    assert f"/{folder}/0001.png is missing; restore it to train on the route, or set {key} to false" in caplog.text
+def test_where_the_head_is_on_the_message_names_the_key(key: str, folder: str, plane: str, logged: Logged) -> None:
+    assert reasons(Without(folder), {}) == {"missing_files"}
+    assert f"/{folder}/0001.png is missing; restore it to train on the route, or set {key} to false" in str(logged)
 
 
 @pytest.mark.parametrize(("key", "folder", "plane"), LABELS)

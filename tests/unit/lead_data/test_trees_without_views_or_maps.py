@@ -1,12 +1,12 @@
 """Trees without the perturbated view or the map serve runs that read neither; other runs are told which key helps."""
 
-import logging
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from lead_testing import shared_dir
+from lead_testing.logged import Logged
 from lead_testing.on_demand_cache import OnDemandCache
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import BadConfig
@@ -37,17 +37,14 @@ class Without(FolderTree):
 
 
 @pytest.mark.parametrize(("key", "text", "folder"), CASES)
-def test_the_tree_is_used_where_nothing_reads_them(
-    key: str, text: str, folder: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_tree_is_used_where_nothing_reads_them(key: str, text: str, folder: str, logged: Logged) -> None:
     tree, off = Without(text), PREPARATION.config_keys({key: False})
     assert len(PREPARATION.scan(tree, off, ["full_pretrain"]).samples) == len(
         PREPARATION.scan(FolderTree(ROOT), off, ["full_pretrain"]).samples
     )
     assert PREPARATION.record(tree, off, SampleKey(ROUTE, 9))
-    with caplog.at_level(logging.WARNING):
-        assert not PREPARATION.scan(tree, PREPARATION.config_keys({}), ["full_pretrain"]).samples
-    assert f"/{folder}/0001" in caplog.text and f"or set {key} to false" in caplog.text
+    assert not PREPARATION.scan(tree, PREPARATION.config_keys({}), ["full_pretrain"]).samples
+    assert f"/{folder}/0001" in str(logged) and f"or set {key} to false" in str(logged)
 
 
 @pytest.mark.parametrize(("key", "text", "folder"), CASES)

@@ -5,7 +5,6 @@ as on a full volume, it stores no more and keeps what it has: an epoch reads eve
 so whatever made room would be missed as soon. Empty its folder to give another cache the room.
 """
 
-import logging
 import sqlite3
 import threading
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import diskcache
+import structlog
 from diskcache.core import MODE_PICKLE
 
 from lead_protocol.manifests import StoredObject
@@ -23,7 +23,7 @@ from lead_trainer.data.record import CorruptRecord, Record, decode_record
 from lead_trainer.data.session_cache import RETRY_S, CacheStats, Counters, DirectReads, refuse_other_sample
 from lead_trainer.data.water_marks import HIGH, room_bytes, volume_is_full
 
-LOG = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 NO_LIMIT = 1 << 60
 KEEP_ALL = "none"  # diskcache's eviction policy
@@ -64,7 +64,7 @@ class DiskcacheBackend:
                 self._counters.handed_out(first=False)
                 return record
             except CorruptRecord as error:
-                LOG.warning("cached record %s is damaged (%s); fetching it again", key, error)
+                log.warning("cached record is damaged; fetching it again", record=key, error=str(error))
                 self._counters.add(corrupt=1)
         record, data = self._direct.read_record(shard, slot, sample)
         self._set(key, data)
@@ -133,12 +133,12 @@ class DiskcacheBackend:
             self._degrade(error)
             return
         if self._counters.read().degraded and cache is self._cache:  # not one that another thread has found to fail
-            LOG.warning("session cache can be used again")
+            log.warning("session cache can be used again")
             self._counters.degrade(False)
 
     def _degrade(self, error: Exception) -> None:
         if not self._counters.read().degraded:
-            LOG.warning("session cache cannot be used (%s); reading from the store", error)
+            log.warning("session cache cannot be used; reading from the store", error=str(error))
         self._counters.degrade()
         self._retry_at = self._clock() + RETRY_S
         self._cache = None

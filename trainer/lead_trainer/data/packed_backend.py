@@ -13,7 +13,6 @@ What is being fetched counts whole against the limit from its start, so fetches 
 Records are read, not mapped: a file cut short or a disk that fails is an error then, where a mapping would be SIGBUS.
 """
 
-import logging
 import os
 import threading
 import time
@@ -21,6 +20,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import structlog
 
 from lead_protocol.manifests import StoredObject
 from lead_protocol.store.object_store import ObjectStore, StoreFull, StoreUnavailable
@@ -33,7 +34,7 @@ from lead_trainer.data.shard import ShardReader
 from lead_trainer.data.shared_table import locked
 from lead_trainer.data.water_marks import HIGH, LOW, Mark, room_bytes, volume_is_full
 
-LOG = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 ROOM = "room"
 LOOK_EVERY_S = 5.0  # for shards that were removed while they are open
@@ -162,7 +163,7 @@ class PackedBackend:
             self._streamed[shard.sha256] = self._clock() + RETRY_S
             return None
         if self._counters.read().degraded and began >= self._resting_until:  # not one begun before the disk failed
-            LOG.warning("session cache %s can be used again", self._shards.parent)
+            log.warning("session cache can be used again", folder=str(self._shards.parent))
             self._counters.degrade(False)
         return self._kept(shard, held)
 
@@ -175,7 +176,7 @@ class PackedBackend:
             refuse_shared_volume(self._shards)
             held = self._on_disk(shard)
         except (OSError, CorruptRecord) as error:
-            LOG.debug("%s is not read while the session cache rests: %s", path, error)
+            log.debug("a shard is not read while the session cache rests", path=str(path), error=str(error))
             return None
         return self._kept(shard, held) if held else None
 
@@ -306,7 +307,7 @@ class PackedBackend:
         """Takes a bad copy away, so that the next try fetches it again."""
         with self._mutex:
             self._open.pop(shard.sha256, None)
-        LOG.warning("cached shard %s is damaged; fetching it again", shard.sha256)
+        log.warning("cached shard is damaged; fetching it again", shard=shard.sha256)
         try:
             (self._shards / shard.sha256).unlink(missing_ok=True)
             self._stays.discard(shard.sha256)
@@ -317,5 +318,9 @@ class PackedBackend:
     def _degrade(self, error: Exception) -> None:
         self._resting_until = self._clock() + RETRY_S
         if not self._counters.read().degraded:
-            LOG.warning("session cache %s cannot be used (%s); reading from the store", self._shards.parent, error)
+            log.warning(
+                "session cache cannot be used; reading from the store",
+                folder=str(self._shards.parent),
+                error=str(error),
+            )
         self._counters.degrade()

@@ -4,16 +4,17 @@ Used by `loader` for sources whose samples lie in shards. Nothing depends on it:
 shard too, and waits for one that is on its way.
 """
 
-import logging
 import threading
 from collections.abc import Iterator
 from typing import Any, Protocol, runtime_checkable
+
+import structlog
 
 from lead_protocol.store.object_store import StoreError
 from lead_trainer.data.record import CorruptRecord
 from lead_trainer.data.sample_order import Indices, in_turn
 
-LOG = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 AT_ONCE = 2  # one download alone waits for its store and its disk by turns
 AGAIN_S = 30.0  # after which a shard is asked for again that the store or the disk did not let through
@@ -79,10 +80,10 @@ class ShardsAhead:
         try:
             return source.fetch_shard(shard)
         except StoreError as error:
-            LOG.info("shard %d was not fetched ahead, and will be asked for again: %s", shard, error)
+            log.info("shard was not fetched ahead; it is tried again", shard=shard, error=str(error))
             return False
         except CorruptRecord as error:
-            LOG.info("shard %d was not fetched ahead: %s; its first sample fetches it", shard, error)
+            log.info("shard was not fetched ahead; its first sample fetches it", shard=shard, error=str(error))
             return True
         finally:
             self._begun.set()

@@ -7,7 +7,6 @@ damaged. A disk that cannot hold it costs memory, never the run. Used by `cache_
 """
 
 import fcntl
-import logging
 import mmap
 import os
 from collections.abc import Callable, Iterator
@@ -15,12 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
+import structlog
 import xxhash
 
 from lead_protocol.store.partial_file import partial_file
 from lead_trainer.data.local_disk import refuse_shared_volume
 
-LOG = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 SUFFIX = ".arrow"
 
 
@@ -41,7 +41,9 @@ def shared_table(folder: Path | None, name: str, make: Callable[[], pa.Table]) -
         if found is not None:
             return found
     except OSError as error:
-        LOG.warning("table %s cannot be kept in %s (%s); it is read into memory", name, folder, error)
+        log.warning(
+            "table cannot be kept on disk; it is read into memory", table=name, folder=str(folder), error=str(error)
+        )
     return make() if made is None else made
 
 
@@ -63,7 +65,7 @@ def _opened(folder: Path, name: str) -> pa.Table | None:
                 view = memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
                 if xxhash.xxh3_64_hexdigest(view) == path.stem.rpartition("-")[2]:
                     return pa.ipc.open_file(pa.py_buffer(view)).read_all()
-        LOG.warning("shared table %s is damaged; making it again", path)
+        log.warning("shared table is damaged; making it again", path=str(path))
         path.unlink(missing_ok=True)
     return None
 

@@ -5,7 +5,6 @@ what was listed when it is read ends the build, or a cache would hold other byte
 listed or read is a sign that the work goes on, told to `at_work`: a large tree takes hours before there is other news.
 """
 
-import logging
 import os
 import stat
 from bisect import bisect_left
@@ -15,11 +14,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
+import structlog
+
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectReplaced, ObjectStore
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.recipe import SourceFile
 
-LOG = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 NOT_DATA = "lost+found"  # at the root of an ext4 volume, where only root may look into it
 MAX_FILE_BYTES = 1024 * 1024 * 1024  # the annotations of the whole nuScenes are one JSON of some 600 MB
 _Identity = tuple[int, int]  # device and inode
@@ -164,7 +165,7 @@ def _files_below(folder: Path, prefix: str, above: tuple[_Identity, ...], border
         with _opened(folder, border, os.O_DIRECTORY) as descriptor:
             own = _identity(os.fstat(descriptor))
             if own in above:
-                LOG.warning("folder %s leads back to a folder it lies in; it is left out", folder)
+                log.warning("folder leads back to a folder it lies in; it is left out", folder=str(folder))
                 return
             with os.scandir(descriptor) as entries:
                 listed = [_seen(folder, entry, border) for entry in entries]

@@ -8,7 +8,6 @@ import argparse
 import os
 import signal
 import sys
-import traceback
 from pathlib import Path
 
 import structlog
@@ -27,7 +26,7 @@ from lead_trainer.engine.stop import StopFlag
 from lead_trainer.engine.storage import open_store
 from lead_trainer.errors import BadConfig, TrainerError, exit_code_of
 from lead_trainer.recipes.recipe import load_recipe
-from lead_trainer.report.console import open_log
+from lead_trainer.report.console import open_log, report_error
 from lead_trainer.world import World, world_of
 
 log = structlog.get_logger(__name__)
@@ -43,15 +42,14 @@ def device_of(world: World) -> torch.device:
 
 
 def ended(error: BaseException, world: World) -> int:
-    """Says on stderr how a rank ended, with a traceback only where the program is at fault; returns the exit code."""
+    """Logs how a rank ended, with a traceback only where the program is at fault; returns the exit code."""
     error = lost_peer_behind(error, world) or error
     code = exit_code_of(error)
-    if code == ExitCode.PROGRAM_ERROR and not isinstance(error, TrainerError):
-        traceback.print_exception(error)
-    elif code == ExitCode.STOPPED:
+    if code == ExitCode.STOPPED:
         log.info(sentence(error))
     else:
-        print(f"error: {sentence(error)}", file=sys.stderr)
+        of_the_program = code == ExitCode.PROGRAM_ERROR and not isinstance(error, TrainerError)
+        report_error(sentence(error), exit_code=int(code), **({"exc_info": error} if of_the_program else {}))
     return code
 
 
@@ -64,6 +62,7 @@ def main() -> None:
     parser.add_argument("--termination-log", type=Path, default=Path(environment.TERMINATION_LOG))
     options = parser.parse_args()
     world, code, recipe = world_of(os.environ), int(ExitCode.DONE), ""
+    open_log(rank=world.rank)  # for what goes wrong before the job is read
     stop = StopFlag()
     stop.listen_later()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until then it ends a rank as SIGTERM does, without a traceback

@@ -5,10 +5,11 @@ counters follow LEAD's, which count a kept route even when the skips leave none 
 """
 
 import difflib
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import structlog
 
 from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.lead.ingest.route_tree import OPTIONAL_FOLDERS, RouteTree
@@ -24,7 +25,7 @@ from lead_trainer.recipes.lead.sim2real_buckets import MINED, Rule, numbered
 from lead_trainer.recipes.lead.targets.label_classes import SCENARIO_TYPES
 from lead_trainer.recipes.recipe import RouteVerdict, SampleKey, SourceTree
 
-LOG = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 STAGES = ("pretrain", "posttrain")
 KEPT_UNKNOWN_SCENARIO = "kept_unknown_scenario"  # trained on, numbered like scenario NA
@@ -119,12 +120,10 @@ def without_incomplete(
             missing[stage] = routes.missing_file(route.path, range(first, route.frames - last), keys.unread_folders)
         lacking = {stage: file for stage, file in missing.items() if file}
         for file in sorted(set(lacking.values())):
-            LOG.warning(
-                "route %s is left out%s: file %s is missing; restore it to train on the route%s",
-                route.path,
-                "" if len(lacking) == len(stages) else f" of {', '.join(lacking)}ing",
-                file,
-                _or_switch_off(file),
+            of = "" if len(lacking) == len(stages) else f" of {', '.join(lacking)}ing"
+            log.warning(
+                f"route {route.path} is left out{of}: file {file} is missing; restore it to train on the route"
+                f"{_or_switch_off(file)}"
             )
         if lacking and len(lacking) == len(stages):
             route = replace(route, reason=Reason.MISSING_FILES, ended_badly=False)

@@ -4,7 +4,6 @@ Pictures, LiDAR and depth are still as they are stored; `device_work` finishes t
 sample is a pure function of (index, epoch, config.seed) and the cache; several threads may call `load` at once.
 """
 
-import logging
 import math
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -40,8 +39,6 @@ from lead_trainer.recipes.lead.targets.sim2real import (
 from lead_trainer.recipes.lead.targets.view import NORMAL, View
 from lead_trainer.recipes.prepare_keys import refuse_other_preparation
 from lead_trainer.recipes.recipe import Sample
-
-LOG = logging.getLogger(__name__)
 
 DEPTH_CODES = "depth_codes"  # instead of `depth`: (H/4, W/4) u8, all cameras
 METRES_8_BIT = 50.0  # depth of the largest 8-bit code

@@ -1,12 +1,12 @@
 """The entries of a sample that come from the ego metas alone; called by `dataset` for each sample."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import structlog
 
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.lead.config import LeadConfig
@@ -24,7 +24,7 @@ from lead_trainer.recipes.lead.targets.planner import (
 from lead_trainer.recipes.lead.targets.view import View
 from lead_trainer.recipes.recipe import Sample
 
-LOG = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 Array = npt.NDArray[Any]
 
@@ -41,7 +41,7 @@ def meta_entries(meta: Mapping[str, Any]) -> Sample:
 def scenario_id(name: str) -> int:
     """Returns LEAD's number of a scenario type; an unknown one gets the number of NA, with one warning."""
     if name not in SCENARIO_TYPES:
-        LOG.warning("scenario type %r is not in LEAD's list; it is numbered like %s", name, NO_SCENARIO)
+        log.warning(f"scenario type {name!r} is not in LEAD's list; it is numbered like {NO_SCENARIO}")
         return SCENARIO_TYPES.index(NO_SCENARIO)
     return SCENARIO_TYPES.index(name)
 

@@ -6,7 +6,6 @@ radar detections, radar points, raw). What a run does not read is left out.
 Called by `preparation`; it reads nothing of the config but `PreparationKeys`.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pyarrow as pa
+import structlog
 
 from lead_trainer.data.array_block import pack_arrays
 from lead_trainer.data.ordered_pool import ordered_map
@@ -45,7 +45,7 @@ from lead_trainer.recipes.lead.targets.view import NORMAL, View
 from lead_trainer.recipes.recipe import Bucket, Collection, SampleKey, Scan, SourceTree
 
 SCAN_THREADS = 16  # readers of metas and boxes, where a collection needs them
-LOG = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 MAP_CLASS_COUNT = 9
 
 
@@ -63,7 +63,7 @@ class CarlaPreparation:
         judged = without_incomplete(judge_routes(tree, routes), routes, keys, collections)
         unknown = Counter(v.route.split("/")[1] for v in verdicts(judged) if v.reason == KEPT_UNKNOWN_SCENARIO)
         for scenario, count in sorted(unknown.items()):
-            LOG.warning("scenario %s is not in LEAD's list; its %d routes are used, numbered like NA", scenario, count)
+            log.warning(f"scenario {scenario} is not in LEAD's list; its {count} routes are used, numbered like NA")
         filled = [_filled(tree, name, judged, config) for name in sorted(set(collections))]
         drawn = {key for collection in filled for bucket in collection.buckets for key in bucket}
         samples = tuple(sorted(drawn, key=lambda key: (key.route, key.frame)))

@@ -6,7 +6,6 @@ infractions), unless its failure text is one of REFUSED_STATUS. LEAD fills its p
 so one that lies there and has lost its verdict is kept.
 """
 
-import logging
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -15,8 +14,6 @@ from lead_trainer.data.raw_json import raw_json
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.lead.ingest.route_tree import RouteFolder
 from lead_trainer.recipes.recipe import SourceTree
-
-LOG = logging.getLogger(__name__)
 
 NO_AGENT = "Failed - Agent couldn't be set up"
 SIMULATION_CRASHED = "Failed - Simulation crashed"
