@@ -22,8 +22,8 @@ from lead_trainer.config_sources import read_config_json
 from lead_trainer.data.fsck import fsck_cache
 from lead_trainer.engine.instances import instance_manifests, instances
 from lead_trainer.engine.manifest_listing import manifest_keys, model_file_name
-from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.quarantine import fetch_fault, find_fault, quarantined_positions
+from lead_trainer.engine.retry_budget import RetryBudget
 from lead_trainer.engine.storage import open_store
 from lead_trainer.errors import BadConfig, BadData, NoSuchRecipe, missing_extra
 from lead_trainer.local_store import NAMESPACE, UID, logdirs_of, store_in
@@ -180,7 +180,7 @@ def _export_instance(
             continue
         wanted = manifest.model_copy(update={"files": {part: manifest.files[part] for part in (name, "config.json")}})
         with tempfile.TemporaryDirectory(prefix="lead-export-") as scratch:
-            waiting = Patience()
+            waiting = RetryBudget()
             waiting.begin()
             if waiting.call(fetch_fault, store, wanted, Path(scratch)) is None:
                 plain = manifest.parts.get("model", name)  # also of averaged weights

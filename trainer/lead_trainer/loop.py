@@ -41,7 +41,7 @@ class Stage:
 def train(stage: Stage, state: TrainState, hooks: Hooks) -> None:
     """Trains from the state's position to the last epoch; raises StopRequested after a commit if asked to stop."""
     hooks.after_start(state)
-    while state.epoch < stage.epochs and not state.ranking.patience_is_over:
+    while state.epoch < stage.epochs and not state.ranking.stops_early:
         with hooks.opened(stage.loader.batches(state.epoch, stage.plan.first_batch(state.step_in_epoch))) as batches:
             while state.step_in_epoch < stage.plan.steps:
                 hooks.after_step(state, train_step(stage, state, batches))

@@ -68,7 +68,7 @@ class SessionCache:
 
 @dataclass(frozen=True)
 class FailurePolicy:
-    """Budgets and patience."""
+    """Budgets and deadlines."""
 
     max_restarts: int
     max_infra_restarts: int

@@ -10,8 +10,8 @@ import torch
 from lead_trainer.data.batch_slots import RowKeys, Slot
 from lead_trainer.data.jpeg_picture import JpegPicture, stored_picture
 from lead_trainer.data.loader import Loader
-from lead_trainer.data.patient_source import decoded_sample
 from lead_trainer.data.process_loader import ProcessLoader
+from lead_trainer.data.retrying_source import decoded_sample
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.lead.dataset_collate import collate
 from lead_trainer.recipes.recipe import Sample

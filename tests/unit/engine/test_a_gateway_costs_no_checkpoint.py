@@ -18,8 +18,8 @@ from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
 from lead_testing.toy_runs import train_here
 from lead_trainer.engine import quarantine
 from lead_trainer.engine.checkpoint import CheckpointIdentity
-from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.resume import newest_sound
+from lead_trainer.engine.retry_budget import RetryBudget
 from lead_trainer.errors import NoValidCheckpoint
 
 QUICK = S3Limits(read_s=10, total_s=20, first_pause_s=0.01, longest_pause_s=0.1)
@@ -104,7 +104,7 @@ def test_what_is_missing_is_looked_for_again_after_a_pause(tmp_path: Path) -> No
         pauses.append(seconds)
         restore(lost)
 
-    found = newest_sound(store, IDENTITY, tmp_path / "resume", Patience(pause=pause))
+    found = newest_sound(store, IDENTITY, tmp_path / "resume", RetryBudget(pause=pause))
     assert found is not None and (found.manifest.step, pauses) == (12, [quarantine.LOOK_AGAIN_S])
     assert list(store.list(KEYS.quarantine_prefix)) == []
 
@@ -117,7 +117,7 @@ def test_a_checkpoint_that_retention_removes_meanwhile_is_not_called_corrupt(tmp
     def pause(seconds: float) -> None:
         store.delete(KEYS.manifest(12, 0))
 
-    found = newest_sound(store, IDENTITY, tmp_path / "resume", Patience(pause=pause))
+    found = newest_sound(store, IDENTITY, tmp_path / "resume", RetryBudget(pause=pause))
     assert found is not None and found.manifest.step == 6
     assert list(store.list(KEYS.quarantine_prefix)) == []
 

@@ -20,8 +20,8 @@ from lead_trainer.engine.attempt import claim_attempt
 from lead_trainer.engine.batch_norms import BatchNorms
 from lead_trainer.engine.clip import Clipper
 from lead_trainer.engine.commit import Checkpointer
-from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.ranking import Ranking
+from lead_trainer.engine.retry_budget import RetryBudget
 from lead_trainer.engine.state import TrainState, merged
 from lead_trainer.errors import Fenced
 from lead_trainer.world import World
@@ -92,7 +92,7 @@ def test_the_ranks_that_adopt_a_checkpoint_have_the_sums_of_its_epoch_once_toget
             model, model, recipe.optimizer(model, ToyConfig()), torch.amp.GradScaler("cpu", enabled=False), (0.05,),
             Clipper(), BatchNorms(model), Ranking("loss"),
         )  # fmt: skip
-        known: Any = (group, store, None, recipe.checkpoint_names, {}, tmp_path / "scratch", Patience())
+        known: Any = (group, store, None, recipe.checkpoint_names, {}, tmp_path / "scratch", RetryBudget())
         checkpointer = Checkpointer(*known)
         checkpointer._reload(state, adopted)
         counts.append(state.totals.as_pairs())
@@ -131,21 +131,21 @@ class OutageStore(FolderStore):
 
 def test_an_outage_of_the_store_is_waited_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(attempt_run, "Patience", _without_pauses(pauses))
+    monkeypatch.setattr(attempt_run, "RetryBudget", _without_pauses(pauses))
     store = OutageStore(tmp_path / "store", calls=5)
     assert train_here(store, tmp_path, a_toy_job(epochs=1)) == ExitCode.DONE
     assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0]
 
 
 def test_an_outage_without_end_gives_up_after_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempt_run, "Patience", _without_pauses([], total_s=0.0))
+    monkeypatch.setattr(attempt_run, "RetryBudget", _without_pauses([], total_s=0.0))
     with pytest.raises(StoreUnavailable):
         train_here(OutageStore(tmp_path / "store", calls=10**6), tmp_path, a_toy_job(epochs=1))
     assert '"phase":"Failed"' in (tmp_path / "termination-log").read_text()
 
 
-def _without_pauses(pauses: list[float], total_s: float = 1800.0) -> Callable[..., Patience]:
-    return lambda on_wait: Patience(total_s, on_wait, pauses.append)
+def _without_pauses(pauses: list[float], total_s: float = 1800.0) -> Callable[..., RetryBudget]:
+    return lambda on_wait: RetryBudget(total_s, on_wait, pauses.append)
 
 
 class UndeletableStore(FolderStore):

@@ -1,4 +1,4 @@
-"""Validation is exact over ranks, the best epoch is found by the metric asked for, and patience ends a stage."""
+"""Validation is exact over ranks, the best epoch is found by the metric asked for, and early stopping ends a stage."""
 
 import json
 from pathlib import Path
@@ -71,8 +71,8 @@ def test_a_stage_that_had_ended_early_without_saying_so_says_so_when_it_is_start
 def test_a_value_that_is_missing_or_not_finite_is_never_the_best() -> None:
     ranking = Ranking("val/f1", greatest=True, patience_epochs=2)
     assert ranking.judge({"val/f1": 0.5}, 1, 1) and not ranking.judge({"val/f1": float("nan")}, 2, 2)
-    assert not ranking.patience_is_over
-    assert not ranking.judge({"loss": 1.0}, 3, 3) and ranking.patience_is_over and ranking.best.epoch == 1
+    assert not ranking.stops_early
+    assert not ranking.judge({"loss": 1.0}, 3, 3) and ranking.stops_early and ranking.best.epoch == 1
 
 
 @pytest.mark.parametrize(("config", "words"), [

@@ -4,7 +4,7 @@ from lead_protocol.store.s3_target import S3Limits
 from lead_testing.makers import a_training_run
 from lead_trainer.data.loader import SAMPLE_OUTAGE_S, STUCK_AFTER_S
 from lead_trainer.engine.ddp import DECISION_TIMEOUT_S, GRADIENT_TIMEOUT_S
-from lead_trainer.engine.patience import STORE_OUTAGE_S
+from lead_trainer.engine.retry_budget import STORE_OUTAGE_S
 from lead_trainer.engine.storage import LIMITS
 
 

@@ -17,8 +17,8 @@ from lead_trainer.engine.batch_norms import BatchNorms
 from lead_trainer.engine.checkpoint import CheckpointIdentity, commit_checkpoint, file_index, file_names, stage_files
 from lead_trainer.engine.clip import Clipper
 from lead_trainer.engine.config_document import config_document
-from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.ranking import Ranking
+from lead_trainer.engine.retry_budget import RetryBudget
 from lead_trainer.engine.state import TrainState
 from lead_trainer.local_store import NAMESPACE, STAGE, UID, store_in
 from lead_trainer.recipes.recipe import load_recipe
@@ -54,7 +54,7 @@ def a_finished_run(logdir: Path, *, planner: bool) -> None:
     commit_checkpoint(
         store_in(logdir), CheckpointIdentity(InstanceKeys(NAMESPACE, UID, STAGE, 0), 1, "lead", "0" * 64, (), 1),
         loop.model_dump(include={"step", "epoch", "step_in_epoch"}), files, names, parameters="0" * 64,
-        parent_sha256=None, metrics={}, patience=Patience(), scratch=logdir / "scratch", final=True,
+        parent_sha256=None, metrics={}, budget=RetryBudget(), scratch=logdir / "scratch", final=True,
     )  # fmt: skip
 
 

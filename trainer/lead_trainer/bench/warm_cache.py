@@ -17,8 +17,8 @@ from lead_trainer.bench.cold_cache import Brought
 from lead_trainer.bench.deadlines import each_until, rate_of_processes, rate_of_threads
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.loader import Loader, on_device_of
-from lead_trainer.data.patient_source import NamesSamples, decoded_sample
 from lead_trainer.data.process_loader import loader_named
+from lead_trainer.data.retrying_source import NamesSamples, decoded_sample
 from lead_trainer.data.sample_order import Indices
 from lead_trainer.data.session_cache import SessionCache
 from lead_trainer.data.shards_ahead import LiesInShards

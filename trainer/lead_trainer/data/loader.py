@@ -22,7 +22,7 @@ from lead_protocol.store.object_store import StoreError
 from lead_trainer.data.batch_slots import Collate, RowKeys, Slot, SlotRing, compared_keys
 from lead_trainer.data.loader_stats import LoaderClock, LoaderStats, stage_scalars
 from lead_trainer.data.loader_threads import LoaderThreads
-from lead_trainer.data.patient_source import PatientSource, naming, sample_name
+from lead_trainer.data.retrying_source import RetryingSource, naming, sample_name
 from lead_trainer.data.sample_order import (
     Indices,
     epoch_order,
@@ -269,8 +269,8 @@ class Loader:
                 )
 
     def _load(self, index: int, epoch: int, item: "_Pending") -> Sample:
-        with_patience = PatientSource(self._source, self._limits.store_outage_s, self._clock)
-        return with_patience.load(index, epoch, lambda: item.abandoned)
+        retrying = RetryingSource(self._source, self._limits.store_outage_s, self._clock)
+        return retrying.load(index, epoch, lambda: item.abandoned)
 
     def _name(self, index: int) -> str:
         return sample_name(self._source, index)

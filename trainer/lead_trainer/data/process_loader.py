@@ -18,7 +18,7 @@ from lead_protocol.store.object_store import StoreError
 from lead_trainer.data.batch_slots import Collate
 from lead_trainer.data.loader import STUCK_AFTER_S, Loader
 from lead_trainer.data.loader_stats import STAGES, LoaderClock
-from lead_trainer.data.patient_source import PatientSource, decoded_sample, retold
+from lead_trainer.data.retrying_source import RetryingSource, decoded_sample, retold
 from lead_trainer.data.shared_counters import SharedCounters
 from lead_trainer.errors import BadConfig, StuckLoader, TrainerError
 from lead_trainer.recipes.recipe import Batch, Sample
@@ -38,7 +38,7 @@ class ProcessLoader(Loader):
         """Yields this rank's batches from `start_step` on; raises StuckLoader when a worker dies or stands still."""
         steps = [[(int(index), epoch) for index in indices] for indices in self.sample_indices(epoch, start_step)]
         loader: DataLoader[Any] = DataLoader(
-            _Numbered(PatientSource(self._source, self._limits.store_outage_s, self._clock)),
+            _Numbered(RetryingSource(self._source, self._limits.store_outage_s, self._clock)),
             batch_sampler=_Steps(steps),
             num_workers=self._threads,
             prefetch_factor=max(1, -(-self._ahead // self._threads)),
@@ -109,7 +109,7 @@ def _pickles(value: Any) -> bool:
 
 
 class _Numbered(Dataset[Any]):
-    def __init__(self, source: PatientSource) -> None:
+    def __init__(self, source: RetryingSource) -> None:
         self._source = source
 
     def __getitem__(self, item: tuple[int, int]) -> Sample | _Failed:

@@ -46,13 +46,13 @@ from lead_trainer.engine.memory import (
     record_rung,
     recorded_rung,
 )
-from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.perf import StepClock
 from lead_trainer.engine.precision import chosen_dtype
 from lead_trainer.engine.progress import Mailbox
 from lead_trainer.engine.ranking import Ranking, ranking_of
 from lead_trainer.engine.resume import config_digest, not_learned
 from lead_trainer.engine.retention import Retention
+from lead_trainer.engine.retry_budget import RetryBudget
 from lead_trainer.engine.seeding import fix_algorithms
 from lead_trainer.engine.stage_config import resolve_config
 from lead_trainer.engine.start import Start, build_state, choose_checkpoint
@@ -201,8 +201,8 @@ class Attempt:
         config_json = config_document(self.recipe, self.config)
         return Start(
             self.job, self.recipe, self.config, config_json, shape, self.group, self.place.store,
-            self._identity(config_json, rung, ranking), self.place.scratch, Patience(on_wait=self._tell_wait), ranking,
-            self.place.initial_weights,
+            self._identity(config_json, rung, ranking), self.place.scratch,
+            RetryBudget(on_wait=self._tell_wait), ranking, self.place.initial_weights,
         )  # fmt: skip
 
     def _stage(self, shape: StageShape, samples: Samples, rung: Rung) -> Stage:
@@ -236,7 +236,7 @@ class Attempt:
         state = build_state(start, found, self.group.device, dtype)
         checkpointer = Checkpointer(
             self.group, self.place.store, start.identity, lambda index: file_names(self.recipe, self.config, index),
-            start.config_json, self.place.scratch, start.patience,
+            start.config_json, self.place.scratch, start.budget,
         )  # fmt: skip
         if found is not None:
             checkpointer.resumed_from(found)
@@ -251,7 +251,7 @@ class Attempt:
         log.info("training", recipe=self.job.recipe, ranks=self.group.world.world_size, device=str(self.group.device),
                  precision=str(dtype).removeprefix("torch."), epochs=self.job.epochs, steps_per_epoch=plan.steps,
                  batch=shape.batch_size * plan.accumulate, parts=plan.parts, first_step=state.step)  # fmt: skip
-        if state.epoch >= self.job.epochs or state.ranking.patience_is_over:
+        if state.epoch >= self.job.epochs or state.ranking.stops_early:
             log.info("nothing is left to train: this run is finished; more epochs, or resume=never, train on",
                      epoch=state.epoch, of=self.job.epochs, step=state.step)  # fmt: skip
         try:

@@ -24,8 +24,8 @@ from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.object_store import ObjectStore
 from lead_protocol.store.partial_file import full_disk_named
 from lead_trainer.engine.attempt import refuse_if_fenced
-from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.quarantine import Fault, count_quarantined, find_lasting_fault, is_listed, quarantine
+from lead_trainer.engine.retry_budget import RetryBudget
 from lead_trainer.engine.revision import git_revision
 from lead_trainer.engine.state import TrainState
 from lead_trainer.errors import BadConfig
@@ -180,17 +180,17 @@ def commit_checkpoint(
     parameters: str,
     parent_sha256: str | None,
     metrics: Mapping[str, float],
-    patience: Patience,
+    budget: RetryBudget,
     scratch: Path,
     final: bool = False,
 ) -> Committed:
-    """Uploads the files and commits them; raises Fenced, or a StoreError once patience is at its end.
+    """Uploads the files and commits them; raises Fenced, or a StoreError once the retry budget is spent.
 
     It stands above a checkpoint of the same step that says less: that an epoch is not judged yet, or that the stage
     goes on where this one is `final`.
     """
     keys, attempt, step = identity.keys, identity.attempt, loop["step"]
-    patience.call(lambda: refuse_if_fenced(store, keys, attempt))
+    budget.call(lambda: refuse_if_fenced(store, keys, attempt))
     nonce = uuid.uuid4().hex[:12]
     manifest = CheckpointManifest(
         run_uid=keys.uid,
@@ -215,18 +215,18 @@ def commit_checkpoint(
         best_is_greatest=identity.best_is_greatest,
         parts={part: name for part, name in names.items() if name in files},
         parameters_sha256=parameters,
-        files=_upload(store, keys.checkpoint(step, attempt, nonce), files, patience),
+        files=_upload(store, keys.checkpoint(step, attempt, nonce), files, budget),
         metrics=dict(metrics),
         saved_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     )
     data = manifest.model_dump_json(indent=1).encode()
-    number = patience.call(lambda: count_quarantined(store, keys, step))
+    number = budget.call(lambda: count_quarantined(store, keys, step))
     while True:
         key = keys.manifest(step, number)
-        if patience.call(store.create, key, data):
+        if budget.call(store.create, key, data):
             return Committed(key, sha256_hex(data), manifest)
-        patience.call(lambda: refuse_if_fenced(store, keys, attempt))
-        adopted = _adopt(store, identity, key, patience, scratch)
+        budget.call(lambda: refuse_if_fenced(store, keys, attempt))
+        adopted = _adopt(store, identity, key, budget, scratch)
         if adopted is not None and _says(adopted.manifest) >= _says(manifest):
             return adopted
         number += 1
@@ -237,23 +237,23 @@ def _says(manifest: CheckpointManifest) -> tuple[int, bool]:
 
 
 def _upload(
-    store: ObjectStore, prefix: str, files: Mapping[str, StagedFile], patience: Patience
+    store: ObjectStore, prefix: str, files: Mapping[str, StagedFile], budget: RetryBudget
 ) -> dict[str, StoredObject]:
     stored = {}
     for name, file in files.items():
         key = prefix + name
-        patience.call(store.create_file, key, file.path, sha256=file.sha256)
+        budget.call(store.create_file, key, file.path, sha256=file.sha256)
         stored[name] = StoredObject(key=key, size=file.size, sha256=file.sha256)
     return stored
 
 
 def _adopt(
-    store: ObjectStore, identity: CheckpointIdentity, key: str, patience: Patience, scratch: Path
+    store: ObjectStore, identity: CheckpointIdentity, key: str, budget: RetryBudget, scratch: Path
 ) -> Committed | None:
     """Returns the checkpoint that stands under `key` when it is sound; else quarantines it and returns None."""
-    fault, manifest, digest = find_lasting_fault(store, identity.keys, key, scratch / "adopt", patience)
+    fault, manifest, digest = find_lasting_fault(store, identity.keys, key, scratch / "adopt", budget)
     if fault is None and manifest is not None:
         return Committed(key, digest, manifest, adopted=True)
-    if patience.call(is_listed, store, identity.keys, key):
-        patience.call(quarantine, store, identity.keys, key, fault or Fault("unreadable"), identity.attempt)
+    if budget.call(is_listed, store, identity.keys, key):
+        budget.call(quarantine, store, identity.keys, key, fault or Fault("unreadable"), identity.attempt)
     return None

@@ -22,9 +22,9 @@ from lead_trainer.engine.checkpoint import (
     stage_files,
 )
 from lead_trainer.engine.ddp import Group
-from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.quarantine import fetch_fault
 from lead_trainer.engine.resume import Found, restore
+from lead_trainer.engine.retry_budget import RetryBudget
 from lead_trainer.engine.state import Pairs, TrainState, means, merged
 from lead_trainer.errors import TrainerError
 
@@ -43,7 +43,7 @@ class Checkpointer:
     names: Callable[[int], Mapping[str, str]]  # file names by part, of an epoch
     config: Mapping[str, Any]
     scratch: Path
-    patience: Patience
+    budget: RetryBudget
     parent_sha256: str | None = None
     committed_step: int = -1
     manifest_key: str = ""
@@ -87,12 +87,12 @@ class Checkpointer:
     def _commit(
         self, state: TrainState, parameters: str, pairs: Pairs, metrics: Mapping[str, float], final: bool
     ) -> Committed:
-        self.patience.begin()
+        self.budget.begin()
         folder = self.scratch / "staging"
         loop = state.loop_state(pairs if state.step_in_epoch else {})
         names = self.names(file_index(state.epoch, state.step_in_epoch))
         try:
-            files = self.patience.call(
+            files = self.budget.call(
                 stage_files, state, names, self.config, loop.model_dump_json(indent=1), folder
             )  # a full disk is waited for, as a full store is
             return commit_checkpoint(
@@ -104,7 +104,7 @@ class Checkpointer:
                 parameters=parameters,
                 parent_sha256=self.parent_sha256,
                 metrics=metrics,
-                patience=self.patience,
+                budget=self.budget,
                 scratch=self.scratch,
                 final=final,
             )
@@ -114,8 +114,8 @@ class Checkpointer:
     def _reload(self, state: TrainState, manifest: CheckpointManifest) -> None:
         """Takes over the weights of an older attempt that had committed this step with other bits."""
         folder = self.scratch / f"adopted-{self.group.world.rank}"
-        self.patience.begin()
-        fault = self.patience.call(lambda: fetch_fault(self.store, manifest, folder))
+        self.budget.begin()
+        fault = self.budget.call(lambda: fetch_fault(self.store, manifest, folder))
         if fault is not None:
             raise ObjectCorrupt(f"the adopted checkpoint of step {manifest.step} changed while it was read: {fault}")
         restore(state, manifest, self.names(file_index(manifest.epoch, manifest.step_in_epoch)), folder)

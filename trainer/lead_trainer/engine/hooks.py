@@ -17,7 +17,7 @@ import torch
 from lead_protocol.job import CheckpointPolicy
 from lead_protocol.progress_record import Advisory
 from lead_trainer.data.loader import Loader
-from lead_trainer.data.patient_source import NamesSamples
+from lead_trainer.data.retrying_source import NamesSamples
 from lead_trainer.engine.commit import Checkpointer
 from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.debug_scalars import debug_scalars
@@ -101,7 +101,7 @@ class Hooks:
         self.pace.mark(state.step)
         if self.first is not None:
             self.first.tell(state, urgent=True, phase="Training", message="")
-        if state.ranking.patience_is_over and state.epoch < self.epochs and not self.checkpointer.stage_is_closed:
+        if state.ranking.stops_early and state.epoch < self.epochs and not self.checkpointer.stage_is_closed:
             self._save(state, final=True)
         self._stop_if_asked(state)
 
@@ -135,7 +135,7 @@ class Hooks:
         if self.first is not None:
             self.first.epoch_done(state, values, self.epochs)
             self.first.advise(state, advise(self.rules, state.history, state.epoch))
-        last = state.epoch == self.epochs or state.ranking.patience_is_over
+        last = state.epoch == self.epochs or state.ranking.stops_early
         by_steps = self._due(self.policy.every_steps, state.step)
         if last or by_steps or self._due(self.policy.every_epochs, state.epoch) or (better and self.policy.on_best):
             self._save(state, final=last)
@@ -209,7 +209,7 @@ class Hooks:
 
     def _stop(self, state: TrainState) -> NoReturn:
         if self.checkpointer.committed_step != state.step and state.step > 0:
-            self.checkpointer.patience.total_s = self.grace_period_s * _STOP_MARGIN
+            self.checkpointer.budget.total_s = self.grace_period_s * _STOP_MARGIN
             self._save(state)
         if state.step == 0:
             raise StopRequested("stopped on request before the first step; there is nothing to commit yet")

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lead_trainer.data.loader import ReplaysOrder
-from lead_trainer.data.patient_source import NamesSamples
+from lead_trainer.data.retrying_source import NamesSamples
 from lead_trainer.recipes.recipe import Sample, SampleSource
 
 

@@ -15,7 +15,6 @@ from lead_protocol.manifests import CheckpointManifest, read_checkpoint_manifest
 from lead_protocol.object_keys import InstanceKeys, position_of
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore
 from lead_trainer.engine.manifest_listing import manifest_keys, model_file_name
-from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.quarantine import (
     LOOK_AGAIN_S,
     Fault,
@@ -25,6 +24,7 @@ from lead_trainer.engine.quarantine import (
     was_missing,
 )
 from lead_trainer.engine.resume import Found
+from lead_trainer.engine.retry_budget import RetryBudget
 from lead_trainer.errors import BadConfig, BadData, NoValidCheckpoint, short_checksums
 
 Wanted = TypeVar("Wanted")
@@ -33,7 +33,7 @@ Fetch = Callable[[str], tuple[Fault | None, Wanted | None]]  # of a manifest's k
 log = structlog.get_logger(__name__)
 
 
-def sound_origin(store: ObjectStore, origin: InitFrom, epochs: int, folder: Path, patience: Patience) -> Found:
+def sound_origin(store: ObjectStore, origin: InitFrom, epochs: int, folder: Path, budget: RetryBudget) -> Found:
     """Returns the checkpoint that `origin` names, or the newest sound one of its instance; its files in `folder`.
 
     Raises NoValidCheckpoint when there is none, BadConfig when it has nothing left to train.
@@ -41,14 +41,14 @@ def sound_origin(store: ObjectStore, origin: InitFrom, epochs: int, folder: Path
     keys = _instance(origin)
 
     def fetch(key: str) -> tuple[Fault | None, Found | None]:
-        fault, manifest, digest = find_lasting_fault(store, keys, key, folder, patience)
+        fault, manifest, digest = find_lasting_fault(store, keys, key, folder, budget)
         if fault is not None or manifest is None:
             return fault, None
         if not _lies_below(manifest, origin.checkpoint_prefix):
             return Fault("its objects lie elsewhere"), None
         return None, Found(key, digest, manifest)
 
-    found = _newest_valid(store, origin, "spec.checkpoint.from", fetch, patience)
+    found = _newest_valid(store, origin, "spec.checkpoint.from", fetch, budget)
     if found.manifest.epoch >= epochs:
         raise BadConfig(
             f"spec.checkpoint.from {found.key} has trained {found.manifest.epoch} epochs, and the stage asks for "
@@ -57,35 +57,37 @@ def sound_origin(store: ObjectStore, origin: InitFrom, epochs: int, folder: Path
     return found
 
 
-def newest_sound_weights(store: ObjectStore, origin: InitFrom, stage: str, folder: Path, patience: Patience) -> Path:
+def newest_sound_weights(store: ObjectStore, origin: InitFrom, stage: str, folder: Path, budget: RetryBudget) -> Path:
     """Downloads the model file of the checkpoint that `stage` begins with; returns its path.
 
     Raises NoValidCheckpoint when there is none.
     """
 
     def fetch(key: str) -> tuple[Fault | None, Path | None]:
-        fault, manifest = patience.call(_fetch_model, store, key, folder, origin.checkpoint_prefix)
+        fault, manifest = budget.call(_fetch_model, store, key, folder, origin.checkpoint_prefix)
         if fault is not None and fault.missing:
-            patience.pause(LOOK_AGAIN_S)
-            fault, manifest = patience.call(_fetch_model, store, key, folder, origin.checkpoint_prefix)
+            budget.pause(LOOK_AGAIN_S)
+            fault, manifest = budget.call(_fetch_model, store, key, folder, origin.checkpoint_prefix)
         return fault, None if fault is not None or manifest is None else folder / model_file_name(manifest)
 
-    return _newest_valid(store, origin, f"spec.stages[{stage}].initFrom", fetch, patience)
+    return _newest_valid(store, origin, f"spec.stages[{stage}].initFrom", fetch, budget)
 
 
-def _newest_valid(store: ObjectStore, origin: InitFrom, field: str, fetch: Fetch[Wanted], patience: Patience) -> Wanted:
+def _newest_valid(
+    store: ObjectStore, origin: InitFrom, field: str, fetch: Fetch[Wanted], budget: RetryBudget
+) -> Wanted:
     """Returns what `fetch` makes of the newest valid checkpoint of those that `origin` names.
 
     Raises NoValidCheckpoint, which names `field` of the spec, what was found, and what is wrong with the newest.
     """
     wanted = origin.checkpoint_prefix or origin.manifests_prefix
     quarantine_prefix = origin.manifests_prefix.removesuffix("manifest/") + "quarantine/"
-    bad = patience.call(lambda: quarantined_positions(store, quarantine_prefix))
-    listed = patience.call(lambda: manifest_keys(store, origin.manifests_prefix))
+    bad = budget.call(lambda: quarantined_positions(store, quarantine_prefix))
+    listed = budget.call(lambda: manifest_keys(store, origin.manifests_prefix))
     keys = [key for key in listed if _is_of(key, origin.checkpoint_prefix)]
     first = ""
     for key in keys:
-        if position_of(key) in bad and not patience.call(was_missing, store, quarantine_prefix, key):
+        if position_of(key) in bad and not budget.call(was_missing, store, quarantine_prefix, key):
             continue
         fault, found = fetch(key)
         if fault is None and found is not None:

@@ -20,7 +20,7 @@ from lead_protocol.manifests import (
 )
 from lead_protocol.object_keys import InstanceKeys, position_of
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore
-from lead_trainer.engine.patience import Patience
+from lead_trainer.engine.retry_budget import RetryBudget
 
 LOOK_AGAIN_S = 2.0  # until what was missing is looked for a second time
 MAX_QUARANTINE_BYTES = 64 * 1024
@@ -88,14 +88,14 @@ def readmit(store: ObjectStore, keys: InstanceKeys, manifest_key: str) -> str:
 
 
 def find_lasting_fault(
-    store: ObjectStore, keys: InstanceKeys, key: str, folder: Path, patience: Patience
+    store: ObjectStore, keys: InstanceKeys, key: str, folder: Path, budget: RetryBudget
 ) -> tuple[Fault | None, CheckpointManifest | None, str]:
     """As `find_fault`, waiting for a store that is away; what is missing is looked for again after a pause."""
-    found = patience.call(find_fault, store, keys, key, folder, MAX_CHECKPOINT_MANIFEST_BYTES)
+    found = budget.call(find_fault, store, keys, key, folder, MAX_CHECKPOINT_MANIFEST_BYTES)
     if found[0] is None or not found[0].missing:
         return found
-    patience.pause(LOOK_AGAIN_S)
-    return patience.call(find_fault, store, keys, key, folder, MAX_CHECKPOINT_MANIFEST_BYTES)
+    budget.pause(LOOK_AGAIN_S)
+    return budget.call(find_fault, store, keys, key, folder, MAX_CHECKPOINT_MANIFEST_BYTES)
 
 
 def is_listed(store: ObjectStore, keys: InstanceKeys, manifest_key: str) -> bool:

@@ -1,4 +1,4 @@
-"""Which epoch is the best so far, and whether it is time to stop waiting for a better one. Pure but for its own fields.
+"""Which epoch is the best so far, and whether early stopping ends the stage. Pure but for its own fields.
 
 Every rank feeds it the same exact means, so every rank comes to the same answer.
 """
@@ -42,8 +42,8 @@ class Ranking:
         return False
 
     @property
-    def patience_is_over(self) -> bool:
-        """Whether early stopping ends the stage now."""
+    def stops_early(self) -> bool:
+        """Whether early stopping ends the stage now: `patience_epochs` epochs were no better than the best."""
         return 0 < self.patience_epochs <= self.best.epochs_since
 
     def _better(self, value: float) -> bool:

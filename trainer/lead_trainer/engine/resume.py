@@ -26,7 +26,6 @@ from lead_trainer.engine.checkpoint import CheckpointIdentity, file_index, loop_
 from lead_trainer.engine.config_document import completed_document
 from lead_trainer.engine.manifest_listing import manifest_keys
 from lead_trainer.engine.optim import load_optimizer
-from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.quarantine import (
     Fault,
     find_fault,
@@ -37,6 +36,7 @@ from lead_trainer.engine.quarantine import (
     readmit,
     was_missing,
 )
+from lead_trainer.engine.retry_budget import RetryBudget
 from lead_trainer.engine.state import LoopState, TrainState
 from lead_trainer.errors import BadConfig, NoValidCheckpoint
 from lead_trainer.recipes.recipe import PartsKeys, Recipe
@@ -56,27 +56,27 @@ class Found:
     manifest: CheckpointManifest
 
 
-def newest_sound(store: ObjectStore, identity: CheckpointIdentity, folder: Path, patience: Patience) -> Found | None:
+def newest_sound(store: ObjectStore, identity: CheckpointIdentity, folder: Path, budget: RetryBudget) -> Found | None:
     """Returns the newest valid checkpoint, its files in `folder`; None when none was ever committed.
 
     Raises NoValidCheckpoint when all that were committed are corrupt.
     """
     keys, corrupt = identity.keys, []
-    bad = patience.call(lambda: quarantined_positions(store, keys.quarantine_prefix))
-    candidates = patience.call(lambda: manifest_keys(store, keys.manifests_prefix))
+    bad = budget.call(lambda: quarantined_positions(store, keys.quarantine_prefix))
+    candidates = budget.call(lambda: manifest_keys(store, keys.manifests_prefix))
     for key in candidates:
         if position_of(key) in bad:
             corrupt.append(key)
             continue
-        fault, manifest, digest = find_lasting_fault(store, keys, key, folder, patience)
+        fault, manifest, digest = find_lasting_fault(store, keys, key, folder, budget)
         if fault is None and manifest is not None:
             return Found(key, digest, manifest)
         corrupt.append(key)
-        if patience.call(is_listed, store, keys, key):
+        if budget.call(is_listed, store, keys, key):
             log.error("checkpoint is corrupt, trying the next older one", manifest=key, reason=str(fault))
-            patience.call(quarantine, store, keys, key, fault or Fault("unreadable"), identity.attempt)
+            budget.call(quarantine, store, keys, key, fault or Fault("unreadable"), identity.attempt)
     for key in corrupt:
-        found = _whole_again(store, identity, key, folder, patience)
+        found = _whole_again(store, identity, key, folder, budget)
         if found is not None:
             return found
     if corrupt:
@@ -89,25 +89,25 @@ def newest_sound(store: ObjectStore, identity: CheckpointIdentity, folder: Path,
 
 
 def _whole_again(
-    store: ObjectStore, identity: CheckpointIdentity, key: str, folder: Path, patience: Patience
+    store: ObjectStore, identity: CheckpointIdentity, key: str, folder: Path, budget: RetryBudget
 ) -> Found | None:
     """Returns a checkpoint whose missing objects are back, readmitted; None where it is still corrupt."""
     keys = identity.keys
-    if not patience.call(was_missing, store, keys.quarantine_prefix, key):
+    if not budget.call(was_missing, store, keys.quarantine_prefix, key):
         return None
-    fault, manifest, digest = patience.call(find_fault, store, keys, key, folder, MAX_CHECKPOINT_MANIFEST_BYTES)
+    fault, manifest, digest = budget.call(find_fault, store, keys, key, folder, MAX_CHECKPOINT_MANIFEST_BYTES)
     if fault is not None or manifest is None:
         return None
     log.warning("the missing objects of a quarantined checkpoint are back: it is used again", manifest=key)
-    return Found(patience.call(readmit, store, keys, key), digest, manifest)
+    return Found(budget.call(readmit, store, keys, key), digest, manifest)
 
 
-def supersede_all(store: ObjectStore, identity: CheckpointIdentity, patience: Patience) -> None:
+def supersede_all(store: ObjectStore, identity: CheckpointIdentity, budget: RetryBudget) -> None:
     """Sets every earlier checkpoint aside, because the user asked never to resume."""
     keys = identity.keys
-    for key in patience.call(lambda: manifest_keys(store, keys.manifests_prefix)):
+    for key in budget.call(lambda: manifest_keys(store, keys.manifests_prefix)):
         fault = Fault(f"superseded by attempt {identity.attempt}: resume is Never")
-        patience.call(quarantine, store, keys, key, fault, identity.attempt)
+        budget.call(quarantine, store, keys, key, fault, identity.attempt)
 
 
 def refuse_other_run(

@@ -24,7 +24,6 @@ from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.ema import WeightAverage
 from lead_trainer.engine.memory import save_memory
 from lead_trainer.engine.origin import newest_sound_weights, sound_origin
-from lead_trainer.engine.patience import Patience
 from lead_trainer.engine.precision import gradient_scaler
 from lead_trainer.engine.quarantine import fetch_fault
 from lead_trainer.engine.ranking import Ranking
@@ -35,6 +34,7 @@ from lead_trainer.engine.resume import (
     restore,
     supersede_all,
 )
+from lead_trainer.engine.retry_budget import RetryBudget
 from lead_trainer.engine.seeding import seed_process
 from lead_trainer.engine.state import TrainState
 from lead_trainer.recipes.recipe import Recipe, StageShape
@@ -56,7 +56,7 @@ class Start:
     store: ObjectStore
     identity: CheckpointIdentity
     scratch: Path
-    patience: Patience
+    budget: RetryBudget
     ranking: Ranking
     initial_weights: Path | None = None
 
@@ -70,8 +70,8 @@ def choose_checkpoint(start: Start) -> Found | None:
     found = Found(chosen["key"], chosen["sha256"], CheckpointManifest.model_validate(chosen["manifest"]))
     world = start.group.world
     if world.local_rank == 0 and not world.is_first:
-        start.patience.begin()
-        fault = start.patience.call(lambda: fetch_fault(start.store, found.manifest, folder))
+        start.budget.begin()
+        fault = start.budget.call(lambda: fetch_fault(start.store, found.manifest, folder))
         if fault is not None:
             raise ObjectCorrupt(f"rank {world.rank} read {found.key} otherwise than rank 0 did: {fault}")
     start.group.wait()
@@ -80,11 +80,11 @@ def choose_checkpoint(start: Start) -> Found | None:
 
 
 def _choose(start: Start, folder: Path) -> dict[str, Any] | None:
-    start.patience.begin()
+    start.budget.begin()
     if start.job.checkpoint.resume == "Never":
-        supersede_all(start.store, start.identity, start.patience)
+        supersede_all(start.store, start.identity, start.budget)
         return _origin(start, folder)
-    found = newest_sound(start.store, start.identity, folder, start.patience)
+    found = newest_sound(start.store, start.identity, folder, start.budget)
     if found is None:
         return _origin(start, folder)
     return {"key": found.key, "sha256": found.sha256, "manifest": found.manifest.model_dump(mode="json")}
@@ -93,7 +93,7 @@ def _choose(start: Start, folder: Path) -> dict[str, Any] | None:
 def _origin(start: Start, folder: Path) -> dict[str, Any] | None:
     if start.job.resume_from is None:
         return None
-    found = sound_origin(start.store, start.job.resume_from, start.job.epochs, folder, start.patience)
+    found = sound_origin(start.store, start.job.resume_from, start.job.epochs, folder, start.budget)
     return {"key": found.key, "sha256": found.sha256, "manifest": found.manifest.model_dump(mode="json")}
 
 
@@ -148,8 +148,8 @@ def _load_initial_weights(start: Start, model: torch.nn.Module) -> None:
     path = start.initial_weights
     if start.job.init_from is not None:
         parent, folder = start.job.init_from, start.scratch / f"init-{start.group.world.rank}"
-        start.patience.begin()
-        path = newest_sound_weights(start.store, parent, start.job.stage, folder, start.patience)
+        start.budget.begin()
+        path = newest_sound_weights(start.store, parent, start.job.stage, folder, start.budget)
     if path is not None:
         start.recipe.load_initial_weights(model, start.config, read_weights_file(path, "load_file"))
         log.info("initial weights loaded", file=str(path))

@@ -19,7 +19,7 @@ import torch
 from lead_trainer.data.loader import SAMPLE_OUTAGE_S, on_device_of
 from lead_trainer.data.loader_stats import LoaderClock
 from lead_trainer.data.ordered_pool import ordered_map
-from lead_trainer.data.patient_source import PatientSource, decoded_sample
+from lead_trainer.data.retrying_source import RetryingSource, decoded_sample
 from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.precision import autocast
 from lead_trainer.engine.ranking import VALIDATION
@@ -141,11 +141,11 @@ class Validator:
 
     def _batches(self, numbers: Sequence[int]) -> Generator[Batch]:
         """Yields samples as batches; the last one may be smaller."""
-        patient, left = PatientSource(self.samples, SAMPLE_OUTAGE_S, LoaderClock()), threading.Event()
+        retrying, left = RetryingSource(self.samples, SAMPLE_OUTAGE_S, LoaderClock()), threading.Event()
         ahead = self.threads + 2 * self.rank_batch
 
         def load(index: int) -> Sample:
-            return decoded_sample(self.samples, index, patient.load(index, 0, left.is_set))
+            return decoded_sample(self.samples, index, retrying.load(index, 0, left.is_set))
 
         loaded = ordered_map(load, numbers, self.threads, ahead)
         try:

@@ -26,7 +26,7 @@ class NamesSamples(Protocol):
 
 
 @dataclass(frozen=True)
-class PatientSource:
+class RetryingSource:
     """A source whose store may be away for up to `outage_s` seconds a sample."""
 
     source: SampleSource

@@ -1,4 +1,4 @@
-"""How long the engine waits for a store that does not answer.
+"""How long the engine retries a store that does not answer.
 
 An outage of the store is not a failure of the run: a commit or a resume waits, tries again, and gives up only after a
 total deadline. Every action passed in must be repeatable. What a person must repair (denied, skewed clocks) and what no
@@ -23,8 +23,8 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass
-class Patience:
-    """A deadline shared by the storage calls of one phase; `begin` starts it anew."""
+class RetryBudget:
+    """A deadline shared by the storage calls of one phase; `begin` restarts it."""
 
     total_s: float = STORE_OUTAGE_S
     on_wait: Callable[[str], None] = lambda message: None
