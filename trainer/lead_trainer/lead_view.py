@@ -1,10 +1,10 @@
-"""A local run's newest checkpoint under LEAD's file names, directly in its `logdir`.
+"""A local run's checkpoints under their own file names, directly in its `logdir`.
 
-The checkpoints themselves lie in the run's store. A folder that LEAD filled may be trained on in, so only files that
-this view made are ever removed; it keeps their names in the store.
+The checkpoints themselves lie in the run's store. A folder that LEAD filled may be trained on in, so only links that
+this view made are ever removed, and it removes all of them in time, whatever a recipe calls its files: a link that
+stayed would keep the bytes of a checkpoint that retention has deleted.
 """
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,19 +13,21 @@ from pathlib import Path
 from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
-from lead_protocol.store.object_store import ObjectNotFound
 from lead_trainer.engine.instances import instance_manifests
 from lead_trainer.engine.manifest_listing import model_file_name
-from lead_trainer.named_view import link
+from lead_trainer.shown_files import ShownFiles
 
 SHOWN_KEY = "shown.json"
-MAX_SHOWN_BYTES = 1024 * 1024
-_EPOCH_FILE = re.compile(r"^(model|ema|optimizer|scheduler|scaler|clipper|gradient_steps_skipped)_(\d{4})\.(pth|txt)$")
+_LEADS_MODEL = re.compile(r"model_\d{4}\.pth")
 
 
 @dataclass(frozen=True)
 class LeadView:
-    """Hard links to the files of the newest checkpoint of an epoch's end, and to the models to keep."""
+    """Hard links to the files of checkpoints of an epoch's end.
+
+    Of a recipe that names its weights as LEAD does: of the newest, and the models to keep. Of another one: of every
+    checkpoint that retention keeps.
+    """
 
     logdir: Path
     objects: Path  # the folder of `store`
@@ -34,17 +36,17 @@ class LeadView:
     kept_epochs: Sequence[int] = ()  # at whose end the model file of the epoch before stays, as in LEAD
 
     def show(self, manifest: CheckpointManifest) -> None:
-        """Links the files of a checkpoint, then removes those of older epochs, as LEAD keeps the last only."""
+        """Links the files of a checkpoint, then removes those of older ones that need not stay."""
         if manifest.step_in_epoch:
             return
-        before = {name for name in self._shown() if (self.logdir / name).exists()}
-        names = {name for name in manifest.files if not name.startswith("loop_")}
-        self.store.put(SHOWN_KEY, json.dumps(sorted(before | names)).encode())  # first: a kill leaves no file unnamed
-        for name in names:
-            link(self.objects / manifest.files[name].key, self.logdir / name)
-        for name in before - names:
-            if _EPOCH_FILE.match(name) and not self._keeps(name):
-                (self.logdir / name).unlink()
+        shown = ShownFiles(self.logdir, self.objects, self.store, SHOWN_KEY)
+        links = {name: manifest.files[name].key for name in _own_files(manifest)}
+        stay: set[str] = set()
+        if not any(map(_LEADS_MODEL.fullmatch, links)):
+            others = [one for one in instance_manifests(self.store, self.keys) if not one.step_in_epoch]
+            stay = {name for one in others for name in _own_files(one)}
+        listed = shown.listed()
+        shown.show(links, stale=listed - stay, for_good={name for name in {*links, *listed} if self._keeps(name)})
 
     def show_newest(self, keys: InstanceKeys) -> None:
         """Links the newest checkpoint, in case the process was killed between its commit and its links."""
@@ -59,13 +61,9 @@ class LeadView:
                 return self.logdir / model_file_name(manifest), manifest.epoch
         return None
 
-    def _shown(self) -> set[str]:
-        """Returns the names this view gave; of a run of a version that kept no list, those its manifests have."""
-        try:
-            return set(json.loads(self.store.get(SHOWN_KEY, max_bytes=MAX_SHOWN_BYTES)))
-        except ObjectNotFound:
-            return {name for manifest in instance_manifests(self.store, self.keys) for name in manifest.files}
-
     def _keeps(self, name: str) -> bool:
-        part, epoch = name.split(".")[0].rsplit("_", 1)
-        return part == "model" and int(epoch) + 1 in self.kept_epochs
+        return bool(_LEADS_MODEL.fullmatch(name)) and int(name[6:10]) + 1 in self.kept_epochs
+
+
+def _own_files(manifest: CheckpointManifest) -> set[str]:
+    return {name for name in manifest.files if not name.startswith("loop_")}

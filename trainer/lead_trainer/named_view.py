@@ -3,7 +3,6 @@
 For recipes that name files by their config; the checkpoints themselves lie in the run's store, as always.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,9 @@ from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
 from lead_trainer.engine.instances import instance_manifests
 from lead_trainer.recipes.recipe import NamesFiles
+from lead_trainer.shown_files import ShownFiles
+
+CONFIG_FILE = "config.json"
 
 
 @dataclass(frozen=True)
@@ -33,35 +35,52 @@ class NamedView:
     keys: InstanceKeys
 
     def show(self, manifest: CheckpointManifest) -> None:
-        """Links a checkpoint under its names; after a kill the next call heals what the last one left out."""
+        """Links a checkpoint under its names, and removes those of older ones that are neither the newest nor the best.
+
+        After a kill the next call heals what the last one left out.
+        """
         if manifest.step_in_epoch:
             return
         best = ranked(instance_manifests(self.store, self.keys))[:1]
         is_best = bool(best) and best[0].step == manifest.step
-        self._show(manifest, self.recipe.shown_names(self.config, manifest.epoch - 1, newest=True, best=is_best))
+        self._show(manifest, newest=True, best=is_best)
+        shown = self._shown
+        stay = {name for one in best for name in self._names(one, newest=False, best=True)}
+        stay |= {*self._names(manifest, newest=True, best=is_best)}
+        shown.show({}, stale=shown.listed() - stay - {own_config_name(name) for name in stay} - {CONFIG_FILE})
 
     def show_newest(self, keys: InstanceKeys) -> None:
         """Links the newest checkpoint and the best one again."""
         manifests = [manifest for manifest in instance_manifests(self.store, keys) if not manifest.step_in_epoch]
-        for number, manifest in enumerate(manifests[:1] + ranked(manifests)[:1]):
-            names = self.recipe.shown_names(self.config, manifest.epoch - 1, newest=number == 0, best=number == 1)
-            self._show(manifest, names)
+        for manifest in manifests[:1]:
+            self._show(manifest, newest=True, best=False)
+        for manifest in ranked(manifests)[:1]:
+            self._show(manifest, newest=False, best=True)
 
     def weights(self) -> tuple[Path, int] | None:
         """Returns the best weights that are shown and the epochs they were trained for, None before any are."""
         manifests = [manifest for manifest in instance_manifests(self.store, self.keys) if not manifest.step_in_epoch]
         for manifest in ranked(manifests)[:1]:
-            for name in self.recipe.shown_names(self.config, manifest.epoch - 1, newest=False, best=True):
+            for name in self._names(manifest, newest=False, best=True):
                 return self.logdir / name, manifest.epoch
         return None
 
-    def _show(self, manifest: CheckpointManifest, shown: Sequence[str]) -> None:
+    def _show(self, manifest: CheckpointManifest, *, newest: bool, best: bool) -> None:
+        shown = self._names(manifest, newest=newest, best=best)
         names = self.recipe.file_names(self.config, manifest.epoch - 1)
         stored = manifest.files.get(names.get("ema", "")) or manifest.files[names["model"]]
-        for name in shown:
-            link(self.objects / stored.key, self.logdir / name)
-        for name in {"config.json", *map(own_config_name, shown)} if shown else ():
-            link(self.objects / manifest.files["config.json"].key, self.logdir / name)
+        configs = {CONFIG_FILE, *map(own_config_name, shown)} if shown else set()
+        links = {**dict.fromkeys(configs, manifest.files[CONFIG_FILE].key), **dict.fromkeys(shown, stored.key)}
+        lasting = self._names(manifest, newest=False, best=False)
+        self._shown.show(links, for_good={*lasting, *map(own_config_name, lasting)})
+
+    def _names(self, manifest: CheckpointManifest, *, newest: bool, best: bool) -> Sequence[str]:
+        return self.recipe.shown_names(self.config, manifest.epoch - 1, newest=newest, best=best)
+
+    @property
+    def _shown(self) -> ShownFiles:
+        key = f"shown-{self.keys.stage}-s{self.keys.seed}.json"  # runs of several kinds and seeds may share the folder
+        return ShownFiles(self.logdir, self.objects, self.store, key)
 
 
 def config_beside(weights: Path) -> Path:
@@ -73,12 +92,3 @@ def config_beside(weights: Path) -> Path:
 def own_config_name(shown: str) -> str:
     """Returns the name of the config of weights shown as `{kind}_seed{seed}_{word}.pt`."""
     return f"{shown.rpartition('_')[0]}_config.json"
-
-
-def link(source: Path, target: Path) -> None:
-    """Makes `target` a hard link to `source`, in place of whatever it was."""
-    part = target.with_name(f".{target.name}.{os.getpid()}")
-    part.unlink(missing_ok=True)
-    os.link(source, part)
-    part.replace(target)
-    part.unlink(missing_ok=True)  # renaming one link over another of the same file leaves both

@@ -113,10 +113,10 @@ class FirstRank:
                 self.events.histogram(f"gradients/{name}", parameter.grad, state.step)
 
     def committed(self, state: TrainState, manifest: CheckpointManifest, manifest_key: str) -> None:
-        """Shows a checkpoint, removes what is expendable, and tells."""
-        self.after_commit(manifest)
+        """Removes what is expendable, shows the checkpoint, and reports it."""
         if self.retention is not None:
-            self.retention.apply()
+            self.retention.apply()  # first: what is shown follows what is kept
+        self.after_commit(manifest)
         self.events.upload()
         reference = checkpoint_reference(manifest, manifest_key)
         self.tell(state, urgent=True, phase="Training", message="", checkpoint=reference.model_dump())

@@ -218,7 +218,7 @@ class DistillRecipe:
 
         With `save_final_only` nothing but the best is shown.
         """
-        every = newest and (epoch + 1) % config.save_every == 0
+        every = (epoch + 1) % config.save_every == 0
         words = [("best", best), ("latest", newest), (f"epoch{epoch + 1}", every)]
         shown = words[:1] if config.save_final_only else words
         return [f"{config.model}_seed{config.seed}_{word}.pt" for word, holds in shown if holds]
