@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,6 @@ from lead_trainer.config_sources import (
     resolve,
 )
 from lead_trainer.engine.config_document import keys_of_document
-from lead_trainer.engine.instances import instance_manifests
-from lead_trainer.engine.manifest_listing import manifest_keys
 from lead_trainer.errors import BadConfig
 from lead_trainer.foreign_document import other_recipe
 from lead_trainer.local_store import NAMESPACE, PRIVATE_FOLDER, STAGE, UID
@@ -49,18 +46,11 @@ class LocalRun:
         """Where LEAD's files appear."""
         return Path(self.keys.logdir)
 
-    @cached_property  # it reads checkpoints, and what it found stays so while the run goes on
+    @property
     def instance(self) -> InstanceKeys:
-        """Where the run's objects lie in its folder's store: runs of several kinds may share one.
-
-        A run that began before that was so goes on in the place without a kind.
-        """
-        plain = InstanceKeys(NAMESPACE, UID, STAGE, self.keys.seed)
-        if not self._kind:
-            return plain
-        own, store = replace(plain, stage=f"{STAGE}-{self._kind}"), FolderStore(self.logdir / PRIVATE_FOLDER)
-        began = manifest_keys(store, own.manifests_prefix)
-        return own if began or self._kind_at(store, plain) != self._kind else plain
+        """Where the run's objects lie in its folder's store: runs of several kinds may share one."""
+        stage = f"{STAGE}-{self._kind}" if self._kind else STAGE
+        return InstanceKeys(NAMESPACE, UID, stage, self.keys.seed)
 
     @property
     def events_folder(self) -> Path:
@@ -74,17 +64,7 @@ class LocalRun:
 
     @property
     def _kind(self) -> str:
-        return self._kind_of(self.config)
-
-    def _kind_of(self, config: Any) -> str:
-        return self.recipe.run_kind(config) if isinstance(self.recipe, PartsRuns) else ""
-
-    def _kind_at(self, store: FolderStore, keys: InstanceKeys) -> str:
-        """Returns the kind of the run whose newest checkpoint lies there; empty where none can be read."""
-        for manifest in instance_manifests(store, keys)[:1]:
-            with suppress(BadConfig):
-                return self._kind_of(self.recipe.config(keys_of_checkpoint(self, store, manifest)))
-        return ""
+        return self.recipe.run_kind(self.config) if isinstance(self.recipe, PartsRuns) else ""
 
 
 def local_run(words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> LocalRun:

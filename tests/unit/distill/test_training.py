@@ -17,7 +17,7 @@ from lead_trainer.cli import main
 from lead_trainer.engine.attempt_run import limited
 from lead_trainer.engine.dataset import Dataset
 from lead_trainer.engine.schedule import warmed_up
-from lead_trainer.local_run import NAMESPACE, PRIVATE_FOLDER, STAGE, UID, LocalRun, local_run
+from lead_trainer.local_run import NAMESPACE, PRIVATE_FOLDER, STAGE, UID, local_run
 from lead_trainer.named_view import config_beside
 from lead_trainer.recipes.distill.config_values import load_config
 from lead_trainer.recipes.distill.recipe import RECIPE, DistillRecipe
@@ -118,20 +118,16 @@ def test_statistics_that_are_frozen_before_they_were_measured_are_warned_of(
     assert ("freeze_bn: the backbone keeps the statistics" in capsys.readouterr().err) == warned
 
 
-def test_a_run_from_before_models_had_checkpoints_of_their_own_goes_on_and_other_models_begin_beside_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_models_that_share_a_folder_and_a_seed_have_checkpoints_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--seed", "7", "--patience", "9"]
-    older = InstanceKeys(NAMESPACE, UID, STAGE, 7)
-    with monkeypatch.context() as as_before:
-        as_before.setattr(LocalRun, "instance", older)
-        train(tmp_path, capsys, "--model", "baseline", *words, "--max-epochs", "1")
-    told = train(tmp_path, capsys, "--model", "baseline", *words, "--max-epochs", "2")
-    assert [line["epoch"] for line in told] == [2]
-    told = train(tmp_path, capsys, "--model", "reasoning", *words, "--max-epochs", "1")
-    assert [line["epoch"] for line in told] == [1]
-    store, beside = FolderStore(tmp_path / PRIVATE_FOLDER), InstanceKeys(NAMESPACE, UID, f"{STAGE}-reasoning", 7)
-    assert [len(manifests(store, keys)) for keys in (older, beside)] == [2, 1]
+    for model, epochs, trained in (("baseline", "1", [1]), ("reasoning", "1", [1]), ("baseline", "2", [2])):
+        told = train(tmp_path, capsys, "--model", model, *words, "--max-epochs", epochs)
+        assert [line["epoch"] for line in told] == trained
+    store = FolderStore(tmp_path / PRIVATE_FOLDER)
+    kinds = [InstanceKeys(NAMESPACE, UID, f"{STAGE}-{model}", 7) for model in ("baseline", "reasoning")]
+    assert [len(manifests(store, keys)) for keys in kinds] == [2, 1]
 
 
 def test_a_recipe_that_names_files_need_not_part_runs(tmp_path: Path) -> None:

@@ -52,12 +52,6 @@ def test_a_group_of_another_size_takes_as_many_samples_at_once(tmp_path: Path, r
     assert recorded_rung(store, KEYS, Rung(False), rank_batch) == Rung(True, parts)
 
 
-def test_a_record_of_an_earlier_trainer_is_read(tmp_path: Path) -> None:
-    store = FolderStore(tmp_path)
-    store.create(KEYS.memory(4, True), b'{"gradient_checkpointing": true, "parts": 4}')
-    assert recorded_rung(store, KEYS, Rung(False), rank_batch=8) == Rung(True, 4)
-
-
 def test_a_run_whose_group_became_larger_cuts_no_more_than_it_must(tmp_path: Path) -> None:
     store = FolderStore(tmp_path / "store")
     config = {"rows_in_memory": 2, "split_when_out_of_memory": True, "batch_size": 12}

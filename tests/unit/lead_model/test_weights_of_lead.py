@@ -49,22 +49,8 @@ def test_a_config_json_of_ours_says_it_itself() -> None:
         assert load_config(from_config_json(document)).compat == compat
 
 
-WAYMO = {"use_carla_data": False, "use_waymo_e2e_data": True, "LTF": True, "use_planning_decoder": True}
-MIXED = {"use_navsim_data": True, "LTF": True, "carla_num_samples": 8, "navsim_num_samples": 8}
-
-
-@pytest.mark.parametrize(
-    ("values", "switch"), [(WAYMO, "unread_past"), (MIXED, "one_set_mixed_epochs")], ids=["past", "mix"]
-)
-def test_a_switch_that_an_older_config_json_of_ours_lacks_is_read_as_that_version_behaved(
-    values: dict[str, Any], switch: str
-) -> None:
-    document = to_config_json(load_config(values))
-    older = {**document, "compat": {name: on for name, on in document["compat"].items() if name != switch}}
-    assert load_config(from_config_json(older)).compat == Compat(**{switch: False})
-    assert RECIPE.completed(older)["compat"] == {**document["compat"], switch: False}
-    assert load_config(from_config_json(document)).compat == Compat()
-    leads = {key: value for key, value in document.items() if key != "compat"}
+def test_a_config_json_of_leads_own_says_nothing_of_compat() -> None:
+    leads = {key: value for key, value in to_config_json(LeadConfig()).items() if key != "compat"}
     assert load_config(from_config_json(leads)).compat == Compat()
 
 
@@ -80,12 +66,6 @@ def test_weights_that_lead_trained_on_carla_and_waymo_keep_their_unread_encoders
     model = RECIPE.model(leads)
     RECIPE.load_initial_weights(model, leads, state)
     assert all(torch.equal(value, model.state_dict()[name]) for name, value in state.items())
-
-
-@pytest.mark.parametrize("values", [{}, {**WAYMO, "use_planning_decoder": False}], ids=["carla", "pretrain"])
-def test_a_switch_without_an_effect_in_an_older_run_keeps_its_default(values: dict[str, Any]) -> None:
-    older = {**to_config_json(load_config(values)), "compat": {"bf16_labels": True}}
-    assert load_config(from_config_json(older)).compat == Compat(bf16_labels=True)
 
 
 def outputs_beyond_tolerance(**said: Any) -> set[str]:

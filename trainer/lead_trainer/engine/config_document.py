@@ -19,14 +19,6 @@ class WritesConfigJson(Protocol):
         """Returns the keys that a document sets."""
 
 
-@runtime_checkable
-class ReadsOlderDocuments(Protocol):
-    """A recipe with keys that older versions did not know, and whose defaults are not what those versions did."""
-
-    def completed(self, document: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns a `config.json` with the keys its version lacked, at the values by which that version behaved."""
-
-
 def config_document(recipe: Recipe, config: BaseModel) -> Mapping[str, Any]:
     """Returns the JSON document of a resolved config."""
     if isinstance(recipe, WritesConfigJson):
@@ -39,8 +31,3 @@ def keys_of_document(recipe: Recipe, document: Mapping[str, Any]) -> Mapping[str
     if isinstance(recipe, WritesConfigJson):
         return recipe.from_config_json(document)
     return document
-
-
-def completed_document(recipe: Recipe, document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns a `config.json` of an older version with what that version did without saying so."""
-    return recipe.completed(document) if isinstance(recipe, ReadsOlderDocuments) else document

@@ -79,15 +79,13 @@ def record_rung(store: ObjectStore, keys: InstanceKeys, rung: Rung, rank_batch: 
 def recorded_rung(store: ObjectStore, keys: InstanceKeys, first: Rung, rank_batch: int) -> Rung:
     """Returns the last recorded rung, for a rank's batch of `rank_batch` samples; `first` where there is none.
 
-    Raises BadData for a record that is none.
+    Raises BadData for an object that is not a valid record.
     """
     rungs = [first]
     for info in store.list(keys.memory_prefix):
         try:
             value = json.loads(store.get(info.key, max_bytes=200))
-            # Earlier trainers recorded the parts, of a rank's batch that they did not tell.
-            rows = int(value["rows"] if "rows" in value else max(1, rank_batch // int(value["parts"])))
-            rungs.append(Rung(bool(value["gradient_checkpointing"]), parts_of(rank_batch, rows)))
+            rungs.append(Rung(bool(value["gradient_checkpointing"]), parts_of(rank_batch, int(value["rows"]))))
         except (ValueError, KeyError, TypeError, StopIteration, ZeroDivisionError) as error:
             raise BadData(f"{info.key} is no record of a memory rung: {error}") from error
     return max(rungs, key=lambda rung: (rung.parts, rung.gradient_checkpointing))

@@ -71,24 +71,10 @@ def load_optimizer(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -
     """Loads a saved state of an optimizer of the same model; raises BadConfig where its groups have other sizes."""
     found = [len(group["params"]) for group in saved["param_groups"]]
     expected = [len(group["params"]) for group in optimizer.param_groups]
-    learning = [sum(p.requires_grad for p in group["params"]) for group in optimizer.param_groups]
-    if found not in (expected, learning):
+    if found != expected:
         raise BadConfig(
             f"the checkpoint's optimizer: found groups of {found} parameters, expected {expected}; a version of the "
-            "trainer that froze other parts of the model wrote it: resume with that version, or begin another logdir "
-            "with the checkpoint's weights as load_file"
+            "trainer with another model wrote it: resume with that version, or begin another logdir with the "
+            "checkpoint's weights as load_file"
         )
-    optimizer.load_state_dict(dict(saved) if found == expected else _with_frozen(optimizer, saved))
-
-
-def _with_frozen(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the state of a version that listed the parameters that learn alone, with the places of the others."""
-    groups, first = [], 0
-    place: dict[int, int] = {}
-    for before, now in zip(saved["param_groups"], optimizer.param_groups, strict=True):
-        places = range(first, first + len(now["params"]))
-        learning = [at for at, parameter in zip(places, now["params"], strict=True) if parameter.requires_grad]
-        place.update(zip(before["params"], learning, strict=True))
-        groups.append({**before, "params": list(places)})
-        first = places.stop
-    return {"state": {place[number]: kept for number, kept in saved["state"].items()}, "param_groups": groups}
+    optimizer.load_state_dict(dict(saved))

@@ -23,7 +23,6 @@ from lead_protocol.manifests import (
 from lead_protocol.object_keys import position_of
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.engine.checkpoint import CheckpointIdentity, file_index, loop_file_name
-from lead_trainer.engine.config_document import completed_document
 from lead_trainer.engine.manifest_listing import manifest_keys
 from lead_trainer.engine.optim import load_optimizer
 from lead_trainer.engine.quarantine import (
@@ -126,7 +125,7 @@ def refuse_other_run(
     if manifest.recipe != identity.recipe:
         raise BadConfig(f"the checkpoint is of recipe {manifest.recipe!r}, this run's is {identity.recipe!r}; {remedy}")
     if manifest.config_sha256 != identity.config_sha256:
-        before = completed_document(recipe, json.loads((folder / "config.json").read_text()))
+        before = json.loads((folder / "config.json").read_text())
         changed, unknown = _differences(_learned(before, free), _learned(config, free))
         if changed:
             told = ", ".join(changed[:5])

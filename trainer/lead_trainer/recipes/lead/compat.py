@@ -5,7 +5,6 @@ LEAD's code. `compat: lead` switches the rest on too; then losses, gradients and
 switches all off.
 """
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
@@ -60,20 +59,3 @@ class Compat(BaseModel):
         """Names the switches that give a trained network other outputs than LEAD's code computes with its weights."""
         forward = ("transposed_radar_sampling", "unmasked_radar_padding", "unread_past")
         return tuple(name for name in forward if not getattr(self, name))
-
-
-def completed(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns a `config.json` with the switches that its version of the trainer lacked, as that version behaved.
-
-    Before there was a switch, the past was read and an epoch on several data sets was as long as all of them. A
-    document without `compat` is LEAD's own, of which the defaults are true.
-    """
-    said = document.get("compat")
-    if not isinstance(said, Mapping):
-        return document
-    past = document.get("use_past_positions") or document.get("use_past_speeds")
-    behaved = {
-        "unread_past": not (past and document.get("use_planning_decoder")),
-        "one_set_mixed_epochs": not document.get("mixed_data_training"),
-    }
-    return {**document, "compat": {**behaved, **said}}

@@ -8,7 +8,7 @@ from typing import Any
 
 from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.config_values import checked, near_matches, values_in
-from lead_trainer.recipes.lead.compat import Compat, completed
+from lead_trainer.recipes.lead.compat import Compat
 from lead_trainer.recipes.lead.config import ALIASES, STAGE_PROJECTS, LeadConfig
 from lead_trainer.recipes.lead.data_sources import KEPT_EPOCHS, kept_epochs, skip_defaults
 
@@ -108,7 +108,6 @@ def written_out(said: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def from_config_json(document: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the keys a `config.json` (LEAD's or ours) sets; drops those that follow from others or have no effect."""
-    document = completed(document)
     dropped = WITHOUT_EFFECT.keys() | DERIVED.keys() | OF_ANOTHER_MACHINE
     dropped |= {key for key, followed in skip_defaults(document).items() if document.get(key) == followed}
     if document.get(KEPT_EPOCHS) == list(kept_epochs(document)):

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from lead_trainer.recipes.lead.compat import Compat, completed
+from lead_trainer.recipes.lead.compat import Compat
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.data_sources import WAYMO, source_defaults
 from lead_trainer.recipes.lead.rig import RECORDED_FOR, SIX_CAMERAS, THREE_CAMERAS, Camera, rig_keys, rig_of
@@ -29,7 +29,6 @@ SIZES = ("image_height", "image_width")
 
 def for_leads_evaluation(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Returns a run's `config.json` as LEAD can read it, and a sentence for each thing a person should know."""
-    document = completed(document)
     root = str(document.get("carla_root", ""))
     known, told = _known_root(document, root), []
     if known is None:

@@ -17,7 +17,6 @@ from lead_trainer.engine.schedule import Schedule, cosine, fixed_warm_restarts, 
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.config_values import as_words, names_in, values_in
 from lead_trainer.recipes.lead.bucket_files import bucket_file_fault, write_bucket_files
-from lead_trainer.recipes.lead.compat import completed
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.config_values import (
     CROPS_SIDES,
@@ -121,10 +120,6 @@ class LeadRecipe:
     def from_config_json(self, document: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the keys that a `config.json`, LEAD's or ours, sets."""
         return from_config_json(document)
-
-    def completed(self, document: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns a `config.json` with the switches that its version lacked, as that version behaved."""
-        return completed(document)
 
     def for_evaluation(self, document: Mapping[str, Any]) -> tuple[Mapping[str, Any], Sequence[str]]:
         """Returns the `config.json` that LEAD's evaluation reads, and what a person should know before it runs."""
