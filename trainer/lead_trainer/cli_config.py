@@ -8,16 +8,17 @@ import sys
 import tokenize
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
-from lead_trainer.config_sources import RunKeys, read_sources
+from lead_trainer.config_sources import read_sources
 from lead_trainer.errors import BadConfig
 from lead_trainer.local_run import installed_recipe, reads_carla_root
 from lead_trainer.recipes.recipe import Recipe
+from lead_trainer.run_keys import DEFAULT_RECIPE, RunKeys
 
 _WORDS = {str: "text", bool: "true or false", type(None): "null"}
 LOG_COLUMNS = 160  # where no terminal says how wide it is
@@ -45,7 +46,7 @@ def show_config(words: Sequence[str], *, markdown: bool = False) -> None:
     said = read_sources(words, [], {}).merged()
     if more := sorted(said.keys() - {"recipe", "preset"}):
         raise BadConfig(f"config: found {more[0]!r}, expected recipe=NAME and preset=NAME alone")
-    recipe, preset = installed_recipe(str(said.get("recipe", RunKeys.recipe))), str(said.get("preset") or "")
+    recipe, preset = installed_recipe(str(said.get("recipe", DEFAULT_RECIPE))), str(said.get("preset") or "")
     if markdown:
         print(key_page(recipe, preset), end="")
         return
@@ -80,7 +81,7 @@ def key_sections(recipe: Recipe, preset: str) -> list[Section]:
 
 def run_values(recipe: Recipe, preset: str) -> dict[str, Any]:
     """Returns the value of each key of a run; without `carla_root` where the recipe does not read it."""
-    values = {name: field.default for name, field in RunKeys.__dataclass_fields__.items()}
+    values = {name: field.default for name, field in RunKeys.model_fields.items()}
     values |= {"recipe": recipe.name, "preset": preset}
     return {key: value for key, value in values.items() if key != "carla_root" or reads_carla_root(recipe)}
 
@@ -97,7 +98,7 @@ def changed_by(recipe: Recipe, preset: str) -> frozenset[str]:
     return frozenset(recipe.config({}, preset).model_fields_set) if preset else frozenset()
 
 
-def keys_of(declared: type) -> list[Key]:
+def keys_of(declared: type[BaseModel]) -> list[Key]:
     """Returns the keys in the order of their declaration; a meaning is the comment behind a key, and no other's."""
     source = inspect.cleandoc("\n" + inspect.getsource(declared))
     comments = {
@@ -115,12 +116,10 @@ def keys_of(declared: type) -> list[Key]:
     ]
 
 
-def _type_of(declared: type, name: str) -> str:
+def _type_of(declared: type[BaseModel], name: str) -> str:
     """Returns a key's type as a person writes its values: `int >= 1`, `list of text`, `ring or process`."""
-    if issubclass(declared, BaseModel):
-        field = declared.model_fields[name]
-        return f"{_plain(field.annotation)} {' and '.join(_bounds(field.metadata))}".strip()
-    return _plain(get_type_hints(declared)[name])
+    field = declared.model_fields[name]
+    return f"{_plain(field.annotation)} {' and '.join(_bounds(field.metadata))}".strip()
 
 
 def _bounds(metadata: Sequence[Any]) -> list[str]:
@@ -131,6 +130,9 @@ def _bounds(metadata: Sequence[Any]) -> list[str]:
 
 def _plain(annotation: Any) -> str:
     inner = get_args(annotation)
+    if get_origin(annotation) is Annotated:
+        bounds = _bounds([bound for one in inner[1:] for bound in getattr(one, "metadata", (one,))])
+        return f"{_plain(inner[0])} {' and '.join(bounds)}".strip()
     if get_origin(annotation) is Literal:
         return " or ".join(str(value).lower() if isinstance(value, bool) else str(value) or "empty" for value in inner)
     if get_origin(annotation) is tuple:
@@ -148,7 +150,7 @@ def _meaning(comments: dict[int, str], node: ast.AnnAssign) -> str:
 
 
 def _rows(
-    declared: type, values: dict[str, Any], changed: frozenset[str] = frozenset()
+    declared: type[BaseModel], values: dict[str, Any], changed: frozenset[str] = frozenset()
 ) -> tuple[tuple[str, str, str, str], ...]:
     return tuple(
         (f"{key.name}{'*' if key.name in changed else ''}", _shown(values[key.name]), key.type, key.meaning)

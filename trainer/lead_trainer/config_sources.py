@@ -13,43 +13,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
 from lead_protocol.merged_keys import merged_keys
 from lead_trainer.errors import BadConfig
+from lead_trainer.run_keys import TEXT_KEYS, RunKeys, run_keys
 
 ENVIRONMENT = "LEAD_TRAINING_CONFIG"
-
-
-@dataclass(frozen=True)
-class RunKeys:
-    """The keys that are the run's, not the recipe's."""
-
-    recipe: str = "lead"  # what is trained: lead, distill, or an installed recipe
-    preset: str = ""  # a named set of the recipe's values; the command line wins over it
-    carla_root: str = ""  # folder of the raw data; its cache is built below it
-    logdir: str = ""  # folder of the results, from which a run also resumes
-    load_file: str = ""  # model_<epoch>.pth of an earlier stage, whose weights this one begins with
-    resume: str = "auto"  # auto | never | a file that a run shows in logdir, where the recipe names its files
-    continue_failed_training: bool = False  # LEAD's word for what resume=auto does
-    epochs: int | None = None  # length of the training; None: as the recipe says
-    seed: int = 0  # of initial weights, order of samples and augmentation
-    seeds: tuple[int, ...] = ()  # trains once a seed, each in `logdir/seed_<n>`
-    every_epochs: int = 1  # between checkpoints; 0: after the last epoch alone
-    every_steps: int = 0  # a checkpoint inside an epoch
-    on_best: bool = False  # a checkpoint also after an epoch that is better than all before
-    keep_last: int = 3  # newest checkpoints that are kept
-    keep_best: int = 1  # best checkpoints that are kept beside them
-    keep_every_epochs: int = 0  # these stay for good; 0: none does
-    tensorboard: bool = True  # writes the event files that `lead tensorboard` shows
-    session_cache: str = ""  # a folder on a fast disk; empty: below logdir for a store of S3, none for one of folders
-    wandb_mode: Literal["online", "offline", "disabled"] = "disabled"  # of Weights & Biases
-    wandb_project: str = ""  # empty: the recipe says
-
-
-TEXT_KEYS = frozenset(name for name, key in RunKeys.__dataclass_fields__.items() if key.type is str)
 
 
 @dataclass(frozen=True)
@@ -167,19 +139,16 @@ def with_flags(arguments: Sequence[str]) -> list[str]:
 
 
 def resolve(said: Mapping[str, Any], recipe_keys: Sequence[str]) -> Resolved:
-    """Parts the run's keys from the recipe's; raises BadConfig for a run key of a wrong type."""
-    names = RunKeys.__dataclass_fields__
+    """Parts the run's keys from the recipe's; raises BadConfig for a run key of a wrong value."""
+    names = RunKeys.model_fields
     said = dict(_positive(key, value, {*names, *recipe_keys}) for key, value in said.items())
-    run = {key: _typed(key, value) for key, value in said.items() if key in names}
+    run = {key: value for key, value in said.items() if key in names}
     recipe = {key: value for key, value in said.items() if key not in names}
     for key in recipe:
         near = difflib.get_close_matches(key, names, n=1)
         if key.split(".")[0] not in recipe_keys and near and not difflib.get_close_matches(key, recipe_keys, n=1):
             raise BadConfig(f"{key}: unknown key; did you mean {near[0]!r}?")
-    keys = RunKeys(**run)
-    if keys.continue_failed_training and keys.resume == "never":
-        raise BadConfig("continue_failed_training: found true beside resume=never; keep one of them")
-    return Resolved(keys, recipe)
+    return Resolved(run_keys(run), recipe)
 
 
 def _positive(key: str, value: Any, known: Collection[str]) -> tuple[str, Any]:
@@ -187,27 +156,6 @@ def _positive(key: str, value: Any, known: Collection[str]) -> tuple[str, Any]:
     if key.startswith("no_") and key not in known and key[3:] in known and value is True:
         return key[3:], False
     return key, value
-
-
-def _typed(key: str, value: Any) -> Any:
-    default = RunKeys.__dataclass_fields__[key].default
-    expected = int if key == "epochs" else type(default)
-    if key == "resume" and value not in ("auto", "never") and not Path(str(value)).is_file():
-        raise BadConfig(f"resume: found {value!r}, expected auto or never")
-    if key == "seeds":
-        if not isinstance(value, list) or any(type(seed) is not int or seed < 0 for seed in value) or not value:
-            raise BadConfig(f"seeds: found {value!r}, expected a list of numbers, for example seeds=[0,1,2]")
-        return tuple(dict.fromkeys(value))
-    if key == "wandb_mode" and value not in ("online", "offline", "disabled"):
-        raise BadConfig(f"wandb_mode: found {value!r}, expected online, offline or disabled")
-    if value is None and expected is str:
-        return ""
-    if type(value) is not expected:
-        hint = "; write a text that YAML takes for something else in quotes" if expected is str else ""
-        raise BadConfig(f"{key}: found {value!r}, expected {expected.__name__}{hint}")
-    if isinstance(value, int) and value < 0:
-        raise BadConfig(f"{key}: found {value}, expected 0 or more")
-    return value
 
 
 def read_config_json(path: Path) -> dict[str, Any]:

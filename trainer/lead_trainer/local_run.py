@@ -14,7 +14,6 @@ from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import StoreError
 from lead_trainer.config_sources import (
     Resolved,
-    RunKeys,
     Sources,
     read_config_json,
     read_sources,
@@ -28,6 +27,7 @@ from lead_trainer.named_view import config_beside
 from lead_trainer.recipes.config_values import near_matches
 from lead_trainer.recipes.local_runs import Respells, WritesOut
 from lead_trainer.recipes.recipe import Inherits, PartsRuns, Recipe, load_recipe, recipe_names
+from lead_trainer.run_keys import DEFAULT_RECIPE, RunKeys
 
 MAX_CONFIG_BYTES = 1024 * 1024
 
@@ -70,7 +70,7 @@ class LocalRun:
 def local_run(words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> LocalRun:
     """Resolves every source of configuration; raises BadConfig naming the key and who is wrong."""
     sources = read_sources(words, config_files, environ)
-    recipe = installed_recipe(str(sources.merged().get("recipe", RunKeys.recipe)))
+    recipe = installed_recipe(str(sources.merged().get("recipe", DEFAULT_RECIPE)))
     sources = replace(sources, files=[
         keys_of_document(recipe, keys) if path.suffix == ".json" else keys
         for path, keys in zip(config_files, sources.files, strict=True)
@@ -78,7 +78,7 @@ def local_run(words: Sequence[str], config_files: Sequence[Path], environ: Mappi
     said = _said(sources, recipe)
     resolved = resolve(said, list(recipe.config_model.model_fields))
     logdir = _default(recipe, "logdir") or ""
-    run = resolved.run if resolved.run.logdir else replace(resolved.run, logdir=logdir)
+    run = resolved.run if resolved.run.logdir else resolved.run.model_copy(update={"logdir": logdir})
     if not run.logdir:
         raise BadConfig("logdir is not set: say where checkpoints go, for example logdir=outputs/training/pretrain")
     if run.load_file and not Path(run.load_file).is_file():
@@ -88,7 +88,8 @@ def local_run(words: Sequence[str], config_files: Sequence[Path], environ: Mappi
     if "seed" not in said:
         values.pop("seed", None)  # the preset's, or the recipe's own
     config = recipe.config(values, run.preset)
-    return LocalRun(replace(run, seed=getattr(config, "seed", run.seed)), recipe, values, config)
+    keys = run.model_copy(update={"seed": getattr(config, "seed", run.seed)})
+    return LocalRun(keys, recipe, values, config)
 
 
 def installed_recipe(name: str) -> Recipe:

@@ -9,11 +9,11 @@ import pytest
 
 from lead_trainer.cli import main
 from lead_trainer.cli_config import changed_by, keys_of, values_of
-from lead_trainer.config_sources import RunKeys
 from lead_trainer.errors import BadConfig
 from lead_trainer.local_run import local_run
 from lead_trainer.recipes.lead.config_values import load_config, to_config_json
 from lead_trainer.recipes.recipe import load_recipe
+from lead_trainer.run_keys import RunKeys
 
 
 @pytest.mark.parametrize("name", ["lead", "distill"])
@@ -23,7 +23,7 @@ def test_every_key_is_listed_with_its_type_and_value(name: str) -> None:
     assert listed.keys() == recipe.config_model.model_fields.keys() == values_of(recipe, "").keys()
     assert all(key.type for key in listed.values())
     assert listed["batch_size"].type == "int >= 1"
-    assert {key.name for key in keys_of(RunKeys)} == RunKeys.__dataclass_fields__.keys()
+    assert {key.name for key in keys_of(RunKeys)} == RunKeys.model_fields.keys()
 
 
 def test_a_meaning_is_what_the_code_says_of_a_key() -> None:
@@ -100,8 +100,13 @@ def test_a_page_has_the_rows_of_the_tables(capsys: pytest.CaptureFixture[str]) -
     rows = [re.split(r" ?(?<!\\)\| ?", line)[1:-1] for line in lines if line.startswith("| `")]
     assert {len(row) for row in rows} == {4}
     keys = {row[0].strip("`*"): row[1:] for row in rows}
-    assert keys.keys() == RunKeys.__dataclass_fields__.keys() | load_recipe("lead").config_model.model_fields.keys()
-    assert keys["preset"][0] == "`demo`" and keys["keep_last"] == ["`3`", "int", "newest checkpoints that are kept"]
+    assert keys.keys() == RunKeys.model_fields.keys() | load_recipe("lead").config_model.model_fields.keys()
+    assert keys["preset"][0] == "`demo`"
+    assert keys["keep_last"] == [
+        "`3`",
+        "int >= 0",
+        "newest checkpoints that are kept",
+    ]
     assert keys["seeds"][2] == "trains once a seed, each in `logdir/seed_<n>`"
     assert keys["best_metric"][2].startswith(r"a mean of the epoch, or val/\<metric>;")
     assert keys["resume"][2].startswith(r"auto \| never \| a file")
