@@ -21,8 +21,8 @@ from rich.table import Table
 
 from lead_testing import golden_model
 from lead_testing.sample_batches import random_batch
+from lead_trainer.data.device_batch import to_device
 from lead_trainer.engine.precision import autocast, chosen_dtype
-from lead_trainer.loop import to_device
 from lead_trainer.recipes.lead.config_values import load_config
 from lead_trainer.recipes.lead.recipe import RECIPE
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup/cpu.max")
 THREADS = "OMP_NUM_THREADS"
+MOST_LOADER_THREADS = 16
 
 
 def cpu_share(processes: int = 1, cgroup: Path = CGROUP) -> int:
@@ -19,6 +20,11 @@ def cpu_share(processes: int = 1, cgroup: Path = CGROUP) -> int:
         if quota.isdigit() and period.isdigit():
             available = min(available, int(quota) / int(period))
     return max(1, int(available) // processes)
+
+
+def loader_threads() -> int:
+    """Returns how many threads load samples where nobody says it: one a core, up to a number that any GPU is fed by."""
+    return min(MOST_LOADER_THREADS, cpu_share())
 
 
 def limit_threads(environ: MutableMapping[str, str], cgroup: Path = CGROUP) -> None:

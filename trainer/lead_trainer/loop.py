@@ -57,7 +57,7 @@ def train_step(stage: Stage, state: TrainState, batches: Iterator[Batch]) -> Ste
     outputs = []
     for number, batch in enumerate(stage.plan.micro_batches(batches, state.step_in_epoch)):
         seed_step(stage.shape.seed, state.epoch, first + number, stage.rank)
-        batch, last = to_device(batch, stage.device), number + 1 == count
+        last = number + 1 == count
         with gradients_kept(state.trained, last=last):
             with autocast(stage.dtype, stage.device):
                 output = stage.recipe.step(state.trained, batch, stage.config)
@@ -99,13 +99,3 @@ def gradients_kept(model: torch.nn.Module, *, last: bool) -> AbstractContextMana
     """Keeps DDP from averaging gradients over ranks before a step's last micro-batch."""
     distributed = hasattr(model, "no_sync") and not last
     return model.no_sync() if distributed else nullcontext()  # type: ignore[operator]
-
-
-def to_device(batch: Batch, device: torch.device) -> Batch:
-    """Moves a batch's tensors to `device`, overlapping with computation where memory is pinned."""
-    if device.type == "cpu":
-        return batch
-    return {
-        key: value.to(device, non_blocking=True) if isinstance(value, torch.Tensor) else value
-        for key, value in batch.items()
-    }

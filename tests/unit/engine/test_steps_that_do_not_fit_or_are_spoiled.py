@@ -10,6 +10,7 @@ from lead_protocol.exit_codes import ExitCode
 from lead_protocol.progress_record import parse_progress
 from lead_protocol.store.folder import FolderStore
 from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
+from lead_testing.toy_recipe import ToyConfig, ToyModel, ToyRecipe
 from lead_testing.toy_runs import train_group, train_here
 from lead_trainer.engine.memory import OutOfMemory, Rung, next_rung, record_rung, recorded_rung
 from lead_trainer.errors import BadData
@@ -42,6 +43,23 @@ def test_a_batch_that_does_not_fit_is_cut_and_the_run_goes_on(tmp_path: Path) ->
     assert record is not None and record.advisories[0].rule == "memory"
     train_here(store, tmp_path, a_toy_job(2, epochs=3, config=config))  # begins at the rung that worked
     assert manifests(store)[-1].micro_batches == 4
+
+
+@pytest.mark.parametrize("can_checkpoint", [True, False])
+def test_a_model_is_built_once_a_try_and_asked_there_whether_it_saves_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_checkpoint: bool
+) -> None:
+    built: list[bool] = []
+
+    def model(self: ToyRecipe, config: ToyConfig) -> torch.nn.Module:
+        built.append(True)
+        return ToyModel(config.dropout) if can_checkpoint else torch.nn.Sequential(ToyModel(config.dropout))
+
+    monkeypatch.setattr(ToyRecipe, "model", model)
+    store = FolderStore(tmp_path / "store")
+    train_here(store, tmp_path, a_toy_job(epochs=1, config={"rows_in_memory": 2, "split_when_out_of_memory": True}))
+    assert recorded_rung(store, KEYS, Rung(False), rank_batch=8) == Rung(can_checkpoint, 4)
+    assert len(built) == 3 + can_checkpoint  # whole batches, halves, quarters
 
 
 @pytest.mark.parametrize(("rank_batch", "parts"), [(8, 2), (4, 1), (16, 4), (6, 2), (7, 7), (1, 1)])

@@ -20,6 +20,7 @@ import torch
 
 from lead_protocol.store.object_store import StoreError
 from lead_trainer.data.batch_slots import Collate, RowKeys, Slot, SlotRing, compared_keys
+from lead_trainer.data.device_batch import to_device
 from lead_trainer.data.loader_stats import LoaderClock, LoaderStats, stage_scalars
 from lead_trainer.data.loader_threads import LoaderThreads
 from lead_trainer.data.retrying_source import RetryingSource, naming, sample_name
@@ -231,8 +232,7 @@ class Loader:
         if self._stream is None or item.slot.copied is not None or item.errors or not item.done.is_set():
             return
         with torch.cuda.stream(self._stream):
-            item.batch = {k: v.to(self._device, non_blocking=True) if isinstance(v, torch.Tensor) else v
-                          for k, v in item.batch.items()}  # fmt: skip
+            item.batch = to_device(item.batch, self._device)
             item.slot.copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
             item.slot.copied.record(self._stream)
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from lead_protocol.store.object_store import StoreError
 from lead_trainer.data.batch_slots import Collate
+from lead_trainer.data.device_batch import to_device
 from lead_trainer.data.loader import STUCK_AFTER_S, Loader
 from lead_trainer.data.loader_stats import STAGES, LoaderClock
 from lead_trainer.data.retrying_source import RetryingSource, decoded_sample, retold
@@ -71,9 +71,7 @@ class ProcessLoader(Loader):
             del waiting
 
     def _on_this_device(self, batch: Batch) -> Batch:
-        if self._device.type != "cpu":
-            batch = {k: v.to(self._device, non_blocking=True) if isinstance(v, torch.Tensor) else v
-                     for k, v in batch.items()}  # fmt: skip
+        batch = to_device(batch, self._device)
         return self._on_device(batch) if self._on_device else batch
 
 

@@ -39,7 +39,6 @@ from lead_trainer.engine.lr_finder import Curve, sweep_stage
 from lead_trainer.engine.memory import (
     OutOfMemory,
     Rung,
-    SavesMemory,
     StepTooLarge,
     memory_errors_named,
     next_rung,
@@ -156,8 +155,7 @@ class Attempt:
         return self.shape.batch_size // self.group.world.world_size
 
     def _after_out_of_memory(self, rung: Rung, error: OutOfMemory) -> Rung:
-        can_checkpoint = isinstance(self.recipe.model(self.config), SavesMemory)
-        following = next_rung(rung, self._rank_batch, can_checkpoint=can_checkpoint)
+        following = next_rung(rung, self._rank_batch, can_checkpoint=error.can_checkpoint)
         if following is None:
             raise error
         record_rung(self.place.store, self.job.keys, following, self._rank_batch)
@@ -255,7 +253,8 @@ class Attempt:
             log.info("nothing is left to train: this run is finished; more epochs, or resume=never, train on",
                      epoch=state.epoch, of=self.job.epochs, step=state.step)  # fmt: skip
         try:
-            train(stage, state, hooks)
+            with memory_errors_named(state.model):
+                train(stage, state, hooks)
         finally:
             if hooks.first is not None:
                 hooks.first.events.close()

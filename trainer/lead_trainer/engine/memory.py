@@ -37,6 +37,11 @@ class SavesMemory(Protocol):
 class OutOfMemory(TrainerError):
     """A step does not fit into the device's memory."""
 
+    def __init__(self, text: str, *, can_checkpoint: bool = False) -> None:
+        """`can_checkpoint`: whether the model that was at work could recompute activations instead."""
+        super().__init__(text)
+        self.can_checkpoint = can_checkpoint
+
 
 class StepTooLarge(OutOfMemory):
     """A step does not fit, and the rung that the next attempt takes is recorded."""
@@ -92,12 +97,13 @@ def recorded_rung(store: ObjectStore, keys: InstanceKeys, first: Rung, rank_batc
 
 
 @contextmanager
-def memory_errors_named() -> Iterator[None]:
-    """Turns what a device says of its memory into OutOfMemory with what to do."""
+def memory_errors_named(model: torch.nn.Module | None = None) -> Iterator[None]:
+    """Turns a device's error about its memory into OutOfMemory with what to do; `model` is the one at work."""
     try:
         yield
     except torch.OutOfMemoryError as error:
         raise OutOfMemory(
             f"a step does not fit into memory: {str(error).splitlines()[0][:200]}; make batch_size smaller with more "
-            "accumulate_steps, switch gradient_checkpointing on, or train in bf16"
+            "accumulate_steps, switch gradient_checkpointing on, or train in bf16",
+            can_checkpoint=isinstance(model, SavesMemory),
         ) from error

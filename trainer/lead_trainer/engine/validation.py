@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from lead_trainer.data.device_batch import to_device
 from lead_trainer.data.loader import SAMPLE_OUTAGE_S, on_device_of
 from lead_trainer.data.loader_stats import LoaderClock
 from lead_trainer.data.ordered_pool import ordered_map
@@ -150,10 +151,7 @@ class Validator:
         loaded = ordered_map(load, numbers, self.threads, ahead)
         try:
             while ready := list(islice(loaded, self.rank_batch)):
-                batch = {
-                    key: value.to(self.group.device, non_blocking=True) if isinstance(value, torch.Tensor) else value
-                    for key, value in self.recipe.collate(ready).items()
-                }
+                batch = to_device(self.recipe.collate(ready), self.group.device)
                 finish = on_device_of(self.recipe, self.config)
                 yield finish(batch) if finish else batch
         finally:

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lead_trainer.data.array_block import unpack_arrays
-from lead_trainer.data.cache_tables import CollectionRows
-from lead_trainer.data.in_shards import FetchesShards, RowsInShards
+from lead_trainer.data.in_shards import RowsInShards
 from lead_trainer.data.picture_bytes import decoded
+from lead_trainer.data.sample_cache import SampleCache
 from lead_trainer.data.sample_order import hash64
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.distill.action_stats import stats_of
@@ -29,12 +29,8 @@ _DUMMY = 5  # random stream of dummy pictures
 Array = npt.NDArray[Any]
 
 
-class SampleCache(FetchesShards, Protocol):
-    """What the samples need of `data.cache_reader.CacheReader`."""
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """The config values the cache was built with."""
+class ClipCache(SampleCache, Protocol):
+    """A cache of clips, with what its build knows of all of them."""
 
     @property
     def digest(self) -> str:
@@ -44,17 +40,11 @@ class SampleCache(FetchesShards, Protocol):
     def facts(self) -> Mapping[str, Sequence[float]]:
         """What its build states of all samples together."""
 
-    def rows(self, collection: str) -> CollectionRows:
-        """Rows of one collection."""
-
-    def fields(self, sample: int) -> Mapping[str, memoryview]:
-        """Checked record of one sample."""
-
 
 class ClipSamples(RowsInShards):
     """The clips of one split of a cache."""
 
-    def __init__(self, config: DistillConfig, cache: SampleCache, split: str) -> None:
+    def __init__(self, config: DistillConfig, cache: ClipCache, split: str) -> None:
         refuse_other_preparation(ClipKeys.of(config).as_mapping(), cache.config)
         cv2.setNumThreads(1)  # the loader's threads share the cores already
         self._config, self._cache = config, cache

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from lead_trainer.cpu_limit import cpu_share
+from lead_trainer.cpu_limit import loader_threads
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.engine.schedule import constant, cosine, warmed_up
-from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.config_values import names_in
 from lead_trainer.recipes.distill.advice import GUIDE_RULES, fresh_frozen_norms
 from lead_trainer.recipes.distill.config import DistillConfig
@@ -28,7 +28,6 @@ from lead_trainer.recipes.recipe import Batch, Evaluation, Sample, SampleSource,
 if TYPE_CHECKING:
     import torch
 
-_MOST_THREADS = 16
 # What a stage takes over from the stage of `load_file`: the student's shape and what it sees.
 STUDENT_KEYS = frozenset(
     {
@@ -82,7 +81,7 @@ class DistillRecipe:
             grad_clip_norm=config.grad_clip,
             scalars_every_steps=config.log_scalars_frequency,
             pictures_every_steps=0,
-            loader_threads=config.num_workers or min(_MOST_THREADS, cpu_share()),
+            loader_threads=config.num_workers or loader_threads(),
             batches_ahead=config.prefetch_factor,
             session_cache_backend=config.session_cache_backend,
             loader=config.loader,
@@ -108,7 +107,9 @@ class DistillRecipe:
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
         """Stacks samples, texts to lists; raises BadData naming the key whose values have different shapes."""
-        return {key: _stacked(key, [sample[key] for sample in samples]) for key in samples[0]}
+        from lead_trainer.data.stacked_samples import stacked
+
+        return stacked(samples)
 
     def model(self, config: DistillConfig) -> "torch.nn.Module":
         """Returns a student with fresh weights."""
@@ -222,18 +223,6 @@ class DistillRecipe:
         words = [("best", best), ("latest", newest), (f"epoch{epoch + 1}", every)]
         shown = words[:1] if config.save_final_only else words
         return [f"{config.model}_seed{config.seed}_{word}.pt" for word, holds in shown if holds]
-
-
-def _stacked(key: str, values: Sequence[Any]) -> Any:
-    import torch
-
-    if isinstance(values[0], str):
-        return list(values)
-    arrays = [np.asarray(value) for value in values]
-    shapes = sorted({str(array.shape) for array in arrays})
-    if len(shapes) > 1:
-        raise BadData(f"key {key} has shapes {', '.join(shapes)} in one batch; every sample must have the same")
-    return torch.from_numpy(np.stack(arrays))
 
 
 RECIPE = DistillRecipe()

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lead_trainer.data.array_block import unpack_arrays
-from lead_trainer.data.cache_tables import CollectionRows, MetaColumns
-from lead_trainer.data.in_shards import FetchesShards, RowsInShards
+from lead_trainer.data.cache_tables import MetaColumns
+from lead_trainer.data.in_shards import RowsInShards
 from lead_trainer.data.jpeg_picture import JpegPicture, stored_picture
+from lead_trainer.data.sample_cache import SampleCache
 from lead_trainer.data.sample_order import draw_bucket, hash64, unit_float
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.lead.augment import augmented
@@ -46,21 +47,11 @@ METRES_16_BIT = 96.0
 COIN, COLOUR = 1, 2  # independent random streams of one sample
 
 
-class SampleCache(FetchesShards, Protocol):
-    """What the samples need of `data.cache_reader.CacheReader`."""
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """The config values the cache was built with."""
-
-    def rows(self, collection: str) -> CollectionRows:
-        """Rows of one collection."""
+class FrameCache(SampleCache, Protocol):
+    """A cache of frames, with what the samples read beside their records."""
 
     def metas(self) -> MetaColumns:
         """Ego metas of every frame."""
-
-    def fields(self, sample: int) -> Mapping[str, memoryview]:
-        """Checked record of one sample."""
 
 
 def collection_of(config: LeadConfig, source: DataSource = CARLA) -> str:
@@ -87,7 +78,7 @@ def _kinds(config: LeadConfig, source: DataSource) -> tuple[str, ...]:
 class LeadSamples(RowsInShards):
     """The samples of the stage's collection; index is the position among the collection's rows, bucket after bucket."""
 
-    def __init__(self, config: LeadConfig, cache: SampleCache) -> None:
+    def __init__(self, config: LeadConfig, cache: FrameCache) -> None:
         refuse_other_cache(config, cache.config)
         cv2.setNumThreads(1)  # the loader's threads share the cores already
         self._config = config

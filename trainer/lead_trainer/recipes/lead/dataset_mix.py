@@ -16,7 +16,7 @@ from lead_trainer.data.sample_order import epoch_order, hash64, interleaved, shu
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.data_sources import CARLA, SOURCES, WAYMO, DataSource
-from lead_trainer.recipes.lead.dataset import LeadSamples, SampleCache
+from lead_trainer.recipes.lead.dataset import FrameCache, LeadSamples
 from lead_trainer.recipes.lead.dataset_real import RealSamples
 from lead_trainer.recipes.lead.preparation import SOURCE_KEY
 from lead_trainer.recipes.recipe import Sample
@@ -147,7 +147,7 @@ class MixedSamples:
         return self._parts[number], index - int(self._starts[number])
 
 
-def open_samples(config: LeadConfig, caches: Mapping[str, SampleCache], *, mixed: bool = True) -> MixedSamples:
+def open_samples(config: LeadConfig, caches: Mapping[str, FrameCache], *, mixed: bool = True) -> MixedSamples:
     """Returns the samples of caches by name.
 
     Raises BadConfig naming a cache of a data set that the config does not use, or a used data set without a cache.

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import structlog
 
-from lead_trainer.cpu_limit import cpu_share
+from lead_trainer.cpu_limit import loader_threads
 from lead_trainer.engine.schedule import Schedule, cosine, fixed_warm_restarts, lagging, warm_restarts, warmed_up
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.config_values import as_words, names_in, values_in
@@ -27,7 +27,7 @@ from lead_trainer.recipes.lead.config_values import (
     written_out,
 )
 from lead_trainer.recipes.lead.data_sources import CARLA, SOURCES, DataSource, source_defaults
-from lead_trainer.recipes.lead.dataset import SampleCache, collection_of, stage_collections
+from lead_trainer.recipes.lead.dataset import FrameCache, collection_of, stage_collections
 from lead_trainer.recipes.lead.dataset_mix import MixedSamples, batch_shares, open_samples
 from lead_trainer.recipes.lead.evaluation_config import for_leads_evaluation
 from lead_trainer.recipes.lead.first_weights import random_backbone
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 BACKBONE, PLANNER = "backbone", "planning_decoder"  # what every stage has, what no pretrain stage has
 PLANNER_KEY = "use_planning_decoder"
-_MOST_THREADS = 16
 
 log = structlog.get_logger(__name__)
 
@@ -169,7 +168,7 @@ class LeadRecipe:
             grad_clip_norm=config.grad_clip_norm,
             scalars_every_steps=config.log_scalars_frequency,
             pictures_every_steps=config.log_images_frequency if config.visualize_training else 0,
-            loader_threads=config.num_threads or min(_MOST_THREADS, cpu_share()),
+            loader_threads=config.num_threads or loader_threads(),
             batches_ahead=config.prefetch_factor,
             session_cache=config.use_training_session_cache,
             session_cache_backend=config.session_cache_backend,
@@ -193,7 +192,7 @@ class LeadRecipe:
             max_validation_samples=config.validation_max_samples,
         )
 
-    def samples(self, config: LeadConfig, cache: Mapping[str, SampleCache]) -> MixedSamples:
+    def samples(self, config: LeadConfig, cache: Mapping[str, FrameCache]) -> MixedSamples:
         """Returns the stage's samples from its caches by name; raises BadConfig where there is none."""
         if not cache:
             raise BadConfig("recipe lead trains on a dataset cache; name one in datasets, or set carla_root")
@@ -203,7 +202,7 @@ class LeadRecipe:
 
         return open_samples(config, {name: CachePart(one, config, held_out=False) for name, one in cache.items()})
 
-    def validation_samples(self, config: LeadConfig, cache: Mapping[str, SampleCache]) -> MixedSamples | None:
+    def validation_samples(self, config: LeadConfig, cache: Mapping[str, FrameCache]) -> MixedSamples | None:
         """Returns the held-out routes as they were recorded, None where the config holds none out."""
         if not config.validates:
             return None

@@ -19,7 +19,7 @@ from lead_trainer.metrics.rater_feedback import rater_feedback_score
 from lead_trainer.metrics.totals import batch_totals
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.data_sources import CARLA, NAVSIM, WAYMO
-from lead_trainer.recipes.lead.dataset import SampleCache
+from lead_trainer.recipes.lead.dataset import FrameCache
 from lead_trainer.recipes.lead.dataset_real import UNRATED, WAYMO_STEP
 from lead_trainer.recipes.lead.loss_terms.per_sample import perception_samples, samples_of
 from lead_trainer.recipes.lead.losses import compute_losses, loss_weights
@@ -54,7 +54,7 @@ def is_validation_route(route: str, config: LeadConfig) -> bool:
 class CachePart:
     """One side of the split, as a cache that holds no other rows."""
 
-    cache: SampleCache
+    cache: FrameCache
     split: LeadConfig
     held_out: bool
 
