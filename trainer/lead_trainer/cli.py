@@ -276,7 +276,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return ExitCode.BAD_CONFIG
         if options.command == "train":
             return _end(options, _told_by_worker(error))
-        traceback.print_exception(error)
+        if options.command == "pod":
+            from lead_trainer.report.console import report_error
+
+            report_error(f"{type(error).__name__}: {error}", exit_code=int(ExitCode.PROGRAM_ERROR), exc_info=error)
+        else:
+            traceback.print_exception(error)
         return ExitCode.PROGRAM_ERROR
 
 
