@@ -13,7 +13,7 @@ from pathlib import Path
 from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
-from lead_trainer.engine.instances import instance_manifests
+from lead_trainer.engine.instances import instance_manifests, instances
 from lead_trainer.engine.manifest_listing import model_file_name
 from lead_trainer.shown_files import ShownFiles
 
@@ -43,8 +43,8 @@ class LeadView:
         links = {name: manifest.files[name].key for name in _own_files(manifest)}
         stay: set[str] = set()
         if not any(map(_LEADS_MODEL.fullmatch, links)):
-            others = [one for one in instance_manifests(self.store, self.keys) if not one.step_in_epoch]
-            stay = {name for one in others for name in _own_files(one)}
+            kept = (one for keys in self._instances() for one in instance_manifests(self.store, keys))
+            stay = {name for one in kept if not one.step_in_epoch for name in _own_files(one)}
         listed = shown.listed()
         shown.show(links, stale=listed - stay, for_good={name for name in {*links, *listed} if self._keeps(name)})
 
@@ -60,6 +60,10 @@ class LeadView:
             if not manifest.step_in_epoch:
                 return self.logdir / model_file_name(manifest), manifest.epoch
         return None
+
+    def _instances(self) -> list[InstanceKeys]:
+        """Returns whose checkpoints are shown in the folder: runs of several kinds may share it."""
+        return instances(self.store, self.keys.namespace, self.keys.uid)
 
     def _keeps(self, name: str) -> bool:
         return bool(_LEADS_MODEL.fullmatch(name)) and int(name[6:10]) + 1 in self.kept_epochs

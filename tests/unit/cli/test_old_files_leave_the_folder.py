@@ -60,6 +60,22 @@ def test_a_run_that_began_again_takes_the_old_ones_files_away(here: Path) -> Non
     assert shown(here) == ["world_model_0000.pt", "world_model_0001.pt"]
 
 
+def test_runs_of_two_kinds_in_one_folder_leave_each_others_files(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def of_its_kind(kind: str) -> None:
+        monkeypatch.setattr(ToyRecipe, "run_kind", lambda self, config: kind, raising=False)
+        names = {"model": f"{kind}_{{}}.pt", "optimizer": f"o{kind}_{{}}.pt", "scheduler": f"l{kind}_{{}}.pt"}
+        names |= {"scaler": f"s{kind}_{{}}.pt", "skipped": f"k{kind}_{{}}.txt"}
+        monkeypatch.setattr(
+            ToyRecipe, "checkpoint_names", lambda self, epoch: {part: n.format(epoch) for part, n in names.items()}
+        )
+
+    for kind in ("world", "policy"):
+        of_its_kind(kind)
+        train("epochs=4")
+    assert shown(here, "world_*.pt") == [f"world_{epoch}.pt" for epoch in (1, 2, 3)]
+    assert shown(here, "policy_*.pt") == [f"policy_{epoch}.pt" for epoch in (1, 2, 3)]
+
+
 def test_a_name_for_the_newest_weights_leaves_when_others_are_newest(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
