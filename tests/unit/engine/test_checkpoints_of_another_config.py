@@ -68,12 +68,3 @@ def test_where_files_lie_may_change_and_so_may_the_trainers_version(
     resume(manifest, tmp_path, {**BEFORE, "logdir": "there"})
     resume(manifest, tmp_path, {**BEFORE, "new": 1, "compat": {"bf16_labels": True, "newer": False}})
     resume(manifest, tmp_path, {"lr": 0.1, "compat": {}})
-
-
-def test_what_an_older_version_did_without_a_key_is_the_recipes_to_say(
-    manifest: CheckpointManifest, tmp_path: Path
-) -> None:
-    recipe = SimpleNamespace(**vars(RECIPE), completed=lambda document: {"new": "as before", **document})
-    resume(manifest, tmp_path, {**BEFORE, "new": "as before"}, recipe)
-    with pytest.raises(BadConfig, match="new was 'as before' and is 'mended'; restore the old value"):
-        resume(manifest, tmp_path, {**BEFORE, "new": "mended"}, recipe)
