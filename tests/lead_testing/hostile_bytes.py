@@ -201,7 +201,7 @@ def _read_shard(data: bytes) -> None:
 
 
 def _read_rows(data: bytes) -> None:
-    rows = collection_rows("all", data)
+    rows, _ = collection_rows("all", data)
     json.dumps([rows.bucket_names, rows.mixture, rows.counters, list(rows.route)])
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lead_trainer.data.cache_tables import (
@@ -36,7 +37,7 @@ class OnDemandCache:
         found = next(entry for entry in self._scan.collections if entry.name == collection)
         count = len(self._scan.samples)
         table = collection_table(found, self._scan.samples, Placement(np.zeros(count, np.int64), np.arange(count), 1))
-        return collection_rows(collection, write_table(table))
+        return collection_rows(collection, write_table(table))[0]
 
     def metas(self) -> MetaColumns:
         """Returns the ego metas of every frame of a collection."""
@@ -48,6 +49,10 @@ class OnDemandCache:
             table = self._preparation.route_metas(self._tree, self.config, route, sorted(set(numbers)))
             tables.append(table.append_column(ROUTE_COLUMN, [[route] * table.num_rows]))
         return MetaColumns(read_table(write_table(pa.concat_tables(tables)), "metas"))
+
+    def sample_shards(self, samples: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+        """Returns the one shard for each sample."""
+        return np.zeros(len(samples), np.int64)
 
     def fetch_shard(self, shard: int) -> bool:
         """Has none: each record is prepared when it is asked for."""

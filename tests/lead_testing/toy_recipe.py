@@ -55,6 +55,7 @@ class ToyConfig(BaseModel):
     patience_epochs: int = 0
     overfit_samples: int = 0
     max_samples: int = 0
+    canonical_nodes: int = 1
     load_file: str = ""
     stuck_loading: bool = False  # no sample ever comes
 
@@ -155,6 +156,7 @@ class ToyRecipe:
             patience_epochs=config.patience_epochs,
             overfit_samples=config.overfit_samples,
             max_samples=config.max_samples,
+            canonical_nodes=config.canonical_nodes,
         )
 
     def samples(self, config: ToyConfig, cache: Any) -> ToySamples:

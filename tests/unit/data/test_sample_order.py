@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lead_trainer.data.node_shares import RankShare
 from lead_trainer.data.sample_order import (
     FIRST_WINDOW,
     LENGTH_WINDOW,
@@ -13,7 +14,6 @@ from lead_trainer.data.sample_order import (
     epoch_order,
     grouped_by_length,
     in_turn,
-    rank_batch,
     rank_batch_size,
     shuffled,
     steps_in_epoch,
@@ -40,8 +40,9 @@ def test_the_order_of_today_is_the_order_of_tomorrow() -> None:
 @given(st.integers(1, 6), st.integers(1, 4), st.integers(0, 100))
 def test_ranks_share_each_global_batch_without_overlap(world: int, share: int, seed: int) -> None:
     order, batch = epoch_order(np.arange(100), seed, 0), world * share
+    rows = [RankShare(batch, rank, world).rows(order) for rank in range(world)]
     for step in range(steps_in_epoch(100, batch)):
-        parts = [rank_batch(order, step, batch, rank, world).tolist() for rank in range(world)]
+        parts = [of_rank[step].tolist() for of_rank in rows]
         assert {len(part) for part in parts} == {share}
         assert sorted(index for part in parts for index in part) == sorted(
             order[step * batch : (step + 1) * batch].tolist()

@@ -40,6 +40,7 @@ def test_a_right_configuration_is_accepted_without_store_and_data(tmp_path: Path
         ({"config": {"batchsize": 4}}, ExitCode.BAD_CONFIG, "did you mean batch_size"),
         ({"config": {"batch_size": "many"}}, ExitCode.BAD_CONFIG, "batch_size: found 'many'"),
         ({"config": {"batch_size": 5}}, ExitCode.BAD_CONFIG, "expected a multiple of the 2 processes"),
+        ({"config": {"batch_size": 4, "canonical_nodes": 3}}, ExitCode.BAD_CONFIG, "expected a divisor of batch_size"),
         ({"config": {"image_architecture": "resnet35"}}, ExitCode.BAD_CONFIG, "timm has no model 'resnet35'"),
         ({"preset": "dem"}, ExitCode.BAD_CONFIG, "did you mean demo"),
         ({"recipe": "led"}, ExitCode.NO_SUCH_RECIPE, "did you mean 'lead'?"),

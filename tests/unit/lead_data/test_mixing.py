@@ -20,8 +20,9 @@ from lead_testing import shared_dir
 from lead_testing.on_demand_cache import OnDemandCache
 from lead_trainer.data.cache_tables import CollectionRows
 from lead_trainer.data.loader import Loader
+from lead_trainer.data.node_shares import RankShare
 from lead_trainer.data.row_texts import RowTexts
-from lead_trainer.data.sample_order import FIRST_WINDOW, SHARD_WINDOW, rank_batch
+from lead_trainer.data.sample_order import FIRST_WINDOW, SHARD_WINDOW
 from lead_trainer.engine.attempt_run import Place, run_attempt
 from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.state import means
@@ -99,7 +100,7 @@ def test_every_batch_and_every_rank_gets_equal_shares() -> None:
     assert len(order) == steps * 16
     for step in range(steps):
         for rank in range(4):
-            share = rank_batch(order, step, 16, rank, 4)
+            share = RankShare(16, rank, 4).rows(order)[step]
             assert np.count_nonzero(share < 50) == 2 == np.count_nonzero(share >= 50)
     assert max(Counter(order.tolist()).values()) == 1
     assert [batch.tolist() for batch in batches(samples, 16, 3)] == order.reshape(steps, 16).tolist()
@@ -147,6 +148,44 @@ def test_a_batch_that_cannot_be_shared_is_refused() -> None:
     samples = mixed({"use_navsim_data": True}, (CARLA, 10), (NAVSIM, 10))
     with pytest.raises(BadConfig, match="batch_size: found 5, expected a multiple of 2"):
         samples.composed_order(0, 5)
+
+
+@pytest.mark.parametrize("values", [{}, {"schedule_carla_num_samples": True}])
+@pytest.mark.parametrize("epoch", [0, 3])
+def test_each_node_of_a_mix_has_every_sets_share_from_shards_of_its_own(values: dict[str, Any], epoch: int) -> None:
+    samples = mixed({"use_navsim_data": True, **values}, (CARLA, 640), (NAVSIM, 640))
+    nodes, batch = 4, 32
+    order = samples.composed_order(epoch, batch, nodes)
+    assert len(order) == 640 and max(Counter(order.tolist()).values()) == 1
+    by_node = order.reshape(-1, nodes, batch // nodes)
+    assert len({*np.count_nonzero(by_node < 640, axis=2).reshape(-1).tolist()}) == 1
+    shards = [set(samples.shards_of(by_node[:, node].reshape(-1)).tolist()) for node in range(nodes)]
+    assert sum(map(len, shards)) <= len(set().union(*shards)) + 2 * (nodes - 1)  # of each set a shard a border
+    for world in (1, 2, 4, 8):
+        loaders = [
+            Loader(samples, collate, batch_size=batch, seed=0, rank=rank, world_size=world, canonical_nodes=nodes)
+            for rank in range(world)
+        ]
+        rows = np.concatenate([np.stack(list(loader.sample_indices(epoch))) for loader in loaders], axis=1)
+        assert np.array_equal(np.sort(rows), np.sort(order.reshape(-1, batch)))
+
+
+def test_caches_of_one_set_are_dealt_to_nodes_and_every_sample_comes_once() -> None:
+    samples = mixed({}, (CARLA, 300), (CARLA, 100))
+    order = samples.composed_order(1, 8, 2)
+    assert sorted(order.tolist()) == list(range(400))
+    halves = [set(samples.shards_of(order.reshape(-1, 2, 4)[:, node].reshape(-1)).tolist()) for node in range(2)]
+    assert len(halves[0] & halves[1]) <= 1
+
+
+def test_a_mix_that_cannot_be_dealt_to_nodes_is_refused_with_the_keys() -> None:
+    samples = mixed({"use_navsim_data": True}, (CARLA, 10), (NAVSIM, 10))
+    with pytest.raises(BadConfig, match=r"batch_size: found 4, expected a multiple of 8, .* 4 canonical_nodes"):
+        samples.composed_order(0, 4, 4)
+    with pytest.raises(BadConfig, match="canonical_nodes: found 20, expected at most 10, the samples that an epoch"):
+        samples.composed_order(0, 40, 20)
+    with pytest.raises(BadConfig, match="canonical_nodes: found 3, expected a divisor of batch_size, which is 64"):
+        RECIPE.shape(load_config({"canonical_nodes": 3}))
 
 
 def test_sets_of_unequal_size_are_refused_with_their_sizes_and_keys() -> None:
@@ -203,8 +242,11 @@ class OneCollection:
         numbers = np.arange(count)
         return CollectionRows(
             collection, tuple("abcde"), self.factors, {}, numbers // self.size, numbers % self.size,
-            RowTexts(("r",), np.zeros(count, np.int32)), numbers, numbers, numbers, numbers,
+            RowTexts(("r",), np.zeros(count, np.int32)), numbers, numbers,
         )  # fmt: skip
+
+    def sample_shards(self, samples: Any) -> Any:
+        return samples
 
     @cached_property
     def _metas(self) -> Any:

@@ -6,7 +6,10 @@ It starts from the manifest and verifies every table it reads by SHA-256; it nev
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lead_protocol.manifests import CacheManifest, StoredObject, sha256_hex
@@ -14,6 +17,8 @@ from lead_protocol.object_keys import LOCAL_NAMESPACE, CacheKeys
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore
 from lead_trainer.data.cache_tables import CollectionRows, MetaColumns, collection_rows, joined_metas, read_table
 from lead_trainer.data.ordered_pool import ordered_map
+from lead_trainer.data.sample_order import Indices
+from lead_trainer.data.sample_places import SamplePlaces
 from lead_trainer.data.session_cache import TRIES, CacheStats, DirectReads, SessionCache
 from lead_trainer.data.shared_table import shared_table
 from lead_trainer.data.stored_manifest import REBUILD, stored_manifest
@@ -43,8 +48,9 @@ class CacheReader:
         self._store = store
         self._session = session_cache or DirectReads(store)
         self._lock = threading.Lock()
-        self._rows: dict[str, CollectionRows] = {}
-        self._places: dict[int, tuple[int, int]] | None = None
+        self._rows: WeakValueDictionary[str, CollectionRows] = WeakValueDictionary()
+        self._rows_lock = threading.Lock()
+        self._places = SamplePlaces(manifest)
         self._metas: MetaColumns | None = None
 
     @property
@@ -68,16 +74,27 @@ class CacheReader:
         return self.manifest.facts
 
     def rows(self, collection: str) -> CollectionRows:
-        """Returns a collection's rows; raises BadConfig naming the ones the cache has."""
+        """Returns a collection's rows; raises BadConfig naming the ones the cache has.
+
+        They are kept for as long as somebody else does: who cuts some rows out of them needs the rest no more.
+        """
         entry = self.manifest.collections.get(collection)
         if entry is None:
             held = ", ".join(sorted(self.manifest.collections))
             where = f"DatasetCache {self._name}" if self._name else f"cache {self.digest[:12]}"
             add = "add it to spec.collections there" if self._name else "build a cache with it"
             raise BadConfig(f"collection {collection!r} is not in {where}, which has: {held}; {add}")
-        if collection not in self._rows:
-            self._rows[collection] = collection_rows(collection, self._table(entry.object))
-        return self._rows[collection]
+        with self._rows_lock:
+            rows = self._rows.get(collection)
+            if rows is None:
+                rows, places = collection_rows(collection, self._table(entry.object))
+                self._places.add(collection, places)
+                self._rows[collection] = rows
+            return rows
+
+    def sample_shards(self, samples: npt.NDArray[np.integer]) -> Indices:
+        """Returns the shard of each sample of collections whose rows were read, by the samples' numbers."""
+        return self._places.shards(samples)
 
     def verdicts(self) -> pa.Table:
         """Returns the per-route verdicts."""
@@ -108,14 +125,11 @@ class CacheReader:
         self._session.close()
 
     def _place(self, sample: int) -> tuple[int, int]:
-        if self._places is None:
-            places: dict[int, tuple[int, int]] = {}
-            for name in self.manifest.collections:
-                rows = self.rows(name)
-                pairs = zip(rows.shard.tolist(), rows.slot.tolist(), strict=True)
-                places.update(zip(rows.sample.tolist(), pairs, strict=True))
-            self._places = places
-        return self._places[sample]
+        for name in self.manifest.collections:  # none, where the samples came from rows of this reader
+            if self._places.has(sample):
+                break
+            self.rows(name)
+        return self._places.of(sample)
 
     def _fetched_metas(self) -> pa.Table:
         blobs = ordered_map(self._table, self.manifest.metas, TABLE_THREADS)

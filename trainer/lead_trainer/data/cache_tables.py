@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lead_trainer.data.row_texts import RowTexts
+from lead_trainer.data.small_ints import SmallInts, small
 from lead_trainer.data.stored_manifest import REBUILD
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.recipe import Collection, RouteVerdict, SampleKey
@@ -31,17 +32,24 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class CollectionRows:
-    """One collection, bucket after bucket; every array has one entry a row."""
+    """One collection, bucket after bucket; every array has one entry a row, in the type that its values need."""
 
     name: str
     bucket_names: tuple[str, ...]
     mixture: tuple[float, ...]
     counters: Mapping[str, int]
-    bucket: Int64
-    position: Int64  # of the row in its bucket
+    bucket: SmallInts
+    position: SmallInts  # of the row in its bucket
     route: RowTexts
-    frame: Int64
-    sample: Int64  # number of the sample in the cache
+    frame: SmallInts
+    sample: SmallInts  # number of the sample in the cache
+
+
+@dataclass(frozen=True)
+class RowPlaces:
+    """Where the records of a collection's rows lie, by the number of their sample."""
+
+    sample: Int64
     shard: Int64
     slot: Int64  # position in the shard
 
@@ -78,26 +86,26 @@ def collection_table(collection: Collection, samples: Sequence[SampleKey], place
     )
 
 
-def collection_rows(name: str, data: bytes) -> CollectionRows:
-    """Reads a collection's rows back; raises BadData when the table is not one."""
+def collection_rows(name: str, data: bytes) -> tuple[CollectionRows, RowPlaces]:
+    """Reads a collection's rows back, and where their records lie; raises BadData when the table is not one."""
     table = read_table(data, f"collection {name}")
     with _naming(f"collection {name}"):
         metadata = table.schema.metadata or {}
         bucket = _ints(table, "bucket")
         starts = np.flatnonzero(np.diff(bucket, prepend=-1))
-        return CollectionRows(
+        places = RowPlaces(_ints(table, "sample"), _ints(table, "shard"), _ints(table, "slot"))
+        rows = CollectionRows(
             name=name,
             bucket_names=tuple(json.loads(metadata[_NAMES])),
             mixture=tuple(json.loads(metadata[_MIXTURE])),
             counters=json.loads(metadata[_COUNTERS]),
-            bucket=bucket,
-            position=np.arange(len(bucket)) - np.repeat(starts, np.diff(starts, append=len(bucket))),
+            bucket=small(bucket),
+            position=small(np.arange(len(bucket)) - np.repeat(starts, np.diff(starts, append=len(bucket)))),
             route=RowTexts.of(table.column("route")),
-            frame=_ints(table, "frame"),
-            sample=_ints(table, "sample"),
-            shard=_ints(table, "shard"),
-            slot=_ints(table, "slot"),
+            frame=small(_ints(table, "frame")),
+            sample=small(places.sample),
         )
+        return rows, places
 
 
 def verdict_table(verdicts: Sequence[RouteVerdict]) -> pa.Table:

@@ -23,16 +23,11 @@ from lead_trainer.data.batch_slots import Collate, RowKeys, Slot, SlotRing, comp
 from lead_trainer.data.device_batch import to_device
 from lead_trainer.data.loader_stats import LoaderClock, LoaderStats, stage_scalars
 from lead_trainer.data.loader_threads import LoaderThreads
+from lead_trainer.data.node_shares import RankShare, grouped_in_sections, nodes_order, refuse_uneven_sections
 from lead_trainer.data.retrying_source import RetryingSource, naming, sample_name
-from lead_trainer.data.sample_order import (
-    Indices,
-    epoch_order,
-    grouped_by_length,
-    rank_batch,
-    rank_batch_size,
-    steps_in_epoch,
-)
+from lead_trainer.data.sample_order import Indices, rank_batch_size, steps_in_epoch
 from lead_trainer.data.shards_ahead import LiesInShards, ShardsAhead
+from lead_trainer.data.small_ints import SmallInts
 from lead_trainer.errors import StuckLoader
 from lead_trainer.recipes.recipe import Batch, FinishesOnDevice, Sample, SampleSource
 
@@ -54,8 +49,11 @@ class ReplaysOrder(Protocol):
 class ComposesBatches(Protocol):
     """A source that says what each batch consists of: a fixed share of every data set, for example."""
 
-    def composed_order(self, epoch: int, batch_size: int) -> Indices:
-        """Returns the epoch's samples in training order, as many as `epoch_draw` has; each slice is a global batch."""
+    def composed_order(self, epoch: int, batch_size: int, canonical_nodes: int) -> Indices:
+        """Returns the epoch's samples in training order, as many as `epoch_draw` has; each slice is a global batch.
+
+        Each slice has a section of each of `canonical_nodes`, which draws from shards of its own (`node_shares`).
+        """
 
 
 @runtime_checkable
@@ -89,13 +87,14 @@ class Loader:
         seed: int,
         rank: int = 0,
         world_size: int = 1,
+        canonical_nodes: int = 1,
         threads: int = 1,
         batches_ahead: int = BATCHES_AHEAD,
         device: torch.device | None = None,
         on_device: OnDevice | None = None,
         limits: LoaderLimits | None = None,
     ) -> None:
-        """`batch_size` is global; raises BadConfig unless the ranks share it evenly.
+        """`batch_size` is global; raises BadConfig unless the ranks, and the canonical nodes, share it evenly.
 
         Batches come on `device` (default: CPU), where `on_device` turns them into what the model reads.
         """
@@ -103,9 +102,9 @@ class Loader:
         self._collate = collate
         self._batch_size = batch_size
         self._rank_size = rank_batch_size(batch_size, world_size)
+        refuse_uneven_sections(batch_size, canonical_nodes)
         self._seed = seed
-        self._rank = rank
-        self._world = world_size
+        self._share = RankShare(batch_size, rank, world_size, canonical_nodes)
         self._threads = max(1, threads)
         self._ahead = max(1, batches_ahead)
         self._device = device or torch.device("cpu")
@@ -123,27 +122,34 @@ class Loader:
         """Returns the number of batches of an epoch, the same on every rank; raises BadData where there is none."""
         return steps_in_epoch(len(self._source.epoch_draw(epoch)), self._batch_size)
 
-    def sample_indices(self, epoch: int, start_step: int = 0) -> Iterator[Indices]:
+    def sample_indices(self, epoch: int, start_step: int = 0) -> Iterator[SmallInts]:
         """Yields this rank's sample indices of each batch."""
-        return self._shares(self._order(epoch), start_step)
+        return iter(self._rows(epoch, start_step))
 
-    def _shares(self, order: Indices, start_step: int) -> Iterator[Indices]:
-        for step in range(start_step, steps_in_epoch(len(order), self._batch_size)):
-            yield rank_batch(order, step, self._batch_size, self._rank, self._world)
+    def _rows(self, epoch: int, start_step: int) -> SmallInts:
+        """Returns this rank's samples from a step on, (steps, rows); the epoch's order is kept by nobody."""
+        return self._share.rows(self._order(epoch), start_step)
 
     def _order(self, epoch: int) -> Indices:
         """Returns the samples of an epoch in training order, of all ranks."""
         ordered_as = self._source.order_epoch(epoch) if isinstance(self._source, ReplaysOrder) else epoch
+        size, nodes = self._batch_size, self._share.canonical_nodes
         if isinstance(self._source, ComposesBatches):
-            order = self._source.composed_order(ordered_as, self._batch_size)
+            order = self._source.composed_order(ordered_as, size, nodes)
         else:
             draw = self._source.epoch_draw(ordered_as)
             shards = self._source.shards_of(draw) if isinstance(self._source, LiesInShards) else None
-            order = epoch_order(draw, self._seed, ordered_as, shards)
+            order = nodes_order(draw, self._seed, ordered_as, shards, size, nodes)
         lengths = self._source.group_lengths() if isinstance(self._source, GroupsByLength) else None
         if lengths is not None:
-            order = grouped_by_length(order, lengths, self._batch_size, self._seed, ordered_as)
+            order = grouped_in_sections(order, lengths, size, nodes, self._seed, ordered_as)
         return order
+
+    def _begun(self, epoch: int, start_step: int) -> tuple[Iterator[SmallInts], ShardsAhead]:
+        """Returns this rank's samples of each batch, and the fetching of the shards that its group of ranks needs."""
+        order = self._order(epoch)
+        ahead = ShardsAhead(self._source, self._share.group_rows(order, start_step).reshape(-1))
+        return iter(self._share.rows(order, start_step)), ahead
 
     def batches(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
         """Yields this rank's batches from `start_step` on; a failing sample is raised with its name, at its place.
@@ -151,10 +157,8 @@ class Loader:
         Raises StuckLoader when a sample makes no progress for too long. Memory of a batch is used again once nothing
         refers to it.
         """
-        order = self._order(epoch)
-        wanted = self._shares(order, start_step)
+        wanted, ahead = self._begun(epoch, start_step)
         threads = LoaderThreads(self._threads)
-        ahead = ShardsAhead(self._source, order[start_step * self._batch_size :])
         pending: deque[_Pending] = deque()
         stop_wait_s = _STOP_WAIT_S
         try:
@@ -188,7 +192,7 @@ class Loader:
         return stage_scalars(before, self._told)
 
     def _begin_more(
-        self, threads: LoaderThreads, pending: "deque[_Pending]", wanted: Iterator[Indices], epoch: int, ahead: int
+        self, threads: LoaderThreads, pending: "deque[_Pending]", wanted: Iterator[SmallInts], epoch: int, ahead: int
     ) -> None:
         while len(pending) < ahead and (indices := next(wanted, None)) is not None:
             item = _Pending([int(index) for index in indices], epoch, self._ring.take())

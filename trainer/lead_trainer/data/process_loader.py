@@ -7,7 +7,7 @@ an old one. Workers are forked: samples and their cache need not be pickled, and
 import copy
 import pickle
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from lead_trainer.data.loader import STUCK_AFTER_S, Loader
 from lead_trainer.data.loader_stats import STAGES, LoaderClock
 from lead_trainer.data.retrying_source import RetryingSource, decoded_sample, retold
 from lead_trainer.data.shared_counters import SharedCounters
+from lead_trainer.data.small_ints import SmallInts
 from lead_trainer.errors import BadConfig, StuckLoader, TrainerError
 from lead_trainer.recipes.recipe import Batch, Sample
 
@@ -36,10 +37,9 @@ class ProcessLoader(Loader):
 
     def batches(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
         """Yields this rank's batches from `start_step` on; raises StuckLoader when a worker dies or stands still."""
-        steps = [[(int(index), epoch) for index in indices] for indices in self.sample_indices(epoch, start_step)]
         loader: DataLoader[Any] = DataLoader(
             _Numbered(RetryingSource(self._source, self._limits.store_outage_s, self._clock)),
-            batch_sampler=_Steps(steps),
+            batch_sampler=_Steps(self._rows(epoch, start_step), epoch),
             num_workers=self._threads,
             prefetch_factor=max(1, -(-self._ahead // self._threads)),
             collate_fn=_Collated(self._collate, self._clock),
@@ -120,14 +120,14 @@ class _Numbered(Dataset[Any]):
 
 
 class _Steps(Sampler[list[tuple[int, int]]]):
-    def __init__(self, steps: Sequence[list[tuple[int, int]]]) -> None:
-        self._steps = steps
+    def __init__(self, rows: SmallInts, epoch: int) -> None:
+        self._rows, self._epoch = rows, epoch
 
     def __iter__(self) -> Iterator[list[tuple[int, int]]]:
-        return iter(self._steps)
+        return ([(int(index), self._epoch) for index in indices] for indices in self._rows)
 
     def __len__(self) -> int:
-        return len(self._steps)
+        return len(self._rows)
 
 
 class _Collated:

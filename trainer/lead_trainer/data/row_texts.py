@@ -1,6 +1,6 @@
 """A text a row where few differ, such as the route of each of a million frames: each text once, and its number a row.
 
-Made by `cache_tables`; a process holds 4 bytes a row instead of a copy of the text.
+Made by `cache_tables`; a process holds 1 to 4 bytes a row instead of a copy of the text.
 """
 
 from collections.abc import Iterator
@@ -11,13 +11,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lead_trainer.data.small_ints import SmallInts, small
+
 
 @dataclass(frozen=True)
 class RowTexts:
     """A read-only column of texts; `codes` (rows,) are positions in `names`, of which some may have no row."""
 
     names: tuple[str, ...]
-    codes: npt.NDArray[np.int32]
+    codes: SmallInts
 
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> "RowTexts":
@@ -31,7 +33,7 @@ class RowTexts:
         joined = codes[0] if len(codes) == 1 else np.concatenate([np.zeros(0, np.int32), *codes])
         if len(joined) and not 0 <= joined.min() <= joined.max() < len(names):
             raise ValueError(f"rows name the texts {joined.min()} to {joined.max()} of {len(names)}")
-        return cls(names, joined)
+        return cls(names, small(joined))
 
     def __len__(self) -> int:
         """Number of rows."""

@@ -108,11 +108,6 @@ def rank_batch_size(batch_size: int, world: int) -> int:
     return batch_size // world
 
 
-def rank_batch(order: Indices, step: int, batch_size: int, rank: int, world: int) -> Indices:
-    """Returns the samples of `rank` in global batch `step`: every `world`-th of it."""
-    return order[step * batch_size : (step + 1) * batch_size][rank::world]
-
-
 def _mix(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -21,6 +21,7 @@ from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.progress_record import Advisory, ProgressRecord
 from lead_protocol.store.object_store import ObjectStore, StoreError
 from lead_trainer.data.loader import on_device_of
+from lead_trainer.data.node_shares import shares_advice
 from lead_trainer.data.process_loader import loader_named
 from lead_trainer.engine.agreement import done_by_first
 from lead_trainer.engine.attempt import claim_attempt
@@ -212,6 +213,7 @@ class Attempt:
             seed=shape.seed,
             rank=world.rank,
             world_size=world.world_size,
+            canonical_nodes=shape.canonical_nodes,
             threads=shape.loader_threads,
             batches_ahead=shape.batches_ahead,
             device=self.group.device,
@@ -249,6 +251,9 @@ class Attempt:
         log.info("training", recipe=self.job.recipe, ranks=self.group.world.world_size, device=str(self.group.device),
                  precision=str(dtype).removeprefix("torch."), epochs=self.job.epochs, steps_per_epoch=plan.steps,
                  batch=shape.batch_size * plan.accumulate, parts=plan.parts, first_step=state.step)  # fmt: skip
+        advice = shares_advice(self.job.nodes, self.group.world.world_size, shape.canonical_nodes)
+        if advice and self.job.datasets:
+            log.info(advice)
         if state.epoch >= self.job.epochs or state.ranking.stops_early:
             log.info("nothing is left to train: this run is finished; more epochs, or resume=never, train on",
                      epoch=state.epoch, of=self.job.epochs, step=state.step)  # fmt: skip
@@ -280,7 +285,10 @@ class Attempt:
         if samples is None:
             return None
         rows = max(1, plan.rank_batch // plan.parts)
-        return Validator(self.recipe, self.config, shape.seed, samples, rows, shape.loader_threads, self.group, dtype)
+        return Validator(
+            self.recipe, self.config, shape.seed, samples, rows, shape.loader_threads, self.group, dtype,
+            shape.canonical_nodes,
+        )  # fmt: skip
 
     def _first_rank(
         self, state: TrainState, checkpointer: Checkpointer, stage: Stage, figures: LoadingFigures, rung: Rung

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from lead_trainer.data.node_shares import refuse_uneven_sections
 from lead_trainer.data.process_loader import loader_named
 from lead_trainer.data.sample_order import rank_batch_size
 from lead_trainer.engine.clip import Clipper
@@ -21,6 +22,7 @@ def check_shape(recipe: Recipe, config: Any, *, epochs: int, ranks: int) -> None
     shape = recipe.shape(config)
     EpochPlan(1, rank_batch_size(shape.batch_size, ranks), shape.accumulate_steps, 1)
     Clipper(shape.grad_clip_norm, shape.grad_clip_quantile, shape.grad_clip_history)
+    refuse_uneven_sections(shape.batch_size, shape.canonical_nodes)
     loader_named(shape.loader)
     ranking_of(shape, validates=isinstance(recipe, Validates))  # whether the data have a split is known with them
     recipe.lr_factor(config, 0, _STEPS, max(1, epochs))

@@ -19,8 +19,11 @@ import torch
 from lead_trainer.data.device_batch import to_device
 from lead_trainer.data.loader import SAMPLE_OUTAGE_S, on_device_of
 from lead_trainer.data.loader_stats import LoaderClock
+from lead_trainer.data.node_shares import validation_share
 from lead_trainer.data.ordered_pool import ordered_map
 from lead_trainer.data.retrying_source import RetryingSource, decoded_sample
+from lead_trainer.data.sample_order import Indices
+from lead_trainer.data.shards_ahead import LiesInShards
 from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.precision import autocast
 from lead_trainer.engine.ranking import VALIDATION
@@ -86,6 +89,7 @@ class Validator:
     threads: int
     group: Group
     dtype: torch.dtype
+    canonical_nodes: int = 1  # with several, ranks evaluate what lies in the shards that they train on
 
     def run(
         self,
@@ -121,8 +125,9 @@ class Validator:
     def _sums(
         self, model: torch.nn.Module, tell: Callable[[int, int], None], is_stopping: Callable[[], bool]
     ) -> Sums | None:
-        sums, numbers = Sums(), self._numbers(self.group.world.rank)
-        most = -(-len(self._numbers(0)) // self.rank_batch)  # batches of the largest share
+        draw, world = self.samples.epoch_draw(0), self.group.world
+        sums, numbers = Sums(), self._share(draw)
+        most = -(-len(draw) // (world.world_size * self.rank_batch))  # batches of the largest share
         with closing(self._batches(numbers)) as batches:
             for number in range(most):
                 if self.group.any(is_stopping()):
@@ -136,9 +141,12 @@ class Validator:
                 tell(number + 1, -(-len(numbers) // self.rank_batch))
         return sums
 
-    def _numbers(self, rank: int) -> list[int]:
-        """Returns a rank's share of what epoch 0 draws, in order; rank 0 has the largest."""
-        return [int(index) for index in self.samples.epoch_draw(0)[rank :: self.group.world.world_size]]
+    def _share(self, draw: Indices) -> list[int]:
+        """Returns this rank's share of what epoch 0 draws, of one size on every rank but for one sample."""
+        shards = self.samples.shards_of(draw) if isinstance(self.samples, LiesInShards) else None
+        world = self.group.world
+        share = validation_share(draw, shards, world.rank, world.world_size, self.canonical_nodes)
+        return [int(index) for index in share]
 
     def _batches(self, numbers: Sequence[int]) -> Generator[Batch]:
         """Yields samples as batches; the last one may be smaller."""

@@ -228,6 +228,7 @@ class StageShape:
     pictures_every_steps: int  # 0: off
     loader_threads: int
     batches_ahead: int = 2  # made while a step runs
+    canonical_nodes: int = 1  # to which an epoch's shards are dealt: a divisor of batch_size
     session_cache: bool = True  # keep shards on the local disk
     session_cache_backend: str = "packed"  # packed: whole shards | diskcache: single records
     loader: str = "ring"  # ring: threads | process: torch's DataLoader, for decoding that holds the GIL

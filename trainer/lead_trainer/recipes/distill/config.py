@@ -95,6 +95,7 @@ class DistillConfig(BaseModel):
     split_when_out_of_memory: bool = True  # a batch that does not fit is cut, 4 x 8, then 2 x 16 of a batch of 32
     num_workers: CountOrZero = 4  # loader threads a process; 0: one a core this process may use
     prefetch_factor: Count = 4  # batches ready ahead of the step
+    canonical_nodes: Count = 1  # into so many parts shards are dealt, so that each of as many nodes brings its own
     loader: Literal["ring", "process"] = "ring"  # threads, or `num_workers` worker processes of torch's DataLoader
     session_cache_backend: Literal["packed", "diskcache"] = "packed"  # whole shards, or single records
 

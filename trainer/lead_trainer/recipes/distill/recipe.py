@@ -83,6 +83,7 @@ class DistillRecipe:
             pictures_every_steps=0,
             loader_threads=config.num_workers or loader_threads(),
             batches_ahead=config.prefetch_factor,
+            canonical_nodes=config.canonical_nodes,
             session_cache_backend=config.session_cache_backend,
             loader=config.loader,
             accumulate_steps=config.accumulation_steps,

@@ -69,6 +69,7 @@ class LeadConfig(BaseModel):
     use_zero_redundancy: bool = False  # always false: every process holds the whole optimizer state
     num_threads: CountOrZero = 0  # loader threads a process; 0: one a core this process may use
     prefetch_factor: Count = 8  # batches ready ahead of the step
+    canonical_nodes: Count = 1  # into so many parts shards are dealt, so that each of as many nodes brings its own
     loader: Literal["ring", "process"] = "ring"  # threads, or `num_threads` worker processes of torch's DataLoader
 
     # --- optimisation

@@ -12,6 +12,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.data.node_shares import braided, dealt, node_seed, refuse_uneven_sections
 from lead_trainer.data.sample_order import epoch_order, hash64, interleaved, shuffled
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.lead.config import LeadConfig
@@ -62,23 +63,47 @@ class MixedSamples:
         drawn = np.stack(list(draws.values()), axis=1).reshape(-1) if self._mixed else np.concatenate([*draws.values()])
         return drawn[: self._epoch_length(list(draws.values()))]
 
-    def composed_order(self, epoch: int, batch_size: int) -> Indices:
-        """Returns the epoch's samples in training order; each slice of `batch_size` holds every data set's share."""
+    def composed_order(self, epoch: int, batch_size: int, canonical_nodes: int = 1) -> Indices:
+        """Returns the epoch's samples in training order; each slice of `batch_size` holds every data set's share.
+
+        So does each of the sections that a slice has of `canonical_nodes` (`data.node_shares`). Raises BadConfig where
+        sections cannot be so, or a data set is too small for so many nodes.
+        """
         draws = [self.source_draw(source, epoch) for source in self._groups]
-        seed = self._config.seed
         if not self._mixed:
-            return self._ordered(np.concatenate(draws), seed, epoch)
-        shares = batch_shares(self._config, len(draws), batch_size, epoch)
+            draws = [np.concatenate(draws)]
+        of_nodes = list(zip(*(self._dealt(draw, canonical_nodes) for draw in draws), strict=True))
+        seeds = [self._config.seed]
+        if canonical_nodes > 1:
+            seeds = [node_seed(self._config.seed, node) for node in range(canonical_nodes)]
+        if not self._mixed:
+            orders = [self._ordered(draw, seed, epoch) for (draw,), seed in zip(of_nodes, seeds, strict=True)]
+            return braided(orders, batch_size)
+        shares = batch_shares(self._config, len(draws), batch_size, epoch, canonical_nodes)
         steps = self._epoch_length(draws) // batch_size
-        rounds = [self._in_rounds(draw, steps * share, epoch) for draw, share in zip(draws, shares, strict=True)]
-        columns = [taken.reshape(steps, share) for taken, share in zip(rounds, shares, strict=True)]
+        columns = [
+            self._in_rounds(draw, steps * share, epoch, seed).reshape(steps, share)
+            for parts, seed in zip(of_nodes, seeds, strict=True)
+            for draw, share in zip(parts, shares, strict=True)
+        ]
         return np.concatenate(columns, axis=1).reshape(-1)
 
-    def _in_rounds(self, draw: Indices, count: int, epoch: int) -> Indices:
+    def _dealt(self, draw: Indices, canonical_nodes: int) -> list[Indices]:
+        """Returns each canonical node's samples of a draw."""
+        if canonical_nodes == 1:
+            return [draw]
+        if len(draw) < canonical_nodes:
+            raise BadConfig(
+                f"canonical_nodes: found {canonical_nodes}, expected at most {len(draw)}, the samples that an epoch "
+                "draws of a data set; lower it, or add data"
+            )
+        return [draw[places] for places in dealt(self.shards_of(draw), canonical_nodes)]
+
+    def _in_rounds(self, draw: Indices, count: int, epoch: int, seed: int) -> Indices:
         """Returns `count` samples: the draw in training order, and again in another one as often as needed."""
         if not count:
             return draw[:0]
-        seeds = [int(hash64(self._config.seed, ROUND_STREAM, number)) for number in range(-(-count // len(draw)))]
+        seeds = [int(hash64(seed, ROUND_STREAM, number)) for number in range(-(-count // len(draw)))]
         return np.concatenate([self._ordered(draw, seed, epoch) for seed in seeds])[:count]
 
     def _ordered(self, draw: Indices, seed: int, epoch: int) -> Indices:
@@ -171,14 +196,21 @@ def open_samples(config: LeadConfig, caches: Mapping[str, FrameCache], *, mixed:
     return MixedSamples(config, parts, mixed=mixed)
 
 
-def batch_shares(config: LeadConfig, sets: int, batch_size: int, epoch: int) -> list[int]:
-    """Returns how many samples of each data set a global batch has; raises BadConfig where that is no whole number."""
+def batch_shares(config: LeadConfig, sets: int, batch_size: int, epoch: int, canonical_nodes: int = 1) -> list[int]:
+    """Returns how many samples of each data set a canonical node's section of a global batch has.
+
+    Raises BadConfig where that is no whole number.
+    """
+    refuse_uneven_sections(batch_size, canonical_nodes)
     shares = [Fraction(1, sets)] * sets
     if config.schedule_carla_num_samples:
         carla = next(share for start, share in SIM2REAL_SHARES if epoch >= start)
         shares = [carla, 1 - carla]
-    counts = [batch_size * share for share in shares]
+    counts = [Fraction(batch_size, canonical_nodes) * share for share in shares]
     if any(count.denominator > 1 for count in counts):
         parts = 8 if config.schedule_carla_num_samples else sets
-        raise BadConfig(f"batch_size: found {batch_size}, expected a multiple of {parts}, the parts it is mixed of")
+        raise BadConfig(
+            f"batch_size: found {batch_size}, expected a multiple of {parts * canonical_nodes}, the parts it is mixed "
+            "of" + (f" in the sections of {canonical_nodes} canonical_nodes" if canonical_nodes > 1 else "")
+        )
     return [int(count) for count in counts]

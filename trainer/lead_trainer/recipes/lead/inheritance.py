@@ -59,7 +59,7 @@ OWN = frozenset(
         "epoch_checkpoints_keep", "save_model_checkpoint", "log_scalars_frequency", "log_images_frequency",
         "visualize_training", "log_wandb", "wandb_id", "wandb_resume", "wandb_project_name", "precision",
         "gpu_name", "deterministic", "sync_batchnorm", "compile", "channel_last", "use_zero_redundancy",
-        "num_threads", "prefetch_factor", "loader", "epochs", "batch_size", "lr", "weight_decay",
+        "num_threads", "prefetch_factor", "loader", "canonical_nodes", "epochs", "batch_size", "lr", "weight_decay",
         "use_cosine_annealing_with_restarts", "lr_warmup_steps", "grad_clip_norm", "use_grad_clipper",
         "grad_quantile", "grad_history_length", "gradient_accumulation_steps", "ema_decay", "freeze_batchnorm",
         "grad_scaler_init_scale", "grad_scaler_growth_factor", "grad_scaler_backoff_factor",

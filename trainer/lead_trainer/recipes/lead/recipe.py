@@ -156,7 +156,7 @@ class LeadRecipe:
 
     def shape(self, config: LeadConfig) -> StageShape:
         """Returns what the loop needs to know of `config`; raises BadConfig for a batch that cannot be mixed."""
-        batch_shares(config, len(config.sources), config.batch_size, 0)
+        batch_shares(config, len(config.sources), config.batch_size, 0, config.canonical_nodes)
         return StageShape(
             seed=config.seed,
             batch_size=config.batch_size,
@@ -170,6 +170,7 @@ class LeadRecipe:
             pictures_every_steps=config.log_images_frequency if config.visualize_training else 0,
             loader_threads=config.num_threads or loader_threads(),
             batches_ahead=config.prefetch_factor,
+            canonical_nodes=config.canonical_nodes,
             session_cache=config.use_training_session_cache,
             session_cache_backend=config.session_cache_backend,
             loader=config.loader,

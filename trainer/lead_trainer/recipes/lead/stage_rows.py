@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lead_trainer.data.cache_tables import CollectionRows
+from lead_trainer.data.small_ints import small
 from lead_trainer.recipes.lead.buckets import RULES
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.data_sources import CARLA, HORIZON
@@ -20,7 +21,7 @@ SKIPS = ("skip_first_posttrain", "skip_last_posttrain")
 _OF_PRETRAIN = {"skip_first_posttrain": "skip_first_pretrain", "skip_last_posttrain": "skip_last_pretrain"}
 # What a cache's posttrain collection follows from, and no record of it.
 _HORIZON = (*SKIPS, *HORIZON)
-_PER_ROW = ("bucket", "position", "route", "frame", "sample", "shard", "slot")
+_PER_ROW = ("bucket", "position", "route", "frame", "sample")
 
 
 class HasRows(Protocol):
@@ -66,4 +67,4 @@ def _cut(whole: CollectionRows, kept: npt.NDArray[np.bool_], collection: str) ->
     starts = np.cumsum(sizes) - sizes
     held_out = bool(RULES[collection].hold_out)
     mixture = (0.0, float(sizes.sum() / max(1, sizes[-1]))) if held_out else rows.mixture
-    return replace(rows, position=np.arange(len(rows.bucket)) - starts[rows.bucket], mixture=mixture)
+    return replace(rows, position=small(np.arange(len(rows.bucket)) - starts[rows.bucket]), mixture=mixture)

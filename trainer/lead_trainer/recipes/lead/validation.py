@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from lead_trainer.data.cache_tables import CollectionRows, MetaColumns
+from lead_trainer.data.sample_order import Indices
 from lead_trainer.errors import BadConfig
 from lead_trainer.metrics.rater_feedback import rater_feedback_score
 from lead_trainer.metrics.totals import batch_totals
@@ -30,7 +32,7 @@ from lead_trainer.recipes.lead.prepare_waymo import RATED_STEPS
 from lead_trainer.recipes.recipe import Batch, Evaluation
 
 _LABELLED = "labelled/"  # begins the tag of the share of samples that have a loss term's label
-_PER_ROW = ("bucket", "position", "route", "frame", "sample", "shard", "slot")
+_PER_ROW = ("bucket", "position", "route", "frame", "sample")
 # What a validation sample has none of: chance.
 AS_RECORDED = {
     "use_sensor_perburtation": False,
@@ -88,6 +90,10 @@ class CachePart:
     def fields(self, sample: int) -> Mapping[str, memoryview]:
         """Checked record of one sample."""
         return self.cache.fields(sample)
+
+    def sample_shards(self, samples: npt.NDArray[np.integer]) -> Indices:
+        """Returns the shard of each sample, by the samples' numbers."""
+        return self.cache.sample_shards(samples)
 
     def fetch_shard(self, shard: int) -> bool:
         """Brings a shard to this node."""
