@@ -20,9 +20,10 @@ from rich.console import Console
 from rich.table import Table
 
 from lead_testing.forecasting_trees import write_argoverse2_tree, write_nuscenes_tree
-from lead_trainer.cli_evaluate import MODEL, evaluate_checkpoint
+from lead_trainer.cli_evaluate import evaluate_checkpoint
 from lead_trainer.cli_train import train_locally
 from lead_trainer.recipes.distill.benchmarks.challenges import CONSTANT_VELOCITY, ONWARD
+from lead_trainer.recipes.distill.benchmarks.measure import MODEL
 from lead_trainer.recipes.distill.example_data.tree import write_example_tree
 
 CLIPS, VALIDATION_CLIPS = 32, 8  # as `example_tree` writes without flags

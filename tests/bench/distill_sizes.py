@@ -13,12 +13,14 @@ import time
 
 import torch
 
+from lead_trainer.contract.samples import Batch
+from lead_trainer.contract.step import StepContext
+from lead_trainer.engine.memory import save_memory
 from lead_trainer.engine.schedule import warmed_up
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.config_values import load_config
 from lead_trainer.recipes.distill.model import parameter_count
-from lead_trainer.recipes.distill.recipe import RECIPE
-from lead_trainer.recipes.recipe import Batch
+from lead_trainer.recipes.distill.recipe import RECIPE, optimizer
 
 OVERFIT_SAMPLES, OVERFIT_SHARE, WARMUP_STEPS = 4, 0.01, 10
 
@@ -29,11 +31,12 @@ class Student:
     def __init__(self, config: DistillConfig, batch: int, device: torch.device) -> None:
         torch.manual_seed(config.seed)
         self.config = config
-        self.model = RECIPE.model(config).to(device).train()
-        if RECIPE.shape(config).gradient_checkpointing:
-            self.model.enable_gradient_checkpointing()  # type: ignore[operator]
-        self.optimizer = RECIPE.optimizer(self.model, config)
-        samples = RECIPE.samples(config, None)
+        self.context = StepContext(config=config, facts=RECIPE.facts(config, {}), device=device)
+        self.model = RECIPE.model(config, self.context.facts).to(device).train()
+        if config.saves_memory:
+            save_memory(RECIPE, self.model)
+        self.optimizer = optimizer(self.model, config)
+        samples = RECIPE.samples(config, {})
         made: Batch = RECIPE.collate([samples.load(index, 0) for index in range(batch)])
         self.batch = {key: value.to(device) for key, value in made.items()}
         self.steps = 0
@@ -43,7 +46,7 @@ class Student:
         factor = warmed_up(lambda _: 1.0, WARMUP_STEPS)(self.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = self.config.lr * factor
-        loss = RECIPE.step(self.model, self.batch, self.config).loss
+        loss = RECIPE.step(self.model, self.batch, self.context).loss
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)

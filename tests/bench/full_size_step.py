@@ -21,10 +21,12 @@ from rich.table import Table
 
 from lead_testing import golden_model
 from lead_testing.sample_batches import random_batch
+from lead_trainer.contract.step import StepContext
 from lead_trainer.data.device_batch import to_device
 from lead_trainer.engine.precision import autocast, chosen_dtype
 from lead_trainer.recipes.lead.config_values import load_config
 from lead_trainer.recipes.lead.recipe import RECIPE
+from lead_trainer.recipes.lead.recipe import optimizer as recipe_optimizer
 
 VARIANTS = ("default", "regnety032")
 STAGES = {"pretrain": False, "posttrain": True}
@@ -47,15 +49,15 @@ def measure(variant: str, planner: bool, batch_size: int, steps: int, threads: i
     torch.manual_seed(0)
     torch.set_num_threads(threads)
     config = load_config({"use_planning_decoder": planner, "batch_size": batch_size}, variant)
-    dtype = chosen_dtype(RECIPE.shape(config).precision, device)
-    model = RECIPE.model(config).to(device).train()
-    optimizer = RECIPE.optimizer(model, config)
+    dtype = chosen_dtype(config.number_format, device)
+    model = RECIPE.model(config, {}).to(device).train()
+    optimizer = recipe_optimizer(model, config)
     batch = to_device(random_batch(config, batch_size), device)
     times, losses = [], []
     for _ in range(steps):
         begin = time.perf_counter()
         with autocast(dtype, device):
-            output = RECIPE.step(model, batch, config)
+            output = RECIPE.step(model, batch, StepContext(config=config, device=device))
         optimizer.zero_grad(set_to_none=True)
         output.loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()

@@ -27,7 +27,7 @@ from lead_trainer.local_job import build_cache
 from lead_trainer.local_run import local_run
 from lead_trainer.recipes.lead.dataset import LeadSamples
 from lead_trainer.recipes.lead.example_data.tree import write_example_tree
-from lead_trainer.recipes.lead.recipe import RECIPE
+from lead_trainer.recipes.lead.recipe import RECIPE, on_device
 
 ROUTES, UNSEEN_ROUTES, FRAMES = 8, 8, 19  # three frames a route have the past and future that posttraining wants
 PRETRAIN_EPOCHS, POSTTRAIN_EPOCHS = 3, 60
@@ -108,14 +108,14 @@ def score(words: list[str], root: Path, weights: Path) -> Score:
     store = FolderStore(root / "cache")
     samples = LeadSamples(run.config, CacheReader(store, build_cache(run, store)))
     torch.manual_seed(0)
-    model = RECIPE.model(run.config)
-    RECIPE.load_initial_weights(model, run.config, load_tensors(weights))
+    model = RECIPE.model(run.config, {})
+    RECIPE.load_initial_weights(model, run.config, {}, load_tensors(weights))
     model.eval()
     classes = run.config.num_bev_semantic_classes
     confusion = torch.zeros(classes, classes, dtype=torch.int64)
     ours, straight = [], []
     for index in range(len(samples)):
-        batch = RECIPE.on_device(RECIPE.collate([samples.sample(index, perturbed=False)]), run.config)
+        batch = on_device(RECIPE.collate([samples.sample(index, perturbed=False)]), run.config)
         predictions = model(batch)
         truth, guess = batch["bev_semantic"].long().flatten(), predictions.bev_semantic.argmax(dim=1).flatten()
         confusion += torch.bincount(truth * classes + guess, minlength=classes**2).view(classes, classes)

@@ -14,9 +14,8 @@ import torch
 from lead_testing.installed import Installed, upload_tree
 from lead_testing.live_runs import epoch_of, keys_of, kill_a_rank, newest_manifest
 from lead_testing.manifests import a_dataset_cache, a_training_run
-from lead_trainer.engine.config_document import keys_of_document
+from lead_trainer.contract.installed import load_recipe
 from lead_trainer.recipes.lead.example_data.tree import write_example_tree
-from lead_trainer.recipes.recipe import load_recipe
 
 RUN, SEEDS = "staged", (0, 1)
 EPOCHS = {"pretrain": 4, "posttrain": 8}  # so many that a kill after the first comes before the last
@@ -92,11 +91,11 @@ def test_lead_export_writes_a_bundle_that_the_model_loads(
     names = [f"model_{EPOCHS['posttrain'] - 1:04d}_{seed}.pth" for seed in SEEDS]
     assert sorted(path.name for path in bundle.iterdir()) == ["config.json", *names]
     recipe = load_recipe("lead")
-    config = recipe.config(keys_of_document(recipe, json.loads((bundle / "config.json").read_text())))
+    config = recipe.config(recipe.keys.from_document(json.loads((bundle / "config.json").read_text())))
     assert config.use_planning_decoder
     states = [torch.load(bundle / name, weights_only=True) for name in names]
     for state in states:
-        recipe.model(config).load_state_dict(state, strict=True)
+        recipe.model(config, {}).load_state_dict(state, strict=True)
     assert any(not torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 

@@ -1,7 +1,7 @@
 """A recipe of nothing but bytes, a tree in memory, and a store that fails on purpose, to test the data path with."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from lead_protocol.store.object_store import ObjectInfo, ObjectStore
+from lead_trainer.contract.preparation import Preparation
+from lead_trainer.contract.raw_data import Bucket, Collection, RouteVerdict, SampleKey, Scan, SourceFile
+from lead_trainer.contract.recipe import Recipe
+from lead_trainer.contract.training_keys import TrainingKeys
 from lead_trainer.errors import BadData
-from lead_trainer.recipes.recipe import Bucket, Collection, RouteVerdict, SampleKey, Scan, SourceFile
 
 
 class Killed(BaseException):
@@ -33,7 +36,7 @@ class MemoryTree:
 
 
 @dataclass
-class BytesPreparation:
+class BytesPreparation(Preparation):
     """Copies files into records; keeps every route whose name does not start with x."""
 
     version: str = "bytes/1"
@@ -67,9 +70,23 @@ class BytesPreparation:
         )
 
 
-@dataclass
-class BytesRecipe:
-    preparation: BytesPreparation = field(default_factory=BytesPreparation)
+def bytes_recipe(preparation: Preparation | None = None) -> Recipe[TrainingKeys]:
+    """Returns a recipe that prepares bytes and trains nothing."""
+    return replace(BYTES, preparation=preparation or BytesPreparation())
+
+
+def _trains_nothing(*parts: Any) -> Any:
+    raise AssertionError("the recipe of bytes prepares a cache and trains nothing")
+
+
+BYTES = Recipe[TrainingKeys](
+    name="bytes",
+    config_model=TrainingKeys,
+    samples=_trains_nothing,
+    model=_trains_nothing,
+    step=_trains_nothing,
+    optimizer=_trains_nothing,
+)
 
 
 @dataclass

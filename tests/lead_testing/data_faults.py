@@ -23,14 +23,14 @@ from lead_protocol.object_keys import LOCAL_NAMESPACE
 from lead_protocol.store.object_store import ObjectStore
 from lead_protocol.store.partial_file import PartialFile
 from lead_testing.built_caches import build_and_publish
-from lead_testing.bytes_recipe import BytesRecipe, MemoryTree
+from lead_testing.bytes_recipe import MemoryTree, bytes_recipe
 from lead_testing.store_proxy import Fault, StoreProxy
+from lead_trainer.contract.samples import Batch, Sample
 from lead_trainer.data.build import build_share
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.in_shards import RowsInShards
 from lead_trainer.data.process_loader import loader_named
 from lead_trainer.data.session_cache import CacheStats, open_session_cache
-from lead_trainer.recipes.recipe import Batch, Sample
 
 SAMPLES, SAMPLE_BYTES, PART_BYTES, BATCH = 96, 2000, 16_000, 8
 READ_FAULTS: tuple[Fault, ...] = (
@@ -48,7 +48,7 @@ def build_test_cache(store: ObjectStore, namespace: str = LOCAL_NAMESPACE, *, pu
         owner=OwnerIdentity(namespace=namespace, name="cache", uid="uid"), generation=1, attempt=1, index=0,
         parallelism=1, recipe="bytes", source=FolderSource(path="tree"), collections=["all"],
     )  # fmt: skip
-    recipe: Any = BytesRecipe()
+    recipe = bytes_recipe()
     build = build_and_publish if publish else build_share
     return build(job, store, tree, recipe, lambda record: None, part_bytes=PART_BYTES).digest
 

@@ -13,7 +13,7 @@ from lead_testing.on_demand_cache import OnDemandCache
 from lead_trainer.data.cache_tables import CollectionRows
 from lead_trainer.recipes.lead.config_values import load_config
 from lead_trainer.recipes.lead.dataset import LeadSamples
-from lead_trainer.recipes.lead.recipe import RECIPE
+from lead_trainer.recipes.lead.recipe import RECIPE, on_device
 
 FOLDER = "golden/lead_data"
 VOLATILE = {"loading_time", "loading_meta_time", "loading_sensor_time"}
@@ -77,7 +77,7 @@ def deviations(tag: str) -> Iterator[tuple[str, float]]:
     entry = golden()[tag]
     samples = _samples(entry["planner"])
     sample = samples.sample(row_of(tag, samples._rows), perturbed=entry["perturbated"])
-    (row,) = rows_of(RECIPE.on_device(RECIPE.collate([sample]), samples._config))
+    (row,) = rows_of(on_device(RECIPE.collate([sample]), samples._config))
     yield from compared(tag, row)
 
 

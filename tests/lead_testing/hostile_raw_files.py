@@ -34,6 +34,7 @@ from lead_testing.forecasting_trees import (
 from lead_testing.hostile_pickles import hostile_stream
 from lead_testing.parsers import Parser
 from lead_trainer.blocks.stages import read_weights
+from lead_trainer.contract.raw_data import SourceFile
 from lead_trainer.data.jpeg_picture import JpegPicture, stored_picture
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.distill.benchmarks.argoverse2.scenario import read_scenario
@@ -48,7 +49,6 @@ from lead_trainer.recipes.lead.ingest.plain_pickle import plain_value, read_plai
 from lead_trainer.recipes.lead.ingest.torch_pickle import read_gzip_pickle, tensor_value
 from lead_trainer.recipes.lead.prepare_waymo import PAST, measured
 from lead_trainer.recipes.lead.route_filter import route_result
-from lead_trainer.recipes.recipe import SourceFile
 
 PLAIN_TYPES = (type(None), bool, int, float, complex, str, bytes, bytearray, np.generic, np.ndarray)
 

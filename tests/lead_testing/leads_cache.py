@@ -17,11 +17,11 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.contract.raw_data import SampleKey, SourceTree
 from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.recipes.lead.ingest.frame_files import decode_plane
 from lead_trainer.recipes.lead.preparation import LeadPreparation
 from lead_trainer.recipes.lead.targets.label_classes import MAP_CLASSES
-from lead_trainer.recipes.recipe import SampleKey, SourceTree
 
 MODULE = "lead.training.data_loader.carla_dataset_utils"
 FOLDERS = "1152/384/-32/64/-40/40/True/True/True/True/False/10"

@@ -3,6 +3,8 @@
 import multiprocessing
 import os
 import signal
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +19,18 @@ SECONDS = 300
 Kill = tuple[int, int]  # rank, and the call of the recipe's step in which it kills itself
 
 
-def train_in_group(words: list[str], ranks: int, kill: Kill = (0, 0)) -> list[int | None]:
-    """Trains with `words`; returns the exit codes by rank, negative for one that a signal ended."""
+def train_in_group(words: list[str], ranks: int, kill: Kill = (0, 0), site: Path | None = None) -> list[int | None]:
+    """Trains with `words`; returns the exit codes by rank, negative for one that a signal ended.
+
+    `site` is a folder on the module search path, with recipes of somebody else's.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
         ["lead_trainer.cli_train", "lead_trainer.recipes.lead.recipe", "lead_trainer.recipes.distill.recipe",
          "torch._dynamo"]
     )  # fmt: skip
     port = free_port()
-    group = [context.Process(target=_rank, args=(words, rank, ranks, port, kill)) for rank in range(ranks)]
+    group = [context.Process(target=_rank, args=(words, rank, ranks, port, kill, site)) for rank in range(ranks)]
     return run_together(group, SECONDS)
 
 
@@ -36,24 +41,27 @@ def newest_manifest(logdir: Path, seed: int = 0) -> CheckpointManifest:
     return manifests(store, keys)[-1]
 
 
-def _rank(words: list[str], rank: int, ranks: int, port: int, kill: Kill) -> None:
+def _rank(words: list[str], rank: int, ranks: int, port: int, kill: Kill, site: Path | None) -> None:
     import torch
 
     from lead_trainer.cli import main
-    from lead_trainer.recipes.recipe import load_recipe
+    from lead_trainer.contract.installed import load_recipe
 
+    if site is not None:
+        sys.path.insert(0, str(site))
     torch.set_num_threads(1)
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_PORT": str(port)}
     name = next((word.removeprefix("recipe=") for word in words if word.startswith("recipe=")), "lead")
-    recipe_class, calls = type(load_recipe(name)), 0
-    plain_step = recipe_class.step
+    recipe, calls = load_recipe(name), 0
 
-    def step(self: Any, *arguments: Any) -> Any:
+    def step(model: Any, batch: Any, context: Any) -> Any:
         nonlocal calls
         calls += 1
         if (rank, calls) == kill:
             os.kill(os.getpid(), signal.SIGKILL)
-        return plain_step(self, *arguments)
+        return recipe.step(model, batch, context)
 
-    recipe_class.step = step  # type: ignore[method-assign, assignment]
+    for module in list(sys.modules.values()):
+        if getattr(module, "__dict__", {}).get("RECIPE") is recipe:
+            module.RECIPE = replace(recipe, step=step)  # type: ignore[attr-defined]
     os._exit(main(["train", *words]))

@@ -31,6 +31,8 @@ class OnDemandCache:
         self.config = self._preparation.config_keys(values)
         self._scan = self._preparation.scan(self._tree, self.config, collections)
         self._records: dict[int, Mapping[str, memoryview]] = {}
+        self.digest = f"on-demand-{root.name}"
+        self.facts: Mapping[str, Sequence[float]] = {}  # the recipe counts nothing
 
     def rows(self, collection: str) -> CollectionRows:
         """Returns the collection's rows, all in one shard."""

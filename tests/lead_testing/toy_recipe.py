@@ -10,7 +10,7 @@ import math
 import os
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,50 +18,41 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
 from torch.utils.checkpoint import checkpoint
 
-from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.recipe import Batch, Evaluation, Sample, StageShape, StepOutput
+from lead_trainer.contract.keys import Keys
+from lead_trainer.contract.recipe import Recipe
+from lead_trainer.contract.samples import Batch, Caches, Sample, Samples
+from lead_trainer.contract.step import Facts, Position, StepContext, StepOutput
+from lead_trainer.contract.training_keys import TrainingKeys
+from lead_trainer.contract.validation import Evaluation, Validation
 
 FEATURES = 6
 
 
-class ToyConfig(BaseModel):
+class ToyConfig(TrainingKeys):
     """The keys of the toy recipe."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    seed: int = 0
     epochs: int = 2
     batch_size: int = 8
+    precision: str = "fp32"
+    deterministic: bool = True
+    num_threads: int = 2
+    grad_clip_norm: float = 1.0
+    grad_history_length: int = 20
     samples: int = 48
     lr: float = 0.05
     dropout: float = 0.2
-    precision: str = "fp32"
-    sync_batchnorm: bool = False
     poisoned_sample: int = -1  # its loss is not a number
     spoiled_input: bool = False  # the poisoned sample is so in its input, not in its label
-    accumulate_steps: int = 1
-    clip_quantile: float = 0.0
-    ema_decay: float = 0.0
-    freeze_batchnorm: bool = False
-    gradient_checkpointing: bool = False
-    split_when_out_of_memory: bool = False
     rows_in_memory: int = 0  # a larger micro-batch does not fit; 0: everything fits
     validation_samples: int = 0
-    validate_every_steps: int = 0
-    best_metric: str = ""
-    best_is_greatest: bool = False
-    patience_epochs: int = 0
-    overfit_samples: int = 0
-    max_samples: int = 0
-    canonical_nodes: int = 1
     load_file: str = ""
     stuck_loading: bool = False  # no sample ever comes
 
 
 @dataclass(frozen=True)
-class ToySamples:
+class ToySamples(Samples):
     """Points of a noisy plane; each a pure function of (seed, index, epoch)."""
 
     config: ToyConfig
@@ -102,9 +93,6 @@ class ToyModel(torch.nn.Module):
 
         self.checkpoints = False
 
-    def enable_gradient_checkpointing(self) -> None:
-        self.checkpoints = True
-
     def forward(self, x_BF: torch.Tensor) -> torch.Tensor:
         y_B1: torch.Tensor = (
             checkpoint(self.layers, x_BF, use_reentrant=False) if self.checkpoints else self.layers(x_BF)
@@ -112,101 +100,71 @@ class ToyModel(torch.nn.Module):
         return y_B1.squeeze(1)
 
 
-class ToyRecipe:
-    """The recipe `toy`."""
+class Calls:
+    """How often this process was asked for a step, and for a validation batch."""
 
-    name = "toy"
-    config_model = ToyConfig
-    preparation: Any = None
-    _calls = _evaluations = 0
-
-    def presets(self) -> Sequence[str]:
-        return ["short"]
-
-    def config(self, values: Mapping[str, Any], preset: str = "") -> ToyConfig:
-        base: dict[str, Any] = {"samples": 16} if preset == "short" else {}
-        try:
-            return ToyConfig.model_validate(base | dict(values))
-        except ValidationError as error:
-            raise BadConfig(f"config of recipe toy: {error.errors()[0]['loc']}: {error.errors()[0]['msg']}") from error
-
-    def shape(self, config: ToyConfig) -> StageShape:
-        return StageShape(
-            seed=config.seed,
-            batch_size=config.batch_size,
-            collection="points",
-            precision=config.precision,
-            deterministic=True,
-            sync_batchnorm=config.sync_batchnorm,
-            compile=False,
-            grad_clip_norm=1.0,
-            scalars_every_steps=1,
-            pictures_every_steps=0,
-            loader_threads=2,
-            accumulate_steps=config.accumulate_steps,
-            grad_clip_quantile=config.clip_quantile,
-            grad_clip_history=20,
-            ema_decay=config.ema_decay,
-            freeze_batchnorm=config.freeze_batchnorm,
-            gradient_checkpointing=config.gradient_checkpointing,
-            split_when_out_of_memory=config.split_when_out_of_memory,
-            validate_every_steps=config.validate_every_steps,
-            best_metric=config.best_metric,
-            best_is_greatest=config.best_is_greatest,
-            patience_epochs=config.patience_epochs,
-            overfit_samples=config.overfit_samples,
-            max_samples=config.max_samples,
-            canonical_nodes=config.canonical_nodes,
-        )
-
-    def samples(self, config: ToyConfig, cache: Any) -> ToySamples:
-        return ToySamples(config, cache=cache)
-
-    def validation_samples(self, config: ToyConfig, cache: Any) -> ToySamples | None:
-        count = config.validation_samples
-        return ToySamples(config, first=10_000, count=count) if count else None
-
-    def evaluate(self, model: torch.nn.Module, batch: Batch, config: ToyConfig) -> Evaluation:
-        self._evaluations += 1
-        signal_myself(f"v{self._evaluations}")
-        errors_B = (model(batch["x"]) - batch["y"]).double()
-        return Evaluation({"loss": (errors_B.square().sum(), len(errors_B)), "bias": (errors_B.sum(), len(errors_B))})
-
-    def validation_metrics(self, config: ToyConfig, means: Mapping[str, float]) -> Mapping[str, float]:
-        return {**means, "rmse": math.sqrt(means["loss"])}
-
-    def collate(self, samples: Sequence[Sample]) -> Batch:
-        return {key: torch.from_numpy(np.stack([sample[key] for sample in samples])) for key in samples[0]}
-
-    def model(self, config: ToyConfig) -> torch.nn.Module:
-        return ToyModel(config.dropout)
-
-    def load_initial_weights(self, model: torch.nn.Module, config: Any, state: Mapping[str, torch.Tensor]) -> None:
-        model.load_state_dict(state)
-
-    def optimizer(self, model: torch.nn.Module, config: ToyConfig) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(model.parameters(), lr=config.lr, amsgrad=True)
-
-    def lr_factor(self, config: Any, step: int, steps_per_epoch: int, epochs: int) -> float:
-        return 0.5 * (1 + math.cos(math.pi * (step % steps_per_epoch) / steps_per_epoch))
-
-    def step(self, model: torch.nn.Module, batch: Batch, config: ToyConfig) -> StepOutput:
-        self._calls += 1
-        signal_myself(str(self._calls))
-        if 0 < config.rows_in_memory < len(batch["x"]):
-            raise torch.OutOfMemoryError(f"CUDA out of memory: {len(batch['x'])} rows")
-        loss = torch.nn.functional.mse_loss(model(batch["x"]), batch["y"])
-        return StepOutput(loss=loss, parts={"loss_plane": loss.detach()})
-
-    def picture(self, config: Any, batch: Batch, outputs: Any) -> npt.NDArray[np.uint8] | None:
-        return None
-
-    def checkpoint_names(self, epoch: int) -> Mapping[str, str]:
-        names = {part: f"{part}_{epoch:04d}.pth" for part in ("model", "optimizer", "scheduler", "scaler")}
-        return {**names, "skipped": f"gradient_steps_skipped_{epoch:04d}.txt"}
+    steps = evaluations = 0
 
 
-RECIPE = ToyRecipe()
+def samples(config: ToyConfig, caches: Caches) -> ToySamples:
+    return ToySamples(config, cache=next(iter(caches.values()), None))
+
+
+def validation_samples(config: ToyConfig, caches: Caches) -> ToySamples | None:
+    count = config.validation_samples
+    return ToySamples(config, first=10_000, count=count) if count else None
+
+
+def evaluate(model: torch.nn.Module, batch: Batch, context: StepContext[ToyConfig]) -> Evaluation:
+    Calls.evaluations += 1
+    signal_myself(f"v{Calls.evaluations}")
+    errors_B = (model(batch["x"]) - batch["y"]).double()
+    return Evaluation({"loss": (errors_B.square().sum(), len(errors_B)), "bias": (errors_B.sum(), len(errors_B))})
+
+
+def summary(config: ToyConfig, means: Mapping[str, float]) -> Mapping[str, float]:
+    return {**means, "rmse": math.sqrt(means["loss"])}
+
+
+def model(config: ToyConfig, facts: Facts) -> torch.nn.Module:
+    return ToyModel(config.dropout)
+
+
+def save_memory(model: torch.nn.Module) -> None:
+    assert isinstance(model, ToyModel)
+    model.checkpoints = True
+
+
+def optimizer(model: torch.nn.Module, config: ToyConfig) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(model.parameters(), lr=config.lr, amsgrad=True)
+
+
+def lr_factor(config: ToyConfig, at: Position) -> float:
+    steps = at.epoch_steps[0]
+    return 0.5 * (1 + math.cos(math.pi * (at.step % steps) / steps))
+
+
+def step(model: torch.nn.Module, batch: Batch, context: StepContext[ToyConfig]) -> StepOutput:
+    Calls.steps += 1
+    signal_myself(str(Calls.steps))
+    if 0 < context.config.rows_in_memory < len(batch["x"]):
+        raise torch.OutOfMemoryError(f"CUDA out of memory: {len(batch['x'])} rows")
+    loss = torch.nn.functional.mse_loss(model(batch["x"]), batch["y"])
+    return StepOutput(loss=loss, parts={"loss_plane": loss.detach()})
+
+
+RECIPE = Recipe[ToyConfig](
+    name="toy",
+    config_model=ToyConfig,
+    samples=samples,
+    model=model,
+    save_memory=save_memory,
+    optimizer=optimizer,
+    lr_factor=lr_factor,
+    step=step,
+    validation=Validation(samples=validation_samples, evaluate=evaluate, summary=summary),
+    keys=Keys(presets={"short": {"samples": 16}}),
+)
 
 
 def signal_myself(call: str) -> None:

@@ -6,8 +6,9 @@ The fork server has torch loaded already, so a group of ranks starts in a fracti
 import multiprocessing
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +51,7 @@ def train_here(
     """
     stop = StopFlag()
     here = Place(store, folder / "scratch", termination_log=folder / "termination-log", **place)
-    with (
-        toy_recipe_installed(folder),
-        _stopping(stop, "step", stop_in_call),
-        _stopping(stop, "evaluate", stop_in_validation),
-    ):
+    with toy_recipe_installed(folder), counting_calls(stop, stop_in_call, stop_in_validation):
         try:
             run_attempt(job, here, Group(World(), torch.device("cpu")), stop)
         except StopRequested:
@@ -63,21 +60,38 @@ def train_here(
 
 
 @contextmanager
-def _stopping(stop: StopFlag, method: str, in_call: int) -> Iterator[None]:
-    """Raises the stop flag in one call of a method of the toy recipe, counted from 1."""
-    plain, calls = getattr(toy_recipe.ToyRecipe, method), 0
-
-    def counting(self: Any, *arguments: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        stop.raised = stop.raised or calls == in_call
-        return plain(self, *arguments)
-
-    setattr(toy_recipe.ToyRecipe, method, counting)
+def toy_recipe_with(**parts: Any) -> Iterator[None]:
+    """Offers the toy recipe with other parts, in this process."""
+    plain = toy_recipe.RECIPE
+    toy_recipe.RECIPE = replace(plain, **parts)
     try:
         yield
     finally:
-        setattr(toy_recipe.ToyRecipe, method, plain)
+        toy_recipe.RECIPE = plain
+
+
+@contextmanager
+def counting_calls(stop: StopFlag, step: int, evaluation: int) -> Iterator[None]:
+    """Raises the stop flag in one call of the toy recipe's step or evaluation, counted from 1; 0 is none."""
+    plain = toy_recipe.RECIPE
+    assert plain.validation is not None
+    with toy_recipe_with(
+        step=_stopping(stop, plain.step, step),
+        validation=replace(plain.validation, evaluate=_stopping(stop, plain.validation.evaluate, evaluation)),
+    ):
+        yield
+
+
+def _stopping(stop: StopFlag, plain: Callable[..., Any], in_call: int) -> Callable[[Any, Any, Any], Any]:
+    calls = 0
+
+    def counting(model: Any, batch: Any, context: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        stop.raised = stop.raised or calls == in_call
+        return plain(model, batch, context)
+
+    return counting
 
 
 def train_group(folder: Path, job: TrainJob, ranks: int, *, signal: str = "") -> list[int]:

@@ -21,11 +21,12 @@ from lead_protocol.job_access import job_access
 from lead_protocol.progress_record import MESSAGE_CHARS, BuildRecord
 from lead_protocol.source_listing import is_cached_view, is_picture, is_raw
 from lead_protocol.store.object_store import ObjectStore, StoreError
+from lead_trainer.contract.installed import load_recipe
+from lead_trainer.contract.raw_data import SourceFile, SourceTree
 from lead_trainer.data.build import build_share
 from lead_trainer.data.source_tree import AtWork, FolderTree, StoreTree, tell_nobody
 from lead_trainer.engine.build_check import check_build
 from lead_trainer.engine.storage import open_store
-from lead_trainer.recipes.recipe import ReadsPart, SourceFile, SourceTree, load_recipe
 from lead_trainer.report.console import open_log
 
 REPEAT_S = 30.0  # of a build that is at work and has no news
@@ -72,12 +73,10 @@ def source_tree(
     """
     if job.source.kind == "store":
         return RawTree(StoreTree(store, job.source.prefix, at_work))
-    preparation = load_recipe(job.recipe).preparation
+    preparation = load_recipe(job.recipe).required_preparation
     root, mounted = Path(job.source.path), Path(SOURCE_DIR)
     volume = mounted if root.is_relative_to(mounted) else None
     tree = FolderTree(root, at_work, links_may_leave=links_may_leave, volume=volume)
-    if not isinstance(preparation, ReadsPart):
-        return RawTree(tree)
     return RawTree(tree, tuple(preparation.reads(preparation.config_keys(job.config))))
 
 

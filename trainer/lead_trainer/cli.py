@@ -48,7 +48,7 @@ for the operator:
 
 # The modules of the extra `trainer`, without which runs, logs, render, fsck and export work all the same.
 OF_TRAINER = frozenset({"torch", "timm", "numpy", "safetensors", "wandb", "scipy", "cv2", "simplejpeg", "laspy", "lz4",
-                        "xxhash", "diskcache", "pyarrow", "rich"})  # fmt: skip
+                        "xxhash", "diskcache", "pyarrow", "rich", "torchmetrics", "PIL"})  # fmt: skip
 
 
 class Parser(argparse.ArgumentParser):
@@ -135,12 +135,10 @@ def _add_commands_of_stores(commands: "argparse._SubParsersAction[Parser]") -> N
 
 def _add_commands_of_runs(commands: "argparse._SubParsersAction[Parser]") -> None:
     """Adds what measures models and data, and what the operator starts."""
-    evaluate = _command(
-        commands, "evaluate", "Measure weights of recipe distill on a split: lead evaluate best.pt key=value."
-    )
+    evaluate = _command(commands, "evaluate", "Measure weights on a split: lead evaluate best.pt key=value.")
     evaluate.add_argument("weights", type=Path, help="with the run's config.json beside them")
     evaluate.add_argument("words", nargs="*", metavar="key=value", help="keys to change, such as argoverse2_root=DIR")
-    evaluate.add_argument("--split", default="val", choices=["train", "train_val", "val", "test"])
+    evaluate.add_argument("--split", default="val", help="val, or another that the recipe's benchmark has")
     evaluate.add_argument("--submission", type=Path, help="the file to write (default: beside the weights)")
 
     finder = _command(commands, "lr-find", "Sweep the learning rate of a run: lead lr-find preset=demo carla_root=DIR "

@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import structlog
 import torch
@@ -29,6 +28,7 @@ from lead_trainer.bench.warm_cache import (
     measure_step,
     samples_here,
 )
+from lead_trainer.contract.training_keys import TrainingKeys
 from lead_trainer.cpu_limit import cpu_share
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.session_cache import open_session_cache
@@ -36,7 +36,6 @@ from lead_trainer.engine.dataset import Dataset, dataset_over
 from lead_trainer.errors import BadConfig
 from lead_trainer.local_job import cache_store, local_job, session_cache_folder
 from lead_trainer.local_run import LocalRun, local_run
-from lead_trainer.recipes.recipe import StageShape
 from lead_trainer.report.console import open_log
 
 log = structlog.get_logger(__name__)
@@ -50,16 +49,16 @@ def bench_data(words: Sequence[str], config_files: Sequence[Path], environ: Mapp
     caches = cache_store(run, environ)
     if caches is None:
         raise BadConfig(f"recipe {run.recipe.name} reads no dataset, so there is nothing to load")
-    shape = run.recipe.shape(run.config)
-    disk = session_cache_folder(run, environ) if shape.session_cache else None
+    config: TrainingKeys = run.config
+    disk = session_cache_folder(run, environ) if config.use_training_session_cache else None
     if disk:
         disk.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="lead-bench-", dir=disk) as folder:
-        found = measured(run, shape, caches, Path(folder), disk, seconds)
+        found = measured(run, caches, Path(folder), disk, seconds)
     console = Console()
     console.print(_table(found.rates))
     cores = cpu_share()
-    sentence = advice(found.rates, shape.loader_threads, cores, kind_of(shape), found.kept)
+    sentence = advice(found.rates, config.loader_threads, cores, kind_of(config), found.kept)
     console.print(sentence, soft_wrap=True)
 
 
@@ -71,28 +70,25 @@ class Measured:
     kept: Kept
 
 
-def measured(
-    run: LocalRun, shape: StageShape, caches: ObjectStore, folder: Path, disk: Path | None, seconds: float
-) -> Measured:
+def measured(run: LocalRun, caches: ObjectStore, folder: Path, disk: Path | None, seconds: float) -> Measured:
     """Measures every stage; `folder` is an empty one in `disk`, the run's session cache, if it has one."""
     job = local_job(run, FolderStore(folder / "run"), caches, processes=1)
     log.info("bench: tables of the cache")
-    backend, limit = shape.session_cache_backend, job.session_cache_bytes
+    backend, limit = run.config.session_cache_backend, job.session_cache_bytes
     session = WatchedCache(open_session_cache(backend, caches, folder / "session" if disk else None, limit))
     dataset = dataset_over(job, run.recipe, run.config, caches, session)
     try:
         kept = kept_of(_readers(dataset), disk, limit)
-        rates = list(_stages(run, shape, dataset, session, seconds))
+        rates = list(_stages(run, dataset, session, seconds))
         unusable = session.stats().degraded
         return Measured(rates, Kept(0.0, kept.whole_bytes) if unusable else kept)
     finally:
         dataset.close()
 
 
-def _stages(
-    run: LocalRun, shape: StageShape, dataset: Dataset, session: WatchedCache, seconds: float
-) -> Iterator[StageRate]:
-    readers, threads = _readers(dataset), shape.loader_threads
+def _stages(run: LocalRun, dataset: Dataset, session: WatchedCache, seconds: float) -> Iterator[StageRate]:
+    config, readers = run.config, _readers(dataset)
+    threads = config.loader_threads
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     log.info("bench: network", seconds=seconds)
     brought = measure_network(dataset.samples, readers, session, threads, seconds)
@@ -102,18 +98,17 @@ def _stages(
         yield measure_disk(session, brought, readers, threads, seconds)
     log.info("bench: decode", seconds=seconds)
     here = samples_here(dataset.samples, brought, threads, seconds)
-    yield measure_decode(here, shape, seconds)
+    yield measure_decode(here, config, seconds)
     log.info("bench: hand-over", seconds=seconds)
-    loader = loader_of(run.recipe, run.config, shape, here, device)
-    yield measure_hand_over(loader, shape, seconds)
+    loader = loader_of(run.recipe, config, here, device)
+    yield measure_hand_over(loader, config, seconds)
     log.info("bench: step", seconds=seconds)
     batch = next(loader.batches(0))
-    yield measure_step(run.recipe, run.config, shape, batch, device, seconds)
+    yield measure_step(run.recipe, config, dataset.caches, batch, device, seconds)
 
 
 def _readers(dataset: Dataset) -> list[CacheReader]:
-    cache: Any = dataset.cache
-    return list(cache.values()) if isinstance(cache, Mapping) else [cache]
+    return list(dataset.caches.values())
 
 
 def _table(rates: Sequence[StageRate]) -> Table:

@@ -3,17 +3,19 @@
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from lead_trainer.building import RawTree
+from lead_trainer.contract.raw_data import Scan
+from lead_trainer.contract.trees import BucketFiles
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import BadConfig
 from lead_trainer.local_job import build_cache, cache_store, dataset_runs
 from lead_trainer.local_run import LocalRun, local_run
-from lead_trainer.recipes.local_runs import WritesBuckets, collections_of, refuse_missing_source, source_root
-from lead_trainer.recipes.recipe import Scan
+from lead_trainer.recipes.local_runs import collections_of, refuse_missing_source, source_root
 from lead_trainer.report.console import open_log
 
 
@@ -49,25 +51,25 @@ def show_buckets(
             _show_buckets(run, named[name])
         return
     writers = {name: _writer(run) for name, run in parts.items()}
-    faults = {name: writer.bucket_files_fault(parts[name].config, named[name]) for name, writer in writers.items()}
+    faults = {name: writer.fault(parts[name].config, named[name]) for name, writer in writers.items()}
     if all(faults.values()):
         raise BadConfig(f"--write: {next(iter(faults.values()))}")
     for name, run in parts.items():
         if faults[name]:
             print(f"--write: {faults[name]}", file=sys.stderr)
             continue
-        for file in writers[name].write_buckets(run.config, _show_buckets(run, named[name])):
+        for file in writers[name].write(run.config, _show_buckets(run, named[name])):
             print(file)
 
 
-def _writer(run: LocalRun) -> WritesBuckets:
-    if isinstance(run.recipe, WritesBuckets):
-        return run.recipe
+def _writer(run: LocalRun) -> BucketFiles[Any]:
+    if run.recipe.trees.bucket_files is not None:
+        return run.recipe.trees.bucket_files
     raise BadConfig(f"--write: recipe {run.recipe.name} has no bucket files of another program")
 
 
 def _show_buckets(run: LocalRun, names: Sequence[str]) -> Scan:
-    preparation = run.recipe.preparation
+    preparation = run.recipe.required_preparation
     refuse_missing_source(run.recipe, run.config)
     root = str(source_root(run.recipe, run.config))
     keys = preparation.config_keys({**run.values, **({"preset": run.keys.preset} if run.keys.preset else {})})

@@ -1,188 +1,140 @@
-"""`lead evaluate`: a checkpoint on a split, its numbers beside the baselines', and a benchmark's submission file.
+"""`lead evaluate`: a checkpoint measured on a split, by its recipe's benchmark, or by the metrics of its validation.
 
 The weights' config is read from beside them; words on the command line win, for example another root.
 """
 
-import math
-import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from rich.console import Console
 from rich.table import Table
 
+from lead_protocol.store.folder import FolderStore
 from lead_trainer.config_sources import read_config_json, read_sources, resolve
+from lead_trainer.contract.benchmark import Evaluated
+from lead_trainer.contract.installed import recipe_names
+from lead_trainer.contract.recipe import Recipe
+from lead_trainer.contract.training_keys import words_of
 from lead_trainer.data.cache_reader import CacheReader
-from lead_trainer.data.ordered_pool import ordered_map
-from lead_trainer.engine.config_document import keys_of_document
+from lead_trainer.engine.attempt_run import Attempt, Place
+from lead_trainer.engine.ddp import Group
+from lead_trainer.engine.stop import StopFlag
+from lead_trainer.engine.worker import device_of
 from lead_trainer.errors import BadConfig
-from lead_trainer.foreign_document import other_recipe
-from lead_trainer.local_job import build_cache, cache_store
-from lead_trainer.local_run import LocalRun
-from lead_trainer.metrics.forecasting import REPORTED_K, Forecast, metrics_at
-from lead_trainer.metrics.totals import Totals, by_class
+from lead_trainer.foreign_document import recipes_of
+from lead_trainer.local_job import build_cache, cache_store, dataset_runs, local_job
+from lead_trainer.local_run import LocalRun, installed_recipe
 from lead_trainer.named_view import config_beside
-from lead_trainer.recipes.distill.benchmarks.challenges import Challenge, baseline_forecasts, challenge_of
-from lead_trainer.recipes.distill.benchmarks.evaluation import forecast_of, truth_of
-from lead_trainer.recipes.distill.modes import collection_of, mode_of
 from lead_trainer.recipes.local_runs import collections_of
-from lead_trainer.recipes.recipe import Batch, SampleSource, load_recipe
 from lead_trainer.report.console import open_log
 from lead_trainer.weights_file import read_weights_file
+from lead_trainer.world import World
 
-RECIPE = "distill"  # the recipe with benchmarks
-MODEL = "model"
-LOADER_THREADS = 2
+VALIDATION_SPLIT = "val"
 LOG_COLUMNS = 160  # where no terminal says how wide it is
-
-
-@dataclass
-class Results:
-    """What was measured: totals by forecaster, the model's by class, and the submission's rows."""
-
-    ks: tuple[int, ...]
-    overall: dict[str, Totals] = field(default_factory=dict)
-    classes: Totals = field(default_factory=Totals)
-    rows: list[Any] = field(default_factory=list)
-    agents: int = 0  # of a benchmark, else clips
 
 
 def evaluate_checkpoint(
     weights: Path, words: Sequence[str], split: str, target: Path | None, environ: Mapping[str, str]
-) -> Results:
-    """Evaluates weights on a split, prints the tables and writes the submission; raises BadConfig or BadData."""
+) -> Any:
+    """Measures weights on a split and prints what was found; raises BadConfig or BadData.
+
+    Returns what the recipe's benchmark returns, or the metrics of its validation by name.
+    """
     open_log()
     if not weights.is_file():
         raise BadConfig(f"evaluate: there is no file {weights}; name a checkpoint's weights")
-    run = _run(weights, words, environ)
-    config = run.config
-    challenge = challenge_of(config)
-    samples = mode_of(config.benchmark).samples(config, _cache(run, split, environ), split)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model = run.recipe.model(config.model_copy(update={"backbone_weights": ""}))  # it begins with no others' weights
-    run.recipe.load_initial_weights(model, config, read_weights_file(weights, "evaluate"))
-    results = measure(model.eval().to(device), _batches(run, samples), challenge, dt_s=config.horizon.dt_s)
-    counted = f"{results.agents} {'agents' if challenge is not None else 'clips'}"
-    show(
-        results,
-        f"{config.benchmark if challenge is not None else 'clips'} {split}: {weights}, {counted}",
-        Console(width=None if sys.stdout.isatty() else LOG_COLUMNS),
+    run = run_of_weights(weights, words)
+    benchmark = run.recipe.benchmark
+    splits = (VALIDATION_SPLIT,) if benchmark is None else benchmark.splits
+    if split not in splits:
+        raise BadConfig(f"--split: found {split}, expected {' or '.join(splits)}: those of recipe {run.recipe.name}")
+    if benchmark is None:
+        if target is not None:
+            raise BadConfig(f"--submission: recipe {run.recipe.name} has no challenge; remove it")
+        return validated(run, weights, environ)
+    return benchmark.measure(
+        Evaluated(
+            config=run.config,
+            weights=weights,
+            model=model_with(run, weights),
+            split=split,
+            submission=target,
+            caches=lambda collections: caches_of(run, collections, environ),
+        )
     )
-    if challenge is not None:
-        path = target or weights.with_name(f"{weights.stem}_{split}_{challenge.file_name}")
-        _write(path, challenge.file(results.rows))
-        print(f"submission: {path}")
-    return results
 
 
-@torch.no_grad()
-def measure(model: torch.nn.Module, batches: Iterator[Batch], challenge: Challenge | None, *, dt_s: float) -> Results:
-    """Returns the metrics of the model and of every baseline over all batches."""
-    results = Results(ks=())
-    for batch in batches:
-        device = next(model.parameters()).device
-        predictions = model({key: value.to(device) if isinstance(value, torch.Tensor) else value
-                             for key, value in batch.items()})  # fmt: skip
-        forecast = forecast_of({key: predictions[key].cpu() for key in ("xy", "logits")})
-        results.ks = tuple(k for k in REPORTED_K if k <= forecast.modes)
-        results.agents += len(batch["speed"])
-        if challenge is not None:
-            results.rows += challenge.rows(forecast, batch)
-        for name, one in {MODEL: forecast, **baseline_forecasts(batch, dt_s)}.items():
-            values = _values(one, batch, results.ks, challenge)
-            results.overall[name] = results.overall.get(name, Totals()).add(values)
-            if name == MODEL and challenge is not None:
-                results.classes = results.classes.add(by_class(values, batch["category"], challenge.classes))
-    return results
-
-
-def show(results: Results, title: str, console: Console) -> None:
-    """Prints one row a forecaster, then one a class for the model; a baseline's one mode counts for every k."""
-    means = {name: totals.means() for name, totals in results.overall.items()}
-    tags = list(means[MODEL])
-    whole = Table("metric", *means, title=title, title_justify="left")
-    for tag in tags:
-        whole.add_row(tag, *(_number(means[name].get(tag, math.nan)) for name in means))
-    console.print(whole)
-    by_name = results.classes.means()
-    if not by_name:
-        return
-    names = sorted({tag.rpartition("/")[2] for tag in by_name})
-    classes = Table("metric", *names, title="model by class", title_justify="left")
-    for tag in tags:
-        classes.add_row(tag, *(_number(by_name.get(f"{tag}/{name}", math.nan)) for name in names))
-    console.print(classes)
-
-
-def _values(
-    forecast: Forecast, batch: Batch, ks: Sequence[int], challenge: Challenge | None
-) -> dict[str, torch.Tensor]:
-    truth = truth_of(batch)
-    values: dict[str, torch.Tensor] = {}
-    for k in ks:
-        values |= metrics_at(forecast, truth, k)
-    return {**values, **(challenge.map_metrics(forecast, batch) if challenge is not None else {})}
-
-
-def _run(weights: Path, words: Sequence[str], environ: Mapping[str, str]) -> LocalRun:
-    """Returns the run that the weights came from, with what the words change."""
-    recipe: Any = load_recipe(RECIPE)
-    resolved = resolve(
-        recipe.respelled(read_sources(words, [], environ).merged()), list(recipe.config_model.model_fields)
-    )
-    path = config_beside(weights)
+def run_of_weights(weights: Path, words: Sequence[str]) -> LocalRun:
+    """Returns the run that weights came from, by the config beside them, with what the words change."""
+    path, said = config_beside(weights), read_sources(words, [], {}).merged()
     if not path.is_file():
         raise BadConfig(f"evaluate: there is no {path}; weights are evaluated with the config they were trained with")
     document = read_config_json(path)
-    _refuse_other_recipe(document, path)
-    values = {**keys_of_document(recipe, document), **resolved.recipe}
+    recipe = _recipe_of(document, str(said.pop("recipe", "")), path)
+    resolved = resolve(recipe.keys.respell(said), words_of(recipe.config_model))
+    values = {**recipe.keys.from_document(document), **resolved.recipe}
     return LocalRun(resolved.run, recipe, values, recipe.config(values))
 
 
-def _refuse_other_recipe(document: Mapping[str, Any], path: Path) -> None:
-    """Raises BadConfig where a config that this recipe cannot read is one of another recipe."""
-    if name := other_recipe(RECIPE, document):
-        raise BadConfig(
-            f"evaluate: {path} is of recipe {name}, but lead evaluate measures recipe {RECIPE} alone; "
-            f"lead export bundles weights of recipe {name} for its own evaluation"
-        )
+def _recipe_of(document: Mapping[str, Any], named: str, path: Path) -> Recipe[Any]:
+    """Returns the recipe that was named, or the one that a config is of; raises BadConfig unless there is just one."""
+    if named:
+        return installed_recipe(named)
+    found = recipes_of(document)
+    if len(found) == 1:
+        return installed_recipe(found[0])
+    known = (
+        f"of {' and of '.join(found)}" if found else f"of none of the installed recipes ({', '.join(recipe_names())})"
+    )
+    raise BadConfig(f"evaluate: {path} is a config {known}; say whose weights these are: recipe=NAME")
 
 
-def _cache(run: LocalRun, split: str, environ: Mapping[str, str]) -> CacheReader | None:
-    """Opens the training's cache where it holds the split, else one of the split alone; builds what is missing.
+def model_with(run: LocalRun, weights: Path) -> torch.nn.Module:
+    """Returns the recipe's model with weights, in eval mode, on this machine's device."""
+    own = run.config
+    if "backbone_weights" in run.recipe.keys.weights:
+        own = own.model_copy(update={"backbone_weights": ""})  # it begins with no others' weights
+    model = run.recipe.model(own, {})
+    run.recipe.load_initial_weights(model, run.config, {}, read_weights_file(weights, "evaluate"))
+    return model.eval().to(device_of(World()))
 
-    None for a config that needs no data.
+
+def caches_of(run: LocalRun, collections: Sequence[str], environ: Mapping[str, str]) -> dict[str, CacheReader]:
+    """Opens the run's caches that hold collections, else some of these alone; builds what is missing.
+
+    Empty for a config that needs no data.
     """
     store = cache_store(run, environ)
     if store is None:
-        return None
-    wanted = collection_of(run.config, split)
-    others = () if wanted in collections_of(run.recipe, run.config) else (wanted,)
-    return CacheReader(store, build_cache(run, store, others))
+        return {}
+    known = collections_of(run.recipe, run.config)
+    others = () if set(collections) <= set(known) else tuple(collections)
+    return {name: CacheReader(store, build_cache(part, store, others)) for name, part in dataset_runs(run).items()}
 
 
-def _batches(run: LocalRun, samples: SampleSource) -> Iterator[Batch]:
-    """Yields every sample once, in order; the last batch may be smaller."""
-    size = run.config.batch_size
-    ready = []
-    for sample in ordered_map(lambda index: samples.load(int(index), 0), samples.epoch_draw(0), LOADER_THREADS):
-        ready.append(sample)
-        if len(ready) == size:
-            yield run.recipe.collate(ready)
-            ready = []
-    if ready:
-        yield run.recipe.collate(ready)
-
-
-def _number(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.4f}"
-
-
-def _write(path: Path, data: bytes) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_bytes(data)
-    part.replace(path)
+def validated(run: LocalRun, weights: Path, environ: Mapping[str, str]) -> dict[str, float]:
+    """Runs the recipe's validation on weights, prints its metrics and returns them by name."""
+    caches, group = cache_store(run, environ), Group(World(), device_of(World()))
+    with TemporaryDirectory(prefix="lead-evaluate-") as scratch:
+        store = FolderStore(Path(scratch) / "store")
+        job = local_job(run, store, caches, processes=1)
+        place = Place(store, Path(scratch), initial_weights=weights, dataset_store=caches)
+        attempt = Attempt(job=job, place=place, group=group, stop=StopFlag(), recipe=run.recipe, config=run.config)
+        found = attempt.validation_of_weights()
+    if found is None:
+        next_command = run.recipe.reports.next_command
+        chosen = {"recipe": run.recipe.name, "preset": ""}
+        hint = next_command(run.config, weights, weights.parent, chosen) if next_command is not None else ""
+        raise BadConfig(
+            f"evaluate: the config of {weights} has no validation split; name one by its keys" + (hint and f"; {hint}")
+        )
+    table = Table("metric", "value", title=f"{VALIDATION_SPLIT}: {weights}", title_justify="left")
+    for name, value in sorted(found.items()):
+        table.add_row(name, f"{value:.6g}")
+    Console(width=None if sys.stdout.isatty() else LOG_COLUMNS).print(table)
+    return found

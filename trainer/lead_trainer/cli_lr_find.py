@@ -48,8 +48,9 @@ def find_learning_rate(
         initial_weights=Path(run.keys.load_file) if run.keys.load_file else None, dataset_store=caches,
     )  # fmt: skip
     config, world = resolve_config(run.recipe, job), World()
-    shape = run.recipe.shape(config)
-    attempt = Attempt(job, place, Group(world, device_of(world)), StopFlag(), run.recipe, config, shape, None)
+    attempt = Attempt(
+        job=job, place=place, group=Group(world, device_of(world)), stop=StopFlag(), recipe=run.recipe, config=config
+    )
     curve = attempt.lr_curve(least, most, steps)
     (run.logdir / CURVE_FILE).write_text(curve.csv())
     best = curve.suggestion()

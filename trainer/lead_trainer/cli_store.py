@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from lead_protocol import environment
 from lead_protocol.checkpoint_retention import ranked
@@ -43,14 +43,6 @@ class Address:
     uid: str
     instance: InstanceKeys | None = None
     checkpoint_prefix: str = ""  # of its data objects; empty: no certain one
-
-
-@runtime_checkable
-class IsEvaluatedElsewhere(Protocol):
-    """A recipe whose weights another program evaluates, which reads their `config.json` in its own way."""
-
-    def for_evaluation(self, document: Mapping[str, Any]) -> tuple[Mapping[str, Any], Sequence[str]]:
-        """Returns the document as that program can read it, and what a person should know before it runs."""
 
 
 def check_prefix(prefix: str, url: str | None, environ: Mapping[str, str]) -> int:
@@ -155,14 +147,14 @@ def _fit_for_evaluation(name: str, config_json: Path) -> None:
     if find_spec("torch") is None:
         print(f"config.json is as the run wrote it, not as LEAD's evaluation reads it: {missing_extra('torch')}")
         return
-    from lead_trainer.recipes.recipe import load_recipe
+    from lead_trainer.contract.installed import load_recipe
 
     try:
         recipe = load_recipe(name)
     except NoSuchRecipe:  # weights are copied without their recipe too
         return
-    if isinstance(recipe, IsEvaluatedElsewhere):
-        document, told = recipe.for_evaluation(json.loads(config_json.read_text(encoding="utf-8")))
+    if recipe.keys.for_evaluation is not None:
+        document, told = recipe.keys.for_evaluation(json.loads(config_json.read_text(encoding="utf-8")))
         config_json.write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")
         for sentence in told:
             print(sentence)

@@ -17,7 +17,7 @@ from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
 from lead_trainer.engine.agreement import done_by_first
 from lead_trainer.engine.attempt_run import Place, run_attempt
-from lead_trainer.engine.config_check import check_model, check_shape
+from lead_trainer.engine.config_check import check_config, check_model
 from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.instances import instance_manifests
 from lead_trainer.engine.manifest_listing import manifest_keys
@@ -31,8 +31,6 @@ from lead_trainer.local_refusals import refuse_older_checkpoint, refuse_other_we
 from lead_trainer.local_run import LocalRun, local_run
 from lead_trainer.local_store import PRIVATE_FOLDER
 from lead_trainer.named_view import NamedView
-from lead_trainer.recipes.local_runs import NamesNextCommand, WarnsAtStart
-from lead_trainer.recipes.recipe import NamesFiles
 from lead_trainer.report.console import open_log
 from lead_trainer.world import world_of
 
@@ -66,7 +64,7 @@ def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str,
     """Trains or resumes one run, every process of the group together."""
     world = group.world
     store = FolderStore(run.logdir / PRIVATE_FOLDER)
-    warnings = run.recipe.warnings(run.config) if isinstance(run.recipe, WarnsAtStart) else ()
+    warnings = run.recipe.reports.warnings(run.config)
     for sentence in warnings if world.is_first and begins(run, store) else ():
         log.warning(sentence)
     caches = cache_store(run, environ)
@@ -113,7 +111,7 @@ def how_to_go_on(run: LocalRun, store: FolderStore) -> str:
 
 def check_before_build(run: LocalRun, store: FolderStore, *, ranks: int) -> None:
     """Raises BadConfig for what is wrong with a run and needs no data to be found: a build may take hours."""
-    check_shape(run.recipe, run.config, epochs=run.config.epochs, ranks=ranks)
+    check_config(run.recipe, run.config, epochs=run.config.epochs, ranks=ranks)
     if begins(run, store):
         check_model(run.recipe, run.config, Path(run.keys.load_file) if run.keys.load_file else None)
 
@@ -126,9 +124,9 @@ def begins(run: LocalRun, store: FolderStore) -> bool:
 def view_of(run: LocalRun, store: FolderStore, keys: InstanceKeys) -> LeadView | NamedView:
     """Returns what shows a run's checkpoints in its folder."""
     objects = run.logdir / PRIVATE_FOLDER
-    if isinstance(run.recipe, NamesFiles):
-        return NamedView(run.logdir, objects, store, run.recipe, run.config, keys)
-    return LeadView(run.logdir, objects, store, keys, getattr(run.config, "epoch_checkpoints_keep", ()))
+    if run.recipe.files.shown is not None:
+        return NamedView(run.logdir, objects, store, run.recipe.files.shown, run.config, keys)
+    return LeadView(run.logdir, objects, store, keys, run.recipe.files.kept_epochs(run.config))
 
 
 def weights_line(run: LocalRun, view: LeadView | NamedView) -> str:
@@ -137,8 +135,8 @@ def weights_line(run: LocalRun, view: LeadView | NamedView) -> str:
         return f"weights: none, no epoch was finished; the same command goes on in {run.logdir}"
     path, epoch = shown
     parts = [f"weights: {path} (epoch {epoch} of {run.config.epochs})"]
-    if isinstance(run.recipe, NamesNextCommand):
-        parts.append(run.recipe.next_command(run.config, path, run.logdir, run.keys.preset))
+    if (next_command := run.recipe.reports.next_command) is not None:
+        parts.append(next_command(run.config, path, run.logdir, {"recipe": run.recipe.name, "preset": run.keys.preset}))
     return "; ".join([*parts, "train on: the same command with more epochs"])
 
 

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from lead_trainer.engine.config_document import keys_of_document
+from lead_trainer.contract.installed import load_recipe, recipe_names
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.recipe import load_recipe, recipe_names
 
 
 def other_recipe(name: str, document: Mapping[str, Any]) -> str:
@@ -15,10 +14,15 @@ def other_recipe(name: str, document: Mapping[str, Any]) -> str:
     return next((other for other in recipe_names() if other != name and _is_of(other, document)), "")
 
 
+def recipes_of(document: Mapping[str, Any]) -> list[str]:
+    """Returns the installed recipes that accept a document."""
+    return [name for name in recipe_names() if document and _is_of(name, document)]
+
+
 def _is_of(name: str, document: Mapping[str, Any]) -> bool:
     recipe = load_recipe(name)
     try:
-        recipe.config(keys_of_document(recipe, document))
+        recipe.config(recipe.keys.from_document(document))
     except BadConfig:
         return False
     return True

@@ -27,9 +27,7 @@ from lead_trainer.local_logdir import make_logdir
 from lead_trainer.local_run import LocalRun
 from lead_trainer.local_store import NAMESPACE, PRIVATE_FOLDER, UID
 from lead_trainer.recipes.local_runs import (
-    MixesTrees,
     cache_collections,
-    cache_values,
     collections_of,
     refuse_missing_source,
     source_root,
@@ -96,9 +94,7 @@ def local_job(run: LocalRun, store: FolderStore, caches: ObjectStore | None, *, 
 
 def dataset_runs(run: LocalRun) -> dict[str, LocalRun]:
     """Returns the run as the cache of each of its raw trees sees it, by the tree's name."""
-    if not isinstance(run.recipe, MixesTrees):
-        return {"local": run}
-    parts = {name: {**run.values, **keys} for name, keys in run.recipe.datasets(run.config).items()}
+    parts = {name: {**run.values, **keys} for name, keys in run.recipe.trees.datasets(run.config).items()}
     return {
         name: replace(run, values=values, config=run.recipe.config(values, run.keys.preset))
         for name, values in parts.items()
@@ -108,7 +104,7 @@ def dataset_runs(run: LocalRun) -> dict[str, LocalRun]:
 def build_cache(run: LocalRun, store: ObjectStore, collections: Sequence[str] = ()) -> str:
     """Builds what is missing of the run's cache and returns its digest."""
     refuse_missing_source(run.recipe, run.config)
-    values = run.values if collections else cache_values(run.recipe, run.config, run.values)
+    values = run.values if collections else run.recipe.trees.cache_values(run.config, run.values)
     config = {**values, **({"preset": run.keys.preset} if run.keys.preset else {})}
     job = BuildJob(
         owner=OwnerIdentity(namespace=NAMESPACE, name="local", uid=UID),

@@ -12,7 +12,6 @@ from lead_trainer.engine.manifest_listing import manifest_keys
 from lead_trainer.errors import BadConfig
 from lead_trainer.local_run import LocalRun, keys_of_checkpoint
 from lead_trainer.local_store import PRIVATE_FOLDER
-from lead_trainer.recipes.recipe import NamesFiles
 
 log = structlog.get_logger(__name__)
 
@@ -75,7 +74,7 @@ def refuse_older_checkpoint(run: LocalRun, store: FolderStore) -> None:
     """
     if run.keys.resume in ("auto", "never"):
         return
-    if not isinstance(run.recipe, NamesFiles):
+    if (shown_names := run.recipe.files.shown) is None:
         raise BadConfig(f"resume: found {run.keys.resume!r}, expected auto or never")
     manifests = [manifest for manifest in instance_manifests(store, run.instance) if not manifest.step_in_epoch]
     if not manifests:
@@ -85,7 +84,7 @@ def refuse_older_checkpoint(run: LocalRun, store: FolderStore) -> None:
         )
     newest, file = manifests[0], Path(run.keys.resume)
     is_best = ranked(manifests)[:1] == [newest]
-    shown = run.recipe.shown_names(run.config, newest.epoch - 1, newest=True, best=is_best)
+    shown = shown_names(run.config, newest.epoch - 1, True, is_best)
     if file.parent.resolve() == run.logdir.resolve() and file.name in shown:
         return
     if _sha256(file) not in {stored.sha256 for stored in newest.files.values()}:

@@ -19,14 +19,14 @@ from lead_trainer.config_sources import (
     read_sources,
     resolve,
 )
-from lead_trainer.engine.config_document import keys_of_document
+from lead_trainer.contract.config_values import near_matches
+from lead_trainer.contract.installed import load_recipe, recipe_names
+from lead_trainer.contract.recipe import Recipe
+from lead_trainer.contract.training_keys import words_of
 from lead_trainer.errors import BadConfig
 from lead_trainer.foreign_document import other_recipe
 from lead_trainer.local_store import NAMESPACE, PRIVATE_FOLDER, STAGE, UID
 from lead_trainer.named_view import config_beside
-from lead_trainer.recipes.config_values import near_matches
-from lead_trainer.recipes.local_runs import Respells, WritesOut
-from lead_trainer.recipes.recipe import Inherits, PartsRuns, Recipe, load_recipe, recipe_names
 from lead_trainer.run_keys import DEFAULT_RECIPE, RunKeys
 
 MAX_CONFIG_BYTES = 1024 * 1024
@@ -37,7 +37,7 @@ class LocalRun:
     """A run on this machine, as its user described it."""
 
     keys: RunKeys
-    recipe: Recipe
+    recipe: Recipe[Any]
     values: Mapping[str, Any]  # the recipe's keys, without the preset's
     config: Any  # resolved
 
@@ -64,7 +64,8 @@ class LocalRun:
 
     @property
     def _kind(self) -> str:
-        return self.recipe.run_kind(self.config) if isinstance(self.recipe, PartsRuns) else ""
+        kind = self.recipe.files.run_kind
+        return "" if kind is None else kind(self.config)
 
 
 def local_run(words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> LocalRun:
@@ -72,11 +73,11 @@ def local_run(words: Sequence[str], config_files: Sequence[Path], environ: Mappi
     sources = read_sources(words, config_files, environ)
     recipe = installed_recipe(str(sources.merged().get("recipe", DEFAULT_RECIPE)))
     sources = replace(sources, files=[
-        keys_of_document(recipe, keys) if path.suffix == ".json" else keys
+        dict(recipe.keys.from_document(keys)) if path.suffix == ".json" else keys
         for path, keys in zip(config_files, sources.files, strict=True)
     ])  # fmt: skip
     said = _said(sources, recipe)
-    resolved = resolve(said, list(recipe.config_model.model_fields))
+    resolved = resolve(said, words_of(recipe.config_model))
     logdir = _default(recipe, "logdir") or ""
     run = resolved.run if resolved.run.logdir else resolved.run.model_copy(update={"logdir": logdir})
     if not run.logdir:
@@ -92,14 +93,14 @@ def local_run(words: Sequence[str], config_files: Sequence[Path], environ: Mappi
     return LocalRun(keys, recipe, values, config)
 
 
-def installed_recipe(name: str) -> Recipe:
+def installed_recipe(name: str) -> Recipe[Any]:
     """Returns a recipe; raises BadConfig with the choices where none of this name is installed."""
     if name not in (names := recipe_names()):
         raise BadConfig(f"recipe: found {name!r}, expected one of {', '.join(names)}{near_matches(name, names)}")
     return load_recipe(name)
 
 
-def refuse_carla_root(run: RunKeys, recipe: Recipe) -> None:
+def refuse_carla_root(run: RunKeys, recipe: Recipe[Any]) -> None:
     """Raises BadConfig where `carla_root` is given to a recipe that does not read it."""
     if run.carla_root and not reads_carla_root(recipe):
         roots = " or ".join(key for key in recipe.config_model.model_fields if key.endswith("_root"))
@@ -109,23 +110,22 @@ def refuse_carla_root(run: RunKeys, recipe: Recipe) -> None:
         )
 
 
-def reads_carla_root(recipe: Recipe) -> bool:
+def reads_carla_root(recipe: Recipe[Any]) -> bool:
     """Returns whether `carla_root` is a key that a recipe reads."""
     return "carla_root" in recipe.config_model.model_fields
 
 
-def _said(sources: Sources, recipe: Recipe) -> Mapping[str, Any]:
+def _said(sources: Sources, recipe: Recipe[Any]) -> Mapping[str, Any]:
     """Returns what was said, under the trainer's names, by the one who wins."""
-    said = sources.merged(recipe.written_out) if isinstance(recipe, WritesOut) else sources.merged()
-    return recipe.respelled(said) if isinstance(recipe, Respells) else said
+    return recipe.keys.respell(sources.merged(recipe.keys.expand))
 
 
-def _default(recipe: Recipe, key: str) -> Any:
+def _default(recipe: Recipe[Any], key: str) -> Any:
     field = recipe.config_model.model_fields.get(key)
     return field.default if field is not None else None
 
 
-def recipe_values(recipe: Recipe, resolved: Resolved) -> dict[str, Any]:
+def recipe_values(recipe: Recipe[Any], resolved: Resolved) -> dict[str, Any]:
     """Returns the recipe's keys: what was said, over what is taken over from `load_file`'s stage."""
     run = resolved.run
     values: dict[str, Any] = {}
@@ -137,8 +137,8 @@ def recipe_values(recipe: Recipe, resolved: Resolved) -> dict[str, Any]:
                 f"load_file: {run.load_file} is of recipe {other}, not {recipe.name}, as {beside} shows; name weights "
                 f"of recipe {recipe.name}, or train with recipe={other}"
             )
-        taken_over = recipe.inherited_keys if isinstance(recipe, Inherits) else frozenset()
-        values = {key: value for key, value in keys_of_document(recipe, document).items() if key in taken_over}
+        set_there = recipe.keys.from_document(document)
+        values = {key: value for key, value in set_there.items() if key in recipe.keys.inherited}
         if run.preset:
             named = recipe.config({}, run.preset).model_fields_set
             values = {key: value for key, value in values.items() if key not in named}
@@ -154,5 +154,5 @@ def keys_of_checkpoint(run: LocalRun, store: FolderStore, manifest: CheckpointMa
     """Returns the recipe's keys of the attempt that wrote a checkpoint; none where they cannot be read."""
     with suppress(KeyError, ValueError, StoreError):  # a spoiled checkpoint is judged when it is resumed
         document = json.loads(store.get(manifest.files["config.json"].key, max_bytes=MAX_CONFIG_BYTES))
-        return keys_of_document(run.recipe, document)
+        return run.recipe.keys.from_document(document)
     return {}

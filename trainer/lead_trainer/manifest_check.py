@@ -9,12 +9,12 @@ import yaml
 
 from lead_protocol.environment import JOB_ANNOTATION
 from lead_protocol.job import BuildJob, CheckJob, TrainJob, parse_job
+from lead_trainer.contract.installed import load_recipe, near_recipe
 from lead_trainer.engine.build_check import check_build
-from lead_trainer.engine.config_check import check_model, check_shape
-from lead_trainer.engine.pod_config import refuse_places
+from lead_trainer.engine.config_check import check_config, check_model
+from lead_trainer.engine.pod_config import refuse_places, value_at
 from lead_trainer.engine.stage_config import resolve_config
 from lead_trainer.errors import BadConfig, BadData, NoSuchRecipe
-from lead_trainer.recipes.recipe import NamesWeights, load_recipe, near_recipe
 
 
 def faults_of_objects(text: str) -> list[str]:
@@ -51,9 +51,8 @@ def judge(job: TrainJob | BuildJob) -> None:
         return
     refuse_places(job, recipe)
     config = resolve_config(recipe, job)
-    check_shape(recipe, config, epochs=job.epochs, ranks=job.nodes * (job.procs_per_node or 1))
-    weights = recipe.weights_keys if isinstance(recipe, NamesWeights) else frozenset[str]()
-    if not any(job.config.get(key) for key in weights):  # they lie in the cluster's store
+    check_config(recipe, config, epochs=job.epochs, ranks=job.nodes * (job.procs_per_node or 1))
+    if not any(value_at(job.config, key) for key in recipe.keys.weights):  # they lie in the cluster's store
         check_model(recipe, config)
 
 

@@ -3,7 +3,7 @@
 For recipes that name files by their config; the checkpoints themselves lie in the run's store, as always.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
 from lead_trainer.engine.instances import instance_manifests
-from lead_trainer.recipes.recipe import NamesFiles
 from lead_trainer.shown_files import ShownFiles
 
 CONFIG_FILE = "config.json"
@@ -30,7 +29,7 @@ class NamedView:
     logdir: Path
     objects: Path  # the folder of `store`
     store: FolderStore
-    recipe: NamesFiles
+    names: Callable[[Any, int, bool, bool], Sequence[str]]  # config, epoch from 0, newest?, best?
     config: Any
     keys: InstanceKeys
 
@@ -67,15 +66,14 @@ class NamedView:
 
     def _show(self, manifest: CheckpointManifest, *, newest: bool, best: bool) -> None:
         shown = self._names(manifest, newest=newest, best=best)
-        names = self.recipe.file_names(self.config, manifest.epoch - 1)
-        stored = manifest.files.get(names.get("ema", "")) or manifest.files[names["model"]]
+        stored = manifest.files[manifest.parts.get("ema", manifest.parts["model"])]
         configs = {CONFIG_FILE, *map(own_config_name, shown)} if shown else set()
         links = {**dict.fromkeys(configs, manifest.files[CONFIG_FILE].key), **dict.fromkeys(shown, stored.key)}
         lasting = self._names(manifest, newest=False, best=False)
         self._shown.show(links, for_good={*lasting, *map(own_config_name, lasting)})
 
     def _names(self, manifest: CheckpointManifest, *, newest: bool, best: bool) -> Sequence[str]:
-        return self.recipe.shown_names(self.config, manifest.epoch - 1, newest=newest, best=best)
+        return self.names(self.config, manifest.epoch - 1, newest, best)
 
     @property
     def _shown(self) -> ShownFiles:

@@ -24,6 +24,9 @@ from lead_protocol.store.s3 import S3Store
 from lead_protocol.store.s3_target import S3Target
 from lead_testing.built_caches import build_and_publish
 from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER
+from lead_trainer.contract.preparation import Preparation
+from lead_trainer.contract.raw_data import Bucket, Collection, RouteVerdict, SampleKey, Scan
+from lead_trainer.contract.samples import Sample
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.in_shards import RowsInShards
 from lead_trainer.data.jpeg_picture import stored_picture
@@ -32,7 +35,6 @@ from lead_trainer.data.sample_order import epoch_order
 from lead_trainer.data.session_cache import CacheStats, SessionCache, open_session_cache
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.recipes.lead.dataset_collate import collate
-from lead_trainer.recipes.recipe import Bucket, Collection, RouteVerdict, Sample, SampleKey, Scan
 
 BUCKET = "bench"
 MODULES: dict[str, str] = {}  # imported before forking, besides those above
@@ -41,7 +43,7 @@ DIGEST_FILE = "digest.json"
 
 
 @dataclass
-class Preparation:
+class PlainFiles(Preparation):
     """Takes the plain files as they are."""
 
     version: str = "bench/1"
@@ -81,7 +83,7 @@ class Preparation:
 class Recipe:
     """What a build asks of a recipe."""
 
-    preparation: Preparation = field(default_factory=Preparation)
+    required_preparation: Preparation = field(default_factory=PlainFiles)
 
 
 class Samples(RowsInShards):

@@ -27,12 +27,13 @@ from lead_protocol.store.object_store import ObjectStore
 from lead_protocol.store.s3 import S3Store
 from lead_testing import shared_dir
 from lead_testing.minio_server import MinioServer, minio_program
+from lead_trainer.contract.samples import Batch
+from lead_trainer.contract.step import StepContext
 from lead_trainer.data.loader import Loader, on_device_of
 from lead_trainer.engine.dataset import open_dataset
 from lead_trainer.engine.precision import autocast, chosen_dtype
 from lead_trainer.local_job import local_job
 from lead_trainer.local_run import LocalRun, local_run
-from lead_trainer.recipes.recipe import Batch
 
 BUCKET = "bench"
 GOLDEN = "golden/lead_data/carla_leaderboard2"
@@ -97,10 +98,10 @@ def measured(run: LocalRun, store: ObjectStore, folder: Path, steps: int, second
 
 def one_epoch(run: LocalRun, samples: Any, train: Callable[[Batch], None], state: str, steps: int) -> Epoch:
     """Trains the first `steps` batches of epoch 0; the pipeline starts empty, as after every start of a pod."""
-    shape = run.recipe.shape(run.config)
+    config = run.config
     loader = Loader(
-        samples, run.recipe.collate, batch_size=shape.batch_size, seed=shape.seed, threads=shape.loader_threads,
-        batches_ahead=shape.batches_ahead, device=_device(), on_device=on_device_of(run.recipe, run.config),
+        samples, run.recipe.collate, batch_size=config.batch_size, seed=config.seed, threads=config.loader_threads,
+        batches_ahead=config.prefetch_factor, device=_device(), on_device=on_device_of(run.recipe, config),
     )  # fmt: skip
     begin = time.perf_counter()
     for batch in islice(loader.batches(0), steps):
@@ -112,13 +113,15 @@ def one_epoch(run: LocalRun, samples: Any, train: Callable[[Batch], None], state
 
 def trained(run: LocalRun) -> Callable[[Batch], None]:
     """Returns a function that trains one batch and waits for the device."""
-    device, shape = _device(), run.recipe.shape(run.config)
-    model = run.recipe.model(run.config).to(device).train()
-    optimizer = run.recipe.optimizer(model, run.config)
+    device, config = _device(), run.config
+    context = StepContext(config=config, device=device)
+    model = run.recipe.model(config, {}).to(device).train()
+    optimizer = run.recipe.optimizer(model, config)
+    assert isinstance(optimizer, torch.optim.Optimizer)
 
     def train(batch: Batch) -> None:
-        with autocast(chosen_dtype(shape.precision, device), device):
-            loss = run.recipe.step(model, batch, run.config).loss
+        with autocast(chosen_dtype(config.number_format, device), device):
+            loss = run.recipe.step(model, batch, context).loss
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()

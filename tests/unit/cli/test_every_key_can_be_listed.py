@@ -9,10 +9,11 @@ import pytest
 
 from lead_trainer.cli import main
 from lead_trainer.cli_config import changed_by, keys_of, values_of
+from lead_trainer.contract.installed import load_recipe
+from lead_trainer.contract.training_keys import words_of
 from lead_trainer.errors import BadConfig
 from lead_trainer.local_run import local_run
 from lead_trainer.recipes.lead.config_values import load_config, to_config_json
-from lead_trainer.recipes.recipe import load_recipe
 from lead_trainer.run_keys import RunKeys
 
 
@@ -20,7 +21,7 @@ from lead_trainer.run_keys import RunKeys
 def test_every_key_is_listed_with_its_type_and_value(name: str) -> None:
     recipe = load_recipe(name)
     listed = {key.name: key for key in keys_of(recipe.config_model)}
-    assert listed.keys() == recipe.config_model.model_fields.keys() == values_of(recipe, "").keys()
+    assert listed.keys() == set(words_of(recipe.config_model)) == values_of(recipe, "").keys()
     assert all(key.type for key in listed.values())
     assert listed["batch_size"].type == "int >= 1"
     assert {key.name for key in keys_of(RunKeys)} == RunKeys.model_fields.keys()
@@ -42,7 +43,7 @@ def test_no_row_lacks_a_meaning_or_shows_a_name_of_the_code(
     assert main(["config", f"recipe={recipe}", *filter(None, [chosen])]) == 0
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in capsys.readouterr().out.splitlines()]
     rows = [row for row in rows if row and row[0]]
-    assert {row[0].rstrip("*") for row in rows} >= load_recipe(recipe).config_model.model_fields.keys()
+    assert {row[0].rstrip("*") for row in rows} >= set(words_of(load_recipe(recipe).config_model))
     assert [row[0] for row in rows if not row[3]] == []
     words = {word for row in rows for word in re.findall(r"[A-Za-z]+", row[2])}
     assert not {word for word in words if word[0].isupper()}, "a class of the code"

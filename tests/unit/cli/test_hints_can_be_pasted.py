@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from lead_trainer.cli_train import weights_line
 from lead_trainer.local_run import LocalRun, local_run
-from lead_trainer.recipes.lead.recipe import LeadRecipe
+from lead_trainer.recipes.lead.recipe import RECIPE
 
 
 class Shown:
@@ -38,7 +39,7 @@ def trained(words: list[str]) -> LocalRun:
     """Returns a run whose folder holds what it leaves."""
     run = local_run(words, [], {})
     run.logdir.mkdir(parents=True, exist_ok=True)
-    (run.logdir / "config.json").write_text(json.dumps(run.recipe.config_json(run.config)))  # type: ignore[attr-defined]
+    (run.logdir / "config.json").write_text(json.dumps(run.recipe.config_document(run.config)))
     (run.logdir / "model_0001.pth").touch()
     return run
 
@@ -73,8 +74,10 @@ def test_a_default_run_has_a_short_hint(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_recipe_that_is_built_on_leads_names_itself() -> None:
-    own = type("Own", (LeadRecipe,), {"name": "own"})()
-    command = own.next_command(own.config({}, "demo"), Path("m.pth"), Path("out"), "demo")
+    own = replace(RECIPE, name="own")
+    assert own.reports.next_command is not None
+    chosen = {"recipe": own.name, "preset": "demo"}
+    command = own.reports.next_command(own.config({}, "demo"), Path("m.pth"), Path("out"), chosen)
     assert command.startswith("posttrain: lead train recipe=own preset=demo load_file=m.pth ")
 
 

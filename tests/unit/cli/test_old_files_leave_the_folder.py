@@ -1,19 +1,22 @@
 """A local run's folder shows the files of kept checkpoints, whatever a recipe calls them, and touches no others."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lead_protocol.exit_codes import ExitCode
-from lead_testing.toy_recipe import ToyRecipe
-from lead_testing.toy_runs import toy_recipe_installed
+from lead_testing import toy_recipe
+from lead_testing.toy_runs import toy_recipe_installed, toy_recipe_with
 from lead_trainer.cli import main
+from lead_trainer.contract.files import CheckpointAt, Files
 
 
-def world_names(self: ToyRecipe, epoch: int) -> Mapping[str, str]:
+def world_names(config: Any, at: CheckpointAt) -> Mapping[str, str]:
     """The names of a recipe that knows nothing of LEAD's."""
+    epoch = at.epoch
     names = {part: f"world_{part}_{epoch:04d}.pt" for part in ("model", "optimizer", "scheduler", "scaler")}
     return {**names, "skipped": f"world_skipped_{epoch:04d}.txt"}
 
@@ -22,8 +25,7 @@ def world_names(self: ToyRecipe, epoch: int) -> Mapping[str, str]:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A working folder in which the toy recipe is installed, with names of its own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(ToyRecipe, "checkpoint_names", world_names)
-    with toy_recipe_installed(tmp_path):
+    with toy_recipe_installed(tmp_path), toy_recipe_with(files=Files(names=world_names)):
         yield tmp_path
 
 
@@ -62,12 +64,13 @@ def test_a_run_that_began_again_takes_the_old_ones_files_away(here: Path) -> Non
 
 def test_runs_of_two_kinds_in_one_folder_leave_each_others_files(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def of_its_kind(kind: str) -> None:
-        monkeypatch.setattr(ToyRecipe, "run_kind", lambda self, config: kind, raising=False)
         names = {"model": f"{kind}_{{}}.pt", "optimizer": f"o{kind}_{{}}.pt", "scheduler": f"l{kind}_{{}}.pt"}
         names |= {"scaler": f"s{kind}_{{}}.pt", "skipped": f"k{kind}_{{}}.txt"}
-        monkeypatch.setattr(
-            ToyRecipe, "checkpoint_names", lambda self, epoch: {part: n.format(epoch) for part, n in names.items()}
+        files = Files(
+            names=lambda config, at: {part: name.format(at.epoch) for part, name in names.items()},
+            run_kind=lambda config: kind,
         )
+        monkeypatch.setattr(toy_recipe, "RECIPE", replace(toy_recipe.RECIPE, files=files))
 
     for kind in ("world", "policy"):
         of_its_kind(kind)
@@ -79,12 +82,12 @@ def test_runs_of_two_kinds_in_one_folder_leave_each_others_files(here: Path, mon
 def test_a_name_for_the_newest_weights_leaves_when_others_are_newest(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def shown_names(self: ToyRecipe, config: Any, epoch: int, *, newest: bool, best: bool) -> Sequence[str]:
+    def shown_names(config: Any, epoch: int, newest: bool, best: bool) -> Sequence[str]:
         told = [(f"world_newest_{epoch}.pt", newest), ("world_best.pt", best), (f"world_kept_{epoch}.pt", epoch == 2)]
         return [name for name, holds in told if holds]
 
-    monkeypatch.setattr(ToyRecipe, "file_names", lambda self, config, epoch: world_names(self, epoch), raising=False)
-    monkeypatch.setattr(ToyRecipe, "shown_names", shown_names, raising=False)
+    files = Files(names=world_names, shown=shown_names)
+    monkeypatch.setattr(toy_recipe, "RECIPE", replace(toy_recipe.RECIPE, files=files))
     (here / "run").mkdir()
     (here / "run/world_newest_0.pth").write_bytes(b"mine")
     train("epochs=6", "validation_samples=16", "lr=0.0")  # the first epoch stays the best

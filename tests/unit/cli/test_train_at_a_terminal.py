@@ -12,7 +12,7 @@ import pytest
 
 from lead_testing.toy_jobs import toy_environment
 from lead_testing.toy_runs import toy_recipe_installed
-from lead_trainer.recipes.recipe import load_recipe
+from lead_trainer.contract.installed import load_recipe
 
 TRAIN = [sys.executable, "-m", "lead_trainer", "train", "recipe=toy", "logdir=run", "epochs=2"]
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -68,4 +68,6 @@ def test_a_pipe_gets_json_lines_and_the_weights_on_standard_output(tmp_path: Pat
 )
 def test_each_recipe_names_what_comes_next(recipe: str, keys: dict[str, object], command: str) -> None:
     found = load_recipe(recipe)
-    assert found.next_command(found.config(keys), Path("out/model_0001.pth"), Path("out")) == command  # type: ignore[attr-defined]
+    assert found.reports.next_command is not None
+    chosen = {"recipe": recipe, "preset": ""}
+    assert found.reports.next_command(found.config(keys), Path("out/model_0001.pth"), Path("out"), chosen) == command

@@ -30,7 +30,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_config_beside_them_tells_whose_they_are(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (here / "config.json").write_text(json.dumps(LEAD.config_json(LEAD.config({}, "demo"))))
+    (here / "config.json").write_text(json.dumps(LEAD.config_document(LEAD.config({}, "demo"))))
     said = refused([*TINY, "load_file=model_0001.pth"], capsys)
     assert "load_file: model_0001.pth is of recipe lead, not distill" in said and "recipe=lead" in said
 
@@ -51,7 +51,7 @@ def test_another_student_of_the_recipe_lacks_three_names_and_more(
 ) -> None:
     from lead_trainer.recipes.distill.recipe import RECIPE
 
-    torch.save(RECIPE.model(RECIPE.config({"model": "reasoning"}, "tiny")).state_dict(), here / "other.pt")
+    torch.save(RECIPE.model(RECIPE.config({"model": "reasoning"}, "tiny"), {}).state_dict(), here / "other.pt")
     said = refused([*TINY, "load_file=other.pt"], capsys)
     assert "its weights are of another student: they also hold " in said and len(said) < 300
 

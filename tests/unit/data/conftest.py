@@ -9,7 +9,9 @@ import pytest
 
 from lead_protocol.job import BuildJob, FolderSource, OwnerIdentity
 from lead_protocol.store.folder import FolderStore
-from lead_testing.bytes_recipe import BytesRecipe, FailingStore, MemoryTree
+from lead_testing.bytes_recipe import FailingStore, MemoryTree, bytes_recipe
+from lead_trainer.contract.recipe import Recipe
+from lead_trainer.contract.training_keys import TrainingKeys
 
 
 @pytest.fixture
@@ -18,8 +20,8 @@ def tree() -> MemoryTree:
 
 
 @pytest.fixture
-def recipe() -> BytesRecipe:
-    return BytesRecipe()
+def recipe() -> Recipe[TrainingKeys]:
+    return bytes_recipe()
 
 
 @pytest.fixture

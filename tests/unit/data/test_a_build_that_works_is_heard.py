@@ -12,7 +12,7 @@ from lead_protocol.object_keys import CacheKeys
 from lead_protocol.progress_record import BuildRecord, parse_build
 from lead_protocol.store.folder import FolderStore
 from lead_testing.built_caches import build_and_publish
-from lead_testing.bytes_recipe import BytesRecipe
+from lead_testing.bytes_recipe import bytes_recipe
 from lead_testing.makers import a_training_run
 from lead_trainer import building
 from lead_trainer.data import build
@@ -48,7 +48,7 @@ def heard(job: Make, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Buil
     """Builds a small tree as a pod does; returns what was heard of it."""
     store = HeardStore(folder / "store")
     monkeypatch.setattr(building, "open_store", lambda environ, access: store)
-    monkeypatch.setattr(building, "load_recipe", lambda name: BytesRecipe())
+    monkeypatch.setattr(building, "load_recipe", lambda name: bytes_recipe())
     source = FolderSource(path=str(a_raw_tree(folder / "raw")))
     assert building.run_build_job(job(source=source), folder / "last-word", {}) == 0
     return store.words

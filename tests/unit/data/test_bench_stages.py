@@ -5,6 +5,7 @@ No stage goes on past its deadline, and none measures the network but the one th
 
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from lead_protocol.store.folder import FolderStore
-from lead_testing.bytes_recipe import FailingStore
+from lead_testing.bytes_recipe import FailingStore, bytes_recipe
 from lead_testing.data_faults import BytesSamples, build_test_cache, stack
 from lead_trainer import cli_bench
 from lead_trainer.bench import cold_cache
@@ -20,6 +21,7 @@ from lead_trainer.bench.advice import Kept, StageRate, advice
 from lead_trainer.bench.cold_cache import WatchedCache, kept_of, measure_network
 from lead_trainer.bench.warm_cache import loader_of, measure_decode, measure_disk, measure_hand_over, samples_here
 from lead_trainer.cli_bench import Measured
+from lead_trainer.contract.training_keys import TrainingKeys
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.session_cache import open_session_cache
 from lead_trainer.data.shards_ahead import AT_ONCE
@@ -73,10 +75,10 @@ def test_after_the_deadline_no_shard_is_begun_and_the_other_stages_read_what_is_
     store.reads.clear()
     disk = measure_disk(bench.session, brought, [bench.reader], THREADS, 0.1)
     here = samples_here(bench.samples, brought, THREADS, 0.1)
-    shape: Any = SimpleNamespace(loader="ring", loader_threads=THREADS, batches_ahead=2, batch_size=4, seed=0)
-    decode = measure_decode(here, shape, 0.1)
-    recipe: Any = SimpleNamespace(collate=stack)
-    measure_hand_over(loader_of(recipe, None, shape, here, cli_bench.torch.device("cpu")), shape, 0.1)
+    config = TrainingKeys(num_threads=THREADS, batch_size=4)
+    decode = measure_decode(here, config, 0.1)
+    recipe = replace(bytes_recipe(), collate=stack)
+    measure_hand_over(loader_of(recipe, config, here, cli_bench.torch.device("cpu")), config, 0.1)
     assert f"of {AT_ONCE} of {len(bench.shards)} shards" in disk.detail
     assert f"of {len(here.epoch_draw(0))} samples" in decode.detail and 0 < len(here) < len(bench.samples)
     assert store.reads == [] and bench.session.stats().fetched_bytes == fetched
@@ -141,8 +143,8 @@ def test_decoding_is_measured_in_the_workers_that_the_loader_has(store: FailingS
 
     samples.__class__ = Noting
     for loader, kind, others in (("ring", "threads", 0), ("process", "processes", 2)):
-        shape: Any = SimpleNamespace(loader=loader, loader_threads=2)
-        rate = measure_decode(samples, shape, 0.3)
+        config = TrainingKeys.model_validate({"loader": loader, "num_threads": 2})
+        rate = measure_decode(samples, config, 0.3)
         assert f"in each of 2 {kind}" in rate.detail and rate.samples_per_s > 0
         assert len({path.name for path in seen.iterdir()} - {str(os.getpid())}) == others
     rates = [StageRate(stage, 90) for stage in ("network", "hand-over")] + [StageRate("decode", 95)]
@@ -153,7 +155,7 @@ def test_decoding_is_measured_in_the_workers_that_the_loader_has(store: FailingS
 def test_the_disk_that_is_measured_is_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[tuple[Path, Path | None]] = []
 
-    def note(run: Any, shape: Any, caches: Any, folder: Path, disk: Path | None, seconds: float) -> Measured:
+    def note(run: Any, caches: Any, folder: Path, disk: Path | None, seconds: float) -> Measured:
         found.append((folder, disk))
         stages = ("network", "disk", "decode", "hand-over", "step")
         return Measured([StageRate(stage, 1.0) for stage in stages], Kept())
@@ -161,9 +163,9 @@ def test_the_disk_that_is_measured_is_the_runs(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(cli_bench, "cache_store", lambda *_: FolderStore(tmp_path / "store"))
     monkeypatch.setattr(cli_bench, "measured", note)
     for wanted in (True, False):
-        shape = SimpleNamespace(loader="ring", loader_threads=2, session_cache=wanted)
-        recipe = SimpleNamespace(shape=lambda config, shape=shape: shape)
-        run = SimpleNamespace(keys=SimpleNamespace(session_cache=str(tmp_path / "ssd")), recipe=recipe, config=None)
+        config = TrainingKeys(num_threads=2, use_training_session_cache=wanted)
+        keys = SimpleNamespace(session_cache=str(tmp_path / "ssd"))
+        run = SimpleNamespace(keys=keys, recipe=bytes_recipe(), config=config)
         monkeypatch.setattr(cli_bench, "local_run", lambda *_, run=run: run)
         cli_bench.bench_data([], [], {}, 1.0)
     assert [disk for _, disk in found] == [tmp_path / "ssd", None]

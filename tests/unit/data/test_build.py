@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -192,10 +193,9 @@ def test_a_build_process_that_dies_ends_the_build_with_the_samples_names(
                 os.kill(os.getpid(), signal.SIGKILL)
             return super().record(tree, config, sample)
 
-    recipe.preparation = Deadly()
+    deadly = replace(recipe, preparation=Deadly())
     with pytest.raises(LostBuildWorker, match=r"r2 frame 0004.*finished parts are kept"):
-        run(job(), store, tree, recipe, processes=2)
-    recipe.preparation = type(recipe.preparation).__bases__[0]()
+        run(job(), store, tree, deadly, processes=2)
     assert run(job(), store, tree, recipe).samples == 12
 
 

@@ -8,10 +8,10 @@ import pytest
 from lead_protocol.job import BuildJob, OwnerIdentity, StoreSource
 from lead_protocol.progress_record import BuildRecord
 from lead_trainer.building import run_build_job
+from lead_trainer.contract.installed import load_recipe
 from lead_trainer.engine.build_check import check_build
 from lead_trainer.errors import BadConfig
 from lead_trainer.manifest_check import judge
-from lead_trainer.recipes.recipe import load_recipe
 
 
 def a_job(recipe: str = "lead", **spec: Any) -> BuildJob:

@@ -19,6 +19,7 @@ from lead_protocol.object_keys import CacheKeys
 from lead_protocol.store.folder import FolderStore
 from lead_testing.built_caches import build_and_publish
 from lead_testing.label_tree import SIZES, label_tree
+from lead_trainer.contract.installed import load_recipe
 from lead_trainer.data.array_block import ALLOWED_TYPES, MAX_BLOCK_BYTES, MAX_DIMENSIONS, pack_arrays
 from lead_trainer.data.build_parts import PartRecord
 from lead_trainer.data.cache_reader import CacheReader
@@ -27,7 +28,6 @@ from lead_trainer.data.record import encode_record
 from lead_trainer.data.shard import write_shard
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.recipes.lead.example_data.real_sets import write_navsim_tree, write_waymo_tree
-from lead_trainer.recipes.recipe import load_recipe
 
 DOCUMENT = Path(lead_trainer.data.__file__).with_name("README.md")
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from lead_trainer.contract.samples import Sample, Samples
 from lead_trainer.data.batch_slots import RowKeys, Slot
 from lead_trainer.data.jpeg_picture import JpegPicture, stored_picture
 from lead_trainer.data.loader import Loader
@@ -14,7 +15,6 @@ from lead_trainer.data.process_loader import ProcessLoader
 from lead_trainer.data.retrying_source import decoded_sample
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.lead.dataset_collate import collate
-from lead_trainer.recipes.recipe import Sample
 
 SAMPLINGS = (
     cv2.IMWRITE_JPEG_SAMPLING_FACTOR_411,
@@ -84,7 +84,7 @@ def test_pixels_are_written_into_the_row() -> None:
     assert rgb.dtype == torch.uint8 and np.array_equal(rgb.numpy(), np.stack([by_opencv(image) for image in images]))
 
 
-class Pictures:
+class Pictures(Samples):
     """Four pictures, one of them broken if asked."""
 
     def __init__(self, broken: int | None = None) -> None:

@@ -12,14 +12,14 @@ import torch
 
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.store.object_store import StoreUnavailable
+from lead_trainer.contract.samples import Batch, Sample, Samples
 from lead_trainer.data.batch_slots import Slot
 from lead_trainer.data.loader import Loader, LoaderLimits
 from lead_trainer.errors import BadData, StuckLoader, exit_code_of
 from lead_trainer.recipes.lead.dataset_collate import collate
-from lead_trainer.recipes.recipe import Batch, Sample
 
 
-class Numbers:
+class Numbers(Samples):
     """Samples that are their own index; `broken` raises."""
 
     def __init__(self, count: int, broken: int = -1, error: Exception | None = None) -> None:

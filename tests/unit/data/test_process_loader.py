@@ -14,18 +14,18 @@ import torch
 
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.store.object_store import StoreDenied, StoreUnavailable
+from lead_trainer.contract.samples import Sample, Samples
 from lead_trainer.data import shared_counters
 from lead_trainer.data.loader import Loader, LoaderLimits
 from lead_trainer.data.process_loader import ProcessLoader, loader_named
 from lead_trainer.data.session_cache import CacheStats, Counters
 from lead_trainer.errors import BadConfig, BadData, StuckLoader, TrainerError, exit_code_of
 from lead_trainer.recipes.lead.dataset_collate import collate
-from lead_trainer.recipes.recipe import Sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
 
 
-class Squares:
+class Squares(Samples):
     """Samples that know their epoch; one may be deadly, one wrong."""
 
     def __init__(self, *, deadly: int = -1, wrong: int = -1) -> None:

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lead_trainer.contract.raw_data import Bucket, Collection, SampleKey
 from lead_trainer.data.cache_tables import Placement, collection_rows, collection_table, write_table
 from lead_trainer.data.row_texts import RowTexts
 from lead_trainer.errors import BadData
-from lead_trainer.recipes.recipe import Bucket, Collection, SampleKey
 
 NAMES = ["b", "a", "b", "b", "c", "a", "d"]
 COLUMNS = {

@@ -15,6 +15,7 @@ from lead_protocol.store.object_store import StoreFull, StoreUnavailable
 from lead_testing.bytes_recipe import FailingStore
 from lead_testing.data_faults import BATCH, SAMPLES, BytesSamples, build_test_cache, stack
 from lead_testing.operator_process import wait_for
+from lead_trainer.contract.samples import Samples
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.loader import Loader
 from lead_trainer.data.packed_backend import PackedBackend
@@ -54,12 +55,25 @@ def test_one_batch_is_enough_for_the_rest_of_the_epoch_to_be_fetched(
     cache.close()
 
 
+class Shards(Samples):
+    """Samples of which nothing but their shards is looked at."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def epoch_draw(self, epoch: int) -> np.ndarray:
+        return np.arange(0)
+
+    def load(self, index: int, epoch: int) -> dict[str, Any]:
+        raise AssertionError("no sample is loaded")
+
+
 def test_shards_are_asked_for_in_the_order_of_first_use_and_again_where_they_did_not_come() -> None:
     answers: dict[int, list[bool | Exception]] = {2: [False, True], 7: [StoreUnavailable("connection refused"), True]}
     asked: list[int] = []
     second = threading.Event()
 
-    class Source:
+    class Source(Shards):
         def shards_of(self, indices: np.ndarray) -> np.ndarray:
             return indices // 10
 
@@ -85,7 +99,7 @@ def test_the_first_shard_has_the_link_for_itself() -> None:
     events: list[tuple[str, int]] = []
     second = threading.Event()
 
-    class Source:
+    class Source(Shards):
         def shards_of(self, indices: np.ndarray) -> np.ndarray:
             return indices
 

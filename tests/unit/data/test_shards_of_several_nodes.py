@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from lead_protocol.store.folder import FolderStore
 from lead_testing.data_faults import BATCH, SAMPLES, BytesSamples, build_test_cache, stack
+from lead_trainer.contract.installed import load_recipe
+from lead_trainer.contract.samples import Sample
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.loader import Loader
 from lead_trainer.data.node_shares import RankShare, dealt, nodes_order, shares_advice, validation_share
@@ -21,7 +23,6 @@ from lead_trainer.data.process_loader import loader_named
 from lead_trainer.data.sample_order import FIRST_WINDOW, SHARD_WINDOW, epoch_order, in_turn
 from lead_trainer.engine.resume import config_digest, not_learned
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.recipe import Sample, load_recipe
 
 NODES, RANKS = 125, 8  # of a node
 EVEN = np.repeat(np.arange(400), 125)  # 400 shards of 125 samples, 3.2 shards a node

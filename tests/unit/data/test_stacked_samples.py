@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from lead_trainer.contract.samples import stacked
 from lead_trainer.data.device_batch import to_device
-from lead_trainer.data.stacked_samples import stacked
 from lead_trainer.errors import BadData
 
 

@@ -10,6 +10,7 @@ from lead_protocol.cache_publication import publish_staged
 from lead_protocol.job import BuildJob, FolderSource, OwnerIdentity
 from lead_protocol.progress_record import BuildRecord
 from lead_protocol.store.folder import FolderStore
+from lead_trainer.contract.installed import load_recipe
 from lead_trainer.data.build import build_share
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import BadConfig, BadData
@@ -17,7 +18,6 @@ from lead_trainer.recipes.distill.example_data.tree import write_example_tree
 from lead_trainer.recipes.distill.ingest import clip_tree
 from lead_trainer.recipes.distill.ingest.label_files import Label
 from lead_trainer.recipes.distill.ingest.teacher import Question, ScriptedTeacher, Teacher
-from lead_trainer.recipes.recipe import load_recipe
 
 SIDE = 32
 STAGES = ("extract", "labels", "history")

@@ -11,13 +11,14 @@ from lead_protocol.job import BuildJob, FolderSource, OwnerIdentity
 from lead_protocol.store.folder import FolderStore
 from lead_testing.built_caches import build_and_publish
 from lead_trainer import building
+from lead_trainer.contract.raw_data import SampleKey
 from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.engine.attempt_run import limited
 from lead_trainer.engine.dataset import Dataset
 from lead_trainer.errors import BadConfig, BadData
-from lead_trainer.recipes.distill.action_stats import action_counts, action_facts
+from lead_trainer.recipes.distill.action_stats import STATS, action_counts, action_facts
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.config_values import load_config
 from lead_trainer.recipes.distill.dataset import ClipSamples
@@ -32,7 +33,6 @@ from lead_trainer.recipes.distill.ingest.label_files import (
 )
 from lead_trainer.recipes.distill.ingest.npz import write_npz
 from lead_trainer.recipes.distill.recipe import RECIPE
-from lead_trainer.recipes.recipe import SampleKey
 
 SIDE = 32
 LABELS = "teacher_labels/train_labels.npz"
@@ -88,15 +88,13 @@ def test_a_sample_is_what_the_tree_says(root: Path, tmp_path: Path) -> None:
         np.testing.assert_array_equal(sample["target_xy"], label.xyz[:, :2])
         np.testing.assert_array_equal(sample["embedding"], label.embedding)
         np.testing.assert_array_equal(sample["history"][-1], [0, 0, 0, 1])
-        assert sample["frames"].shape == (4, 4, 3, SIDE, SIDE) and sample["epoch"] == 4
+        assert sample["frames"].shape == (4, 4, 3, SIDE, SIDE)
         error = np.abs(sample["frames"].transpose(0, 1, 3, 4, 2).astype(int) - drawn)
         assert error.mean() < 6.0, "JPEG of quality 95"
         number = int(cache.rows("train").sample[index])
         assert bytes(cache.fields(number)["reasoning"]).decode() == label.text
     batch = RECIPE.collate([samples.load(index, 0) for index in range(3)])
-    assert {tuple(stats.flatten().tolist()) for stats in batch["action_stats"]} == {
-        tuple(float(value) for value in samples.load(0, 0)["action_stats"].flatten())
-    }
+    assert batch["frames"].shape == (3, 4, 4, 3, SIDE, SIDE) and batch["embedding"].shape == (3, 384)
 
 
 def test_a_cache_states_the_actions_of_all_its_training_clips_and_runs_read_no_record_for_them(
@@ -114,9 +112,8 @@ def test_a_cache_states_the_actions_of_all_its_training_clips_and_runs_read_no_r
         raise AssertionError(f"record {sample} was read")
 
     monkeypatch.setattr(cache, "fields", refuse)
-    for split in ("train", "val"):
-        stats = ClipSamples(settings(), cache, split)._stats
-        np.testing.assert_allclose(stats, [whole["action_mean"], whole["action_spread"]], rtol=1e-6)
+    stats = RECIPE.facts(settings(), {"local": cache})[STATS]
+    np.testing.assert_allclose(stats, [whole["action_mean"], whole["action_spread"]], rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +128,7 @@ def test_a_cache_without_facts_of_its_actions_is_refused_by_name(
         BadData,
         match=f"cache {cache.digest[:12]}, which states no mean and spread of actions; .* build the cache again",
     ):
-        ClipSamples(settings(), cache, "val")
+        RECIPE.facts(settings(), {"local": cache})
 
 
 def test_d_50_pods_share_a_build_and_make_the_same_cache_as_one(root: Path, tmp_path: Path) -> None:
@@ -256,7 +253,7 @@ def test_a_split_without_a_usable_clip_is_named_before_training(
     write_npz(copy / f"teacher_labels/{split}_labels.npz", label_arrays({}))
     cache, config = build(copy, FolderStore(tmp_path / "store")), settings()
     with pytest.raises(BadData, match=told):
-        limited(RECIPE, config, RECIPE.shape(config), Dataset(RECIPE.samples(config, cache), None, cache))
+        limited(RECIPE, config, Dataset(RECIPE.samples(config, {"local": cache}), None, {"local": cache}))
 
 
 def test_d_11_a_missing_history_file_ends_a_build_with_its_name(copy: Path, tmp_path: Path) -> None:
@@ -271,7 +268,7 @@ def test_d_12_offline_takes_labels_of_the_cache_and_no_picture(root: Path, tmp_p
     assert not np.array_equal(real["frames"], dummy["frames"])
     assert all(np.array_equal(real[key], dummy[key]) for key in real if key != "frames")
     with pytest.raises(BadConfig, match="set offline=true"):
-        RECIPE.samples(settings(), None)
+        RECIPE.samples(settings(), {})
 
 
 def test_d_49_a_cache_of_another_size_is_refused(root: Path, tmp_path: Path) -> None:
@@ -283,8 +280,8 @@ def test_d_49_a_cache_of_another_size_is_refused(root: Path, tmp_path: Path) -> 
 
 
 def test_frames_without_an_index_are_read_one_by_one(copy: Path, tmp_path: Path) -> None:
-    keys = RECIPE.preparation.config_keys({"resolution": SIDE})
-    listed = RECIPE.preparation.scan(FolderTree(copy), keys, ["train"]).samples
+    keys = RECIPE.required_preparation.config_keys({"resolution": SIDE})
+    listed = RECIPE.required_preparation.scan(FolderTree(copy), keys, ["train"]).samples
     (copy / "extracted_frames/train_clips.npz").unlink()
-    assert RECIPE.preparation.scan(FolderTree(copy), keys, ["train"]).samples == listed
+    assert RECIPE.required_preparation.scan(FolderTree(copy), keys, ["train"]).samples == listed
     assert listed[0] == SampleKey("train/train-0-00000@5100000", 0)

@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from lead_trainer.config_sources import with_flags
+from lead_trainer.contract.config_values import values_in
+from lead_trainer.contract.files import CheckpointAt
+from lead_trainer.contract.step import Position
 from lead_trainer.errors import BadConfig
 from lead_trainer.local_run import local_run
-from lead_trainer.recipes.config_values import values_in
 from lead_trainer.recipes.distill.config_values import PACKAGE, load_config
-from lead_trainer.recipes.distill.recipe import RECIPE
+from lead_trainer.recipes.distill.recipe import RECIPE, source_root
 
 # flag -> (key, default) as in the training guide
 FLAGS: dict[str, tuple[str, Any]] = {
@@ -73,13 +75,14 @@ def resolved(*words: str) -> Any:
 @pytest.mark.parametrize("flag", sorted(FLAGS))
 def test_d_01_every_flag_of_the_guide_has_its_default_and_reaches_its_key(flag: str) -> None:
     key, default = FLAGS[flag]
-    assert getattr(load_config({"model": "baseline"}), key) == default
+    assert load_config({"model": "baseline"}).model_dump()[key] == default
     if flag in ("--benchmark", "--input-type"):  # only together; their pairs are tested below
         return
     other = OTHERS.get(flag, _other(default))
     word = [flag] if default is False else [flag, str(other)]
-    assert getattr(resolved("--model", "baseline", *word), key) == other
-    assert getattr(resolved("model=baseline", f"{flag.strip('-').replace('-', '_')}={other}"), key) == other
+    assert resolved("--model", "baseline", *word).model_dump()[key] == other
+    plain = resolved("model=baseline", f"{flag.strip('-').replace('-', '_')}={other}")
+    assert plain.model_dump()[key] == other
 
 
 def _other(default: Any) -> Any:
@@ -118,20 +121,20 @@ def test_d_11_a_tree_without_ego_histories_is_refused_by_name(tmp_path: Path) ->
     config = load_config({"model": "baseline", "data_root": str(tmp_path)})
     told = r"train_ego_history\.npz; set data_root=DIR, or make it with python -m .* generate_ego_history --split all"
     with pytest.raises(BadConfig, match=told):
-        RECIPE.source_root(config)
-    assert RECIPE.source_root(load_config({"model": "baseline", "offline": True})) is None
+        source_root(config)
+    assert source_root(load_config({"model": "baseline", "offline": True})) is None
 
 
 def test_d_14_the_effective_batch_is_batch_times_accumulation() -> None:
-    shape = RECIPE.shape(load_config({"model": "baseline", "batch_size": 8, "accumulation_steps": 4}))
-    assert (shape.batch_size, shape.accumulate_steps) == (8, 4)
+    config = load_config({"model": "baseline", "batch_size": 8, "accumulation_steps": 4})
+    assert (config.batch_size, config.gradient_accumulation_steps) == (8, 4)
 
 
 @pytest.mark.parametrize("schedule", ["cosine", "constant"])
 @pytest.mark.parametrize("warmup", [0, 5])
 def test_d_15_the_learning_rate_of_ten_epochs(schedule: str, warmup: int) -> None:
     config = load_config({"model": "baseline", "lr_schedule": schedule, "warmup_epochs": warmup})
-    factors = [RECIPE.lr_factor(config, step, 1, 10) for step in range(10)]
+    factors = [RECIPE.lr_factor(config, Position(step, epoch_steps=(1,) * 10)) for step in range(10)]
     rise = [0.2, 0.4, 0.6, 0.8, 1.0][:warmup]
     cosine = {0: [1.0, 0.9755, 0.9045, 0.7939, 0.6545, 0.5, 0.3455, 0.2061, 0.0955, 0.0245],
               5: [1.0, 0.9045, 0.6545, 0.3455, 0.0955]}  # fmt: skip
@@ -140,8 +143,8 @@ def test_d_15_the_learning_rate_of_ten_epochs(schedule: str, warmup: int) -> Non
 
 
 def test_d_16_averaging_is_off_and_keeps_999_of_1000() -> None:
-    shapes = [RECIPE.shape(load_config({"model": "baseline", "ema": on})) for on in (False, True)]
-    assert [shape.ema_decay for shape in shapes] == [0.0, 0.999]
+    configs = [load_config({"model": "baseline", "ema": on}) for on in (False, True)]
+    assert [config.average_decay for config in configs] == [0.0, 0.999]
 
 
 def test_d_21_tokens_of_a_direct_student_are_refused() -> None:
@@ -206,10 +209,11 @@ def test_d_28_and_d_31_files_are_shown_as_the_guide_names_them(
     values: dict[str, Any], names: dict[int, list[str]]
 ) -> None:
     config = load_config({"model": "reasoning", "seed": 7, **values})
-    shown = {epoch: RECIPE.shown_names(config, epoch - 1, newest=True, best=True) for epoch in names}
+    assert RECIPE.files.shown is not None
+    shown = {epoch: RECIPE.files.shown(config, epoch - 1, True, True) for epoch in names}
     assert shown == {epoch: [f"reasoning_seed7_{word}.pt" for word in words] for epoch, words in names.items()}
-    assert RECIPE.file_names(config, 4)["model"] == "reasoning_seed7_epoch5.pt"
-    assert RECIPE.shown_names(config, 2, newest=False, best=False) == []
+    assert RECIPE.files.names(config, CheckpointAt(epoch=4, step=50))["model"] == "reasoning_seed7_epoch5.pt"
+    assert RECIPE.files.shown(config, 2, False, False) == []
 
 
 PRESETS = {
@@ -237,7 +241,8 @@ PRESETS = {
 @pytest.mark.parametrize(("row", "preset"), [*zip(("d_34", "d_35", "d_36", "d_37"), PRESETS, strict=True)])
 def test_d_34_to_d_37_a_preset_is_the_guides_command_line(row: str, preset: str) -> None:
     assert values_in(PACKAGE, preset) == PRESETS[preset]
-    assert load_config({}, preset).model_dump(include=set(PRESETS[preset])) == PRESETS[preset]
+    resolved_keys = load_config({}, preset).model_dump()
+    assert {key: resolved_keys[key] for key in PRESETS[preset]} == PRESETS[preset]
 
 
 @pytest.mark.parametrize("benchmark", ["nuscenes", "argoverse2"])
@@ -245,7 +250,7 @@ def test_d_39_a_benchmark_without_its_root_is_refused(benchmark: str) -> None:
     kind = {"nuscenes": "raster", "argoverse2": "vector"}[benchmark]
     config = load_config({"model": "baseline", "benchmark": benchmark, "input_type": kind})
     with pytest.raises(BadConfig, match=f"{benchmark}_root"):
-        RECIPE.source_root(config)
+        source_root(config)
 
 
 @pytest.mark.parametrize("benchmark", ["none", "nuscenes", "argoverse2"])

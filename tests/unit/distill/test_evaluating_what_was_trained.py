@@ -56,15 +56,19 @@ def test_a_forecaster_is_measured_and_its_submission_written(tmp_path: Path) -> 
     assert (tmp_path / "out/baseline_seed42_best_val_argoverse2_submission.parquet").is_file()
 
 
-def test_weights_of_another_recipe_are_refused_in_one_sentence(
+def test_weights_are_measured_by_the_recipe_whose_config_lies_beside_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     weights = tmp_path / "model_0030.pth"
     weights.write_bytes(b"LEAD's")
-    (tmp_path / "config.json").write_text(json.dumps(LEAD_RECIPE.config_json(LEAD_RECIPE.config({}, "demo"))))
+    (tmp_path / "config.json").write_text(json.dumps(LEAD_RECIPE.config_document(LEAD_RECIPE.config({}, "demo"))))
     assert main(["evaluate", str(weights)]) == ExitCode.BAD_CONFIG
     (sentence,) = capsys.readouterr().err.strip().splitlines()
-    assert f"{tmp_path / 'config.json'} is of recipe lead, but lead evaluate measures recipe distill alone" in sentence
+    assert "carla_root: folder data/carla_leaderboard2 does not exist" in sentence
+    (tmp_path / "config.json").write_text('{"nobody": 1}')
+    assert main(["evaluate", str(weights)]) == ExitCode.BAD_CONFIG
+    (sentence,) = capsys.readouterr().err.strip().splitlines()
+    assert "is a config of none of the installed recipes (distill, lead); say whose weights" in sentence
 
 
 def test_a_word_that_is_no_key_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,9 @@ import torch
 from safetensors.torch import save_file
 
 from lead_testing import PROJECT_ROOT
+from lead_trainer.contract.step import StepContext
 from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.distill.action_stats import STATS
 from lead_trainer.recipes.distill.config import INPUT_TYPES, MAX_ACCELERATION, MAX_CURVATURE, DistillConfig
 from lead_trainer.recipes.distill.config_values import load_config
 from lead_trainer.recipes.distill.ingest.actions import fitted_actions, initial_speed
@@ -34,7 +36,7 @@ def config(**values: Any) -> DistillConfig:
 
 
 def batch(settings: DistillConfig, count: int = 2) -> dict[str, Any]:
-    samples = RECIPE.samples(settings, None)
+    samples = RECIPE.samples(settings, {})
     return RECIPE.collate([samples.load(index, 0) for index in range(count)])
 
 
@@ -74,7 +76,7 @@ def test_d_17_position_is_an_mse_and_yaw_one_of_sine_and_one_of_cosine() -> None
     predictions, truth = made(1)
     predictions["xy"][0, 0, 2] += torch.tensor([3.0, -1.5])  # 9 + 2.25 over 2 coordinates of 3 steps
     predictions["sincos"][0, 0, 1] = torch.tensor([0.6, 0.8])  # 0.36 + 0.04 over 3 steps
-    report = compute_losses(config(), predictions, truth)
+    report = compute_losses(config(), predictions, truth, {})
     torch.testing.assert_close(report.parts["position"], torch.tensor(11.25 / 6))
     torch.testing.assert_close(report.parts["yaw"], torch.tensor(0.4 / 3))
     torch.testing.assert_close(report.total, torch.tensor(11.25 / 6 + 0.3 * 0.4 / 3))
@@ -84,7 +86,7 @@ def test_d_17_steps_without_a_truth_count_for_nothing() -> None:
     predictions, truth = made(1)
     predictions["xy"][0, 0, 2] += 100.0
     truth["target_valid"][0, 2] = False
-    assert compute_losses(config(), predictions, truth).total == 0.0
+    assert compute_losses(config(), predictions, truth, {}).total == 0.0
 
 
 def test_d_18_the_weight_of_the_reasoning_warms_up_over_twenty_epochs() -> None:
@@ -100,7 +102,7 @@ def test_d_18_the_loss_holds_the_warmed_up_weight() -> None:
     predictions = {key: value.repeat(2, *[1] * (value.ndim - 1)) for key, value in predictions.items()}
     truth = {key: value.repeat(2, *[1] * (value.ndim - 1)) for key, value in truth.items()}
     truth["embedding"] = torch.eye(384)[:2]
-    report = compute_losses(settings, predictions, truth, reasoning_scale(settings, 0))
+    report = compute_losses(settings, predictions, truth, {}, reasoning_scale(settings, 0))
     torch.testing.assert_close(report.total, 0.0125 * report.parts["reasoning"])
     assert report.parts["reasoning"] > 0.1
 
@@ -120,8 +122,8 @@ def test_d_20_no_action_weight_no_action_term() -> None:
     for weight in (0.0, 0.5):
         settings = config(action_weight=weight)
         predictions, truth = made(1, steps=2, actions=torch.tensor([[[[1.0, 0.02], [1.0, 0.0]]]]))
-        truth |= {"actions": torch.zeros(1, 2, 2), "action_stats": torch.tensor([[[0.0, 0.0], [2.0, 0.01]]])}
-        report = compute_losses(settings, predictions, truth)
+        truth |= {"actions": torch.zeros(1, 2, 2)}
+        report = compute_losses(settings, predictions, truth, {STATS: [[0.0, 0.0], [2.0, 0.01]]})
         assert ("action" in report.parts) == (weight > 0)
         assert report.total == pytest.approx(weight * (0.25 + 4.0 + 0.25) / 4)
 
@@ -141,19 +143,19 @@ def test_d_21_a_value_comes_back_from_its_bin_within_half_a_bin(bins: int) -> No
 @pytest.mark.parametrize("training", [True, False])
 def test_d_21_tokens_drive_by_their_mean_in_training_and_after_it(training: bool) -> None:
     settings = config(discrete_actions=True)
-    predictions = build_model(settings).train(training)(batch(settings))
+    predictions = build_model(settings, {}).train(training)(batch(settings))
     torch.testing.assert_close(predictions["actions"], expected_actions(predictions["bins"]))
 
 
 def test_d_21_the_smoothed_cross_entropy_is_that_of_the_right_bin() -> None:
     settings = config(discrete_actions=True, num_action_bins=4)
     predictions, truth = made(1, steps=1, bins=torch.zeros(1, 1, 1, 2, 4))
-    truth |= {"actions": torch.zeros(1, 1, 2), "action_stats": torch.ones(1, 2, 2)}
+    truth |= {"actions": torch.zeros(1, 1, 2)}
     predictions["bins"][..., 2] = 3.0  # 0 lies at the lower edge of bin 2 of 0..3
     likely = 3.0 - math.log(math.exp(3.0) + 3.0)
     unlikely = -math.log(math.exp(3.0) + 3.0)
     expected = -(0.925 * likely + 3 * 0.025 * unlikely)
-    report = compute_losses(settings, predictions, truth)
+    report = compute_losses(settings, predictions, truth, {STATS: [[1.0, 1.0], [1.0, 1.0]]})
     assert report.parts["action"] == pytest.approx(expected, rel=1e-5)
     assert report.total == pytest.approx(expected, rel=1e-5)  # tokens are always supervised
 
@@ -187,7 +189,7 @@ def test_d_22_and_d_24_a_unicycle_student_predicts_64_steps_within_its_limits() 
     torch.manual_seed(0)
     settings = config(model="reasoning")
     inputs = batch(settings)
-    predictions = build_model(settings)(inputs)
+    predictions = build_model(settings, {})(inputs)
     assert {key: tuple(value.shape) for key, value in predictions.items()} == {
         "xy": (2, 1, 64, 2),
         "yaw": (2, 1, 64),
@@ -205,7 +207,7 @@ def test_d_22_and_d_24_a_unicycle_student_predicts_64_steps_within_its_limits() 
 def test_d_23_a_direct_student_gives_four_numbers_a_step_and_uses_the_history() -> None:
     torch.manual_seed(0)
     settings = config(no_unicycle=True)
-    model, inputs = build_model(settings).eval(), batch(settings)
+    model, inputs = build_model(settings, {}).eval(), batch(settings)
     predictions = model(inputs)
     assert predictions["sincos"].shape == predictions["xy"].shape == (2, 1, 64, 2)
     sine, cosine = (predictions["sincos"] / predictions["sincos"].norm(dim=-1, keepdim=True)).unbind(-1)
@@ -218,12 +220,12 @@ def test_d_23_a_direct_student_gives_four_numbers_a_step_and_uses_the_history() 
 def test_a_backbone_begins_with_the_weights_of_a_file(tmp_path: Path) -> None:
     backbone = timm.create_model("test_resnet", num_classes=5)
     torch.save(backbone.state_dict(), tmp_path / "test_resnet.pth")
-    student = build_model(config(backbone_weights=str(tmp_path / "test_resnet.pth")))
+    student = build_model(config(backbone_weights=str(tmp_path / "test_resnet.pth")), {})
     own = student.encoder.backbone.state_dict()
     assert own and all(torch.equal(value, backbone.state_dict()[name]) for name, value in own.items())
     torch.save({"conv1.weight": torch.zeros(1)}, tmp_path / "other.pth")
     with pytest.raises(BadConfig, match=r"backbone_weights: .*other\.pth"):
-        build_model(config(backbone_weights=str(tmp_path / "other.pth")))
+        build_model(config(backbone_weights=str(tmp_path / "other.pth")), {})
 
 
 def test_a_backbone_begins_with_the_weights_of_an_object_whose_digest_is_given(
@@ -236,11 +238,11 @@ def test_a_backbone_begins_with_the_weights_of_an_object_whose_digest_is_given(
     monkeypatch.setenv("LEAD_STORE_URL", f"file://{tmp_path}")
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     key = {"backbone_weights": "store:weights/test_resnet.safetensors"}
-    student = build_model(config(**key, backbone_weights_sha256=digest))
+    student = build_model(config(**key, backbone_weights_sha256=digest), {})
     for name, value in student.encoder.backbone.state_dict().items():
         assert torch.equal(value, backbone.state_dict()[name]), name
     with pytest.raises(BadConfig, match="backbone_weights_sha256: not set"):
-        build_model(config(**key))
+        build_model(config(**key), {})
 
 
 def test_vectors_have_no_backbone_to_give_weights_to() -> None:
@@ -249,13 +251,24 @@ def test_vectors_have_no_backbone_to_give_weights_to() -> None:
 
 
 def test_the_labels_mean_and_spread_are_kept_with_the_weights() -> None:
-    settings = config()
-    model, inputs = build_model(settings), batch(settings)
-    inputs["action_stats"] = torch.tensor([[0.2, 0.001], [0.7, 0.03]]).expand(2, 2, 2)
-    model.eval()(inputs)
-    assert not torch.equal(model.state_dict()["action_stats"], inputs["action_stats"][0])
-    model.train()(inputs)
-    assert torch.equal(model.state_dict()["action_stats"], inputs["action_stats"][0])
+    settings, facts = config(), {STATS: [[0.2, 0.001], [0.7, 0.03]]}
+    trained = build_model(settings, facts).train()
+    trained(batch(settings))
+    weights = trained.state_dict()
+    assert torch.equal(weights[STATS], torch.tensor(facts[STATS]))
+    evaluated = build_model(settings, {})
+    assert not torch.equal(evaluated.state_dict()[STATS], weights[STATS])
+    RECIPE.load_initial_weights(evaluated, settings, {}, weights)
+    assert torch.equal(evaluated.state_dict()[STATS], weights[STATS])
+
+
+def test_a_stage_that_begins_from_weights_learns_in_the_units_of_its_own_labels() -> None:
+    settings, facts = config(), {STATS: [[0.2, 0.001], [0.7, 0.03]]}
+    weights = build_model(settings, {STATS: [[0.0, 0.0], [2.0, 0.01]]}).state_dict()
+    later = build_model(settings, facts)
+    RECIPE.load_initial_weights(later, settings, facts, weights)
+    assert torch.equal(later.state_dict()[STATS], torch.tensor(facts[STATS]))
+    assert all(torch.equal(value, weights[name]) for name, value in later.state_dict().items() if name != STATS)
 
 
 def test_d_27_action_statistics_are_exact_over_batches() -> None:
@@ -282,16 +295,17 @@ def test_d_33_yaw_errors_know_that_a_circle_closes() -> None:
 
 
 def test_d_38_gradient_checkpointing_is_on_for_the_large_student_and_changes_no_gradient() -> None:
-    sizes = {size: RECIPE.shape(config(model_size=size)).gradient_checkpointing for size in ("110m", "500m")}
+    sizes = {size: config(model_size=size).saves_memory for size in ("110m", "500m")}
     assert sizes == {"110m": False, "500m": True}
+    assert RECIPE.save_memory is not None
     gradients = []
     for checkpointed in (False, True):
         torch.manual_seed(0)
         settings = config()
-        model = build_model(settings)
+        model = build_model(settings, {})
         if checkpointed:
-            model.enable_gradient_checkpointing()
-        RECIPE.step(model, batch(settings), settings).loss.backward()
+            RECIPE.save_memory(model)
+        RECIPE.step(model, batch(settings), StepContext(config=settings)).loss.backward()
         gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
     for name, gradient in gradients[0].items():
         torch.testing.assert_close(gradient, gradients[1][name], msg=name)
@@ -300,7 +314,7 @@ def test_d_38_gradient_checkpointing_is_on_for_the_large_student_and_changes_no_
 def test_d_41_several_modes_have_probabilities_and_every_mode_a_trajectory() -> None:
     torch.manual_seed(0)
     settings = config(num_modes=6)
-    predictions = build_model(settings)(batch(settings))
+    predictions = build_model(settings, {})(batch(settings))
     assert predictions["xy"].shape == (2, 6, 64, 2)
     torch.testing.assert_close(predictions["logits"].softmax(1).sum(1), torch.ones(2))
     assert torch.cdist(predictions["xy"][0].flatten(1), predictions["xy"][0].flatten(1)).fill_diagonal_(1.0).min() > 0
@@ -311,7 +325,7 @@ def test_d_42_the_winner_takes_all_and_its_probability_is_learnt() -> None:
     offsets = torch.tensor([2.0, 1.0, 3.0]).view(1, 3, 1, 1)
     predictions["xy"] = (predictions["xy"] + offsets).requires_grad_()
     predictions["logits"] = torch.zeros(1, 3, requires_grad=True)
-    report = compute_losses(config(num_modes=6), predictions, truth)
+    report = compute_losses(config(num_modes=6), predictions, truth, {})
     report.total.backward()
     assert predictions["xy"].grad is not None and predictions["logits"].grad is not None
     assert [bool(mode.any()) for mode in predictions["xy"].grad[0]] == [False, True, False]
@@ -325,6 +339,6 @@ def test_d_42_the_mixture_is_a_log_sum_of_gaussians() -> None:
     predictions["xy"][0, 0, 0] += torch.tensor([1.0, 0.0])
     predictions["xy"][0, 1, 1] += torch.tensor([0.0, 2.0])
     predictions["logits"] = torch.tensor([[0.25, 0.75]]).log()
-    report = compute_losses(config(num_modes=6, multimodal_loss="nll"), predictions, truth)
+    report = compute_losses(config(num_modes=6, multimodal_loss="nll"), predictions, truth, {})
     expected = -math.log(0.25 * math.exp(-0.5 * 1.0) + 0.75 * math.exp(-0.5 * 4.0)) / 2
     assert report.parts["position"] == pytest.approx(expected, rel=1e-5)

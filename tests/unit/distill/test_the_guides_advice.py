@@ -48,8 +48,8 @@ def test_d_29_a_machine_that_cannot_compile_trains_as_it_is_and_says_so(monkeypa
 
 def test_d_47_a_batch_of_32_that_does_not_fit_becomes_4_by_8_and_then_2_by_16() -> None:
     config = load_config({"model": "baseline", "batch_size": 32})
-    assert RECIPE.shape(config).split_when_out_of_memory
-    rung: Rung | None = Rung(RECIPE.shape(config).gradient_checkpointing)
+    assert config.split_when_out_of_memory
+    rung: Rung | None = Rung(config.saves_memory)
     steps = []
     while (rung := next_rung(rung, 32, can_checkpoint=True)) is not None:
         steps.append((32 // rung.parts, rung.parts))
@@ -64,7 +64,7 @@ def test_d_47_a_batch_of_32_that_does_not_fit_becomes_4_by_8_and_then_2_by_16() 
     ],
 )
 def test_d_47_d_48_the_advice_is_the_guides(history: list[dict[str, float]], rule: str, words: list[str]) -> None:
-    rules = (*ENGINE_RULES, *RECIPE.watch_rules(load_config({"model": "baseline"})))
+    rules = (*ENGINE_RULES, *RECIPE.reports.watch_rules(load_config({"model": "baseline"})))
     (said,) = advise(rules, history, len(history))
     assert said.rule == rule and all(word in said.message for word in words), said.message
 

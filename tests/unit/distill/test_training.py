@@ -14,14 +14,16 @@ from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
 from lead_testing.toy_jobs import manifests
 from lead_trainer.cli import main
+from lead_trainer.contract.files import Files
+from lead_trainer.contract.step import Position, StepContext
 from lead_trainer.engine.attempt_run import limited
 from lead_trainer.engine.dataset import Dataset
 from lead_trainer.engine.schedule import warmed_up
 from lead_trainer.local_run import NAMESPACE, PRIVATE_FOLDER, STAGE, UID, local_run
 from lead_trainer.named_view import config_beside
 from lead_trainer.recipes.distill.config_values import load_config
-from lead_trainer.recipes.distill.recipe import RECIPE, DistillRecipe
-from lead_trainer.recipes.recipe import NamesFiles
+from lead_trainer.recipes.distill.losses import reasoning_scale
+from lead_trainer.recipes.distill.recipe import RECIPE
 
 FEW = ["--offline", "--max-train-samples", "8", "--max-val-samples", "4", "tensorboard=false"]
 
@@ -70,10 +72,20 @@ def test_d_13_and_d_25_flat_epochs_end_a_run_and_frozen_statistics_stay(
 
 
 def test_what_a_few_samples_are_weighed_by_still_warms_up() -> None:
-    config = load_config({"model": "reasoning", "offline": True, "overfit_tiny": 2}, "tiny")
-    samples = RECIPE.samples(config, None)
-    few = limited(RECIPE, config, RECIPE.shape(config), Dataset(samples)).training
-    assert few.epoch_draw(0).tolist() == few.epoch_draw(7).tolist() and few.load(0, 7)["epoch"] == 7
+    config = load_config({"model": "reasoning", "offline": True, "overfit_tiny": 4}, "tiny")
+    few = limited(RECIPE, config, Dataset(RECIPE.samples(config, {}))).training
+    assert few.epoch_draw(0).tolist() == few.epoch_draw(7).tolist()
+    model, facts = RECIPE.model(config, RECIPE.facts(config, {})).eval(), RECIPE.facts(config, {})
+    batch = RECIPE.collate([few.load(index, 7) for index in few.epoch_draw(7)[:4].tolist()])
+    losses, reasoning = {}, torch.zeros(())
+    for epoch in (0, 7):
+        found = RECIPE.step(model, batch, StepContext(config=config, facts=facts, at=Position(epoch=epoch)))
+        losses[epoch], reasoning = found.loss, found.parts["reasoning"]
+    warmed = reasoning_scale(config, 7) - reasoning_scale(config, 0)
+    assert warmed > 0 and reasoning > 0
+    torch.testing.assert_close(
+        losses[7] - losses[0], config.reasoning_weight * warmed * reasoning, rtol=1e-3, atol=1e-4
+    )
 
 
 def test_models_share_a_folder_and_a_file_of_it_resumes_its_own_run_from_its_newest_checkpoint(
@@ -131,11 +143,7 @@ def test_models_that_share_a_folder_and_a_seed_have_checkpoints_of_their_own(
 
 
 def test_a_recipe_that_names_files_need_not_part_runs(tmp_path: Path) -> None:
-    class NamesAlone:
-        file_names, shown_names = DistillRecipe.file_names, DistillRecipe.shown_names
-
-    recipe: Any = NamesAlone()
-    assert isinstance(recipe, NamesFiles)
+    recipe = replace(RECIPE, files=Files(names=RECIPE.files.names, shown=RECIPE.files.shown))
     run = local_run(["recipe=distill", "preset=tiny", f"logdir={tmp_path}", "model=baseline"], [], {})
     run = replace(run, recipe=recipe)
     assert (run.instance.stage, run.events_folder) == (STAGE, tmp_path)
@@ -155,16 +163,17 @@ def test_runs_that_share_a_folder_share_no_scratch(tmp_path: Path) -> None:
 @pytest.mark.parametrize("values", [{}, {"no_unicycle": True, "model": "reasoning"}], ids=["unicycle", "direct"])
 def test_d_26_four_samples_are_learnt_by_heart(values: dict[str, Any]) -> None:
     config = load_config({"model": "baseline", "offline": True, **values}, "tiny")
-    samples = RECIPE.samples(config, None)
+    samples, facts = RECIPE.samples(config, {}), RECIPE.facts(config, {})
     batch = RECIPE.collate([samples.load(index, 0) for index in range(4)])
     torch.manual_seed(0)
-    model = RECIPE.model(config).train()
+    model = RECIPE.model(config, facts).train()
     optimizer = RECIPE.optimizer(model, config)
+    assert isinstance(optimizer, torch.optim.Optimizer)
     losses: list[float] = []
     for step in range(300):
         for group in optimizer.param_groups:
             group["lr"] = config.lr * warmed_up(lambda _: 1.0, 10)(step)
-        loss = RECIPE.step(model, batch, config).loss
+        loss = RECIPE.step(model, batch, StepContext(config=config, facts=facts)).loss
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

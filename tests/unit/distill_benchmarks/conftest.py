@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from lead_protocol.store.folder import FolderStore
 from lead_testing import shared_dir
 from lead_testing.built_caches import build_and_publish, whole_build
+from lead_testing.bytes_recipe import bytes_recipe
 from lead_testing.forecasting_trees import write_argoverse2_tree, write_nuscenes_tree
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.source_tree import FolderTree
@@ -24,7 +24,7 @@ def cache_of(
     """Builds a tree's cache as a DatasetCache would and opens it."""
     job = whole_build("distill", collections, config, str(root))
     folder = FolderStore(store)
-    recipe: Any = SimpleNamespace(preparation=preparation)
+    recipe = bytes_recipe(preparation)
     digest = build_and_publish(job, folder, FolderTree(root, links_may_leave=True), recipe, lambda record: None).digest
     return CacheReader(folder, digest)
 

@@ -12,10 +12,11 @@ import torch
 
 from lead_testing.forecasting_trees import NUSCENES_LOCATION
 from lead_testing.oracles import ask
-from lead_trainer.cli_evaluate import Results, evaluate_checkpoint
+from lead_trainer.cli_evaluate import evaluate_checkpoint
 from lead_trainer.errors import BadConfig
 from lead_trainer.metrics.forecasting import Forecast, metrics_at
 from lead_trainer.recipes.distill.benchmarks import baselines
+from lead_trainer.recipes.distill.benchmarks.measure import Results
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.config_values import load_config
 from lead_trainer.recipes.distill.model import build_model
@@ -75,7 +76,7 @@ def checkpoint(tmp_path: Path) -> Callable[..., Path]:
         config: DistillConfig = load_config({"model": "baseline", "model_size": "tiny", "num_modes": 6, **values})
         torch.manual_seed(0)
         path = tmp_path / "baseline_seed42_best.pt"
-        torch.save(build_model(config).state_dict(), path)
+        torch.save(build_model(config, {}).state_dict(), path)
         (tmp_path / "config.json").write_text(json.dumps(config.model_dump(mode="json")))
         return path
 

@@ -8,13 +8,16 @@ import pytest
 import torch
 
 from lead_testing.forecasting_trees import write_argoverse2_tree, write_sensor_log
+from lead_trainer.contract.step import StepContext
 from lead_trainer.engine.attempt_run import limited
 from lead_trainer.engine.dataset import Dataset
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.distill.modes import mode_of
 from lead_trainer.recipes.distill.preparation import DistillPreparation
-from lead_trainer.recipes.distill.recipe import RECIPE
+from lead_trainer.recipes.distill.recipe import RECIPE, collections
 
+assert RECIPE.validation is not None
+VALIDATION = RECIPE.validation
 KEYS: dict[str, dict[str, Any]] = {
     "argoverse2": {"input_type": "vector", "max_agents": 8, "max_polylines": 16},
     "nuscenes": {"input_type": "raster", "nuscenes_version": "v1.0-mini", "raster_pixels": 64},
@@ -30,20 +33,23 @@ def test_d_39_d_41_a_benchmark_trains_and_validates_with_every_mode(
     values = {"model": "baseline", "model_size": "tiny", "benchmark": benchmark, f"{benchmark}_root": str(root),
               "num_modes": modes, "multimodal_loss": loss, **KEYS[benchmark]}  # fmt: skip
     config = RECIPE.config(values)
-    cache = build_cache(DistillPreparation(), root, list(RECIPE.collections(config)), values)
+    cache = build_cache(DistillPreparation(), root, list(collections(config)), values)
     torch.manual_seed(0)
-    model = RECIPE.model(config)
-    samples = RECIPE.samples(config, cache)
+    caches = {"local": cache}
+    context = StepContext(config=config, facts=RECIPE.facts(config, caches))
+    model = RECIPE.model(config, context.facts)
+    samples = RECIPE.samples(config, caches)
     batch = RECIPE.collate([samples.load(index, 0) for index in range(2)])
-    before = RECIPE.step(model, batch, config)
+    before = RECIPE.step(model, batch, context)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     before.loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
-    assert RECIPE.step(model, batch, config).loss < before.loss
-    held_out = RECIPE.validation_samples(config, cache)
+    assert RECIPE.step(model, batch, context).loss < before.loss
+    held_out = VALIDATION.samples(config, caches)
+    assert held_out is not None
     with torch.no_grad():
-        totals = RECIPE.evaluate(model.eval(), RECIPE.collate([held_out.load(0, 0)]), config).totals
+        totals = VALIDATION.evaluate(model.eval(), RECIPE.collate([held_out.load(0, 0)]), context).totals
     assert {"minADE_1", "minADE_1_bestFDE", "MR_1", "brier_minFDE_1"} <= set(totals)
     assert ("minADE_6" in totals) == (modes == 6)
     assert any(tag.startswith(f"minFDE_{modes}/") for tag in totals)
@@ -62,8 +68,8 @@ def test_windows_are_validated_on_focal_tracks_or_on_windows_where_there_are_non
         write_sensor_log(tmp_path / split / f"log-{split}")
     for root, names in ((argoverse2_tree, {"focal"}), (tmp_path, {"t0", "t1", "t2"})):
         config = argoverse2_run(root, all_agents=True)
-        cache = build_cache(DistillPreparation(), root, list(RECIPE.collections(config)), config.model_dump())
-        held_out: Any = RECIPE.validation_samples(config, cache)
+        cache = build_cache(DistillPreparation(), root, list(collections(config)), config.model_dump())
+        held_out: Any = VALIDATION.samples(config, {"local": cache})
         assert {held_out.load(index, 0)["track_id"] for index in range(len(held_out))} == names
 
 
@@ -72,10 +78,10 @@ def test_an_empty_validation_split_is_refused_before_the_first_epoch(
 ) -> None:
     write_argoverse2_tree(tmp_path, {"train": 2})
     config = argoverse2_run(tmp_path)
-    cache = build_cache(DistillPreparation(), tmp_path, list(RECIPE.collections(config)), config.model_dump())
-    dataset = Dataset(RECIPE.samples(config, cache), None, cache)
+    cache = build_cache(DistillPreparation(), tmp_path, list(collections(config)), config.model_dump())
+    dataset = Dataset(RECIPE.samples(config, {"local": cache}), None, {"local": cache})
     with pytest.raises(BadData, match="the validation split holds no sample"):
-        limited(RECIPE, config, RECIPE.shape(config), dataset)
+        limited(RECIPE, config, dataset)
 
 
 @pytest.mark.parametrize("benchmark", KEYS)

@@ -1,16 +1,19 @@
 """A checkpoint is resumed with the config it was written with; a key that its trainer did not know is no change."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.store.folder import FolderStore
+from lead_testing import toy_recipe
 from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
 from lead_testing.toy_runs import train_here
+from lead_trainer.contract.keys import Keys
+from lead_trainer.contract.recipe import Recipe
 from lead_trainer.engine.checkpoint import CheckpointIdentity
 from lead_trainer.engine.instances import instance_manifests
 from lead_trainer.engine.manifest_listing import manifest_keys
@@ -18,7 +21,7 @@ from lead_trainer.engine.resume import config_digest, refuse_other_run
 from lead_trainer.errors import BadConfig
 
 FREE = {"logdir"}
-RECIPE: Any = SimpleNamespace(not_learned=frozenset(FREE), local_keys={})
+RECIPE = replace(toy_recipe.RECIPE, keys=Keys(not_learned=frozenset(FREE)))
 BEFORE: dict[str, Any] = {"lr": 0.1, "compat": {"bf16_labels": True}, "logdir": "here"}
 
 
@@ -39,7 +42,7 @@ def test_a_local_view_passes_over_newer_keys_and_spoiled_manifests(tmp_path: Pat
     assert [manifest.epoch for manifest in instance_manifests(store, KEYS)] == [2]
 
 
-def resume(manifest: CheckpointManifest, folder: Path, now: dict[str, Any], recipe: Any = RECIPE) -> None:
+def resume(manifest: CheckpointManifest, folder: Path, now: dict[str, Any], recipe: Recipe[Any] = RECIPE) -> None:
     (folder / "config.json").write_text(json.dumps(BEFORE))
     identity = CheckpointIdentity(
         KEYS, 2, manifest.recipe, config_digest(now, FREE), tuple(manifest.dataset_digests), manifest.world_size
@@ -68,3 +71,10 @@ def test_where_files_lie_may_change_and_so_may_the_trainers_version(
     resume(manifest, tmp_path, {**BEFORE, "logdir": "there"})
     resume(manifest, tmp_path, {**BEFORE, "new": 1, "compat": {"bf16_labels": True, "newer": False}})
     resume(manifest, tmp_path, {"lr": 0.1, "compat": {}})
+
+
+def test_a_free_key_in_a_section_is_named_by_its_path(manifest: CheckpointManifest, tmp_path: Path) -> None:
+    free = replace(toy_recipe.RECIPE, keys=Keys(not_learned=frozenset({"compat.bf16_labels", "logdir"})))
+    resume(manifest, tmp_path, {**BEFORE, "compat": {"bf16_labels": False}}, free)
+    with pytest.raises(BadConfig, match=r"another config: lr was 0\.1 and is 0\.2;"):
+        resume(manifest, tmp_path, {**BEFORE, "lr": 0.2, "compat": {"bf16_labels": False}}, free)

@@ -16,9 +16,10 @@ from lead_testing.toy_runs import train_group, train_here
 
 EVERYTHING = {
     "samples": 56,  # 7 batches an epoch: steps of 3, 3 and 1 of them
-    "accumulate_steps": 3,
+    "gradient_accumulation_steps": 3,
     "ema_decay": 0.9,
-    "clip_quantile": 0.8,
+    "use_grad_clipper": True,
+    "grad_quantile": 0.8,
     "validation_samples": 11,
     "validate_every_steps": 2,
     "patience_epochs": 3,

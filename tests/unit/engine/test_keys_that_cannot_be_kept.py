@@ -1,18 +1,21 @@
 """What a machine or a place cannot do is refused before training, by the name of the key."""
 
-from types import SimpleNamespace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 from lead_protocol.job import BuildJob, StoreSource
+from lead_testing import toy_recipe
 from lead_testing.toy_jobs import a_toy_job
-from lead_trainer.engine.config_document import config_document
+from lead_trainer.contract.installed import load_recipe
+from lead_trainer.contract.keys import Keys
+from lead_trainer.contract.training_keys import word_of
 from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.pod_config import refuse_places
+from lead_trainer.engine.resume import RUN_KEYS, not_learned
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.recipe import load_recipe
 from lead_trainer.world import World
 
 
@@ -26,7 +29,7 @@ def test_shared_batch_norms_are_refused_off_gpus(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("key", ["root", "load_file", "logdir"])
 def test_a_local_key_in_a_pods_job_is_refused(key: str) -> None:
-    recipe: Any = SimpleNamespace(not_learned=frozenset(), local_keys={"root": "the stage's datasets"})
+    recipe = replace(toy_recipe.RECIPE, keys=Keys(local={"root": "the stage's datasets"}))
     refuse_places(a_toy_job(config={"batch_size": 4, key: ""}), recipe)
     with pytest.raises(BadConfig, match=f"{key}: found 'x'"):
         refuse_places(a_toy_job(config={key: "x"}), recipe)
@@ -46,7 +49,8 @@ def test_no_key_of_a_pods_config_names_a_place(recipe: str, place: str) -> None:
     Audit: S-3
     """
     found: Any = load_recipe(recipe)
-    texts = [key for key, field in found.config_model.model_fields.items() if "str" in str(field.annotation)]
+    fields = found.config_model.model_fields.items()
+    texts = [word_of(found.config_model, key) for key, field in fields if "str" in str(field.annotation)]
     assert len(texts) > 5
     for key in texts:
         for value in (place, [place], {"a": {"b": [place]}}):
@@ -77,8 +81,8 @@ def a_build_job(config: dict[str, Any]) -> BuildJob:
 @pytest.mark.parametrize(("name", "of_the_run"), [("lead", {}), ("distill", {"model": "baseline"})])
 def test_every_key_that_a_recipe_sets_apart_is_one_of_its_own(name: str, of_the_run: dict[str, str]) -> None:
     recipe: Any = load_recipe(name)
-    known = config_document(recipe, recipe.config(of_the_run))
-    assert sorted({*recipe.not_learned, *recipe.local_keys} - known.keys()) == []
+    known, keys = recipe.config_document(recipe.config(of_the_run)), recipe.keys
+    assert sorted({*not_learned(recipe), *keys.local} - known.keys() - RUN_KEYS) == []
     roots = {key for key in recipe.config_model.model_fields if key.endswith("_root")}
-    assert roots <= recipe.local_keys.keys()
-    assert recipe.local_keys.keys() <= recipe.not_learned
+    assert roots <= keys.local.keys()
+    assert keys.local.keys() <= keys.not_learned

@@ -9,8 +9,8 @@ from lead_protocol.job import CheckedStage, CheckJob, TrainJob
 from lead_protocol.store.folder import FolderStore
 from lead_testing.data_faults import build_test_cache
 from lead_testing.toy_jobs import a_toy_job, manifests
-from lead_testing.toy_recipe import ToyRecipe
-from lead_testing.toy_runs import train_here
+from lead_testing.toy_recipe import RECIPE
+from lead_testing.toy_runs import toy_recipe_with, train_here
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.errors import BadConfig
 
@@ -32,16 +32,16 @@ def test_a_wrong_key_of_the_second_stage_ends_the_first_before_a_step(tmp_path: 
 def test_data_that_only_the_second_stage_needs_are_missed_before_a_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = ToyRecipe.samples
-
-    def lacking(self: ToyRecipe, config: Any, cache: Any) -> Any:
+    def lacking(config: Any, caches: Any) -> Any:
         if config.validation_samples:
             raise BadConfig("collection 'tune' is not in DatasetCache towns, which has: train")
-        return plain(self, config, cache)
+        return RECIPE.samples(config, caches)
 
-    monkeypatch.setattr(ToyRecipe, "samples", lacking)
     store = FolderStore(tmp_path / "store")
-    with pytest.raises(BadConfig, match=r"^stage tune: collection 'tune' is not in DatasetCache towns"):
+    with (
+        toy_recipe_with(samples=lacking),
+        pytest.raises(BadConfig, match=r"^stage tune: collection 'tune' is not in DatasetCache towns"),
+    ):
         train_here(store, tmp_path, first_of_two({"validation_samples": 4}))
     assert not manifests(store)
 

@@ -9,9 +9,9 @@ import torch
 from lead_protocol.store.folder import FolderStore
 from lead_testing.toy_jobs import a_toy_job, manifests
 from lead_testing.toy_runs import train_here
+from lead_trainer.contract.training_keys import LossScale
 from lead_trainer.engine.hooks import Diverged
 from lead_trainer.engine.precision import gradient_scaler, update_scale
-from lead_trainer.recipes.recipe import LossScale
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -45,10 +45,11 @@ import numpy as np
 
 from lead_trainer.data.build_workers import encode_all
 from lead_trainer.data.process_loader import ProcessLoader
+from lead_trainer.contract.samples import Samples
 from lead_trainer.recipes.lead.dataset_collate import collate
 
 
-class Numbers:
+class Numbers(Samples):
     def __len__(self):
         return 4
 
@@ -144,4 +145,4 @@ def test_the_end_of_a_pod_that_fails_is_a_line_of_json_too(tmp_path: Path) -> No
     refused = run_pod(tmp_path / "pod", tmp_path / "store", a_toy_job(config={"lr": "fast"}))
     assert refused.returncode == ExitCode.BAD_CONFIG
     (line,) = fields_of(refused.stderr.splitlines())
-    assert (line["level"], line["exit_code"]) == ("error", 64) and line["event"].startswith("config of recipe toy")
+    assert (line["level"], line["exit_code"]) == ("error", 64) and line["event"].startswith("lr: found 'fast'")

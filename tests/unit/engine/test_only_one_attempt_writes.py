@@ -13,13 +13,15 @@ from lead_protocol.exit_codes import ExitCode
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import StoreDenied, StoreUnavailable
 from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
-from lead_testing.toy_recipe import ToyConfig, ToyRecipe
+from lead_testing.toy_recipe import RECIPE, ToyConfig
 from lead_testing.toy_runs import train_here
+from lead_trainer.contract.files import names_by_epoch
 from lead_trainer.engine import attempt_run
 from lead_trainer.engine.attempt import claim_attempt
 from lead_trainer.engine.batch_norms import BatchNorms
 from lead_trainer.engine.clip import Clipper
 from lead_trainer.engine.commit import Checkpointer
+from lead_trainer.engine.optimizers import Optimizers
 from lead_trainer.engine.ranking import Ranking
 from lead_trainer.engine.retry_budget import RetryBudget
 from lead_trainer.engine.state import TrainState, merged
@@ -82,17 +84,17 @@ def test_a_late_commit_of_an_older_attempt_is_adopted(tmp_path: Path) -> None:
 
 
 def test_the_ranks_that_adopt_a_checkpoint_have_the_sums_of_its_epoch_once_together(tmp_path: Path) -> None:
-    store, recipe = FolderStore(tmp_path / "store"), ToyRecipe()
+    store, recipe = FolderStore(tmp_path / "store"), RECIPE
     train_here(store, tmp_path, a_toy_job(1, epochs=1, every_steps=4))
     adopted, counts = manifests(store)[0], []
     assert adopted.step_in_epoch == 4
     for rank in range(3):
-        model, group = recipe.model(ToyConfig()), SimpleNamespace(world=World(rank, rank, 3, 0, 3))
+        model, group = recipe.model(ToyConfig(), {}), SimpleNamespace(world=World(rank, rank, 3, 0, 3))
         state = TrainState(
-            model, model, recipe.optimizer(model, ToyConfig()), torch.amp.GradScaler("cpu", enabled=False), (0.05,),
+            model, model, Optimizers(recipe.optimizer(model, ToyConfig())), torch.amp.GradScaler("cpu", enabled=False),
             Clipper(), BatchNorms(model), Ranking("loss"),
         )  # fmt: skip
-        known: Any = (group, store, None, recipe.checkpoint_names, {}, tmp_path / "scratch", RetryBudget())
+        known: Any = (group, store, None, lambda at: names_by_epoch(None, at), {}, tmp_path / "scratch", RetryBudget())
         checkpointer = Checkpointer(*known)
         checkpointer._reload(state, adopted)
         counts.append(state.totals.as_pairs())

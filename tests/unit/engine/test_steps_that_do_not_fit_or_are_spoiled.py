@@ -10,8 +10,9 @@ from lead_protocol.exit_codes import ExitCode
 from lead_protocol.progress_record import parse_progress
 from lead_protocol.store.folder import FolderStore
 from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
-from lead_testing.toy_recipe import ToyConfig, ToyModel, ToyRecipe
-from lead_testing.toy_runs import train_group, train_here
+from lead_testing.toy_recipe import RECIPE, ToyConfig, ToyModel
+from lead_testing.toy_runs import toy_recipe_with, train_group, train_here
+from lead_trainer.contract.step import Facts
 from lead_trainer.engine.memory import OutOfMemory, Rung, next_rung, record_rung, recorded_rung
 from lead_trainer.errors import BadData
 
@@ -20,7 +21,13 @@ def test_the_samples_of_a_skipped_step_are_named_and_its_batch_norms_undone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = FolderStore(tmp_path / "store")
-    config = {"poisoned_sample": 3, "spoiled_input": True, "batch_size": 2, "samples": 8, "accumulate_steps": 2}
+    config = {
+        "poisoned_sample": 3,
+        "spoiled_input": True,
+        "batch_size": 2,
+        "samples": 8,
+        "gradient_accumulation_steps": 2,
+    }
     train_here(store, tmp_path, a_toy_job(epochs=2, config=config))
     last = manifests(store)[-1]
     model = torch.load(tmp_path / "store" / last.files["model_0001.pth"].key, weights_only=True)
@@ -46,18 +53,18 @@ def test_a_batch_that_does_not_fit_is_cut_and_the_run_goes_on(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("can_checkpoint", [True, False])
-def test_a_model_is_built_once_a_try_and_asked_there_whether_it_saves_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_checkpoint: bool
+def test_a_model_is_built_once_a_try_and_saves_memory_where_its_recipe_can(
+    tmp_path: Path, can_checkpoint: bool
 ) -> None:
     built: list[bool] = []
 
-    def model(self: ToyRecipe, config: ToyConfig) -> torch.nn.Module:
+    def model(config: ToyConfig, facts: Facts) -> torch.nn.Module:
         built.append(True)
-        return ToyModel(config.dropout) if can_checkpoint else torch.nn.Sequential(ToyModel(config.dropout))
+        return ToyModel(config.dropout)
 
-    monkeypatch.setattr(ToyRecipe, "model", model)
-    store = FolderStore(tmp_path / "store")
-    train_here(store, tmp_path, a_toy_job(epochs=1, config={"rows_in_memory": 2, "split_when_out_of_memory": True}))
+    store, config = FolderStore(tmp_path / "store"), {"rows_in_memory": 2, "split_when_out_of_memory": True}
+    with toy_recipe_with(model=model, save_memory=RECIPE.save_memory if can_checkpoint else None):
+        train_here(store, tmp_path, a_toy_job(epochs=1, config=config))
     assert recorded_rung(store, KEYS, Rung(False), rank_batch=8) == Rung(can_checkpoint, 4)
     assert len(built) == 3 + can_checkpoint  # whole batches, halves, quarters
 
@@ -89,7 +96,7 @@ def test_a_group_ends_in_a_code_that_no_budget_counts_until_its_steps_fit(tmp_pa
 
 
 def test_without_leave_to_cut_the_error_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(OutOfMemory, match="batch_size smaller with more accumulate_steps"):
+    with pytest.raises(OutOfMemory, match="batch_size smaller with more gradient_accumulation_steps"):
         train_here(FolderStore(tmp_path / "store"), tmp_path, a_toy_job(config={"rows_in_memory": 2}))
 
 

@@ -11,8 +11,9 @@ from lead_protocol.job import CheckpointPolicy
 from lead_protocol.progress_record import parse_progress
 from lead_protocol.store.folder import FolderStore
 from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
-from lead_testing.toy_recipe import ToyConfig, ToyRecipe
+from lead_testing.toy_recipe import RECIPE, ToyConfig
 from lead_testing.toy_runs import train_group, train_here
+from lead_trainer.contract.step import StepContext
 from lead_trainer.engine.ranking import Ranking
 from lead_trainer.errors import BadConfig
 
@@ -21,15 +22,16 @@ def test_the_validation_of_a_checkpoint_is_that_of_its_weights_over_the_whole_sp
     config = {"batch_size": 12, "samples": 24, "validation_samples": 7, "ema_decay": 0.5}
     assert train_group(tmp_path, a_toy_job(epochs=2, config=config), 2) == [ExitCode.DONE] * 2
     last = manifests(FolderStore(tmp_path / "store"))[-1]
-    recipe, toy = ToyRecipe(), ToyConfig(**config)
-    model = recipe.model(toy)
+    recipe, toy = RECIPE, ToyConfig(**config)
+    model = recipe.model(toy, {})
     state = torch.load(tmp_path / "store" / last.files[last.parts["ema"]].key, weights_only=True)
     model.load_state_dict(state)
-    source = recipe.validation_samples(toy, None)
+    assert recipe.validation is not None
+    source = recipe.validation.samples(toy, {})
     assert source is not None
     batch = recipe.collate([source.load(int(index), 0) for index in source.epoch_draw(0)])
     with torch.no_grad():
-        total, count = recipe.evaluate(model.eval(), batch, toy).totals["loss"]
+        total, count = recipe.validation.evaluate(model.eval(), batch, StepContext(config=toy)).totals["loss"]
     assert count == 7  # an odd number, over two ranks
     assert last.metrics["val/loss"] == pytest.approx(float(total) / 7, rel=1e-6)
     assert last.metrics["val/rmse"] == pytest.approx(last.metrics["val/loss"] ** 0.5, rel=1e-9)
@@ -79,7 +81,7 @@ def test_a_value_that_is_missing_or_not_finite_is_never_the_best() -> None:
     ({"best_metric": "val/loss"}, "this run validates on nothing"),
     ({"best_metric": "val loss!"}, "expected the tag of a metric"),
     ({"ema_decay": 1.5}, "ema_decay: found 1.5"),
-    ({"accumulate_steps": 0}, "accumulate_steps: found 0"),
+    ({"gradient_accumulation_steps": 0}, "gradient_accumulation_steps: found 0"),
 ])  # fmt: skip
 def test_what_a_stage_cannot_do_is_refused(tmp_path: Path, config: dict[str, object], words: str) -> None:
     with pytest.raises(BadConfig, match=words):

@@ -53,7 +53,7 @@ def test_seven_batches_of_four_make_two_steps_and_leave_none_out() -> None:
     assert steps == [[0, 1, 2, 3], [4, 5, 6]]
     with pytest.raises(BadData, match="ended in step 1 of 2"):
         list(plan.micro_batches(iter([]), 0))
-    with pytest.raises(BadConfig, match="accumulate_steps: found 0"):
+    with pytest.raises(BadConfig, match="gradient_accumulation_steps: found 0"):
         EpochPlan(batches=7, rank_batch=2, accumulate=0)
     with pytest.raises(BadConfig, match="batch of 6 samples a process cannot be cut into 4 equal parts"):
         EpochPlan(batches=7, rank_batch=6, parts=4)
@@ -97,7 +97,7 @@ def test_the_quantile_clipper_caps_at_the_quantile_of_its_last_norms() -> None:
     again = Clipper(quantile=0.5, history_length=4)
     again.load_state_dict(clipper.state_dict())
     assert again.history == clipper.history
-    with pytest.raises(BadConfig, match=r"grad_clip_quantile: found 1\.0"):
+    with pytest.raises(BadConfig, match=r"grad_quantile: found 1\.0"):
         Clipper(quantile=1.0)
 
 

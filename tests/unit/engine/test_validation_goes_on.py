@@ -1,19 +1,24 @@
 """Validation leaves out what is no number, waits for a store that is away, is told of, and hears that it must stop."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.progress_record import ProgressRecord, parse_progress
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import StoreUnavailable
 from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
-from lead_testing.toy_recipe import ToyRecipe, ToySamples
-from lead_testing.toy_runs import train_group, train_here
+from lead_testing.toy_recipe import RECIPE, ToySamples
+from lead_testing.toy_runs import toy_recipe_with, train_group, train_here
+from lead_trainer.contract.samples import Batch, Sample
+from lead_trainer.contract.step import StepContext
+from lead_trainer.contract.validation import Evaluation
 from lead_trainer.engine.progress import Mailbox
 from lead_trainer.errors import BadData
-from lead_trainer.recipes.recipe import Sample
 
 VALIDATES = {"batch_size": 4, "samples": 8, "validation_samples": 8}
 SPOILED = 10_003  # the fourth sample of the validation split, in its first batch
@@ -49,14 +54,15 @@ def test_an_epoch_whose_validation_is_no_number_is_saved_without_one(tmp_path: P
 
 
 def test_a_split_in_which_nothing_counts_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = ToyRecipe.evaluate
+    plain = RECIPE.validation
+    assert plain is not None
 
-    def counts_nothing(*arguments: object) -> object:
-        found = plain(*arguments)  # type: ignore[arg-type]
-        return type(found)({tag: (total * 0, 0) for tag, (total, _) in found.totals.items()})
+    def counts_nothing(model: torch.nn.Module, batch: Batch, context: StepContext[Any]) -> Evaluation:
+        found = plain.evaluate(model, batch, context)
+        return Evaluation({tag: (total * 0, 0) for tag, (total, _) in found.totals.items()})
 
-    monkeypatch.setattr(ToyRecipe, "evaluate", counts_nothing)
-    with pytest.raises(BadData, match="counts no sample for `loss`"):
+    spoiled = toy_recipe_with(validation=replace(plain, evaluate=counts_nothing))
+    with spoiled, pytest.raises(BadData, match="counts no sample for `loss`"):
         train_here(FolderStore(tmp_path / "store"), tmp_path, a_toy_job(epochs=1, config=VALIDATES))
 
 

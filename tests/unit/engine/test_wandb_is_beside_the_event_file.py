@@ -71,7 +71,7 @@ def test_both_attempts_of_a_run_are_one_wandb_run_in_the_store(tmp_path: Path) -
         assert (run.project, run.display_name) == ("night", "toy-train-s0")
         steps |= history
     assert sorted(steps) == [1, 2, 3, 4, 5, 6]
-    assert {"debug/loss", "debug/lr_0", "unscaled_loss/loss_plane"} <= steps[4].keys()
+    assert {"train/loss", "train/lr_0", "train/loss_plane"} <= steps[4].keys()
     assert "epoch/loss" in steps[6]
 
 
@@ -108,7 +108,7 @@ def test_an_error_in_the_middle_is_one_warning_too(
 
 def test_the_job_wins_over_the_recipes_keys_and_every_key_has_its_place() -> None:
     values = {"log_wandb": True, "wandb_id": "abc", "wandb_resume": "must", "id": "big", "description": "why"}
-    keys = RECIPE.wandb_keys(RECIPE.config({**values, "use_planning_decoder": True}))
+    keys = RECIPE.reports.wandb(RECIPE.config({**values, "use_planning_decoder": True}))
     asked = wandb_settings(a_toy_job(), keys, {})
     assert asked is not None
     assert (asked.mode, asked.project, asked.id, asked.resume) == ("online", "lead_posttrain", "abc", "must")

@@ -13,8 +13,8 @@ from lead_protocol.progress_record import (
     parse_progress,
     to_bytes,
 )
+from lead_trainer.contract.reports import WatchRule
 from lead_trainer.engine.watch import ENGINE_RULES, WAITING, YOUNG, advise, divergence, one_line
-from lead_trainer.recipes.recipe import WatchRule
 
 HEALTHY = [1.0 / (epoch + 1) for epoch in range(30)]
 CURVES = {

@@ -5,6 +5,7 @@ import io
 import json
 import re
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,18 +20,20 @@ from lead_protocol.progress_record import MESSAGE_CHARS, parse_progress
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import StoreUnavailable
 from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
-from lead_testing.toy_recipe import ToyModel, ToyRecipe
-from lead_testing.toy_runs import train_here
+from lead_testing.toy_recipe import RECIPE, ToyModel
+from lead_testing.toy_runs import toy_recipe_with, train_here
 from lead_testing.transcripts import UNKNOWN_KEY
+from lead_trainer.contract.installed import load_recipe
+from lead_trainer.contract.step import StepOutput
 from lead_trainer.engine.batch_norms import BatchNorms
 from lead_trainer.engine.clip import Clipper
+from lead_trainer.engine.optimizers import Optimizers
 from lead_trainer.engine.progress_block import progress_block
 from lead_trainer.engine.ranking import Ranking
 from lead_trainer.engine.state import TrainState
 from lead_trainer.engine.stop import StopFlag
 from lead_trainer.engine.worker import last_words, leave_word
 from lead_trainer.errors import BadConfig, BadData
-from lead_trainer.recipes.recipe import StepOutput, load_recipe
 from lead_trainer.report import live as live_module
 from lead_trainer.report import tensorboard
 from lead_trainer.report.console import EPOCH_DONE, open_log
@@ -49,9 +52,8 @@ def a_state() -> TrainState:
     return TrainState(
         model,
         model,
-        optimizer,
+        Optimizers(optimizer),
         scaler,
-        (3e-4,),
         Clipper(),
         BatchNorms(model),
         ranking,
@@ -284,14 +286,12 @@ def test_a_slow_upload_holds_nobody_up_and_the_last_one_comes_after_it(tmp_path:
 def test_a_metric_of_any_name_is_kept_in_the_manifest_and_told_where_its_name_can_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    odd, plain = "error [m] of all the pedestrians, é", ToyRecipe.validation_metrics
-
-    def told(self: ToyRecipe, config: object, means: dict[str, float]) -> dict[str, float]:
-        return {**plain(self, config, means), odd: 1.0}  # type: ignore[arg-type]
-
-    monkeypatch.setattr(ToyRecipe, "validation_metrics", told)
+    odd, plain = "error [m] of all the pedestrians, é", RECIPE.validation
+    assert plain is not None
+    summary = plain.summary
     store = FolderStore(tmp_path / "store")
-    train_here(store, tmp_path, a_toy_job(epochs=2, config={"validation_samples": 8}))
+    with toy_recipe_with(validation=replace(plain, summary=lambda config, means: {**summary(config, means), odd: 1.0})):
+        train_here(store, tmp_path, a_toy_job(epochs=2, config={"validation_samples": 8}))
     assert manifests(store)[-1].metrics[f"val/{odd}"] == 1.0
     record = parse_progress(store.get(KEYS.progress(1), max_bytes=4096))
     assert record is not None and set(record.metrics) == {"val/bias", "val/loss", "val/rmse", "loss_plane"}

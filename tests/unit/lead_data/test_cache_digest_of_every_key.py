@@ -14,11 +14,11 @@ import pytest
 
 from lead_protocol.cache_digest import cache_digest, canonical_json
 from lead_testing.label_tree import FRAMES, ROUTE, SIZES, label_tree
+from lead_trainer.contract.raw_data import SampleKey
 from lead_trainer.data.cache_tables import write_table
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.preparation import LeadPreparation
 from lead_trainer.recipes.lead.prepare_keys import PreparationKeys
-from lead_trainer.recipes.recipe import SampleKey
 
 FRAME = FRAMES // 2
 STAGES = ["full_pretrain", "full_posttrain"]

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from lead_testing.on_demand_cache import OnDemandCache
+from lead_trainer.contract.raw_data import SampleKey
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.lead.config_values import load_config
@@ -26,9 +27,8 @@ from lead_trainer.recipes.lead.ingest.torch_pickle import read_gzip_pickle
 from lead_trainer.recipes.lead.losses import compute_losses, loss_weights
 from lead_trainer.recipes.lead.model import build_model
 from lead_trainer.recipes.lead.preparation import LeadPreparation
-from lead_trainer.recipes.lead.recipe import RECIPE
+from lead_trainer.recipes.lead.recipe import on_device
 from lead_trainer.recipes.lead.validation import evaluate
-from lead_trainer.recipes.recipe import SampleKey
 
 PICTURE = (64, 480)
 BOTH = ["full_posttrain", "full_pretrain"]
@@ -128,7 +128,7 @@ def test_what_raters_said_of_a_waymo_frame_is_scored_in_validation(tmp_path: Pat
     np.testing.assert_allclose(sample["rated_trajectories"][1, 11:], np.tile(short[:, -1] * [1, -1], (9, 1)))
     assert sample["ratings"].tolist() == [9, 6, 6]
     assert samples.load(1, 0)["ratings"].tolist() == [-1, -1, -1]
-    batch = RECIPE.on_device(collate([samples.load(index, 0) for index in range(4)]), config)
+    batch = on_device(collate([samples.load(index, 0) for index in range(4)]), config)
     predictions = build_model(config).eval()(batch)
     assert predictions.plan is not None
     as_driven = replace(predictions, plan=replace(predictions.plan, future_waypoints=batch["future_waypoints"].float()))
@@ -143,7 +143,7 @@ def test_a_network_trains_on_a_real_set_alone(preset: str, planner: bool, navsim
     values = {**values, "use_planning_decoder": planner}
     config = load_config(values, preset)
     samples = open_samples(config, {"real": OnDemandCache(tree, {**values, "preset": preset}, BOTH)})
-    batch = RECIPE.on_device(collate([samples.load(int(index), 0) for index in samples.epoch_draw(0)[:2]]), config)
+    batch = on_device(collate([samples.load(int(index), 0) for index in samples.epoch_draw(0)[:2]]), config)
     torch.manual_seed(0)
     model = build_model(config)
     if preset == "waymo" and not planner:

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from lead_testing.golden_samples import FLOATS_WITHIN
+from lead_trainer.contract.samples import Sample
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.config_values import load_config
 from lead_trainer.recipes.lead.dataset import DEPTH_CODES, depth_metres, is_usual_depth, used_columns
-from lead_trainer.recipes.lead.recipe import RECIPE
-from lead_trainer.recipes.recipe import Sample
+from lead_trainer.recipes.lead.recipe import RECIPE, on_device
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))]
 
@@ -54,7 +54,7 @@ def test_a_batch_finished_on_a_device_is_the_samples_finished_on_cores(
     batch = RECIPE.collate(samples)
     before = {key: value.clone() for key, value in batch.items()}
     there = {key: value.to(device) for key, value in batch.items()}
-    done = RECIPE.on_device(there, config)
+    done = on_device(there, config)
     assert set(done) == {"index", "rgb", "rasterized_lidar", "depth"}
     assert done["rgb"].is_contiguous() and {value.device.type for value in done.values()} == {device}
     for row, sample in enumerate(samples):
@@ -72,7 +72,7 @@ def test_every_depth_code_becomes_its_metres() -> None:
     for code in (0, 1, 127, 254, 255):
         flat = np.full_like(codes, code)
         batch = RECIPE.collate([{**stored(config, 0), DEPTH_CODES: flat}])
-        depth = RECIPE.on_device(batch, config)["depth"]
+        depth = on_device(batch, config)["depth"]
         assert torch.equal(depth, torch.full_like(depth, float(np.float32(code) / np.float32(255) * np.float32(50))))
 
 
@@ -84,7 +84,7 @@ def test_samples_of_other_depth_files_and_without_depth_may_share_the_batch() ->
     full_size = stored(config, 2, noise.integers(0, 256, (384, 1152), np.uint8))
     without = {key: value for key, value in stored(config, 3).items() if key != DEPTH_CODES}
     batch = RECIPE.collate([usual, sixteen_bit, full_size, without])
-    depth = RECIPE.on_device(batch, config)["depth"].numpy()
+    depth = on_device(batch, config)["depth"].numpy()
     np.testing.assert_allclose(depth[0], on_cores(usual, config)["depth"], rtol=FLOATS_WITHIN, atol=0)
     np.testing.assert_array_equal(depth[1], sixteen_bit["depth"])
     np.testing.assert_array_equal(depth[2], full_size["depth"])

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from lead_protocol.store.folder import FolderStore
 from lead_testing import shared_dir
 from lead_testing.built_caches import build_and_publish
 from lead_testing.golden_samples import COLLECTION, FLOATS_WITHIN, FOLDER, compared, golden, row_of, rows_of
+from lead_trainer.contract.raw_data import SampleKey, SourceTree
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.cache_tables import CollectionRows
 from lead_trainer.data.loader import on_device_of
@@ -23,8 +25,7 @@ from lead_trainer.data.session_cache import open_session_cache
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.recipes.lead.dataset import LeadSamples
 from lead_trainer.recipes.lead.preparation import LeadPreparation
-from lead_trainer.recipes.lead.recipe import RECIPE, LeadRecipe
-from lead_trainer.recipes.recipe import SampleKey, SourceTree
+from lead_trainer.recipes.lead.recipe import RECIPE
 
 BATCH = 4
 
@@ -45,10 +46,6 @@ class PreparesRecorded(LeadPreparation):
 
     def stays_in_process(self, config: Mapping[str, Any]) -> bool:
         return True
-
-
-class RecordedOnly(LeadRecipe):
-    preparation = PreparesRecorded()
 
 
 class RecordedSamples(LeadSamples):
@@ -77,7 +74,8 @@ def store_and_digest(tmp_path_factory: pytest.TempPathFactory) -> tuple[FolderSt
         parallelism=1,
         recipe="lead", source=FolderSource(path="tree"), collections=[COLLECTION],
     )  # fmt: skip
-    done = build_and_publish(job, store, tree, RecordedOnly(), lambda record: None, part_bytes=4 << 20, threads=2)
+    recorded_only = replace(RECIPE, preparation=PreparesRecorded())
+    done = build_and_publish(job, store, tree, recorded_only, lambda record: None, part_bytes=4 << 20, threads=2)
     assert done.shards_done > 1
     return store, done.digest
 

@@ -31,6 +31,7 @@ from lead_testing.leads_cache import (
 from lead_testing.logged import Logged
 from lead_trainer.building import RawTree
 from lead_trainer.cli import main
+from lead_trainer.contract.raw_data import SampleKey
 from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.digest import listing_sha256
@@ -41,7 +42,6 @@ from lead_trainer.recipes.lead.preparation import LeadPreparation
 from lead_trainer.recipes.lead.prepare_cached import cached_fields
 from lead_trainer.recipes.lead.prepare_keys import PreparationKeys
 from lead_trainer.recipes.lead.recipe import RECIPE
-from lead_trainer.recipes.recipe import SampleKey
 
 ROUTE = "data/SignalizedJunctionLeftTurn/999_Rep-1_Town03_301_route0_11_04_01_11_59"
 CACHED = f"cache/{ROUTE.removeprefix('data/')}/{FOLDERS}"

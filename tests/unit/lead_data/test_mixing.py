@@ -18,6 +18,8 @@ from lead_protocol.progress_record import parse_progress
 from lead_protocol.store.folder import FolderStore
 from lead_testing import shared_dir
 from lead_testing.on_demand_cache import OnDemandCache
+from lead_trainer.contract.samples import Samples
+from lead_trainer.contract.step import StepContext
 from lead_trainer.data.cache_tables import CollectionRows
 from lead_trainer.data.loader import Loader
 from lead_trainer.data.node_shares import RankShare
@@ -39,7 +41,7 @@ from lead_trainer.recipes.lead.ingest.plain_pickle import read_plain
 from lead_trainer.recipes.lead.losses import compute_losses
 from lead_trainer.recipes.lead.model import build_model
 from lead_trainer.recipes.lead.preparation import LeadPreparation
-from lead_trainer.recipes.lead.recipe import RECIPE
+from lead_trainer.recipes.lead.recipe import RECIPE, on_device
 from lead_trainer.world import World
 
 ROUTE = "data/SignalizedJunctionLeftTurn/999_Rep-1_Town03_301_route0_11_04_01_11_59"
@@ -48,13 +50,15 @@ AT_A_JUNCTION = {  # a bucket that is drawn three times an epoch
     "visual_visibility": 0, "light_hazard": False, "slower_occluded_junction": True, "distance_to_next_junction": 3.0,
     "current_active_scenario_type": None, "previous_active_scenario_type": None,
 }  # fmt: skip
+assert RECIPE.validation is not None
+VALIDATION = RECIPE.validation
 EQUAL = {"carla_num_samples": 6, "navsim_num_samples": 6}
 
 
 SHARD = 5  # samples
 
 
-class Numbered:
+class Numbered(Samples):
     """A data set of so many samples that are only numbers."""
 
     def __init__(self, count: int) -> None:
@@ -306,7 +310,7 @@ def test_a_mixed_batch_has_each_sets_own_losses(trees: dict[str, Path]) -> None:
     model = build_model(config).eval()
 
     def losses(chosen: list[Any]) -> dict[str, float]:
-        batch = RECIPE.on_device(collate(chosen), config)
+        batch = on_device(collate(chosen), config)
         with torch.no_grad():
             report = compute_losses(config, model(batch), batch)
         return {key: float(value) for key, value in report.raw.items()}
@@ -329,15 +333,17 @@ def test_what_is_measured_of_two_sets_does_not_depend_on_how_samples_lie_in_batc
     torch.manual_seed(0)
     model = build_model(config).eval()
 
-    def measured(*batches: list[Any]) -> tuple[dict[str, float], dict[str, float]]:
+    def measured(*batches: list[Any]) -> tuple[Mapping[str, float], dict[str, float]]:
         sums: dict[str, float] = {}
         counts: dict[str, float] = {}
         for chosen in batches:
             with torch.no_grad():
-                totals = RECIPE.evaluate(model, RECIPE.on_device(collate(chosen), config), config).totals
+                totals = VALIDATION.evaluate(
+                    model, on_device(collate(chosen), config), StepContext(config=config)
+                ).totals
             for tag, (total, count) in totals.items():
                 sums[tag], counts[tag] = sums.get(tag, 0.0) + float(total), counts.get(tag, 0) + int(count)
-        return RECIPE.validation_metrics(config, {tag: sums[tag] / n for tag, n in counts.items() if n}), counts
+        return VALIDATION.summary(config, {tag: sums[tag] / n for tag, n in counts.items() if n}), counts
 
     together, counts = measured(loaded)
     assert counts["loss_semantic"] == counts["navsim_loss_bev_semantic"] == 2 and counts["loss"] == 4
@@ -355,15 +361,15 @@ def test_a_head_that_is_never_finite_leaves_no_loss_by_which_a_checkpoint_could_
     config = load_config({**SMALL, **EQUAL, "batch_size": 4}, "demo_navsim")
     samples = open_samples(config, caches(trees))
     loaded = [samples.load(int(index), 0) for index in samples.composed_order(0, 4)[:4]]
-    batches = [RECIPE.on_device(collate(chosen), config) for chosen in (loaded[:2], loaded[2:])]
+    batches = [on_device(collate(chosen), config) for chosen in (loaded[:2], loaded[2:])]
     torch.manual_seed(0)
     model = build_model(config).eval()
 
     def told(batches: list[Any]) -> Mapping[str, float]:
         sums = Sums()
         for batch in batches:
-            sums.add(RECIPE.evaluate(model, batch, config))
-        return RECIPE.validation_metrics(config, means(sums.as_pairs()))
+            sums.add(VALIDATION.evaluate(model, batch, StepContext(config=config)))
+        return VALIDATION.summary(config, means(sums.as_pairs()))
 
     sound = told(batches)
     assert not any("labelled" in tag for tag in sound) and sound.keys() >= {"loss", "navsim_loss_bev_semantic"}
@@ -376,7 +382,7 @@ def test_a_head_that_is_never_finite_leaves_no_loss_by_which_a_checkpoint_could_
 
 
 def _loss_of(model: torch.nn.Module, loaded: list[Any], config: Any) -> torch.Tensor:
-    batch = RECIPE.on_device(collate(loaded), config)
+    batch = on_device(collate(loaded), config)
     with torch.no_grad():
         return compute_losses(config, model(batch), batch).total
 

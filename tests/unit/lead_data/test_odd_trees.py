@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from lead_testing import shared_dir
 from lead_testing.logged import Logged
+from lead_trainer.contract.raw_data import SourceFile
 from lead_trainer.data.cache_tables import ROUTE_COLUMN, MetaColumns
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.lead.buckets import fill_collection, judge_routes, verdicts
@@ -26,7 +27,6 @@ from lead_trainer.recipes.lead.preparation import LeadPreparation
 from lead_trainer.recipes.lead.prepare_metas import DROPPED, LAYOUT_MARK, meta_row, meta_table
 from lead_trainer.recipes.lead.route_filter import Reason
 from lead_trainer.recipes.lead.targets.view import NORMAL
-from lead_trainer.recipes.recipe import SourceFile
 
 SKIPS = {"skip_first_pretrain": 1, "skip_last_pretrain": 1, "skip_first_posttrain": 8, "skip_last_posttrain": 8}
 REFUSED = ("Failed", "Failed - Agent couldn't be set up", "Failed - Simulation crashed", "Failed - Agent crashed")

@@ -15,6 +15,7 @@ from lead_testing import shared_dir
 from lead_testing.built_caches import build_and_publish, whole_build
 from lead_testing.golden_samples import rows_of
 from lead_testing.logged import Logged
+from lead_trainer.contract.raw_data import SampleKey, SourceFile
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.loader import Loader
 from lead_trainer.data.process_loader import ProcessLoader
@@ -24,14 +25,9 @@ from lead_trainer.recipes.lead.config_values import load_config
 from lead_trainer.recipes.lead.dataset import LeadSamples
 from lead_trainer.recipes.lead.dataset_collate import collate
 from lead_trainer.recipes.lead.preparation import LeadPreparation
-from lead_trainer.recipes.lead.recipe import RECIPE
-from lead_trainer.recipes.recipe import SampleKey, SourceFile
+from lead_trainer.recipes.lead.recipe import RECIPE, on_device
 
 ROUTE = "data/SignalizedJunctionLeftTurn/999_Rep-1_Town03_301_route0_11_04_01_11_59"
-
-
-class Recipe:
-    preparation = LeadPreparation()
 
 
 @cache
@@ -58,7 +54,7 @@ class NotedReads(Mapping[str, Any]):
 
 def build(tree: Any, store: FolderStore, config: Mapping[str, Any]) -> str:
     job = whole_build("lead", ["full_pretrain", "full_posttrain"], config)
-    return build_and_publish(job, store, tree, Recipe(), lambda record: None).digest  # type: ignore[arg-type]
+    return build_and_publish(job, store, tree, RECIPE, lambda record: None).digest
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +157,7 @@ def test_a_bad_raw_file_is_named_with_its_route(folder: str, damage: str) -> Non
 def test_the_demo_preset_gets_small_pictures_and_grids(demo: CacheReader) -> None:
     config = load_config({"use_planning_decoder": True}, "demo")
     samples = LeadSamples(config, demo)
-    (sample,) = rows_of(RECIPE.on_device(collate([samples.load(0, 0)]), config))
+    (sample,) = rows_of(on_device(collate([samples.load(0, 0)]), config))
     shapes = {key: value.shape for key, value in sample.items() if isinstance(value, np.ndarray)}
     assert shapes["rgb"] == (3, 96, 288)
     assert shapes["semantic"] == shapes["depth"] == (96, 288)

@@ -9,13 +9,13 @@ import pytest
 
 from lead_testing import shared_dir
 from lead_testing.on_demand_cache import OnDemandCache
+from lead_trainer.contract.raw_data import SampleKey, SourceFile
 from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.lead.config_values import load_config
 from lead_trainer.recipes.lead.dataset import LeadSamples
 from lead_trainer.recipes.lead.preparation import LeadPreparation
-from lead_trainer.recipes.recipe import SampleKey, SourceFile
 
 ROUTE = "data/SignalizedJunctionLeftTurn/999_Rep-1_Town03_301_route0_11_04_01_11_59"
 PREPARATION = LeadPreparation()

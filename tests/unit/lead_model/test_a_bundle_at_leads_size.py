@@ -13,15 +13,15 @@ from lead_protocol.exit_codes import ExitCode
 from lead_protocol.object_keys import InstanceKeys
 from lead_testing.golden_model import golden_json
 from lead_trainer.cli import main
+from lead_trainer.contract.installed import load_recipe
 from lead_trainer.engine.batch_norms import BatchNorms
-from lead_trainer.engine.checkpoint import CheckpointIdentity, commit_checkpoint, file_index, file_names, stage_files
+from lead_trainer.engine.checkpoint import CheckpointIdentity, checkpoint_at, commit_checkpoint, file_names, stage_files
 from lead_trainer.engine.clip import Clipper
-from lead_trainer.engine.config_document import config_document
+from lead_trainer.engine.optimizers import Optimizers
 from lead_trainer.engine.ranking import Ranking
 from lead_trainer.engine.retry_budget import RetryBudget
 from lead_trainer.engine.state import TrainState
 from lead_trainer.local_store import NAMESPACE, STAGE, UID, store_in
-from lead_trainer.recipes.recipe import load_recipe
 
 EPOCHS = 31
 # What LEAD's config.json tells of the machine and of flags that LEAD's evaluation has at their defaults without a file.
@@ -41,16 +41,15 @@ def a_finished_run(logdir: Path, *, planner: bool) -> None:
     recipe = load_recipe("lead")
     config = recipe.config({"use_planning_decoder": planner}, "default")
     with torch.device("meta"):
-        model = recipe.model(config)
-    optimizer = recipe.optimizer(model, config)
+        model = recipe.model(config, {})
+    optimizers = Optimizers(recipe.optimizer(model, config))
     scaler = torch.amp.GradScaler("cpu", enabled=False)
-    rates = tuple(float(group["lr"]) for group in optimizer.param_groups)
     state = TrainState(
-        model, model, optimizer, scaler, rates, Clipper(), BatchNorms(model), Ranking("loss"), step=EPOCHS, epoch=EPOCHS
+        model, model, optimizers, scaler, Clipper(), BatchNorms(model), Ranking("loss"), step=EPOCHS, epoch=EPOCHS
     )
-    names = file_names(recipe, config, file_index(state.epoch, 0))
+    names = file_names(recipe, config, checkpoint_at(state.epoch, 0, state.step))
     loop = state.loop_state({})
-    files = stage_files(state, names, config_document(recipe, config), loop.model_dump_json(), logdir / "staged")
+    files = stage_files(state, names, recipe.config_document(config), loop.model_dump_json(), logdir / "staged")
     commit_checkpoint(
         store_in(logdir), CheckpointIdentity(InstanceKeys(NAMESPACE, UID, STAGE, 0), 1, "lead", "0" * 64, (), 1),
         loop.model_dump(include={"step", "epoch", "step_in_epoch"}), files, names, parameters="0" * 64,

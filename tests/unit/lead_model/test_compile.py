@@ -12,6 +12,7 @@ from torch._dynamo.utils import counters
 
 from lead_testing.golden_model import without_dropout
 from lead_testing.sample_batches import random_batch
+from lead_trainer.contract.step import StepContext
 from lead_trainer.engine import compilation
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.config_values import load_config
@@ -56,19 +57,25 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> list[torch.nn.Module]:
 def test_the_whole_network_is_one_graph_with_the_losses_of_the_eager_one() -> None:
     config = load_config({**SIZES, "use_planning_decoder": True}, "demo")
     torch.manual_seed(0)
-    model, batch = without_dropout(RECIPE.model(config)).train(), random_batch(config)
-    eager = RECIPE.step(model, batch, config)
+    model, batch = without_dropout(RECIPE.model(config, {})).train(), random_batch(config)
+    eager = RECIPE.step(model, batch, StepContext(config=config))
     trained = compilation.compiled(model, torch.device("cpu"))
     counters.clear()
-    step = RECIPE.step(trained, batch, config)
+    step = RECIPE.step(trained, batch, StepContext(config=config))
     assert counters["stats"]["unique_graphs"] == 1 and not counters["graph_break"]
     torch.testing.assert_close(step.parts, eager.parts, rtol=1e-5, atol=1e-6)
     step.loss.backward()  # type: ignore[no-untyped-call]
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
+def the_optimizer(model: torch.nn.Module, config: LeadConfig) -> torch.optim.Optimizer:
+    made = RECIPE.optimizer(model, config)
+    assert isinstance(made, torch.optim.Optimizer)
+    return made
+
+
 def a_step(trained: torch.nn.Module, optimizer: torch.optim.Optimizer, config: LeadConfig, number: int) -> float:
-    output = RECIPE.step(trained, random_batch(config, seed=number), config)
+    output = RECIPE.step(trained, random_batch(config, seed=number), StepContext(config=config))
     optimizer.zero_grad()
     output.loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()
@@ -78,14 +85,14 @@ def a_step(trained: torch.nn.Module, optimizer: torch.optim.Optimizer, config: L
 def test_an_eager_checkpoint_goes_on_compiled_under_the_same_names(traced: list[torch.nn.Module]) -> None:
     config = load_config(SIZES, "demo")
     torch.manual_seed(0)
-    model = without_dropout(RECIPE.model(config)).train()
-    optimizer = RECIPE.optimizer(model, config)
+    model = without_dropout(RECIPE.model(config, {})).train()
+    optimizer = the_optimizer(model, config)
     a_step(model, optimizer, config, 0)
     weights, moments = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
     eager = [a_step(model, optimizer, config, number) for number in (1, 2)]
 
-    resumed = without_dropout(RECIPE.model(config)).train()
-    trained, optimizer = compilation.compiled(resumed, torch.device("cpu")), RECIPE.optimizer(resumed, config)
+    resumed = without_dropout(RECIPE.model(config, {})).train()
+    trained, optimizer = compilation.compiled(resumed, torch.device("cpu")), the_optimizer(resumed, config)
     resumed.load_state_dict(weights)
     optimizer.load_state_dict(moments)
     assert [a_step(trained, optimizer, config, number) for number in (1, 2)] == pytest.approx(eager, rel=1e-4)

@@ -5,8 +5,8 @@ from dataclasses import fields
 import pytest
 
 from lead_testing.golden_model import golden_json
+from lead_trainer.contract.config_values import names_in
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.config_values import names_in
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.config_values import PACKAGE, from_config_json, load_config, to_config_json
 from lead_trainer.recipes.lead.inheritance import INHERITED, OWN
@@ -114,6 +114,7 @@ BAD = [
     ({"n_leyer": 2}, "n_leyer: unknown key; did you mean n_layer?"),
     ({"skip_first": 3}, "skip_first: follows from other keys .*skip_first_pretrain"),
     ({"grad_quantile": 0.9}, "grad_quantile: found 0.9, which has an effect only with use_grad_clipper=true"),
+    ({"validate_every_steps": 5}, "validate_every_steps: found 5, which has an effect only with validation_fraction"),
     ({"force_rebuild_bucket": True}, "force_rebuild_bucket: has no effect here: buckets are part of .*; remove it"),
     ({"deconv_scale_factor_0": 8}, "deconv_scale_factor_0, deconv_scale_factor_1: found 8, 8, expected"),
     (

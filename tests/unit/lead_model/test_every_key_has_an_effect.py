@@ -8,6 +8,7 @@ prepared records, the samples, the network, its predictions, losses and pictures
 import ast
 import functools
 import hashlib
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -17,10 +18,13 @@ import pytest
 import torch
 from torch import nn
 
+import lead_trainer
 from lead_testing import golden_model, shared_dir
 from lead_testing.on_demand_cache import OnDemandCache
 from lead_testing.sample_batches import random_batch
 from lead_trainer.blocks.fusion_transformer import SelfAttention
+from lead_trainer.contract.step import Position
+from lead_trainer.contract.training_keys import TrainingKeys
 from lead_trainer.data.jpeg_picture import decoded
 from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.lead.config import ALIASES, LeadConfig
@@ -40,6 +44,7 @@ from lead_trainer.recipes.lead.targets.view import NORMAL
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 TESTS = Path(__file__).parents[1]
+TRAINER = Path(inspect.getfile(lead_trainer)).parent
 SMALL = {"use_planning_decoder": True, "num_threads": 1, "batch_size": 2, "epochs": 4, "carla_root": "tree"}
 
 # Another value, where the default's neighbour would not do, and what must be set beside it, before and after.
@@ -132,6 +137,7 @@ CASES: dict[str, Case] = {
     "use_sensor_perburtation_prob": (1.0, {}),
     "used_cameras": ((False, True, False), {}),
     "validate_every_epochs": (2, {"validation_fraction": 0.5}),
+    "validate_every_steps": (2, {"validation_fraction": 0.5}),
     "validation_fraction": (0.5, {}),
     "validation_max_samples": (2, {"validation_fraction": 0.5}),
     "wandb_id": ("abc", {}),
@@ -200,12 +206,26 @@ def digest(*values: Any) -> str:
     return sha.hexdigest()
 
 
+@functools.cache
+def asked_by_the_engine() -> list[str]:
+    """Returns what the engine's source reads of a config; a key that nobody reads there has no effect by it."""
+    rooms = [TRAINER / "loop.py", *sorted((TRAINER / "engine").rglob("*.py"))]
+    nodes = [node for room in rooms for node in ast.walk(ast.parse(room.read_text(encoding="utf-8")))]
+    read = [node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)]
+    names = {node.attr for node in read if ast.unparse(node.value).split(".")[-1] == "config"}
+    properties = {name for name, value in vars(TrainingKeys).items() if isinstance(value, property)}
+    return sorted(names & (properties | TrainingKeys.model_fields.keys()))
+
+
 def told(config: LeadConfig, _tree: Path) -> str:
     """What the loop, the optimizer and W&B hear."""
     optimizer = RECIPE.optimizer(nn.Linear(1, 1), config)
+    assert isinstance(optimizer, torch.optim.Optimizer)
     groups = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
-    factors = [RECIPE.lr_factor(config, step, 4, config.epochs) for step in range(4 * config.epochs)]
-    return digest(RECIPE.shape(config), RECIPE.wandb_keys(config), groups, factors)
+    stage = (4,) * config.epochs
+    factors = [RECIPE.lr_factor(config, Position(step, epoch_steps=stage)) for step in range(4 * config.epochs)]
+    asked = {name: getattr(config, name) for name in asked_by_the_engine()}
+    return digest(asked, RECIPE.reports.wandb(config), groups, factors)
 
 
 def cache_of(config: LeadConfig, tree: Path) -> OnDemandCache:
@@ -239,7 +259,7 @@ def sampled(config: LeadConfig, tree: Path) -> str:
 @functools.cache
 def model_of(config: LeadConfig) -> Any:
     torch.manual_seed(0)
-    model = RECIPE.model(config)
+    model = RECIPE.model(config, {})
     for parameter in model.parameters():  # norms and biases start at 0 or 1, and would hide what reads them
         parameter.data.add_(0.01 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
     if model.center_net_decoder is not None:
@@ -264,7 +284,8 @@ def ran(config: LeadConfig, _tree: Path) -> str:
     predictions = model_of(config)(batch)
     boxes = None if predictions.center_net is None else decode_boxes(config, predictions.center_net)
     report = compute_losses(config, predictions, batch)
-    picture = RECIPE.picture(config, batch, predictions)
+    assert RECIPE.reports.picture is not None
+    picture = RECIPE.reports.picture(config, batch, predictions)
     plan = None if predictions.plan is None else predictions.plan.route
     return digest(predictions.bev_semantic, plan, boxes, report.raw, report.weights, report.total, picture)
 

@@ -15,23 +15,23 @@ SILENT = [{"backbone_weights": "resnet.pth"}, {"load_file": "model_0030.pth"}]
 
 
 def model_of(**values: Any) -> torch.nn.Module:
-    return RECIPE.model(load_config(values, "demo"))
+    return RECIPE.model(load_config(values, "demo"), {})
 
 
 def test_a_run_whose_image_backbone_begins_with_random_weights_says_so_and_what_to_set() -> None:
-    (said,) = RECIPE.warnings(load_config({}))
+    (said,) = RECIPE.reports.warnings(load_config({}))
     assert said.startswith("backbone_weights is not set") and "a file of timm's resnet34" in said
-    assert [RECIPE.warnings(load_config(values)) for values in SILENT] == [[], []]
+    assert [RECIPE.reports.warnings(load_config(values)) for values in SILENT] == [[], []]
 
 
 def test_a_first_stage_in_a_cluster_is_advised_once_and_a_later_one_never() -> None:
     epoch = {"loss": 1.0}
-    rules = RECIPE.watch_rules(load_config({}))
+    rules = RECIPE.reports.watch_rules(load_config({}))
     (advisory,) = advise(rules, [epoch], 1)
     assert advisory.rule == "random-backbone" and advisory.message.endswith("nothing is downloaded")
     assert advise(rules, [epoch, epoch], 2) == []
     for values in (*SILENT, {"use_planning_decoder": True}):
-        assert advise(RECIPE.watch_rules(load_config(values)), [epoch], 1) == []
+        assert advise(RECIPE.reports.watch_rules(load_config(values)), [epoch], 1) == []
 
 
 def test_weights_of_heads_that_a_stage_does_not_have_are_left_out_and_named() -> None:
@@ -39,7 +39,7 @@ def test_weights_of_heads_that_a_stage_does_not_have_are_left_out_and_named() ->
     fewer = {"use_depth": False, "radar_detection": False}
     model = model_of(**fewer)
     with structlog.testing.capture_logs() as told:
-        RECIPE.load_initial_weights(model, load_config(fewer, "demo"), weights)
+        RECIPE.load_initial_weights(model, load_config(fewer, "demo"), {}, weights)
     assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
     (warning,) = [entry["event"] for entry in told if entry["log_level"] == "warning"]
     assert warning.endswith("does not have: depth_decoder, planning_decoder, radar_detector")
@@ -54,7 +54,7 @@ def test_heads_of_a_data_set_that_joins_begin_fresh_and_are_named() -> None:
                        "use_planning_decoder": planner}  # fmt: skip
         model = model_of(**with_navsim)
         with structlog.testing.capture_logs() as told:
-            RECIPE.load_initial_weights(model, load_config(with_navsim, "demo"), weights)
+            RECIPE.load_initial_weights(model, load_config(with_navsim, "demo"), {}, weights)
         state = model.state_dict()
         assert all(torch.equal(state[name], value) for name, value in weights.items())
         (warning,) = [entry["event"] for entry in told if entry["log_level"] == "warning"]
@@ -81,4 +81,4 @@ def test_weights_that_do_not_fit_are_refused(change: Any, message: str) -> None:
     weights = model.state_dict()
     change(weights)
     with pytest.raises(BadConfig, match=message):
-        RECIPE.load_initial_weights(model, config, weights)
+        RECIPE.load_initial_weights(model, config, {}, weights)

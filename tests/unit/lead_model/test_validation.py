@@ -9,6 +9,7 @@ import torch
 
 from lead_testing.on_demand_cache import OnDemandCache
 from lead_testing.sample_batches import random_batch
+from lead_trainer.contract.step import StepContext
 from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.config_values import load_config
@@ -17,6 +18,8 @@ from lead_trainer.recipes.lead.gpu_names import lead_precision
 from lead_trainer.recipes.lead.losses import compute_losses
 from lead_trainer.recipes.lead.recipe import RECIPE
 
+assert RECIPE.validation is not None
+VALIDATION = RECIPE.validation
 Caches = Mapping[str, OnDemandCache]
 
 
@@ -39,7 +42,7 @@ def test_every_route_is_on_one_side_whatever_the_seed(cache: Caches) -> None:
     sides = []
     for seed in (0, 1):
         values = config(validation_fraction=0.5, seed=seed)
-        trained, held = RECIPE.samples(values, cache), RECIPE.validation_samples(values, cache)
+        trained, held = RECIPE.samples(values, cache), VALIDATION.samples(values, cache)
         assert held is not None
         assert routes(trained) & routes(held) == set()
         assert routes(trained) | routes(held) == routes(RECIPE.samples(config(), cache))
@@ -51,7 +54,7 @@ def test_every_route_is_on_one_side_whatever_the_seed(cache: Caches) -> None:
 def test_a_town_is_held_out_whole(cache: Caches) -> None:
     every = routes(RECIPE.samples(config(), cache))
     town = next(part for part in sorted(every)[0].split("_") if part.startswith("Town"))
-    held = RECIPE.validation_samples(config(validation_towns=[town]), cache)
+    held = VALIDATION.samples(config(validation_towns=[town]), cache)
     assert held is not None
     assert routes(held) == {route for route in every if town in route}
     assert routes(RECIPE.samples(config(validation_towns=[town]), cache)) == every - routes(held)
@@ -59,7 +62,7 @@ def test_a_town_is_held_out_whole(cache: Caches) -> None:
 
 def test_held_out_samples_have_no_chance_in_them(cache: Caches) -> None:
     values = config(validation_fraction=0.5, use_color_aug_prob=1.0, use_sensor_perburtation_prob=1.0)
-    held = RECIPE.validation_samples(values, cache)
+    held = VALIDATION.samples(values, cache)
     assert held is not None
     first, later = held.load(0, 0), held.load(0, 7)
     assert not first["perturbate_sensor"]
@@ -73,14 +76,14 @@ def test_a_split_that_leaves_nothing_is_refused(cache: Caches) -> None:
 
 
 def test_no_split_is_asked_for_by_default(cache: Caches) -> None:
-    assert RECIPE.validation_samples(config(), cache) is None
+    assert VALIDATION.samples(config(), cache) is None
 
 
 def test_what_is_measured_is_loss_metrics_and_overlap_of_classes() -> None:
     values = config(use_planning_decoder=True)
     torch.manual_seed(0)
-    model, batch = RECIPE.model(values).eval(), random_batch(values)
-    totals = RECIPE.evaluate(model, batch, values).totals
+    model, batch = RECIPE.model(values, {}).eval(), random_batch(values)
+    totals = VALIDATION.evaluate(model, batch, StepContext(config=values)).totals
     with torch.no_grad():
         predictions = model(batch)
         report = compute_losses(values, predictions, batch)
@@ -92,12 +95,10 @@ def test_what_is_measured_is_loss_metrics_and_overlap_of_classes() -> None:
     both = (guess == 3) & (batch["bev_semantic"] == 3)
     either = (guess == 3) | (batch["bev_semantic"] == 3)
     assert (int(agree), int(union)) == (int(both.sum()), int(either.sum()))
-    told = RECIPE.validation_metrics(values, {"bev_semantic_iou_0": 0.5, "bev_semantic_iou_1": 1.0, "loss": 2.0})
+    told = VALIDATION.summary(values, {"bev_semantic_iou_0": 0.5, "bev_semantic_iou_1": 1.0, "loss": 2.0})
     assert told["bev_semantic_miou"] == 0.75
     assert (
-        RECIPE.validation_metrics(values, {"bev_semantic_iou_0": 0.5, "bev_semantic_iou_1": float("nan")})[
-            "bev_semantic_miou"
-        ]
+        VALIDATION.summary(values, {"bev_semantic_iou_0": 0.5, "bev_semantic_iou_1": float("nan")})["bev_semantic_miou"]
         == 0.5
     )  # a class that never occurs
 
@@ -109,7 +110,7 @@ def test_what_is_measured_is_loss_metrics_and_overlap_of_classes() -> None:
 def test_leads_table_of_gpus_decides_where_it_is_asked(name: str, precision: str) -> None:
     assert lead_precision(name) == precision
     if name:
-        assert RECIPE.shape(config(precision="lead", gpu_name=name)).precision == precision
+        assert config(precision="lead", gpu_name=name).number_format == precision
 
 
 def test_a_gpu_that_leads_table_lacks_is_named_with_what_to_do() -> None:

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from lead_testing import golden_model as golden
+from lead_trainer.contract.config_values import values_in
 from lead_trainer.local_run import local_run
-from lead_trainer.recipes.config_values import values_in
 from lead_trainer.recipes.lead.compat import Compat
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.config_values import PACKAGE, from_config_json, load_config, to_config_json
@@ -60,21 +60,21 @@ def test_weights_that_lead_trained_on_carla_and_waymo_keep_their_unread_encoders
     mixed = {"use_waymo_e2e_data": True, "LTF": True, "use_planning_decoder": True}
     document = {**to_config_json(load_config(mixed, "demo")), **past}
     leads = load_config(from_config_json({key: value for key, value in document.items() if key != "compat"}))
-    state = RECIPE.model(leads).state_dict()
-    ours = RECIPE.model(load_config(mixed, "demo")).state_dict()
+    state = RECIPE.model(leads, {}).state_dict()
+    ours = RECIPE.model(load_config(mixed, "demo"), {}).state_dict()
     assert len(state.keys() - ours.keys()) == 4
-    model = RECIPE.model(leads)
-    RECIPE.load_initial_weights(model, leads, state)
+    model = RECIPE.model(leads, {})
+    RECIPE.load_initial_weights(model, leads, {}, state)
     assert all(torch.equal(value, model.state_dict()[name]) for name, value in state.items())
 
 
 def outputs_beyond_tolerance(**said: Any) -> set[str]:
     """Returns which outputs of LEAD's weights, loaded as a stage loads them, are not LEAD's."""
     config = load_config({**from_config_json(leads_document()), **said})
-    model = RECIPE.model(config)
+    model = RECIPE.model(config, {})
     entries = golden.golden_json("state_dict_posttrain_tiny")["entries"]
     weights = {name: torch.from_numpy(golden.weight(name, tuple(entry["shape"]))) for name, entry in entries.items()}
-    RECIPE.load_initial_weights(model, config, weights)
+    RECIPE.load_initial_weights(model, config, {}, weights)
     deviations = golden.forward_deviations("tiny", golden.forward_outputs(model.eval(), golden.golden_batch(config)))
     return {name for name, (found, allowed) in deviations.items() if found > allowed}
 

@@ -17,13 +17,13 @@ import structlog
 from lead_protocol.manifests import ShardEntry, StoredObject
 from lead_trainer.bench.advice import Kept, StageRate
 from lead_trainer.bench.deadlines import each_until
+from lead_trainer.contract.samples import Samples
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.record import Record
 from lead_trainer.data.sample_order import Indices, in_turn
 from lead_trainer.data.session_cache import CacheStats, SessionCache
-from lead_trainer.data.shards_ahead import AT_ONCE, LiesInShards
+from lead_trainer.data.shards_ahead import AT_ONCE
 from lead_trainer.data.water_marks import HIGH, room_bytes
-from lead_trainer.recipes.recipe import SampleSource
 
 OWN_FOLDERS = ("shards", "diskcache")  # of the backends, in a session cache's folder
 Place = tuple[StoredObject, int]  # shard, slot
@@ -73,17 +73,16 @@ class Brought:
 
 
 def measure_network(
-    samples: SampleSource, readers: Sequence[CacheReader], session: WatchedCache, threads: int, seconds: float
+    samples: Samples, readers: Sequence[CacheReader], session: WatchedCache, threads: int, seconds: float
 ) -> Brought:
     """Fetches shards of an epoch's draw, a few at once as training does, and begins none after `seconds`.
 
     Where none is kept whole, records are read one by one by `threads`.
     """
     entries = [entry for reader in readers for entry in reader.manifest.shards]
-    if isinstance(samples, LiesInShards):
-        brought = _shards(samples, samples.epoch_draw(0), entries, session, seconds)
-        if brought is not None:
-            return brought
+    brought = _shards(samples, samples.epoch_draw(0), entries, session, seconds)
+    if brought is not None:
+        return brought
     return _records(entries, session, threads, seconds)
 
 
@@ -98,10 +97,12 @@ def kept_of(readers: Sequence[CacheReader], disk: Path | None, limit_bytes: int)
 
 
 def _shards(
-    samples: LiesInShards, draw: Indices, entries: Sequence[ShardEntry], session: WatchedCache, seconds: float
+    samples: Samples, draw: Indices, entries: Sequence[ShardEntry], session: WatchedCache, seconds: float
 ) -> Brought | None:
     """Returns None where no shard is kept whole."""
     shard_of = samples.shards_of(draw)
+    if shard_of is None:
+        return None
     turns, here = in_turn(shard_of).tolist(), list[int]()
 
     def fetch(shard: int) -> None:

@@ -15,22 +15,25 @@ import torch
 from lead_trainer.bench.advice import StageRate
 from lead_trainer.bench.cold_cache import Brought
 from lead_trainer.bench.deadlines import each_until, rate_of_processes, rate_of_threads
+from lead_trainer.contract.recipe import Recipe
+from lead_trainer.contract.samples import Batch, Caches, Sample, Samples
+from lead_trainer.contract.step import StepContext
+from lead_trainer.contract.training_keys import TrainingKeys
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.loader import Loader, on_device_of
 from lead_trainer.data.process_loader import loader_named
-from lead_trainer.data.retrying_source import NamesSamples, decoded_sample
+from lead_trainer.data.retrying_source import decoded_sample
 from lead_trainer.data.sample_order import Indices
 from lead_trainer.data.session_cache import SessionCache
-from lead_trainer.data.shards_ahead import LiesInShards
+from lead_trainer.engine.optimizers import Optimizers
 from lead_trainer.engine.precision import autocast, chosen_dtype
-from lead_trainer.recipes.recipe import Batch, Recipe, Sample, SampleSource, StageShape
 
 
 @dataclass(frozen=True)
-class SamplesHere:
+class SamplesHere(Samples):
     """The samples of a draw that need no store."""
 
-    source: SampleSource
+    source: Samples
     indices: Indices
 
     def __len__(self) -> int:
@@ -47,18 +50,19 @@ class SamplesHere:
 
     def name(self, index: int) -> str:
         """Returns the source's name of a sample."""
-        return self.source.name(index) if isinstance(self.source, NamesSamples) else str(index)
+        return self.source.name(index)
 
 
-def samples_here(samples: SampleSource, brought: Brought, threads: int, seconds: float) -> SampleSource:
+def samples_here(samples: Samples, brought: Brought, threads: int, seconds: float) -> Samples:
     """Returns what may be drawn without the store: all of it, or what was brought.
 
     Where records are kept one by one, those of the first samples that are loaded within `seconds`. Where nothing is
     kept, all samples: each is streamed, as it will be in training.
     """
     draw = samples.epoch_draw(0)
-    if brought.shards is not None and isinstance(samples, LiesInShards):
-        here = draw[np.isin(samples.shards_of(draw), brought.shards)]
+    lie_in = samples.shards_of(draw)
+    if brought.shards is not None and lie_in is not None:
+        here = draw[np.isin(lie_in, brought.shards)]
     elif brought.places:
         loaded: list[int] = []
         each_until(lambda index: loaded.append(_loaded(samples, index)), draw.tolist(), threads, seconds)
@@ -81,7 +85,7 @@ def measure_disk(
     return StageRate("disk", rate, f"{told}; of {read} of {len(shards)} shards")
 
 
-def measure_decode(samples: SampleSource, shape: StageShape, seconds: float) -> StageRate:
+def measure_decode(samples: Samples, config: TrainingKeys, seconds: float) -> StageRate:
     """Loads samples as the loader does, without making batches."""
     draw = samples.epoch_draw(0)
 
@@ -89,30 +93,30 @@ def measure_decode(samples: SampleSource, shape: StageShape, seconds: float) -> 
         index = int(draw[number % len(draw)])
         decoded_sample(samples, index, samples.load(index, 0))
 
-    count = shape.loader_threads
-    rate = (rate_of_processes if shape.loader == "process" else rate_of_threads)(load, count, seconds)
-    told = f"{1e3 * count / rate:.1f} ms a sample in each of {count} {kind_of(shape)}"
+    count = config.loader_threads
+    rate = (rate_of_processes if config.loader == "process" else rate_of_threads)(load, count, seconds)
+    told = f"{1e3 * count / rate:.1f} ms a sample in each of {count} {kind_of(config)}"
     return StageRate("decode", rate, f"{told}; of {len(draw)} samples")
 
 
-def kind_of(shape: StageShape) -> str:
+def kind_of(config: TrainingKeys) -> str:
     """Returns what the loader's workers are."""
-    return "processes" if shape.loader == "process" else "threads"
+    return "processes" if config.loader == "process" else "threads"
 
 
-def loader_of(recipe: Recipe, config: Any, shape: StageShape, samples: SampleSource, device: torch.device) -> Loader:
+def loader_of(recipe: Recipe[Any], config: Any, samples: Samples, device: torch.device) -> Loader:
     """Returns the run's loader over these samples, with smaller batches where they are too few."""
-    size = min(shape.batch_size, len(samples.epoch_draw(0)))
-    return loader_named(shape.loader)(
-        samples, recipe.collate, batch_size=size, seed=shape.seed, threads=shape.loader_threads,
-        batches_ahead=shape.batches_ahead, device=device, on_device=on_device_of(recipe, config),
+    size = min(config.batch_size, len(samples.epoch_draw(0)))
+    return loader_named(config.loader)(
+        samples, recipe.collate, batch_size=size, seed=config.seed, threads=config.loader_threads,
+        batches_ahead=config.prefetch_factor, device=device, on_device=on_device_of(recipe, config),
     )  # fmt: skip
 
 
-def measure_hand_over(loader: Loader, shape: StageShape, seconds: float) -> StageRate:
+def measure_hand_over(loader: Loader, config: TrainingKeys, seconds: float) -> StageRate:
     """Takes batches as fast as they come; the first ones are not counted, they make the memory."""
     with closing(_endless(loader)) as batches:
-        begin, first = time.perf_counter(), shape.batches_ahead + 2
+        begin, first = time.perf_counter(), config.prefetch_factor + 2
         while first and time.perf_counter() - begin < seconds:
             next(batches)
             first -= 1
@@ -123,19 +127,23 @@ def measure_hand_over(loader: Loader, shape: StageShape, seconds: float) -> Stag
 
 
 def measure_step(
-    recipe: Recipe, config: Any, shape: StageShape, batch: Batch, device: torch.device, seconds: float
+    recipe: Recipe[Any], config: Any, caches: Caches, batch: Batch, device: torch.device, seconds: float
 ) -> StageRate:
     """Trains on one batch again and again, weights thrown away."""
-    model = recipe.model(config).to(device).train()
-    optimizer = recipe.optimizer(model, config)
+    facts = recipe.facts(config, caches)
+    model = recipe.model(config, facts).to(device).train()
+    optimizers = Optimizers(recipe.optimizer(model, config))
+    helpers = None if recipe.helpers is None else recipe.helpers(config).to(device)
+    context = StepContext(config=config, facts=facts, device=device, helpers=helpers)
     rows = len(next(iter(batch.values())))
 
     def once() -> None:
-        with autocast(chosen_dtype(shape.precision, device), device):
-            loss = recipe.step(model, batch, config).loss
-        optimizer.zero_grad(set_to_none=True)
+        with autocast(chosen_dtype(config.number_format, device), device):
+            loss = recipe.step(model, batch, context).loss
+        optimizers.clear_gradients()
         loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+        for optimizer in optimizers.by_name.values():
+            optimizer.step()
         loss.item()  # waits for the device
 
     once()
@@ -146,7 +154,7 @@ def measure_step(
     return StageRate("step", count / (time.perf_counter() - begin), f"forward, backward and update on {device.type}")
 
 
-def _loaded(samples: SampleSource, index: int) -> int:
+def _loaded(samples: Samples, index: int) -> int:
     samples.load(index, 0)
     return index
 

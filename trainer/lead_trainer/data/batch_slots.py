@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from lead_trainer.contract.samples import Batch, Sample
 from lead_trainer.data.jpeg_picture import JpegPicture, decoded
-from lead_trainer.recipes.recipe import Batch, Sample
 
 Array = npt.NDArray[Any]
 Collate = Callable[[Sequence[Sample]], Batch]

@@ -23,9 +23,13 @@ from lead_protocol.manifests import CacheManifest, StoredObject, sha256_hex
 from lead_protocol.object_keys import CacheKeys
 from lead_protocol.progress_record import BuildRecord
 from lead_protocol.store.object_store import ObjectStore
+from lead_trainer.contract.preparation import Preparation
+from lead_trainer.contract.raw_data import Scan, SourceTree
+from lead_trainer.contract.recipe import Recipe
 from lead_trainer.data.build_finish import finished_manifest, stage_manifest
 from lead_trainer.data.build_parts import PartRecord, part_record
 from lead_trainer.data.build_plan import PART_BYTES, BuildPlan, Part, plan_build
+from lead_trainer.data.build_stages import check_stages
 from lead_trainer.data.build_workers import Encoded, encode_all
 from lead_trainer.data.cache_tables import ROUTE_COLUMN, collection_table, verdict_table, write_table
 from lead_trainer.data.digest import listing_sha256
@@ -36,8 +40,6 @@ from lead_trainer.data.shard import write_shard
 from lead_trainer.data.staged_tree import StagedTree, outputs_there
 from lead_trainer.data.stored_manifest import stored_manifest
 from lead_trainer.errors import BadData
-from lead_trainer.recipes.build_stages import BuildsInStages, check_stages
-from lead_trainer.recipes.recipe import ChoosesCollections, CountsRecords, Recipe, Scan, SourceTree, StaysInProcess
 
 OnProgress = Callable[[BuildRecord], None]
 DEFAULT_THREADS = 4
@@ -53,7 +55,7 @@ class _Build:
     job: BuildJob
     store: ObjectStore
     tree: StagedTree
-    recipe: Recipe
+    recipe: Recipe[Any]
     config: Mapping[str, Any]
     source_sha256: str
     digest: str
@@ -71,7 +73,7 @@ def build_share(
     job: BuildJob,
     store: ObjectStore,
     tree: SourceTree,
-    recipe: Recipe,
+    recipe: Recipe[Any],
     on_progress: OnProgress,
     *,
     part_bytes: int = PART_BYTES,
@@ -94,14 +96,14 @@ def build_share(
     files = tree.files()
     if not files:
         raise BadData(f"dataset {_source(job)} holds no file; upload it, or correct the source")
-    config = recipe.preparation.config_keys(job.config)
+    config = recipe.required_preparation.config_keys(job.config)
     source = listing_sha256(files)
     digest = cache_digest(
         source_sha256=source,
         collections=job.collections,
         keys=config,
         recipe=job.recipe,
-        version=recipe.preparation.version,
+        version=recipe.required_preparation.version,
     )
     _check_expected(job, digest)
     staged = StagedTree(tree, store, job.keys.staged(digest), tuple(job.made))
@@ -148,7 +150,7 @@ def _warn_of_another_cache(build: _Build) -> None:
         build.keys.namespace,
         recipe=build.job.recipe,
         source_sha256=build.source_sha256,
-        builder=build.recipe.preparation.version,
+        builder=build.recipe.required_preparation.version,
         config=build.config,
         collections=build.job.collections,
     )
@@ -156,18 +158,17 @@ def _warn_of_another_cache(build: _Build) -> None:
         log.warning(unlike)
 
 
-def _with_collections(job: BuildJob, recipe: Recipe) -> BuildJob:
+def _with_collections(job: BuildJob, recipe: Recipe[Any]) -> BuildJob:
     """Names the recipe's collections where the job names none, before the digest: both spellings are one cache."""
     if job.collections:
         return job
-    usual = recipe.preparation
-    names = usual.collections_for(job.config) if isinstance(usual, ChoosesCollections) else usual.default_collections
+    names = recipe.required_preparation.collections_for(job.config)
     return job.model_copy(update={"collections": [*names]})
 
 
 def _scan(build: _Build, report: "_Reporter") -> Scan:
     """Returns what the tree holds for the job's collections; raises BadData where that is no sample."""
-    scan = build.recipe.preparation.scan(build.tree, build.config, build.job.collections)
+    scan = build.recipe.required_preparation.scan(build.tree, build.config, build.job.collections)
     kept = sum(verdict.kept for verdict in scan.verdicts)
     if not scan.samples:
         raise BadData(
@@ -182,8 +183,7 @@ def _scan(build: _Build, report: "_Reporter") -> Scan:
 def _make_stage(build: _Build, report: "_Reporter") -> BuildRecord:
     """Makes what is missing of this share of the job's stage; returns the last progress."""
     stage, scan = build.job.stage, _scan(build, report)
-    preparation = build.recipe.preparation
-    assert isinstance(preparation, BuildsInStages)
+    preparation = build.recipe.required_preparation
     share = range(build.job.index, len(scan.samples), build.job.parallelism)
     if lacking := build.tree.lacking(share):
         return report.say(phase="Done", message=lacking)
@@ -224,14 +224,14 @@ def _encoded(build: _Build, scan: Scan, numbers: Sequence[int], encoded: Callabl
         key = scan.samples[number]
         return f"{key.route} frame {key.frame:04d}"
 
-    preparation = build.recipe.preparation
-    alone = isinstance(preparation, StaysInProcess) and preparation.stays_in_process(build.config)
+    preparation = build.recipe.required_preparation
+    alone = preparation.stays_in_process(build.config)
     return encode_all(numbers, encoded, name, threads=build.threads, processes=0 if alone else build.processes)
 
 
 def _make_part(build: _Build, scan: Scan, part: Part, folder: Path, report: "_Reporter") -> PartRecord:
     """Uploads one shard and its routes' metas, then the record that they are complete."""
-    preparation = build.recipe.preparation
+    preparation = build.recipe.required_preparation
 
     def encoded(number: int) -> tuple[int, bytes]:
         fields = preparation.record(build.tree, build.config, scan.samples[number])
@@ -257,7 +257,7 @@ def _make_part(build: _Build, scan: Scan, part: Part, folder: Path, report: "_Re
 def _upload_metas(build: _Build, part: Part) -> StoredObject:
     tables = []
     for route, frames in part.routes:
-        table = build.recipe.preparation.route_metas(build.tree, build.config, route, frames)
+        table = build.recipe.required_preparation.route_metas(build.tree, build.config, route, frames)
         tables.append(table.append_column(ROUTE_COLUMN, pa.array([route] * len(frames), pa.string())))
     data = write_table(pa.concat_tables(tables))
     return _create(build, build.keys.metas(part.number, sha256_hex(data)), data)
@@ -281,7 +281,7 @@ def _finish(build: _Build, scan: Scan, plan: BuildPlan, report: "_Reporter") -> 
     manifest = finished_manifest(
         digest=build.digest,
         recipe=build.job.recipe,
-        builder=build.recipe.preparation.version,
+        builder=build.recipe.required_preparation.version,
         config=build.config,
         source_sha256=build.source_sha256,
         scan=scan,
@@ -294,16 +294,14 @@ def _finish(build: _Build, scan: Scan, plan: BuildPlan, report: "_Reporter") -> 
 
 
 def _part_counts(build: _Build, scan: Scan) -> PartCounts:
-    preparation = build.recipe.preparation
-    if not isinstance(preparation, CountsRecords):
-        return PartCounts(None)
+    preparation = build.recipe.required_preparation
+    if type(preparation).counts is Preparation.counts:
+        return PartCounts(None)  # no record is decoded for nothing
     return PartCounts(lambda number, fields: preparation.counts(build.config, scan.samples[number], fields))
 
 
 def _facts(build: _Build, parts: Iterable[PartRecord]) -> Mapping[str, Sequence[float]]:
-    preparation = build.recipe.preparation
-    if not isinstance(preparation, CountsRecords):
-        return {}
+    preparation = build.recipe.required_preparation
     return preparation.facts(build.config, summed(part.counts for part in parts))
 
 

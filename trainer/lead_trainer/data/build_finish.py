@@ -12,10 +12,10 @@ from lead_protocol.manifests import (
 )
 from lead_protocol.object_keys import CacheKeys
 from lead_protocol.store.object_store import ObjectStore
+from lead_trainer.contract.raw_data import Scan
 from lead_trainer.data.build_parts import PartRecord
 from lead_trainer.data.stored_manifest import stored_manifest
 from lead_trainer.errors import BadData
-from lead_trainer.recipes.recipe import Scan
 
 KEPT = "kept"  # the reason code of a route that is used without any remark
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.contract.raw_data import SampleKey, Scan
 from lead_trainer.data.cache_tables import Placement
 from lead_trainer.data.sample_order import shuffled
-from lead_trainer.recipes.recipe import SampleKey, Scan
 
 PART_BYTES = 128 * 1024 * 1024
 

@@ -15,11 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lead_trainer.contract.raw_data import Collection, RouteVerdict, SampleKey
 from lead_trainer.data.row_texts import RowTexts
 from lead_trainer.data.small_ints import SmallInts, small
 from lead_trainer.data.stored_manifest import REBUILD
 from lead_trainer.errors import BadData
-from lead_trainer.recipes.recipe import Collection, RouteVerdict, SampleKey
 
 COMPRESSION = "zstd"
 ROUTE_COLUMN = "route_folder"  # of the metas; the recipe owns every other name but `frame`

@@ -2,7 +2,7 @@
 
 import torch
 
-from lead_trainer.recipes.recipe import Batch
+from lead_trainer.contract.samples import Batch
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from lead_protocol.source_listing import ListingHash
-from lead_trainer.recipes.recipe import SourceFile
+from lead_trainer.contract.raw_data import SourceFile
 
 
 def listing_sha256(files: Sequence[SourceFile]) -> str:

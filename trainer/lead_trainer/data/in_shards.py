@@ -1,29 +1,16 @@
-"""What a source of samples over one cache knows of its shards: a base class, for `shards_ahead.LiesInShards`."""
-
-from typing import Any, Protocol
+"""A source of samples over one cache: a base class of which each sample is a row of a collection."""
 
 import numpy as np
-import numpy.typing as npt
 
+from lead_trainer.contract.samples import Cache, Indices, Samples
 from lead_trainer.data.cache_tables import CollectionRows
-from lead_trainer.data.sample_order import Indices
 
 
-class FetchesShards(Protocol):
-    """What is needed of `cache_reader.CacheReader`."""
-
-    def sample_shards(self, samples: npt.NDArray[np.integer]) -> Indices:
-        """Returns the number of the shard that the record of each sample lies in, by the samples' numbers."""
-
-    def fetch_shard(self, shard: int) -> bool:
-        """Brings a shard to this node; returns False where that may succeed later."""
-
-
-class RowsInShards:
+class RowsInShards(Samples):
     """A source whose index is the position among a collection's rows."""
 
     _rows: CollectionRows
-    _cache: Any  # at least FetchesShards
+    _cache: Cache
 
     def shards_of(self, indices: Indices) -> Indices:
         """Returns the number of the shard that each sample lies in."""
@@ -31,4 +18,4 @@ class RowsInShards:
 
     def fetch_shard(self, shard: int) -> bool:
         """Brings a shard to this node; see `session_cache.SessionCache.fetch`."""
-        return bool(self._cache.fetch_shard(shard))
+        return self._cache.fetch_shard(shard)

@@ -14,11 +14,13 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 
 from lead_protocol.store.object_store import StoreError
+from lead_trainer.contract.recipe import Recipe
+from lead_trainer.contract.samples import Batch, Sample, Samples
 from lead_trainer.data.batch_slots import Collate, RowKeys, Slot, SlotRing, compared_keys
 from lead_trainer.data.device_batch import to_device
 from lead_trainer.data.loader_stats import LoaderClock, LoaderStats, stage_scalars
@@ -26,42 +28,14 @@ from lead_trainer.data.loader_threads import LoaderThreads
 from lead_trainer.data.node_shares import RankShare, grouped_in_sections, nodes_order, refuse_uneven_sections
 from lead_trainer.data.retrying_source import RetryingSource, naming, sample_name
 from lead_trainer.data.sample_order import Indices, rank_batch_size, steps_in_epoch
-from lead_trainer.data.shards_ahead import LiesInShards, ShardsAhead
+from lead_trainer.data.shards_ahead import ShardsAhead
 from lead_trainer.data.small_ints import SmallInts
 from lead_trainer.errors import StuckLoader
-from lead_trainer.recipes.recipe import Batch, FinishesOnDevice, Sample, SampleSource
 
 BATCHES_AHEAD = 2
 STUCK_AFTER_S = 540.0  # before the other ranks give up on this one (engine.ddp.GRADIENT_TIMEOUT_S)
 SAMPLE_OUTAGE_S = 360.0  # how long one sample waits for a store that is away; its last try ends before it is stuck
 _STOP_WAIT_S = 60.0
-
-
-@runtime_checkable
-class ReplaysOrder(Protocol):
-    """A source that trains several epochs in one order."""
-
-    def order_epoch(self, epoch: int) -> int:
-        """Returns the epoch whose order `epoch` has."""
-
-
-@runtime_checkable
-class ComposesBatches(Protocol):
-    """A source that says what each batch consists of: a fixed share of every data set, for example."""
-
-    def composed_order(self, epoch: int, batch_size: int, canonical_nodes: int) -> Indices:
-        """Returns the epoch's samples in training order, as many as `epoch_draw` has; each slice is a global batch.
-
-        Each slice has a section of each of `canonical_nodes`, which draws from shards of its own (`node_shares`).
-        """
-
-
-@runtime_checkable
-class GroupsByLength(Protocol):
-    """A source whose batches should hold samples of like length."""
-
-    def group_lengths(self) -> Indices | None:
-        """Returns the length of every sample, None for batches of any mixture."""
 
 
 OnDevice = Callable[[Batch], Batch]
@@ -80,7 +54,7 @@ class Loader:
 
     def __init__(
         self,
-        source: SampleSource,
+        source: Samples,
         collate: Collate,
         *,
         batch_size: int,
@@ -132,15 +106,12 @@ class Loader:
 
     def _order(self, epoch: int) -> Indices:
         """Returns the samples of an epoch in training order, of all ranks."""
-        ordered_as = self._source.order_epoch(epoch) if isinstance(self._source, ReplaysOrder) else epoch
-        size, nodes = self._batch_size, self._share.canonical_nodes
-        if isinstance(self._source, ComposesBatches):
-            order = self._source.composed_order(ordered_as, size, nodes)
-        else:
+        ordered_as, size, nodes = self._source.order_epoch(epoch), self._batch_size, self._share.canonical_nodes
+        order = self._source.composed_order(ordered_as, size, nodes)
+        if order is None:
             draw = self._source.epoch_draw(ordered_as)
-            shards = self._source.shards_of(draw) if isinstance(self._source, LiesInShards) else None
-            order = nodes_order(draw, self._seed, ordered_as, shards, size, nodes)
-        lengths = self._source.group_lengths() if isinstance(self._source, GroupsByLength) else None
+            order = nodes_order(draw, self._seed, ordered_as, self._source.shards_of(draw), size, nodes)
+        lengths = self._source.group_lengths()
         if lengths is not None:
             order = grouped_in_sections(order, lengths, size, nodes, self._seed, ordered_as)
         return order
@@ -313,9 +284,10 @@ class _Pending:
             return dict(self._running)
 
 
-def on_device_of(recipe: Any, config: Any) -> OnDevice | None:
+def on_device_of(recipe: Recipe[Any], config: Any) -> OnDevice | None:
     """Returns what a recipe does to a batch on the device, None where it does nothing."""
-    return (lambda batch: recipe.on_device(batch, config)) if isinstance(recipe, FinishesOnDevice) else None
+    finish = recipe.on_device
+    return None if finish is None else lambda batch: finish(batch, config)
 
 
 def _place(thread: int) -> str:

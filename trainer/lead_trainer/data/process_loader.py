@@ -14,6 +14,7 @@ from typing import Any
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from lead_protocol.store.object_store import StoreError
+from lead_trainer.contract.samples import Batch, Sample
 from lead_trainer.data.batch_slots import Collate
 from lead_trainer.data.device_batch import to_device
 from lead_trainer.data.loader import STUCK_AFTER_S, Loader
@@ -22,7 +23,6 @@ from lead_trainer.data.retrying_source import RetryingSource, decoded_sample, re
 from lead_trainer.data.shared_counters import SharedCounters
 from lead_trainer.data.small_ints import SmallInts
 from lead_trainer.errors import BadConfig, StuckLoader, TrainerError
-from lead_trainer.recipes.recipe import Batch, Sample
 
 _LOST_WORKER = re.compile(r"DataLoader (worker \(pid|timed out)")  # as torch words it
 

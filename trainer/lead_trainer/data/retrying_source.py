@@ -5,31 +5,22 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 from lead_protocol.store.object_store import StoreError, StoreFull, StoreUnavailable
+from lead_trainer.contract.samples import Sample, Samples
 from lead_trainer.data.jpeg_picture import decoded
 from lead_trainer.data.loader_stats import LoaderClock
 from lead_trainer.errors import BadData, TrainerError
-from lead_trainer.recipes.recipe import Sample, SampleSource
 
 _LONGEST_PAUSE_S = 10.0
 _OF_THE_MACHINE = {errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.ESTALE}
-
-
-@runtime_checkable
-class NamesSamples(Protocol):
-    """A source that can say what a sample is, for messages."""
-
-    def name(self, index: int) -> str:
-        """Returns, for example, route and frame."""
 
 
 @dataclass(frozen=True)
 class RetryingSource:
     """A source whose store may be away for up to `outage_s` seconds a sample."""
 
-    source: SampleSource
+    source: Samples
     outage_s: float
     clock: LoaderClock
 
@@ -62,7 +53,7 @@ def is_of_the_machine(error: Exception) -> bool:
 
 
 @contextmanager
-def naming(source: SampleSource, index: int) -> Iterator[None]:
+def naming(source: Samples, index: int) -> Iterator[None]:
     """Raises bad data of its body by the sample's name; a fault of memory or device stays what it is."""
     try:
         yield
@@ -70,7 +61,7 @@ def naming(source: SampleSource, index: int) -> Iterator[None]:
         raise named(error, sample_name(source, index)) from error
 
 
-def decoded_sample(source: SampleSource, index: int, sample: Sample) -> Sample:
+def decoded_sample(source: Samples, index: int, sample: Sample) -> Sample:
     """Returns a sample with pixels for pictures; raises BadData by its name for a broken one."""
     with naming(source, index):
         return {key: decoded(value) for key, value in sample.items()}
@@ -100,6 +91,7 @@ def retold(error: Exception, text: str, usable: Callable[[Exception], bool] = la
     return RuntimeError(text)
 
 
-def sample_name(source: SampleSource, index: int) -> str:
+def sample_name(source: Samples, index: int) -> str:
     """Returns what a sample is called in messages."""
-    return f"{index} ({source.name(index)})" if isinstance(source, NamesSamples) else str(index)
+    name = source.name(index)
+    return str(index) if name == str(index) else f"{index} ({name})"

@@ -6,11 +6,11 @@ shard too, and waits for one that is on its way.
 
 import threading
 from collections.abc import Iterator
-from typing import Any, Protocol, runtime_checkable
 
 import structlog
 
 from lead_protocol.store.object_store import StoreError
+from lead_trainer.contract.samples import Samples
 from lead_trainer.data.record import CorruptRecord
 from lead_trainer.data.sample_order import Indices, in_turn
 
@@ -21,33 +21,20 @@ AGAIN_S = 30.0  # after which a shard is asked for again that the store or the d
 STOP_WAIT_S = 2.0  # a shard on its way is no reason to keep a checkpoint waiting
 
 
-@runtime_checkable
-class LiesInShards(Protocol):
-    """A source whose samples lie in shards, which a node fetches whole."""
-
-    def shards_of(self, indices: Indices) -> Indices:
-        """Returns the number of the shard that each sample lies in."""
-
-    def fetch_shard(self, shard: int) -> bool:
-        """Brings a shard to this node; returns False where that may succeed later.
-
-        Raises StoreError, and CorruptRecord for a spoiled copy.
-        """
-
-
 class ShardsAhead:
     """The fetching of one epoch, from its making to its stop; daemon threads, so that none keeps a process alive."""
 
-    def __init__(self, source: Any, order: Indices, *, again_s: float = AGAIN_S) -> None:
+    def __init__(self, source: Samples, order: Indices, *, again_s: float = AGAIN_S) -> None:
         """`order`: the samples that are left of the epoch. Does nothing for a source that does not lie in shards."""
         self._stopped = threading.Event()
         self._again_s = again_s
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._begun = threading.Event()  # the first shard has the link for itself: the first batch waits for it
-        if not isinstance(source, LiesInShards):
+        lie_in = source.shards_of(order)
+        if lie_in is None:
             return
-        shards = in_turn(source.shards_of(order))
+        shards = in_turn(lie_in)
         turns = iter(shards.tolist())
         for number in range(min(AT_ONCE, len(shards))):
             thread = threading.Thread(
@@ -63,7 +50,7 @@ class ShardsAhead:
         for thread in self._threads:
             thread.join(STOP_WAIT_S / len(self._threads))
 
-    def _work(self, source: LiesInShards, turns: Iterator[int], first: bool) -> None:
+    def _work(self, source: Samples, turns: Iterator[int], first: bool) -> None:
         if not first:
             self._begun.wait()
         while not self._stopped.is_set():
@@ -75,7 +62,7 @@ class ShardsAhead:
                 if self._stopped.wait(self._again_s):
                     return
 
-    def _fetched(self, source: LiesInShards, shard: int) -> bool:
+    def _fetched(self, source: Samples, shard: int) -> bool:
         """Returns whether nothing more is to be done for a shard."""
         try:
             return source.fetch_shard(shard)

@@ -17,8 +17,8 @@ from typing import TypeVar
 import structlog
 
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectReplaced, ObjectStore
+from lead_trainer.contract.raw_data import SourceFile
 from lead_trainer.errors import BadData
-from lead_trainer.recipes.recipe import SourceFile
 
 log = structlog.get_logger(__name__)
 NOT_DATA = "lost+found"  # at the root of an ext4 volume, where only root may look into it

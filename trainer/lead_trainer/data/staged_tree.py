@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from lead_protocol.object_keys import CacheKeys
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore
+from lead_trainer.contract.raw_data import SampleKey, SourceFile, SourceTree
 from lead_trainer.data.record import MAX_RECORD_BYTES, CorruptRecord, decode_record
 from lead_trainer.errors import BadData
-from lead_trainer.recipes.recipe import SampleKey, SourceFile, SourceTree
 
 
 @dataclass(eq=False)  # preparations keep what they have opened of a tree, by the tree itself

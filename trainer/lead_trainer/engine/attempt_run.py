@@ -20,6 +20,9 @@ from lead_protocol.job import TrainJob
 from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.progress_record import Advisory, ProgressRecord
 from lead_protocol.store.object_store import ObjectStore, StoreError
+from lead_trainer.contract.installed import load_recipe
+from lead_trainer.contract.recipe import Recipe
+from lead_trainer.contract.samples import Samples
 from lead_trainer.data.loader import on_device_of
 from lead_trainer.data.node_shares import shares_advice
 from lead_trainer.data.process_loader import loader_named
@@ -27,10 +30,9 @@ from lead_trainer.engine.agreement import done_by_first
 from lead_trainer.engine.attempt import claim_attempt
 from lead_trainer.engine.checkpoint import CheckpointIdentity, file_names
 from lead_trainer.engine.commit import Checkpointer
-from lead_trainer.engine.config_document import config_document
 from lead_trainer.engine.dataset import Dataset, open_dataset
 from lead_trainer.engine.ddp import Group, lost_peer_behind
-from lead_trainer.engine.epoch_plan import EpochPlan
+from lead_trainer.engine.epoch_plan import EpochPlan, StagePlan
 from lead_trainer.engine.first_rank import FirstRank, checkpoint_reference
 from lead_trainer.engine.hooks import Hooks
 from lead_trainer.engine.later_stages import check_later_stages
@@ -49,7 +51,7 @@ from lead_trainer.engine.memory import (
 from lead_trainer.engine.perf import StepClock
 from lead_trainer.engine.precision import chosen_dtype
 from lead_trainer.engine.progress import Mailbox
-from lead_trainer.engine.ranking import Ranking, ranking_of
+from lead_trainer.engine.ranking import VALIDATION, Ranking, ranking_of
 from lead_trainer.engine.resume import config_digest, not_learned
 from lead_trainer.engine.retention import Retention
 from lead_trainer.engine.retry_budget import RetryBudget
@@ -62,11 +64,10 @@ from lead_trainer.engine.validation import Validator
 from lead_trainer.engine.watch import ENGINE_RULES
 from lead_trainer.errors import BadData, StopRequested, TrainerError
 from lead_trainer.loop import Stage, train
-from lead_trainer.recipes.recipe import Advises, Recipe, SampleSource, StageShape, Validates, load_recipe
 from lead_trainer.report.picture_files import PictureFiles
 from lead_trainer.report.sinks import Sink, Sinks
 from lead_trainer.report.tensorboard import EventFile
-from lead_trainer.report.wandb import HasWandbKeys, WandbKeys, WandbRun, wandb_settings
+from lead_trainer.report.wandb import WandbRun, wandb_settings
 
 log = structlog.get_logger(__name__)
 
@@ -90,11 +91,11 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Samples:
+class StageSamples:
     """What a stage trains and validates on."""
 
-    training: SampleSource
-    validation: SampleSource | None
+    training: Samples
+    validation: Samples | None
 
 
 def run_attempt(job: TrainJob, place: Place, group: Group, stop: StopFlag) -> None:
@@ -104,7 +105,7 @@ def run_attempt(job: TrainJob, place: Place, group: Group, stop: StopFlag) -> No
     done_by_first(group, lambda: claim_attempt(place.store, job.keys, job.attempt, _owner(), run=job.owner.name))
     mailbox = _open_mailbox(job, place) if group.world.is_first else None
     try:
-        Attempt(job, place, group, stop, recipe, config, recipe.shape(config), mailbox).run()
+        Attempt(job=job, place=place, group=group, stop=stop, recipe=recipe, config=config, mailbox=mailbox).run()
     except BaseException as error:
         if mailbox is not None:
             phase = "Stopped" if isinstance(error, StopRequested) else "Failed"
@@ -120,7 +121,7 @@ def sentence(error: BaseException) -> str:
     return text if isinstance(error, TrainerError) else f"{type(error).__name__}: {text}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Attempt:
     """Everything that one rank of an attempt was given."""
 
@@ -128,16 +129,15 @@ class Attempt:
     place: Place
     group: Group
     stop: StopFlag
-    recipe: Recipe
+    recipe: Recipe[Any]
     config: Any
-    shape: StageShape
-    mailbox: Mailbox | None  # None on every rank but the first
+    mailbox: Mailbox | None = None  # None on every rank but the first
 
     def run(self) -> None:
-        """Trains, in smaller parts where memory asks for it and the shape allows it."""
-        fix_algorithms(self.shape.deterministic)
-        first = Rung(self.shape.gradient_checkpointing)
-        if not self.shape.split_when_out_of_memory:
+        """Trains, in smaller parts where memory asks for it and the config allows it."""
+        fix_algorithms(self.config.deterministic)
+        first = Rung(self.config.saves_memory)
+        if not self.config.split_when_out_of_memory:
             with memory_errors_named():
                 return self._train(first)
         store, keys = self.place.store, self.job.keys
@@ -153,10 +153,12 @@ class Attempt:
 
     @property
     def _rank_batch(self) -> int:
-        return self.shape.batch_size // self.group.world.world_size
+        batch_size: int = self.config.batch_size
+        return batch_size // self.group.world.world_size
 
     def _after_out_of_memory(self, rung: Rung, error: OutOfMemory) -> Rung:
-        following = next_rung(rung, self._rank_batch, can_checkpoint=error.can_checkpoint)
+        can_checkpoint = self.recipe.save_memory is not None
+        following = next_rung(rung, self._rank_batch, can_checkpoint=can_checkpoint)
         if following is None:
             raise error
         record_rung(self.place.store, self.job.keys, following, self._rank_batch)
@@ -172,11 +174,24 @@ class Attempt:
     def lr_curve(self, least: float, most: float, steps: int) -> Curve:
         """Sweeps the learning rate on fresh weights, which are then thrown away; nothing is committed."""
         with self._dataset() as dataset:
-            rung = Rung(self.shape.gradient_checkpointing)
-            samples = limited(self.recipe, self.config, self.shape, dataset)
-            start = self._start(self.shape, rung, ranking_of(self.shape, validates=samples.validation is not None))
-            stage = self._stage(self.shape, samples, rung)
+            rung = Rung(self.config.saves_memory)
+            samples = limited(self.recipe, self.config, dataset)
+            start, stage = self._start(rung, samples, dataset), self._stage(samples, rung)
             return sweep_stage(stage, build_state(start, None, stage.device, stage.dtype), least, most, steps)
+
+    def validation_of_weights(self) -> dict[str, float] | None:
+        """Validates the weights that the attempt begins with; returns the metrics by name, None without a split."""
+        with self._dataset() as dataset:
+            rung = Rung(self.config.saves_memory)
+            samples = limited(self.recipe, self.config, dataset)
+            stage = self._stage(samples, rung)
+            validator = self._validator(samples.validation, stage)
+            if validator is None:
+                return None
+            state = build_state(self._start(rung, samples, dataset), None, stage.device, stage.dtype)
+            found = validator.run(state)
+            assert found is not None  # nobody asks it to stop
+            return {tag.removeprefix(VALIDATION): value for tag, value in found.values.items()}
 
     def _train(self, rung: Rung) -> None:
         if self.mailbox is not None:
@@ -184,11 +199,11 @@ class Attempt:
         with self._dataset() as dataset:
             if self.job.later_jobs:
                 done_by_first(self.group, lambda: check_later_stages(self.job, self.recipe, dataset))
-            self._train_on(dataset, replace(self.shape, gradient_checkpointing=rung.gradient_checkpointing), rung)
+            self._train_on(dataset, rung)
 
     @contextmanager
     def _dataset(self) -> Iterator[Dataset]:
-        folder = self.place.session_cache if self.shape.session_cache else None
+        folder = self.place.session_cache if self.config.use_training_session_cache else None
         store = self.place.dataset_store or self.place.store
         dataset = open_dataset(self.job, self.recipe, self.config, store, folder)
         try:
@@ -196,74 +211,103 @@ class Attempt:
         finally:
             dataset.close()
 
-    def _start(self, shape: StageShape, rung: Rung, ranking: Ranking) -> Start:
-        config_json = config_document(self.recipe, self.config)
+    def _start(self, rung: Rung, samples: StageSamples, dataset: Dataset) -> Start:
+        config_json = self.recipe.config_document(self.config)
+        ranking = ranking_of(self.config, validates=samples.validation is not None)
         return Start(
-            self.job, self.recipe, self.config, config_json, shape, self.group, self.place.store,
-            self._identity(config_json, rung, ranking), self.place.scratch,
-            RetryBudget(on_wait=self._tell_wait), ranking, self.place.initial_weights,
-        )  # fmt: skip
+            job=self.job,
+            recipe=self.recipe,
+            config=self.config,
+            config_json=config_json,
+            gradient_checkpointing=rung.gradient_checkpointing,
+            group=self.group,
+            store=self.place.store,
+            identity=self._identity(config_json, rung, ranking),
+            scratch=self.place.scratch,
+            budget=RetryBudget(on_wait=self._tell_wait),
+            ranking=ranking,
+            caches=dataset.caches,
+            initial_weights=self.place.initial_weights,
+        )
 
-    def _stage(self, shape: StageShape, samples: Samples, rung: Rung) -> Stage:
-        world, epochs = self.group.world, self.job.epochs
-        loader = loader_named(shape.loader)(
+    def _stage(self, samples: StageSamples, rung: Rung) -> Stage:
+        config, world, epochs = self.config, self.group.world, self.job.epochs
+        loader = loader_named(config.loader)(
             samples.training,
             self.recipe.collate,
-            batch_size=shape.batch_size,
-            seed=shape.seed,
+            batch_size=config.batch_size,
+            seed=config.seed,
             rank=world.rank,
             world_size=world.world_size,
-            canonical_nodes=shape.canonical_nodes,
-            threads=shape.loader_threads,
-            batches_ahead=shape.batches_ahead,
+            canonical_nodes=config.canonical_nodes,
+            threads=config.loader_threads,
+            batches_ahead=config.prefetch_factor,
             device=self.group.device,
-            on_device=on_device_of(self.recipe, self.config),
+            on_device=on_device_of(self.recipe, config),
         )
-        batches = min((loader.steps_per_epoch(epoch) for epoch in range(epochs)), default=0)
-        plan = EpochPlan(batches, self._rank_batch, shape.accumulate_steps, rung.parts)
+        batches = [loader.steps_per_epoch(epoch) for epoch in range(epochs)]
         return Stage(
-            self.recipe, self.config, shape, epochs, world.rank, self.group.device,
-            chosen_dtype(shape.precision, self.group.device), loader, plan,
-            lambda step: self.recipe.lr_factor(self.config, step, plan.steps, epochs),
-        )  # fmt: skip
+            recipe=self.recipe,
+            config=config,
+            epochs=epochs,
+            group=self.group,
+            device=self.group.device,
+            dtype=chosen_dtype(config.number_format, self.group.device),
+            loader=loader,
+            plan=StagePlan.of(batches, self._rank_batch, config.gradient_accumulation_steps, rung.parts),
+            lr_factor=lambda at: self.recipe.lr_factor(config, at),
+        )
 
-    def _train_on(self, dataset: Dataset, shape: StageShape, rung: Rung) -> None:
-        samples = limited(self.recipe, self.config, shape, dataset)
-        start = self._start(shape, rung, ranking_of(shape, validates=samples.validation is not None))
+    def _train_on(self, dataset: Dataset, rung: Rung) -> None:
+        samples = limited(self.recipe, self.config, dataset)
+        start = self._start(rung, samples, dataset)
         found = choose_checkpoint(start)
-        stage = self._stage(shape, samples, rung)
-        plan, dtype = stage.plan, stage.dtype
-        state = build_state(start, found, self.group.device, dtype)
+        stage = self._stage(samples, rung)
+        state = build_state(start, found, stage.device, stage.dtype)
+        optimizers = [part for part in state.optimizers.parts().values() if part != "optimizer"]
         checkpointer = Checkpointer(
-            self.group, self.place.store, start.identity, lambda index: file_names(self.recipe, self.config, index),
+            self.group, self.place.store, start.identity,
+            lambda at: file_names(self.recipe, self.config, at, optimizers),
             start.config_json, self.place.scratch, start.budget,
         )  # fmt: skip
         if found is not None:
             checkpointer.resumed_from(found)
         clock, figures = StepClock(self.group.device), LoadingFigures(self.group.world, dataset, stage.loader)
-        own_rules = self.recipe.watch_rules(self.config) if isinstance(self.recipe, Advises) else ()
         hooks = Hooks(
-            self.group, self.recipe, self.config, shape, self.job.checkpoint, plan, self.job.epochs, stage.loader,
-            samples.training, checkpointer, self.stop, self.job.grace_period_s, clock, figures,
-            self._validator(shape, samples.validation, plan, dtype), (*ENGINE_RULES, *own_rules),
-            self._first_rank(state, checkpointer, stage, figures, rung),
-        )  # fmt: skip
+            group=self.group,
+            recipe=self.recipe,
+            config=self.config,
+            policy=self.job.checkpoint,
+            plan=stage.plan,
+            epochs=self.job.epochs,
+            loader=stage.loader,
+            samples=samples.training,
+            checkpointer=checkpointer,
+            stop=self.stop,
+            grace_period_s=self.job.grace_period_s,
+            clock=clock,
+            figures=figures,
+            validator=self._validator(samples.validation, stage),
+            rules=(*ENGINE_RULES, *self.recipe.reports.watch_rules(self.config)),
+            first=self._first_rank(state, checkpointer, stage, figures, rung),
+        )
+        first_epoch = stage.plan.epoch(0)
         log.info("training", recipe=self.job.recipe, ranks=self.group.world.world_size, device=str(self.group.device),
-                 precision=str(dtype).removeprefix("torch."), epochs=self.job.epochs, steps_per_epoch=plan.steps,
-                 batch=shape.batch_size * plan.accumulate, parts=plan.parts, first_step=state.step)  # fmt: skip
-        advice = shares_advice(self.job.nodes, self.group.world.world_size, shape.canonical_nodes)
+                 precision=str(stage.dtype).removeprefix("torch."), epochs=self.job.epochs, steps=stage.plan.steps,
+                 steps_per_epoch=first_epoch.steps, batch=self.config.batch_size * first_epoch.accumulate,
+                 parts=rung.parts, first_step=state.step)  # fmt: skip
+        advice = shares_advice(self.job.nodes, self.group.world.world_size, self.config.canonical_nodes)
         if advice and self.job.datasets:
             log.info(advice)
         if state.epoch >= self.job.epochs or state.ranking.stops_early:
             log.info("nothing is left to train: this run is finished; more epochs, or resume=never, train on",
                      epoch=state.epoch, of=self.job.epochs, step=state.step)  # fmt: skip
         try:
-            with memory_errors_named(state.model):
-                train(stage, state, hooks)
+            train(stage, state, hooks)
         finally:
             if hooks.first is not None:
                 hooks.first.events.close()
-                self._record_speed(clock, plan, dtype)
+                self._record_speed(clock, first_epoch, stage.dtype)
 
     def _identity(self, config_json: Mapping[str, Any], rung: Rung, ranking: Ranking) -> CheckpointIdentity:
         return CheckpointIdentity(
@@ -279,16 +323,21 @@ class Attempt:
             best_is_greatest=ranking.greatest,
         )
 
-    def _validator(
-        self, shape: StageShape, samples: SampleSource | None, plan: EpochPlan, dtype: torch.dtype
-    ) -> Validator | None:
-        if samples is None:
+    def _validator(self, samples: Samples | None, stage: Stage) -> Validator | None:
+        if samples is None or self.recipe.validation is None:
             return None
-        rows = max(1, plan.rank_batch // plan.parts)
+        plan = stage.plan.epoch(0)
         return Validator(
-            self.recipe, self.config, shape.seed, samples, rows, shape.loader_threads, self.group, dtype,
-            shape.canonical_nodes,
-        )  # fmt: skip
+            recipe=self.recipe,
+            validation=self.recipe.validation,
+            config=self.config,
+            plan=stage.plan,
+            samples=samples,
+            rank_batch=max(1, plan.rank_batch // plan.parts),
+            threads=self.config.loader_threads,
+            group=self.group,
+            dtype=stage.dtype,
+        )
 
     def _first_rank(
         self, state: TrainState, checkpointer: Checkpointer, stage: Stage, figures: LoadingFigures, rung: Rung
@@ -297,7 +346,7 @@ class Attempt:
             return None
         resumed = checkpointer.manifest
         self.mailbox.update(
-            steps=stage.plan.steps * self.job.epochs,
+            steps=stage.plan.steps,
             step=state.step,
             epoch=state.epoch,
             best_metric=state.best_metric,
@@ -306,10 +355,15 @@ class Attempt:
         )
         keeps = Retention(self.place.store, self.job.keys, self.job.checkpoint)
         first = FirstRank(
-            self.mailbox, self._sinks(state.step, checkpointer.config),
-            keeps if self.place.removes_old_checkpoints else None, self.place.after_commit,
-            figures.told, reported=self.place.reported,
-        )  # fmt: skip
+            recipe=self.recipe,
+            config=self.config,
+            mailbox=self.mailbox,
+            events=self._sinks(state.step, checkpointer.config),
+            retention=keeps if self.place.removes_old_checkpoints else None,
+            after_commit=self.place.after_commit,
+            data_counters=figures.told,
+            reported=self.place.reported,
+        )
         if rung.parts > 1:
             text = f"each batch is cut into {rung.parts} parts to fit into memory; batch norms see smaller batches"
             first.advise(state, [Advisory(rule="memory", epoch=state.epoch, message=text)])
@@ -325,8 +379,9 @@ class Attempt:
             first_step=first_step,
             on=self.job.logging.tensorboard,
         )
-        keys = self.recipe.wandb_keys(self.config) if isinstance(self.recipe, HasWandbKeys) else WandbKeys()
-        settings = wandb_settings(self.job, keys, os.environ, identity=self.place.wandb_identity)
+        settings = wandb_settings(
+            self.job, self.recipe.reports.wandb(self.config), os.environ, identity=self.place.wandb_identity
+        )
         sinks: list[Sink] = [events]
         if self.place.pictures_folder is not None:
             sinks.append(PictureFiles(self.place.pictures_folder))
@@ -353,22 +408,22 @@ class Attempt:
             self.mailbox.update(urgent=True, message=message)
 
 
-def limited(recipe: Recipe, config: Any, shape: StageShape, dataset: Dataset) -> Samples:
-    """Returns what a stage trains and validates on, as few samples as the shape asks for.
+def limited(recipe: Recipe[Any], config: Any, dataset: Dataset) -> StageSamples:
+    """Returns what a stage trains and validates on, as few samples as the config asks for.
 
     Raises BadData where there is a validation split and nothing in it.
     """
-    validation = recipe.validation_samples(config, dataset.cache) if isinstance(recipe, Validates) else None
-    if shape.overfit_samples:
-        few = LimitedSamples(dataset.samples, shape.overfit_samples, same_draw=True)
-        tested = few if isinstance(recipe, Validates) else None
-        return Samples(replace(few, repeated=shape.batch_size), tested)
-    training = LimitedSamples(dataset.samples, shape.max_samples) if shape.max_samples else dataset.samples
+    split = recipe.validation
+    validation = split.samples(config, dataset.caches) if split is not None else None
+    if config.overfit_samples:
+        few = LimitedSamples(dataset.samples, config.overfit_samples, same_draw=True)
+        return StageSamples(replace(few, repeated=config.batch_size), few if split is not None else None)
+    training = LimitedSamples(dataset.samples, config.max_samples) if config.max_samples else dataset.samples
     if validation is not None and not len(validation.epoch_draw(0)):
         raise BadData("the validation split holds no sample, so no epoch could be judged; add some to the dataset")
-    if validation is not None and shape.max_validation_samples:
-        validation = LimitedSamples(validation, shape.max_validation_samples)
-    return Samples(training, validation)
+    if validation is not None and config.validation_max_samples:
+        validation = LimitedSamples(validation, config.validation_max_samples)
+    return StageSamples(training, validation)
 
 
 def _open_mailbox(job: TrainJob, place: Place) -> Mailbox:

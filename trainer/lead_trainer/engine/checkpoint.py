@@ -11,7 +11,7 @@ import io
 import json
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,13 +23,14 @@ from lead_protocol.manifests import CheckpointManifest, StoredObject, sha256_hex
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.object_store import ObjectStore
 from lead_protocol.store.partial_file import full_disk_named
+from lead_trainer.contract.files import CheckpointAt, names_by_epoch
+from lead_trainer.contract.recipe import Recipe
 from lead_trainer.engine.attempt import refuse_if_fenced
 from lead_trainer.engine.quarantine import Fault, count_quarantined, find_lasting_fault, is_listed, quarantine
 from lead_trainer.engine.retry_budget import RetryBudget
 from lead_trainer.engine.revision import git_revision
 from lead_trainer.engine.state import TrainState
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.recipe import NamesFiles, Recipe
 
 
 @dataclass(frozen=True)
@@ -112,16 +113,25 @@ def file_index(epoch: int, step_in_epoch: int) -> int:
     return epoch if step_in_epoch else epoch - 1
 
 
-def loop_file_name(index: int) -> str:
-    """Returns the name of the file with the loop's position."""
-    return f"loop_{index:04d}.json"
+LOOP = "loop"  # the part with the loop's position
 
 
-def file_names(recipe: Recipe, config: Any, index: int) -> dict[str, str]:
-    """Returns the file names of a checkpoint by part; raises BadConfig where two parts have one name."""
-    named = recipe.file_names(config, index) if isinstance(recipe, NamesFiles) else recipe.checkpoint_names(index)
-    names = {"ema": f"ema_{index:04d}.pth", "clipper": f"clipper_{index:04d}.pth", **named}
-    if len({*names.values()}) < len(names):
+def checkpoint_at(epoch: int, step_in_epoch: int, step: int) -> CheckpointAt:
+    """Returns what a checkpoint is named by."""
+    return CheckpointAt(file_index(epoch, step_in_epoch), step, step_in_epoch)
+
+
+def file_names(recipe: Recipe[Any], config: Any, at: CheckpointAt, optimizers: Iterable[str] = ()) -> dict[str, str]:
+    """Returns the file names of a checkpoint by part; raises BadConfig where two parts have one name.
+
+    `optimizers`: the parts of the state of optimizers that have a name; their files are called after the one of
+    `optimizer` unless the recipe says otherwise.
+    """
+    names = {**names_by_epoch(config, at), LOOP: f"loop_{at.epoch:04d}.json", **recipe.files.names(config, at)}
+    plain = Path(names["optimizer"])
+    for part in optimizers:
+        names.setdefault(part, f"{plain.stem}_{part.removeprefix('optimizer_')}{plain.suffix}")
+    if len({*names.values(), "config.json"}) <= len(names):
         raise BadConfig(f"recipe {recipe.name!r} gives two parts of a checkpoint the same file name: {names}")
     return names
 
@@ -136,7 +146,7 @@ def stage_files(
     folder.mkdir(parents=True, exist_ok=True)
     tensors: dict[str, Any] = {
         "model": state.model.state_dict(),
-        "optimizer": state.optimizer.state_dict(),
+        **state.optimizers.state_dicts(),
         "scheduler": state.schedule_state(),
         "scaler": state.scaler.state_dict(),
     }
@@ -151,7 +161,7 @@ def stage_files(
     texts = {
         names["skipped"]: str(state.skipped_steps),
         "config.json": json.dumps(config, indent=2, sort_keys=True) + "\n",
-        loop_file_name(file_index(state.epoch, state.step_in_epoch)): loop,
+        names[LOOP]: loop,
     }
     for name, text in texts.items():
         staged[name] = _write(folder / name, lambda sink, t=text: sink.write(t.encode()))

@@ -22,9 +22,9 @@ class Clipper:
     def __init__(self, max_norm: float = 0.0, quantile: float = 0.0, history_length: int = 1000) -> None:
         """Raises BadConfig for a quantile outside [0, 1) or a history without room."""
         if not 0.0 <= quantile < 1.0:
-            raise BadConfig(f"grad_clip_quantile: found {quantile}, expected a number from 0 (off) to below 1")
+            raise BadConfig(f"grad_quantile: found {quantile}, expected a number from 0 (off) to below 1")
         if history_length < 1:
-            raise BadConfig(f"grad_clip_history: found {history_length}, expected at least 1 gradient norm")
+            raise BadConfig(f"grad_history_length: found {history_length}, expected at least 1 gradient norm")
         self.max_norm, self.quantile = max_norm, quantile
         self.history: deque[float] = deque(maxlen=history_length)
 

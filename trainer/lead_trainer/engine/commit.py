@@ -12,12 +12,13 @@ from typing import Any
 
 from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectStore
+from lead_trainer.contract.files import CheckpointAt
 from lead_trainer.engine.agreement import done_by_first
 from lead_trainer.engine.checkpoint import (
     CheckpointIdentity,
     Committed,
+    checkpoint_at,
     commit_checkpoint,
-    file_index,
     parameters_sha256,
     stage_files,
 )
@@ -40,7 +41,7 @@ class Checkpointer:
     group: Group
     store: ObjectStore
     identity: CheckpointIdentity
-    names: Callable[[int], Mapping[str, str]]  # file names by part, of an epoch
+    names: Callable[[CheckpointAt], Mapping[str, str]]  # file names by part
     config: Mapping[str, Any]
     scratch: Path
     budget: RetryBudget
@@ -90,7 +91,7 @@ class Checkpointer:
         self.budget.begin()
         folder = self.scratch / "staging"
         loop = state.loop_state(pairs if state.step_in_epoch else {})
-        names = self.names(file_index(state.epoch, state.step_in_epoch))
+        names = self.names(checkpoint_at(state.epoch, state.step_in_epoch, state.step))
         try:
             files = self.budget.call(
                 stage_files, state, names, self.config, loop.model_dump_json(indent=1), folder
@@ -118,7 +119,7 @@ class Checkpointer:
         fault = self.budget.call(lambda: fetch_fault(self.store, manifest, folder))
         if fault is not None:
             raise ObjectCorrupt(f"the adopted checkpoint of step {manifest.step} changed while it was read: {fault}")
-        restore(state, manifest, self.names(file_index(manifest.epoch, manifest.step_in_epoch)), folder)
+        restore(state, manifest, folder)
         if not self.group.world.is_first:
             state.begin_epoch()  # rank 0 carries the sums of all ranks
         shutil.rmtree(folder, ignore_errors=True)

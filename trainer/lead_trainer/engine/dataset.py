@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +10,20 @@ from lead_protocol.job import TrainJob
 from lead_protocol.object_keys import LOCAL_NAMESPACE
 from lead_protocol.store.hedge import AsksTwice
 from lead_protocol.store.object_store import ObjectStore
+from lead_trainer.contract.recipe import Recipe
+from lead_trainer.contract.samples import Samples
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.session_cache import SessionCache, open_session_cache
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.recipe import MixesCaches, Recipe, SampleSource
 
 
 @dataclass(frozen=True)
 class Dataset:
     """Samples, and the node's copy of the shards they come from, which all caches of the job share."""
 
-    samples: SampleSource
+    samples: Samples
     session: SessionCache | None = None
-    cache: Any = None  # what the recipe was given
+    caches: Mapping[str, CacheReader] = field(default_factory=dict)  # what the recipe was given
     store: ObjectStore | None = None  # where the caches lie
 
     def counters(self) -> Mapping[str, Any]:
@@ -47,30 +48,31 @@ class Dataset:
             self.session.close()
 
 
-def open_dataset(job: TrainJob, recipe: Recipe, config: Any, store: ObjectStore, session_cache: Path | None) -> Dataset:
+def open_dataset(
+    job: TrainJob, recipe: Recipe[Any], config: Any, store: ObjectStore, session_cache: Path | None
+) -> Dataset:
     """Returns the stage's samples; `session_cache` is the folder for shards, None for reads from the store.
 
-    Raises BadConfig for several datasets with a recipe that trains on one, BadData for a cache that is not complete.
+    Raises BadConfig for a dataset that is named twice, BadData for a cache that is not complete.
     """
-    backend = recipe.shape(config).session_cache_backend
-    session = open_session_cache(backend, store, session_cache, job.session_cache_bytes) if job.datasets else None
+    session = (
+        open_session_cache(config.session_cache_backend, store, session_cache, job.session_cache_bytes)
+        if job.datasets
+        else None
+    )
     return dataset_over(job, recipe, config, store, session)
 
 
 def dataset_over(
-    job: TrainJob, recipe: Recipe, config: Any, store: ObjectStore, session: SessionCache | None
+    job: TrainJob, recipe: Recipe[Any], config: Any, store: ObjectStore, session: SessionCache | None
 ) -> Dataset:
     """Like `open_dataset`, over a session cache that is open already; None where the job names no dataset."""
-    mixes = isinstance(recipe, MixesCaches) and recipe.mixes_caches
     names = [dataset.name for dataset in job.datasets]
-    if len(names) > 1 and not mixes:
-        raise BadConfig(f"datasets are {', '.join(names)}, but recipe {recipe.name!r} trains on one; name one cache")
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise BadConfig(f"datasets: {twice[0]} is named twice; name each cache once")
     if not names:
-        none: Any = {} if mixes else None
-        return Dataset(recipe.samples(config, none), None, none)
+        return Dataset(recipe.samples(config, {}))
     namespace = job.owner.namespace
     caches = {
         d.name: CacheReader(
@@ -83,5 +85,4 @@ def dataset_over(
         )
         for d in job.datasets
     }
-    cache = caches if mixes else caches[names[0]]
-    return Dataset(recipe.samples(config, cache), session, cache, store)
+    return Dataset(recipe.samples(config, caches), session, caches, store)

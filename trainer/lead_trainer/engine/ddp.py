@@ -9,12 +9,13 @@ import inspect
 import json
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from safetensors.torch import load, save
 
 from lead_trainer.blocks.fp32_norms import synchronise_norms
 from lead_trainer.errors import BadConfig, LostPeer
@@ -132,7 +133,17 @@ class Group:
         """Returns every rank's JSON value, by rank; every rank gets the same list."""
         if self._decisions is None:
             return [value]
-        payload = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
+        return [json.loads(data) for data in self._gathered(json.dumps(value).encode())]
+
+    def gather_tensors(self, tensors: Mapping[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:
+        """Returns every rank's tensors by name, by rank, in host memory; ranks may have others and of other shapes."""
+        held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        if self._decisions is None:
+            return [held]
+        return [load(data) for data in self._gathered(save(held))]
+
+    def _gathered(self, data: bytes) -> list[bytes]:
+        payload = torch.frombuffer(bytearray(data), dtype=torch.uint8)
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world.world_size)]
         dist.all_gather(sizes, torch.tensor([len(payload)], dtype=torch.int64), group=self._decisions)
         longest = max(int(size.item()) for size in sizes)
@@ -140,9 +151,24 @@ class Group:
         padded[: len(payload)] = payload
         received = [torch.zeros(longest, dtype=torch.uint8) for _ in sizes]
         dist.all_gather(received, padded, group=self._decisions)
-        return [
-            json.loads(data[: int(size.item())].numpy().tobytes()) for data, size in zip(received, sizes, strict=True)
-        ]
+        return [found[: int(size.item())].numpy().tobytes() for found, size in zip(received, sizes, strict=True)]
+
+    def average_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:
+        """Averages gradients over the ranks, for models that DDP does not wrap; a missing one is 0."""
+        if self._decisions is None:
+            return
+        learning = [parameter for parameter in parameters if parameter.requires_grad]
+        for parameter in learning:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        gradients = [parameter.grad for parameter in learning if parameter.grad is not None]
+        whole = torch.cat([gradient.flatten() for gradient in gradients])
+        dist.all_reduce(whole)
+        whole /= self.world.world_size
+        at = 0
+        for gradient in gradients:
+            gradient.copy_(whole[at : at + gradient.numel()].view_as(gradient))
+            at += gradient.numel()
 
     def share_buffers(self, model: torch.nn.Module) -> None:
         """Gives every rank the buffers of rank 0 (batch-norm statistics), as the next forward pass would."""

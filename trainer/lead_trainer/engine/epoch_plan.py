@@ -1,24 +1,26 @@
 """How an epoch's batches become optimizer steps: accumulation, and the parts a batch is cut into to fit into memory.
 
-    loader batch (shape.batch_size of all ranks) = `parts` micro-batches of equal size
+    loader batch (batch_size of all ranks) = `parts` micro-batches of equal size
     optimizer step = `accumulate` loader batches; the last step of an epoch takes what is left
 
 Both numbers leave the samples of a step, and so the number of steps, as they are; only `accumulate` is the user's.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 
 import torch
 
+from lead_trainer.contract.samples import Batch
+from lead_trainer.contract.step import Position
 from lead_trainer.errors import BadConfig, BadData
-from lead_trainer.recipes.recipe import Batch
 
 
 @dataclass(frozen=True)
 class EpochPlan:
-    """The steps of every epoch of a stage, on one rank."""
+    """The steps of one epoch, on one rank."""
 
     batches: int  # of the loader, an epoch
     rank_batch: int  # samples of a batch on this rank
@@ -27,7 +29,7 @@ class EpochPlan:
 
     def __post_init__(self) -> None:
         if self.accumulate < 1:
-            raise BadConfig(f"accumulate_steps: found {self.accumulate}, expected at least 1")
+            raise BadConfig(f"gradient_accumulation_steps: found {self.accumulate}, expected at least 1")
         if self.rank_batch % self.parts:
             raise BadConfig(
                 f"a batch of {self.rank_batch} samples a process cannot be cut into {self.parts} equal parts"
@@ -62,6 +64,36 @@ class EpochPlan:
             yield from cut(batch, self.parts, self.rank_batch)
         if taken < self.batches_in(step):
             raise BadData(f"an epoch of {self.batches} batches ended in step {step + 1} of {self.steps}")
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """The steps of a stage; its epochs need not be equally long."""
+
+    epochs: tuple[EpochPlan, ...]
+
+    @classmethod
+    def of(cls, batches: Sequence[int], rank_batch: int, accumulate: int = 1, parts: int = 1) -> "StagePlan":
+        """Returns the plan of epochs with so many loader batches each; raises BadConfig like `EpochPlan`."""
+        return cls(tuple(EpochPlan(count, rank_batch, accumulate, parts) for count in batches))
+
+    def epoch(self, number: int) -> EpochPlan:
+        """Returns the plan of an epoch, from 0; beyond the last one they come again."""
+        return self.epochs[number % len(self.epochs)]
+
+    @cached_property
+    def epoch_steps(self) -> tuple[int, ...]:
+        """Optimizer steps of each epoch."""
+        return tuple(plan.steps for plan in self.epochs)
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps of the stage."""
+        return sum(self.epoch_steps)
+
+    def at(self, step: int, epoch: int, step_in_epoch: int) -> Position:
+        """Returns the position of a step."""
+        return Position(step, epoch, step_in_epoch, self.epoch_steps)
 
 
 def cut(batch: Batch, parts: int, rows: int) -> Iterator[Batch]:

@@ -8,17 +8,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import structlog
 import torch
 
 from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.progress_record import MAX_ADVISORIES, Advisory, CheckpointRef
+from lead_trainer.contract.recipe import Recipe
+from lead_trainer.contract.reports import Picture
+from lead_trainer.contract.samples import Batch
+from lead_trainer.contract.step import StepOutput
 from lead_trainer.engine.progress import Mailbox
 from lead_trainer.engine.ranking import TELLABLE, VALIDATION
 from lead_trainer.engine.retention import Retention
 from lead_trainer.engine.state import TrainState
 from lead_trainer.engine.validation import Validated
-from lead_trainer.recipes.recipe import Batch, Recipe, StageShape, StepOutput
 from lead_trainer.report.console import EPOCH_DONE
 from lead_trainer.report.live import Live
 from lead_trainer.report.sinks import Sink
@@ -29,10 +33,12 @@ FIRST_PICTURES = 2  # of every epoch, as LEAD draws them
 log = structlog.get_logger(__name__)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class FirstRank:
     """Everything that rank 0 tells of a stage."""
 
+    recipe: Recipe[Any]
+    config: Any
     mailbox: Mailbox
     events: Sink
     retention: Retention | None  # None in a pod
@@ -70,40 +76,43 @@ class FirstRank:
             text = f"the loss of {found.spoiled} of {found.batches} batches of validation was not finite; "
             text += "val/loss is the mean of the others" if found.values else "this epoch has no val/loss"
             self.advise(state, [Advisory(rule="validation-not-finite", epoch=state.epoch, message=text)])
+        for tag, picture in found.pictures.items():
+            self.show(tag, picture, state.step)
         if state.step_in_epoch:
             self.events.scalars(found.values, state.step)
             log.info("validated", step=state.step, **found.values)
         self.tell(state, phase="Training", message="")
 
-    def scalars(self, state: TrainState, output: StepOutput, norm: float) -> None:
-        """Writes the scalars of one step, under LEAD's tags."""
-        rates = {f"debug/lr_{index}": group["lr"] for index, group in enumerate(state.optimizer.param_groups)}
-        clipped = {"debug/gradient_norm": norm} if math.isfinite(norm) else {}
-        self.events.scalars(
-            {
-                **{f"unscaled_loss/{name}": value for name, value in floats(output.parts).items()},
-                **{f"scaled_loss/{name}": value for name, value in floats(output.scaled).items()},
-                **{f"metric/{name}": value for name, value in floats(output.metrics).items()},
-                **rates,
-                **clipped,
-                "debug/loss": float(output.loss.detach()),
-                "debug/epoch": state.epoch,
-                "debug/gradient_steps_skipped": state.skipped_steps,
-                "debug/grad_scale": state.scaler.get_scale() if state.scaler.is_enabled() else 1.0,
-            },
-            state.step,
-        )
+    def scalars(self, state: TrainState, output: StepOutput) -> None:
+        """Writes losses and metrics of one step, under the recipe's tags."""
+        tags = self.recipe.reports.tags
+        values = {tags.scaled + name: one for name, one in output.scaled.items()}
+        values |= {tags.parts + name: one for name, one in output.parts.items()}
+        values |= {tags.metrics + name: one for name, one in output.metrics.items()}
+        self.events.scalars(floats(values), state.step)
 
-    def picture(
-        self, recipe: Recipe, config: Any, shape: StageShape, state: TrainState, batch: Batch, output: StepOutput
-    ) -> None:
+    def own_scalars(self, values: Mapping[str, float], step: int) -> None:
+        """Writes what the recipe reports of a step besides; without what is not finite."""
+        self.events.scalars({tag: value for tag, value in values.items() if math.isfinite(value)}, step)
+
+    def picture(self, state: TrainState, batch: Batch, output: StepOutput) -> None:
         """Draws the first sample of a step where one is due."""
-        every = shape.pictures_every_steps
-        if not every or (state.step % every and state.step_in_epoch > FIRST_PICTURES):
+        every, draw = self.config.pictures_every_steps, self.recipe.reports.picture
+        if draw is None or not every or (state.step % every and state.step_in_epoch > FIRST_PICTURES):
             return
-        picture = recipe.picture(config, batch, output.outputs)
+        picture = draw(self.config, batch, output.outputs)
         if picture is not None:
-            self.events.picture("prediction", picture, state.step)
+            self.show(self.recipe.reports.tags.picture, picture, state.step)
+
+    def show(self, tag: str, picture: Picture, step: int) -> None:
+        """Shows a picture (H, W, 3) or a clip (T, H, W, 3); what is neither is a warning, once a tag."""
+        if picture.dtype == np.uint8 and picture.ndim in (3, 4) and picture.shape[-1] == 3 and picture.size:
+            show = self.events.clip if picture.ndim == 4 else self.events.picture
+            show(tag, picture, step)
+        elif tag not in self._untold:
+            self._untold.add(tag)
+            log.warning("a picture is not shown", tag=tag, found=f"{picture.dtype} {picture.shape}",
+                        expected="uint8 (H, W, 3), or (T, H, W, 3) for a clip")  # fmt: skip
 
     def histograms(self, state: TrainState) -> None:
         """Writes how weights and gradients are spread, by parameter."""
@@ -125,7 +134,10 @@ class FirstRank:
     def epoch_done(self, state: TrainState, values: Mapping[str, float], epochs: int) -> None:
         """Tells the means of an epoch, and its validation."""
         self.events.scalars(
-            {name if name.startswith(VALIDATION) else f"epoch/{name}": value for name, value in values.items()},
+            {
+                name if name.startswith(VALIDATION) else f"{self.recipe.reports.tags.epoch}{name}": value
+                for name, value in values.items()
+            },
             state.step,
         )
         log.info(EPOCH_DONE, epoch=state.epoch, of=epochs, step=state.step, skipped=state.skipped_steps,

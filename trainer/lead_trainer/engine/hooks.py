@@ -5,7 +5,7 @@ of them are collectives.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,12 +16,14 @@ import torch
 
 from lead_protocol.job import CheckpointPolicy
 from lead_protocol.progress_record import Advisory
+from lead_trainer.contract.recipe import Recipe
+from lead_trainer.contract.reports import RunFigures, WatchRule
+from lead_trainer.contract.samples import Batch, Samples
+from lead_trainer.contract.step import StepOutput
 from lead_trainer.data.loader import Loader
-from lead_trainer.data.retrying_source import NamesSamples
 from lead_trainer.engine.commit import Checkpointer
 from lead_trainer.engine.ddp import Group
-from lead_trainer.engine.debug_scalars import debug_scalars
-from lead_trainer.engine.epoch_plan import EpochPlan
+from lead_trainer.engine.epoch_plan import StagePlan
 from lead_trainer.engine.first_rank import FirstRank
 from lead_trainer.engine.loading_figures import LoadingFigures
 from lead_trainer.engine.perf import StepClock
@@ -32,10 +34,10 @@ from lead_trainer.engine.stop import StopFlag
 from lead_trainer.engine.validation import Validator
 from lead_trainer.engine.watch import ENGINE_RULES, WAITING, YOUNG, advise, one_line
 from lead_trainer.errors import StopRequested, TrainerError
-from lead_trainer.recipes.recipe import Batch, Recipe, SampleSource, StageShape, StepOutput, WatchRule
 from lead_trainer.report.live import EpochSoFar
 
 MOST_SKIPPED_IN_A_ROW = 50
+GIB = 2**30
 _NAMED_SAMPLES = 16
 _STOP_MARGIN = 0.8  # of the grace period may be spent waiting for the store
 
@@ -60,19 +62,18 @@ class Step:
         return sum(float(output.loss.detach()) for output in self.outputs) / len(self.outputs)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Hooks:
     """The engine between two steps of one rank."""
 
     group: Group
-    recipe: Recipe
+    recipe: Recipe[Any]
     config: Any
-    shape: StageShape
     policy: CheckpointPolicy
-    plan: EpochPlan
+    plan: StagePlan
     epochs: int
     loader: Loader
-    samples: SampleSource
+    samples: Samples
     checkpointer: Checkpointer
     stop: StopFlag
     grace_period_s: float
@@ -114,8 +115,8 @@ class Hooks:
         rate = self.pace.mark(state.step)
         if self.first is not None:
             self._tell_step(self.first, state, step, rate)
-        if state.step_in_epoch < self.plan.steps:
-            if self._due(self.shape.validate_every_steps, state.step):
+        if state.step_in_epoch < self.plan.epoch(state.epoch).steps:
+            if self._due(self.config.validate_every_steps, state.step):
                 self._validate(state)
             if self._due(self.policy.every_steps, state.step):
                 self._save(state)
@@ -126,8 +127,8 @@ class Hooks:
         self.stop.trained()  # by an earlier attempt, where this one begins with an epoch's end
         values = means(merged(self.group.gather(state.totals.as_pairs())))
         self.figures.take(self.group.sums(self.figures.row()))
-        due = self._due(self.shape.validate_every_epochs, state.epoch) or state.epoch == self.epochs
-        if due or self._due(self.shape.validate_every_steps, state.step):
+        due = self._due(self.config.validate_every_epochs, state.epoch) or state.epoch == self.epochs
+        if due or self._due(self.config.validate_every_steps, state.step):
             values |= self._validate(state)
         better = state.ranking.judge(values, state.epoch, state.step)
         young = {} if state.average is None else {YOUNG: state.average.first_share}
@@ -183,14 +184,15 @@ class Hooks:
 
     def _samples_of(self, state: TrainState, chosen: Sequence[bool]) -> list[str]:
         """Returns the names of this rank's samples in the chosen micro-batches of the step just done."""
-        begin = self.plan.first_batch(state.step_in_epoch - 1)
-        rows = islice(self.loader.sample_indices(state.epoch, begin), len(chosen) // self.plan.parts)
+        plan = self.plan.epoch(state.epoch)
+        begin = plan.first_batch(state.step_in_epoch - 1)
+        rows = islice(self.loader.sample_indices(state.epoch, begin), len(chosen) // plan.parts)
         indices = [int(index) for row in rows for index in row]
         size = len(indices) // len(chosen)
         return [self._name(index) for place, index in enumerate(indices) if chosen[place // size]]
 
     def _name(self, index: int) -> str:
-        return self.samples.name(index) if isinstance(self.samples, NamesSamples) else str(index)
+        return self.samples.name(index)
 
     def _stop_if_asked(self, state: TrainState) -> None:
         stops, *figures = self.group.sums([float(self.stop.raised), *self.figures.row()])
@@ -204,7 +206,7 @@ class Hooks:
         It makes up for the validation of an epoch's end; one that was due within the epoch is left out.
         """
         if state.step_in_epoch == 0:
-            state.reopen_epoch(self.plan.steps)
+            state.reopen_epoch(self.plan.epoch(state.epoch - 1).steps)
         self._stop(state)
 
     def _stop(self, state: TrainState) -> NoReturn:
@@ -224,24 +226,22 @@ class Hooks:
         self.pace.restart()
 
     def _tell_step(self, first: FirstRank, state: TrainState, step: Step, rate: float | None) -> None:
-        steps = self.epochs * self.plan.steps
-        due = state.step % max(self.shape.scalars_every_steps, 1) == 0
+        plan, steps = self.plan.epoch(state.epoch), self.plan.steps
+        due = state.step % self.config.log_scalars_frequency == 0
         if due:
-            first.scalars(state, step.outputs[-1], step.gradient_norm)
+            first.scalars(state, step.outputs[-1])
             loading = self.loader.stage_scalars()
-            facts = debug_scalars(
-                state, self.shape, self.plan, epochs=self.epochs, samples=len(self.samples),
-                processes=self.group.world.world_size, loading=loading, batch=step.batch,
-            )  # fmt: skip
-            first.events.scalars({**facts, **loading, **self.figures.scalars()}, state.step)
-        if self._due(self.shape.histograms_every_steps, state.step):
+            figures = self._figures(state, step, loading)
+            first.own_scalars(self.recipe.reports.figures(self.config, figures, step.batch), state.step)
+            first.events.scalars({**loading, **self.figures.scalars()}, state.step)
+        if self._due(self.config.histograms_every_steps, state.step):
             first.histograms(state)
-        first.picture(self.recipe, self.config, self.shape, state, step.batch, step.outputs[-1])
-        if self._due(self.shape.console_every_steps, state.step):
-            log.info(progress_block(state, step.outputs[-1], self.clock.last_step_s, self.epochs, self.plan.steps))
+        first.picture(state, step.batch, step.outputs[-1])
+        if self._due(self.config.console_every_steps, state.step):
+            log.info(progress_block(state, step.outputs[-1], self.clock.last_step_s, self.epochs, plan.steps))
         fields: dict[str, Any] = {}
         if rate is not None:
-            batch_size = self.shape.batch_size * self.plan.accumulate
+            batch_size = self.config.batch_size * plan.accumulate
             fields = {"samples_per_s": rate * batch_size, "eta_s": (steps - state.step) / rate}
             if due or state.step_in_epoch == 1:
                 loss = means(state.totals.as_pairs()).get("loss")
@@ -251,11 +251,32 @@ class Hooks:
                 "epoch": state.epoch + 1,
                 "epochs": self.epochs,
                 "step": state.step_in_epoch,
-                "steps": self.plan.steps,
+                "steps": plan.steps,
             }
             loss = means(state.totals.as_pairs()).get("loss")
             first.live.show(EpochSoFar(**{**at, "loss": loss, **fields}))
         first.tell(state, **fields)
+
+    def _figures(self, state: TrainState, step: Step, loading: Mapping[str, float]) -> RunFigures:
+        plan, load_ms = self.plan.epoch(state.epoch), loading.get("data/load_ms")
+        return RunFigures(
+            loss=float(step.outputs[-1].loss.detach()),
+            epoch=state.epoch,
+            step=state.step,
+            steps=self.plan.steps,
+            skipped_steps=state.skipped_steps,
+            loss_scale=state.scaler.get_scale() if state.scaler.is_enabled() else 1.0,
+            gradient_norm=step.gradient_norm,
+            rates=state.optimizers.rates(),
+            processes=self.group.world.world_size,
+            parameters=sum(one.numel() for one in state.model.parameters() if one.requires_grad),
+            samples=len(self.samples),
+            batches=plan.batches,
+            rank_batch=plan.rank_batch,
+            loader_threads=self.config.loader_threads,
+            gpu_memory_gib=torch.cuda.max_memory_allocated() / GIB if torch.cuda.is_available() else 0.0,
+            load_s=None if load_ms is None else load_ms / 1000 / plan.rank_batch,
+        )
 
     @staticmethod
     def _due(every: int, count: int) -> bool:

@@ -4,22 +4,24 @@ A later stage has keys of its own and may train on another collection of the sam
 would end where its second stage begins.
 """
 
+from typing import Any
+
 from lead_protocol.job import TrainJob
-from lead_trainer.engine.config_check import check_shape
+from lead_trainer.contract.recipe import Recipe
+from lead_trainer.engine.config_check import check_config
 from lead_trainer.engine.dataset import Dataset
 from lead_trainer.engine.pod_config import refuse_places
 from lead_trainer.engine.stage_config import resolve_config
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.recipe import Recipe
 
 
-def check_later_stages(job: TrainJob, recipe: Recipe, dataset: Dataset) -> None:
+def check_later_stages(job: TrainJob, recipe: Recipe[Any], dataset: Dataset) -> None:
     """Raises BadConfig naming the stage whose keys the recipe refuses, or whose samples the job's caches lack."""
     for later in job.later_jobs:
         try:
             refuse_places(later, recipe)
             config = resolve_config(recipe, later)
-            check_shape(recipe, config, epochs=later.epochs, ranks=later.nodes * (later.procs_per_node or 1))
-            recipe.samples(config, dataset.cache)
+            check_config(recipe, config, epochs=later.epochs, ranks=later.nodes * (later.procs_per_node or 1))
+            recipe.samples(config, dataset.caches)
         except BadConfig as error:
             raise BadConfig(f"stage {later.stage}: {error}") from error

@@ -5,16 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lead_trainer.data.loader import ReplaysOrder
-from lead_trainer.data.retrying_source import NamesSamples
-from lead_trainer.recipes.recipe import Sample, SampleSource
+from lead_trainer.contract.samples import Sample, Samples
 
 
 @dataclass(frozen=True)
-class LimitedSamples:
+class LimitedSamples(Samples):
     """The first `count` samples of each epoch's draw of `source`; `repeated` draws them until a batch is full."""
 
-    source: SampleSource
+    source: Samples
     count: int
     repeated: int = 0  # fewest samples of a draw
     same_draw: bool = False  # every epoch draws what epoch 0 does
@@ -34,8 +32,8 @@ class LimitedSamples:
 
     def name(self, index: int) -> str:
         """Returns the source's name of a sample."""
-        return self.source.name(index) if isinstance(self.source, NamesSamples) else str(index)
+        return self.source.name(index)
 
     def order_epoch(self, epoch: int) -> int:
         """Returns the epoch whose order `epoch` has."""
-        return self.source.order_epoch(epoch) if isinstance(self.source, ReplaysOrder) else epoch
+        return self.source.order_epoch(epoch)

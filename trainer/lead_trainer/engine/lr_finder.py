@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.contract.samples import Batch
 from lead_trainer.engine.state import TrainState
 from lead_trainer.loop import Stage, train_step
-from lead_trainer.recipes.recipe import Batch
 
 _SMOOTHING = 0.9  # weight of the past in the moving average of the loss, by which a sweep ends
 _WINDOW = 0.04  # spread of the Gaussian that smooths a whole curve, as a share of its steps
@@ -95,10 +95,10 @@ def sweep_stage(stage: Stage, state: TrainState, least: float, most: float, step
 
     def step(rate: float) -> float:
         nonlocal batches
-        if state.step_in_epoch in (0, stage.plan.steps):
+        if state.step_in_epoch in (0, stage.plan.epoch(state.epoch).steps):
             state.epoch, state.step_in_epoch = state.epoch + bool(state.step), 0
             batches = stage.loader.batches(state.epoch)
-        at_rate = replace(stage, lr_factor=lambda _: rate / max(state.base_lrs))
+        at_rate = replace(stage, lr_factor=lambda _: rate / max(state.optimizers.base_rates))
         return train_step(at_rate, state, batches).loss
 
     return sweep(step, least, most, steps)

@@ -15,32 +15,20 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any
 
 import torch
 
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.object_store import ObjectStore
+from lead_trainer.contract.recipe import Recipe
 from lead_trainer.engine.epoch_plan import next_parts, parts_of
 from lead_trainer.errors import BadConfig, BadData, TrainerError
 
 
-@runtime_checkable
-class SavesMemory(Protocol):
-    """A model that can recompute activations in the backward pass instead of keeping them."""
-
-    def enable_gradient_checkpointing(self) -> None:
-        """Switches recomputation on."""
-
-
 class OutOfMemory(TrainerError):
     """A step does not fit into the device's memory."""
-
-    def __init__(self, text: str, *, can_checkpoint: bool = False) -> None:
-        """`can_checkpoint`: whether the model that was at work could recompute activations instead."""
-        super().__init__(text)
-        self.can_checkpoint = can_checkpoint
 
 
 class StepTooLarge(OutOfMemory):
@@ -57,13 +45,14 @@ class Rung:
     parts: int = 1
 
 
-def save_memory(model: torch.nn.Module) -> None:
-    """Switches gradient checkpointing on; raises BadConfig for a model without it."""
-    if not isinstance(model, SavesMemory):
+def save_memory(recipe: Recipe[Any], model: torch.nn.Module) -> None:
+    """Switches gradient checkpointing on; raises BadConfig for a recipe whose model has none."""
+    if recipe.save_memory is None:
         raise BadConfig(
-            f"gradient_checkpointing: found true, but {type(model).__name__} has no enable_gradient_checkpointing()"
+            f"gradient_checkpointing: found true, but recipe {recipe.name} has none (its part save_memory); remove the "
+            "key, or make batch_size smaller"
         )
-    model.enable_gradient_checkpointing()
+    recipe.save_memory(model)
 
 
 def next_rung(rung: Rung, rank_batch: int, *, can_checkpoint: bool) -> Rung | None:
@@ -97,13 +86,12 @@ def recorded_rung(store: ObjectStore, keys: InstanceKeys, first: Rung, rank_batc
 
 
 @contextmanager
-def memory_errors_named(model: torch.nn.Module | None = None) -> Iterator[None]:
-    """Turns a device's error about its memory into OutOfMemory with what to do; `model` is the one at work."""
+def memory_errors_named() -> Iterator[None]:
+    """Turns a device's error about its memory into OutOfMemory with what to do."""
     try:
         yield
     except torch.OutOfMemoryError as error:
         raise OutOfMemory(
             f"a step does not fit into memory: {str(error).splitlines()[0][:200]}; make batch_size smaller with more "
-            "accumulate_steps, switch gradient_checkpointing on, or train in bf16",
-            can_checkpoint=isinstance(model, SavesMemory),
+            "gradient_accumulation_steps, switch gradient_checkpointing on, or train in bf16"
         ) from error

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lead_protocol.job import BuildJob, TrainJob
+from lead_trainer.contract.recipe import Recipe
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.recipe import NamesWeights, PartsKeys, Recipe
 
 LOCAL_KEYS = {"load_file": "the stage's initFrom", "logdir": "the storage profile"}  # of every recipe
 WEIGHTS = "store:weights/"
@@ -18,7 +18,7 @@ SHOWN = 5  # places of one config
 _PLACE = re.compile(r"/|~|file:|store:|[A-Za-z][A-Za-z0-9+.-]*://|(?:.*/)?\.\.(?:/|$)", re.DOTALL)
 
 
-def refuse_places(job: TrainJob | BuildJob, recipe: Recipe) -> None:
+def refuse_places(job: TrainJob | BuildJob, recipe: Recipe[Any]) -> None:
     """Raises BadConfig naming the keys whose values lead out of what the job was given.
 
     Of a run these are also the keys of `lead train` for which the resource has another place.
@@ -29,27 +29,35 @@ def refuse_places(job: TrainJob | BuildJob, recipe: Recipe) -> None:
         raise BadConfig("; ".join(faults[:SHOWN]) + more)
 
 
-def _places(job: TrainJob | BuildJob, recipe: Recipe) -> Iterator[str]:
+def _places(job: TrainJob | BuildJob, recipe: Recipe[Any]) -> Iterator[str]:
     known: set[str] = set()
     if isinstance(job, TrainJob):
-        own = recipe.local_keys if isinstance(recipe, PartsKeys) else {}
-        for key, place in {**LOCAL_KEYS, **own}.items():
-            if job.config.get(key):
+        for key, place in {**LOCAL_KEYS, **recipe.keys.local}.items():
+            if value := value_at(job.config, key):
                 known.add(key)
-                yield f"{key}: found {job.config[key]!r}, but in a cluster {place} says this; remove the key"
-    weights = recipe.weights_keys if isinstance(recipe, NamesWeights) else frozenset[str]()
-    for key in sorted(weights & job.config.keys()):
-        if not _is_allowed(job.config[key]):
+                yield f"{key}: found {value!r}, but in a cluster {place} says this; remove the key"
+    weights = recipe.keys.weights
+    for key in sorted(weights):
+        value = value_at(job.config, key)
+        if not _is_allowed(value):
             yield (
-                f"{key}: found {job.config[key]!r}, expected {WEIGHTS}<namespace>/<file>: in a cluster weights come "
+                f"{key}: found {value!r}, expected {WEIGHTS}<namespace>/<file>: in a cluster weights come "
                 "from the store's folder weights/; put them there"
             )
-    for key, text in _texts({key: value for key, value in job.config.items() if key not in weights | known}):
-        if _PLACE.match(text):
+    for key, text in _texts(job.config):
+        if key not in weights | known and _PLACE.match(text):
             yield (
                 f"{key}: found {text[:100]!r}, which names a place on a machine or in a network; in a cluster a config "
                 "names none, remove the key"
             )
+
+
+def value_at(config: Mapping[str, Any], key: str) -> Any:
+    """Returns the value of a key, one in a section by its path; None where it is not set."""
+    section: Any = config
+    for name in key.split("."):
+        section = section.get(name) if isinstance(section, Mapping) else None
+    return section
 
 
 def _is_allowed(weights: Any) -> bool:

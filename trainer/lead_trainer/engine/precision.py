@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 
 import torch
 
+from lead_trainer.contract.training_keys import LossScale
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.recipe import LossScale
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 

@@ -2,8 +2,8 @@
 
 import torch
 
+from lead_trainer.contract.step import StepOutput
 from lead_trainer.engine.state import TrainState
-from lead_trainer.recipes.recipe import StepOutput
 
 _BAR = 24
 
@@ -15,7 +15,7 @@ def progress_block(state: TrainState, output: StepOutput, step_s: float, epochs:
     lines = [
         f"epoch {state.epoch + 1}/{epochs}  [{'#' * done}{'.' * (_BAR - done)}]  step {state.step_in_epoch}/{steps}",
         "  ".join(f"{name} {float(value.detach()):.4g}" for name, value in values.items()),
-        "lr " + " ".join(f"{group['lr']:.3g}" for group in state.optimizer.param_groups) + f"  {step_s:.3g} s/step"
+        "lr " + " ".join(f"{rate:.3g}" for rate in state.optimizers.rates()) + f"  {step_s:.3g} s/step"
         f"  skipped {state.skipped_steps}",
     ]
     if output.loss.device.type == "cuda":

@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 
 from lead_protocol.strict_model import StrictModel
+from lead_trainer.contract.training_keys import TrainingKeys
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.recipe import StageShape
 
 VALIDATION = "val/"  # begins the tag of every validation metric
 TELLABLE = re.compile(r"[A-Za-z0-9_./-]{1,64}")  # what a progress record takes as the name of a metric
@@ -54,18 +54,18 @@ class Ranking:
         return value > self.best.value if self.greatest else value < self.best.value
 
 
-def ranking_of(shape: StageShape, *, validates: bool) -> Ranking:
+def ranking_of(config: TrainingKeys, *, validates: bool) -> Ranking:
     """Returns the ranking a stage asks for; raises BadConfig for a metric that it cannot have."""
-    metric = shape.best_metric or (f"{VALIDATION}loss" if validates else "loss")
+    metric = config.best_metric or (f"{VALIDATION}loss" if validates else "loss")
     if not TELLABLE.fullmatch(metric):
         raise BadConfig(f"best_metric: found {metric!r}, expected the tag of a metric, for example val/loss")
     if metric.startswith(VALIDATION) and not validates:
         raise BadConfig(
             f"best_metric: found {metric!r}, but this run validates on nothing; add a validation split or rank by loss"
         )
-    if metric.startswith(VALIDATION) and shape.validate_every_epochs != 1 and shape.patience_epochs:
+    if metric.startswith(VALIDATION) and config.validate_every_epochs != 1 and config.patience_epochs:
         raise BadConfig(
-            f"patience_epochs: found {shape.patience_epochs} with validate_every_epochs {shape.validate_every_epochs}; "
-            "patience counts epochs, so every epoch must be validated"
+            f"patience_epochs: found {config.patience_epochs} with validate_every_epochs "
+            f"{config.validate_every_epochs}; patience counts epochs, so every epoch must be validated"
         )
-    return Ranking(metric, greatest=shape.best_is_greatest, patience_epochs=shape.patience_epochs)
+    return Ranking(metric, greatest=config.best_is_greatest, patience_epochs=config.patience_epochs)

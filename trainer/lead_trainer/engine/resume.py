@@ -22,9 +22,10 @@ from lead_protocol.manifests import (
 )
 from lead_protocol.object_keys import position_of
 from lead_protocol.store.object_store import ObjectStore
-from lead_trainer.engine.checkpoint import CheckpointIdentity, file_index, loop_file_name
+from lead_trainer.contract.recipe import Recipe
+from lead_trainer.contract.training_keys import NOT_LEARNED, word_of
+from lead_trainer.engine.checkpoint import LOOP, CheckpointIdentity
 from lead_trainer.engine.manifest_listing import manifest_keys
-from lead_trainer.engine.optim import load_optimizer
 from lead_trainer.engine.quarantine import (
     Fault,
     find_fault,
@@ -38,7 +39,6 @@ from lead_trainer.engine.quarantine import (
 from lead_trainer.engine.retry_budget import RetryBudget
 from lead_trainer.engine.state import LoopState, TrainState
 from lead_trainer.errors import BadConfig, NoValidCheckpoint
-from lead_trainer.recipes.recipe import PartsKeys, Recipe
 
 # Keys of the run, whatever its recipe, that may differ between a checkpoint and the run that resumes it.
 RUN_KEYS = frozenset({"epochs", "load_file", "logdir"})
@@ -114,7 +114,7 @@ def refuse_other_run(
     identity: CheckpointIdentity,
     folder: Path,
     config: Mapping[str, Any],
-    recipe: Recipe,
+    recipe: Recipe[Any],
 ) -> None:
     """Raises BadConfig naming what differs, when a checkpoint was written by another recipe, config or dataset.
 
@@ -145,18 +145,31 @@ def refuse_other_run(
         )
 
 
-def restore(state: TrainState, manifest: CheckpointManifest, names: Mapping[str, str], folder: Path) -> None:
-    """Loads a verified checkpoint from `folder` into `state`; the next step is the one that would have followed."""
-    state.model.load_state_dict(load_tensors(folder / names["model"]))
-    load_optimizer(state.optimizer, load_tensors(folder / names["optimizer"]))
-    state.scaler.load_state_dict(load_tensors(folder / names["scaler"]))
-    name = loop_file_name(file_index(manifest.epoch, manifest.step_in_epoch))
-    loop = LoopState.model_validate_json((folder / name).read_text())
+def restore(state: TrainState, manifest: CheckpointManifest, folder: Path) -> None:
+    """Loads a verified checkpoint from `folder` into `state`; the next step is the one that would have followed.
+
+    Raises BadConfig naming a part that this run needs and the checkpoint does not have.
+    """
+    needed = ["model", *state.optimizers.parts().values(), "scaler"]
+    needed += ["clipper"] if state.clipper.has_history else []
+    needed += ["ema"] if state.average is not None else []
+    if lacking := [part for part in needed if part not in manifest.parts]:
+        raise BadConfig(f"the checkpoint of step {manifest.step} holds {sorted(manifest.parts)}, but no {lacking[0]!r}")
+    saved = {part: load_tensors(folder / manifest.parts[part]) for part in needed}
+    loop = saved_loop(manifest, folder)
+    state.model.load_state_dict(saved["model"])
+    state.optimizers.load_state_dicts(saved)
+    state.scaler.load_state_dict(saved["scaler"])
     state.take_loop_state(loop)
     if state.clipper.has_history:
-        state.clipper.load_state_dict(load_tensors(folder / names["clipper"]))
+        state.clipper.load_state_dict(saved["clipper"])
     if state.average is not None:
-        state.average.load(load_tensors(folder / names["ema"]), loop.average_updates)
+        state.average.load(saved["ema"], loop.average_updates)
+
+
+def saved_loop(manifest: CheckpointManifest, folder: Path) -> LoopState:
+    """Returns the part of a verified checkpoint that is no tensor: position, totals, the facts of the data."""
+    return LoopState.model_validate_json((folder / manifest.parts[LOOP]).read_text())
 
 
 def load_tensors(path: Path) -> Any:
@@ -164,9 +177,10 @@ def load_tensors(path: Path) -> Any:
     return torch.load(path, map_location="cpu", weights_only=True)
 
 
-def not_learned(recipe: Recipe) -> frozenset[str]:
+def not_learned(recipe: Recipe[Any]) -> frozenset[str]:
     """Returns the keys that may differ between a checkpoint and the run that resumes it."""
-    return RUN_KEYS | recipe.not_learned if isinstance(recipe, PartsKeys) else RUN_KEYS
+    engines = {word_of(recipe.config_model, name) for name in NOT_LEARNED & recipe.config_model.model_fields.keys()}
+    return RUN_KEYS | engines | recipe.keys.not_learned
 
 
 def config_digest(config: Mapping[str, Any], free: Collection[str]) -> str:
@@ -175,7 +189,14 @@ def config_digest(config: Mapping[str, Any], free: Collection[str]) -> str:
 
 
 def _learned(config: Mapping[str, Any], free: Collection[str]) -> dict[str, Any]:
-    return {key: value for key, value in config.items() if key not in free}
+    """Returns a resolved config without its free keys; those in a section are named by their path."""
+    return {
+        key: _learned(value, [path.removeprefix(f"{key}.") for path in free if path.startswith(f"{key}.")])
+        if isinstance(value, Mapping)
+        else value
+        for key, value in config.items()
+        if key not in free
+    }
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> tuple[list[str], list[str]]:

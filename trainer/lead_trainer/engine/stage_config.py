@@ -3,13 +3,9 @@
 from typing import Any
 
 from lead_protocol.job import TrainJob
-from lead_trainer.recipes.recipe import Recipe
+from lead_trainer.contract.recipe import Recipe
 
 
-def resolve_config(recipe: Recipe, job: TrainJob) -> Any:
+def resolve_config(recipe: Recipe[Any], job: TrainJob) -> Any:
     """Returns the recipe's config of a job; seed and epochs are the stage's, whatever the recipe keys say."""
-    stage = {"seed": job.seed, "epochs": job.epochs}
-    return recipe.config(
-        {**job.config, **{key: value for key, value in stage.items() if key in recipe.config_model.model_fields}},
-        job.preset,
-    )
+    return recipe.config({**job.config, "seed": job.seed, "epochs": job.epochs}, job.preset)

@@ -15,14 +15,18 @@ import torch
 from lead_protocol.job import TrainJob
 from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectStore
+from lead_trainer.contract.recipe import Recipe
+from lead_trainer.contract.samples import Caches
+from lead_trainer.contract.step import Facts
 from lead_trainer.engine.agreement import done_by_first
 from lead_trainer.engine.batch_norms import BatchNorms
-from lead_trainer.engine.checkpoint import CheckpointIdentity, file_index, file_names, parameters_sha256
+from lead_trainer.engine.checkpoint import CheckpointIdentity, parameters_sha256
 from lead_trainer.engine.clip import Clipper
 from lead_trainer.engine.compilation import compiled
 from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.ema import WeightAverage
 from lead_trainer.engine.memory import save_memory
+from lead_trainer.engine.optimizers import Optimizers
 from lead_trainer.engine.origin import newest_sound_weights, sound_origin
 from lead_trainer.engine.precision import gradient_scaler
 from lead_trainer.engine.quarantine import fetch_fault
@@ -32,32 +36,33 @@ from lead_trainer.engine.resume import (
     newest_sound,
     refuse_other_run,
     restore,
+    saved_loop,
     supersede_all,
 )
 from lead_trainer.engine.retry_budget import RetryBudget
 from lead_trainer.engine.seeding import seed_process
 from lead_trainer.engine.state import TrainState
-from lead_trainer.recipes.recipe import Recipe, StageShape
 from lead_trainer.weights_file import read_weights_file
 
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Start:
     """What a start needs on every rank."""
 
     job: TrainJob
-    recipe: Recipe
+    recipe: Recipe[Any]
     config: Any
     config_json: Mapping[str, Any]
-    shape: StageShape
+    gradient_checkpointing: bool
     group: Group
     store: ObjectStore
     identity: CheckpointIdentity
     scratch: Path
     budget: RetryBudget
     ranking: Ranking
+    caches: Caches
     initial_weights: Path | None = None
 
 
@@ -99,41 +104,57 @@ def _origin(start: Start, folder: Path) -> dict[str, Any] | None:
 
 def build_state(start: Start, found: Found | None, device: torch.device, dtype: torch.dtype) -> TrainState:
     """Returns model and optimizer at the checkpoint's position, or at step 0 with fresh or initial weights."""
-    seed_process(start.shape.seed)
-    model = start.recipe.model(start.config)
+    config = start.config
+    facts = _facts(start, found)
+    seed_process(config.seed)
+    model = start.recipe.model(config, facts)
     if found is None:
-        _load_initial_weights(start, model)
-    if start.shape.gradient_checkpointing:
-        save_memory(model)
+        _load_initial_weights(start, model, facts)
+    if start.gradient_checkpointing:
+        save_memory(start.recipe, model)
     model = model.to(device)
-    repeatable = start.shape.deterministic or device.type == "cpu"
-    trained = start.group.wrap(model, sync_batchnorm=start.shape.sync_batchnorm, repeatable=repeatable)
-    optimizer = start.recipe.optimizer(model, start.config)
-    base_lrs = tuple(float(group["lr"]) for group in optimizer.param_groups)
-    if start.shape.compile:
+    repeatable = config.deterministic or device.type == "cpu"
+    optimizers = Optimizers(start.recipe.optimizer(model, config))
+    trained = model  # with several optimizers the loop averages gradients: DDP expects those of one backward pass
+    if not optimizers.several:
+        trained = start.group.wrap(model, sync_batchnorm=config.sync_batchnorm, repeatable=repeatable)
+    if config.compile:
         trained = compiled(trained, device)
-    scaler = gradient_scaler(dtype, device, start.shape.loss_scale)
-    shape = start.shape
     state = TrainState(
-        model,
-        trained,
-        optimizer,
-        scaler,
-        base_lrs,
-        Clipper(shape.grad_clip_norm, shape.grad_clip_quantile, shape.grad_clip_history),
-        BatchNorms(model),
-        start.ranking,
-        WeightAverage(model, shape.ema_decay) if shape.ema_decay else None,
+        model=model,
+        trained=trained,
+        optimizers=optimizers,
+        scaler=gradient_scaler(dtype, device, config.loss_scale),
+        clipper=Clipper(config.grad_clip_norm, config.clip_quantile, config.grad_history_length),
+        norms=BatchNorms(model),
+        ranking=start.ranking,
+        average=WeightAverage(model, config.average_decay) if config.average_decay else None,
+        facts=facts,
+        helpers=_helpers(start, device),
     )
     if found is not None:
         _restore(start, state, found.manifest)
     return state
 
 
+def _facts(start: Start, found: Found | None) -> Facts:
+    """Returns the facts of the data: those of the checkpoint to resume, else what rank 0 computes from the caches."""
+    if found is not None:
+        return saved_loop(found.manifest, start.scratch / "resume").facts
+    facts: Facts = done_by_first(start.group, lambda: dict(start.recipe.facts(start.config, start.caches)))
+    return facts
+
+
+def _helpers(start: Start, device: torch.device) -> torch.nn.Module | None:
+    """Returns the recipe's frozen networks on the device, in eval mode."""
+    if start.recipe.helpers is None:
+        return None
+    return start.recipe.helpers(start.config).requires_grad_(False).eval().to(device)
+
+
 def _restore(start: Start, state: TrainState, manifest: CheckpointManifest) -> None:
     folder = start.scratch / "resume"
-    names = file_names(start.recipe, start.config, file_index(manifest.epoch, manifest.step_in_epoch))
-    restore(state, manifest, names, folder)
+    restore(state, manifest, folder)
     if not start.group.world.is_first:
         state.begin_epoch()  # rank 0 carries the sums of all ranks
     if parameters_sha256(state.model) != manifest.parameters_sha256:
@@ -144,12 +165,12 @@ def _restore(start: Start, state: TrainState, manifest: CheckpointManifest) -> N
     log.info("resumed", step=state.step, epoch=state.epoch, step_in_epoch=state.step_in_epoch)
 
 
-def _load_initial_weights(start: Start, model: torch.nn.Module) -> None:
+def _load_initial_weights(start: Start, model: torch.nn.Module, facts: Facts) -> None:
     path = start.initial_weights
     if start.job.init_from is not None:
         parent, folder = start.job.init_from, start.scratch / f"init-{start.group.world.rank}"
         start.budget.begin()
         path = newest_sound_weights(start.store, parent, start.job.stage, folder, start.budget)
     if path is not None:
-        start.recipe.load_initial_weights(model, start.config, read_weights_file(path, "load_file"))
+        start.recipe.load_initial_weights(model, start.config, facts, read_weights_file(path, "load_file"))
         log.info("initial weights loaded", file=str(path))

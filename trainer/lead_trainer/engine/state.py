@@ -13,9 +13,11 @@ import torch
 from pydantic import Field
 
 from lead_protocol.strict_model import StrictModel
+from lead_trainer.contract.step import Facts
 from lead_trainer.engine.batch_norms import BatchNorms
 from lead_trainer.engine.clip import Clipper
 from lead_trainer.engine.ema import WeightAverage
+from lead_trainer.engine.optimizers import Optimizers
 from lead_trainer.engine.ranking import Best, Ranking
 
 Pairs = dict[str, tuple[float, float]]  # (sum, count) by tag
@@ -34,6 +36,7 @@ class LoopState(StrictModel):
     best: Best = Best()
     average_updates: int = 0
     history: list[dict[str, float]] = Field(default_factory=list)
+    facts: dict[str, Any] = Field(default_factory=dict)
 
 
 @dataclass
@@ -93,13 +96,14 @@ class TrainState:
 
     model: torch.nn.Module  # bare: parameter names as LEAD writes them
     trained: torch.nn.Module  # the same parameters, wrapped for gradient averaging
-    optimizer: torch.optim.Optimizer
+    optimizers: Optimizers
     scaler: torch.amp.GradScaler
-    base_lrs: tuple[float, ...]
     clipper: Clipper
     norms: BatchNorms
     ranking: Ranking
     average: WeightAverage | None = None
+    facts: Facts = field(default_factory=dict)  # of the data
+    helpers: torch.nn.Module | None = None  # the recipe's frozen networks: no part of a checkpoint
     step: int = 0  # optimizer steps completed, skipped ones included
     epoch: int = 0  # epochs completed
     step_in_epoch: int = 0
@@ -123,11 +127,6 @@ class TrainState:
     def fresh_validation(self) -> dict[str, float]:
         """Returns the validation metrics of exactly these weights, empty where they were not validated."""
         return self.validation if self.validated_step == self.step else {}
-
-    def set_learning_rate(self, factor: float) -> None:
-        """Sets each group's rate to its base rate times `factor`."""
-        for group, base in zip(self.optimizer.param_groups, self.base_lrs, strict=True):
-            group["lr"] = base * factor
 
     def advance(self, *, skipped: bool) -> None:
         """Counts one completed step."""
@@ -164,6 +163,7 @@ class TrainState:
             best=self.ranking.best,
             average_updates=self.average.updates if self.average is not None else 0,
             history=self.history,
+            facts=dict(self.facts),
         )
 
     def take_loop_state(self, loop: LoopState) -> None:
@@ -175,5 +175,8 @@ class TrainState:
 
     def schedule_state(self) -> dict[str, Any]:
         """Returns the learning-rate schedule under the names of torch's schedulers."""
-        rates = [float(group["lr"]) for group in self.optimizer.param_groups]
-        return {"last_epoch": self.step, "base_lrs": list(self.base_lrs), "_last_lr": rates}
+        return {
+            "last_epoch": self.step,
+            "base_lrs": list(self.optimizers.base_rates),
+            "_last_lr": self.optimizers.rates(),
+        }

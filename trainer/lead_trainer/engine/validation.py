@@ -8,14 +8,19 @@ on changes: its generators are seeded before every step.
 
 import math
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from lead_trainer.contract.recipe import Recipe
+from lead_trainer.contract.reports import Picture
+from lead_trainer.contract.samples import Batch, Sample, Samples
+from lead_trainer.contract.step import StepContext
+from lead_trainer.contract.validation import Evaluation, Validation
 from lead_trainer.data.device_batch import to_device
 from lead_trainer.data.loader import SAMPLE_OUTAGE_S, on_device_of
 from lead_trainer.data.loader_stats import LoaderClock
@@ -23,14 +28,16 @@ from lead_trainer.data.node_shares import validation_share
 from lead_trainer.data.ordered_pool import ordered_map
 from lead_trainer.data.retrying_source import RetryingSource, decoded_sample
 from lead_trainer.data.sample_order import Indices
-from lead_trainer.data.shards_ahead import LiesInShards
 from lead_trainer.engine.ddp import Group
+from lead_trainer.engine.epoch_plan import StagePlan
 from lead_trainer.engine.precision import autocast
 from lead_trainer.engine.ranking import VALIDATION
 from lead_trainer.engine.seeding import seed_step
 from lead_trainer.engine.state import Pairs, TrainState, greatest, means, merged
 from lead_trainer.errors import BadData
-from lead_trainer.recipes.recipe import Batch, Evaluation, Sample, SampleSource
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric  # which takes long to load, and few recipes need
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,7 @@ class Validated:
     values: dict[str, float]  # `val/<tag>`, finite
     spoiled: int  # batches without a finite loss, of all ranks
     batches: int
+    pictures: Mapping[str, Picture] = field(default_factory=dict)  # of this rank's samples, by whole tag
 
 
 @dataclass
@@ -49,6 +57,7 @@ class Sums:
     sums: dict[str, torch.Tensor] = field(default_factory=dict)
     counts: dict[str, torch.Tensor] = field(default_factory=dict)
     largest: dict[str, torch.Tensor] = field(default_factory=dict)
+    pictures: dict[str, Picture] = field(default_factory=dict)  # by whole tag
     finite_losses: list[torch.Tensor] = field(default_factory=list)  # of each batch, whether
 
     def add(self, evaluation: Evaluation) -> None:
@@ -62,6 +71,7 @@ class Sums:
         for tag, value in evaluation.largest.items():
             value = torch.where(torch.isfinite(value), value, -math.inf)
             self.largest[tag] = torch.maximum(self.largest[tag], value) if tag in self.largest else value
+        self.pictures.update(evaluation.pictures)
         self.finite_losses.append(torch.isfinite(evaluation.totals["loss"][0]))
 
     def as_pairs(self) -> Pairs:
@@ -77,19 +87,19 @@ class Sums:
         return sum(not bool(finite) for finite in self.finite_losses), len(self.finite_losses)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Validator:
     """The validation split of a stage, on one rank."""
 
-    recipe: Any  # a Recipe that Validates
+    recipe: Recipe[Any]
+    validation: Validation[Any]
     config: Any
-    seed: int
-    samples: SampleSource
+    plan: StagePlan
+    samples: Samples
     rank_batch: int
     threads: int
     group: Group
     dtype: torch.dtype
-    canonical_nodes: int = 1  # with several, ranks evaluate what lies in the shards that they train on
 
     def run(
         self,
@@ -105,8 +115,9 @@ class Validator:
         self.group.share_buffers(model)
         was_training = model.training
         model.eval()
+        metrics = self._metrics(state)
         try:
-            sums = self._sums(model, tell, is_stopping)
+            sums = self._sums(model, self._context(state, metrics), tell, is_stopping)
         finally:
             model.train(was_training)
         if sums is None:
@@ -115,15 +126,50 @@ class Validator:
         spoiled, batches = (sum(counts) for counts in zip(*self.group.gather(sums.batch_counts()), strict=True))
         if "loss" not in exact and not spoiled:
             raise BadData("validation counts no sample for `loss`; look at the labels of the validation split")
-        told = self.recipe.validation_metrics(self.config, exact) if "loss" in exact else {}
-        values = {f"{VALIDATION}{tag}": float(value) for tag, value in told.items()}
+        values = dict(self.validation.summary(self.config, exact)) if "loss" in exact else {}
+        values = {f"{VALIDATION}{tag}": float(value) for tag, value in {**values, **self._results(metrics)}.items()}
         state.validation = {tag: value for tag, value in values.items() if math.isfinite(value)}
         state.validated_step = state.step
-        return Validated(state.validation, spoiled, batches)
+        return Validated(state.validation, spoiled, batches, sums.pictures)
+
+    def _metrics(self, state: TrainState) -> "dict[str, Metric]":
+        """Returns the recipe's metrics, empty, on the device; the engine merges them, not they themselves."""
+        metrics = dict(self.validation.metrics(self.config, state.facts))
+        for metric in metrics.values():
+            metric.sync_on_compute = False
+            metric.reset()
+            metric.to(self.group.device)
+        return metrics
+
+    def _results(self, metrics: "Mapping[str, Metric]") -> dict[str, float]:
+        """Returns the results over all ranks by tag; a collective."""
+        found: dict[str, float] = {}
+        if not metrics:
+            return found
+        from lead_trainer.engine.metric_states import merged_metric, packed, scalars, unpacked
+
+        for name, metric in metrics.items():
+            ranks = [unpacked(state, metric) for state in self.group.gather_tensors(packed(metric))]
+            found |= scalars(name, merged_metric(metric, ranks).compute())
+        return found
+
+    def _context(self, state: TrainState, metrics: "Mapping[str, Metric]") -> StepContext[Any]:
+        return StepContext(
+            config=self.config,
+            at=self.plan.at(state.step, state.epoch, state.step_in_epoch),
+            facts=state.facts,
+            device=self.group.device,
+            helpers=state.helpers,
+            metrics=metrics,
+        )
 
     @torch.no_grad()
     def _sums(
-        self, model: torch.nn.Module, tell: Callable[[int, int], None], is_stopping: Callable[[], bool]
+        self,
+        model: torch.nn.Module,
+        context: StepContext[Any],
+        tell: Callable[[int, int], None],
+        is_stopping: Callable[[], bool],
     ) -> Sums | None:
         draw, world = self.samples.epoch_draw(0), self.group.world
         sums, numbers = Sums(), self._share(draw)
@@ -135,17 +181,17 @@ class Validator:
                 batch = next(batches, None)
                 if batch is None:
                     continue  # of a smaller share: the others still ask
-                seed_step(self.seed, -1, number, self.group.world.rank)
+                seed_step(self.config.seed, -1, number, self.group.world.rank)
                 with autocast(self.dtype, self.group.device):
-                    sums.add(self.recipe.evaluate(model, batch, self.config))
+                    sums.add(self.validation.evaluate(model, batch, replace(context, micro_batch=number)))
                 tell(number + 1, -(-len(numbers) // self.rank_batch))
         return sums
 
     def _share(self, draw: Indices) -> list[int]:
         """Returns this rank's share of what epoch 0 draws, of one size on every rank but for one sample."""
-        shards = self.samples.shards_of(draw) if isinstance(self.samples, LiesInShards) else None
+        shards = self.samples.shards_of(draw)
         world = self.group.world
-        share = validation_share(draw, shards, world.rank, world.world_size, self.canonical_nodes)
+        share = validation_share(draw, shards, world.rank, world.world_size, self.config.canonical_nodes)
         return [int(index) for index in share]
 
     def _batches(self, numbers: Sequence[int]) -> Generator[Batch]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from lead_protocol.progress_record import Advisory
-from lead_trainer.recipes.recipe import WatchRule
+from lead_trainer.contract.reports import WatchRule
 
 History = Sequence[Mapping[str, float]]  # of each epoch, oldest first: `loss`, `val/…`, `watch/…`
 WAITING = "watch/waiting_share"  # of the time, spent waiting for batches

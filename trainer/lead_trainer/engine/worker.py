@@ -18,6 +18,7 @@ from lead_protocol.exit_codes import ExitCode
 from lead_protocol.job import TrainJob, parse_job
 from lead_protocol.job_access import job_access
 from lead_protocol.progress_record import MESSAGE_CHARS, ProgressRecord
+from lead_trainer.contract.installed import load_recipe
 from lead_trainer.engine.attempt_run import Place, run_attempt, sentence
 from lead_trainer.engine.ddp import Group, lost_peer_behind
 from lead_trainer.engine.pod_config import refuse_places
@@ -25,7 +26,6 @@ from lead_trainer.engine.progress import write_termination_log
 from lead_trainer.engine.stop import StopFlag
 from lead_trainer.engine.storage import open_store
 from lead_trainer.errors import BadConfig, TrainerError, exit_code_of
-from lead_trainer.recipes.recipe import load_recipe
 from lead_trainer.report.console import open_log, report_error
 from lead_trainer.world import World, world_of
 

@@ -3,7 +3,7 @@
 Used on rank 0 by a run on this machine, beside the event file; a pod's pictures are in its event file in the store.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import cv2
@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import structlog
 import torch
+
+from lead_trainer.report.gif import as_gif
 
 log = structlog.get_logger(__name__)
 
@@ -24,17 +26,22 @@ class PictureFiles:
 
     def picture(self, tag: str, picture_HWC: npt.NDArray[np.uint8], step: int) -> None:
         """Writes `<tag>_<step>.png`, by a partial file that is renamed; a full disk costs the picture, not the run."""
-        path = self._folder / f"{tag.replace('/', '_')}_{step:07d}.png"
+        self._write(f"{tag.replace('/', '_')}_{step:07d}.png", lambda: as_png(picture_HWC))
+
+    def clip(self, tag: str, clip_THWC: npt.NDArray[np.uint8], step: int) -> None:
+        """Writes `<tag>_<step>.gif` in the same way."""
+        self._write(f"{tag.replace('/', '_')}_{step:07d}.gif", lambda: as_gif(clip_THWC))
+
+    def _write(self, name: str, encoded: Callable[[], bytes]) -> None:
+        path = self._folder / name
         part = path.with_name(f".{path.name}.part")
         try:
-            done, data = cv2.imencode(".png", cv2.cvtColor(picture_HWC, cv2.COLOR_RGB2BGR))
-            if not done:
-                raise ValueError(f"an array of {picture_HWC.shape} {picture_HWC.dtype} cannot be written as PNG")
+            data = encoded()
             self._folder.mkdir(parents=True, exist_ok=True)
-            part.write_bytes(data.tobytes())
+            part.write_bytes(data)
             part.replace(path)
-        except (OSError, ValueError, cv2.error) as error:
-            log.warning("a training picture is not written", file=str(path), error=str(error))
+        except (OSError, ValueError, TypeError, cv2.error) as error:
+            log.warning("a picture is not written", file=str(path), error=str(error))
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         """Scalars are in the event file."""
@@ -47,3 +54,11 @@ class PictureFiles:
 
     def close(self) -> None:
         """Nothing is left: every picture is written at once."""
+
+
+def as_png(picture_HWC: npt.NDArray[np.uint8]) -> bytes:
+    """Returns an RGB picture as a PNG; raises ValueError for an array that is none."""
+    done, data = cv2.imencode(".png", cv2.cvtColor(picture_HWC, cv2.COLOR_RGB2BGR))
+    if not done:
+        raise ValueError(f"an array of {picture_HWC.shape} {picture_HWC.dtype} cannot be written as PNG")
+    return data.tobytes()

@@ -23,6 +23,9 @@ class Sink(Protocol):
     def picture(self, tag: str, picture_HWC: npt.NDArray[np.uint8], step: int) -> None:
         """Adds an RGB picture."""
 
+    def clip(self, tag: str, clip_THWC: npt.NDArray[np.uint8], step: int) -> None:
+        """Adds RGB pictures that follow each other."""
+
     def histogram(self, tag: str, values: torch.Tensor, step: int) -> None:
         """Adds how the numbers of a tensor are spread."""
 
@@ -49,6 +52,11 @@ class Sinks:
         """Adds an RGB picture."""
         for sink in self.each:
             sink.picture(tag, picture_HWC, step)
+
+    def clip(self, tag: str, clip_THWC: npt.NDArray[np.uint8], step: int) -> None:
+        """Adds RGB pictures that follow each other."""
+        for sink in self.each:
+            sink.clip(tag, clip_THWC, step)
 
     def histogram(self, tag: str, values: torch.Tensor, step: int) -> None:
         """Adds how the numbers of a tensor are spread."""

@@ -13,9 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import structlog
 import torch
+from tensorboard.compat.proto.summary_pb2 import Summary
 from torch.utils.tensorboard import SummaryWriter
 
 from lead_protocol.store.object_store import ObjectStore, StoreError
+from lead_trainer.report.gif import as_gif
 
 LARGE_BYTES = 64 * 1024 * 1024  # a file of so much is not written any further once it is copied
 
@@ -61,6 +63,13 @@ class EventFile:
     def picture(self, tag: str, picture_HWC: npt.NDArray[np.uint8], step: int) -> None:
         """Adds an RGB picture."""
         self._say(lambda writer: writer.add_image(tag, picture_HWC, step, dataformats="HWC"))
+
+    def clip(self, tag: str, clip_THWC: npt.NDArray[np.uint8], step: int) -> None:
+        """Adds RGB pictures that follow each other, as a GIF: what a browser plays in the place of a picture."""
+        height, width, channels = clip_THWC.shape[1:]
+        value = Summary.Image(height=height, width=width, colorspace=channels, encoded_image_string=as_gif(clip_THWC))
+        summary = Summary(value=[Summary.Value(tag=tag, image=value)])
+        self._say(lambda writer: writer._get_file_writer().add_summary(summary, step))
 
     def histogram(self, tag: str, values: torch.Tensor, step: int) -> None:
         """Adds how the finite numbers of a tensor are spread."""

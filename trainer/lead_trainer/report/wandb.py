@@ -7,11 +7,12 @@ them once, below its logdir.
 """
 
 import hashlib
+import io
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,8 @@ import structlog
 
 from lead_protocol.job import TrainJob
 from lead_protocol.store.object_store import ObjectStore, StoreError
+from lead_trainer.contract.reports import WandbKeys
+from lead_trainer.report.gif import as_gif
 
 if TYPE_CHECKING:
     import torch
@@ -28,26 +31,6 @@ FINISH_TIMEOUT_S = 30.0  # within a pod's grace period, after the last commit
 _MODES = ("online", "offline", "disabled")
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True)
-class WandbKeys:
-    """What a recipe's own keys say about W&B; empty: nothing."""
-
-    on: bool = False
-    project: str = ""
-    id: str = ""
-    resume: str = "never"  # never | allow | must | auto
-    name: str = ""
-    notes: str = ""
-
-
-@runtime_checkable
-class HasWandbKeys(Protocol):
-    """A recipe with keys of its own for W&B."""
-
-    def wandb_keys(self, config: Any) -> WandbKeys:
-        """Returns what the config says."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +101,13 @@ class WandbRun:
             import wandb
 
             self._say({tag: wandb.Image(picture_HWC)}, step)
+
+    def clip(self, tag: str, clip_THWC: npt.NDArray[np.uint8], step: int) -> None:
+        """Adds RGB pictures that follow each other."""
+        if self._run is not None:
+            import wandb
+
+            self._say({tag: wandb.Video(io.BytesIO(as_gif(clip_THWC)), format="gif")}, step)
 
     def histogram(self, tag: str, values: "torch.Tensor", step: int) -> None:
         """Adds how the finite numbers of a tensor are spread."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.contract.step import Facts
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.distill.config import MAX_ACCELERATION, MAX_CURVATURE
 from lead_trainer.recipes.distill.ingest.label_files import DT_S
@@ -21,7 +22,9 @@ MOVING_MPS = 0.5  # a slower step says nothing of the curvatures that people dri
 _TAIL = 0.01  # share of the values at each end that counts as much as the value beside it
 # m/s², 1/m: a value is counted as the nearest multiple within a student's limits.
 _GRAIN = {"acceleration": (0.01, MAX_ACCELERATION), "curvature": (0.00025, MAX_CURVATURE)}
-MEAN, SPREAD = "action_mean", "action_spread"
+MEAN, SPREAD = "action_mean", "action_spread"  # as a cache's manifest calls them
+STATS = "action_stats"  # rows mean and spread, as a run's facts and the student's buffer call them
+PLAIN_STATS = ((0.0, 0.0), (1.0, 0.02))  # until labels say theirs
 
 Floats = npt.NDArray[np.float64]
 Counts = Mapping[str, npt.NDArray[np.int64]]
@@ -63,6 +66,12 @@ def _mean_and_spread(counts: npt.NDArray[np.int64], grain: float, limit: float) 
     within = np.clip(values, *values[np.minimum(ends, len(values) - 1)])
     mean = float((counts * within).sum() / total)
     return mean, math.sqrt(float((counts * (within - mean) ** 2).sum() / total))
+
+
+def stats_in(facts: Facts) -> Sequence[Sequence[float]]:
+    """Returns mean and spread, (2, 2), of a run's facts; plain ones where its data have no actions."""
+    stats: Sequence[Sequence[float]] = facts.get(STATS, PLAIN_STATS)
+    return stats
 
 
 def stats_of(facts: Mapping[str, Sequence[float]], cache: str) -> npt.NDArray[np.float32]:

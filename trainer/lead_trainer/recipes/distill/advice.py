@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from lead_trainer.contract.reports import WatchRule
 from lead_trainer.engine.watch import divergence, slow_loading
 from lead_trainer.recipes.distill.config import DistillConfig
-from lead_trainer.recipes.recipe import WatchRule
 
 RECOMMENDED_LR = 5e-5  # where the loss is not a number, or grows
 RECOMMENDED_WORKERS = 8
@@ -30,7 +30,7 @@ def rising_loss(history: Sequence[Mapping[str, float]]) -> str | None:
 
 def fresh_frozen_norms(config: DistillConfig) -> str | None:
     """The backbone shall keep statistics that nobody has measured."""
-    if not config.freeze_bn or config.load_file or config.backbone_weights or config.input_type == "vector":
+    if not config.freeze_batchnorm or config.load_file or config.backbone_weights or config.input_type == "vector":
         return None
     return (
         "freeze_bn: the backbone keeps the statistics it begins with, mean 0 and variance 1 unless this stage begins "

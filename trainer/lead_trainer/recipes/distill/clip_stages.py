@@ -13,16 +13,17 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.contract.preparation import Fields
+from lead_trainer.contract.raw_data import SampleKey, SourceTree
 from lead_trainer.data.array_block import pack_arrays, unpack_arrays
+from lead_trainer.data.build_stages import made_by
 from lead_trainer.errors import BadData
-from lead_trainer.recipes.build_stages import Fields, made_by
 from lead_trainer.recipes.distill.config import CAMERAS, FRAMES_PER_CAMERA
 from lead_trainer.recipes.distill.ingest.actions import fitted_actions, initial_speed
 from lead_trainer.recipes.distill.ingest.clip_tree import ClipTree
 from lead_trainer.recipes.distill.ingest.frame_files import Frames
 from lead_trainer.recipes.distill.ingest.label_files import DT_S, History, Label, label_faults, yaw_of
 from lead_trainer.recipes.distill.prepare_keys import ClipKeys
-from lead_trainer.recipes.recipe import SampleKey, SourceTree
 
 EXTRACT, LABELS, HISTORY = "extract", "labels", "history"
 JPEG_QUALITY = 95

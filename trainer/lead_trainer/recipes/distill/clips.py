@@ -4,21 +4,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lead_trainer.contract.samples import Batch, Cache, Samples
+from lead_trainer.contract.step import Facts
+from lead_trainer.data.plain_scan import known_collections
 from lead_trainer.errors import BadConfig
+from lead_trainer.recipes.distill.action_stats import SMALLEST_SPREAD, STATS, stats_of
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.dataset import ClipSamples
 from lead_trainer.recipes.distill.dataset_dummy import DummySamples
 from lead_trainer.recipes.distill.ingest.clip_tree import stage_command
 from lead_trainer.recipes.distill.modes import Mode, Totals
 from lead_trainer.recipes.distill.prepare_clips import SPLITS, ClipPreparation
-from lead_trainer.recipes.plain_scan import known_collections
-from lead_trainer.recipes.recipe import Batch, SampleSource
 
 if TYPE_CHECKING:
     import torch
 
 
-def _samples(config: DistillConfig, cache: Any, split: str) -> SampleSource:
+def _samples(config: DistillConfig, cache: Any, split: str) -> Samples:
     known_collections([split], SPLITS)
     if cache is not None:
         return ClipSamples(config, cache, split)
@@ -54,10 +56,18 @@ def _metrics(config: DistillConfig, predictions: Mapping[str, "torch.Tensor"], b
     return {}
 
 
+def _facts(cache: Cache | None) -> Facts:
+    """Returns the actions' mean and spread; of made-up drives the limits of what the scripted teacher does."""
+    if cache is None:
+        return {STATS: [[0.0, 0.0], [1.0, SMALLEST_SPREAD[1] * 20]]}
+    return {STATS: stats_of(cache.facts, cache.digest[:12]).tolist()}
+
+
 MODE = Mode(
     preparation=ClipPreparation(),
     samples=_samples,
     encoder=_encoder,
     source_root=_source_root,
     metrics=_metrics,
+    facts=_facts,
 )

@@ -6,15 +6,19 @@ differs from a key here (`--max-epochs`, `--output-dir`) are spelled in `config_
 """
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-Count = Annotated[int, Field(ge=1)]
-CountOrZero = Annotated[int, Field(ge=0)]
-Positive = Annotated[float, Field(gt=0.0)]
-PositiveOrZero = Annotated[float, Field(ge=0.0)]
-Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
+from lead_trainer.contract.training_keys import (
+    Count,
+    CountOrZero,
+    Fraction,
+    Positive,
+    PositiveOrZero,
+    TrainingKeys,
+)
+
 Path = Annotated[str, Field(min_length=1)]
 
 CAMERAS = ("cross_left", "front_wide", "cross_right", "front_tele")
@@ -58,12 +62,8 @@ SIZES = {
 }
 
 
-class DistillConfig(BaseModel):
+class DistillConfig(TrainingKeys):
     """The resolved configuration of one stage of the recipe `distill`."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=()
-    )
 
     # --- run: names, files, logging
     seed: int = 42  # of initial weights, order of samples and augmentation
@@ -71,7 +71,6 @@ class DistillConfig(BaseModel):
     load_file: str = ""  # model of an earlier run whose weights this one begins with
     save_every: Count = 5  # epochs between the checkpoints that stay
     save_final_only: bool = False  # of all checkpoints only the best stays
-    log_scalars_frequency: Count = 1  # optimizer steps
     log_action_stats: bool = False  # accelerations and curvatures of the validation
 
     # --- student
@@ -85,33 +84,29 @@ class DistillConfig(BaseModel):
         ""  # ImageNet weights of the backbone: a timm file, or store:weights/<file>; never downloaded
     )
     backbone_weights_sha256: str = ""  # of the file's bytes; needed for store:weights/<file>
-    freeze_bn: bool = False  # the backbone keeps its running statistics
+    freeze_batchnorm: bool = Field(default=False, alias="freeze_bn")  # the backbone keeps its running statistics
 
     # --- compute
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"  # number format; auto asks the GPU
-    deterministic: bool = False  # the same bits in every run on the same GPUs; slower
-    sync_batchnorm: bool = False  # batch norms share statistics among processes
-    compile: bool = False  # compiles the model by torch.compile
     split_when_out_of_memory: bool = True  # a batch that does not fit is cut, 4 x 8, then 2 x 16 of a batch of 32
-    num_workers: CountOrZero = 4  # loader threads a process; 0: one a core this process may use
+    num_threads: CountOrZero = Field(default=4, alias="num_workers")  # loader threads; 0: one a core
     prefetch_factor: Count = 4  # batches ready ahead of the step
-    canonical_nodes: Count = 1  # into so many parts shards are dealt, so that each of as many nodes brings its own
-    loader: Literal["ring", "process"] = "ring"  # threads, or `num_workers` worker processes of torch's DataLoader
-    session_cache_backend: Literal["packed", "diskcache"] = "packed"  # whole shards, or single records
 
     # --- optimisation
     epochs: Count = 150  # length of the training, unless patience ends it
     best_metric: str = "val/loss"  # a mean of the epoch or of the validation: the lower, the better
-    patience: CountOrZero = 15  # epochs without a lower best_metric; 0: never stop early
+    patience_epochs: CountOrZero = Field(
+        default=15, alias="patience"
+    )  # epochs without a lower best_metric; 0: never stop early
     batch_size: Count = 48  # global: of all processes together
-    accumulation_steps: Count = 1  # batches an optimizer step
+    gradient_accumulation_steps: Count = Field(default=1, alias="accumulation_steps")  # batches an optimizer step
     lr: Positive = 1e-4  # learning rate after warm-up
     weight_decay: PositiveOrZero = 0.02  # of AdamW
     warmup_epochs: CountOrZero = 5  # epochs until lr is reached
     lr_schedule: Literal["cosine", "constant"] = "cosine"  # after the warm-up
     ema: bool = False  # validates and shows an average of the weights
     ema_decay: Fraction = 0.999  # of that average
-    grad_clip: PositiveOrZero = 0.0  # largest gradient norm; 0: off
+    grad_clip_norm: PositiveOrZero = Field(default=0.0, alias="grad_clip")  # largest gradient norm; 0: off
 
     # --- losses
     yaw_weight: PositiveOrZero = 0.3  # of headings in the loss; positions have 1
@@ -131,9 +126,11 @@ class DistillConfig(BaseModel):
     frame_source: Literal["extracted", "stream"] = "extracted"  # pictures of the tree, or of the data set on demand
     teacher: Literal["files", "scripted", "alpamayo_r1"] = "files"  # labels of files, or made in the build
     resolution: Annotated[int, Field(ge=32, le=2048)] = 224  # pixels, height and width
-    overfit_tiny: CountOrZero = 0  # train and validate on the same N samples; 0: off
-    max_train_samples: CountOrZero = 0  # 0: all
-    max_val_samples: CountOrZero = 0  # 0: all
+    overfit_samples: CountOrZero = Field(
+        default=0, alias="overfit_tiny"
+    )  # train and validate on the same N samples; 0: off
+    max_samples: CountOrZero = Field(default=0, alias="max_train_samples")  # 0: all
+    validation_max_samples: CountOrZero = Field(default=0, alias="max_val_samples")  # 0: all
 
     # --- benchmarks: another input, other targets
     benchmark: Literal["none", "nuscenes", "argoverse2"] = "none"  # none: the teacher's clips
@@ -180,6 +177,16 @@ class DistillConfig(BaseModel):
                 "track, remove the key"
             )
         return self
+
+    @property
+    def average_decay(self) -> float:
+        """Of the moving average of the weights; 0: none."""
+        return self.ema_decay if self.ema else 0.0
+
+    @property
+    def saves_memory(self) -> bool:
+        """Whether layers run twice in training: asked for, or by the student's size."""
+        return self.gradient_checkpointing or self.size.checkpointing
 
     @property
     def size(self) -> ModelSize:

@@ -8,15 +8,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lead_trainer.contract.keys import Keys
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.config_values import checked, values_in
 from lead_trainer.recipes.distill.config import DistillConfig
+from lead_trainer.recipes.distill.run_keys import LOCAL_KEYS, NOT_LEARNED, WEIGHTS_KEYS
 
 PACKAGE = "lead_trainer.recipes.distill"
 
 # As the guide's flags are called on the left, as the trainer calls the same thing for every recipe on the right.
 SPELLINGS: dict[str, str] = {"max_epochs": "epochs", "output_dir": "logdir"}
 
+# What a stage takes over from the stage of `load_file`: the student's shape and what it sees.
+STUDENT_KEYS = frozenset(
+    {
+        "discrete_actions", "max_agents", "max_polylines", "model_size", "no_unicycle", "num_action_bins",
+        "polyline_points", "raster_metres_per_pixel", "raster_pixels", "resolution", "vector_radius_m",
+    }
+)  # fmt: skip
 
 _SHOWN = re.compile(r"(?P<model>baseline|reasoning)_seed(?P<seed>\d+)_(best|latest|epoch\d+)\.pt")
 
@@ -52,7 +60,7 @@ def respelled(said: Mapping[str, Any]) -> dict[str, Any]:
 
 def load_config(values: Mapping[str, Any], preset: str = "") -> DistillConfig:
     """Returns defaults < preset < `values`, validated; raises BadConfig naming every bad key."""
-    return checked(DistillConfig, values_in(PACKAGE, preset) if preset else {}, values, SPELLINGS, _own_words)
+    return KEYS.config(DistillConfig, values, preset)
 
 
 def config_of_cache(config: Mapping[str, Any]) -> DistillConfig:
@@ -61,7 +69,19 @@ def config_of_cache(config: Mapping[str, Any]) -> DistillConfig:
     return load_config(values, str(config.get("preset", "")))
 
 
-def _own_words(kind: str, path: Sequence[str]) -> str:
+def explained(kind: str, path: Sequence[str]) -> str:
     if kind == "missing" and path == ["model"]:
         return "model: is not set; name one, for example model=baseline or model=reasoning"
     return ""
+
+
+KEYS = Keys[DistillConfig](
+    presets=PACKAGE,
+    spellings=SPELLINGS,
+    explain=explained,
+    respell=respelled,
+    inherited=STUDENT_KEYS,
+    not_learned=NOT_LEARNED,
+    local=LOCAL_KEYS,
+    weights=WEIGHTS_KEYS,
+)

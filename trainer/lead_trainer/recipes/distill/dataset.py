@@ -3,17 +3,17 @@
 One sample is a pure function of (index, config.seed) and the cache; several threads may call `load` at once.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.contract.samples import Cache, Sample
 from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.data.in_shards import RowsInShards
 from lead_trainer.data.picture_bytes import decoded
-from lead_trainer.data.sample_cache import SampleCache
 from lead_trainer.data.sample_order import hash64
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.distill.action_stats import stats_of
@@ -22,34 +22,22 @@ from lead_trainer.recipes.distill.config import CAMERAS, FRAMES_PER_CAMERA, Dist
 from lead_trainer.recipes.distill.ingest.label_files import FUTURE, yaw_of
 from lead_trainer.recipes.distill.prepare_keys import ClipKeys
 from lead_trainer.recipes.prepare_keys import refuse_other_preparation
-from lead_trainer.recipes.recipe import Sample
 
 _DUMMY = 5  # random stream of dummy pictures
 
 Array = npt.NDArray[Any]
 
 
-class ClipCache(SampleCache, Protocol):
-    """A cache of clips, with what its build knows of all of them."""
-
-    @property
-    def digest(self) -> str:
-        """The cache's name."""
-
-    @property
-    def facts(self) -> Mapping[str, Sequence[float]]:
-        """What its build states of all samples together."""
-
-
 class ClipSamples(RowsInShards):
     """The clips of one split of a cache."""
 
-    def __init__(self, config: DistillConfig, cache: ClipCache, split: str) -> None:
+    def __init__(self, config: DistillConfig, cache: Cache, split: str) -> None:
         refuse_other_preparation(ClipKeys.of(config).as_mapping(), cache.config)
         cv2.setNumThreads(1)  # the loader's threads share the cores already
         self._config, self._cache = config, cache
         self._rows = cache.rows(split)
-        self._stats = stats_of(cache.facts, cache.digest[:12])
+        if split == "train":
+            stats_of(cache.facts, cache.digest[:12])  # without any the units of the student's actions are not known
 
     def __len__(self) -> int:
         """Number of clips."""
@@ -70,7 +58,7 @@ class ClipSamples(RowsInShards):
         arrays = unpack_arrays(record["arrays"], compressed=False)
         side = self._config.resolution
         pictures = dummy_pictures(self._config.seed, number, side) if self._config.offline else _pictures(record, side)
-        return {"frames": pictures, **label_entries(arrays), "action_stats": self._stats, "epoch": np.int64(epoch)}
+        return {"frames": pictures, **label_entries(arrays)}
 
 
 def label_entries(arrays: Mapping[str, Array]) -> Sample:

@@ -3,20 +3,19 @@
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.contract.samples import Sample, Samples
 from lead_trainer.data.sample_order import hash64
-from lead_trainer.recipes.distill.action_stats import SMALLEST_SPREAD
 from lead_trainer.recipes.distill.clip_stages import label_arrays
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.dataset import dummy_pictures, label_entries
 from lead_trainer.recipes.distill.example_data.drives import driven_history
 from lead_trainer.recipes.distill.ingest.frame_files import Clip, Frames
 from lead_trainer.recipes.distill.ingest.teacher import Question, ScriptedTeacher
-from lead_trainer.recipes.recipe import Sample
 
 COUNTS = {"train": 64, "val": 16}
 
 
-class DummySamples:
+class DummySamples(Samples):
     """A few made-up drives; each a pure function of (split, index, config.seed)."""
 
     def __init__(self, config: DistillConfig, split: str) -> None:
@@ -39,6 +38,4 @@ class DummySamples:
         return {
             "frames": dummy_pictures(self._config.seed, number, self._config.resolution),
             **label_entries(label_arrays(history, label)),
-            "action_stats": np.array([(0.0, 0.0), (1.0, SMALLEST_SPREAD[1] * 20)], np.float32),
-            "epoch": np.int64(epoch),
         }

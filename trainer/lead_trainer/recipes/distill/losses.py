@@ -9,11 +9,13 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
+from lead_trainer.contract.samples import Batch
+from lead_trainer.contract.step import Facts
+from lead_trainer.recipes.distill.action_stats import stats_in
 from lead_trainer.recipes.distill.config import MAX_ACCELERATION, MAX_CURVATURE, DistillConfig
 from lead_trainer.recipes.distill.loss_terms.contrastive import info_nce
 from lead_trainer.recipes.distill.loss_terms.modes import negative_log_mixture, winner_takes_all
 from lead_trainer.recipes.distill.network.action_tokens import bin_of
-from lead_trainer.recipes.recipe import Batch
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,11 @@ class LossReport:
 
 
 def compute_losses(
-    config: DistillConfig, predictions: Mapping[str, torch.Tensor], batch: Batch, reasoning_scale: float = 1.0
+    config: DistillConfig,
+    predictions: Mapping[str, torch.Tensor],
+    batch: Batch,
+    facts: Facts,
+    reasoning_scale: float = 1.0,
 ) -> LossReport:
     """Returns the loss of a batch; `reasoning_scale` is how far the reasoning's weight has warmed up."""
     with torch.autocast(predictions["xy"].device.type, enabled=False):
@@ -35,7 +41,7 @@ def compute_losses(
         total = parts["position"] + config.yaw_weight * parts["yaw"] + parts.get("mode", 0.0)
         weight = action_weight(config)
         if weight:
-            parts["action"] = action_loss(config, predictions, batch)
+            parts["action"] = action_loss(config, predictions, batch, facts)
             total = total + weight * parts["action"]
         if config.model == "reasoning":
             parts["reasoning"] = info_nce(
@@ -61,7 +67,9 @@ def action_weight(config: DistillConfig) -> float:
     return config.action_weight or float(config.discrete_actions)
 
 
-def action_loss(config: DistillConfig, predictions: Mapping[str, torch.Tensor], batch: Batch) -> torch.Tensor:
+def action_loss(
+    config: DistillConfig, predictions: Mapping[str, torch.Tensor], batch: Batch, facts: Facts
+) -> torch.Tensor:
     """Returns the MSE of actions in units of the labels' spread, or the bins' cross-entropy with label smoothing.
 
     Of several modes the one nearest to the target is supervised.
@@ -77,7 +85,7 @@ def action_loss(config: DistillConfig, predictions: Mapping[str, torch.Tensor], 
         best = trajectory_errors(predictions, batch)[0].argmin(1)
         chosen = predictions["actions"][torch.arange(len(best), device=best.device), best]
         limits = target.new_tensor([MAX_ACCELERATION, MAX_CURVATURE])
-        loss = ((chosen - target.clamp(-limits, limits)) / batch["action_stats"][:, 1:2]).square()
+        loss = ((chosen - target.clamp(-limits, limits)) / target.new_tensor(stats_in(facts))[1]).square()
     mean: torch.Tensor = (loss.mean(-1) * valid).sum() / valid.sum().clamp(min=1)
     return mean
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 
 import torch
 
+from lead_trainer.contract.samples import Batch
 from lead_trainer.metrics.displacement import angle_error
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.modes import Totals
-from lead_trainer.recipes.recipe import Batch
 
 ACTIONS = ("accel", "curvature")
 

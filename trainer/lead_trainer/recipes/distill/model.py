@@ -12,17 +12,18 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from lead_trainer.blocks.stages import load_backbone_weights
+from lead_trainer.contract.samples import Batch
+from lead_trainer.contract.step import Facts
 from lead_trainer.recipes.backbone_file import backbone_state
+from lead_trainer.recipes.distill.action_stats import stats_in
 from lead_trainer.recipes.distill.config import EMBEDDING_WIDTH, MAX_ACCELERATION, MAX_CURVATURE, DistillConfig
 from lead_trainer.recipes.distill.modes import mode_of
 from lead_trainer.recipes.distill.network.action_tokens import expected_actions
 from lead_trainer.recipes.distill.network.camera_encoder import POSITION_SCALE_M
 from lead_trainer.recipes.distill.network.unicycle import integrate
-from lead_trainer.recipes.recipe import Batch
 
 FEED_FORWARD = 4  # times the width
 FIRST_ACTIONS = 0.01  # how far the first actions are from the labels' mean, in units of their spread
-PLAIN_STATS = ((0.0, 0.0), (1.0, 0.02))  # mean and spread of (acceleration, curvature) until labels say theirs
 
 Predictions = Mapping[str, torch.Tensor]
 
@@ -32,7 +33,7 @@ class Student(nn.Module):
 
     action_stats: torch.Tensor  # (2, 2), mean and spread of (acceleration, curvature)
 
-    def __init__(self, config: DistillConfig, encoder: nn.Module) -> None:
+    def __init__(self, config: DistillConfig, encoder: nn.Module, facts: Facts) -> None:
         super().__init__()
         self.config = config
         size, width = config.size, config.size.width
@@ -59,12 +60,8 @@ class Student(nn.Module):
         if config.model == "reasoning":
             self.reasoning = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, EMBEDDING_WIDTH))
         if config.unicycle:
-            self.register_buffer("action_stats", torch.tensor(PLAIN_STATS))
-        self.checkpointed = False
-
-    def enable_gradient_checkpointing(self) -> None:
-        """Makes every layer run twice in training and keep its input alone."""
-        self.checkpointed = True
+            self.register_buffer("action_stats", torch.tensor(stats_in(facts), dtype=torch.float32))
+        self.checkpointed = False  # whether layers run twice in training and keep their input alone
 
     def forward(self, batch: Batch) -> Predictions:
         """Returns `xy` (B, K, T, 2) m, `sincos` (B, K, T, 2), `yaw` (B, K, T) rad and `logits` (B, K), all float32.
@@ -119,20 +116,12 @@ class Student(nn.Module):
             actions = expected_actions(bins)
             extra["bins"] = bins
         else:
-            mean, spread = self._stats(batch)
+            mean, spread = self.action_stats
             limits = out.new_tensor([MAX_ACCELERATION, MAX_CURVATURE])
             actions = limits * torch.tanh((mean + spread * out) / limits)
         speed_BK = batch["speed"][:, None].expand(actions.shape[:2])
         xy, yaw = integrate(actions, speed_BK, self.config.horizon.dt_s)
         return {"xy": xy, "yaw": yaw, "sincos": _sincos(yaw), "actions": actions, **extra}
-
-    def _stats(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Returns mean and spread of the labels' actions: training batches say them, a checkpoint keeps them."""
-        if self.training and "action_stats" in batch:
-            with torch.no_grad():
-                self.action_stats.copy_(batch["action_stats"][0])
-        mean, spread = self.action_stats
-        return mean, spread
 
 
 def _begin_near_the_mean(head: nn.Linear) -> None:
@@ -160,9 +149,12 @@ def _sincos(yaw: torch.Tensor) -> torch.Tensor:
     return torch.stack([torch.sin(yaw), torch.cos(yaw)], -1)
 
 
-def build_model(config: DistillConfig) -> Student:
-    """Returns a student with fresh weights, with the encoder of its mode, whose backbone may begin with ImageNet's."""
-    student = Student(config, mode_of(config.benchmark).encoder(config))
+def build_model(config: DistillConfig, facts: Facts) -> Student:
+    """Returns a student with fresh weights, with the encoder of its mode, whose backbone may begin with ImageNet's.
+
+    `facts`: mean and spread of the training labels' actions, the units of its outputs.
+    """
+    student = Student(config, mode_of(config.benchmark).encoder(config), facts)
     if config.backbone_weights:
         state = backbone_state(config.backbone_weights, config.backbone_weights_sha256, os.environ)
         load_backbone_weights(student.encoder.get_submodule("backbone"), state, config.backbone_weights)
@@ -172,4 +164,4 @@ def build_model(config: DistillConfig) -> Student:
 def parameter_count(config: DistillConfig) -> int:
     """Returns the number of the student's parameters without making any of them."""
     with torch.device("meta"):
-        return sum(parameter.numel() for parameter in build_model(config).parameters())
+        return sum(parameter.numel() for parameter in build_model(config, {}).parameters())

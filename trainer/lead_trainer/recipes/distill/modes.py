@@ -9,8 +9,6 @@ same. What computes with torch is imported when it is called, so that a cache is
     target_valid  (B, T) bool
     speed         (B,) float32, m/s at the present pose: where the unicycle starts
     actions       (B, T, 2) float32, m/s² and 1/m: what drives the target (zeros where a mode knows none)
-    action_stats  (B, 2, 2) float32, rows mean and spread of the training split's actions, the same in every sample
-    epoch         (B,) int64, from 0
 
 and the predictions that `metrics` gets hold
 
@@ -22,11 +20,13 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from lead_trainer.contract.preparation import Preparation
+from lead_trainer.contract.samples import Batch, Cache, Caches, Samples
+from lead_trainer.contract.step import Facts
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.cache_tables import CollectionRows
 from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.distill.config import DistillConfig
-from lead_trainer.recipes.recipe import Batch, Preparation, SampleSource
 
 if TYPE_CHECKING:
     import torch
@@ -39,12 +39,13 @@ class Mode:
     """One kind of input and target."""
 
     preparation: Preparation
-    samples: Callable[[DistillConfig, Any, str], SampleSource]  # config, cache reader, split: train | val
+    samples: Callable[[DistillConfig, Any, str], Samples]  # config, cache or None, split: train | val
     encoder: Callable[[DistillConfig], "torch.nn.Module"]  # a module: batch -> (B, tokens, config.size.width)
     source_root: Callable[[DistillConfig], str]  # the raw tree on this machine; raises BadConfig where it is not set
     metrics: Callable[[DistillConfig, Mapping[str, "torch.Tensor"], Batch], Totals]  # besides ADE, FDE and yaw errors
     # Of training and of validation; a third one is validated on where the second is empty.
     collections: Callable[[DistillConfig], tuple[str, ...]] = lambda config: ("train", "val")
+    facts: Callable[[Cache | None], Facts] = lambda cache: {}  # of the training split
 
 
 MODES = {
@@ -59,6 +60,13 @@ def mode_of(benchmark: str) -> Mode:
     module, _, name = MODES[benchmark].partition(":")
     mode: Mode = getattr(import_module(module), name)
     return mode
+
+
+def only_cache(caches: Caches) -> Cache | None:
+    """Returns the one cache of a run, None where it has none; raises BadConfig for several."""
+    if len(caches) > 1:
+        raise BadConfig(f"datasets are {', '.join(caches)}, but recipe 'distill' trains on one; name one cache")
+    return next(iter(caches.values()), None)
 
 
 def collection_of(config: DistillConfig, split: str) -> str:

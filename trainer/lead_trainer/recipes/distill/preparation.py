@@ -7,31 +7,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lead_trainer.recipes.build_stages import BuildsInStages, Fields
+from lead_trainer.contract.preparation import Fields, Preparation
+from lead_trainer.contract.raw_data import SampleKey, Scan, SourceTree
 from lead_trainer.recipes.distill.config_values import config_of_cache
 from lead_trainer.recipes.distill.modes import MODES, mode_of
-from lead_trainer.recipes.recipe import (
-    CountsRecords,
-    NamesCollections,
-    Preparation,
-    ReadsPart,
-    SampleKey,
-    Scan,
-    SourceTree,
-)
 
 
-class DistillPreparation:
+class DistillPreparation(Preparation):
     """Clips, Argoverse 2 or nuScenes to records; the mode and its version are part of the digest."""
 
     version = "distill-prepare/1"
     default_collections: tuple[str, ...] = ("train", "val")
 
-    @property
     def all_collections(self) -> Sequence[str]:
-        """The collections of every mode."""
-        preparations = [mode_of(name).preparation for name in MODES]
-        named = [each.all_collections for each in preparations if isinstance(each, NamesCollections)]
+        """Returns the collections of every mode."""
+        named = [mode_of(name).preparation.all_collections() for name in MODES]
         return tuple(dict.fromkeys(name for names in named for name in names))
 
     def config_keys(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -51,33 +41,27 @@ class DistillPreparation:
 
     def reads(self, config: Mapping[str, Any]) -> Sequence[str]:
         """Returns how the paths begin that the mode reads."""
-        chosen = _of(config)
-        return chosen.reads(config) if isinstance(chosen, ReadsPart) else ("",)
+        return _of(config).reads(config)
 
     def counts(
         self, config: Mapping[str, Any], sample: SampleKey, record: Mapping[str, memoryview]
     ) -> Mapping[str, npt.NDArray[np.int64]]:
         """Returns what the mode counts in a record."""
-        chosen = _of(config)
-        return chosen.counts(config, sample, record) if isinstance(chosen, CountsRecords) else {}
+        return _of(config).counts(config, sample, record)
 
     def facts(
         self, config: Mapping[str, Any], counts: Mapping[str, npt.NDArray[np.int64]]
     ) -> Mapping[str, Sequence[float]]:
         """Returns the mode's facts."""
-        chosen = _of(config)
-        return chosen.facts(config, counts) if isinstance(chosen, CountsRecords) else {}
+        return _of(config).facts(config, counts)
 
     def build_stages(self, config: Mapping[str, Any]) -> Sequence[str]:
         """Returns the stages that the mode offers; benchmarks offer none."""
-        chosen = _of(config)
-        return chosen.build_stages(config) if isinstance(chosen, BuildsInStages) else ()
+        return _of(config).build_stages(config)
 
     def stage_fields(self, tree: SourceTree, config: Mapping[str, Any], stage: str, sample: SampleKey) -> Fields:
         """Returns what a stage of the mode makes of one sample."""
-        chosen = _of(config)
-        assert isinstance(chosen, BuildsInStages)  # else it offers no stage
-        return chosen.stage_fields(tree, config, stage, sample)
+        return _of(config).stage_fields(tree, config, stage, sample)
 
     def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
         """Reads listings and verdicts, fills the named collections."""

@@ -15,31 +15,34 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lead_trainer.contract.preparation import Fields, Preparation
+from lead_trainer.contract.raw_data import RouteVerdict, SampleKey, Scan, SourceTree
 from lead_trainer.data.array_block import unpack_arrays
-from lead_trainer.recipes.build_stages import Fields
+from lead_trainer.data.plain_scan import known_collections, plain_scan
 from lead_trainer.recipes.distill.action_stats import action_counts, action_facts
 from lead_trainer.recipes.distill.clip_stages import ClipWork, stages_of
 from lead_trainer.recipes.distill.config import CAMERAS, FRAMES_PER_CAMERA
 from lead_trainer.recipes.distill.config_values import config_of_cache
 from lead_trainer.recipes.distill.ingest.clip_tree import ClipTree
 from lead_trainer.recipes.distill.prepare_keys import ClipKeys
-from lead_trainer.recipes.plain_scan import known_collections, plain_scan
-from lead_trainer.recipes.recipe import RouteVerdict, SampleKey, Scan, SourceTree
 
 SPLITS = ("train", "val")
 _BYTES_A_PIXEL = 0.4  # of such a JPEG, for cutting shards
 
 
-class ClipPreparation:
+class ClipPreparation(Preparation):
     """The preparation of the teacher's clips; pure in (tree, keys), but for the sampling of a real teacher."""
 
     version = "distill-clips/3"
     default_collections: tuple[str, ...] = SPLITS
-    all_collections = SPLITS
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._trees: weakref.WeakKeyDictionary[SourceTree, dict[ClipKeys, ClipTree]] = weakref.WeakKeyDictionary()
+
+    def all_collections(self) -> Sequence[str]:
+        """Returns the splits."""
+        return SPLITS
 
     def config_keys(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the read values; `config` holds the recipe's keys and optionally `preset`."""

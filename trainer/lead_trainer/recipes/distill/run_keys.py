@@ -6,9 +6,8 @@ Asked by the engine through the recipe: the first when a checkpoint is resumed, 
 # Where files lie, what is told of the run, and how long it goes on.
 NOT_LEARNED = frozenset(
     {
-        "argoverse2_root", "compile", "data_root", "ego_history_dir", "frames_dir", "loader", "log_action_stats",
-        "log_scalars_frequency", "num_workers", "nuscenes_root", "patience", "prefetch_factor", "save_every",
-        "save_final_only", "session_cache_backend", "split_when_out_of_memory", "train_labels", "val_labels",
+        "argoverse2_root", "data_root", "ego_history_dir", "frames_dir", "log_action_stats", "nuscenes_root",
+        "save_every", "save_final_only", "train_labels", "val_labels",
     }
 )  # fmt: skip
 

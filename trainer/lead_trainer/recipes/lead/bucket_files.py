@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.contract.raw_data import Bucket, Collection, SampleKey, Scan
 from lead_trainer.recipes.lead.buckets import stage_of
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.data_sources import NAVSIM, WAYMO
 from lead_trainer.recipes.lead.dataset import collection_of
 from lead_trainer.recipes.lead.ingest.pickle_writer import LeadObject, pickled
 from lead_trainer.recipes.lead.sim2real_buckets import MINED
-from lead_trainer.recipes.recipe import Bucket, Collection, SampleKey, Scan
 
 BUCKETS_FOLDER = "buckets"
 _BUCKET = ("lead.training.data_loader.buckets.bucket", "Bucket")

@@ -11,6 +11,7 @@ from typing import Any
 
 import structlog
 
+from lead_trainer.contract.raw_data import RouteVerdict, SampleKey, SourceTree
 from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.lead.ingest.route_tree import OPTIONAL_FOLDERS, RouteTree
 from lead_trainer.recipes.lead.prepare_keys import PreparationKeys
@@ -23,7 +24,6 @@ from lead_trainer.recipes.lead.route_filter import (
 )
 from lead_trainer.recipes.lead.sim2real_buckets import MINED, Rule, numbered
 from lead_trainer.recipes.lead.targets.label_classes import SCENARIO_TYPES
-from lead_trainer.recipes.recipe import RouteVerdict, SampleKey, SourceTree
 
 log = structlog.get_logger(__name__)
 

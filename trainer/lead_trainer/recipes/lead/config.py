@@ -6,13 +6,15 @@ Values come in through `config_values.load_config`, which knows presets, LEAD's 
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from lead_trainer.contract.training_keys import Count, CountOrZero, Positive, PositiveOrZero, TrainingKeys
 from lead_trainer.recipes.lead.compat import Compat
 from lead_trainer.recipes.lead.config_checks import STRIDE, check_config
 from lead_trainer.recipes.lead.data_sources import CARLA, HORIZON, SOURCES, DataSource, skip_defaults, source_defaults
+from lead_trainer.recipes.lead.gpu_names import lead_precision, own_gpu_name
 from lead_trainer.recipes.lead.rig import Camera, rig_defaults
 
 Bools = Annotated[tuple[bool, ...], Field(strict=False)]  # lists of YAML and JSON are welcome
@@ -20,10 +22,6 @@ Floats = Annotated[tuple[float, ...], Field(strict=False)]
 Ints = Annotated[tuple[int, ...], Field(strict=False)]
 Strings = Annotated[tuple[str, ...], Field(strict=False)]
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
-Count = Annotated[int, Field(ge=1)]
-CountOrZero = Annotated[int, Field(ge=0)]
-Positive = Annotated[float, Field(gt=0.0)]
-PositiveOrZero = Annotated[float, Field(ge=0.0)]
 
 STAGE_PROJECTS = ("lead_pretrain", "lead_posttrain")  # WandB projects when none is named
 
@@ -37,21 +35,17 @@ SPELLINGS: dict[str, str] = {
 ALIASES: dict[str, str] = {**SPELLINGS, "assigned_cpu_cores": "num_threads"}  # LEAD's loader has a process a core
 
 
-class LeadConfig(BaseModel):
+class LeadConfig(TrainingKeys):
     """The resolved configuration of one stage of the recipe `lead`."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     # --- run: names, files, logging
     id: str = "Experiment 1"  # name of the experiment, shown in W&B's notes
     description: str = "TFv6"  # name of the run in W&B
-    seed: int = 0  # of initial weights, order of samples and augmentation
     logdir: str | None = None  # folder of the results
     load_file: str | None = None  # model_<epoch>.pth of an earlier stage
     continue_failed_training: bool = False  # LEAD's spelling of resume=auto
     epoch_checkpoints_keep: Ints = ()  # epochs, from 0, at whose end the model file of the one before stays in logdir
     save_model_checkpoint: bool = True  # always true: a run without checkpoints could not resume
-    log_scalars_frequency: Count = 1  # optimizer steps
     log_images_frequency: CountOrZero = 100  # optimizer steps; 0: no pictures
     visualize_training: bool = True  # draws pictures of predictions
     log_wandb: bool = False  # shows the run in W&B, as wandb_mode=online does
@@ -62,15 +56,10 @@ class LeadConfig(BaseModel):
     # --- compute
     precision: Literal["auto", "fp32", "bf16", "fp16", "lead"] = "auto"  # lead: by LEAD's table of GPU names
     gpu_name: str = ""  # for that table; empty: the name the driver gives
-    deterministic: bool = False  # the same bits in every run on the same GPUs; slower
-    sync_batchnorm: bool = False  # batch norms share statistics among processes
-    compile: bool = False  # compiles the model by torch.compile
     channel_last: bool = True  # keeps pictures and their features channels last in memory, which is faster
+    gradient_checkpointing: bool = False  # always false: this network keeps its activations
     use_zero_redundancy: bool = False  # always false: every process holds the whole optimizer state
-    num_threads: CountOrZero = 0  # loader threads a process; 0: one a core this process may use
     prefetch_factor: Count = 8  # batches ready ahead of the step
-    canonical_nodes: Count = 1  # into so many parts shards are dealt, so that each of as many nodes brings its own
-    loader: Literal["ring", "process"] = "ring"  # threads, or `num_threads` worker processes of torch's DataLoader
 
     # --- optimisation
     epochs: Count = 31  # length of the stage
@@ -79,18 +68,8 @@ class LeadConfig(BaseModel):
     weight_decay: PositiveOrZero = 0.01  # of AdamW
     use_cosine_annealing_with_restarts: bool = True  # false: one cosine over all epochs
     lr_warmup_steps: CountOrZero = 0  # optimizer steps until lr is reached
-    grad_clip_norm: PositiveOrZero = 0.0  # 0: off
-    use_grad_clipper: bool = False  # clips to a quantile of the last gradient norms; writes clipper_<epoch>.pth
     grad_quantile: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.99  # of the last gradient norms, the one to clip to
-    grad_history_length: Count = 1000  # norms
-    gradient_accumulation_steps: Count = 1  # batches an optimizer step
     ema_decay: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # of an average of the weights; 0: none
-    freeze_batchnorm: bool = False  # batch norms keep and use their running statistics
-    grad_scaler_init_scale: Positive = 1024.0  # loss scale of fp16 at the start
-    grad_scaler_growth_factor: Positive = 2.0  # of the loss scale after an interval without overflow
-    grad_scaler_backoff_factor: Positive = 0.5  # of the loss scale after an overflow
-    grad_scaler_growth_interval: Count = 256  # steps without overflow before the loss scale grows
-    grad_scaler_max_grad_scale: Positive = 65536.0  # largest loss scale
 
     # --- data: tree, collections, caches
     carla_root: str = "data/carla_leaderboard2"  # folder of the raw CARLA data
@@ -110,8 +89,6 @@ class LeadConfig(BaseModel):
     hold_out_town13_routes: bool = False  # leaves routes of Town13 out of training
     randomize_route_order: bool = False  # always false: routes keep one order
     use_persistent_cache: bool = True  # always true: training reads a built cache
-    use_training_session_cache: bool = True  # keeps shards on the local disk while training
-    session_cache_backend: Literal["packed", "diskcache"] = "packed"  # whole shards, or single records
     training_png_compression_level: Annotated[int, Field(ge=0, le=9)] = 6  # always 6: caches keep pictures as recorded
     load_bev_3rd_person_images: Literal[False] = False  # always false: no recipe reads them
     data_save_freq: Count = 5  # simulator steps between saved frames
@@ -120,11 +97,6 @@ class LeadConfig(BaseModel):
     # --- validation; LEAD has none
     validation_fraction: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # of the routes, chosen by their names
     validation_towns: Strings = ()  # all routes with one of these in their path, for example Town13
-    validate_every_epochs: Count = 1  # epochs between validations
-    validation_max_samples: CountOrZero = 0  # 0: all
-    best_metric: str = ""  # a mean of the epoch, or val/<metric>; empty: val/loss, without validation loss
-    best_is_greatest: bool = False  # the greatest best_metric is the best, not the least
-    patience_epochs: CountOrZero = 0  # epochs without a better one after which the stage ends; 0: never
 
     # --- sensors and the BEV window (ego frame: x forward, y right, metres)
     cameras: Annotated[tuple[Camera, ...], Field(strict=False)] = ()  # of another rig, left to right; see rig
@@ -297,6 +269,17 @@ class LeadConfig(BaseModel):
     def _check(self) -> Self:
         check_config(self)
         return self
+
+    # --- what the engine asks
+    @property
+    def number_format(self) -> str:
+        """The precision, by LEAD's table of GPU names where it is `lead`."""
+        return lead_precision(self.gpu_name or own_gpu_name()) if self.precision == "lead" else self.precision
+
+    @property
+    def pictures_every_steps(self) -> int:
+        """Optimizer steps between pictures; 0: none."""
+        return self.log_images_frequency if self.visualize_training else 0
 
     # --- derived: stage and data
     @property

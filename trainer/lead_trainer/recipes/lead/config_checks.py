@@ -103,6 +103,7 @@ def _check_switches(config: "LeadConfig") -> None:
         ("use_grad_clipper=true", config.use_grad_clipper, ("grad_quantile", "grad_history_length")),
         ("precision=lead", config.precision == "lead", ("gpu_name",)),
         ("validation_fraction or validation_towns", config.validates, ("validate_every_epochs",)),
+        ("validation_fraction or validation_towns", config.validates, ("validate_every_steps",)),
         ("validation_fraction or validation_towns", config.validates, ("validation_max_samples",)),
         ("best_metric", bool(config.best_metric), ("best_is_greatest",)),
         ("backbone_weights", bool(config.backbone_weights), ("backbone_weights_sha256",)),

@@ -6,11 +6,16 @@ Called by the recipe object, the command line and checks before a run; it reads 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lead_trainer.contract.config_values import near_matches
+from lead_trainer.contract.keys import Keys
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.config_values import checked, near_matches, values_in
+from lead_trainer.recipes.lead.batch_shares import batch_shares
 from lead_trainer.recipes.lead.compat import Compat
 from lead_trainer.recipes.lead.config import ALIASES, STAGE_PROJECTS, LeadConfig
 from lead_trainer.recipes.lead.data_sources import KEPT_EPOCHS, kept_epochs, skip_defaults
+from lead_trainer.recipes.lead.evaluation_config import for_leads_evaluation
+from lead_trainer.recipes.lead.inheritance import INHERITED
+from lead_trainer.recipes.lead.run_keys import LOCAL_KEYS, NOT_LEARNED, WEIGHTS_KEYS
 
 PACKAGE = "lead_trainer.recipes.lead"
 
@@ -78,6 +83,8 @@ CROPS_SIDES = "horizontal_fov_reduction"
 REFUSED: dict[str, str] = {
     "carla_fps": "LEAD's data has 20 simulator steps a second; waypoints are cut by it",
     "data_save_freq": "LEAD's data has a frame every 5 simulator steps; waypoints are cut by it",
+    "gradient_checkpointing": "this network keeps its activations; a smaller batch_size, or "
+    "split_when_out_of_memory=true, needs less memory",
     "max_distance_future_waypoint": "it bounds the futures of other cars, which LEAD stores and trains nothing on",
     "randomize_route_order": "routes keep one order, so that a cache has one digest; samples are shuffled each epoch",
     "save_model_checkpoint": "a run without checkpoints could not resume or be evaluated; keep_last=1 keeps the fewest",
@@ -89,16 +96,20 @@ REFUSED: dict[str, str] = {
 
 def load_config(values: Mapping[str, Any], preset: str = "") -> LeadConfig:
     """Returns defaults < preset < `values`, validated; raises BadConfig naming every bad key."""
-    config = checked(LeadConfig, values_in(PACKAGE, preset) if preset else {}, values, ALIASES, _own_words)
-    _refuse_unsupported(config)
-    return config
+    return KEYS.config(LeadConfig, values, preset)
 
 
-def _refuse_unsupported(config: LeadConfig) -> None:
+def refuse_unsupported(config: LeadConfig) -> None:
+    """Raises BadConfig for keys that stay at their default, and for a batch that cannot be mixed."""
     for key, reason in REFUSED.items():
         found, expected = getattr(config, key), LeadConfig.model_fields[key].default
         if found != expected:
             raise BadConfig(f"{key}: found {found!r}, expected {expected!r}; {reason}. Remove the key")
+    for key in ("max_samples", "overfit_samples"):
+        if getattr(config, key) and config.mixed_data_training:
+            keys = ", ".join(source.count_key for source in config.sources)
+            raise BadConfig(f"{key}: found {getattr(config, key)} beside several data sets; set {keys} instead")
+    batch_shares(config, len(config.sources), config.batch_size, 0, config.canonical_nodes)
 
 
 def written_out(said: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -136,7 +147,7 @@ def to_config_json(config: LeadConfig) -> dict[str, Any]:
     return document
 
 
-def _own_words(kind: str, path: Sequence[str]) -> str:
+def explained(kind: str, path: Sequence[str]) -> str:
     """Returns what LEAD's keys want said of an unknown key, empty where its near matches are all there is."""
     key = ".".join(path)
     if path[:1] == ["compat"] and kind != "extra_forbidden":
@@ -151,3 +162,19 @@ def _own_words(kind: str, path: Sequence[str]) -> str:
     if key in WITHOUT_EFFECT:
         return f"{key}: has no effect here: {WITHOUT_EFFECT[key]}; remove it"
     return ""
+
+
+KEYS = Keys[LeadConfig](
+    presets=PACKAGE,
+    spellings=ALIASES,
+    explain=explained,
+    check=refuse_unsupported,
+    expand=written_out,
+    to_document=to_config_json,
+    from_document=from_config_json,
+    for_evaluation=for_leads_evaluation,
+    inherited=INHERITED | {CROPS_SIDES},  # the latter to be refused
+    not_learned=NOT_LEARNED,
+    local=LOCAL_KEYS,
+    weights=WEIGHTS_KEYS,
+)

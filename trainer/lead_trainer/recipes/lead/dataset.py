@@ -6,17 +6,16 @@ sample is a pure function of (index, epoch, config.seed) and the cache; several 
 
 import math
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.contract.samples import Cache, Sample
 from lead_trainer.data.array_block import unpack_arrays
-from lead_trainer.data.cache_tables import MetaColumns
 from lead_trainer.data.in_shards import RowsInShards
 from lead_trainer.data.jpeg_picture import JpegPicture, stored_picture
-from lead_trainer.data.sample_cache import SampleCache
 from lead_trainer.data.sample_order import draw_bucket, hash64, unit_float
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.lead.augment import augmented
@@ -39,19 +38,11 @@ from lead_trainer.recipes.lead.targets.sim2real import (
 )
 from lead_trainer.recipes.lead.targets.view import NORMAL, View
 from lead_trainer.recipes.prepare_keys import refuse_other_preparation
-from lead_trainer.recipes.recipe import Sample
 
 DEPTH_CODES = "depth_codes"  # instead of `depth`: (H/4, W/4) u8, all cameras
 METRES_8_BIT = 50.0  # depth of the largest 8-bit code
 METRES_16_BIT = 96.0
 COIN, COLOUR = 1, 2  # independent random streams of one sample
-
-
-class FrameCache(SampleCache, Protocol):
-    """A cache of frames, with what the samples read beside their records."""
-
-    def metas(self) -> MetaColumns:
-        """Ego metas of every frame."""
 
 
 def collection_of(config: LeadConfig, source: DataSource = CARLA) -> str:
@@ -78,7 +69,7 @@ def _kinds(config: LeadConfig, source: DataSource) -> tuple[str, ...]:
 class LeadSamples(RowsInShards):
     """The samples of the stage's collection; index is the position among the collection's rows, bucket after bucket."""
 
-    def __init__(self, config: LeadConfig, cache: FrameCache) -> None:
+    def __init__(self, config: LeadConfig, cache: Cache) -> None:
         refuse_other_cache(config, cache.config)
         cv2.setNumThreads(1)  # the loader's threads share the cores already
         self._config = config

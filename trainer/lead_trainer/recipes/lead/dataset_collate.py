@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from lead_trainer.data.stacked_samples import stacked
-from lead_trainer.recipes.recipe import Batch, Sample
+from lead_trainer.contract.samples import Batch, Sample, stacked
 
 
 def collate(samples: Sequence[Sample]) -> Batch:

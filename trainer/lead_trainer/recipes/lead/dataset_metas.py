@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import structlog
 
+from lead_trainer.contract.samples import Sample
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.prepare_metas import FLAGS, MEASURES, NUMBERS, TEXTS, scenario_type
@@ -22,7 +23,6 @@ from lead_trainer.recipes.lead.targets.planner import (
     target_points,
 )
 from lead_trainer.recipes.lead.targets.view import View
-from lead_trainer.recipes.recipe import Sample
 
 log = structlog.get_logger(__name__)
 

@@ -7,31 +7,28 @@ the learning rate follows them; of S equal shares each set gives a part in S, an
 """
 
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
-from lead_trainer.data.node_shares import braided, dealt, node_seed, refuse_uneven_sections
+from lead_trainer.contract.samples import Cache, Sample, Samples
+from lead_trainer.data.node_shares import braided, dealt, node_seed
 from lead_trainer.data.sample_order import epoch_order, hash64, interleaved, shuffled
 from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.recipes.lead.batch_shares import batch_shares
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.data_sources import CARLA, SOURCES, WAYMO, DataSource
-from lead_trainer.recipes.lead.dataset import FrameCache, LeadSamples
+from lead_trainer.recipes.lead.dataset import LeadSamples
 from lead_trainer.recipes.lead.dataset_real import RealSamples
 from lead_trainer.recipes.lead.preparation import SOURCE_KEY
-from lead_trainer.recipes.recipe import Sample
 
 Indices = npt.NDArray[np.int64]
 Part = LeadSamples | RealSamples
 
-# CARLA's share of a batch from an epoch on (LEAD's Sim2RealSampleScheduler: 40, 32, 24, 16, 8, 0 of 64).
-SIM2REAL_SHARES = ((31, Fraction(0)), (15, Fraction(1, 8)), (7, Fraction(1, 4)), (3, Fraction(3, 8)),
-                   (1, Fraction(1, 2)), (0, Fraction(5, 8)))  # fmt: skip
 COUNT_STREAM, SUBSAMPLE_STREAM, ROUND_STREAM, CACHE_STREAM = 11, 12, 13, 14
 
 
-class MixedSamples:
+class MixedSamples(Samples):
     """Every sample of every cache; index runs over the caches one after the other."""
 
     def __init__(self, config: LeadConfig, parts: Mapping[DataSource, Sequence[Part]], *, mixed: bool = True) -> None:
@@ -172,7 +169,7 @@ class MixedSamples:
         return self._parts[number], index - int(self._starts[number])
 
 
-def open_samples(config: LeadConfig, caches: Mapping[str, FrameCache], *, mixed: bool = True) -> MixedSamples:
+def open_samples(config: LeadConfig, caches: Mapping[str, Cache], *, mixed: bool = True) -> MixedSamples:
     """Returns the samples of caches by name.
 
     Raises BadConfig naming a cache of a data set that the config does not use, or a used data set without a cache.
@@ -194,23 +191,3 @@ def open_samples(config: LeadConfig, caches: Mapping[str, FrameCache], *, mixed:
                 f"{source.use_key} is true, but no dataset of the run holds {source.name} data; add its cache"
             )
     return MixedSamples(config, parts, mixed=mixed)
-
-
-def batch_shares(config: LeadConfig, sets: int, batch_size: int, epoch: int, canonical_nodes: int = 1) -> list[int]:
-    """Returns how many samples of each data set a canonical node's section of a global batch has.
-
-    Raises BadConfig where that is no whole number.
-    """
-    refuse_uneven_sections(batch_size, canonical_nodes)
-    shares = [Fraction(1, sets)] * sets
-    if config.schedule_carla_num_samples:
-        carla = next(share for start, share in SIM2REAL_SHARES if epoch >= start)
-        shares = [carla, 1 - carla]
-    counts = [Fraction(batch_size, canonical_nodes) * share for share in shares]
-    if any(count.denominator > 1 for count in counts):
-        parts = 8 if config.schedule_carla_num_samples else sets
-        raise BadConfig(
-            f"batch_size: found {batch_size}, expected a multiple of {parts * canonical_nodes}, the parts it is mixed "
-            "of" + (f" in the sections of {canonical_nodes} canonical_nodes" if canonical_nodes > 1 else "")
-        )
-    return [int(count) for count in counts]

@@ -10,18 +10,18 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.contract.samples import Cache, Sample
 from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.data.in_shards import RowsInShards
 from lead_trainer.data.jpeg_picture import stored_picture
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.data_sources import NAVSIM, DataSource
-from lead_trainer.recipes.lead.dataset import FrameCache, collection_of, used_part
+from lead_trainer.recipes.lead.dataset import collection_of, used_part
 from lead_trainer.recipes.lead.preparation import SOURCE_KEY
 from lead_trainer.recipes.lead.prepare_waymo import RATED, RATED_STEPS
 from lead_trainer.recipes.lead.targets.center_net import center_net_targets
 from lead_trainer.recipes.lead.targets.label_classes import BoxColumn
-from lead_trainer.recipes.recipe import Sample
 
 FLIP_Y = np.array([1.0, -1.0])
 COMMANDS = 4  # of both sets
@@ -34,7 +34,7 @@ Arrays = Mapping[str, npt.NDArray[np.generic]]
 class RealSamples(RowsInShards):
     """The frames of one cache of NavSim or Waymo-E2E; index is the position among the collection's rows."""
 
-    def __init__(self, config: LeadConfig, cache: FrameCache, source: DataSource) -> None:
+    def __init__(self, config: LeadConfig, cache: Cache, source: DataSource) -> None:
         refuse_other_pictures(config, cache, source)
         cv2.setNumThreads(1)  # the loader's threads share the cores already
         self._config, self._cache, self._source = config, cache, source
@@ -74,7 +74,7 @@ class RealSamples(RowsInShards):
         return sample
 
 
-def refuse_other_pictures(config: LeadConfig, cache: FrameCache, source: DataSource) -> None:
+def refuse_other_pictures(config: LeadConfig, cache: Cache, source: DataSource) -> None:
     """Raises BadConfig for a cache of another data set or with pictures of another size."""
     if cache.config.get(SOURCE_KEY) != source.name:
         raise BadConfig(f"this cache holds {cache.config.get(SOURCE_KEY)} data, expected {source.name}")

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from lead_trainer.contract.samples import Batch
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.dataset import DEPTH_CODES, METRES_8_BIT
-from lead_trainer.recipes.recipe import Batch
 
 
 def finished(batch: Batch, config: LeadConfig) -> Batch:

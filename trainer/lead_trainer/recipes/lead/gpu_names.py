@@ -1,6 +1,6 @@
 """LEAD's table of GPU names: which train in bf16 and which in fp32, for `precision=lead`.
 
-Called by the recipe's shape. `precision=auto` asks the device's capability instead, which knows every GPU.
+Called by the config. `precision=auto` asks the device's capability instead, which knows every GPU.
 """
 
 from lead_trainer.errors import BadConfig

@@ -70,7 +70,8 @@ OWN = frozenset(
         "use_persistent_cache", "use_training_session_cache", "session_cache_backend",
         "training_png_compression_level", "load_bev_3rd_person_images", "data_save_freq", "carla_fps",
         "validate_every_epochs", "validation_max_samples",
-        "best_metric", "best_is_greatest", "patience_epochs",
+        "best_metric", "best_is_greatest", "patience_epochs", "validate_every_steps", "overfit_samples", "max_samples",
+        "gradient_checkpointing", "split_when_out_of_memory", "console_every_steps", "histograms_every_steps",
         "use_sensor_perburtation_prob", "use_color_aug", "use_color_aug_prob", "backbone_weights",
         "backbone_weights_sha256", "freeze_backbone", "use_planning_decoder",
     }
@@ -83,5 +84,6 @@ SHARED_WITH_NEXT = frozenset(
         "navsim_num_samples", "use_waymo_e2e_data", "waymo_e2e_training_data_root",
         "waymo_e2e_num_training_samples", "waymo_e2e_subsample_factor", "schedule_carla_num_samples", "epochs",
         "batch_size", "gradient_accumulation_steps", "precision", "gpu_name", "deterministic", "sync_batchnorm",
+        "max_samples", "split_when_out_of_memory",
     }
 )  # fmt: skip

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from lead_trainer.contract.preparation import Preparation
+from lead_trainer.contract.raw_data import SampleKey, Scan, SourceTree
 from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.lead.buckets import RULES
 from lead_trainer.recipes.lead.config import LeadConfig
@@ -18,7 +20,6 @@ from lead_trainer.recipes.lead.prepare_carla import CarlaPreparation
 from lead_trainer.recipes.lead.prepare_navsim import NavsimPreparation
 from lead_trainer.recipes.lead.prepare_waymo import WaymoPreparation
 from lead_trainer.recipes.lead.sim2real_buckets import MINED
-from lead_trainer.recipes.recipe import SampleKey, Scan, SourceTree
 
 SOURCE_KEY = "source_dataset"
 STAGES = ("pretrain", "posttrain")
@@ -47,12 +48,15 @@ PREPARATIONS: dict[str, SourcePreparation] = {
 }
 
 
-class LeadPreparation:
+class LeadPreparation(Preparation):
     """The preparation of the recipe; each call goes to that of the cache's data set."""
 
     version = "lead-prepare/4"  # a test holds it together with the bytes that records have
     default_collections = ("full_pretrain", "full_posttrain")
-    all_collections = (*RULES, *MINED)
+
+    def all_collections(self) -> Sequence[str]:
+        """Returns the collections of LEAD's rules, and those that are mined."""
+        return (*RULES, *MINED)
 
     def collections_for(self, config: Mapping[str, Any]) -> Sequence[str]:
         """Returns what a cache holds that names no collection: what the stages of such a config train on."""

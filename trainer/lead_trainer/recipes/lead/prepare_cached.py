@@ -11,6 +11,7 @@ from functools import cache, partial
 import cv2
 import numpy as np
 
+from lead_trainer.contract.raw_data import SampleKey, SourceFile, SourceTree
 from lead_trainer.data.array_block import pack_arrays
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.lead.config import LeadConfig
@@ -29,7 +30,6 @@ from lead_trainer.recipes.lead.targets.boxes import BoxRows
 from lead_trainer.recipes.lead.targets.label_classes import BOX_COLUMNS, MAP_CLASSES, BoxClass, BoxColumn, Occupancy
 from lead_trainer.recipes.lead.targets.occupancy import GRID_HALF_M, occupancy_window
 from lead_trainer.recipes.lead.targets.radar import radar_detections
-from lead_trainer.recipes.recipe import SampleKey, SourceFile, SourceTree
 
 # Keys that make no difference to what an entry holds, or of which its folders or its values tell the difference.
 _FREE = frozenset({

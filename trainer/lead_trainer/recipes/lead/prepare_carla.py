@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import structlog
 
+from lead_trainer.contract.raw_data import Bucket, Collection, SampleKey, Scan, SourceTree
 from lead_trainer.data.array_block import pack_arrays
 from lead_trainer.data.ordered_pool import ordered_map
 from lead_trainer.errors import BadData
@@ -42,7 +43,6 @@ from lead_trainer.recipes.lead.targets.boxes import SceneFacts, box_rows
 from lead_trainer.recipes.lead.targets.occupancy import occupancy_plane
 from lead_trainer.recipes.lead.targets.radar import radar_detections
 from lead_trainer.recipes.lead.targets.view import NORMAL, View
-from lead_trainer.recipes.recipe import Bucket, Collection, SampleKey, Scan, SourceTree
 
 SCAN_THREADS = 16  # readers of metas and boxes, where a collection needs them
 log = structlog.get_logger(__name__)

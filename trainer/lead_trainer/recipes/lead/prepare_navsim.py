@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lead_trainer.contract.raw_data import SampleKey, Scan, SourceTree
 from lead_trainer.data.array_block import pack_arrays
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.data_sources import NAVSIM_BEV_CLASSES
 from lead_trainer.recipes.lead.ingest.torch_pickle import read_gzip_pickle
 from lead_trainer.recipes.lead.prepare_paired import Pair, fitted_jpeg, frame_table, pairs_by_sequence, scan_pairs
-from lead_trainer.recipes.recipe import SampleKey, Scan, SourceTree
 
 FEATURE, TARGET = "transfuser_feature.gz", "transfuser_target.gz"
 STATUS_NUMBERS = 8  # command (4), velocity (2), acceleration (2)

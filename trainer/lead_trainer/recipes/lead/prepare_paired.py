@@ -10,9 +10,9 @@ import cv2
 import numpy as np
 import pyarrow as pa
 
+from lead_trainer.contract.raw_data import Bucket, Collection, RouteVerdict, SampleKey, Scan, SourceFile
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.lead.ingest.frame_files import decode_picture
-from lead_trainer.recipes.recipe import Bucket, Collection, RouteVerdict, SampleKey, Scan, SourceFile
 
 COLLECTIONS = ("full_pretrain", "full_posttrain")  # both are every frame: these sets have no bad ends to skip
 RESIZED_JPEG_QUALITY = 90

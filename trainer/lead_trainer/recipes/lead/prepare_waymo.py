@@ -18,13 +18,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lead_trainer.contract.raw_data import SampleKey, Scan, SourceTree
 from lead_trainer.data.array_block import pack_arrays
 from lead_trainer.data.raw_json import raw_json
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.ingest.torch_pickle import decompress
 from lead_trainer.recipes.lead.prepare_paired import Pair, fitted_jpeg, frame_table, pairs_by_sequence, scan_pairs
-from lead_trainer.recipes.recipe import SampleKey, Scan, SourceTree
 
 PICTURE, MEASUREMENT = ".jpg", ".json.gz"
 PAST = ("x", "y", "vx", "vy")

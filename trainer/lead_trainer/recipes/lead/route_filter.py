@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from lead_trainer.contract.raw_data import SourceTree
 from lead_trainer.data.raw_json import raw_json
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.lead.ingest.route_tree import RouteFolder
-from lead_trainer.recipes.recipe import SourceTree
 
 NO_AGENT = "Failed - Agent couldn't be set up"
 SIMULATION_CRASHED = "Failed - Simulation crashed"

@@ -6,10 +6,9 @@ Asked by the engine through the recipe: the first when a checkpoint is resumed, 
 # Where files lie, what is told of the run, and how long it goes on; also those of `config.json` that follow from them.
 NOT_LEARNED = frozenset(
     {
-        "carla_data", "carla_root", "compile", "continue_failed_training", "description", "epoch_checkpoints_keep",
-        "id", "loader", "log_images_frequency", "log_scalars_frequency", "log_wandb", "navsim_data_root", "num_threads",
-        "patience_epochs", "prefetch_factor", "session_cache_backend", "use_training_session_cache",
-        "visualize_training", "wandb_id", "wandb_project_name", "wandb_resume", "waymo_e2e_training_data_root",
+        "carla_data", "carla_root", "continue_failed_training", "description", "epoch_checkpoints_keep", "id",
+        "log_wandb", "navsim_data_root", "visualize_training", "wandb_id", "wandb_project_name", "wandb_resume",
+        "waymo_e2e_training_data_root",
     }
 )  # fmt: skip
 

@@ -5,7 +5,7 @@ split, and a route that is added later moves no other. Called by the recipe obje
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from lead_trainer.contract.samples import Batch, Cache
+from lead_trainer.contract.validation import Evaluation
 from lead_trainer.data.cache_tables import CollectionRows, MetaColumns
 from lead_trainer.data.sample_order import Indices
 from lead_trainer.errors import BadConfig
@@ -21,7 +23,6 @@ from lead_trainer.metrics.rater_feedback import rater_feedback_score
 from lead_trainer.metrics.totals import batch_totals
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.data_sources import CARLA, NAVSIM, WAYMO
-from lead_trainer.recipes.lead.dataset import FrameCache
 from lead_trainer.recipes.lead.dataset_real import UNRATED, WAYMO_STEP
 from lead_trainer.recipes.lead.loss_terms.per_sample import perception_samples, samples_of
 from lead_trainer.recipes.lead.losses import compute_losses, loss_weights
@@ -29,7 +30,6 @@ from lead_trainer.recipes.lead.metrics import compute_metrics
 from lead_trainer.recipes.lead.model import Predictions
 from lead_trainer.recipes.lead.network.planner import Plan
 from lead_trainer.recipes.lead.prepare_waymo import RATED_STEPS
-from lead_trainer.recipes.recipe import Batch, Evaluation
 
 _LABELLED = "labelled/"  # begins the tag of the share of samples that have a loss term's label
 _PER_ROW = ("bucket", "position", "route", "frame", "sample")
@@ -56,7 +56,7 @@ def is_validation_route(route: str, config: LeadConfig) -> bool:
 class CachePart:
     """One side of the split, as a cache that holds no other rows."""
 
-    cache: FrameCache
+    cache: Cache
     split: LeadConfig
     held_out: bool
 
@@ -65,9 +65,19 @@ class CachePart:
         """The config values the cache was built with."""
         return self.cache.config
 
+    @property
+    def digest(self) -> str:
+        """The cache's name."""
+        return self.cache.digest
+
+    @property
+    def facts(self) -> Mapping[str, Sequence[float]]:
+        """What the build states of both sides together."""
+        return self.cache.facts
+
     def rows(self, collection: str) -> CollectionRows:
         """Returns this side's rows, the held-out ones once each; raises BadConfig where a side is empty."""
-        rows = self.cache.rows(collection)
+        rows: CollectionRows = self.cache.rows(collection)
         routes = rows.route.used()
         held = rows.route.isin(frozenset(route for route in routes if is_validation_route(route, self.split)))
         if held.all() or not held.any():
@@ -85,7 +95,8 @@ class CachePart:
 
     def metas(self) -> MetaColumns:
         """Ego metas of every frame."""
-        return self.cache.metas()
+        metas: MetaColumns = self.cache.metas()
+        return metas
 
     def fields(self, sample: int) -> Mapping[str, memoryview]:
         """Checked record of one sample."""

@@ -1,6 +1,6 @@
 """What evaluating a benchmark needs beside the recipe's mode: baselines, the submission's rows, metrics of the map.
 
-Called by `cli_evaluate`; one value a benchmark.
+Called by `measure`; one value a benchmark.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,6 +13,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from lead_trainer.contract.raw_data import SourceTree
+from lead_trainer.contract.samples import Batch
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.metrics.forecasting import Forecast
 from lead_trainer.metrics.offroad import off_road_rate
@@ -28,7 +30,6 @@ from lead_trainer.recipes.distill.benchmarks.nuscenes.dataset import CLASSES
 from lead_trainer.recipes.distill.benchmarks.nuscenes.map_layers import read_city_map
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.modes import mode_of
-from lead_trainer.recipes.recipe import Batch, SourceTree
 
 CONSTANT_VELOCITY = "constant velocity"
 ONWARD = "constant velocity and heading"

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from lead_trainer.contract.samples import Batch
 from lead_trainer.metrics.forecasting import REPORTED_K, Forecast, forecast_metrics
 from lead_trainer.metrics.totals import batch_totals, by_class
-from lead_trainer.recipes.recipe import Batch
 
 CLASS_METRICS = ("minADE", "minFDE", "MR", "MissRate_2")
 

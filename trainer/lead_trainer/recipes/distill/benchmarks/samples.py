@@ -3,25 +3,23 @@
 They are made of the record's `future`, `kinematics` and `pose`; what every mode's samples hold is in `modes`.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.contract.samples import Sample
 from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.data.in_shards import RowsInShards
 from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.modes import mode_of, rows_of
 from lead_trainer.recipes.prepare_keys import refuse_other_preparation
-from lead_trainer.recipes.recipe import Sample
-
-PLAIN_STATS = ((0.0, 0.0), (1.0, 0.02))  # mean and spread of (m/s², 1/m): benchmarks give positions, no actions
 
 
-class BenchmarkSamples(RowsInShards, ABC):
+class BenchmarkSamples(RowsInShards):
     """The samples of one split; index is the position among its rows, and nothing in a sample is random."""
 
     def __init__(self, config: DistillConfig, cache: Any, split: str) -> None:
@@ -51,7 +49,7 @@ class BenchmarkSamples(RowsInShards, ABC):
         arrays = unpack_arrays(record["arrays"], compressed=True)
         route = str(self._rows.route[index])
         meta = self._metas.row(route, int(self._rows.frame[index]))
-        return {**target_entries(arrays, epoch), **self.entries(record, arrays, meta), "route": route}
+        return {**target_entries(arrays), **self.entries(record, arrays, meta), "route": route}
 
     @abstractmethod
     def entries(
@@ -60,7 +58,7 @@ class BenchmarkSamples(RowsInShards, ABC):
         """Returns what this benchmark alone has: the encoder's inputs, `category`, and the challenge's names."""
 
 
-def target_entries(arrays: Mapping[str, npt.NDArray[Any]], epoch: int) -> Sample:
+def target_entries(arrays: Mapping[str, npt.NDArray[Any]]) -> Sample:
     """Returns the entries that every forecasting benchmark shares; what is not known is 0 and not valid."""
     future, steps = arrays["future"], len(arrays["future"])
     return {
@@ -71,6 +69,4 @@ def target_entries(arrays: Mapping[str, npt.NDArray[Any]], epoch: int) -> Sample
         "kinematics": arrays["kinematics"].astype(np.float64),
         "pose": arrays["pose"].astype(np.float64),
         "actions": np.zeros((steps, 2), np.float32),
-        "action_stats": np.array(PLAIN_STATS, np.float32),
-        "epoch": np.int64(epoch),
     }

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from lead_trainer.contract.raw_data import SourceTree
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.distill.ingest.ego_history import ego_history
 from lead_trainer.recipes.distill.ingest.frame_files import Clip, Frames
@@ -22,7 +23,6 @@ from lead_trainer.recipes.distill.ingest.label_files import (
 )
 from lead_trainer.recipes.distill.ingest.teacher import Question, make_teacher
 from lead_trainer.recipes.distill.prepare_keys import ClipKeys
-from lead_trainer.recipes.recipe import SourceTree
 
 _SHARD = re.compile(r"_shard\d+of(?P<count>\d+)(\.partial)?\.npz")  # after a labels file's name; partial: unfinished
 T = TypeVar("T")

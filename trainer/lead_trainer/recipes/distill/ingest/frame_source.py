@@ -11,6 +11,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.contract.raw_data import SourceTree
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.distill.config import CAMERAS, FRAMES_PER_CAMERA
 from lead_trainer.recipes.distill.ingest.ego_history import Motion, history_times_us, motion_path, read_motion
@@ -24,7 +25,6 @@ from lead_trainer.recipes.distill.ingest.frame_files import (
     sample_name,
     sample_number,
 )
-from lead_trainer.recipes.recipe import SourceTree
 
 DEV_KIT = "physical_ai_av"
 DEFAULT_T0_US = 5_100_000  # of the teacher's own examples

@@ -7,8 +7,8 @@ import timm
 import torch
 from torch import nn
 
+from lead_trainer.contract.samples import Batch
 from lead_trainer.recipes.distill.config import CAMERAS, FRAMES_PER_CAMERA, DistillConfig
-from lead_trainer.recipes.recipe import Batch
 
 TOKENS_PER_SIDE = 4  # a picture becomes 4 x 4 tokens
 POSE_FEATURES = 4  # x, y, sin and cos of yaw

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.contract.raw_data import SourceFile
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.lead.ingest.frame_files import RADAR_COLUMNS, decode_plane
 from lead_trainer.recipes.lead.ingest.plain_pickle import read_plain
 from lead_trainer.recipes.lead.ingest.plain_values import Budget, Name, Names, Refused, Unfinished, exactly
 from lead_trainer.recipes.lead.ingest.stored_arrays import PLAIN
 from lead_trainer.recipes.npz_arrays import npz_arrays
-from lead_trainer.recipes.recipe import SourceFile
 
 CACHE_FOLDER = "cache"
 # What the twelve folders are named by; LEAD's keys, but the first two, which it derives from the cameras.

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from lead_protocol.source_listing import is_picture
+from lead_trainer.contract.raw_data import SourceFile
 from lead_trainer.recipes.lead.ingest.persistent_cache import view_path
-from lead_trainer.recipes.recipe import SourceFile
 
 VIEWS = {"normal": "", "perturbated": "_perturbated"}  # view -> suffix of its folders
 TREE_FOLDER = "data"  # below the root of a tree, with its scenarios

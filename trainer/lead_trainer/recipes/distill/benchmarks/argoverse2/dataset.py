@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.contract.samples import Sample
 from lead_trainer.recipes.distill.benchmarks.argoverse2.scenario import OBJECT_TYPES
 from lead_trainer.recipes.distill.benchmarks.samples import BenchmarkSamples
-from lead_trainer.recipes.recipe import Sample
 
 Array = npt.NDArray[Any]
 

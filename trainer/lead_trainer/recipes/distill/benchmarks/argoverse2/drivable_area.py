@@ -13,10 +13,10 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.contract.raw_data import SourceTree
 from lead_trainer.metrics.offroad import PIXELS_PER_METRE, in_mask
 from lead_trainer.recipes.distill.benchmarks.argoverse2.preparation import map_of
 from lead_trainer.recipes.distill.benchmarks.argoverse2.vector_map import LINE_TYPES, Points
-from lead_trainer.recipes.recipe import SourceTree
 
 MAPS_KEPT = 256  # at least those of a batch, which the model and every baseline ask one after another
 

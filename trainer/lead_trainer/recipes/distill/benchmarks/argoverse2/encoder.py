@@ -7,10 +7,10 @@ D the student's width.
 import torch
 from torch import Tensor, nn
 
+from lead_trainer.contract.samples import Batch
 from lead_trainer.recipes.distill.benchmarks.argoverse2.scenario import OBJECT_TYPES, OBSERVED_STEPS
 from lead_trainer.recipes.distill.benchmarks.argoverse2.vector_map import LINE_TYPES
 from lead_trainer.recipes.distill.config import DistillConfig
-from lead_trainer.recipes.recipe import Batch
 
 POSITION_SCALE_M, SPEED_SCALE_MPS = 10.0, 10.0  # what becomes 1 at the input
 AGENT_FEATURES = 7  # x, y, cos, sin, velocity x and y, time

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lead_trainer.contract.samples import Batch
 from lead_trainer.recipes.distill.benchmarks.argoverse2.dataset import Argoverse2Samples
 from lead_trainer.recipes.distill.benchmarks.argoverse2.preparation import Argoverse2Preparation
 from lead_trainer.recipes.distill.benchmarks.argoverse2.scenario import OBJECT_TYPES
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.modes import Mode, Totals, benchmark_root
-from lead_trainer.recipes.recipe import Batch
 
 if TYPE_CHECKING:
     import torch

@@ -14,8 +14,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from lead_trainer.contract.preparation import Preparation
+from lead_trainer.contract.raw_data import RouteVerdict, SampleKey, Scan, SourceFile, SourceTree
 from lead_trainer.data.array_block import pack_arrays
 from lead_trainer.data.ordered_pool import ordered_map
+from lead_trainer.data.plain_scan import known_collections, plain_scan
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.distill.benchmarks.argoverse2.scenario import OBJECT_TYPES, Scenario, read_scenario
 from lead_trainer.recipes.distill.benchmarks.argoverse2.sensor_log import read_sensor_log
@@ -23,9 +26,7 @@ from lead_trainer.recipes.distill.benchmarks.argoverse2.vector_map import Polyli
 from lead_trainer.recipes.distill.benchmarks.argoverse2.window_arrays import window_arrays
 from lead_trainer.recipes.distill.benchmarks.argoverse2.windows import focal_window, windows
 from lead_trainer.recipes.distill.config_values import config_of_cache
-from lead_trainer.recipes.plain_scan import known_collections, plain_scan
 from lead_trainer.recipes.prepare_keys import DigestedKeys
-from lead_trainer.recipes.recipe import RouteVerdict, SampleKey, Scan, SourceFile, SourceTree
 
 SPLITS = ("train", "val", "test")
 FOCAL = {split: split for split in SPLITS}
@@ -83,12 +84,15 @@ class WindowKeys(DigestedKeys):
     polyline_points: int
 
 
-class Argoverse2Preparation:
+class Argoverse2Preparation(Preparation):
     """The preparation; pure in (tree, keys)."""
 
     version = "argoverse2-prepare/1"
     default_collections: tuple[str, ...] = ("train", "val")
-    all_collections = COLLECTIONS
+
+    def all_collections(self) -> Sequence[str]:
+        """Returns the splits."""
+        return COLLECTIONS
 
     def config_keys(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the read values; `config` holds the recipe's keys and optionally `preset`. Raises BadConfig."""

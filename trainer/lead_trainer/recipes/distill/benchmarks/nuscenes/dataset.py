@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.contract.samples import Sample
 from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.recipes.distill.benchmarks.samples import BenchmarkSamples
-from lead_trainer.recipes.recipe import Sample
 
 # The challenge scores vehicles; each class is reported beside the whole.
 CLASSES = ("vehicle.car", "vehicle.truck", "vehicle.bus.rigid", "vehicle.bus.bendy", "vehicle.motorcycle",

@@ -7,8 +7,8 @@ import timm
 import torch
 from torch import Tensor, nn
 
+from lead_trainer.contract.samples import Batch
 from lead_trainer.recipes.distill.config import DistillConfig
-from lead_trainer.recipes.recipe import Batch
 
 TOKENS_PER_SIDE = 7  # 224 pixels of a ResNet's last stage
 POSE_FEATURES = 5  # x, y, sin and cos of yaw, seen

@@ -13,10 +13,10 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.contract.raw_data import SourceTree
 from lead_trainer.data.raw_json import raw_json
 from lead_trainer.errors import BadData
 from lead_trainer.metrics.offroad import PIXELS_PER_METRE, DrivableAt
-from lead_trainer.recipes.recipe import SourceTree
 
 LAYERS = ("drivable_area", "ped_crossing", "walkway")
 LANE_STEP_METRES = 1.0

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lead_trainer.contract.samples import Batch
 from lead_trainer.recipes.distill.benchmarks.nuscenes.dataset import CLASSES, NuscenesSamples
 from lead_trainer.recipes.distill.benchmarks.nuscenes.preparation import NuscenesPreparation
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.modes import Mode, Totals, benchmark_root
-from lead_trainer.recipes.recipe import Batch
 
 if TYPE_CHECKING:
     import torch

@@ -18,7 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lead_trainer.contract.preparation import Preparation
+from lead_trainer.contract.raw_data import RouteVerdict, SampleKey, Scan, SourceTree
 from lead_trainer.data.array_block import pack_arrays
+from lead_trainer.data.plain_scan import known_collections, plain_scan, sorted_samples
 from lead_trainer.data.raw_json import raw_json
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.distill.benchmarks.agent_frame import AgentFrame
@@ -32,9 +35,7 @@ from lead_trainer.recipes.distill.benchmarks.nuscenes.tables import (
     read_tables,
 )
 from lead_trainer.recipes.distill.config_values import config_of_cache
-from lead_trainer.recipes.plain_scan import known_collections, plain_scan, sorted_samples
 from lead_trainer.recipes.prepare_keys import DigestedKeys
-from lead_trainer.recipes.recipe import RouteVerdict, SampleKey, Scan, SourceTree
 
 FORECAST_STEPS, FORECAST_SECONDS = 12, 6.0
 HISTORY_STEPS = 5
@@ -54,12 +55,15 @@ class RasterKeys(DigestedKeys):
     raster_metres_per_pixel: float
 
 
-class NuscenesPreparation:
+class NuscenesPreparation(Preparation):
     """The preparation; pure in (tree, keys)."""
 
     version = "nuscenes-prepare/1"
     default_collections: tuple[str, ...] = ("train", "val")
-    all_collections = COLLECTIONS
+
+    def all_collections(self) -> Sequence[str]:
+        """Returns the splits."""
+        return COLLECTIONS
 
     def config_keys(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the read values; `config` holds the recipe's keys and optionally `preset`. Raises BadConfig."""

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from lead_trainer.contract.raw_data import SourceTree
 from lead_trainer.data.raw_json import raw_json
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.distill.benchmarks.agent_frame import wrapped
-from lead_trainer.recipes.recipe import SourceTree
 
 KEYFRAME_SECONDS = 0.5
 BUFFER_SECONDS = 0.15  # keyframes are not exactly half a second apart

@@ -1,7 +1,7 @@
-"""How values become a recipe's config: named YAML files, a key's second spelling, and errors that a user can act upon.
+"""How values become a recipe's config: presets, a key's second spelling, and errors that a user can act upon.
 
-The YAML files lie in the folder `presets` of the recipe's package. Called by the recipes' own `config_values`; it reads
-neither environment nor command line.
+Presets are named mappings, or YAML files in the folder `presets` of a package. Nothing here reads environment or
+command line.
 """
 
 import difflib
@@ -10,37 +10,45 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from lead_trainer.contract.training_keys import words_of
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.recipe import ConfigT
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+Presets = str | Mapping[str, Mapping[str, Any]]  # a dotted package, or the presets themselves
 
 
-def names_in(package: str) -> list[str]:
-    """Returns the names of a recipe's presets, sorted; `package` is the recipe's, dotted."""
+def names_in(presets: Presets) -> list[str]:
+    """Returns the names of presets, sorted."""
+    if not isinstance(presets, str):
+        return sorted(presets)
     return sorted(
-        entry.name.removesuffix(".yaml") for entry in _folder(package).iterdir() if entry.name[-5:] == ".yaml"
+        entry.name.removesuffix(".yaml") for entry in _folder(presets).iterdir() if entry.name[-5:] == ".yaml"
     )
 
 
-def values_in(package: str, name: str) -> dict[str, Any]:
+def values_in(presets: Presets, name: str) -> dict[str, Any]:
     """Returns the keys a preset sets; raises BadConfig with the near matches if there is none of that name."""
-    names = names_in(package)
+    names = names_in(presets)
     if name not in names:
-        raise BadConfig(f"preset: found {name!r}, expected one of {', '.join(names)}{near_matches(name, names)}")
-    return dict(yaml.safe_load((_folder(package) / f"{name}.yaml").read_text(encoding="utf-8")) or {})
+        known = f"expected one of {', '.join(names)}" if names else "but this recipe has none; remove the key"
+        raise BadConfig(f"preset: found {name!r}, {known}{near_matches(name, names)}")
+    if not isinstance(presets, str):
+        return dict(presets[name])
+    return dict(yaml.safe_load((_folder(presets) / f"{name}.yaml").read_text(encoding="utf-8")) or {})
 
 
 def checked(
-    model: type[ConfigT],
+    model: type[ModelT],
     base: Mapping[str, Any],
     values: Mapping[str, Any],
     spellings: Mapping[str, str],
     own_words: Callable[[str, Sequence[str]], str] = lambda kind, path: "",
-) -> ConfigT:
+) -> ModelT:
     """Returns defaults < `base` < `values`, validated; raises BadConfig naming every bad key.
 
     `spellings` are second words for keys. `own_words` gets pydantic's name of an error and the path of the key, and
@@ -49,7 +57,7 @@ def checked(
     twice = [key for key in values if spellings.get(key) in values]
     if twice:
         raise BadConfig(f"{spellings[twice[0]]} is given twice, once spelled {twice[0]}; keep one")
-    known = [*model.model_fields, *spellings]
+    known = [*words_of(model), *spellings]
     try:
         return model.model_validate({**base, **{spellings.get(key, key): value for key, value in values.items()}})
     except ValidationError as error:

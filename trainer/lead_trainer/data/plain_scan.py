@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from lead_trainer.contract.config_values import near_matches
+from lead_trainer.contract.raw_data import Bucket, Collection, RouteVerdict, SampleKey, Scan
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.config_values import near_matches
-from lead_trainer.recipes.recipe import Bucket, Collection, RouteVerdict, SampleKey, Scan
 
 
 def known_collections(asked: Sequence[str], known: Sequence[str]) -> list[str]:

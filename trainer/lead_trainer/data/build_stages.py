@@ -6,26 +6,15 @@ stages and one built at once are the same bytes.
 """
 
 import difflib
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Mapping
+from typing import Any
 
 from lead_protocol.job import BuildJob
+from lead_trainer.contract.preparation import Fields, Preparation
+from lead_trainer.contract.raw_data import SampleKey, SourceTree
+from lead_trainer.contract.recipe import Recipe
 from lead_trainer.data.staged_tree import StagedTree
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.recipe import Preparation, Recipe, SampleKey, SourceTree
-
-Fields = Mapping[str, bytes]
-
-
-@runtime_checkable
-class BuildsInStages(Protocol):
-    """A preparation whose work may be done in stages; of any other a build has no stages."""
-
-    def build_stages(self, config: Mapping[str, Any]) -> Sequence[str]:
-        """Returns the stages that make something with this config (what `config_keys` returned)."""
-
-    def stage_fields(self, tree: SourceTree, config: Mapping[str, Any], stage: str, sample: SampleKey) -> Fields:
-        """Returns what a stage makes of one sample: what `record` makes of it where `made_by` has nothing."""
 
 
 def made_by(tree: SourceTree, stage: str, sample: SampleKey) -> Fields | None:
@@ -36,9 +25,9 @@ def made_by(tree: SourceTree, stage: str, sample: SampleKey) -> Fields | None:
     return tree.made(stage, sample) if isinstance(tree, StagedTree) else None
 
 
-def check_stages(job: BuildJob, recipe: Recipe) -> None:
+def check_stages(job: BuildJob, recipe: Recipe[Any]) -> None:
     """Raises BadConfig naming the first stage of a build that its recipe does not offer with this config."""
-    offered = offered_stages(recipe.preparation, job.config)
+    offered = offered_stages(recipe.required_preparation, job.config)
     for stage in job.stages:
         if stage not in offered:
             near = difflib.get_close_matches(stage, offered, n=1)
@@ -51,6 +40,4 @@ def check_stages(job: BuildJob, recipe: Recipe) -> None:
 
 def offered_stages(preparation: Preparation, config: Mapping[str, Any]) -> tuple[str, ...]:
     """Returns the stages of a preparation with a config as the user wrote it."""
-    if not isinstance(preparation, BuildsInStages):
-        return ()
     return tuple(preparation.build_stages(preparation.config_keys(config)))

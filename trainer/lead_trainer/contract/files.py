@@ -1,0 +1,41 @@
+"""How a recipe names the files of a checkpoint, and what a local run's folder shows of them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic
+
+from lead_trainer.contract.checked_parts import checked_parts
+from lead_trainer.contract.step import ConfigT
+
+PARTS = ("model", "optimizer", "scheduler", "scaler", "ema", "clipper")
+
+
+@dataclass(frozen=True)
+class CheckpointAt:
+    """Which checkpoint is named."""
+
+    epoch: int  # the epoch it is of, from 0: the one just finished, or the one under way
+    step: int  # optimizer steps done
+    step_in_epoch: int = 0  # 0: at the epoch's end
+
+
+def names_by_epoch(config: Any, at: CheckpointAt) -> Mapping[str, str]:
+    """Returns `model_0000.pth` and so on by part, the epoch counted from 0."""
+    names = {part: f"{part}_{at.epoch:04d}.pth" for part in PARTS}
+    return {**names, "skipped": f"gradient_steps_skipped_{at.epoch:04d}.txt"}
+
+
+@checked_parts
+@dataclass(frozen=True, kw_only=True)
+class Files(Generic[ConfigT]):
+    """Names of files; by epoch unless a recipe says otherwise."""
+
+    #: File names by part (model, optimizer, scheduler, scaler, skipped, ema, clipper); no two may be the same.
+    names: Callable[[ConfigT, CheckpointAt], Mapping[str, str]] = names_by_epoch
+    #: The names under which a local run's folder shows weights (config, epoch from 0, newest?, best?), instead of all
+    #: files of the newest checkpoint under their own.
+    shown: Callable[[ConfigT, int, bool, bool], Sequence[str]] | None = None
+    #: The word that tells apart runs that share a folder and a seed; shown names then begin `{kind}_seed{seed}_`.
+    run_kind: Callable[[ConfigT], str] | None = None
+    #: Epochs, counted from 1, whose model file stays in a local run's folder when newer ones come.
+    kept_epochs: Callable[[ConfigT], Sequence[int]] = lambda config: ()

@@ -1,0 +1,107 @@
+"""What a recipe says to the people who watch a run: tags, pictures, advice, and what usually comes next."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic
+
+import numpy as np
+import numpy.typing as npt
+
+from lead_trainer.contract.checked_parts import checked_parts
+from lead_trainer.contract.samples import Batch
+from lead_trainer.contract.step import ConfigT
+
+Picture = npt.NDArray[np.uint8]  # (H, W, 3), RGB
+
+
+@dataclass(frozen=True)
+class WatchRule:
+    """One thing worth saying to a person who watches a run."""
+
+    name: str  # lower-case words joined by dashes
+    check: Callable[[Sequence[Mapping[str, float]]], str | None]  # means by tag of each epoch -> the advice, or None
+
+
+@dataclass(frozen=True)
+class WandbKeys:
+    """What a recipe's keys say about W&B; an empty text says nothing."""
+
+    on: bool = False
+    project: str = ""
+    id: str = ""
+    resume: str = "never"
+    name: str = ""
+    notes: str = ""
+
+
+@dataclass(frozen=True)
+class RunFigures:
+    """What a step of a run was beside its losses; for scalars of the recipe's own."""
+
+    loss: float
+    epoch: int
+    step: int
+    steps: int  # of the whole stage
+    skipped_steps: int
+    loss_scale: float
+    gradient_norm: float  # before clipping
+    rates: Sequence[float]  # learning rate of each parameter group
+    processes: int
+    parameters: int  # that learn
+    samples: int
+    batches: int  # of an epoch
+    rank_batch: int
+    loader_threads: int
+    gpu_memory_gib: float
+    load_s: float | None  # seconds a sample
+
+
+@checked_parts
+@dataclass(frozen=True, kw_only=True)
+class Tags:
+    """Where the event file and W&B show the scalars of a step: what a tag begins with."""
+
+    #: Of unscaled losses, `StepOutput.parts`; default `train/`.
+    parts: str = "train/"
+    #: Of what `loss` sums, `StepOutput.scaled`; default `train/scaled/`.
+    scaled: str = "train/scaled/"
+    #: Of `StepOutput.metrics`; default `train/`.
+    metrics: str = "train/"
+    #: Of the means of an epoch; default `epoch/`.
+    epoch: str = "epoch/"
+    #: The whole tag of training's picture; default `train/picture`.
+    picture: str = "train/picture"
+
+
+def own_figures(config: Any, figures: RunFigures, batch: Batch) -> Mapping[str, float]:
+    """Returns loss, gradient norm and learning rates under `train/`."""
+    return {
+        "train/loss": figures.loss,
+        "train/gradient_norm": figures.gradient_norm,
+        **{f"train/lr_{group}": rate for group, rate in enumerate(figures.rates)},
+        "train/steps_skipped": figures.skipped_steps,
+        "train/loss_scale": figures.loss_scale,
+    }
+
+
+@checked_parts
+@dataclass(frozen=True, kw_only=True)
+class Reports(Generic[ConfigT]):
+    """What people see of a run, besides what the engine reports of every one."""
+
+    #: What the tags of losses and metrics begin with.
+    tags: Tags = Tags()
+    #: Scalars of a step by their whole tags, besides losses and metrics; those that are not finite are left out.
+    figures: Callable[[ConfigT, RunFigures, Batch], Mapping[str, float]] = own_figures
+    #: An (H, W, 3) RGB picture of a training batch's first sample beside its truth (config, batch, outputs), or None.
+    picture: Callable[[ConfigT, Batch, Any], Picture | None] | None = None
+    #: Watch rules besides the engine's, asked after every epoch.
+    watch_rules: Callable[[ConfigT], Sequence[WatchRule]] = lambda config: ()
+    #: A sentence for each value that is allowed and seldom meant, before a local run begins.
+    warnings: Callable[[ConfigT], Sequence[str]] = lambda config: ()
+    #: The command for a run's weights, after what it is for (config, weights, logdir, the run's `recipe` and `preset`):
+    #: it can be pasted as it is, with every key of the run that the next one needs and does not take over.
+    next_command: Callable[[ConfigT, Path, Path, Mapping[str, str]], str] | None = None
+    #: What the config's keys say about W&B.
+    wandb: Callable[[ConfigT], WandbKeys] = lambda config: WandbKeys()

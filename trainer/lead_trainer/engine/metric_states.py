@@ -1,0 +1,66 @@
+"""States of torchmetrics over several ranks: packed as tensors by name, merged in the order of the ranks.
+
+torchmetrics would gather them itself, over the group of the gradients and by padding to the largest; here they travel
+as every other decision does, and a rank without a sample is no exception.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torchmetrics import Metric
+
+from lead_trainer.errors import BadConfig
+
+State = dict[str, Any]  # tensors, or lists of them, by the state's name
+
+
+def packed(metric: Metric) -> dict[str, torch.Tensor]:
+    """Returns a metric's state as tensors: `name`, or `name/<number>` of a list."""
+    tensors: dict[str, torch.Tensor] = {}
+    for name, value in metric.metric_state.items():
+        if isinstance(value, torch.Tensor):
+            tensors[name] = value
+        else:
+            tensors |= {f"{name}/{number}": one for number, one in enumerate(value)}
+    return tensors
+
+
+def unpacked(tensors: Mapping[str, torch.Tensor], like: Metric) -> State:
+    """Returns the state that `packed` took apart, for a metric like `like`."""
+    state: State = {}
+    for name, value in like.metric_state.items():
+        if isinstance(value, torch.Tensor):
+            state[name] = tensors[name].to(like.device)
+        else:
+            count = sum(key.rpartition("/")[0] == name for key in tensors)
+            state[name] = [tensors[f"{name}/{number}"].to(like.device) for number in range(count)]
+    return state
+
+
+def merged_metric(metric: Metric, ranks: Sequence[State]) -> Metric:
+    """Returns `metric` with the states of all ranks in its own one's place; raises BadConfig where it has no merge.
+
+    Later ranks first, because torchmetrics puts what is merged before what is there.
+    """
+    try:
+        metric.reset()
+        for state in reversed(ranks):
+            metric.merge_state(state)
+    except RuntimeError as error:
+        raise BadConfig(
+            f"validation.metrics: {type(metric).__name__} cannot be merged over ranks ({error}); set "
+            "full_state_update = False in its class, or give it a merge_state of its own"
+        ) from error
+    return metric
+
+
+def scalars(name: str, result: Any) -> dict[str, float]:
+    """Returns a metric's result by tag: under its name, or by the tags of a mapping; raises BadConfig for others."""
+    if isinstance(result, Mapping):
+        return {str(tag): float(value) for tag, value in result.items()}
+    if isinstance(result, torch.Tensor) and result.numel() != 1:
+        raise BadConfig(
+            f"validation.metrics: {name} gives {tuple(result.shape)} values, expected a scalar, or a mapping by tag"
+        )
+    return {name: float(result)}
