@@ -18,7 +18,7 @@ from lead_trainer.config_sources import read_sources
 from lead_trainer.contract.recipe import Recipe
 from lead_trainer.contract.training_keys import word_of
 from lead_trainer.errors import BadConfig
-from lead_trainer.local_run import installed_recipe, reads_carla_root
+from lead_trainer.local_run import installed_recipe
 from lead_trainer.run_keys import DEFAULT_RECIPE, RunKeys
 
 _WORDS = {str: "text", bool: "true or false", type(None): "null"}
@@ -81,10 +81,9 @@ def key_sections(recipe: Recipe[Any], preset: str) -> list[Section]:
 
 
 def run_values(recipe: Recipe[Any], preset: str) -> dict[str, Any]:
-    """Returns the value of each key of a run; without `carla_root` where the recipe does not read it."""
+    """Returns the value of each key of a run."""
     values = {name: field.default for name, field in RunKeys.model_fields.items()}
-    values |= {"recipe": recipe.name, "preset": preset}
-    return {key: value for key, value in values.items() if key != "carla_root" or reads_carla_root(recipe)}
+    return values | {"recipe": recipe.name, "preset": preset}
 
 
 def values_of(recipe: Recipe[Any], preset: str) -> dict[str, Any]:

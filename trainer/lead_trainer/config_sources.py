@@ -66,7 +66,7 @@ def at_home(value: Any) -> Any:
 def parse_words(words: Sequence[str], where: str) -> dict[str, Any]:
     """Returns the values of `key=value` words; values are YAML, `a.b=1` sets key b of a. Raises BadConfig.
 
-    What a run's key of text is set to stays as it was typed: `logdir=010` is no number.
+    What a run's key of text is set to stays as it was typed, and the root of a raw tree: `logdir=010` is no number.
     """
     values: dict[str, Any] = {}
     for word in words:
@@ -77,7 +77,7 @@ def parse_words(words: Sequence[str], where: str) -> dict[str, Any]:
             value = yaml.safe_load(text) if text else ""
         except yaml.YAMLError as error:
             raise BadConfig(f"{where} {word!r}: the value is no YAML: {str(error).splitlines()[0]}") from error
-        if key in TEXT_KEYS:
+        if key in TEXT_KEYS or key.endswith("_root"):
             values[key] = text if isinstance(value, int | float | date) and not isinstance(value, bool) else value
         else:
             _set(values, key.split("."), value, word)

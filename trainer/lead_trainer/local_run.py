@@ -22,7 +22,7 @@ from lead_trainer.config_sources import (
 from lead_trainer.contract.config_values import near_matches
 from lead_trainer.contract.installed import load_recipe, recipe_names
 from lead_trainer.contract.recipe import Recipe
-from lead_trainer.contract.training_keys import words_of
+from lead_trainer.contract.training_keys import word_of, words_of
 from lead_trainer.errors import BadConfig
 from lead_trainer.foreign_document import other_recipe
 from lead_trainer.local_store import NAMESPACE, PRIVATE_FOLDER, STAGE, UID
@@ -84,7 +84,6 @@ def local_run(words: Sequence[str], config_files: Sequence[Path], environ: Mappi
         raise BadConfig("logdir is not set: say where checkpoints go, for example logdir=outputs/training/pretrain")
     if run.load_file and not Path(run.load_file).is_file():
         raise BadConfig(f"load_file: there is no file {run.load_file}; name a model_<epoch>.pth")
-    refuse_carla_root(run, recipe)
     values = recipe_values(recipe, Resolved(run, resolved.recipe))
     if "seed" not in said:
         values.pop("seed", None)  # the preset's, or the recipe's own
@@ -98,21 +97,6 @@ def installed_recipe(name: str) -> Recipe[Any]:
     if name not in (names := recipe_names()):
         raise BadConfig(f"recipe: found {name!r}, expected one of {', '.join(names)}{near_matches(name, names)}")
     return load_recipe(name)
-
-
-def refuse_carla_root(run: RunKeys, recipe: Recipe[Any]) -> None:
-    """Raises BadConfig where `carla_root` is given to a recipe that does not read it."""
-    if run.carla_root and not reads_carla_root(recipe):
-        roots = " or ".join(key for key in recipe.config_model.model_fields if key.endswith("_root"))
-        raise BadConfig(
-            f"carla_root: found {run.carla_root!r}, but recipe {recipe.name} does not read it; "
-            + (f"set {roots}" if roots else "remove the key")
-        )
-
-
-def reads_carla_root(recipe: Recipe[Any]) -> bool:
-    """Returns whether `carla_root` is a key that a recipe reads."""
-    return "carla_root" in recipe.config_model.model_fields
 
 
 def _said(sources: Sources, recipe: Recipe[Any]) -> Mapping[str, Any]:
@@ -140,10 +124,11 @@ def recipe_values(recipe: Recipe[Any], resolved: Resolved) -> dict[str, Any]:
         set_there = recipe.keys.from_document(document)
         values = {key: value for key, value in set_there.items() if key in recipe.keys.inherited}
         if run.preset:
-            named = recipe.config({}, run.preset).model_fields_set
+            model = recipe.config_model
+            named = {word_of(model, name) for name in recipe.config({}, run.preset).model_fields_set}
             values = {key: value for key, value in values.items() if key not in named}
-    told = {"seed": run.seed, "logdir": run.logdir, "load_file": run.load_file, "carla_root": run.carla_root,
-            "epochs": run.epochs, "continue_failed_training": run.continue_failed_training}  # fmt: skip
+    told = {"seed": run.seed, "logdir": run.logdir, "load_file": run.load_file, "epochs": run.epochs,
+            "continue_failed_training": run.continue_failed_training}  # fmt: skip
     for key, value in told.items():
         if key in recipe.config_model.model_fields and value not in ("", None):
             values[key] = value

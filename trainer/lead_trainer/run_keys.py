@@ -19,7 +19,6 @@ class RunKeys(BaseModel):
 
     recipe: str = "lead"  # what is trained: lead, distill, or an installed recipe
     preset: str = ""  # a named set of the recipe's values; the command line wins over it
-    carla_root: str = ""  # folder of the raw data; its cache is built below it
     logdir: str = ""  # folder of the results, from which a run also resumes
     load_file: str = ""  # model_<epoch>.pth of an earlier stage, whose weights this one begins with
     resume: str = "auto"  # auto | never | a file that a run shows in logdir, where the recipe names its files

@@ -65,7 +65,7 @@ def test_a_meaning_is_never_that_of_another_key() -> None:
 
 
 def test_the_keys_that_people_meet_first_have_a_meaning() -> None:
-    met_first = {"recipe", "preset", "carla_root", "logdir", "load_file", "epochs", "seed", "keep_last", "keep_best"}
+    met_first = {"recipe", "preset", "logdir", "load_file", "epochs", "seed", "keep_last", "keep_best"}
     assert met_first <= {key.name for key in keys_of(RunKeys) if key.meaning}
     for recipe in map(load_recipe, ("lead", "distill")):
         meant = {key.name for key in keys_of(recipe.config_model) if key.meaning}
