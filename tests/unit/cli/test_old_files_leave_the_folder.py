@@ -1,14 +1,12 @@
 """A local run's folder shows the files of kept checkpoints, whatever a recipe calls them, and touches no others."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lead_protocol.exit_codes import ExitCode
-from lead_testing import toy_recipe
 from lead_testing.toy_runs import toy_recipe_installed, toy_recipe_with
 from lead_trainer.cli import main
 from lead_trainer.contract.files import CheckpointAt, Files
@@ -62,35 +60,31 @@ def test_a_run_that_began_again_takes_the_old_ones_files_away(here: Path) -> Non
     assert shown(here) == ["world_model_0000.pt", "world_model_0001.pt"]
 
 
-def test_runs_of_two_kinds_in_one_folder_leave_each_others_files(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def of_its_kind(kind: str) -> None:
+def test_runs_of_two_kinds_in_one_folder_leave_each_others_files(here: Path) -> None:
+    def of_its_kind(kind: str) -> Files[Any]:
         names = {"model": f"{kind}_{{}}.pt", "optimizer": f"o{kind}_{{}}.pt", "scheduler": f"l{kind}_{{}}.pt"}
         names |= {"scaler": f"s{kind}_{{}}.pt", "skipped": f"k{kind}_{{}}.txt"}
-        files = Files(
+        return Files(
             names=lambda config, at: {part: name.format(at.epoch) for part, name in names.items()},
             run_kind=lambda config: kind,
         )
-        monkeypatch.setattr(toy_recipe, "RECIPE", replace(toy_recipe.RECIPE, files=files))
 
     for kind in ("world", "policy"):
-        of_its_kind(kind)
-        train("epochs=4")
+        with toy_recipe_with(files=of_its_kind(kind)):
+            train("epochs=4")
     assert shown(here, "world_*.pt") == [f"world_{epoch}.pt" for epoch in (1, 2, 3)]
     assert shown(here, "policy_*.pt") == [f"policy_{epoch}.pt" for epoch in (1, 2, 3)]
 
 
-def test_a_name_for_the_newest_weights_leaves_when_others_are_newest(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_for_the_newest_weights_leaves_when_others_are_newest(here: Path) -> None:
     def shown_names(config: Any, epoch: int, newest: bool, best: bool) -> Sequence[str]:
         told = [(f"world_newest_{epoch}.pt", newest), ("world_best.pt", best), (f"world_kept_{epoch}.pt", epoch == 2)]
         return [name for name, holds in told if holds]
 
-    files = Files(names=world_names, shown=shown_names)
-    monkeypatch.setattr(toy_recipe, "RECIPE", replace(toy_recipe.RECIPE, files=files))
     (here / "run").mkdir()
     (here / "run/world_newest_0.pth").write_bytes(b"mine")
-    train("epochs=6", "validation_samples=16", "lr=0.0")  # the first epoch stays the best
+    with toy_recipe_with(files=Files(names=world_names, shown=shown_names)):
+        train("epochs=6", "validation_samples=16", "lr=0.0")  # the first epoch stays the best
     assert shown(here, "world_*.pt*") == [
         "world_best.pt", "world_kept_2.pt", "world_newest_0.pth", "world_newest_5.pt",
     ]  # fmt: skip

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lead_protocol.store.folder import FolderStore
 from lead_testing.data_faults import BATCH, SAMPLES, BytesSamples, build_test_cache, stack
 from lead_trainer.contract.installed import load_recipe
-from lead_trainer.contract.samples import Sample
+from lead_trainer.contract.samples import Sample, Samples
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.loader import Loader
 from lead_trainer.data.node_shares import RankShare, dealt, nodes_order, shares_advice, validation_share
@@ -31,7 +31,7 @@ UNEVEN = np.repeat(np.arange(4000), 20 + np.arange(4000) * 7 % 41)  # 4,000 shar
 Indices = npt.NDArray[np.int64]
 
 
-class Points:
+class Points(Samples):
     """Samples that are numbers, in shards; they may have lengths."""
 
     def __init__(self, shards: Indices, lengths: Indices | None = None) -> None:
@@ -163,7 +163,7 @@ def test_nodes_that_do_not_divide_the_canonical_ones_share_every_batch_too() -> 
 def test_a_resume_with_another_number_of_canonical_nodes_is_refused(recipe: str, keys: dict[str, str]) -> None:
     found = load_recipe(recipe)
     configs = [found.config({**keys, "canonical_nodes": nodes}) for nodes in (1, 4)]
-    assert [found.shape(config).canonical_nodes for config in configs] == [1, 4]
+    assert [config.canonical_nodes for config in configs] == [1, 4]
     digests = {config_digest(config.model_dump(mode="json"), not_learned(found)) for config in configs}
     assert len(digests) == 2  # and `refuse_other_run` names the key that differs
 

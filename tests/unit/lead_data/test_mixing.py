@@ -189,7 +189,7 @@ def test_a_mix_that_cannot_be_dealt_to_nodes_is_refused_with_the_keys() -> None:
     with pytest.raises(BadConfig, match="canonical_nodes: found 20, expected at most 10, the samples that an epoch"):
         samples.composed_order(0, 40, 20)
     with pytest.raises(BadConfig, match="canonical_nodes: found 3, expected a divisor of batch_size, which is 64"):
-        RECIPE.shape(load_config({"canonical_nodes": 3}))
+        load_config({"canonical_nodes": 3})
 
 
 def test_sets_of_unequal_size_are_refused_with_their_sizes_and_keys() -> None:

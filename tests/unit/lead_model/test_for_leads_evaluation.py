@@ -112,13 +112,3 @@ def test_a_past_that_the_planner_reads_is_named_where_there_is_one() -> None:
     past, radar = ([line.partition(":")[0] for line in lines] for lines in named)
     assert past == ["compat.unread_past"]
     assert radar == ["compat.transposed_radar_sampling, compat.unmasked_radar_padding"]
-
-
-def test_a_past_that_an_older_version_read_without_saying_so_is_named() -> None:
-    waymo = {"use_carla_data": False, "use_waymo_e2e_data": True, "LTF": True, "use_planning_decoder": True}
-    document = to_config_json(load_config(waymo))
-    del document["compat"]["unread_past"]
-    exported_document, told = for_leads_evaluation(document)
-    assert "skip_last" in document  # of the run itself
-    assert exported_document["compat"]["unread_past"] is False
-    assert [line.partition(":")[0] for line in told if "compat" in line] == ["compat.unread_past"]
