@@ -5,8 +5,8 @@ Other samples would come over the network in the middle of a stage, and the stag
 
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from lead_trainer.data.process_loader import loader_named
 from lead_trainer.data.retrying_source import decoded_sample
 from lead_trainer.data.sample_order import Indices
 from lead_trainer.data.session_cache import SessionCache
+from lead_trainer.engine.data_facts import computed_facts
 from lead_trainer.engine.optimizers import Optimizers
 from lead_trainer.engine.precision import autocast, chosen_dtype
 
@@ -130,7 +131,7 @@ def measure_step(
     recipe: Recipe[Any], config: Any, caches: Caches, batch: Batch, device: torch.device, seconds: float
 ) -> StageRate:
     """Trains on one batch again and again, weights thrown away."""
-    facts = recipe.facts(config, caches)
+    facts = computed_facts(recipe, config, caches)
     model = recipe.model(config, facts).to(device).train()
     optimizers = Optimizers(recipe.optimizer(model, config))
     helpers = None if recipe.helpers is None else recipe.helpers(config).to(device)
@@ -138,10 +139,12 @@ def measure_step(
     rows = len(next(iter(batch.values())))
 
     def once() -> None:
-        with autocast(chosen_dtype(config.number_format, device), device):
-            loss = recipe.step(model, batch, context).loss
         optimizers.clear_gradients()
-        loss.backward()  # type: ignore[no-untyped-call]
+        for name in optimizers.by_name:
+            with optimizers.only(name, model) if optimizers.several else nullcontext():
+                with autocast(chosen_dtype(config.number_format, device), device):
+                    loss = recipe.step(model, batch, replace(context, optimizer=name)).loss
+                loss.backward()  # type: ignore[no-untyped-call]
         for optimizer in optimizers.by_name.values():
             optimizer.step()
         loss.item()  # waits for the device

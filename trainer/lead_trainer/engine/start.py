@@ -23,6 +23,7 @@ from lead_trainer.engine.batch_norms import BatchNorms
 from lead_trainer.engine.checkpoint import CheckpointIdentity, parameters_sha256
 from lead_trainer.engine.clip import Clipper
 from lead_trainer.engine.compilation import compiled
+from lead_trainer.engine.data_facts import computed_facts
 from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.ema import WeightAverage
 from lead_trainer.engine.memory import save_memory
@@ -141,7 +142,7 @@ def _facts(start: Start, found: Found | None) -> Facts:
     """Returns the facts of the data: those of the checkpoint to resume, else what rank 0 computes from the caches."""
     if found is not None:
         return saved_loop(found.manifest, start.scratch / "resume").facts
-    facts: Facts = done_by_first(start.group, lambda: dict(start.recipe.facts(start.config, start.caches)))
+    facts: Facts = done_by_first(start.group, lambda: computed_facts(start.recipe, start.config, start.caches))
     return facts
 
 
