@@ -104,21 +104,19 @@ def changed_by(recipe: Recipe[Any], preset: str) -> frozenset[str]:
     return frozenset(word_of(recipe.config_model, name) for name in found)
 
 
-def keys_of(declared: type) -> list[Key]:
+def keys_of(declared: type[BaseModel]) -> list[Key]:
     """Returns the keys in the order of their declaration, those of its bases last; what is declared again counts.
 
     A meaning is the comment behind a key, and no other's.
     """
     keys: dict[str, Key] = {}
-    for one in declared.__mro__:
-        if one in (object, BaseModel) or (not issubclass(declared, BaseModel) and one is not declared):
-            continue
+    for one in declared.__mro__[: declared.__mro__.index(BaseModel)]:
         for name, key in _own_keys(declared, one).items():
             keys.setdefault(name, key)
     return list(keys.values())
 
 
-def _own_keys(declared: type, base: type) -> dict[str, Key]:
+def _own_keys(declared: type[BaseModel], base: type) -> dict[str, Key]:
     """Returns the keys that stand in the body of `base`, by their names in code, as `declared` has them."""
     source = inspect.cleandoc("\n" + inspect.getsource(base))
     comments = {
@@ -131,15 +129,11 @@ def _own_keys(declared: type, base: type) -> dict[str, Key]:
     fields = [node for node in body.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)]
     return {
         node.target.id: Key(
-            _word(declared, node.target.id), _type_of(declared, node.target.id), _meaning(comments, node)
+            word_of(declared, node.target.id), _type_of(declared, node.target.id), _meaning(comments, node)
         )
         for node in fields
         if isinstance(node.target, ast.Name) and not ast.unparse(node.annotation).startswith("ClassVar")
     }
-
-
-def _word(declared: type, name: str) -> str:
-    return word_of(declared, name) if issubclass(declared, BaseModel) else name
 
 
 def _type_of(declared: type[BaseModel], name: str) -> str:

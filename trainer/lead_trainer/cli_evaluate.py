@@ -96,10 +96,8 @@ def _recipe_of(document: Mapping[str, Any], named: str, path: Path) -> Recipe[An
 
 def model_with(run: LocalRun, weights: Path) -> torch.nn.Module:
     """Returns the recipe's model with weights, in eval mode, on this machine's device."""
-    own = run.config
-    if "backbone_weights" in run.recipe.keys.weights:
-        own = own.model_copy(update={"backbone_weights": ""})  # it begins with no others' weights
-    model = run.recipe.model(own, {})
+    with_no_others = run.config.model_copy(update=dict.fromkeys(run.recipe.keys.weights, ""))
+    model = run.recipe.model(with_no_others, {})
     run.recipe.load_initial_weights(model, run.config, {}, read_weights_file(weights, "evaluate"))
     return model.eval().to(device_of(World()))
 

@@ -15,8 +15,8 @@ from lead_trainer.contract.raw_data import SampleKey
 from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.source_tree import FolderTree
-from lead_trainer.engine.attempt_run import limited
 from lead_trainer.engine.dataset import Dataset
+from lead_trainer.engine.stage_samples import limited
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.distill.action_stats import STATS, action_counts, action_facts
 from lead_trainer.recipes.distill.config import DistillConfig

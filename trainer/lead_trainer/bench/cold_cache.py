@@ -17,10 +17,10 @@ import structlog
 from lead_protocol.manifests import ShardEntry, StoredObject
 from lead_trainer.bench.advice import Kept, StageRate
 from lead_trainer.bench.deadlines import each_until
-from lead_trainer.contract.samples import Samples
+from lead_trainer.contract.samples import Indices, Samples
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.record import Record
-from lead_trainer.data.sample_order import Indices, in_turn
+from lead_trainer.data.sample_order import in_turn
 from lead_trainer.data.session_cache import CacheStats, SessionCache
 from lead_trainer.data.shards_ahead import AT_ONCE
 from lead_trainer.data.water_marks import HIGH, room_bytes

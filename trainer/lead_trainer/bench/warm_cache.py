@@ -5,7 +5,7 @@ Other samples would come over the network in the middle of a stage, and the stag
 
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,16 +16,16 @@ from lead_trainer.bench.advice import StageRate
 from lead_trainer.bench.cold_cache import Brought
 from lead_trainer.bench.deadlines import each_until, rate_of_processes, rate_of_threads
 from lead_trainer.contract.recipe import Recipe
-from lead_trainer.contract.samples import Batch, Caches, Sample, Samples
+from lead_trainer.contract.samples import Batch, Caches, Indices, Sample, Samples
 from lead_trainer.contract.step import StepContext
 from lead_trainer.contract.training_keys import TrainingKeys
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.loader import Loader, on_device_of
 from lead_trainer.data.process_loader import loader_named
 from lead_trainer.data.retrying_source import decoded_sample
-from lead_trainer.data.sample_order import Indices
 from lead_trainer.data.session_cache import SessionCache
 from lead_trainer.engine.data_facts import computed_facts
+from lead_trainer.engine.helper_networks import frozen_helpers
 from lead_trainer.engine.optimizers import Optimizers
 from lead_trainer.engine.precision import autocast, chosen_dtype
 
@@ -134,14 +134,14 @@ def measure_step(
     facts = computed_facts(recipe, config, caches)
     model = recipe.model(config, facts).to(device).train()
     optimizers = Optimizers(recipe.optimizer(model, config))
-    helpers = None if recipe.helpers is None else recipe.helpers(config).to(device)
+    helpers = frozen_helpers(recipe, config, device)
     context = StepContext(config=config, facts=facts, device=device, helpers=helpers)
     rows = len(next(iter(batch.values())))
 
     def once() -> None:
         optimizers.clear_gradients()
         for name in optimizers.by_name:
-            with optimizers.only(name, model) if optimizers.several else nullcontext():
+            with optimizers.only(name, model):
                 with autocast(chosen_dtype(config.number_format, device), device):
                     loss = recipe.step(model, batch, replace(context, optimizer=name)).loss
                 loss.backward()  # type: ignore[no-untyped-call]

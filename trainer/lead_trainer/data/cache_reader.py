@@ -15,9 +15,9 @@ import pyarrow as pa
 from lead_protocol.manifests import CacheManifest, StoredObject, sha256_hex
 from lead_protocol.object_keys import LOCAL_NAMESPACE, CacheKeys
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore
+from lead_trainer.contract.samples import Indices
 from lead_trainer.data.cache_tables import CollectionRows, MetaColumns, collection_rows, joined_metas, read_table
 from lead_trainer.data.ordered_pool import ordered_map
-from lead_trainer.data.sample_order import Indices
 from lead_trainer.data.sample_places import SamplePlaces
 from lead_trainer.data.session_cache import TRIES, CacheStats, DirectReads, SessionCache
 from lead_trainer.data.shared_table import shared_table

@@ -20,14 +20,14 @@ import torch
 
 from lead_protocol.store.object_store import StoreError
 from lead_trainer.contract.recipe import Recipe
-from lead_trainer.contract.samples import Batch, Sample, Samples
+from lead_trainer.contract.samples import Batch, Indices, Sample, Samples
 from lead_trainer.data.batch_slots import Collate, RowKeys, Slot, SlotRing, compared_keys
 from lead_trainer.data.device_batch import to_device
 from lead_trainer.data.loader_stats import LoaderClock, LoaderStats, stage_scalars
 from lead_trainer.data.loader_threads import LoaderThreads
 from lead_trainer.data.node_shares import RankShare, grouped_in_sections, nodes_order, refuse_uneven_sections
 from lead_trainer.data.retrying_source import RetryingSource, naming, sample_name
-from lead_trainer.data.sample_order import Indices, rank_batch_size, steps_in_epoch
+from lead_trainer.data.sample_order import rank_batch_size, steps_in_epoch
 from lead_trainer.data.shards_ahead import ShardsAhead
 from lead_trainer.data.small_ints import SmallInts
 from lead_trainer.errors import StuckLoader
@@ -91,6 +91,11 @@ class Loader:
         self._keys_lock = threading.Lock()
         self._clock = LoaderClock()
         self._told = LoaderStats()
+
+    @property
+    def threads(self) -> int:
+        """How many threads, or processes, load samples."""
+        return self._threads
 
     def steps_per_epoch(self, epoch: int) -> int:
         """Returns the number of batches of an epoch, the same on every rank; raises BadData where there is none."""

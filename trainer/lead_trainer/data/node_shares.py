@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lead_trainer.data.sample_order import Indices, epoch_order, grouped_by_length, hash64, steps_in_epoch
+from lead_trainer.contract.samples import Indices
+from lead_trainer.data.sample_order import epoch_order, grouped_by_length, hash64, steps_in_epoch
 from lead_trainer.data.small_ints import SmallInts, small
 from lead_trainer.errors import BadConfig
 

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lead_protocol.manifests import CacheManifest
+from lead_trainer.contract.samples import Indices
 from lead_trainer.data.cache_tables import RowPlaces
-from lead_trainer.data.sample_order import Indices
 from lead_trainer.data.small_ints import int_type
 from lead_trainer.data.stored_manifest import REBUILD
 from lead_trainer.errors import BadData

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import structlog
 
 from lead_protocol.store.object_store import StoreError
-from lead_trainer.contract.samples import Samples
+from lead_trainer.contract.samples import Indices, Samples
 from lead_trainer.data.record import CorruptRecord
-from lead_trainer.data.sample_order import Indices, in_turn
+from lead_trainer.data.sample_order import in_turn
 
 log = structlog.get_logger(__name__)
 

@@ -9,7 +9,7 @@ import socket
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,6 @@ from lead_trainer.engine.epoch_plan import EpochPlan, StagePlan
 from lead_trainer.engine.first_rank import FirstRank, checkpoint_reference
 from lead_trainer.engine.hooks import Hooks
 from lead_trainer.engine.later_stages import check_later_stages
-from lead_trainer.engine.limited_samples import LimitedSamples
 from lead_trainer.engine.loading_figures import LoadingFigures
 from lead_trainer.engine.lr_finder import Curve, sweep_stage
 from lead_trainer.engine.memory import (
@@ -57,12 +56,13 @@ from lead_trainer.engine.retention import Retention
 from lead_trainer.engine.retry_budget import RetryBudget
 from lead_trainer.engine.seeding import fix_algorithms
 from lead_trainer.engine.stage_config import resolve_config
+from lead_trainer.engine.stage_samples import StageSamples, limited
 from lead_trainer.engine.start import Start, build_state, choose_checkpoint
 from lead_trainer.engine.state import TrainState
 from lead_trainer.engine.stop import StopFlag
 from lead_trainer.engine.validation import Validator
 from lead_trainer.engine.watch import ENGINE_RULES
-from lead_trainer.errors import BadData, StopRequested, TrainerError
+from lead_trainer.errors import StopRequested, TrainerError
 from lead_trainer.loop import Stage, train
 from lead_trainer.report.picture_files import PictureFiles
 from lead_trainer.report.sinks import Sink, Sinks
@@ -88,14 +88,6 @@ class Place:
     wandb_identity: str = ""  # what W&B knows the run by, where its UID is not unique
     after_commit: Callable[[CheckpointManifest], None] = lambda manifest: None
     removes_old_checkpoints: bool = True  # False in a pod, which may not delete: the operator does it
-
-
-@dataclass(frozen=True)
-class StageSamples:
-    """What a stage trains and validates on."""
-
-    training: Samples
-    validation: Samples | None
 
 
 def run_attempt(job: TrainJob, place: Place, group: Group, stop: StopFlag) -> None:
@@ -406,24 +398,6 @@ class Attempt:
     def _tell_wait(self, message: str) -> None:
         if self.mailbox is not None:
             self.mailbox.update(urgent=True, message=message)
-
-
-def limited(recipe: Recipe[Any], config: Any, dataset: Dataset) -> StageSamples:
-    """Returns what a stage trains and validates on, as few samples as the config asks for.
-
-    Raises BadData where there is a validation split and nothing in it.
-    """
-    split = recipe.validation
-    validation = split.samples(config, dataset.caches) if split is not None else None
-    if config.overfit_samples:
-        few = LimitedSamples(dataset.samples, config.overfit_samples, same_draw=True)
-        return StageSamples(replace(few, repeated=config.batch_size), few if split is not None else None)
-    training = LimitedSamples(dataset.samples, config.max_samples) if config.max_samples else dataset.samples
-    if validation is not None and not len(validation.epoch_draw(0)):
-        raise BadData("the validation split holds no sample, so no epoch could be judged; add some to the dataset")
-    if validation is not None and config.validation_max_samples:
-        validation = LimitedSamples(validation, config.validation_max_samples)
-    return StageSamples(training, validation)
 
 
 def _open_mailbox(job: TrainJob, place: Place) -> Mailbox:

@@ -108,17 +108,12 @@ def parameters_sha256(model: torch.nn.Module) -> str:
     return digest.hexdigest()
 
 
-def file_index(epoch: int, step_in_epoch: int) -> int:
-    """Returns the number in the file names, as LEAD counts: the epoch just finished or under way, from 0."""
-    return epoch if step_in_epoch else epoch - 1
-
-
 LOOP = "loop"  # the part with the loop's position
 
 
 def checkpoint_at(epoch: int, step_in_epoch: int, step: int) -> CheckpointAt:
-    """Returns what a checkpoint is named by."""
-    return CheckpointAt(file_index(epoch, step_in_epoch), step, step_in_epoch)
+    """Returns what a checkpoint is named by: as LEAD counts, the epoch just finished or under way, from 0."""
+    return CheckpointAt(epoch if step_in_epoch else epoch - 1, step, step_in_epoch)
 
 
 def file_names(recipe: Recipe[Any], config: Any, at: CheckpointAt, optimizers: Iterable[str] = ()) -> dict[str, str]:

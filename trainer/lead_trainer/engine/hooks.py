@@ -273,7 +273,7 @@ class Hooks:
             samples=len(self.samples),
             batches=plan.batches,
             rank_batch=plan.rank_batch,
-            loader_threads=self.config.loader_threads,
+            loader_threads=self.loader.threads,
             gpu_memory_gib=torch.cuda.max_memory_allocated() / GIB if torch.cuda.is_available() else 0.0,
             load_s=None if load_ms is None else load_ms / 1000 / plan.rank_batch,
         )

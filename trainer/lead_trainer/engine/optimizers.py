@@ -44,7 +44,10 @@ class Optimizers:
 
     @contextmanager
     def only(self, name: str, model: torch.nn.Module) -> Iterator[None]:
-        """Lets gradients flow to the parameters of one optimizer alone."""
+        """Lets gradients flow to the parameters of one of several optimizers alone."""
+        if not self.several:
+            yield
+            return
         own = {id(parameter) for parameter in parameters_of(self.by_name[name])}
         others = [one for one in model.parameters() if one.requires_grad and id(one) not in own]
         for parameter in others:

@@ -41,7 +41,7 @@ from lead_trainer.engine.state import LoopState, TrainState
 from lead_trainer.errors import BadConfig, NoValidCheckpoint
 
 # Keys of the run, whatever its recipe, that may differ between a checkpoint and the run that resumes it.
-RUN_KEYS = frozenset({"epochs", "load_file", "logdir"})
+RUN_KEYS = frozenset({"load_file", "logdir"})
 
 log = structlog.get_logger(__name__)
 

@@ -26,6 +26,7 @@ from lead_trainer.engine.compilation import compiled
 from lead_trainer.engine.data_facts import computed_facts
 from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.ema import WeightAverage
+from lead_trainer.engine.helper_networks import frozen_helpers
 from lead_trainer.engine.memory import save_memory
 from lead_trainer.engine.optimizers import Optimizers
 from lead_trainer.engine.origin import newest_sound_weights, sound_origin
@@ -131,7 +132,7 @@ def build_state(start: Start, found: Found | None, device: torch.device, dtype: 
         ranking=start.ranking,
         average=WeightAverage(model, config.average_decay) if config.average_decay else None,
         facts=facts,
-        helpers=_helpers(start, device),
+        helpers=frozen_helpers(start.recipe, config, device),
     )
     if found is not None:
         _restore(start, state, found.manifest)
@@ -144,13 +145,6 @@ def _facts(start: Start, found: Found | None) -> Facts:
         return saved_loop(found.manifest, start.scratch / "resume").facts
     facts: Facts = done_by_first(start.group, lambda: computed_facts(start.recipe, start.config, start.caches))
     return facts
-
-
-def _helpers(start: Start, device: torch.device) -> torch.nn.Module | None:
-    """Returns the recipe's frozen networks on the device, in eval mode."""
-    if start.recipe.helpers is None:
-        return None
-    return start.recipe.helpers(start.config).requires_grad_(False).eval().to(device)
 
 
 def _restore(start: Start, state: TrainState, manifest: CheckpointManifest) -> None:

@@ -18,7 +18,7 @@ import torch
 
 from lead_trainer.contract.recipe import Recipe
 from lead_trainer.contract.reports import Picture
-from lead_trainer.contract.samples import Batch, Sample, Samples
+from lead_trainer.contract.samples import Batch, Indices, Sample, Samples
 from lead_trainer.contract.step import StepContext
 from lead_trainer.contract.validation import Evaluation, Validation
 from lead_trainer.data.device_batch import to_device
@@ -27,7 +27,6 @@ from lead_trainer.data.loader_stats import LoaderClock
 from lead_trainer.data.node_shares import validation_share
 from lead_trainer.data.ordered_pool import ordered_map
 from lead_trainer.data.retrying_source import RetryingSource, decoded_sample
-from lead_trainer.data.sample_order import Indices
 from lead_trainer.engine.ddp import Group
 from lead_trainer.engine.epoch_plan import StagePlan
 from lead_trainer.engine.precision import autocast

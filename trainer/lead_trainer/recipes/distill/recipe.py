@@ -106,7 +106,7 @@ def optimizer(model: "torch.nn.Module", config: DistillConfig) -> "torch.optim.O
 def lr_factor(config: DistillConfig, at: Position) -> float:
     """Returns the factor of a step: a linear warm-up of whole epochs, then a cosine over the rest, or 1."""
     warmup = sum(at.epoch_steps[: config.warmup_epochs])
-    warmup += (config.warmup_epochs - min(config.warmup_epochs, at.epochs)) * at.epoch_steps[-1]
+    warmup += max(0, config.warmup_epochs - at.epochs) * at.epoch_steps[-1]
     rest = max(at.steps - warmup, 1)
     if at.step < warmup or config.lr_schedule == "constant":
         return warmed_up(constant, warmup)(at.step)

@@ -9,9 +9,8 @@ the learning rate follows them; of S equal shares each set gives a part in S, an
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from lead_trainer.contract.samples import Cache, Sample, Samples
+from lead_trainer.contract.samples import Cache, Indices, Sample, Samples
 from lead_trainer.data.node_shares import braided, dealt, node_seed
 from lead_trainer.data.sample_order import epoch_order, hash64, interleaved, shuffled
 from lead_trainer.errors import BadConfig, BadData
@@ -22,7 +21,6 @@ from lead_trainer.recipes.lead.dataset import LeadSamples
 from lead_trainer.recipes.lead.dataset_real import RealSamples
 from lead_trainer.recipes.lead.preparation import SOURCE_KEY
 
-Indices = npt.NDArray[np.int64]
 Part = LeadSamples | RealSamples
 
 COUNT_STREAM, SUBSAMPLE_STREAM, ROUND_STREAM, CACHE_STREAM = 11, 12, 13, 14

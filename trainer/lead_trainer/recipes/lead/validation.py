@@ -14,10 +14,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from lead_trainer.contract.samples import Batch, Cache
+from lead_trainer.contract.samples import Batch, Cache, Indices
 from lead_trainer.contract.validation import Evaluation
 from lead_trainer.data.cache_tables import CollectionRows, MetaColumns
-from lead_trainer.data.sample_order import Indices
 from lead_trainer.errors import BadConfig
 from lead_trainer.metrics.rater_feedback import rater_feedback_score
 from lead_trainer.metrics.totals import batch_totals
