@@ -66,13 +66,13 @@ def run_stage(modules: list[nn.Module], features: Tensor) -> Tensor:
     return features
 
 
-def read_weights(path: Path) -> dict[str, Tensor]:
-    """Reads a state dict from a `.safetensors` or torch file, running no code in it; raises BadConfig if it cannot."""
+def read_weights(path: Path, key: str = "backbone_weights") -> dict[str, Tensor]:
+    """Reads a state dict from a `.safetensors` or torch file, running no code in it; raises BadConfig naming `key`."""
     if not path.is_file():
-        raise BadConfig(f"backbone_weights: no file at {path}; weights are never downloaded, put them there")
-    state = read_weights_file(path, "backbone_weights")
+        raise BadConfig(f"{key}: no file at {path}; weights are never downloaded, put them there")
+    state = read_weights_file(path, key)
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise BadConfig(f"backbone_weights: {path} holds no state dict")
+        raise BadConfig(f"{key}: {path} holds no state dict")
     weights: dict[str, Tensor] = state
     return weights
 

@@ -23,32 +23,36 @@ STORE_MARK, FOLDER = "store:", "weights/"
 MAX_BYTES = 4 << 30
 
 
-def backbone_state(source: str, sha256: str, environ: Mapping[str, str]) -> dict[str, torch.Tensor]:
-    """Returns the state dict of a file or object; raises BadConfig when it is absent, other or no weights."""
+def backbone_state(
+    source: str, sha256: str, environ: Mapping[str, str], *, key: str = "backbone_weights"
+) -> dict[str, torch.Tensor]:
+    """Returns the state dict of a file or object; raises BadConfig naming `key` when it is absent, other or no weights.
+
+    `key` is what names the source in a config; the digest's is called `<key>_sha256`.
+    """
     if not source.startswith(STORE_MARK):
         path = Path(source)
         if sha256 and path.is_file():
-            _refuse_other(source, path.read_bytes(), sha256)
-        return read_weights(path)
-    key = source.removeprefix(STORE_MARK)
-    if not key.startswith(FOLDER):
-        raise BadConfig(f"backbone_weights: found {source}, expected an object of {STORE_MARK}{FOLDER}; put it there")
+            _refuse_other(source, path.read_bytes(), sha256, key)
+        return read_weights(path, key)
+    name = source.removeprefix(STORE_MARK)
+    if not name.startswith(FOLDER):
+        raise BadConfig(f"{key}: found {source}, expected an object of {STORE_MARK}{FOLDER}; put it there")
     if not sha256:
-        raise BadConfig(f"backbone_weights_sha256: not set, but {source} may be replaced; give the digest of its bytes")
+        raise BadConfig(f"{key}_sha256: not set, but {source} may be replaced; give the digest of its bytes")
     try:
-        data = open_store(environ, weights_access()).get(key, max_bytes=MAX_BYTES)
+        data = open_store(environ, weights_access()).get(name, max_bytes=MAX_BYTES)
     except ObjectNotFound as error:
-        raise BadConfig(f"backbone_weights: the store has no object {key}; put it there: {error}") from error
-    _refuse_other(source, data, sha256)
+        raise BadConfig(f"{key}: the store has no object {name}; put it there: {error}") from error
+    _refuse_other(source, data, sha256, key)
     with tempfile.TemporaryDirectory(prefix="lead-backbone-") as folder:
-        path = Path(folder) / Path(key).name
+        path = Path(folder) / Path(name).name
         path.write_bytes(data)
-        return read_weights(path)
+        return read_weights(path, key)
 
 
-def _refuse_other(source: str, data: bytes, sha256: str) -> None:
+def _refuse_other(source: str, data: bytes, sha256: str, key: str) -> None:
     if hashlib.sha256(data).hexdigest() != sha256.lower():  # which digest it has is nothing to tell: it may be a secret
         raise BadConfig(
-            f"backbone_weights_sha256: the bytes of {source} have another digest than {sha256}; correct it or restore "
-            "the file"
+            f"{key}_sha256: the bytes of {source} have another digest than {sha256}; correct it or restore the file"
         )
