@@ -30,6 +30,8 @@ from lead_operator.cluster.kinds import (
     owner_of,
 )
 from lead_operator.decisions.plan import EventNote, Plan
+from lead_operator.resources.status_format import parse_status
+from lead_operator.resources.training_run_status import RestartsStatus, TrainingRunStatus
 
 STATUS_PAUSE_S = 10.0  # between status writes of one resource that are not urgent
 
@@ -234,8 +236,13 @@ def has_more(held: Any, wanted: Any) -> bool:
 
 def _count_restarts(before: KubernetesObject, after: KubernetesObject) -> None:
     """Counts what a status write has booked; one that the server refused is decided anew, and counts nothing."""
-    for kind in ("program", "infrastructure", "uncounted"):
-        more = (after.get("restarts") or {}).get(kind, 0) - (before.get("restarts") or {}).get(kind, 0)
+    old, new = (parse_status(TrainingRunStatus, status).restarts or RestartsStatus() for status in (before, after))
+    counts = {
+        "program": new.program - old.program,
+        "infrastructure": new.infrastructure - old.infrastructure,
+        "uncounted": new.uncounted - old.uncounted,
+    }
+    for kind, more in counts.items():
         if more > 0 and before:
             metrics.RESTARTS.labels(kind).inc(more)
 

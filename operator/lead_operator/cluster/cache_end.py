@@ -8,7 +8,6 @@ once, when all its pods have ended: nobody writes another then.
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import structlog
 
@@ -27,7 +26,9 @@ from lead_operator.decisions.observed import ObservedBuild, ObservedPod
 from lead_operator.decisions.plan import EventNote
 from lead_operator.near_names import explain_unknown_profile
 from lead_operator.resources.dataset_cache import DatasetCache, parse_dataset_cache
-from lead_operator.resources.known_status import read_status
+from lead_operator.resources.dataset_cache_status import DatasetCacheStatus
+from lead_operator.resources.status_format import parse_status
+from lead_operator.resources.training_run_status import TrainingRunStatus
 from lead_operator.settings import Settings, StorageProfile
 from lead_protocol.object_keys import BuildKeys, CacheKeys
 from lead_protocol.store.object_store import StoreDenied, StoreError
@@ -60,9 +61,10 @@ class CacheEnd:
         if cache.retain != "Delete":  # its owner has thought better of it
             await self._let_go(cache)
             return None
-        keys = BuildKeys(identity.namespace, identity.uid)
+        keys, held = BuildKeys(identity.namespace, identity.uid), body.get("status", {})
+        previous = parse_status(DatasetCacheStatus, held)
         if await self._namespace_goes(body):
-            await self._leave(cache, profile, keys, read_status(body))
+            await self._leave(cache, profile, keys, previous)
             return None
         if identity.uid not in self.listed:
             await self._read_pods_live(identity.namespace, identity.uid)
@@ -70,7 +72,6 @@ class CacheEnd:
         pods = observe_pods(
             self.informers.of(POD, identity.namespace).owned_by(identity.namespace, identity.uid), self.nodes, now
         )
-        previous = read_status(body)
         if profile is None and not _was_begun(previous, pods):
             await self._let_go(cache)
             return None
@@ -79,14 +80,14 @@ class CacheEnd:
         if not ended:
             self.own.pop(identity.uid, None)  # the copies had not shown them all
         told = ended and not unseen and await self._reads_own(cache, profile, keys)
-        own = self.own.get(identity.uid, set()) | {str(previous.get("digest"))}
+        own = self.own.get(identity.uid, set()) | {previous.digest}
         users, kept = users_of_data(cache, own, self.informers)
         observed = ObservedBuild(
             now=now,
             pods=pods,
             store_error=self.errors.get(identity.uid, ""),
             profile_error="" if profile else explain_unknown_profile(cache.storage_profile, known),
-            previous=previous,
+            previous=held,
         )
         plan = decide_cache_removal(cache, observed, users, unseen)
         again_s = await self.applier.apply(DATASET_CACHE, body, plan)
@@ -117,7 +118,7 @@ class CacheEnd:
         return False
 
     async def _leave(
-        self, cache: DatasetCache, profile: StorageProfile | None, keys: BuildKeys, status: dict[str, Any]
+        self, cache: DatasetCache, profile: StorageProfile | None, keys: BuildKeys, status: DatasetCacheStatus
     ) -> None:
         """Lets a cache go at once whose namespace is being deleted, and removes its data afterwards, if it can."""
         uid, namespace = cache.identity.uid, cache.identity.namespace
@@ -126,7 +127,7 @@ class CacheEnd:
         ended = all(has_ended(pod) for pod in pods)
         await self._let_go(cache)
         places = [keys.prefix, keys.control.prefix]
-        if digest := str(status.get("digest") or ""):
+        if digest := status.digest:
             places.append(CacheKeys(namespace, digest).prefix)
         log.warning("namespace_goes", resource=str(cache.identity), profile=cache.storage_profile, data=places)
         if profile is not None and ended:
@@ -186,11 +187,10 @@ class CacheEnd:
         self.forget(identity.uid)
 
 
-def _was_begun(status: dict[str, Any], pods: Sequence[ObservedPod]) -> bool:
+def _was_begun(status: DatasetCacheStatus, pods: Sequence[ObservedPod]) -> bool:
     """Tells whether builds of a cache may have left data; a status of a later spec may not tell of the first one."""
-    workers = (status.get("build") or {}).get("workers") or []
-    claimed = any(worker.get("attempt") for worker in workers)
-    return bool(pods or claimed or status.get("digest") or status.get("observedGeneration") != 1)
+    claimed = status.build is not None and any(worker.attempt for worker in status.build.workers)
+    return bool(pods or claimed or status.digest or status.observed_generation != 1)
 
 
 def users_of_data(cache: DatasetCache, own: set[str], informers: Informers) -> tuple[list[str], frozenset[str]]:
@@ -200,14 +200,16 @@ def users_of_data(cache: DatasetCache, own: set[str], informers: Informers) -> t
     """
     digests: dict[str, set[str]] = {}
     for other in informers.all(DATASET_CACHE):
-        metadata, status = other["metadata"], other.get("status", {})
+        metadata = other["metadata"]
         goes_too = "deletionTimestamp" in metadata and other["spec"].get("retain") == "Delete"
         other_one = metadata["namespace"] == cache.identity.namespace and metadata["uid"] != cache.identity.uid
         if other_one and not goes_too:
-            digests[f"DatasetCache {metadata['namespace']}/{metadata['name']}"] = {status.get("digest", "")}
+            digests[f"DatasetCache {metadata['namespace']}/{metadata['name']}"] = {
+                parse_status(DatasetCacheStatus, other.get("status")).digest
+            }
     for run in informers.all(TRAINING_RUN):
         if run["metadata"]["namespace"] == cache.identity.namespace and not is_finished(run):
-            pinned = {entry.get("digest", "") for entry in run.get("status", {}).get("datasets", [])}
+            pinned = {entry.digest for entry in parse_status(TrainingRunStatus, run.get("status")).datasets}
             digests[f"TrainingRun {run['metadata']['namespace']}/{run['metadata']['name']}"] = pinned
     users = sorted(name for name, used in digests.items() if (own & used) - {""})
     return users, frozenset().union(*digests.values())

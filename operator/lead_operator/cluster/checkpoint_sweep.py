@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
 
 import structlog
 from pydantic import ValidationError
@@ -19,6 +18,7 @@ from lead_operator.decisions.observed import ObservedRun
 from lead_operator.decisions.retention import Removal, decide_removals, find_orphans, outlived, remove_spoiled
 from lead_operator.names import RunPhase
 from lead_operator.resources.training_run import TrainingRun
+from lead_operator.resources.training_run_status import TrainingRunStatus
 from lead_operator.settings import StorageProfile
 from lead_protocol.checkpoint_retention import FEWEST_CHECKPOINTS
 from lead_protocol.manifests import MAX_CHECKPOINT_MANIFEST_BYTES, CheckpointManifest, parse_checkpoint_manifest
@@ -64,21 +64,20 @@ class SweepRequest:
 
 
 def sweep_requests(
-    run: TrainingRun, observed: ObservedRun, status: dict[str, Any], profile: StorageProfile
+    run: TrainingRun, observed: ObservedRun, status: TrainingRunStatus, profile: StorageProfile
 ) -> Iterator[SweepRequest]:
     """Yields what to ask for after a pass that found the bucket readable and came to `status`."""
-    entries = {(entry["name"], entry["seed"]): entry for entry in status.get("stages", [])}
-    ended = status.get("phase") in (RunPhase.SUCCEEDED, RunPhase.FAILED)
+    ended = status.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED)
     for found in observed.instances:
-        entry = entries.get((found.stage, found.seed), {})
+        entry = status.instance(found.stage, found.seed)
         yield SweepRequest(
             profile,
             InstanceKeys(run.identity.namespace, run.identity.uid, found.stage, found.seed),
             found.manifests,
             keep_last=run.checkpoint.keep_last,
             keep_best=run.checkpoint.keep_best,
-            live_attempt=int(entry.get("attempt", 0)),
-            done=ended or entry.get("phase") == "Succeeded",
+            live_attempt=entry.attempt if entry else 0,
+            done=ended or (entry is not None and entry.phase == "Succeeded"),
             keep_every_epochs=run.checkpoint.keep_every_epochs,
             quarantined=found.quarantined,
         )

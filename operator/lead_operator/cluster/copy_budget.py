@@ -8,12 +8,18 @@ memory pays for it with passes that take a call more, and nobody else does.
 from typing import Final
 
 from lead_operator.cluster.kinds import KubernetesObject
+from lead_operator.resources.dataset_cache_status import DatasetCacheStatus
+from lead_operator.resources.status_format import field_keys
+from lead_operator.resources.training_run_status import TrainingRunStatus
 
 MAX_BYTES: Final = 24 * 1024 * 1024  # of JSON, five times as much as objects: three thousand ordinary runs, 8 KiB each
 CUT: Final = "cut"  # a key beside metadata, spec and status, which no API server sends
 CutKey = tuple[str, str, str]  # kind, namespace, name
 _SPEC = ("recipe", "datasets", "storageProfile", "retain")  # that others read of a resource
-_STATUS = ("phase", "digest", "observedGeneration", "datasets", "manifestSha256")
+_STATUS = (
+    *field_keys(DatasetCacheStatus, "phase", "digest", "observed_generation", "manifest_sha256"),
+    *field_keys(TrainingRunStatus, "datasets"),
+)
 _CONDITIONS = ("Ready", "Failed", "Succeeded")
 
 

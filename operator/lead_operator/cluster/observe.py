@@ -18,7 +18,10 @@ from lead_operator.names import CachePhase, RunPhase
 from lead_operator.near_names import near_name
 from lead_operator.objects.pod_skeleton import CONTAINER_NAME
 from lead_operator.resources.dataset_cache import DatasetCache
+from lead_operator.resources.dataset_cache_status import BuildStatus, DatasetCacheStatus
+from lead_operator.resources.status_format import parse_status
 from lead_operator.resources.training_run import TrainingRun
+from lead_operator.resources.training_run_status import TrainingRunStatus
 
 MAX_MESSAGE = 4096
 MAX_DIGITS = 9  # of a number in a label; who may make pods may write any there
@@ -124,7 +127,7 @@ def observe_pod(pod: KubernetesObject, nodes: NodeWatch, now: datetime) -> Obser
 
 
 def expected_training_pods(
-    run: TrainingRun, status: KubernetesObject, copies: Iterable[KubernetesObject] = (), *, ended: bool = False
+    run: TrainingRun, status: TrainingRunStatus, copies: Iterable[KubernetesObject] = (), *, ended: bool = False
 ) -> Iterator[str]:
     """Yields the names of the pods that were there, by a run's status, and whose end is not accounted for.
 
@@ -133,28 +136,26 @@ def expected_training_pods(
     """
     told = (names.Label.STAGE, names.Label.SEED, names.Label.ATTEMPT, names.Label.RANK)
     seen = {tuple(pod["metadata"].get("labels", {}).get(label) for label in told) for pod in copies}
-    for entry in status.get("stages") or []:
-        book, attempt = entry.get("book") or {}, int(entry.get("attempt") or 0)
-        last_ended = int(book.get("endedAttempt") or 0)
-        over = entry.get("phase") in (RunPhase.SUCCEEDED, RunPhase.FAILED)
-        if (0 < attempt == last_ended and not over) if ended else (book.get("created") and attempt > last_ended):
+    for entry in status.stages:
+        attempt, last_ended = entry.attempt, entry.ended_attempt
+        over = entry.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED)
+        created = entry.book is not None and entry.book.created
+        if (0 < attempt == last_ended and not over) if ended else (created and attempt > last_ended):
             for rank in range(run.nodes):
-                if (entry["name"], str(entry["seed"]), str(attempt), str(rank)) not in seen:
-                    yield names.training_pod_name(run.identity.name, entry["name"], entry["seed"], attempt, rank)
+                if (entry.name, str(entry.seed), str(attempt), str(rank)) not in seen:
+                    yield names.training_pod_name(run.identity.name, entry.name, entry.seed, attempt, rank)
 
 
-def expected_build_pods(cache: DatasetCache, status: KubernetesObject, *, ended: bool = False) -> Iterator[str]:
+def expected_build_pods(cache: DatasetCache, status: DatasetCacheStatus, *, ended: bool = False) -> Iterator[str]:
     """Yields the names of the build pods that were there, by a cache's status, as for a run; none of an ended build."""
-    build, identity = status.get("build") or {}, cache.identity
-    if status.get("phase") in (CachePhase.READY, CachePhase.FAILED):
+    build, identity = status.build or BuildStatus(), cache.identity
+    if status.phase in (CachePhase.READY, CachePhase.FAILED) or build.generation != identity.generation:
         return
-    for worker in (build.get("workers") or []) if build.get("generation") == identity.generation else []:
-        attempt, last_ended = int(worker.get("attempt") or 0), int(worker.get("endedAttempt") or 0)
-        there = 0 < attempt == last_ended if ended else worker.get("created") and attempt > last_ended
-        if there and not worker.get("done"):
-            yield names.build_pod_name(
-                identity.name, identity.generation, attempt, worker["index"], worker.get("stage", "")
-            )
+    for worker in build.workers:
+        attempt, last_ended = worker.attempt, worker.ended_attempt
+        there = 0 < attempt == last_ended if ended else worker.created and attempt > last_ended
+        if there and not worker.done:
+            yield names.build_pod_name(identity.name, identity.generation, attempt, worker.index, worker.stage)
 
 
 def observe_cache(name: str, body: KubernetesObject | None, others: Iterable[str] = ()) -> ObservedCache:
@@ -164,19 +165,19 @@ def observe_cache(name: str, body: KubernetesObject | None, others: Iterable[str
     """
     if body is None:
         return ObservedCache(name=name, found=False, near=near_name(name, others))
-    status = body.get("status", {})
-    current = status.get("observedGeneration") == body["metadata"]["generation"]
-    ready, failed = condition(body, names.Condition.READY), condition(body, names.Condition.FAILED)
-    is_failed = current and failed.get("status") == "True"
+    status = parse_status(DatasetCacheStatus, body.get("status"))
+    current = status.observed_generation == body["metadata"]["generation"]
+    is_failed = current and status.holds(names.Condition.FAILED)
+    explains = status.condition(names.Condition.FAILED if is_failed else names.Condition.READY)
     return ObservedCache(
         name=name,
         found=True,
         recipe=body["spec"].get("recipe", ""),
-        ready=current and ready.get("status") == "True" and "deletionTimestamp" not in body["metadata"],
+        ready=current and status.holds(names.Condition.READY) and "deletionTimestamp" not in body["metadata"],
         failed=is_failed,
-        digest=status.get("digest", ""),
-        manifest_sha256=status.get("manifestSha256", ""),
-        message=(failed if is_failed else ready).get("message", ""),
+        digest=status.digest,
+        manifest_sha256=status.manifest_sha256,
+        message=explains.message if explains is not None else "",
         storage_profile=body["spec"].get("storageProfile", ""),
     )
 

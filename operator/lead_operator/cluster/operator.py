@@ -36,6 +36,8 @@ from lead_operator.cluster.run_recorder import RunRecorder
 from lead_operator.cluster.source_watch import SourceWatch
 from lead_operator.cluster.watchdog import Watchdog
 from lead_operator.cluster.work_queue import WorkQueue
+from lead_operator.resources.status_format import parse_status
+from lead_operator.resources.training_run_status import TrainingRunStatus
 from lead_operator.settings import Settings
 
 FIRST_LOOKS_S = 30.0  # at most; a store that is away may hold some back for longer
@@ -125,12 +127,12 @@ class Operator:
         """Counts resources by phase and the age of the oldest progress; called when metrics are asked for."""
         metrics.RESOURCES.clear()
         oldest_s, now = 0.0, self._client.clock.now()  # reports are dated by the server's clock
-        for kind in (TRAINING_RUN, DATASET_CACHE):
+        for kind in (TRAINING_RUN, DATASET_CACHE):  # a cache has no progress
             for body in self.informers.all(kind):
-                status = body.get("status", {})
-                metrics.RESOURCES.labels(kind.kind, status.get("phase") or "New").inc()
-                reported = parse_time((status.get("progress") or {}).get("reportedAt"))
-                running = status.get("phase") == names.RunPhase.RUNNING and not is_finished(body)
+                status = parse_status(TrainingRunStatus, body.get("status"))
+                metrics.RESOURCES.labels(kind.kind, status.phase or "New").inc()
+                reported = parse_time(status.progress.reported_at) if status.progress else None
+                running = status.phase == names.RunPhase.RUNNING and not is_finished(body)
                 # Where nothing is seen any more, the last report says nothing of the run.
                 if reported and running and self.informers.serves(body["metadata"]["namespace"]):
                     oldest_s = max(oldest_s, (now - reported).total_seconds())

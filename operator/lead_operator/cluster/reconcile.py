@@ -67,10 +67,12 @@ from lead_operator.names import CachePhase
 from lead_operator.near_names import explain_unknown_profile
 from lead_operator.objects.session_cache_claim import claim_name
 from lead_operator.resources.dataset_cache import DatasetCache, parse_dataset_cache
+from lead_operator.resources.dataset_cache_status import DatasetCacheStatus
 from lead_operator.resources.identity import Identity
-from lead_operator.resources.known_status import read_status
 from lead_operator.resources.recipe_config import ConfigOmitted
+from lead_operator.resources.status_format import parse_status
 from lead_operator.resources.training_run import TrainingRun, parse_training_run
+from lead_operator.resources.training_run_status import TrainingRunStatus
 from lead_operator.settings import Settings
 
 AFTER_END_LOOK_S = 1.0
@@ -161,7 +163,8 @@ class Reconciler:
         rejection, generation = body[REJECTION], body["metadata"].get("generation", 0)
         log.warning("resource_rejected", resource=str(key_of(body, kind)), reason=rejection.reason)
         self.recorder.record(body, EventNote("Warning", rejection.reason, rejection.message))
-        plan = decide_rejected(rejection, read_status(body), generation=generation, now=self.client.clock.now())
+        held = parse_status(TrainingRunStatus if kind is TRAINING_RUN else DatasetCacheStatus, body.get("status"))
+        plan = decide_rejected(rejection, held, generation=generation, now=self.client.clock.now())
         if plan.status != body.get("status") and self.rejecting.locked():
             return AFTER_REJECTION_LOOK_S
         try:
@@ -181,7 +184,8 @@ class Reconciler:
         return {**body, "spec": whole["spec"]}
 
     async def _training_run(self, body: KubernetesObject, live: bool) -> float | None:
-        run, namespace, previous = parse_training_run(body), body["metadata"]["namespace"], read_status(body)
+        run, namespace = parse_training_run(body), body["metadata"]["namespace"]
+        previous = parse_status(TrainingRunStatus, body.get("status"))
         if (later_s := self._rests_for_s(run, body)) is not None:
             return later_s
         copies = self.informers.of(POD, namespace).owned_by(namespace, run.identity.uid)
@@ -201,18 +205,20 @@ class Reconciler:
             observed = await self._observe_run(run, body)
             recorded = decide_training_run(run, observed, self.settings)
         plan = recorded
-        self.ends.note(run, previous, plan.status)
-        self.counters.note(run, plan.status)
+        planned = parse_status(TrainingRunStatus, plan.status)
+        self.ends.note(run, previous, planned)
+        self.counters.note(run, planned)
         if reported_end(previous) is None or is_over(observed):
             self._announce(body, missed_run_events(previous, observed.now))
         if profile is not None and not observed.store_error:
-            for request in sweep_requests(run, observed, plan.status, profile):
+            for request in sweep_requests(run, observed, planned, profile):
                 self.sweep.ask(request)  # first: once its end is written, nobody looks again
         again_s = await self._apply(TRAINING_RUN, body, plan)
         return self._no_later_than_progress(again_s, observed.pods)
 
     async def _dataset_cache(self, body: KubernetesObject, live: bool) -> float | None:
-        cache, namespace, previous = parse_dataset_cache(body), body["metadata"]["namespace"], read_status(body)
+        cache, namespace = parse_dataset_cache(body), body["metadata"]["namespace"]
+        previous = parse_status(DatasetCacheStatus, body.get("status"))
         await self._ask_for_unseen(namespace, expected_build_pods(cache, previous))
         if live:
             await self._ask_for_unseen(namespace, expected_build_pods(cache, previous, ended=True))
@@ -223,8 +229,9 @@ class Reconciler:
             observed = await self._observe_build(cache, body)
             plan = decide_dataset_cache(cache, observed, self.settings)
         profile = self.settings.storage_profiles.get(cache.storage_profile)
-        self.builds.note(cache.identity.uid, observed, plan.status)
-        if plan.status.get("phase") == previous.get("phase"):
+        planned = parse_status(DatasetCacheStatus, plan.status)
+        self.builds.note(cache.identity.uid, observed, planned)
+        if planned.phase == previous.phase:
             self._announce(body, missed_cache_events(previous, observed.now))
         if plan.records and profile is not None:
             await self.bucket.record(profile, namespace, cache.identity.uid, plan.records)
@@ -289,7 +296,7 @@ class Reconciler:
         profile = self.settings.storage_profiles.get(run.storage_profile)
         if profile is None:
             return observed
-        if is_finished(body):
+        if reported_end(observed.status) is not None:
             check = await self.ends.check(run, profile, observed)
             observed = replace(observed, ended=check.ended, end_disproved=check.disproved, store_error=check.error)
             if check.error or (is_over(observed) and not observed.erased):
@@ -312,9 +319,9 @@ class Reconciler:
         now, namespace, uid = self.client.clock.now(), run.identity.namespace, run.identity.uid
         caches = self.informers.of(DATASET_CACHE, namespace)
         known = run.storage_profile in self.settings.storage_profiles
-        previous = read_status(body)
+        held = body.get("status", {})
         pods = observe_pods(self.informers.of(POD, namespace).owned_by(namespace, uid), self.nodes, now)
-        health = {node: self.nodes.health(node, now) for node in previous.get("cacheNodes", [])}
+        health = {node: self.nodes.health(node, now) for node in parse_status(TrainingRunStatus, held).cache_nodes}
         return ObservedRun(
             now=now,
             pods=tuple(pod for pod in pods if pod.role != names.Role.CHECK),
@@ -327,7 +334,7 @@ class Reconciler:
             ),
             profile_error="" if known else self._no_profile(run.storage_profile),
             apply_error=self._refusal(run.identity),
-            previous=previous,
+            previous=held,
         )
 
     def _observe_cache(self, name: str, body: KubernetesObject | None, names_there: Iterable[str]) -> ObservedCache:
@@ -349,18 +356,19 @@ class Reconciler:
     async def _observe_build(self, cache: DatasetCache, body: KubernetesObject) -> ObservedBuild:
         now, namespace, uid = self.client.clock.now(), cache.identity.namespace, cache.identity.uid
         pods = observe_pods(self.informers.of(POD, namespace).owned_by(namespace, uid), self.nodes, now)
+        held = parse_status(DatasetCacheStatus, body.get("status"))
         profile = self.settings.storage_profiles.get(cache.storage_profile)
         look = BucketLook()
         if profile is not None:
             look = await self.bucket.look_at_build(
-                profile, namespace, uid, build_generation(cache, read_status(body)),
+                profile, namespace, uid, build_generation(cache, held),
                 shares=cache.parallelism, now=now, live=_live(pods), max_age_s=self._look_age_s(pods),
                 stages=[(stage.name, stage.workers) for stage in cache.stages if not stage.commits],
             )  # fmt: skip
         source = None
         if profile is not None and cache.source.prefix and look.manifest is not None and not look.error:
             source = self.sources.look(profile, namespace, uid, cache.source.prefix, look.manifest.source_sha256)
-        elif profile is not None and look.failure is not None and _waits_for_data(cache, body, look.failure.reason):
+        elif profile is not None and look.failure is not None and _waits_for_data(cache, held, look.failure.reason):
             source = self.sources.look(
                 profile, namespace, uid, cache.source.prefix or "", look.failure.source_sha256,
                 at_least_every_s=listed_every_s(self.settings),
@@ -378,7 +386,7 @@ class Reconciler:
             found_sha256=look.found_sha256,
             publication=self.publisher.look(uid),
             failure=look.failure,
-            failure_disproved=profile is not None and self.builds.disproves_failure(uid, read_status(body), look),
+            failure_disproved=profile is not None and self.builds.disproves_failure(uid, held, look),
             words=look.words,
             used_by=tuple(sorted(users)),
             source_claim_owner=claim_owner,
@@ -386,7 +394,7 @@ class Reconciler:
             store_error=look.error,
             profile_error="" if profile else self._no_profile(cache.storage_profile),
             apply_error=self._refusal(cache.identity),
-            previous=read_status(body),
+            previous=body.get("status", {}),
         )
 
     async def _current(self, kind: Kind, key: ResourceKey) -> KubernetesObject | None:
@@ -445,8 +453,8 @@ def _is_untouched(body: KubernetesObject, pods: tuple[ObservedPod, ...], now: da
     return not body.get("status") and not pods and created is not None and now - created < UNTOUCHED_FOR
 
 
-def _waits_for_data(cache: DatasetCache, body: KubernetesObject, reason: str) -> bool:
-    return read_status(body).get("phase") == CachePhase.FAILED and begins_again_by_itself(cache, reason)
+def _waits_for_data(cache: DatasetCache, status: DatasetCacheStatus, reason: str) -> bool:
+    return status.phase == CachePhase.FAILED and begins_again_by_itself(cache, reason)
 
 
 def _takes_its_data(body: KubernetesObject) -> bool:

@@ -7,9 +7,9 @@ the store was away; Ready counts for runs once the cache's own pass has read the
 from dataclasses import dataclass, field
 
 from lead_operator.cluster.bucket_view import BucketLook
-from lead_operator.cluster.kinds import KubernetesObject
 from lead_operator.decisions.observed import ObservedBuild
 from lead_operator.names import CachePhase
+from lead_operator.resources.dataset_cache_status import BuildStatus, DatasetCacheStatus
 
 
 @dataclass
@@ -19,16 +19,16 @@ class ReportedBuilds:
     failed: dict[str, set[str]] = field(default_factory=dict)
     published: dict[str, tuple[str, str]] = field(default_factory=dict)  # digest and SHA-256 of the manifest
 
-    def note(self, uid: str, observed: ObservedBuild, status: KubernetesObject) -> None:
+    def note(self, uid: str, observed: ObservedBuild, status: DatasetCacheStatus) -> None:
         """Remembers what a pass has seen and decided."""
-        if status.get("phase") == CachePhase.FAILED != observed.previous.get("phase"):
+        if status.phase == CachePhase.FAILED != observed.status.phase:
             self.failed.setdefault(uid, set()).add(_failure(status))
         if observed.manifest is not None:
             self.published[uid] = (observed.manifest.digest, observed.manifest.sha256)
 
-    def disproves_failure(self, uid: str, status: KubernetesObject, look: BucketLook) -> bool:
+    def disproves_failure(self, uid: str, status: DatasetCacheStatus, look: BucketLook) -> bool:
         """Tells whether nobody but the status knows of a failure that it may report."""
-        known = look.failure is not None and look.failure.round == (status.get("build") or {}).get("round")
+        known = look.failure is not None and look.failure.round == (status.build or BuildStatus()).round
         return not look.error and not known and _failure(status) not in self.failed.get(uid, ())
 
     def is_published(self, uid: str, digest: str, manifest_sha256: str) -> bool:
@@ -41,6 +41,6 @@ class ReportedBuilds:
         self.published.pop(uid, None)
 
 
-def _failure(status: KubernetesObject) -> str:
-    build = status.get("build") or {}
-    return f"{build.get('generation')} {build.get('round')} {status.get('reason')}"
+def _failure(status: DatasetCacheStatus) -> str:
+    build = status.build or BuildStatus()
+    return f"{build.generation} {build.round} {status.reason}"

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from lead_operator.cluster.kinds import KubernetesObject
 from lead_operator.decisions.observed import ObservedRun
 from lead_operator.decisions.reported_counters import Counters, find_contradiction, reported_counters
 from lead_operator.resources.training_run import TrainingRun
+from lead_operator.resources.training_run_status import TrainingRunStatus
 
 KEPT = 2  # the newest may not have been written
 
@@ -24,7 +24,7 @@ class ReportedCounters:
 
     decided: dict[str, tuple[Counters, ...]] = field(default_factory=dict)
 
-    def note(self, run: TrainingRun, status: KubernetesObject) -> None:
+    def note(self, run: TrainingRun, status: TrainingRunStatus) -> None:
         """Remembers what a decision comes to."""
         uid, counters = run.identity.uid, reported_counters(status)
         before = self.decided.get(uid, ())
@@ -33,7 +33,7 @@ class ReportedCounters:
 
     def check(self, run: TrainingRun, observed: ObservedRun) -> ObservedRun:
         """Returns the observation, with what its status reports and the records do not hold."""
-        if reported_counters(observed.previous) in self.decided.get(run.identity.uid, ()):
+        if reported_counters(observed.status) in self.decided.get(run.identity.uid, ()):
             return observed
         found = find_contradiction(run, observed)
         if found:

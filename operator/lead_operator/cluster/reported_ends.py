@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 import structlog
 
 from lead_operator.cluster.bucket_view import BucketView
-from lead_operator.cluster.kinds import KubernetesObject
 from lead_operator.decisions.observed import ObservedRun
 from lead_operator.decisions.run_end import reported_end
 from lead_operator.resources.training_run import TrainingRun
+from lead_operator.resources.training_run_status import TrainingRunStatus
 from lead_operator.settings import StorageProfile
 from lead_protocol.run_records import RunEnd
 
@@ -41,7 +41,7 @@ class ReportedEnds:
     decided: dict[str, End] = field(default_factory=dict)  # by this process
     checked: dict[str, tuple[End, EndCheck]] = field(default_factory=dict)
 
-    def note(self, run: TrainingRun, before: KubernetesObject, after: KubernetesObject) -> None:
+    def note(self, run: TrainingRun, before: TrainingRunStatus, after: TrainingRunStatus) -> None:
         """Remembers what a decision comes to: `before` and `after` are statuses.
 
         An end stays remembered when a later decision goes by a status from before it: the server may have taken the
@@ -61,7 +61,7 @@ class ReportedEnds:
 
     async def check(self, run: TrainingRun, profile: StorageProfile, observed: ObservedRun) -> EndCheck:
         """Returns whether the operator has decided the end that the status of `observed` reports."""
-        identity, end = run.identity, reported_end(observed.previous)
+        identity, end = run.identity, reported_end(observed.status)
         assert end is not None
         held = self.checked.get(identity.uid)
         if held is not None and held[0] == end:
@@ -70,7 +70,7 @@ class ReportedEnds:
         if look.error:
             return EndCheck(look.error)
         ours = self.decided.get(identity.uid) == end
-        attempts = any(int(entry.get("attempt") or 0) for entry in observed.previous.get("stages") or [])
+        attempts = any(entry.attempt for entry in observed.status.stages)
         lives = any(not pod.terminal for pod in observed.pods)
         known = identity.uid in self.unfinished or lives or look.any_record or not attempts
         check = EndCheck(ended=look.ended, disproved=look.ended is None and not ours and known)

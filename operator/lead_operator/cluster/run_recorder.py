@@ -15,7 +15,8 @@ from lead_operator.cluster.client import KubeClient
 from lead_operator.cluster.kinds import TRAINING_RUN, KubernetesObject
 from lead_operator.decisions.plan import Plan
 from lead_operator.decisions.run_records import without_the_store
-from lead_operator.resources.known_status import read_status
+from lead_operator.resources.status_format import parse_status, status_json
+from lead_operator.resources.training_run_status import TrainingRunStatus
 from lead_operator.settings import StorageProfile
 
 log = structlog.get_logger(__name__)
@@ -44,7 +45,8 @@ class RunRecorder:
             log.warning("not_recorded", resource=f"{metadata['namespace']}/{metadata['name']}", error=error)
         if error and owed:
             now = self._client.clock.now()
-            return replace(plan, status=without_the_store(read_status(body), plan.status, error, now))
+            held, planned = (parse_status(TrainingRunStatus, each) for each in (body.get("status"), plan.status))
+            return replace(plan, status=status_json(without_the_store(held, planned, error, now)))
         return plan if stands else None
 
     async def _require_newest(self, body: KubernetesObject) -> None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from lead_operator import names
-from lead_operator.decisions.conditions import find_condition
 from lead_operator.decisions.failure_policy import (
     MAX_MESSAGE,
     TELLING_WAIT_S,
@@ -102,13 +101,13 @@ def find_hang(view: RunView) -> Failure | None:
     pods = view.current.attempt_pods
     running = [pod for pod in pods if pod.phase == "Running"]
     up = len(pods) == view.run.nodes and all(pod.phase in ("Running", "Succeeded") for pod in pods)
-    readable = find_condition(view.observed.previous, Condition.STORAGE_AVAILABLE) or {}
-    if not running or not up or view.unreadable or readable.get("status") != "True":
+    readable = view.observed.status.condition(Condition.STORAGE_AVAILABLE)
+    if not running or not up or view.unreadable or readable is None or readable.status != "True":
         return None  # in the look at which the store is back, a report may still be the one of before
     began, fields = _began(view.current), view.progress.fields
     started = [min(pod.started_at, view.observed.now) for pod in pods if pod.started_at is not None]
-    advanced = parse_time(fields.get("advancedAt")) if fields.get("attempt") == view.current.attempt else None
-    moments = [*started, began, advanced, parse_time(readable.get("lastTransitionTime"))]
+    advanced = parse_time(fields.advanced_at) if fields.attempt == view.current.attempt else None
+    moments = [*started, began, advanced, parse_time(readable.last_transition_time)]
     known = [moment for moment in moments if moment is not None]
     loads, step_s = not _has_stepped(view), float(view.run.failure_policy.hang_timeout_s)
     limit_s = max(step_s, LOADING_S) if loads else step_s
@@ -120,7 +119,7 @@ def find_hang(view: RunView) -> Failure | None:
 def _has_stepped(view: RunView) -> bool:
     """Whether the current attempt has reported a step of its own: from then on hangTimeoutSeconds holds."""
     fields, record = view.progress.fields, view.progress.record
-    if fields.get("attempt") != view.current.attempt or fields.get("phase") in LOADING:
+    if fields.attempt != view.current.attempt or fields.phase in LOADING:
         return False
     return record is None or record.step > (record.resumed_from_step or 0)
 
@@ -129,13 +128,13 @@ def _last_report(view: RunView) -> str:
     """What rank 0, the only one that reports, reported last of the current attempt, and when."""
     pod, fields = view.current.attempt_pods[0], view.progress.fields
     who = f"rank {pod.rank} (pod {pod.name} on node {pod.node})"
-    if fields.get("attempt") != view.current.attempt:
+    if fields.attempt != view.current.attempt:
         return f"{who} has not reported yet"
-    steps = f" of {fields['steps']}" if fields.get("steps") else ""
-    how_far = f"epoch {fields.get('epoch')} of {view.current.instance.stage.epochs}, step {fields.get('step')}{steps}"
+    steps = f" of {fields.steps}" if fields.steps else ""
+    how_far = f"epoch {fields.epoch} of {view.current.instance.stage.epochs}, step {fields.step}{steps}"
     record = view.progress.record
     said = f", {shorten(record.message, MAX_LAST_MESSAGE)}" if record is not None and record.message else ""
-    return f"{who} last reported at {fields.get('reportedAt')}: {fields.get('phase')}, {how_far}{said}"
+    return f"{who} last reported at {fields.reported_at}: {fields.phase}, {how_far}{said}"
 
 
 def explain_pending_too_long(view: RunView) -> str:

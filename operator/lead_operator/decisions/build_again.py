@@ -30,7 +30,7 @@ def source_read_again_in_s(observed: ObservedBuild, failed: ObservedBuildFailure
     What is uploaded before that record counts as what the build has read, and no change would be seen. A source that
     stays unlisted, because it is too large, is asked for rarely.
     """
-    ended_s = seconds_since(failed.ended_at or observed.previous.get("completionTime"), observed.now)
+    ended_s = seconds_since(failed.ended_at or observed.status.completion_time, observed.now)
     unrecorded = not failed.source_sha256 and not observed.store_error
     return UNRECORDED_EVERY_S if unrecorded and ended_s is not None and ended_s < every_s else every_s
 

@@ -7,7 +7,6 @@ its last record while it lists and reads, so that silence means that something b
 from dataclasses import replace
 
 from lead_operator.decisions.build_state import Worker, worker_pod_name
-from lead_operator.decisions.conditions import find_condition
 from lead_operator.decisions.failure_policy import (
     MAX_MESSAGE,
     OOM_KILLED,
@@ -54,12 +53,12 @@ def why_waiting(worker: Worker) -> str:
 
 def _find_silence(worker: Worker, pod: ObservedPod, observed: ObservedBuild) -> Failure | None:
     """Returns the failure of a pod that runs and tells nothing new; nothing is judged by words that are not read."""
-    readable = find_condition(observed.previous, Condition.STORAGE_AVAILABLE) or {}
-    if pod.phase != "Running" or pod.deleting or observed.store_error or readable.get("status") != "True":
+    readable = observed.status.condition(Condition.STORAGE_AVAILABLE)
+    if pod.phase != "Running" or pod.deleting or observed.store_error or readable is None or readable.status != "True":
         return None  # in the look at which the store is back, a word may still be the one of before
     word = _last_word(worker, observed)
     started = min(pod.started_at, observed.now) if pod.started_at is not None else None  # a node's clock may be ahead
-    moments = [pod.created_at, started, parse_time(readable.get("lastTransitionTime")), word.since if word else None]
+    moments = [pod.created_at, started, parse_time(readable.last_transition_time), word.since if word else None]
     known = [moment for moment in moments if moment is not None]
     if not known or (observed.now - max(known)).total_seconds() < HANG_S:
         return None

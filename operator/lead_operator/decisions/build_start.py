@@ -4,7 +4,6 @@ Asked by `dataset_cache_plan` when the ends of earlier pods are accounted for.
 """
 
 from dataclasses import replace
-from typing import Any
 
 from lead_operator.decisions.build_health import why_waiting
 from lead_operator.decisions.build_state import BuildState, Worker, worker_pod_name
@@ -20,6 +19,7 @@ from lead_operator.errors import SpecError
 from lead_operator.names import CachePhase
 from lead_operator.objects.build_pod import build_cache_pod
 from lead_operator.resources.dataset_cache import DatasetCache
+from lead_operator.resources.status_format import JsonObject
 from lead_operator.settings import Settings
 
 
@@ -30,7 +30,7 @@ def start_pods(cache: DatasetCache, observed: ObservedBuild, settings: Settings,
         refused = replace(step, phase=CachePhase.PENDING, reason=NOT_ALLOWED, message=beyond)
         return replace(refused, requeue_after_s=settings.resync_s)
     deletes: list[PodToDelete] = []
-    creates: list[dict[str, Any]] = []
+    creates: list[JsonObject] = []
     state, claim, requeue_s = step.state, step.claim, step.requeue_after_s or settings.progress_s
     for worker in state.workers:
         if worker.done or not state.is_complete(*cache.stage(worker.stage).after):

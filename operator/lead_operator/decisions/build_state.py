@@ -7,13 +7,12 @@ only what does not change its result has changed: then nothing is built anew, pe
 import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from lead_operator import names
-from lead_operator.decisions.conditions import condition_holds
 from lead_operator.decisions.observed import ObservedBuild, ObservedPod
 from lead_operator.names import Condition
 from lead_operator.resources.dataset_cache import DatasetCache
+from lead_operator.resources.dataset_cache_status import BuildStatus, DatasetCacheStatus, WorkerStatus
 from lead_operator.resources.recipe_config import config_sha256
 
 
@@ -47,20 +46,19 @@ class Worker:
         """Whether an attempt is claimed that has not ended yet."""
         return self.attempt > self.ended and not self.done
 
-    def to_status(self) -> dict[str, Any]:
+    def to_status(self) -> WorkerStatus:
         """Returns the entry in status.build.workers."""
-        entry = {
-            "stage": self.stage or None,
-            "index": self.index,
-            "attempt": self.attempt,
-            "endedAttempt": self.ended,
-            "created": self.created,
-            "done": self.done,
-            "errors": self.errors,
-            "disturbances": self.disturbances,
-            "endTime": self.end_time,
-        }
-        return {key: value for key, value in entry.items() if value is not None}
+        return WorkerStatus(
+            stage=self.stage,
+            index=self.index,
+            attempt=self.attempt,
+            ended_attempt=self.ended,
+            created=self.created,
+            done=self.done,
+            errors=self.errors,
+            disturbances=self.disturbances,
+            end_time=self.end_time,
+        )
 
 
 @dataclass(frozen=True)
@@ -107,59 +105,58 @@ def build_inputs(cache: DatasetCache) -> str:
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def build_generation(cache: DatasetCache, previous: dict[str, Any]) -> int:
+def build_generation(cache: DatasetCache, previous: DatasetCacheStatus) -> int:
     """Returns the generation whose build answers the spec: an older one where that is complete and of the same inputs.
 
     `previous`: the status. A pin on another digest asks for another build. A complete build stays one while Ready is
     False for another reason: an unknown storage profile.
     """
-    build, newest = previous.get("build") or {}, cache.identity.generation
-    same = build.get("inputs") == build_inputs(cache) and cache.expect_digest in ("", previous.get("digest"))
-    workers = build.get("workers") or []
-    whole = bool(workers) and all(entry.get("done") for entry in workers)
-    complete = condition_holds(previous, Condition.READY) or (whole and not condition_holds(previous, Condition.FAILED))
-    return int(build.get("generation") or newest) if same and complete else newest
+    build, newest = previous.build or BuildStatus(), cache.identity.generation
+    same = build.inputs == build_inputs(cache) and cache.expect_digest in ("", previous.digest)
+    whole = bool(build.workers) and all(entry.done for entry in build.workers)
+    complete = previous.holds(Condition.READY) or (whole and not previous.holds(Condition.FAILED))
+    return build.generation or newest if same and complete else newest
 
 
-def answers(cache: DatasetCache, previous: dict[str, Any]) -> bool:
+def answers(cache: DatasetCache, previous: DatasetCacheStatus) -> bool:
     """Tells whether a status is about the build that answers the spec."""
     newest = cache.identity.generation
-    return previous.get("observedGeneration") == newest or build_generation(cache, previous) != newest
+    return previous.observed_generation == newest or build_generation(cache, previous) != newest
 
 
 def read_build_state(cache: DatasetCache, observed: ObservedBuild, *, anew: bool = False) -> BuildState:
     """Returns the build as it stands, or how one of the newest generation begins; others' claims are forgotten."""
-    build = observed.previous.get("build") or {}
-    generation = cache.identity.generation if anew else build_generation(cache, observed.previous)
-    if build.get("generation") != generation:
-        build = {}
-    entries = {(e.get("stage", ""), e.get("index")): e for e in build.get("workers") or [] if isinstance(e, dict)}
+    build = observed.status.build or BuildStatus()
+    generation = cache.identity.generation if anew else build_generation(cache, observed.status)
+    if build.generation != generation:
+        build = BuildStatus()
+    entries = {(entry.stage, entry.index): entry for entry in build.workers}
     pods = _pods_by_share(cache, generation, observed.pods)
     shares = [(stage.name, index) for stage in cache.stages for index in range(stage.workers)]
-    workers = tuple(_worker(share, entries.get(share, {}), pods.get(share, ())) for share in shares)
+    workers = tuple(_worker(share, entries.get(share), pods.get(share, ())) for share in shares)
     if not entries and not anew:
         workers = tuple(_as_reported(worker, observed) for worker in workers)
     own = {pod.uid for share in shares for pod in pods.get(share, ())}
     strays = tuple(p for p in observed.pods if not p.terminal and p.uid not in own)
     recorded = observed.failure.round if observed.failure is not None and not anew else 1  # of an erased status
-    round_ = max(int(build.get("round") or 1), recorded)
+    round_ = max(build.round or 1, recorded)
     return BuildState(generation=generation, workers=workers, round=round_, strays=strays)
 
 
-def _worker(share: tuple[str, int], entry: dict[str, Any], mine: tuple[ObservedPod, ...]) -> Worker:
-    claimed = int(entry.get("attempt") or 0)
-    attempt = max([claimed, *(p.attempt for p in mine)])
+def _worker(share: tuple[str, int], told: WorkerStatus | None, mine: tuple[ObservedPod, ...]) -> Worker:
+    entry = told or WorkerStatus(stage=share[0], index=share[1])
+    attempt = max([entry.attempt, *(p.attempt for p in mine)])
     seen = any(p.attempt == attempt for p in mine)
     return Worker(
         stage=share[0],
         index=share[1],
         attempt=attempt,
-        ended=int(entry.get("endedAttempt") or 0),
-        created=seen or (bool(entry.get("created")) and attempt == claimed),
-        done=bool(entry.get("done")),
-        errors=int(entry.get("errors") or 0),
-        disturbances=int(entry.get("disturbances") or 0),
-        end_time=entry.get("endTime"),
+        ended=entry.ended_attempt,
+        created=seen or (entry.created and attempt == entry.attempt),
+        done=entry.done,
+        errors=entry.errors,
+        disturbances=entry.disturbances,
+        end_time=entry.end_time,
         pods=mine,
     )
 

@@ -1,18 +1,15 @@
 """What a run's status tells of its session cache and of loading: `status.cacheHits` and `status.cache`. Pure."""
 
-from typing import Any
-
 from lead_operator.decisions.figures import format_number, format_size
+from lead_operator.resources.training_run_status import TrainingRunStatus
 from lead_protocol.progress_record import ProgressRecord
 
-_FIELDS = ("cacheHits", "cache")
 
-
-def cache_figures(record: ProgressRecord | None, previous: dict[str, Any]) -> dict[str, Any]:
+def cache_figures(record: ProgressRecord | None, previous: TrainingRunStatus) -> tuple[str, dict[str, str]]:
     """Returns both fields; those of the `previous` status where nothing was read yet."""
     reads = record.cache_hits + record.cache_misses if record is not None else 0
     if record is None or not reads:
-        return {field: previous[field] for field in _FIELDS if field in previous}
+        return previous.cache_hits, previous.cache
     seconds = {"fetch": record.cache_fetch_s, **record.loading_s}
     twice = {"askedTwice": format_size(record.cache_second_bytes)} if record.cache_second_bytes else {}
     cache = {
@@ -23,4 +20,4 @@ def cache_figures(record: ProgressRecord | None, previous: dict[str, Any]) -> di
         "damaged": str(record.cache_corrupt),
         **{f"{stage}Seconds": format_number(spent) for stage, spent in sorted(seconds.items())},
     }
-    return {"cacheHits": f"{100 * record.cache_hits // reads}%", "cache": cache}
+    return f"{100 * record.cache_hits // reads}%", cache

@@ -1,10 +1,10 @@
 """The whole status of a DatasetCache, from what was seen and what was decided. Pure; it holds no clock."""
 
-from typing import Any
+from dataclasses import replace
 
 from lead_operator.decisions.build_speed import build_speed
 from lead_operator.decisions.build_state import BuildState, answers, build_inputs
-from lead_operator.decisions.conditions import Finding, find_condition, update_conditions
+from lead_operator.decisions.conditions import Finding, update_conditions
 from lead_operator.decisions.failure_policy import SPEC_REASONS
 from lead_operator.decisions.figures import format_size, format_time
 from lead_operator.decisions.observed import ObservedBuild
@@ -14,7 +14,9 @@ from lead_operator.decisions.run_findings import storage_available
 from lead_operator.decisions.stage_status import at_work, how_far, stage_entries
 from lead_operator.decisions.waiting_pod import explain_waiting
 from lead_operator.names import CachePhase, Condition
+from lead_operator.resources.condition_status import FailureStatus
 from lead_operator.resources.dataset_cache import DatasetCache
+from lead_operator.resources.dataset_cache_status import BuildSpeed, BuildStageStatus, BuildStatus, DatasetCacheStatus
 from lead_operator.settings import Settings, StorageProfile
 from lead_protocol.object_keys import CacheKeys
 
@@ -34,98 +36,105 @@ def build_cache_status(
     phase: CachePhase,
     reason: str,
     message: str,
-    last_failure: dict[str, Any],
-) -> dict[str, Any]:
-    """Returns the status as it should read; empty fields are left out."""
+    last_failure: FailureStatus | None,
+) -> DatasetCacheStatus:
+    """Returns the status as it should read."""
     generation, now = cache.identity.generation, format_time(observed.now)
-    previous = observed.previous if answers(cache, observed.previous) else {}
+    previous = observed.status if answers(cache, observed.status) else DatasetCacheStatus()
     profile = settings.storage_profiles.get(cache.storage_profile)
     digest = _digest(observed, previous)
     done = sum(1 for w in state.workers if w.done)
     begun = any(w.attempt for w in state.workers)
     ended = phase in (CachePhase.READY, CachePhase.FAILED)
     stages = stage_entries(cache, state, observed, phase, last_failure)
-    speed = {} if ended else build_speed(observed, (previous.get("build") or {}).get("speed") or {})
+    speed = None if ended else build_speed(observed, previous.build.speed if previous.build else None)
     progress = _how_far(observed, state, speed, stages)
-    status: dict[str, Any] = {
-        "observedGeneration": generation,
-        "phase": phase.value,
-        "reason": reason[:64],
-        "digest": digest,
-        "digestText": digest[:DIGEST_DIGITS],
-        "uri": profile.uri(CacheKeys(cache.identity.namespace, digest).prefix) if profile and digest else "",
-        **_contents(observed, previous),
-        "usedBy": list(observed.used_by[:MAX_USERS]),
-        "usedByText": _users(observed.used_by),
-        "stage": ",".join(entry["name"] for entry in at_work(stages)),
-        "stages": stages,
-        "build": {
-            "generation": state.generation,
-            "inputs": build_inputs(cache),
-            "round": state.round,
-            "pods": f"{done}/{len(state.workers)}",
-            "workers": [w.to_status() for w in state.workers],
-            **({"speed": speed} if speed else {}),
-        },
-        "lastFailure": last_failure,
-        "startTime": previous.get("startTime") or (now if begun else None),
-        "completionTime": (previous.get("completionTime") or now) if ended else None,
-        "conditions": update_conditions(
-            observed.previous.get("conditions"),
+    return replace(
+        _contents(observed, previous),
+        observed_generation=generation,
+        phase=phase.value,
+        reason=reason[:64],
+        digest=digest,
+        digest_text=digest[:DIGEST_DIGITS],
+        uri=profile.uri(CacheKeys(cache.identity.namespace, digest).prefix) if profile and digest else "",
+        used_by=observed.used_by[:MAX_USERS],
+        used_by_text=_users(observed.used_by),
+        stage=",".join(entry.name for entry in at_work(stages)),
+        stages=stages,
+        build=BuildStatus(
+            generation=state.generation,
+            inputs=build_inputs(cache),
+            round=state.round,
+            pods=f"{done}/{len(state.workers)}",
+            workers=tuple(w.to_status() for w in state.workers),
+            speed=speed,
+        ),
+        last_failure=last_failure,
+        start_time=previous.start_time or (now if begun else None),
+        completion_time=(previous.completion_time or now) if ended else None,
+        conditions=update_conditions(
+            observed.status.conditions,
             _findings(cache, observed, profile, state, phase, reason, message, progress),
             generation=generation,
             now=observed.now,
         ),
-    }
-    return {key: value for key, value in status.items() if value not in (None, "", [], {})}
+    )
 
 
-def is_urgent(previous: dict[str, Any], status: dict[str, Any]) -> bool:
+def is_urgent(previous: DatasetCacheStatus, status: DatasetCacheStatus) -> bool:
     """Returns whether a person waits for this change: not a mere shard more."""
 
-    def told(s: dict[str, Any]) -> list[Any]:
-        conditions = [(c.get("type"), c.get("status"), c.get("reason")) for c in s.get("conditions") or []]
-        build = {key: value for key, value in (s.get("build") or {}).items() if key != "speed"}
-        return [s.get("phase"), s.get("observedGeneration"), s.get("usedBy"), build, conditions]
+    def told(s: DatasetCacheStatus) -> list[object]:
+        conditions = [(c.type, c.status, c.reason) for c in s.conditions]
+        build = replace(s.build, speed=None) if s.build is not None else None
+        return [s.phase, s.observed_generation, s.used_by, build, conditions]
 
     return told(previous) != told(status)
 
 
-def _digest(observed: ObservedBuild, previous: dict[str, Any]) -> str:
+def _digest(observed: ObservedBuild, previous: DatasetCacheStatus) -> str:
     if observed.result_digest:
         return observed.result_digest
     reported = {word.record.digest for word in observed.words if len(word.record.digest) == 64}
-    return reported.pop() if len(reported) == 1 else str(previous.get("digest") or "")
+    return reported.pop() if len(reported) == 1 else previous.digest
 
 
-def _contents(observed: ObservedBuild, previous: dict[str, Any]) -> dict[str, Any]:
+def _contents(observed: ObservedBuild, previous: DatasetCacheStatus) -> DatasetCacheStatus:
+    """Returns a status with what is known of the cache itself, and nothing else."""
     manifest, records = observed.manifest, observed.records
     if manifest is not None and manifest.digest == observed.result_digest:
-        reasons = dict(sorted(manifest.route_reasons.items())[:MAX_REASONS])
-        return {
-            "routes": f"{manifest.routes_kept}/{manifest.routes_total}",
-            "routeReasons": reasons,
-            "samples": manifest.samples,
-            "shards": f"{manifest.shards}/{manifest.shards}",
-            "percent": 100,
-            "manifestSha256": manifest.sha256,
-            "sizeBytes": manifest.size_bytes,
-            "size": format_size(manifest.size_bytes),
-        }
+        return DatasetCacheStatus(
+            routes=f"{manifest.routes_kept}/{manifest.routes_total}",
+            route_reasons=dict(sorted(manifest.route_reasons.items())[:MAX_REASONS]),
+            samples=manifest.samples,
+            shards=f"{manifest.shards}/{manifest.shards}",
+            percent=100,
+            manifest_sha256=manifest.sha256,
+            size_bytes=manifest.size_bytes,
+            size=format_size(manifest.size_bytes),
+        )
     if not records:
-        kept = ("routes", "routeReasons", "samples", "shards", "percent", "manifestSha256", "sizeBytes", "size")
-        return {key: previous[key] for key in kept if key in previous}
+        return DatasetCacheStatus(
+            routes=previous.routes,
+            route_reasons=previous.route_reasons,
+            samples=previous.samples,
+            shards=previous.shards,
+            percent=previous.percent,
+            manifest_sha256=previous.manifest_sha256,
+            size_bytes=previous.size_bytes,
+            size=previous.size,
+        )
     total = max(r.shards_total for r in records)
     done = min(total, sum(r.shards_done for r in records))
     size_bytes = sum(r.size_bytes for r in records)
-    return {
-        "routes": f"{max(r.routes_kept for r in records)}/{max(r.routes_total for r in records)}",
-        "samples": max(r.samples for r in records),
-        "shards": f"{done}/{total}" if total else None,
-        "percent": 100 * done // total if total else None,
-        "sizeBytes": size_bytes,
-        "size": format_size(size_bytes),
-    }
+    return DatasetCacheStatus(
+        routes=f"{max(r.routes_kept for r in records)}/{max(r.routes_total for r in records)}",
+        samples=max(r.samples for r in records),
+        shards=f"{done}/{total}" if total else "",
+        percent=100 * done // total if total else None,
+        size_bytes=size_bytes,
+        size=format_size(size_bytes),
+    )
 
 
 def _users(users: tuple[str, ...]) -> str:
@@ -201,21 +210,23 @@ def _first(places: tuple[str, ...]) -> str:
 
 def _drift_told_before(observed: ObservedBuild, generation: int) -> list[Finding]:
     """What the last listing came to; an operator that has just started has not listed anything yet."""
-    told = find_condition(observed.previous, Condition.SOURCE_DRIFT)
-    if told is None or told.get("observedGeneration") != generation:
+    told = observed.status.condition(Condition.SOURCE_DRIFT)
+    if told is None or told.observed_generation != generation:
         return []
-    return [Finding(Condition.SOURCE_DRIFT, told["status"] == "True", told["reason"], told["message"])]
+    return [Finding(Condition.SOURCE_DRIFT, told.status == "True", told.reason, told.message)]
 
 
-def _how_far(observed: ObservedBuild, state: BuildState, speed: dict[str, Any], stages: list[dict[str, Any]]) -> str:
+def _how_far(
+    observed: ObservedBuild, state: BuildState, speed: BuildSpeed | None, stages: tuple[BuildStageStatus, ...]
+) -> str:
     done = sum(1 for w in state.workers if w.done)
     told = how_far(stages) or [f"{done} of {len(state.workers)} build pods are done"]
     if total := max((r.shards_total for r in observed.records), default=0):
         told.append(f"{min(total, sum(r.shards_done for r in observed.records))} of {total} shards are complete")
-    if done_samples := int(speed.get("samples") or 0):
-        told.append(f"{done_samples} of {sum(r.share_samples for r in observed.records)} samples are packed")
-    if speed.get("eta"):
-        told.append(f"about {speed['eta']} are left at {speed['rate']}")
+    if speed is not None and speed.samples:
+        told.append(f"{speed.samples} of {sum(r.share_samples for r in observed.records)} samples are packed")
+    if speed is not None and speed.eta:
+        told.append(f"about {speed.eta} are left at {speed.rate}")
     return ", ".join(told)
 
 

@@ -1,7 +1,6 @@
 """One step of a DatasetCache: what a decision changes, and how a build ends that cannot go on. Pure."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from lead_operator.decisions.build_health import NODE_LOSS_S
 from lead_operator.decisions.build_state import BuildState
@@ -10,6 +9,8 @@ from lead_operator.decisions.observed import ObservedBuild, ObservedPod
 from lead_operator.decisions.plan import PodToDelete
 from lead_operator.decisions.pod_removal import retire
 from lead_operator.names import CachePhase
+from lead_operator.resources.condition_status import FailureStatus
+from lead_operator.resources.status_format import JsonObject
 
 SOON_S = 1.0
 STORAGE_UNAVAILABLE = "StorageUnavailable"  # what Ready then says is made of the error in `cache_status`
@@ -23,9 +24,9 @@ class CacheStep:
     reason: str
     message: str
     state: BuildState
-    last_failure: dict[str, Any]
+    last_failure: FailureStatus | None
     deletes: tuple[PodToDelete, ...] = ()
-    creates: tuple[dict[str, Any], ...] = ()
+    creates: tuple[JsonObject, ...] = ()
     claim: bool = False
     publish: PublishRequest | None = None
     requeue_after_s: float | None = None
@@ -37,7 +38,7 @@ def retire_pods(pods: tuple[ObservedPod, ...], observed: ObservedBuild) -> tuple
 
 
 def fail_build(
-    state: BuildState, failure: dict[str, Any], observed: ObservedBuild, reason: str, message: str
+    state: BuildState, failure: FailureStatus | None, observed: ObservedBuild, reason: str, message: str
 ) -> CacheStep:
     """Returns the step that ends a build for good."""
     deletes = retire_pods(observed.pods, observed)

@@ -5,13 +5,12 @@ well writes no more for it.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
-from lead_operator.decisions.conditions import find_condition
 from lead_operator.decisions.plan import EventNote
 from lead_operator.decisions.refusals import OBJECTS_REFUSED
 from lead_operator.decisions.run_step import CHECKPOINT_MISSING, PODS_LOAD
 from lead_operator.names import Condition
+from lead_operator.resources.condition_status import ResourceStatus
 
 _ASKS = {  # the status in which a condition asks something of people, whatever its reason
     Condition.ACCEPTED: "False",
@@ -28,13 +27,14 @@ _ORDINARY = {  # reasons of a Ready that is False and asks nothing, or of which 
 _PATIENT = {"SchedulingGated", "Publishing"}  # they end by themselves
 
 
-def condition_events(before: dict[str, Any], after: dict[str, Any]) -> Iterator[EventNote]:
+def condition_events(before: ResourceStatus, after: ResourceStatus) -> Iterator[EventNote]:
     """Yields what a person should hear of conditions whose reason has changed."""
-    for entry in after.get("conditions") or []:
-        kind, reason = Condition(entry["type"]), entry["reason"]
-        old = find_condition(before, kind) or {}
-        if _asks(kind, entry["status"], reason) and (old.get("status"), old.get("reason")) != (entry["status"], reason):
-            yield EventNote("Normal" if reason in _PATIENT else "Warning", reason, entry["message"])
+    for entry in after.conditions:
+        kind, reason = Condition(entry.type), entry.reason
+        old = before.condition(kind)
+        changed = old is None or (old.status, old.reason) != (entry.status, reason)
+        if changed and _asks(kind, entry.status, reason):
+            yield EventNote("Normal" if reason in _PATIENT else "Warning", reason, entry.message)
 
 
 def _asks(kind: Condition, status: str, reason: str) -> bool:

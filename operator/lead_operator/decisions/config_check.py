@@ -13,7 +13,7 @@ import json
 from dataclasses import replace
 from datetime import timedelta
 
-from lead_operator.decisions.conditions import Finding, find_condition
+from lead_operator.decisions.conditions import Finding
 from lead_operator.decisions.failure_policy import CORRECT_AND_CREATE, MAX_MESSAGE
 from lead_operator.decisions.figures import seconds_since, shorten
 from lead_operator.decisions.observed import ObservedPod
@@ -24,6 +24,7 @@ from lead_operator.decisions.run_view import RunView
 from lead_operator.errors import SpecError
 from lead_operator.names import Condition, RunPhase, check_pod_name
 from lead_operator.objects.check_pod import ACTIVE_S, START_WITHIN_S, build_check_pod
+from lead_operator.resources.condition_status import ConditionStatus
 from lead_protocol.check_record import parse_check
 from lead_protocol.exit_codes import ExitCode
 
@@ -48,11 +49,11 @@ def refused_config(view: RunView) -> Finding | None:
 
 def config_checked(view: RunView) -> Finding | None:
     """Returns the condition ConfigChecked; None where nobody was asked, or there is no answer yet."""
-    recorded = find_condition(view.observed.previous, Condition.CONFIG_CHECKED)
+    recorded = view.observed.status.condition(Condition.CONFIG_CHECKED)
     if recorded is not None and (not _unstarted(view) or _is_of(view, recorded)):
-        holds = {"True": True, "Unknown": None}.get(str(recorded.get("status")))
-        if holds or recorded.get("status") == "Unknown":
-            return Finding(Condition.CONFIG_CHECKED, holds, str(recorded["reason"]), str(recorded["message"]))
+        holds = {"True": True, "Unknown": None}.get(recorded.status)
+        if holds or recorded.status == "Unknown":
+            return Finding(Condition.CONFIG_CHECKED, holds, recorded.reason, recorded.message)
     return _answer(view) if _unstarted(view) else None
 
 
@@ -85,8 +86,8 @@ def _waited_s(view: RunView, step: Step) -> float | None:
     if not _unstarted(view) or view.run.suspend or view.refused_by_policy or step.phase not in _BEFORE_THE_START:
         return None
     if step.blocked and step.reason == view.datasets.finding.reason:
-        recorded = find_condition(view.observed.previous, Condition.DATASET_READY) or {}
-        since = recorded.get("lastTransitionTime") if recorded.get("status") == "False" else None
+        recorded = view.observed.status.condition(Condition.DATASET_READY)
+        since = recorded.last_transition_time if recorded is not None and recorded.status == "False" else None
     elif view.observed.apply_error or any(pod.waiting_reason in _WAITS for pod in view.observed.pods):
         since = next((state.attempt_time for state in view.states if state.active), None)
     else:
@@ -129,8 +130,8 @@ def _mark(view: RunView) -> str:
     return f"(check {check_key(view)})"
 
 
-def _is_of(view: RunView, recorded: dict[str, object]) -> bool:
-    return str(recorded.get("message")).endswith(_mark(view))
+def _is_of(view: RunView, recorded: ConditionStatus) -> bool:
+    return recorded.message.endswith(_mark(view))
 
 
 def _left_s(view: RunView, pod: ObservedPod) -> float:

@@ -11,7 +11,6 @@ and for no other reason.
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 from lead_operator.decisions.build_again import (
     begins_again_by_itself,
@@ -27,7 +26,7 @@ from lead_operator.decisions.build_state import BuildState, Worker, answers, rea
 from lead_operator.decisions.cache_status import build_cache_status, is_urgent
 from lead_operator.decisions.cache_step import SOON_S, STORAGE_UNAVAILABLE, CacheStep, fail_build, retire_pods
 from lead_operator.decisions.cache_verification import SOURCE_CHANGED, publish_request
-from lead_operator.decisions.conditions import Finding, condition_holds, find_condition, update_conditions
+from lead_operator.decisions.conditions import Finding, update_conditions
 from lead_operator.decisions.events import cache_events
 from lead_operator.decisions.failure_policy import SPEC_REASONS, Failure
 from lead_operator.decisions.figures import format_size, format_time
@@ -38,7 +37,9 @@ from lead_operator.decisions.store_remedy import PROFILE_REMEDY, STORE_DENIED, c
 from lead_operator.errors import SpecError
 from lead_operator.names import CachePhase, Condition
 from lead_operator.near_names import explain_unknown_profile
+from lead_operator.resources.condition_status import FailureStatus
 from lead_operator.resources.dataset_cache import DatasetCache
+from lead_operator.resources.status_format import status_json
 from lead_operator.settings import Settings
 from lead_protocol.exit_codes import ExitClass
 from lead_protocol.object_keys import CacheKeys, ControlKeys
@@ -66,7 +67,7 @@ def decide_dataset_cache(cache: DatasetCache, observed: ObservedBuild, settings:
     try:
         step = next_cache_step(cache, observed, settings)
     except SpecError as error:
-        step = fail_build(read_build_state(cache, observed), {}, observed, "BadSpec", str(error))
+        step = fail_build(read_build_state(cache, observed), None, observed, "BadSpec", str(error))
     step = _release(step, observed)
     status = build_cache_status(
         cache,
@@ -79,15 +80,15 @@ def decide_dataset_cache(cache: DatasetCache, observed: ObservedBuild, settings:
         last_failure=step.last_failure,
     )
     return Plan(
-        status=status,
+        status=status_json(status),
         records=_failure_records(cache, observed, step),
         claim_attempt=step.claim,
         publish=step.publish,
         deletes=step.deletes,
         creates=step.creates,
-        events=cache_events(observed.previous, status),
+        events=cache_events(observed.status, status),
         requeue_after_s=step.requeue_after_s,
-        urgent=is_urgent(observed.previous, status),
+        urgent=is_urgent(observed.status, status),
         guard=_guard(cache),
     )
 
@@ -105,7 +106,7 @@ def decide_cache_removal(
     Without users, live pods and namespaces `unseen`, whose runs may use them, the data may go; the guard is taken away
     by the caller when they are gone.
     """
-    previous = observed.previous
+    previous = observed.status
     if users:
         reason = "InUse"
         text = f"deleted, but its data are used by {', '.join(users[:5])}; they go when those have ended or are deleted"
@@ -130,11 +131,11 @@ def decide_cache_removal(
         reason, text = "RemovingData", "deleted; its data are being removed from the object store"
     finding = Finding(Condition.READY, False, reason, text)
     conditions = update_conditions(
-        previous.get("conditions"), [finding], generation=cache.identity.generation, now=observed.now
+        previous.conditions, [finding], generation=cache.identity.generation, now=observed.now
     )
-    status = {**previous, "phase": CachePhase.DELETING.value, "reason": reason, "conditions": conditions}
+    status = replace(previous, phase=CachePhase.DELETING.value, reason=reason, conditions=conditions)
     return Plan(
-        status=status,
+        status=status_json(status),
         deletes=retire_pods(observed.pods, observed),
         events=cache_events(previous, status),
         urgent=True,
@@ -145,8 +146,8 @@ def decide_cache_removal(
 def next_cache_step(cache: DatasetCache, observed: ObservedBuild, settings: Settings) -> CacheStep:
     """Returns what to do next."""
     state = read_build_state(cache, observed)
-    same_spec = answers(cache, observed.previous)
-    failure = dict(observed.previous.get("lastFailure") or {}) if same_spec else {}
+    same_spec = answers(cache, observed.status)
+    failure = observed.status.last_failure if same_spec else None
     if cache.storage_profile not in settings.storage_profiles:
         text = f"{explain_unknown_profile(cache.storage_profile, settings.storage_profiles)}; {PROFILE_REMEDY}"
         step = CacheStep(CachePhase.PENDING, "UnknownStorageProfile", text, state, failure)
@@ -167,9 +168,9 @@ def next_cache_step(cache: DatasetCache, observed: ObservedBuild, settings: Sett
         if (publishing := _publish(cache, begun, observed)) is not None:
             return publishing
     older = state.generation != cache.identity.generation
-    was_ready = condition_holds(observed.previous, Condition.READY) and all(w.done for w in state.workers)
+    was_ready = observed.status.holds(Condition.READY) and all(w.done for w in state.workers)
     if same_spec and (older or was_ready):
-        if observed.store_error and condition_holds(observed.previous, Condition.READY):
+        if observed.store_error and observed.status.holds(Condition.READY):
             return CacheStep(CachePhase.READY, "Complete", "the cache is complete", state, failure)
         if observed.store_error:
             step = CacheStep(CachePhase.PENDING, STORAGE_UNAVAILABLE, "", state, failure)
@@ -183,10 +184,10 @@ def _known_failure(observed: ObservedBuild, state: BuildState, same_spec: bool) 
     """Returns the failure of this round: as recorded, or as status reports it where no record can contradict that."""
     if observed.failure is not None and observed.failure.round == state.round:
         return observed.failure
-    told = find_condition(observed.previous, Condition.FAILED) if same_spec else None
-    if told is None or told.get("status") != "True" or observed.failure_disproved:
+    told = observed.status.condition(Condition.FAILED) if same_spec else None
+    if told is None or told.status != "True" or observed.failure_disproved:
         return None
-    return ObservedBuildFailure(state.round, str(told["reason"]), str(told["message"]))
+    return ObservedBuildFailure(state.round, told.reason, told.message)
 
 
 def _failure_records(cache: DatasetCache, observed: ObservedBuild, step: CacheStep) -> tuple[RunRecord, ...]:
@@ -205,7 +206,7 @@ def _failure_records(cache: DatasetCache, observed: ObservedBuild, step: CacheSt
 
 
 def _ready_or_other_digest(
-    cache: DatasetCache, observed: ObservedBuild, state: BuildState, failure: dict[str, Any]
+    cache: DatasetCache, observed: ObservedBuild, state: BuildState, failure: FailureStatus | None
 ) -> CacheStep:
     if cache.expect_digest and observed.result_digest != cache.expect_digest:
         return _other_digest(cache, observed, state, failure)
@@ -215,7 +216,7 @@ def _ready_or_other_digest(
 
 
 def _other_digest(
-    cache: DatasetCache, observed: ObservedBuild, state: BuildState, failure: dict[str, Any]
+    cache: DatasetCache, observed: ObservedBuild, state: BuildState, failure: FailureStatus | None
 ) -> CacheStep:
     text = (
         f"the build came to digest {observed.result_digest}, but spec.expectDigest is {cache.expect_digest}; source, "
@@ -225,7 +226,7 @@ def _other_digest(
 
 
 def _build(
-    cache: DatasetCache, observed: ObservedBuild, settings: Settings, state: BuildState, failure: dict[str, Any]
+    cache: DatasetCache, observed: ObservedBuild, settings: Settings, state: BuildState, failure: FailureStatus | None
 ) -> CacheStep:
     step = CacheStep(CachePhase.BUILDING, "Building", "", state, failure, requeue_after_s=settings.progress_s)
     if any(not pod.outstays(observed.now) for pod in state.strays):
@@ -247,17 +248,15 @@ def _account(
     cache: DatasetCache, step: CacheStep, worker: Worker, failure: Failure, observed: ObservedBuild, settings: Settings
 ) -> CacheStep:
     now = format_time(observed.now)
-    fields: dict[str, Any] = {
-        "time": now,
-        "pod": failure.pod,
-        "node": failure.node,
-        "class": failure.exit_class.value,
-        "reason": failure.reason,
-        "message": failure.message,
-    }
-    if failure.exit_code is not None:
-        fields["exitCode"] = failure.exit_code
-    fields = {key: value for key, value in fields.items() if value != ""}
+    fields = FailureStatus(
+        time=now,
+        pod=failure.pod,
+        node=failure.node,
+        exit_code=failure.exit_code,
+        class_=failure.exit_class.value,
+        reason=failure.reason,
+        message=failure.message,
+    )
     is_error = failure.exit_class is ExitClass.PROGRAM_ERROR
     ended = replace(
         worker,
@@ -297,7 +296,9 @@ def _correction(cache: DatasetCache, reason: str, settings: Settings) -> str:
     return f"correct the data of spec.source, or the spec; {how_it_begins_again(cache)}; more tries would fail alike"
 
 
-def _replaced(observed: ObservedBuild, settings: Settings, state: BuildState, failure: dict[str, Any]) -> CacheStep:
+def _replaced(
+    observed: ObservedBuild, settings: Settings, state: BuildState, failure: FailureStatus | None
+) -> CacheStep:
     """The published manifest is another than the one that was verified: nobody trains on it any more."""
     text = (
         f"the manifest of cache {observed.result_digest[:12]} has SHA-256 {observed.found_sha256}, expected "

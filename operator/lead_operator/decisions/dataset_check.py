@@ -69,9 +69,8 @@ def _pinned(observed: ObservedRun) -> dict[str, DatasetSource]:
     """The caches that the run was started with: by the operator's record, until there is one by its status."""
     if observed.started is not None and observed.started.datasets:
         return {source.name: source for source in observed.started.datasets}
-    told = observed.previous.get("datasets") or []
-    entries = [e for e in told if isinstance(e, dict) and e.get("name") and e.get("digest")]
     return {
-        e["name"]: DatasetSource(name=e["name"], digest=e["digest"], manifest_sha256=e.get("manifestSha256") or "")
-        for e in entries
+        entry.name: DatasetSource(name=entry.name, digest=entry.digest, manifest_sha256=entry.manifest_sha256)
+        for entry in observed.status.datasets
+        if entry.name and entry.digest
     }

@@ -2,21 +2,22 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from lead_operator.decisions.condition_events import condition_events
-from lead_operator.decisions.conditions import find_condition
 from lead_operator.decisions.plan import ClaimToDelete, EventNote
-from lead_operator.decisions.restarts import NO_CHECKPOINT
+from lead_operator.decisions.restarts import NO_CHECKPOINT, read_streak
 from lead_operator.decisions.run_step import FINISHING
 from lead_operator.names import CachePhase, Condition, RunPhase
+from lead_operator.resources.condition_status import FailureStatus, ResourceStatus
+from lead_operator.resources.dataset_cache_status import DatasetCacheStatus
+from lead_operator.resources.training_run_status import AttemptFailure, InstanceStatus, TrainingRunStatus
 
 MAX_MESSAGE = 1000  # the API takes 1024
 MAX_ADVICE = 4  # lines of one change
 RESUMED = EventNote("Normal", "Resumed", "spec.suspend is false again: the run goes on from its newest checkpoint")
 
 
-def run_events(before: dict[str, Any], after: dict[str, Any]) -> tuple[EventNote, ...]:
+def run_events(before: TrainingRunStatus, after: TrainingRunStatus) -> tuple[EventNote, ...]:
     """Returns what a person should hear of a TrainingRun's change."""
     notes = [
         *_run_failure(before, after),
@@ -34,30 +35,29 @@ def caches_lost(claims: Iterable[ClaimToDelete]) -> tuple[EventNote, ...]:
     return tuple(EventNote("Warning", "SessionCacheLost", claim.why) for claim in claims)
 
 
-def cache_events(before: dict[str, Any], after: dict[str, Any]) -> tuple[EventNote, ...]:
+def cache_events(before: DatasetCacheStatus, after: DatasetCacheStatus) -> tuple[EventNote, ...]:
     """Returns what a person should hear of a DatasetCache's change."""
     notes = []
-    failure = after.get("lastFailure") or {}
-    if failure and failure != before.get("lastFailure"):
-        notes.append(cache_failure(failure))
-    if after.get("phase") != before.get("phase"):
+    if after.last_failure is not None and after.last_failure != before.last_failure:
+        notes.append(cache_failure(after.last_failure))
+    if after.phase != before.phase:
         notes.append(cache_phase(after))
     return one_a_reason([*notes, *_untold(notes, before, after)])
 
 
-def cache_failure(failure: dict[str, Any]) -> EventNote:
+def cache_failure(failure: FailureStatus) -> EventNote:
     """Returns why a build pod has ended; `failure` is status.lastFailure."""
-    return EventNote("Warning", str(failure.get("reason")), str(failure.get("message")))
+    return EventNote("Warning", failure.reason, failure.message)
 
 
-def cache_phase(status: dict[str, Any]) -> EventNote:
+def cache_phase(status: DatasetCacheStatus) -> EventNote:
     """Returns the phase that a DatasetCache has come to."""
     message = _condition_message(status, Condition.FAILED) or _condition_message(status, Condition.READY)
-    kind = "Warning" if status.get("phase") == CachePhase.FAILED else "Normal"
-    return EventNote(kind, str(status.get("phase")), message)
+    kind = "Warning" if status.phase == CachePhase.FAILED else "Normal"
+    return EventNote(kind, status.phase, message)
 
 
-def _untold(notes: list[EventNote], before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
+def _untold(notes: list[EventNote], before: ResourceStatus, after: ResourceStatus) -> list[EventNote]:
     """What conditions say and none of the notes does."""
     reasons, messages = {note.reason for note in notes}, {note.message for note in notes}
     found: dict[str, EventNote] = {}
@@ -76,89 +76,85 @@ def one_a_reason(notes: Iterable[EventNote]) -> tuple[EventNote, ...]:
     return tuple(replace(note, message=note.message[:MAX_MESSAGE]) for note in joined.values())
 
 
-def _run_failure(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
-    failure = after.get("lastFailure") or {}
-    return [] if not failure or failure == before.get("lastFailure") else [run_failure(failure)]
+def _run_failure(before: TrainingRunStatus, after: TrainingRunStatus) -> list[EventNote]:
+    failure = after.last_failure
+    return [] if failure is None or failure == before.last_failure else [run_failure(failure)]
 
 
-def run_failure(failure: dict[str, Any]) -> EventNote:
+def run_failure(failure: AttemptFailure) -> EventNote:
     """Returns why an attempt has ended; `failure` is status.lastFailure."""
-    text = f"attempt {failure.get('attempt')} of stage {failure.get('stage')}: {failure.get('message')}"
-    return EventNote("Warning", str(failure.get("reason")), text)
+    text = f"attempt {failure.attempt} of stage {failure.stage}: {failure.message}"
+    return EventNote("Warning", failure.reason, text)
 
 
-def _dataset(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
-    old, new = find_condition(before, Condition.DATASET_READY) or {}, find_condition(after, Condition.DATASET_READY)
-    if new is None or new.get("reason") == old.get("reason"):
+def _dataset(before: TrainingRunStatus, after: TrainingRunStatus) -> list[EventNote]:
+    old, new = before.condition(Condition.DATASET_READY), after.condition(Condition.DATASET_READY)
+    if new is None or (old is not None and new.reason == old.reason):
         return []
-    if not old and new["status"] == "True":
+    if old is None and new.status == "True":
         return []  # the run never waited for its data: that its pods are made tells enough
-    kind = "Normal" if new["status"] == "True" or new["reason"] == "CacheBuilding" else "Warning"
-    return [EventNote(kind, new["reason"], new["message"])]
+    kind = "Normal" if new.status == "True" or new.reason == "CacheBuilding" else "Warning"
+    return [EventNote(kind, new.reason, new.message)]
 
 
-def _stages(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
-    old = {(e["name"], e["seed"]): e for e in before.get("stages") or []}
-    notes = []
-    for entry in after.get("stages") or []:
-        was = old.get((entry["name"], entry["seed"]), {})
-        attempt = entry.get("attempt", 0)
-        if attempt > was.get("attempt", 0) and (before or attempt == 1):
+def _stages(before: TrainingRunStatus, after: TrainingRunStatus) -> list[EventNote]:
+    notes, erased = [], not before.stages
+    for entry in after.stages:
+        was = before.instance(*entry.key) or InstanceStatus(name=entry.name, seed=entry.seed)
+        if entry.attempt > was.attempt and (entry.attempt == 1 or not erased):
             notes.append(stage_begun(entry))
-        if entry.get("checkpoint") and not was.get("checkpoint"):
+        if entry.checkpoint and not was.checkpoint:
             notes.append(checkpoint_saved(entry))
-        if entry.get("phase") == "Succeeded" and was.get("phase") != "Succeeded" and before:
+        if entry.phase == "Succeeded" and was.phase != "Succeeded" and not erased:
             notes.append(stage_completed(entry))
     return notes
 
 
-def stage_begun(entry: dict[str, Any]) -> EventNote:
+def stage_begun(entry: InstanceStatus) -> EventNote:
     """Returns that the newest attempt of a stage instance has begun; in the same words for as long as it lasts."""
-    attempt, book = entry["attempt"], entry.get("book") or {}
-    step = book.get("atStep", NO_CHECKPOINT) if book.get("failedAttempt") == attempt - 1 else NO_CHECKPOINT
-    begins = f", from the checkpoint of step {step}" if step != NO_CHECKPOINT else ""
-    text = f"attempt {attempt} of stage {entry['name']}, seed {entry['seed']}{begins}"
+    attempt, streak = entry.attempt, read_streak(entry.book)
+    known = streak.failed_attempt == attempt - 1 and streak.at_step != NO_CHECKPOINT
+    begins = f", from the checkpoint of step {streak.at_step}" if known else ""
+    text = f"attempt {attempt} of stage {entry.name}, seed {entry.seed}{begins}"
     return EventNote("Normal", "PodsCreated" if attempt == 1 else "Restarting", text)
 
 
-def checkpoint_saved(entry: dict[str, Any]) -> EventNote:
+def checkpoint_saved(entry: InstanceStatus) -> EventNote:
     """Returns that a stage instance has a checkpoint."""
-    text = f"stage {entry['name']}, seed {entry['seed']}: {entry['checkpoint']}"
+    text = f"stage {entry.name}, seed {entry.seed}: {entry.checkpoint}"
     return EventNote("Normal", "CheckpointSaved", text)
 
 
-def stage_completed(entry: dict[str, Any]) -> EventNote:
+def stage_completed(entry: InstanceStatus) -> EventNote:
     """Returns that a stage instance has succeeded."""
-    text = f"stage {entry['name']}, seed {entry['seed']}: {entry.get('checkpoint', 'its checkpoint is committed')}"
+    text = f"stage {entry.name}, seed {entry.seed}: {entry.checkpoint or 'its checkpoint is committed'}"
     return EventNote("Normal", "StageCompleted", text)
 
 
-def _advice(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
+def _advice(before: TrainingRunStatus, after: TrainingRunStatus) -> list[EventNote]:
     """What the trainer's watch rules say and have not said before, one line each."""
-    new = find_condition(after, Condition.ADVISORY)
+    old, new = before.condition(Condition.ADVISORY), after.condition(Condition.ADVISORY)
     if new is None:
         return []
-    said = str((find_condition(before, Condition.ADVISORY) or {}).get("message", "")).splitlines()
-    lines = [line for line in str(new["message"]).splitlines() if line not in said]
+    said = old.message.splitlines() if old is not None else []
+    lines = [line for line in new.message.splitlines() if line not in said]
     return [EventNote("Warning", "Advisory", line) for line in lines[:MAX_ADVICE]]
 
 
-def _resumed(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
-    old, new = (find_condition(status, Condition.SUSPENDED) or {} for status in (before, after))
-    over = (RunPhase.SUCCEEDED, RunPhase.FAILED)
-    goes_on = old.get("status") == "True" and new.get("status") == "False" and after.get("phase") not in over
-    return [RESUMED] if goes_on else []
+def _resumed(before: TrainingRunStatus, after: TrainingRunStatus) -> list[EventNote]:
+    new, over = after.condition(Condition.SUSPENDED), (RunPhase.SUCCEEDED, RunPhase.FAILED)
+    asked = new is not None and new.status == "False"
+    return [RESUMED] if asked and before.holds(Condition.SUSPENDED) and after.phase not in over else []
 
 
-def _run_phase(before: dict[str, Any], after: dict[str, Any]) -> list[EventNote]:
-    return [] if after.get("phase") == before.get("phase") else run_phase(after)
+def _run_phase(before: TrainingRunStatus, after: TrainingRunStatus) -> list[EventNote]:
+    return [] if after.phase == before.phase else run_phase(after)
 
 
-def run_phase(after: dict[str, Any]) -> list[EventNote]:
+def run_phase(after: TrainingRunStatus) -> list[EventNote]:
     """Returns the phase that a TrainingRun has come to; none where other events tell it."""
-    phase = after.get("phase")
-    stage = (after.get("stage") or {}).get("text", "")
-    if phase == RunPhase.RUNNING and after.get("reason") == FINISHING:
+    phase, stage = after.phase, after.stage.text if after.stage else ""
+    if phase == RunPhase.RUNNING and after.reason == FINISHING:
         return []  # it ended before it was seen to train: StageCompleted or Succeeded follows
     if phase == RunPhase.RUNNING:
         return [EventNote("Normal", "Started", f"stage {stage} trains")]
@@ -171,6 +167,6 @@ def run_phase(after: dict[str, Any]) -> list[EventNote]:
     return []
 
 
-def _condition_message(status: dict[str, Any], kind: Condition) -> str:
-    condition = find_condition(status, kind)
-    return str(condition["message"]) if condition else ""
+def _condition_message(status: ResourceStatus, kind: Condition) -> str:
+    condition = status.condition(kind)
+    return condition.message if condition else ""

@@ -7,13 +7,13 @@ those records: no pod raises the number.
 
 import re
 from dataclasses import dataclass, replace
-from typing import Any
 
 from lead_operator.decisions.figures import format_time
 from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstance, ObservedPod, ObservedRun
 from lead_operator.decisions.restarts import Streak, read_streak, recorded_streak
 from lead_operator.names import Role
 from lead_operator.resources.training_run import StageInstance, TrainingRun
+from lead_operator.resources.training_run_status import BookStatus, InstanceStatus
 from lead_protocol.object_keys import position_of
 
 _STEP = re.compile(r"/checkpoints/(\d{12})/")  # in the URI of a checkpoint
@@ -112,40 +112,40 @@ def _parent_done(run: TrainingRun, state: InstanceState, done: set[tuple[str, in
 
 def read_instance_states(run: TrainingRun, observed: ObservedRun) -> tuple[InstanceState, ...]:
     """Returns the state of every stage instance, in the order in which they are trained."""
-    entries = {(e.get("name"), e.get("seed")): e for e in observed.previous.get("stages") or [] if isinstance(e, dict)}
-    return tuple(_state(run, observed, i, entries.get((i.stage.name, i.seed), {})) for i in run.instances)
+    return tuple(_state(run, observed, instance) for instance in run.instances)
 
 
-def _state(run: TrainingRun, observed: ObservedRun, instance: StageInstance, entry: dict[str, Any]) -> InstanceState:
+def _state(run: TrainingRun, observed: ObservedRun, instance: StageInstance) -> InstanceState:
     key = (instance.stage.name, instance.seed)
+    entry = observed.status.instance(*key) or InstanceStatus(name=key[0], seed=key[1])
     pods = tuple(p for p in observed.pods if p.role == Role.TRAIN and (p.stage, p.seed) == key)
     bucket = next((b for b in observed.instances if (b.stage, b.seed) == key), None)
-    book = dict(entry.get("book") or {}) if not observed.counters_disproved else {}
+    book = BookStatus() if entry.book is None or observed.counters_disproved else entry.book
     recorded = recorded_streak(observed.book if observed.by_records else None, *key)
     streak = max(read_streak(book), recorded, key=lambda each: each.failed_attempt)
-    claimed = int(entry.get("attempt") or 0) if not observed.counters_disproved else 0
-    ended = max(int(book.get("endedAttempt") or 0), recorded.failed_attempt)
+    claimed = entry.attempt if not observed.counters_disproved else 0
+    ended = max(book.ended_attempt, recorded.failed_attempt)
     attempt = max([claimed, ended, *(p.attempt for p in pods)])
     ended = max(ended, attempt - 1)  # an attempt begins when the one before has ended, by a suspension too
     if bucket is not None and bucket.highest_attempt > attempt:
         # It has written to the bucket, and nothing of it is left here: it is over.
         attempt = ended = bucket.highest_attempt
     seen = {p.rank for p in pods if p.attempt == attempt}
-    created = (bool(book.get("created")) and attempt == claimed) or (attempt > 0 and len(seen) >= run.nodes)
+    created = (book.created and attempt == claimed) or (attempt > 0 and len(seen) >= run.nodes)
     state = InstanceState(
         instance=instance,
-        result="Succeeded" if entry.get("phase") == "Succeeded" else "",
+        result="Succeeded" if entry.phase == "Succeeded" else "",
         attempt=attempt,
         ended=ended,
         created=created,
-        attempt_time=book.get("attemptTime"),
+        attempt_time=book.attempt_time,
         streak=streak,
-        start_time=entry.get("startTime"),
-        completion_time=entry.get("completionTime"),
-        loss=str(entry.get("loss") or ""),
-        best=str(entry.get("best") or ""),
-        told_epoch=int(entry.get("epoch") or 0),
-        checkpoint_uri=str(entry.get("checkpoint") or ""),
+        start_time=entry.start_time,
+        completion_time=entry.completion_time,
+        loss=entry.loss,
+        best=entry.best,
+        told_epoch=entry.epoch,
+        checkpoint_uri=entry.checkpoint,
         pods=pods,
         bucket=bucket,
     )

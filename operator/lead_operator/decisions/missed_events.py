@@ -6,11 +6,9 @@ to nobody. Of what happens again and again the newest is sent: a later event of 
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Any
 
-from lead_operator.decisions.conditions import find_condition
 from lead_operator.decisions.events import (
     RESUMED,
     cache_failure,
@@ -25,32 +23,35 @@ from lead_operator.decisions.events import (
 from lead_operator.decisions.figures import parse_time
 from lead_operator.decisions.plan import EventNote
 from lead_operator.names import CachePhase, Condition, RunPhase
+from lead_operator.resources.condition_status import FailureStatus, ResourceStatus
+from lead_operator.resources.dataset_cache_status import DatasetCacheStatus
+from lead_operator.resources.training_run_status import InstanceStatus, TrainingRunStatus
 
 KEPT = timedelta(minutes=55)
 
-_RUN_PHASES = {  # the condition that has changed with the phase
+_RUN_PHASES: dict[str, Condition] = {  # the condition that has changed with the phase
     RunPhase.RUNNING: Condition.PROGRESSING,
     RunPhase.SUSPENDED: Condition.SUSPENDED,
     RunPhase.SUCCEEDED: Condition.SUCCEEDED,
     RunPhase.FAILED: Condition.FAILED,
 }
-_CACHE_ENDS = {CachePhase.READY: Condition.READY, CachePhase.FAILED: Condition.FAILED}
+_CACHE_ENDS: dict[str, Condition] = {CachePhase.READY: Condition.READY, CachePhase.FAILED: Condition.FAILED}
 
 Missed = tuple[EventNote, datetime]  # and when it happened
 
 
-def missed_run_events(status: dict[str, Any], now: datetime) -> Iterator[Missed]:
+def missed_run_events(status: TrainingRunStatus, now: datetime) -> Iterator[Missed]:
     """Yields each event of a run's course that may be missing, in the order in which passes send them."""
-    yield from _failure(status, run_failure, now)
+    if status.last_failure is not None:
+        yield from _failure(status.last_failure, run_failure(status.last_failure), now)
     begun, saved, completed = (defaultdict[str, list[EventNote]](list) for _ in range(3))
-    for entry in status.get("stages") or []:
-        book, attempt = entry.get("book") or {}, int(entry.get("attempt") or 0)
-        if attempt == 1 or attempt > int(book.get("endedAttempt") or 0):  # the words of an attempt end with it
-            begun[str(book.get("attemptTime"))].append(stage_begun(entry))
-        if entry.get("checkpoint"):
+    for entry in status.stages:
+        if entry.attempt == 1 or entry.attempt > entry.ended_attempt:  # the words of an attempt end with it
+            begun[str(entry.book and entry.book.attempt_time)].append(stage_begun(entry))
+        if entry.checkpoint:
             saved[_saved_at(status, entry)].append(checkpoint_saved(entry))
-        if entry.get("phase") == RunPhase.SUCCEEDED:
-            completed[str(entry.get("completionTime"))].append(stage_completed(entry))
+        if entry.phase == RunPhase.SUCCEEDED:
+            completed[str(entry.completion_time)].append(stage_completed(entry))
     for by_time in (begun, saved, completed):  # what one pass has found is one event
         for time, notes in by_time.items():
             yield from _recent(one_a_reason(notes), time, now)
@@ -59,41 +60,41 @@ def missed_run_events(status: dict[str, Any], now: datetime) -> Iterator[Missed]
     yield from _phase(status, _RUN_PHASES, run_phase(status), now)
 
 
-def missed_cache_events(status: dict[str, Any], now: datetime) -> Iterator[Missed]:
+def missed_cache_events(status: DatasetCacheStatus, now: datetime) -> Iterator[Missed]:
     """Yields each event of a build's course that may be missing."""
-    yield from _failure(status, cache_failure, now)
+    if status.last_failure is not None:
+        yield from _failure(status.last_failure, cache_failure(status.last_failure), now)
     yield from _phase(status, _CACHE_ENDS, [cache_phase(status)], now)
 
 
-def _failure(status: dict[str, Any], note: Callable[[dict[str, Any]], EventNote], now: datetime) -> Iterator[Missed]:
-    if failure := status.get("lastFailure"):
-        yield from _recent(one_a_reason([note(failure)]), failure.get("time"), now)
+def _failure(failure: FailureStatus, note: EventNote, now: datetime) -> Iterator[Missed]:
+    yield from _recent(one_a_reason([note]), failure.time, now)
 
 
-def _saved_at(status: dict[str, Any], entry: dict[str, Any]) -> str:
+def _saved_at(status: TrainingRunStatus, entry: InstanceStatus) -> str:
     """When the checkpoint of a stage instance was saved; not before the instance began, where nothing else is known."""
-    shown = status.get("checkpoint") or {}
-    if shown.get("uri") == entry["checkpoint"] and shown.get("savedAt"):
-        return str(shown["savedAt"])
-    return str(entry.get("completionTime") or entry.get("startTime"))
+    shown = status.checkpoint
+    if shown is not None and shown.uri == entry.checkpoint and shown.saved_at:
+        return shown.saved_at
+    return str(entry.completion_time or entry.start_time)
 
 
-def _resumed_at(status: dict[str, Any]) -> str | None:
+def _resumed_at(status: TrainingRunStatus) -> str | None:
     """When a suspension ended; None where there was none: then the condition is as old as the status."""
-    told = find_condition(status, Condition.SUSPENDED) or {}
-    times = [str(each.get("lastTransitionTime")) for each in status.get("conditions") or [] if each is not told]
-    changed = str(told.get("lastTransitionTime"))
-    if told.get("status") != "False" or told.get("reason") != "NotAsked" or changed <= min(times, default=changed):
+    told = status.condition(Condition.SUSPENDED)
+    if told is None or told.status != "False" or told.reason != "NotAsked":
         return None
-    return changed
+    changed = told.last_transition_time
+    others = [each.last_transition_time for each in status.conditions if each is not told]
+    return changed if changed > min(others, default=changed) else None
 
 
 def _phase(
-    status: dict[str, Any], phases: dict[Any, Condition], notes: list[EventNote], now: datetime
+    status: ResourceStatus, phases: Mapping[str, Condition], notes: list[EventNote], now: datetime
 ) -> Iterator[Missed]:
-    if (kind := phases.get(status.get("phase"))) is not None:
-        told = find_condition(status, kind) or {}
-        yield from _recent(one_a_reason(notes), told.get("lastTransitionTime"), now)
+    told = status.condition(phases[status.phase]) if status.phase in phases else None
+    if told is not None:
+        yield from _recent(one_a_reason(notes), told.last_transition_time, now)
 
 
 def _recent(notes: Iterable[EventNote], time: object, now: datetime) -> Iterator[Missed]:

@@ -5,8 +5,11 @@ Nothing here is trusted beyond its type: progress records were parsed and bounde
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from functools import cached_property
 
+from lead_operator.resources.dataset_cache_status import DatasetCacheStatus
+from lead_operator.resources.status_format import JsonObject, parse_status
+from lead_operator.resources.training_run_status import TrainingRunStatus
 from lead_protocol.progress_record import BuildRecord, ProgressRecord
 from lead_protocol.run_records import RunBook, RunEnd, StartedAttempt
 
@@ -130,16 +133,21 @@ class ObservedRun:
     store_error: str = ""  # why the bucket could not be read this time; empty when it was
     profile_error: str = ""  # the storage profile does not exist
     apply_error: str = ""  # why the API server refused our newest objects (quota, admission); empty when it took them
-    previous: dict[str, Any] = field(default_factory=dict)  # .status as last read
+    previous: JsonObject = field(default_factory=dict)  # .status as last read
     ended: RunEnd | None = None  # the verdict, once the bucket holds it, whatever status says
     end_disproved: bool = False  # status says that the run has ended, and the operator has ended no such run
     counters_disproved: str = ""  # what status reports of restarts and ends, and the operator has not recorded
     book: RunBook | None = None  # the newest that the bucket holds
 
+    @cached_property
+    def status(self) -> TrainingRunStatus:
+        """The status as last read."""
+        return parse_status(TrainingRunStatus, self.previous)
+
     @property
     def erased(self) -> bool:
         """Whether status holds no accounts: it was erased, or nothing was written yet."""
-        return "restarts" not in self.previous
+        return self.status.restarts is None
 
     @property
     def by_records(self) -> bool:
@@ -187,7 +195,12 @@ class ObservedBuild:
     store_error: str = ""
     profile_error: str = ""
     apply_error: str = ""
-    previous: dict[str, Any] = field(default_factory=dict)
+    previous: JsonObject = field(default_factory=dict)  # .status as last read
+
+    @cached_property
+    def status(self) -> DatasetCacheStatus:
+        """The status as last read."""
+        return parse_status(DatasetCacheStatus, self.previous)
 
     @property
     def records(self) -> tuple[BuildRecord, ...]:

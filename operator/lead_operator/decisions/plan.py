@@ -6,9 +6,9 @@ and the events. A crash anywhere leaves a state from which the next pass decides
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from lead_operator.decisions.cache_verification import PublishRequest
+from lead_operator.resources.status_format import JsonObject
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,14 @@ class EventNote:
 class Plan:
     """The next step of one resource."""
 
-    status: dict[str, Any]  # the whole status as it should read; written only if it differs
+    status: JsonObject  # the whole status as it should read; written only if it differs
     records: tuple[RunRecord, ...] = ()
     publish: PublishRequest | None = None  # have the staged cache published, beside the passes
     claim_attempt: bool = False  # status raises or ends an attempt: write it, if unchanged, before acting
     deletes: tuple[PodToDelete, ...] = ()
     claim_deletes: tuple[ClaimToDelete, ...] = ()
-    creates: tuple[dict[str, Any], ...] = ()  # complete Kubernetes objects, in order
-    tries: tuple[dict[str, Any], ...] = ()  # objects that are not missed where the API server does not take them
+    creates: tuple[JsonObject, ...] = ()  # complete Kubernetes objects, in order
+    tries: tuple[JsonObject, ...] = ()  # objects that are not missed where the API server does not take them
     annotates: tuple[PodToAnnotate, ...] = ()
     events: tuple[EventNote, ...] = ()
     requeue_after_s: float | None = None  # look again at the latest after this long

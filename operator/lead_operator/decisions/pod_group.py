@@ -1,10 +1,8 @@
 """The pods of a run as a group: what to make of it, what to stop of it. Pure."""
 
 from dataclasses import replace
-from typing import Any
 
 from lead_operator import names
-from lead_operator.decisions.conditions import condition_holds
 from lead_operator.decisions.instance_state import InstanceState
 from lead_operator.decisions.observed import ObservedPod, ObservedRun
 from lead_operator.decisions.plan import PodToAnnotate, PodToDelete
@@ -17,6 +15,7 @@ from lead_operator.errors import SpecError
 from lead_operator.objects.rank_service import build_rank_service
 from lead_operator.objects.session_cache_claim import build_session_cache_claim
 from lead_operator.objects.training_pod import build_training_pod
+from lead_operator.resources.status_format import JsonObject
 from lead_operator.resources.training_run import TrainingRun
 
 VOLCANO = "volcano"  # name of its scheduler
@@ -29,7 +28,7 @@ def retire_pods(pods: tuple[ObservedPod, ...], run: TrainingRun, observed: Obser
 
 def tell_last_checkpoint(view: RunView, state: InstanceState) -> tuple[PodToAnnotate, ...]:
     """Returns the annotations by which Volcano picks victims that lose least: the time of the newest checkpoint."""
-    saved_at = str(view.checkpoint.get("savedAt") or "")
+    saved_at = view.checkpoint.saved_at if view.checkpoint else None
     if view.run.scheduling.scheduler != VOLCANO or not saved_at:
         return ()
     key = names.Annotation.LAST_CHECKPOINT
@@ -41,7 +40,7 @@ def clean_pods(run: TrainingRun, observed: ObservedRun) -> tuple[PodToDelete, ..
     """Returns the deletions when a run has ended: of what still runs, and of what cleanPodPolicy does not keep."""
     everything = run.clean_pod_policy == "All"
     ended = remove_ended(observed.pods) if everything else ()
-    trained = condition_holds(observed.previous, names.Condition.SUCCEEDED)
+    trained = observed.status.holds(names.Condition.SUCCEEDED)
     checks = answered_checks(run, observed, outlived=everything or trained)
     live = retire_pods((*observed.pods, *observed.checks), run, observed)
     return once_each(*ended, *checks, *live)
@@ -69,14 +68,14 @@ def _refuse_invalid(view: RunView) -> None:
         )
 
 
-def build_group_objects(view: RunView, state: InstanceState) -> tuple[dict[str, Any], ...]:
+def build_group_objects(view: RunView, state: InstanceState) -> tuple[JsonObject, ...]:
     """The service, the claims and, until all pods were seen once, the pods that are missing.
 
     A rank whose claim is being deleted gets its pod when it has a new claim.
     """
     run, observed = view.run, view.observed
     _refuse_invalid(view)
-    objects: list[dict[str, Any]] = []
+    objects: list[JsonObject] = []
     if not observed.service_exists:
         objects.append(build_rank_service(run))
     if run.session_cache.medium == "PersistentVolume":

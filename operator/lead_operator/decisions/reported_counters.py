@@ -9,9 +9,7 @@ them again, to the same numbers.
 """
 
 from dataclasses import replace
-from typing import Any
 
-from lead_operator.decisions.conditions import find_condition
 from lead_operator.decisions.figures import parse_time, seconds_since
 from lead_operator.decisions.observed import ObservedInstance, ObservedRun
 from lead_operator.decisions.restarts import Restarts, Streak, read_restarts, read_streak, recorded_streak
@@ -19,36 +17,32 @@ from lead_operator.decisions.run_end import reported_end
 from lead_operator.decisions.run_view import SUSPEND_REQUESTED
 from lead_operator.names import Condition
 from lead_operator.resources.training_run import TrainingRun
+from lead_operator.resources.training_run_status import InstanceStatus, TrainingRunStatus
 
 SAME_FAILURE_S = 120.0  # between the times that two operators give it, one of which stood still beyond its lease
-Counters = tuple[Any, ...]
+Counters = tuple[object, ...]
 
 
-def reported_counters(status: dict[str, Any]) -> Counters:
+def reported_counters(status: TrainingRunStatus) -> Counters:
     """Returns all that a status reports of restarts and ends, to be compared with what was decided."""
-    entries = [
-        (entry.get("name"), entry.get("seed"), entry.get("attempt"), (entry.get("book") or {}).get("endedAttempt"),
-         read_streak(entry.get("book") or {}))
-        for entry in status.get("stages") or []
-    ]  # fmt: skip
-    return (status.get("restarts") and read_restarts(status, None, ()), *entries)
+    entries = [(entry.key, entry.attempt, entry.ended_attempt, read_streak(entry.book)) for entry in status.stages]
+    return (status.restarts and read_restarts(status.restarts, None, ()), *entries)
 
 
 def find_contradiction(run: TrainingRun, observed: ObservedRun) -> str:
     """Returns what a status reports and the records do not hold, in words; empty where none is known."""
-    over = observed.ended is not None or (reported_end(observed.previous) is not None and not observed.end_disproved)
+    over = observed.ended is not None or (reported_end(observed.status) is not None and not observed.end_disproved)
     if over or observed.erased or observed.store_error or observed.profile_error:
         return ""
-    entries = [entry for entry in observed.previous.get("stages") or [] if int(entry.get("attempt") or 0) > 0]
+    entries = [entry for entry in observed.status.stages if entry.attempt > 0]
     if unknown := next(filter(None, (_of_attempts(observed, entry) for entry in entries)), ""):
         return unknown
-    storage = find_condition(observed.previous, Condition.STORAGE_AVAILABLE) or {}
-    if storage.get("status") != "True":
+    if not observed.status.holds(Condition.STORAGE_AVAILABLE):
         return ""
     unreported = sum(_is_unreported(entry, observed) for entry in entries)
-    told = read_restarts(observed.previous, None, ())
-    recorded = read_restarts({}, observed.book, ())
-    replaced = sum(int(entry["attempt"]) - 1 for entry in entries)
+    told = read_restarts(observed.status.restarts, None, ())
+    recorded = read_restarts(None, observed.book, ())
+    replaced = sum(entry.attempt - 1 for entry in entries)
     # Without a record suspensions alone may have ended attempts: a status erased in between counts some of them.
     suspended = observed.book is None and told == Restarts(uncounted=told.uncounted) and told.uncounted <= replaced
     if told != recorded and not suspended and recorded.total != told.total + unreported:
@@ -56,10 +50,10 @@ def find_contradiction(run: TrainingRun, observed: ObservedRun) -> str:
     return next(filter(None, (_of_ends(run, observed, entry) for entry in entries)), "")
 
 
-def _of_attempts(observed: ObservedRun, entry: dict[str, Any]) -> str:
+def _of_attempts(observed: ObservedRun, entry: InstanceStatus) -> str:
     """Numbers that no outage explains: an attempt begins only while the store answers, and after the one before."""
-    name, seed, attempt, book = entry["name"], entry["seed"], int(entry["attempt"]), entry.get("book") or {}
-    which, ended = f"stage {name}, seed {seed}", int(book.get("endedAttempt") or 0)
+    name, seed, attempt, ended = entry.name, entry.seed, entry.attempt, entry.ended_attempt
+    which = f"stage {name}, seed {seed}"
     bucket = next((b for b in observed.instances if (b.stage, b.seed) == (name, seed)), None)
     newest = _newest_known(observed, bucket, name, seed)
     if attempt > newest:
@@ -69,12 +63,12 @@ def _of_attempts(observed: ObservedRun, entry: dict[str, Any]) -> str:
     return ""
 
 
-def _of_ends(run: TrainingRun, observed: ObservedRun, entry: dict[str, Any]) -> str:
-    name, seed, attempt, book = entry["name"], entry["seed"], int(entry["attempt"]), entry.get("book") or {}
-    which, ended = f"stage {name}, seed {seed}", int(book.get("endedAttempt") or 0)
-    if _is_unreported(entry, observed) or entry.get("phase") == "Succeeded":
+def _of_ends(run: TrainingRun, observed: ObservedRun, entry: InstanceStatus) -> str:
+    name, seed, attempt, ended = entry.name, entry.seed, entry.attempt, entry.ended_attempt
+    which = f"stage {name}, seed {seed}"
+    if _is_unreported(entry, observed) or entry.phase == "Succeeded":
         return ""
-    told, recorded = read_streak(book), recorded_streak(observed.book, name, seed)
+    told, recorded = read_streak(entry.book), recorded_streak(observed.book, name, seed)
     if not _is_one_failure(told, recorded) or ended < recorded.failed_attempt:
         return f"{_ends(told, ended)} of {which}, but the operator's records hold {_ends(recorded, ended)}"
     if ended == attempt > recorded.failed_attempt and not _was_suspended(run, observed):
@@ -99,16 +93,14 @@ def _newest_known(observed: ObservedRun, bucket: ObservedInstance | None, name: 
     return max(*known, *pods, 0)
 
 
-def _is_unreported(entry: dict[str, Any], observed: ObservedRun) -> bool:
+def _is_unreported(entry: InstanceStatus, observed: ObservedRun) -> bool:
     """Whether a failure is recorded of an attempt that the status still reports as active."""
-    ended = int((entry.get("book") or {}).get("endedAttempt") or 0)
-    failed = recorded_streak(observed.book, entry["name"], entry["seed"]).failed_attempt
-    return failed == int(entry.get("attempt") or 0) > ended
+    return recorded_streak(observed.book, *entry.key).failed_attempt == entry.attempt > entry.ended_attempt
 
 
 def _was_suspended(run: TrainingRun, observed: ObservedRun) -> bool:
-    told = find_condition(observed.previous, Condition.SUSPENDED) or {}
-    return run.suspend or told.get("status") == "True" or told.get("reason") == SUSPEND_REQUESTED
+    told = observed.status.condition(Condition.SUSPENDED)
+    return run.suspend or (told is not None and (told.status == "True" or told.reason == SUSPEND_REQUESTED))
 
 
 def _words(restarts: Restarts) -> str:

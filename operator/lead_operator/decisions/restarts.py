@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from lead_operator.decisions.failure_policy import CORRECT_AND_CREATE, SPEC_REASONS, Failure, pause_s
 from lead_operator.decisions.figures import plausible_time
 from lead_operator.resources.training_run import FailurePolicy
+from lead_operator.resources.training_run_status import BookStatus, RestartsStatus
 from lead_protocol.exit_codes import ExitClass
 from lead_protocol.run_records import RunBook
 
@@ -26,14 +26,14 @@ class Restarts:
         """All replacements together."""
         return self.program + self.infrastructure + self.uncounted
 
-    def to_status(self) -> dict[str, Any]:
+    def to_status(self) -> RestartsStatus:
         """Returns status.restarts."""
-        return {
-            "total": self.total,
-            "program": self.program,
-            "infrastructure": self.infrastructure,
-            "uncounted": self.uncounted,
-        }
+        return RestartsStatus(
+            total=self.total,
+            program=self.program,
+            infrastructure=self.infrastructure,
+            uncounted=self.uncounted,
+        )
 
 
 @dataclass(frozen=True)
@@ -52,19 +52,19 @@ class Streak:
         """The pause before the next attempt."""
         return pause_s(self.ends)
 
-    def to_book(self) -> dict[str, Any]:
-        """Returns its part of status.stages[].book; nothing where nothing has failed yet."""
+    def added_to(self, book: BookStatus) -> BookStatus:
+        """Returns status.stages[].book with its part; as it is where nothing has failed yet."""
         if not self.failed_attempt:
-            return {}
-        at = {"failedAt": self.failed_at} if self.failed_at else {}  # a status takes no null
-        return {
-            "atStep": self.at_step,
-            "errorsAtStep": self.errors,
-            "endsAtStep": self.ends,
-            "failedAttempt": self.failed_attempt,
-            **at,
-            "failedReason": self.reason,
-        }
+            return book
+        return replace(
+            book,
+            at_step=self.at_step,
+            errors_at_step=self.errors,
+            ends_at_step=self.ends,
+            failed_attempt=self.failed_attempt,
+            failed_at=self.failed_at,
+            failed_reason=self.reason,
+        )
 
 
 @dataclass(frozen=True)
@@ -78,35 +78,31 @@ class Verdict:
 
 
 def read_restarts(
-    status: dict[str, Any], book: RunBook | None, attempts: Iterable[int], *, by_records: bool = False
+    told: RestartsStatus | None, book: RunBook | None, attempts: Iterable[int], *, by_records: bool = False
 ) -> Restarts:
     """Returns the accounts that a status holds; after an erased one, or `by_records`, those of the newest book.
 
     Where there is no book either, the instances' `attempts` are counted. They do not tell why they ended, or whether a
     suspension ended them: they spend no budget.
     """
-    by_records = by_records or "restarts" not in status
-    if by_records and book is not None:
+    if told is not None and not by_records:
+        return Restarts(told.program, told.infrastructure, told.uncounted)
+    if book is not None:
         return Restarts(book.program, book.infrastructure, book.uncounted)
-    if by_records:
-        return Restarts(uncounted=sum(attempt - 1 for attempt in attempts if attempt > 0))
-    entry = status["restarts"]
-    return Restarts(
-        program=int(entry.get("program") or 0),
-        infrastructure=int(entry.get("infrastructure") or 0),
-        uncounted=int(entry.get("uncounted") or 0),
-    )
+    return Restarts(uncounted=sum(attempt - 1 for attempt in attempts if attempt > 0))
 
 
-def read_streak(book: dict[str, Any]) -> Streak:
+def read_streak(book: BookStatus | None) -> Streak:
     """Returns the newest ends in a row that an instance's book holds."""
+    if book is None:
+        return Streak()
     return Streak(
-        at_step=int(book.get("atStep", NO_CHECKPOINT)),
-        errors=int(book.get("errorsAtStep") or 0),
-        ends=int(book.get("endsAtStep") or 0),
-        failed_attempt=int(book.get("failedAttempt") or 0),
-        failed_at=book.get("failedAt"),
-        reason=str(book.get("failedReason") or ""),
+        at_step=NO_CHECKPOINT if book.at_step is None else book.at_step,
+        errors=book.errors_at_step or 0,
+        ends=book.ends_at_step or 0,
+        failed_attempt=book.failed_attempt or 0,
+        failed_at=book.failed_at,
+        reason=book.failed_reason,
     )
 
 

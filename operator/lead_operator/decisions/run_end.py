@@ -3,9 +3,8 @@
 A status is output: it ends no run. The operator's record of the end does, or its own memory while the store is away.
 """
 
-from typing import Any
+from dataclasses import replace
 
-from lead_operator.decisions.conditions import condition_holds, find_condition
 from lead_operator.decisions.figures import seconds_since
 from lead_operator.decisions.observed import ObservedRun
 from lead_operator.decisions.plan import EventNote, Plan, RunRecord
@@ -14,22 +13,23 @@ from lead_operator.decisions.restarts import read_restarts
 from lead_operator.decisions.run_records import owed_verdict, store_is_back, with_the_store
 from lead_operator.decisions.run_step import SOON_S
 from lead_operator.names import Condition
+from lead_operator.resources.status_format import status_json
 from lead_operator.resources.training_run import TrainingRun
+from lead_operator.resources.training_run_status import TrainingRunStatus
 
 _ENDS = (Condition.SUCCEEDED, Condition.FAILED)
 
 
-def reported_end(status: dict[str, Any]) -> tuple[str, str] | None:
+def reported_end(status: TrainingRunStatus) -> tuple[str, str] | None:
     """Returns phase and reason of the end that a status reports; None where it reports none.
 
     The phase is empty where conditions and phase contradict each other.
     """
-    held = [kind for kind in _ENDS if condition_holds(status, kind)]
+    held = [told for kind in _ENDS if (told := status.condition(kind)) is not None and told.status == "True"]
     if not held:
         return None
-    told = find_condition(status, held[0]) or {}
-    agrees = len(held) == 1 and status.get("phase", held[0].value) == held[0].value
-    return (held[0].value if agrees else "", str(told.get("reason")))
+    agrees = len(held) == 1 and status.phase in ("", held[0].type)
+    return (held[0].type if agrees else "", held[0].reason)
 
 
 def is_over(observed: ObservedRun) -> bool:
@@ -37,7 +37,7 @@ def is_over(observed: ObservedRun) -> bool:
 
     Where its records cannot be read, status is left as it is: nothing is started, and nothing is deleted.
     """
-    reported = reported_end(observed.previous)
+    reported = reported_end(observed.status)
     if reported is None or observed.end_disproved:
         return False
     return observed.ended is None or reported == (observed.ended.phase, observed.ended.reason)
@@ -48,7 +48,7 @@ def restored_events(observed: ObservedRun) -> tuple[EventNote, ...]:
 
     An end that was decided while the store was away is in no record yet, and who finds it cannot know who wrote it.
     """
-    reported = reported_end(observed.previous)
+    reported = reported_end(observed.status)
     if reported is None or is_over(observed):
         return _restored_counters(observed)
     phase, reason = reported
@@ -79,21 +79,23 @@ def _restored_counters(observed: ObservedRun) -> tuple[EventNote, ...]:
 
 def after_end(run: TrainingRun, observed: ObservedRun) -> Plan:
     """Returns the plan for a run that has ended: what is left of its pods goes, and after its time the run itself."""
-    status = {**observed.previous, "observedGeneration": run.identity.generation}
+    status = replace(observed.status, observed_generation=run.identity.generation)
     if observed.store_error and observed.ended is None:
-        return Plan(status=status)
-    if "restarts" not in status and not observed.accounts_unknown:
-        attempts = [int(entry.get("attempt") or 0) for entry in status.get("stages") or []]
-        status["restarts"] = read_restarts(status, observed.book, attempts).to_status()
+        return Plan(status=status_json(status))
+    if status.restarts is None and not observed.accounts_unknown:
+        attempts = [entry.attempt for entry in status.stages]
+        status = replace(status, restarts=read_restarts(None, observed.book, attempts).to_status())
     records: tuple[RunRecord, ...] = ()
     if store_is_back(observed):
         records, status = owed_verdict(run, observed), with_the_store(status, observed.now)
     deletes = clean_pods(run, observed)
     requeue_s = SOON_S * 10 if deletes else None
-    ended_s = seconds_since(status.get("completionTime"), observed.now)
+    ended_s = seconds_since(status.completion_time, observed.now)
     if run.ttl_after_finished_s is None or ended_s is None:
-        return Plan(status=status, records=records, deletes=deletes, requeue_after_s=requeue_s)
+        return Plan(status=status_json(status), records=records, deletes=deletes, requeue_after_s=requeue_s)
     left_s = run.ttl_after_finished_s - ended_s
     if left_s <= 0:
-        return Plan(status=status, deletes=deletes, delete_self=True)
-    return Plan(status=status, records=records, deletes=deletes, requeue_after_s=min(left_s, requeue_s or left_s))
+        return Plan(status=status_json(status), deletes=deletes, delete_self=True)
+    return Plan(
+        status=status_json(status), records=records, deletes=deletes, requeue_after_s=min(left_s, requeue_s or left_s)
+    )

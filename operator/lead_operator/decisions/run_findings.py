@@ -60,7 +60,8 @@ def run_findings(view: RunView, step: Step) -> list[Finding]:
 
 def _what_was_trained(view: RunView, step: Step) -> str:
     names = ", ".join(_how_far(state) for state in step.states[:16])
-    return f"trained to the end: {names}; the newest checkpoint is {view.checkpoint.get('uri', 'in the bucket')}"
+    where = view.checkpoint.uri if view.checkpoint is not None else "in the bucket"
+    return f"trained to the end: {names}; the newest checkpoint is {where}"
 
 
 def _how_far(state: InstanceState) -> str:
@@ -195,10 +196,11 @@ def _of(state: InstanceState, states: list[InstanceState]) -> str:
 
 
 def _why_no_attempt(view: RunView, step: Step) -> str:
+    failed = f"attempt {step.last_failure.attempt if step.last_failure else None} failed"
     if step.phase is RunPhase.RECOVERING and step.blocked:
-        return f"attempt {step.last_failure.get('attempt')} failed; the next one waits: {step.reason}"
+        return f"{failed}; the next one waits: {step.reason}"
     if step.phase is RunPhase.RECOVERING:
-        return f"attempt {step.last_failure.get('attempt')} failed; the next one is about to start"
+        return f"{failed}; the next one is about to start"
     if step.reason == OLD_PODS:
         pod = view.awaited(view.live_pods)[0]
         return f"the next attempt begins when pod {pod.name} is gone, or has outstayed its grace by {STAYS_S:.0f} s"
@@ -244,16 +246,16 @@ def _progressing(view: RunView, step: Step) -> Finding:
         return Finding(Condition.PROGRESSING, True, "StepsArrive", f"attempt {view.current.attempt} trains")
     reason = step.reason or step.phase.value
     failure = step.last_failure
-    if step.phase is RunPhase.RECOVERING and failure:
-        text = f"attempt {failure.get('attempt')} failed: {failure.get('message') or failure.get('reason')}"
+    if step.phase is RunPhase.RECOVERING and failure is not None:
+        text = f"attempt {failure.attempt} failed: {failure.message or failure.reason}"
         return Finding(Condition.PROGRESSING, False, reason, f"{text}; {_where_it_goes_on(view)}")
     return Finding(Condition.PROGRESSING, False, reason, _NO_STEPS.get(step.phase, "no attempt trains yet"))
 
 
 def _where_it_goes_on(view: RunView) -> str:
-    if not view.checkpoint or view.run.checkpoint.resume == "Never":
+    if view.checkpoint is None or view.run.checkpoint.resume == "Never":
         return "the next attempt begins the stage anew"
-    return f"the next attempt goes on from step {view.checkpoint.get('step')}"
+    return f"the next attempt goes on from step {view.checkpoint.step}"
 
 
 def _checkpointed(view: RunView) -> Finding:
@@ -263,9 +265,9 @@ def _checkpointed(view: RunView) -> Finding:
             "runs goes on; restore the run's folder before the next attempt, which would end the run"
         )
         return Finding(Condition.CHECKPOINTED, False, CHECKPOINT_MISSING, text)
-    if not view.checkpoint:
+    if view.checkpoint is None:
         return Finding(Condition.CHECKPOINTED, False, "NoCheckpoint", "this stage has no checkpoint yet")
-    text = f"epoch {view.checkpoint.get('epoch')}, step {view.checkpoint.get('step')}: {view.checkpoint.get('uri')}"
+    text = f"epoch {view.checkpoint.epoch}, step {view.checkpoint.step}: {view.checkpoint.uri}"
     return Finding(Condition.CHECKPOINTED, True, "Committed", text)
 
 
@@ -286,8 +288,9 @@ def _checkpoints_sound(view: RunView, step: Step) -> Finding:
             "stand"
         )
         return Finding(Condition.CHECKPOINTS_SOUND, False, "Quarantined", text)
-    if step.last_failure.get("reason") == NO_VALID_CHECKPOINT:  # the one to begin with: nobody sets it aside
-        return Finding(Condition.CHECKPOINTS_SOUND, False, NO_VALID_CHECKPOINT, str(step.last_failure.get("message")))
+    failure = step.last_failure
+    if failure is not None and failure.reason == NO_VALID_CHECKPOINT:  # the one to begin with: nobody sets it aside
+        return Finding(Condition.CHECKPOINTS_SOUND, False, NO_VALID_CHECKPOINT, failure.message)
     if spoiled:
         text = f"{len(spoiled)} of earlier attempts are set aside, because checkpoint.resume is Never"
         return Finding(Condition.CHECKPOINTS_SOUND, True, "SetAside", text)
@@ -298,7 +301,7 @@ def _checkpoints_sound(view: RunView, step: Step) -> Finding:
 
 
 def _what_is_used(view: RunView) -> str:
-    left = view.checkpoint.get("step") if view.current.checkpoint is not None else None
+    left = view.checkpoint.step if view.checkpoint and view.current.checkpoint is not None else None
     return f"the checkpoint of step {left} is used" if left is not None else "no valid one is left in this stage"
 
 

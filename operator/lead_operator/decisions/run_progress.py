@@ -5,15 +5,14 @@ that reports: within one attempt they never go back, but a new attempt starts fr
 trains the steps after it again. Until it has loaded, progress shows the checkpoint.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from lead_operator.decisions.figures import format_duration, format_number, format_rate, format_time
 from lead_operator.decisions.instance_state import InstanceState
+from lead_operator.resources.training_run_status import ProgressStatus
 from lead_protocol.progress_record import ProgressRecord, parse_progress
 
-LIVE_FIELDS = ("samplesPerSecond", "rate", "etaSeconds", "eta")  # true only while steps arrive
 LOADING = ("Starting", "Loading")  # phases of a report before the attempt knows where it starts
 MAX_ETA_S = 10 * 365 * 86400
 
@@ -22,32 +21,31 @@ MAX_ETA_S = 10 * 365 * 86400
 class Progress:
     """What is known of the current instance's progress."""
 
-    fields: dict[str, Any]  # status.progress
+    fields: ProgressStatus
     record: ProgressRecord | None  # the report it rests on
     refused: str  # why a report was not believed; empty when all were
 
 
-def read_progress(state: InstanceState, before: dict[str, Any], now: datetime) -> Progress:
+def read_progress(state: InstanceState, before: ProgressStatus, now: datetime) -> Progress:
     """Returns the progress of an instance; `before` is status.progress if it was of the same instance, else empty."""
     record, refused = _newest_record(state, before)
-    fields = dict(before)
-    if record is not None and _number(record.attempt, record.seq) > _number(before.get("attempt"), before.get("seq")):
+    fields, checkpoint = before, state.checkpoint
+    if record is not None and (record.attempt, record.seq) > before.order:
         fields = _apply(before, record, now, _start(state, before))
-    checkpoint = state.checkpoint
-    if checkpoint is not None and "step" not in fields:
-        fields.update(epoch=checkpoint.epoch, step=checkpoint.step)
+    if checkpoint is not None and fields.step is None:
+        fields = replace(fields, epoch=checkpoint.epoch, step=checkpoint.step)
     if state.final_committed and state.succeeded and checkpoint is not None:
-        fields.update(epoch=state.epochs_trained, step=max(checkpoint.step, int(fields.get("step") or 0)))
+        fields = replace(fields, epoch=state.epochs_trained, step=max(checkpoint.step, fields.step or 0))
     texts = _with_texts(fields, state.instance.stage.epochs)
-    return Progress({**texts, "percent": 100} if state.succeeded else texts, record, refused)
+    return Progress(replace(texts, percent=100) if state.succeeded else texts, record, refused)
 
 
-def without_live_fields(fields: dict[str, Any]) -> dict[str, Any]:
+def without_live_fields(fields: ProgressStatus) -> ProgressStatus:
     """Returns progress without rate and time left, which nobody can promise while nothing runs."""
-    return {key: value for key, value in fields.items() if key not in LIVE_FIELDS}
+    return replace(fields, samples_per_second=None, rate="", eta_seconds=None, eta="")
 
 
-def _newest_record(state: InstanceState, before: dict[str, Any]) -> tuple[ProgressRecord | None, str]:
+def _newest_record(state: InstanceState, before: ProgressStatus) -> tuple[ProgressRecord | None, str]:
     reports = [state.bucket.progress] if state.bucket else []
     reports += [parse_progress(p.message.encode()) for p in state.attempt_pods if p.message.startswith("{")]
     newest: ProgressRecord | None = None
@@ -62,53 +60,53 @@ def _newest_record(state: InstanceState, before: dict[str, Any]) -> tuple[Progre
     return newest, refused
 
 
-def _implausible(report: ProgressRecord, state: InstanceState, before: dict[str, Any]) -> str:
+def _implausible(report: ProgressRecord, state: InstanceState, before: ProgressStatus) -> str:
     if report.attempt > state.attempt:
         return f"a report of attempt {report.attempt} came in, but the newest attempt is {state.attempt}"
     if report.epoch > state.instance.stage.epochs:
         return f"a report tells {report.epoch} epochs of {state.instance.stage.epochs}"
     if report.steps and report.step > report.steps:
         return f"a report tells {report.step} steps of {report.steps}"
-    newer = _number(report.attempt, report.seq) > _number(before.get("attempt"), before.get("seq"))
-    began = report.attempt == before.get("attempt") and before.get("phase") not in LOADING
-    if newer and began and report.step > 0 and report.step < int(before.get("step") or 0):
-        return f"a report went back from step {before.get('step')} to {report.step} within attempt {report.attempt}"
+    newer = (report.attempt, report.seq) > before.order
+    began = report.attempt == before.attempt and before.phase not in LOADING
+    if newer and began and report.step > 0 and report.step < (before.step or 0):
+        return f"a report went back from step {before.step} to {report.step} within attempt {report.attempt}"
     return ""
 
 
-def _start(state: InstanceState, before: dict[str, Any]) -> dict[str, Any]:
-    """Returns the position at which a new attempt starts, as far as it is known before its first step."""
+def _start(state: InstanceState, before: ProgressStatus) -> tuple[int | None, int | None]:
+    """Returns epoch and step at which a new attempt starts, as far as they are known before its first step."""
     if state.bucket is None:
-        return {key: before[key] for key in ("epoch", "step") if key in before}
+        return before.epoch, before.step
     found = state.checkpoint
-    return {"epoch": found.epoch if found else 0, "step": found.step if found else 0}
+    return (found.epoch, found.step) if found else (0, 0)
 
 
-def _apply(before: dict[str, Any], record: ProgressRecord, now: datetime, start: dict[str, Any]) -> dict[str, Any]:
-    fields: dict[str, Any] = {key: before[key] for key in ("steps", "loss", "metrics") if key in before}
-    if record.attempt == before.get("attempt"):
-        fields.update((key, before[key]) for key in ("epoch", "step", "advancedAt") if key in before)
-    else:
-        fields.update(start)
+def _apply(
+    before: ProgressStatus, record: ProgressRecord, now: datetime, start: tuple[int | None, int | None]
+) -> ProgressStatus:
+    same = record.attempt == before.attempt
+    epoch, step = (before.epoch, before.step) if same else start
+    steps = before.steps
     if _tells_position(record):
-        fields.update(epoch=record.epoch, step=record.step)
-        if record.steps:
-            fields["steps"] = record.steps
+        epoch, step, steps = record.epoch, record.step, record.steps or before.steps
     advanced = (
-        record.phase != "Training"
-        or record.phase != before.get("phase")
-        or (fields.get("step"), fields.get("epoch")) != (before.get("step"), before.get("epoch"))
+        record.phase != "Training" or record.phase != before.phase or (step, epoch) != (before.step, before.epoch)
     )
-    fields.update(attempt=record.attempt, seq=record.seq, phase=record.phase, reportedAt=format_time(now))
-    if advanced or "advancedAt" not in fields:
-        fields["advancedAt"] = format_time(now)
-    if record.loss is not None:
-        fields["loss"] = format_number(record.loss)
-    if record.metrics:
-        fields["metrics"] = {name: format_number(value) for name, value in sorted(record.metrics.items())}
-    if record.phase in ("Training", "Checkpointing"):
-        fields.update(_live(record))
-    return fields
+    advanced_at = None if advanced or not same else before.advanced_at
+    fields = ProgressStatus(
+        attempt=record.attempt,
+        seq=record.seq,
+        phase=record.phase,
+        epoch=epoch,
+        step=step,
+        steps=steps,
+        loss=before.loss if record.loss is None else format_number(record.loss),
+        metrics={name: format_number(value) for name, value in sorted(record.metrics.items())} or before.metrics,
+        reported_at=format_time(now),
+        advanced_at=advanced_at or format_time(now),
+    )
+    return _with_live_fields(fields, record) if record.phase in ("Training", "Checkpointing") else fields
 
 
 def _tells_position(record: ProgressRecord) -> bool:
@@ -116,27 +114,19 @@ def _tells_position(record: ProgressRecord) -> bool:
     return record.step > 0 or record.epoch > 0 or record.phase in ("Training", "Checkpointing")
 
 
-def _live(record: ProgressRecord) -> dict[str, Any]:
-    live: dict[str, Any] = {}
+def _with_live_fields(fields: ProgressStatus, record: ProgressRecord) -> ProgressStatus:
     if record.samples_per_s is not None:
-        live.update(samplesPerSecond=round(record.samples_per_s, 2), rate=format_rate(record.samples_per_s))
+        rate = format_rate(record.samples_per_s)
+        fields = replace(fields, samples_per_second=round(record.samples_per_s, 2), rate=rate)
     if record.eta_s is not None and record.eta_s <= MAX_ETA_S:
-        live.update(etaSeconds=int(record.eta_s), eta=format_duration(record.eta_s))
-    return live
-
-
-def _with_texts(fields: dict[str, Any], epochs: int) -> dict[str, Any]:
-    epoch = int(fields.get("epoch") or 0)
-    fields = {**fields, "epoch": epoch, "epochs": epochs, "epochText": f"{epoch}/{epochs}"}
-    if "step" in fields:
-        step, steps = int(fields["step"]), int(fields.get("steps") or 0)
-        fields["stepText"] = f"{step}/{steps}" if steps else str(step)
-        fields["percent"] = min(100, 100 * step // steps) if steps else min(100, 100 * epoch // epochs)
+        fields = replace(fields, eta_seconds=int(record.eta_s), eta=format_duration(record.eta_s))
     return fields
 
 
-def _number(attempt: object, seq: object) -> tuple[int, int]:
-    return (
-        attempt if isinstance(attempt, int) else 0,
-        seq if isinstance(seq, int) else -1,
-    )
+def _with_texts(fields: ProgressStatus, epochs: int) -> ProgressStatus:
+    epoch, step, steps = fields.epoch or 0, fields.step, fields.steps or 0
+    fields = replace(fields, epoch=epoch, epochs=epochs, epoch_text=f"{epoch}/{epochs}")
+    if step is None:
+        return fields
+    percent = min(100, 100 * step // steps) if steps else min(100, 100 * epoch // epochs)
+    return replace(fields, step_text=f"{step}/{steps}" if steps else str(step), percent=percent)

@@ -8,10 +8,10 @@ recorded, all in one, when it is back.
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
-from lead_operator.decisions.conditions import Finding, condition_holds, find_condition, update_conditions
+from lead_operator.decisions.conditions import Finding, update_conditions
 from lead_operator.decisions.instance_state import InstanceState
 from lead_operator.decisions.observed import ObservedRun
 from lead_operator.decisions.plan import RunRecord
@@ -20,12 +20,14 @@ from lead_operator.decisions.run_findings import storage_available
 from lead_operator.decisions.run_step import Step
 from lead_operator.decisions.run_view import RunView
 from lead_operator.names import Condition, RunPhase
+from lead_operator.resources.condition_status import ConditionStatus
 from lead_operator.resources.training_run import TrainingRun
+from lead_operator.resources.training_run_status import TrainingRunStatus
 from lead_protocol.object_keys import ControlKeys
 from lead_protocol.run_records import InstanceBook, RunBook, RunEnd, StartedAttempt
 
 
-def run_records(view: RunView, step: Step, status: dict[str, Any]) -> tuple[RunRecord, ...]:
+def run_records(view: RunView, step: Step, status: TrainingRunStatus) -> tuple[RunRecord, ...]:
     """Returns what a step books and decides for good, as control records; none where it cannot be read."""
     if view.unreadable:
         return ()
@@ -39,39 +41,41 @@ def run_records(view: RunView, step: Step, status: dict[str, Any]) -> tuple[RunR
 
 def store_is_back(observed: ObservedRun) -> bool:
     """Returns whether a run ended while the store was away, which it is no more."""
-    told = find_condition(observed.previous, Condition.STORAGE_AVAILABLE) or {}
-    return told.get("status") == "False" and not observed.store_error and not observed.profile_error
+    told = observed.status.condition(Condition.STORAGE_AVAILABLE)
+    return told is not None and told.status == "False" and not observed.store_error and not observed.profile_error
 
 
 def owed_verdict(run: TrainingRun, observed: ObservedRun) -> tuple[RunRecord, ...]:
     """Returns the verdict that the store has not taken yet."""
-    return () if observed.ended else (_verdict(run, observed.previous),)
+    return () if observed.ended else (_verdict(run, observed.status),)
 
 
-def with_the_store(status: dict[str, Any], now: datetime) -> dict[str, Any]:
+def with_the_store(status: TrainingRunStatus, now: datetime) -> TrainingRunStatus:
     """Returns the status of a run that has ended, once the store takes its verdict."""
     return _tell(status, storage_available("", ""), status, now)
 
 
-def without_the_store(before: dict[str, Any], status: dict[str, Any], error: str, now: datetime) -> dict[str, Any]:
+def without_the_store(
+    before: TrainingRunStatus, status: TrainingRunStatus, error: str, now: datetime
+) -> TrainingRunStatus:
     """Returns the status to write where the store did not take the verdict; `before` as it was read.
 
     What was told of an absent store before stays as it is, so that an outage costs no write after the first.
     """
-    told = find_condition(before, Condition.STORAGE_AVAILABLE)
-    if told is not None and told.get("status") == "False":
+    told = before.condition(Condition.STORAGE_AVAILABLE)
+    if told is not None and told.status == "False":
         return _with_condition(status, told)
     return _tell(before, storage_available(error, ""), status, now)
 
 
-def _tell(before: dict[str, Any], finding: Finding, status: dict[str, Any], now: datetime) -> dict[str, Any]:
-    generation = int(status["observedGeneration"])
-    (told,) = update_conditions(before.get("conditions"), [finding], generation=generation, now=now)
+def _tell(before: TrainingRunStatus, finding: Finding, status: TrainingRunStatus, now: datetime) -> TrainingRunStatus:
+    generation = status.observed_generation or 0
+    (told,) = update_conditions(before.conditions, [finding], generation=generation, now=now)
     return _with_condition(status, told)
 
 
-def _with_condition(status: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
-    return {**status, "conditions": [told if c["type"] == told["type"] else c for c in status["conditions"]]}
+def _with_condition(status: TrainingRunStatus, told: ConditionStatus) -> TrainingRunStatus:
+    return replace(status, conditions=tuple(told if each.type == told.type else each for each in status.conditions))
 
 
 def _started(view: RunView) -> Iterator[RunRecord]:
@@ -118,18 +122,19 @@ def _book(run: TrainingRun, restarts: Restarts, states: tuple[InstanceState, ...
 
 def _owes_restarts(view: RunView) -> bool:
     """Whether status has told of restarts that the store was not there to take."""
-    held = read_restarts({}, view.observed.book, ())
+    held = read_restarts(None, view.observed.book, ())
     return store_is_back(view.observed) and not view.observed.erased and view.restarts.total > held.total
 
 
-def _verdict(run: TrainingRun, status: dict[str, Any]) -> RunRecord:
-    succeeded = condition_holds(status, Condition.SUCCEEDED)
-    told = find_condition(status, Condition.SUCCEEDED if succeeded else Condition.FAILED) or {}
+def _verdict(run: TrainingRun, status: TrainingRunStatus) -> RunRecord:
+    succeeded = status.holds(Condition.SUCCEEDED)
+    told = status.condition(Condition.SUCCEEDED if succeeded else Condition.FAILED)
+    assert told is not None  # who asks has seen that it ended
     end = RunEnd(
         phase="Succeeded" if succeeded else "Failed",
-        reason=told["reason"],
-        message=told["message"],
-        ended_at=status.get("completionTime") or told["lastTransitionTime"],
+        reason=told.reason,
+        message=told.message,
+        ended_at=status.completion_time or told.last_transition_time,
     )
     return RunRecord(_keys(run).ended, end.model_dump_json().encode(), final=True)
 

@@ -5,7 +5,8 @@ gives an unchanged status and no write.
 """
 
 import statistics
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import replace
 
 from lead_operator.decisions.cache_figures import cache_figures
 from lead_operator.decisions.conditions import update_conditions
@@ -19,58 +20,71 @@ from lead_operator.decisions.run_view import InstanceView, RunView
 from lead_operator.decisions.session_caches import cache_nodes
 from lead_operator.names import RunPhase
 from lead_operator.objects.training_pod import instance_keys
+from lead_operator.resources.training_run_status import (
+    BookStatus,
+    DatasetStatus,
+    InstanceStatus,
+    PodsStatus,
+    ProgressStatus,
+    SeedStatistics,
+    StageStatus,
+    TrainingRunStatus,
+)
 
 MAX_NODES = 64
 
 
-def build_run_status(view: RunView, step: Step) -> dict[str, Any]:
-    """Returns the status as it should read; empty fields are left out."""
-    state = step.states[view.position]
+def build_run_status(view: RunView, step: Step) -> TrainingRunStatus:
+    """Returns the status as it should read."""
+    state, generation = step.states[view.position], view.run.identity.generation
     pods = tuple(pod for i in view.positions for pod in step.states[i].attempt_pods)
     held = () if step.phase is RunPhase.SUSPENDED else pods  # the last ones may be about to go
-    nodes = list(dict.fromkeys(p.node for p in held if p.node))[:MAX_NODES]
+    nodes = tuple(dict.fromkeys(p.node for p in held if p.node))[:MAX_NODES]
     finished = step.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED)
-    running = step.phase is RunPhase.RUNNING
-    progress = view.progress.fields if running else without_live_fields(view.progress.fields)
-    status: dict[str, Any] = {
-        "observedGeneration": view.run.identity.generation,
-        "phase": step.phase.value,
-        "reason": step.reason,
-        "configHash": view.started_hash,
-        "stage": _stage(view, state),
-        "stages": [_instance_entry(view, step, i) for i in range(len(step.states))],
-        "seedStatistics": _seed_statistics(view, step),
-        "datasets": _datasets(view, step),
-        "progress": progress,
-        "checkpoint": view.checkpoint,
-        "resumedFrom": _resumed_from(view, state),
-        "restarts": None if view.observed.accounts_unknown else step.restarts.to_status(),
-        "lastFailure": step.last_failure,
-        "pods": _pods(view, pods),
-        "nodes": nodes,
-        "nodesText": ",".join(nodes)[:256],
-        "cacheNodes": cache_nodes(view),
-        **cache_figures(view.progress.record, view.observed.previous),
-        "startTime": step.start_time,
-        "completionTime": _ended_at(view) if finished else None,
-        "conditions": update_conditions(
-            view.observed.previous.get("conditions"),
-            run_findings(view, step),
-            generation=view.run.identity.generation,
-            now=view.observed.now,
+    running, progress = step.phase is RunPhase.RUNNING, view.progress.fields
+    cache_hits, cache = cache_figures(view.progress.record, view.observed.status)
+    return TrainingRunStatus(
+        observed_generation=generation,
+        phase=step.phase.value,
+        reason=step.reason,
+        config_hash=view.started_hash,
+        stage=_stage(view, state),
+        stages=tuple(_instance_entry(view, step, i) for i in range(len(step.states))),
+        seed_statistics=tuple(_seed_statistics(view, step)),
+        datasets=_datasets(view, step),
+        progress=progress if running else without_live_fields(progress),
+        checkpoint=view.checkpoint,
+        resumed_from=_resumed_from(view, state),
+        restarts=None if view.observed.accounts_unknown else step.restarts.to_status(),
+        last_failure=step.last_failure,
+        pods=_pods(view, pods),
+        nodes=nodes,
+        nodes_text=",".join(nodes)[:256],
+        cache_nodes=cache_nodes(view),
+        cache_hits=cache_hits,
+        cache=cache,
+        start_time=step.start_time,
+        completion_time=_ended_at(view) if finished else None,
+        conditions=update_conditions(
+            view.observed.status.conditions, run_findings(view, step), generation=generation, now=view.observed.now
         ),
-    }
-    return {key: value for key, value in status.items() if value not in (None, "", [], {})}
+    )
 
 
-def is_urgent(previous: dict[str, Any], status: dict[str, Any]) -> bool:
+def is_urgent(previous: TrainingRunStatus, status: TrainingRunStatus) -> bool:
     """Returns whether a person waits for this change: not a mere step further."""
 
-    def told(s: dict[str, Any]) -> list[Any]:
-        progress, checkpoint = s.get("progress") or {}, s.get("checkpoint") or {}
-        conditions = [(c.get("type"), c.get("status"), c.get("reason")) for c in s.get("conditions") or []]
-        stages = [(e.get("attempt"), e.get("book"), e.get("epoch")) for e in s.get("stages") or []]
-        return [s.get("phase"), s.get("stage"), progress.get("epoch"), checkpoint.get("step"), conditions, stages]
+    def told(s: TrainingRunStatus) -> list[object]:
+        conditions = [(c.type, c.status, c.reason) for c in s.conditions]
+        stages = [(e.attempt, e.book, e.epoch) for e in s.stages]
+        return [
+            s.phase,
+            s.stage,
+            s.progress and s.progress.epoch,
+            s.checkpoint and s.checkpoint.step,
+            conditions,
+            stages,
+        ]
 
     return told(previous) != told(status)
 
@@ -80,17 +94,17 @@ def _ended_at(view: RunView) -> str:
     return (plausible_time(recorded.ended_at) if recorded else None) or format_time(view.observed.now)
 
 
-def _stage(view: RunView, state: InstanceState) -> dict[str, Any]:
-    return {
-        "text": state.instance.text,
-        "name": state.instance.stage.name,
-        "seed": state.instance.seed,
-        "index": view.position + 1,
-        "total": len(view.states),
-    }
+def _stage(view: RunView, state: InstanceState) -> StageStatus:
+    return StageStatus(
+        text=state.instance.text,
+        name=state.instance.stage.name,
+        seed=state.instance.seed,
+        index=view.position + 1,
+        total=len(view.states),
+    )
 
 
-def _instance_entry(view: RunView, step: Step, position: int) -> dict[str, Any]:
+def _instance_entry(view: RunView, step: Step, position: int) -> InstanceStatus:
     state = step.states[position]
     told = view.told.get(position)
     record = told.progress.record if told else (state.bucket.progress if state.bucket else None)
@@ -100,43 +114,42 @@ def _instance_entry(view: RunView, step: Step, position: int) -> dict[str, Any]:
     if record is not None and record.loss is not None:
         loss = format_number(record.loss)
     if told:
-        epoch = int(told.progress.fields.get("epoch") or 0)
+        epoch = told.progress.fields.epoch or 0
     if state.succeeded:
         epoch = state.epochs_trained
     beside = told is not None and position != view.position and state.attempt > 0
-    entry: dict[str, Any] = {
-        "name": state.instance.stage.name,
-        "seed": state.instance.seed,
-        "phase": step.phase_of(position).value,
-        "attempt": state.attempt,
-        "epoch": epoch,
-        "epochs": state.instance.stage.epochs,
-        "loss": loss,
-        "best": best,
-        "checkpoint": _checkpoint_uri(view, position, state),
-        "progress": _told_beside(told, state) if told and beside else None,
-        "startTime": state.start_time,
-        "completionTime": state.completion_time,
-        "book": {
-            "endedAttempt": state.ended,
-            "created": state.created,
-            **({"attemptTime": state.attempt_time} if state.attempt_time else {}),
-            **state.streak.to_book(),
-        }
-        if state.attempt > 0
-        else None,
-    }
-    return {key: value for key, value in entry.items() if value not in (None, "")}
+    return InstanceStatus(
+        name=state.instance.stage.name,
+        seed=state.instance.seed,
+        phase=step.phase_of(position).value,
+        attempt=state.attempt,
+        epoch=epoch,
+        epochs=state.instance.stage.epochs,
+        loss=loss,
+        best=best,
+        checkpoint=_checkpoint_uri(view, position, state),
+        progress=_told_beside(told, state) if told and beside else None,
+        start_time=state.start_time,
+        completion_time=state.completion_time,
+        book=_book(state) if state.attempt > 0 else None,
+    )
 
 
-def _told_beside(told: InstanceView, state: InstanceState) -> dict[str, Any]:
+def _book(state: InstanceState) -> BookStatus:
+    return state.streak.added_to(
+        BookStatus(ended_attempt=state.ended, created=state.created, attempt_time=state.attempt_time or None)
+    )
+
+
+def _told_beside(told: InstanceView, state: InstanceState) -> ProgressStatus:
     return told.progress.fields if state.active else without_live_fields(told.progress.fields)
 
 
 def _checkpoint_uri(view: RunView, position: int, state: InstanceState) -> str:
     if position in view.told:
         unread = state.checkpoint_uri if state.bucket is None or state.lost_step else ""
-        return str(view.told[position].checkpoint.get("uri") or unread)
+        shown = view.told[position].checkpoint
+        return (shown.uri if shown is not None else "") or unread
     found = state.checkpoint
     keys = instance_keys(view.run, state.instance)
     if found is None or view.profile is None or not found.prefix.startswith(keys.prefix) or ".." in found.prefix:
@@ -144,8 +157,7 @@ def _checkpoint_uri(view: RunView, position: int, state: InstanceState) -> str:
     return view.profile.uri(found.prefix)
 
 
-def _seed_statistics(view: RunView, step: Step) -> list[dict[str, Any]]:
-    found = []
+def _seed_statistics(view: RunView, step: Step) -> Iterator[SeedStatistics]:
     for stage in view.run.stages:
         if len(stage.seeds) < 2:
             continue
@@ -154,38 +166,37 @@ def _seed_statistics(view: RunView, step: Step) -> list[dict[str, Any]]:
             for i, s in enumerate(step.states)
             if s.instance.stage.name == stage.name and s.succeeded
         ]
-        values = [float(entry["best"]) for entry in entries if "best" in entry]
+        values = [float(entry.best) for entry in entries if entry.best]
         if values:
-            found.append(_statistics(stage.name, values))
-    return found
+            yield _statistics(stage.name, values)
 
 
-def _statistics(stage: str, values: list[float]) -> dict[str, Any]:
+def _statistics(stage: str, values: list[float]) -> SeedStatistics:
     mean = format_number(statistics.fmean(values))
+    found = SeedStatistics(stage=stage, seeds=len(values), mean=mean, text=mean)
     if len(values) < 2:
-        return {"stage": stage, "seeds": len(values), "mean": mean, "text": mean}
+        return found
     std = format_number(statistics.stdev(values))
-    return {"stage": stage, "seeds": len(values), "mean": mean, "std": std, "text": f"{mean} ± {std}"}
+    return replace(found, std=std, text=f"{mean} ± {std}")
 
 
-def _datasets(view: RunView, step: Step) -> list[dict[str, str]]:
+def _datasets(view: RunView, step: Step) -> tuple[DatasetStatus, ...]:
     if not any(state.attempt for state in step.states):
-        return []  # nothing is pinned before the first attempt
+        return ()  # nothing is pinned before the first attempt
     sources = view.datasets.sources.values()
-    entries = [{"name": s.name, "digest": s.digest, "manifestSha256": s.manifest_sha256} for s in sources]
-    return [{key: value for key, value in entry.items() if value} for entry in entries]
+    return tuple(DatasetStatus(name=s.name, digest=s.digest, manifest_sha256=s.manifest_sha256) for s in sources)
 
 
-def _resumed_from(view: RunView, state: InstanceState) -> str | None:
-    record = view.progress.record
+def _resumed_from(view: RunView, state: InstanceState) -> str:
+    record, before = view.progress.record, view.observed.status
     if record is not None and record.attempt == state.attempt and record.resumed_from_step is not None:
         return f"step {record.resumed_from_step}"
-    before = view.observed.previous.get("stage") or {}
-    same = (before.get("name"), before.get("seed")) == (state.instance.stage.name, state.instance.seed)
-    return view.observed.previous.get("resumedFrom") if same else None
+    shown = before.stage
+    same = shown is not None and (shown.name, shown.seed) == (state.instance.stage.name, state.instance.seed)
+    return before.resumed_from if same else ""
 
 
-def _pods(view: RunView, pods: tuple[ObservedPod, ...]) -> dict[str, Any]:
+def _pods(view: RunView, pods: tuple[ObservedPod, ...]) -> PodsStatus:
     desired = view.run.nodes * len(view.positions)
     ready = sum(1 for p in pods if p.ready and p.phase == "Running")
-    return {"desired": desired, "ready": ready, "text": f"{ready}/{desired}"}
+    return PodsStatus(desired=desired, ready=ready, text=f"{ready}/{desired}")

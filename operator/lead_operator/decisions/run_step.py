@@ -1,12 +1,13 @@
 """What one decision about a TrainingRun changes; made by `training_run_plan`, told by `run_status`."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from lead_operator.decisions.instance_state import InstanceState
 from lead_operator.decisions.plan import ClaimToDelete, PodToAnnotate, PodToDelete
 from lead_operator.decisions.restarts import Restarts
 from lead_operator.names import RunPhase
+from lead_operator.resources.status_format import JsonObject
+from lead_operator.resources.training_run_status import AttemptFailure
 
 SOON_S = 1.0
 CHECKPOINT_MISSING = "CheckpointMissing"
@@ -22,14 +23,14 @@ class Step:
     reason: str
     states: tuple[InstanceState, ...]
     restarts: Restarts
-    last_failure: dict[str, Any]
+    last_failure: AttemptFailure | None
     start_time: str | None
     message: str = ""  # of the Failed condition, or why the run waits
     deletes: tuple[PodToDelete, ...] = ()
     claim_deletes: tuple[ClaimToDelete, ...] = ()
     annotates: tuple[PodToAnnotate, ...] = ()
-    creates: tuple[dict[str, Any], ...] = field(default=())
-    tries: tuple[dict[str, Any], ...] = ()
+    creates: tuple[JsonObject, ...] = field(default=())
+    tries: tuple[JsonObject, ...] = ()
     claim: bool = False
     blocked: bool = False  # no attempt may begin, for `reason`
     requeue_after_s: float | None = None

@@ -3,9 +3,7 @@
 import hashlib
 import json
 from dataclasses import dataclass, replace
-from typing import Any
 
-from lead_operator.decisions.conditions import find_condition
 from lead_operator.decisions.dataset_check import DatasetCheck, check_datasets
 from lead_operator.decisions.figures import format_time, parse_time
 from lead_operator.decisions.instance_state import InstanceState, choose_positions, read_instance_states
@@ -18,6 +16,7 @@ from lead_operator.names import Condition, RunPhase
 from lead_operator.objects.training_pod import instance_keys
 from lead_operator.resources.recipe_config import config_sha256
 from lead_operator.resources.training_run import TrainingRun
+from lead_operator.resources.training_run_status import AttemptFailure, CheckpointStatus, ProgressStatus
 from lead_operator.settings import Settings, StorageProfile
 
 SUSPEND_REQUESTED = "SuspendRequested"
@@ -28,7 +27,7 @@ class InstanceView:
     """What is told of one stage instance that is trained now."""
 
     progress: Progress
-    checkpoint: dict[str, Any]  # as status.checkpoint; empty when there is none
+    checkpoint: CheckpointStatus | None
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class RunView:
     position: int  # of the instance that this view is about
     told: dict[int, InstanceView]  # of each of `positions`
     restarts: Restarts
-    last_failure: dict[str, Any]
+    last_failure: AttemptFailure | None
     datasets: DatasetCheck
     config_hash: str  # of the spec as it is now
     start_time: str | None
@@ -60,8 +59,8 @@ class RunView:
         return self.told[self.position].progress
 
     @property
-    def checkpoint(self) -> dict[str, Any]:
-        """The newest checkpoint of the current instance; empty when there is none."""
+    def checkpoint(self) -> CheckpointStatus | None:
+        """The newest checkpoint of the current instance, or None."""
         return self.told[self.position].checkpoint
 
     @property
@@ -140,14 +139,14 @@ class RunView:
         """The configuration that the run was started with: by the operator's record, else by the status of its pods."""
         recorded = self.observed.started.config_hash if self.observed.started is not None else ""
         begun = any(state.attempt for state in self.states)
-        told = self.observed.previous.get("configHash") if begun or self.unreadable else ""
+        told = self.observed.status.config_hash if begun or self.unreadable else ""
         return str(recorded or told or self.config_hash)
 
     @property
     def checkpoint_step(self) -> int:
         """Step of the newest checkpoint of the current instance."""
         unread = self.current.streak.at_step if self.current.bucket is None else NO_CHECKPOINT
-        return int(self.checkpoint.get("step", unread))
+        return unread if self.checkpoint is None or self.checkpoint.step is None else self.checkpoint.step
 
 
 def look_at_run(run: TrainingRun, observed: ObservedRun, settings: Settings) -> RunView:
@@ -165,9 +164,9 @@ def look_at_run(run: TrainingRun, observed: ObservedRun, settings: Settings) -> 
         position=positions[0],
         told={i: _look_at_instance(run, states[i], profile, observed) for i in positions},
         restarts=read_restarts(
-            observed.previous, observed.book, (state.attempt for state in states), by_records=observed.by_records
+            observed.status.restarts, observed.book, (state.attempt for state in states), by_records=observed.by_records
         ),
-        last_failure=dict(observed.previous.get("lastFailure") or {}),
+        last_failure=observed.status.last_failure,
         datasets=check_datasets(run, observed),
         config_hash=hash_config(run),
         start_time=_start_time(run, observed, states),
@@ -177,17 +176,15 @@ def look_at_run(run: TrainingRun, observed: ObservedRun, settings: Settings) -> 
 def _look_at_instance(
     run: TrainingRun, state: InstanceState, profile: StorageProfile | None, observed: ObservedRun
 ) -> InstanceView:
-    name, seed = state.instance.stage.name, state.instance.seed
-    shown = observed.previous.get("stage") or {}
-    if (shown.get("name"), shown.get("seed")) == (name, seed):
-        before = observed.previous
+    key, status = (state.instance.stage.name, state.instance.seed), observed.status
+    checkpoint: CheckpointStatus | None = None
+    if status.stage is not None and (status.stage.name, status.stage.seed) == key:
+        progress, checkpoint = status.progress, status.checkpoint
     else:
-        entries = observed.previous.get("stages") or []
-        before = next((e for e in entries if (e.get("name"), e.get("seed")) == (name, seed)), {})
-    checkpoint = before.get("checkpoint")
+        entry = status.instance(*key)
+        progress = entry.progress if entry is not None else None
     return InstanceView(
-        read_progress(state, dict(before.get("progress") or {}), observed.now),
-        _checkpoint(run, state, profile, dict(checkpoint) if isinstance(checkpoint, dict) else {}),
+        read_progress(state, progress or ProgressStatus(), observed.now), _checkpoint(run, state, profile, checkpoint)
     )
 
 
@@ -209,33 +206,33 @@ def _start_time(run: TrainingRun, observed: ObservedRun, states: tuple[InstanceS
     After an erased status: when the first of the pods did that work now, else the last. Others may be from before a
     suspension, whose time does not count.
     """
-    suspended = find_condition(observed.previous, Condition.SUSPENDED) or {}
-    if not run.suspend and (suspended.get("status") == "True" or suspended.get("reason") == SUSPEND_REQUESTED):
+    suspended = observed.status.condition(Condition.SUSPENDED)
+    was = suspended is not None and (suspended.status == "True" or suspended.reason == SUSPEND_REQUESTED)
+    if was and not run.suspend:
         return format_time(observed.now) if any(s.attempt for s in states) else None
-    if known := observed.previous.get("startTime"):
-        return str(known)
+    if observed.status.start_time:
+        return observed.status.start_time
     created = [p.created_at for p in observed.pods if p.created_at is not None]
     working = [p.created_at for p in observed.pods if p.created_at is not None and not (p.terminal or p.deleting)]
     return format_time(min(working) if working else max(created)) if created else None
 
 
 def _checkpoint(
-    run: TrainingRun, state: InstanceState, profile: StorageProfile | None, before: dict[str, Any]
-) -> dict[str, Any]:
+    run: TrainingRun, state: InstanceState, profile: StorageProfile | None, before: CheckpointStatus | None
+) -> CheckpointStatus | None:
     if state.bucket is None:
         return before  # the bucket could not be read: what was true stays true
     found = state.checkpoint
     if found is None:
-        return before if state.lost_step else {}
+        return before if state.lost_step else None
     keys = instance_keys(run, state.instance)
     # The prefix comes from a manifest that a pod wrote: only one below this instance's own keys is shown.
     prefix = found.prefix if found.prefix.startswith(keys.prefix) and ".." not in found.prefix else keys.prefix
-    fields: dict[str, Any] = {
-        "uri": profile.uri(prefix) if profile else prefix,
-        "step": found.step,
-        "epoch": min(found.epoch, state.instance.stage.epochs),
-        "sizeBytes": found.size_bytes,
-    }
-    if (saved := parse_time(found.saved_at)) is not None:
-        fields["savedAt"] = format_time(saved)
-    return fields
+    saved = parse_time(found.saved_at)
+    return CheckpointStatus(
+        uri=profile.uri(prefix) if profile else prefix,
+        step=found.step,
+        epoch=min(found.epoch, state.instance.stage.epochs),
+        size_bytes=found.size_bytes,
+        saved_at=format_time(saved) if saved is not None else None,
+    )

@@ -21,17 +21,17 @@ from lead_operator.resources.training_run import TrainingRun
 RETURNS_S = 600.0
 
 
-def cache_nodes(view: RunView) -> list[str]:
+def cache_nodes(view: RunView) -> tuple[str, ...]:
     """Returns status.cacheNodes: where each rank last used its own claim, by rank; "" where nobody has seen it."""
     if not _owns_claims(view.run):
-        return []
-    before = list(view.observed.previous.get("cacheNodes") or [])
+        return ()
+    before = view.observed.status.cache_nodes
     nodes = [*before, *[""] * view.run.nodes][: view.run.nodes]
     now = view.observed.now
     for pod in sorted(view.observed.pods, key=lambda pod: pod.created_at or now):
         if pod.node and pod.rank < view.run.nodes:
             nodes[pod.rank] = pod.node
-    return nodes if any(nodes) else []
+    return tuple(nodes) if any(nodes) else ()
 
 
 def lost_caches(view: RunView) -> tuple[ClaimToDelete, ...]:

@@ -3,39 +3,39 @@
 Derived anew at every look, from the workers of `build_state` and the newest records of their pods.
 """
 
-from typing import Any
-
 from lead_operator.decisions.build_health import why_waiting
 from lead_operator.decisions.build_state import BuildState, Worker, worker_pod_name
 from lead_operator.decisions.figures import shorten
 from lead_operator.decisions.observed import ObservedBuild
 from lead_operator.names import CachePhase
 from lead_operator.resources.build_stages import BuildStage
+from lead_operator.resources.condition_status import FailureStatus
 from lead_operator.resources.dataset_cache import DatasetCache
+from lead_operator.resources.dataset_cache_status import BuildStageStatus
 
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
 MAX_MESSAGE = 512
 
 
 def stage_entries(
-    cache: DatasetCache, state: BuildState, observed: ObservedBuild, phase: CachePhase, failure: dict[str, Any]
-) -> list[dict[str, Any]]:
+    cache: DatasetCache, state: BuildState, observed: ObservedBuild, phase: CachePhase, failure: FailureStatus | None
+) -> tuple[BuildStageStatus, ...]:
     """Returns an entry a stage, in the order of the spec, the last one as `merge`; empty for a build without stages."""
     if not cache.in_stages:
-        return []
-    return [_entry(cache, stage, state, observed, phase, failure) for stage in cache.stages]
+        return ()
+    return tuple(_entry(cache, stage, state, observed, phase, failure) for stage in cache.stages)
 
 
-def at_work(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def at_work(entries: tuple[BuildStageStatus, ...]) -> tuple[BuildStageStatus, ...]:
     """Returns the entries of the stages that are at work."""
-    return [entry for entry in entries if entry["phase"] == RUNNING]
+    return tuple(entry for entry in entries if entry.phase == RUNNING)
 
 
-def how_far(entries: list[dict[str, Any]]) -> list[str]:
+def how_far(entries: tuple[BuildStageStatus, ...]) -> list[str]:
     """Returns a clause for each stage that is at work."""
     return [
-        f"stage {entry['name']}: {entry['workersDone']} of {entry['workers']} pods are done"
-        + (f", {entry['done']} of {entry['total']} samples are made" if "total" in entry else "")
+        f"stage {entry.name}: {entry.workers_done} of {entry.workers} pods are done"
+        + (f", {entry.done} of {entry.total} samples are made" if entry.total is not None else "")
         for entry in at_work(entries)
     ]
 
@@ -46,35 +46,32 @@ def _entry(
     state: BuildState,
     observed: ObservedBuild,
     phase: CachePhase,
-    failure: dict[str, Any],
-) -> dict[str, Any]:
+    failure: FailureStatus | None,
+) -> BuildStageStatus:
     workers = state.of_stage(stage.name)
     stage_phase, message = _phase(cache, stage, state, phase, failure)
-    entry: dict[str, Any] = {
-        "name": stage.shown_name,
-        "phase": stage_phase,
-        "workers": len(workers),
-        "workersDone": sum(worker.done for worker in workers),
-        **_samples(stage, observed),
-    }
-    return {**entry, "message": shorten(message, MAX_MESSAGE)} if message else entry
-
-
-def _samples(stage: BuildStage, observed: ObservedBuild) -> dict[str, int]:
     records = [word.record for word in observed.words if word.stage == stage.name]
     total = sum(record.share_samples for record in records)
-    return {"done": sum(record.samples_done for record in records), "total": total} if total else {}
+    return BuildStageStatus(
+        name=stage.shown_name,
+        phase=stage_phase,
+        workers=len(workers),
+        workers_done=sum(worker.done for worker in workers),
+        done=sum(record.samples_done for record in records) if total else None,
+        total=total or None,
+        message=shorten(message, MAX_MESSAGE) if message else "",
+    )
 
 
 def _phase(
-    cache: DatasetCache, stage: BuildStage, state: BuildState, phase: CachePhase, failure: dict[str, Any]
+    cache: DatasetCache, stage: BuildStage, state: BuildState, phase: CachePhase, failure: FailureStatus | None
 ) -> tuple[str, str]:
     workers = state.of_stage(stage.name)
     if state.is_complete(stage.name):
         return SUCCEEDED, ""
     pods = [worker_pod_name(cache, state.generation, worker) for worker in workers]
-    if phase is CachePhase.FAILED and failure.get("pod") in pods:
-        return FAILED, f"{failure.get('reason', '')}: {failure.get('message', '')}"
+    if phase is CachePhase.FAILED and failure is not None and failure.pod in pods:
+        return FAILED, f"{failure.reason}: {failure.message}"
     awaited = [name for name in stage.after if not state.is_complete(name)]
     if awaited:
         return PENDING, f"waits for {', '.join(awaited)}"

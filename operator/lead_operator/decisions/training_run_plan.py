@@ -11,7 +11,6 @@ is claimed in status first (compare-and-swap), then its pods are made; an attemp
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 from lead_operator.decisions.attempt_health import (
     OLD_PODS,
@@ -23,7 +22,6 @@ from lead_operator.decisions.attempt_health import (
     telling_wait_s,
     waits_since_earlier,
 )
-from lead_operator.decisions.conditions import condition_holds
 from lead_operator.decisions.config_check import refused_config, with_config_check
 from lead_operator.decisions.events import caches_lost, run_events
 from lead_operator.decisions.failure_policy import NO_VALID_CHECKPOINT, Failure, explain_lost_result
@@ -51,13 +49,15 @@ from lead_operator.decisions.session_caches import lost_caches, release_claims
 from lead_operator.decisions.store_remedy import STORE_DENIED, correct_pods_access
 from lead_operator.errors import SpecError
 from lead_operator.names import Condition, RunPhase
+from lead_operator.resources.status_format import status_json
 from lead_operator.resources.training_run import TrainingRun, refuse_lost_config
+from lead_operator.resources.training_run_status import AttemptFailure
 from lead_operator.settings import Settings
 
 
 def decide_training_run(run: TrainingRun, observed: ObservedRun, settings: Settings) -> Plan:
     """Returns the next step of a TrainingRun; the same observation always comes to the same plan."""
-    previous = observed.previous
+    previous = observed.status
     if is_over(observed):
         return after_end(run, observed)
     view = look_at_run(run, observed, settings)
@@ -68,7 +68,7 @@ def decide_training_run(run: TrainingRun, observed: ObservedRun, settings: Setti
     step = release_pods(view, with_config_check(view, step))
     status = build_run_status(view, step)
     return Plan(
-        status=status,
+        status=status_json(status),
         records=run_records(view, step, status),
         claim_attempt=step.claim,
         deletes=step.deletes,
@@ -77,7 +77,7 @@ def decide_training_run(run: TrainingRun, observed: ObservedRun, settings: Setti
         tries=step.tries,
         annotates=step.annotates,
         events=(*run_events(previous, status), *caches_lost(step.claim_deletes), *restored_events(observed)),
-        requeue_after_s=after_end(run, replace(observed, previous=status)).requeue_after_s
+        requeue_after_s=after_end(run, replace(observed, previous=status_json(status))).requeue_after_s
         if step.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED)
         else step.requeue_after_s,
         urgent=is_urgent(previous, status),
@@ -167,10 +167,10 @@ def _going_on(view: RunView) -> Step:
     strays = tuple(p for p in view.pods_in_the_way if p not in state.attempt_pods)
     fields = view.progress.fields
     up = len(state.attempt_pods) == run.nodes and all(p.ready or p.phase == "Succeeded" for p in state.attempt_pods)
-    training = fields.get("attempt") == state.attempt and fields.get("phase") not in (None, *LOADING)
+    training = fields.attempt == state.attempt and fields.phase not in ("", *LOADING)
     if up and training:
-        phase, reason = RunPhase.RUNNING, str(fields["phase"])
-    elif state.final_committed or (training and int(fields.get("epoch") or 0) >= state.instance.stage.epochs):
+        phase, reason = RunPhase.RUNNING, fields.phase
+    elif state.final_committed or (training and (fields.epoch or 0) >= state.instance.stage.epochs):
         phase, reason = RunPhase.RUNNING, FINISHING  # its pods end one after another, and nothing starts again
     else:
         phase = RunPhase.RECOVERING if state.recovering else RunPhase.STARTING
@@ -308,24 +308,22 @@ def _store_remedy(view: RunView, reason: str) -> str:
     return f"; {correct_pods_access(profile, view.run.identity.namespace, build=False)}; then create the run anew"
 
 
-def _failure_fields(view: RunView, failure: Failure, *, again: bool) -> dict[str, Any]:
+def _failure_fields(view: RunView, failure: Failure, *, again: bool) -> AttemptFailure:
     """`again`: the run goes on, so that the remedy is for the next time."""
     state = view.current
     remedy = f"; {'if it comes again, ' if again else ''}{failure.remedy}" if failure.remedy else ""
-    fields: dict[str, Any] = {
-        "time": format_time(view.observed.now),
-        "stage": state.instance.stage.name,
-        "seed": state.instance.seed,
-        "attempt": state.attempt,
-        "pod": failure.pod,
-        "node": failure.node,
-        "class": failure.exit_class.value,
-        "reason": failure.reason,
-        "message": f"{failure.message}{remedy}",
-    }
-    if failure.exit_code is not None:
-        fields["exitCode"] = failure.exit_code
-    return {key: value for key, value in fields.items() if value != ""}
+    return AttemptFailure(
+        time=format_time(view.observed.now),
+        stage=state.instance.stage.name,
+        seed=state.instance.seed,
+        attempt=state.attempt,
+        pod=failure.pod,
+        node=failure.node,
+        exit_code=failure.exit_code,
+        class_=failure.exit_class.value,
+        reason=failure.reason,
+        message=f"{failure.message}{remedy}",
+    )
 
 
 def _suspend(view: RunView) -> Step:
@@ -336,7 +334,7 @@ def _suspend(view: RunView) -> Step:
         return step
     step = replace(step, requeue_after_s=next_look_s(view))
     # One that was waited for no longer, and whose node is away since, is none that has to commit a checkpoint.
-    if condition_holds(view.observed.previous, Condition.SUSPENDED) and all(pod.deleting for pod in awaited):
+    if view.observed.status.holds(Condition.SUSPENDED) and all(pod.deleting for pod in awaited):
         return step
     # Its end is booked before its pods go: a run that is resumed meanwhile begins a new attempt, never this again.
     return replace(step, phase=RunPhase.CHECKPOINTING, reason=SUSPEND_REQUESTED, claim=ended != view.states)

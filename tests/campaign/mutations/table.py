@@ -93,7 +93,7 @@ MUTATIONS = (
     Mutation(
         "a condition's time moves with every look",
         "operator/lead_operator/decisions/conditions.py",
-        'format_time(now) if changed or before is None else before["lastTransitionTime"]',
+        "format_time(now) if changed or before is None else before.last_transition_time",
         "format_time(now)",
         f"{NEXT}::test_a_condition_keeps_its_time_until_its_status_changes",
     ),

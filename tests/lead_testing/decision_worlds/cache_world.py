@@ -18,6 +18,7 @@ from lead_protocol.job import BuildJob, parse_job
 from lead_protocol.progress_record import BuildRecord
 from lead_testing.decision_worlds.pods_world import PodsMachine, PodsWorld
 from lead_testing.makers import SETTINGS, a_cache_body, a_dataset_cache
+from lead_testing.statuses import cache_status
 
 MAX_RETRIES = 2
 SHARES = 2
@@ -44,7 +45,7 @@ class CacheWorld(PodsWorld):
         pods = self.observed_pods()
         seen: dict[str, Any] = {"store_error": "StoreUnavailable: no answer"}
         if self.store_up:
-            digest = self.results.get(build_generation(self.cache(), self.status), "")
+            digest = self.results.get(build_generation(self.cache(), cache_status(self.status)), "")
             manifest = ObservedCacheManifest(digest, 3, 2, {"crashed": 1}, 40, SHARES, 2048)
             seen = {"result_digest": digest, "manifest": manifest if digest in self.manifests else None}
             running = (p for p in pods if p.phase == "Running")
@@ -122,7 +123,7 @@ class CacheMachine(PodsMachine):
             assert again.status == plan.status
             assert not again.events and not again.claim_attempt
         before = (world.status.get("observedGeneration"), world.status.get("phase"))
-        if answers(cache, world.status):  # the newest spec, or one that comes to the same
+        if answers(cache, cache_status(world.status)):  # the newest spec, or one that comes to the same
             before = (world.generation, world.status.get("phase"))
         self.check(plan, before)
         world.apply(plan, stop_after)
@@ -130,7 +131,7 @@ class CacheMachine(PodsMachine):
     def check(self, plan: Plan, before: tuple[int | None, str | None]) -> None:
         world, status = self.world, plan.status
         fill_defaults({**a_cache_body(), "status": status})
-        committed = world.results.get(build_generation(world.cache(), world.status)) in world.manifests
+        committed = world.results.get(build_generation(world.cache(), cache_status(world.status))) in world.manifests
         if status["phase"] == "Ready":
             assert committed or (not world.store_up and before == (world.generation, "Ready"))
             assert not plan.creates

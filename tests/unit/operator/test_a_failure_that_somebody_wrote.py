@@ -9,6 +9,7 @@ from lead_operator.decisions.observed import ObservedBuild, ObservedBuildFailure
 from lead_operator.decisions.plan import Plan
 from lead_protocol.run_records import parse_run_end
 from lead_testing.makers import CACHE_UID, NOW, SETTINGS, a_dataset_cache, a_pod
+from lead_testing.statuses import cache_status
 
 CACHE = a_dataset_cache(build={"parallelism": 1})
 KEY = f"control/team-a/{CACHE_UID}/failed-1-000001.json"
@@ -73,13 +74,13 @@ def test_a_failure_is_not_recorded_before_the_store_takes_it() -> None:
 
 def test_a_process_knows_what_it_has_decided_and_nothing_else() -> None:
     known, status = ReportedBuilds(), failed().status
-    assert known.disproves_failure("a", status, BucketLook())
-    assert not known.disproves_failure("a", status, BucketLook(error="no answer"))
+    assert known.disproves_failure("a", cache_status(status), BucketLook())
+    assert not known.disproves_failure("a", cache_status(status), BucketLook(error="no answer"))
     recorded = BucketLook(failure=ObservedBuildFailure(1, "BadData", ""))
-    assert not known.disproves_failure("a", status, recorded)
-    known.note("a", ObservedBuild(now=NOW, previous=status), status)
-    assert known.disproves_failure("a", status, BucketLook()), "it has only seen it in the status"
-    known.note("a", ObservedBuild(now=NOW, previous=building()), status)
-    assert not known.disproves_failure("a", status, BucketLook())
+    assert not known.disproves_failure("a", cache_status(status), recorded)
+    known.note("a", ObservedBuild(now=NOW, previous=status), cache_status(status))
+    assert known.disproves_failure("a", cache_status(status), BucketLook()), "it has only seen it in the status"
+    known.note("a", ObservedBuild(now=NOW, previous=building()), cache_status(status))
+    assert not known.disproves_failure("a", cache_status(status), BucketLook())
     known.forget("a")
     assert not known.failed and not known.published

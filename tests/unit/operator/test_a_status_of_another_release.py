@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from lead_operator.decisions.conditions import find_condition
 from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
 from lead_operator.decisions.observed import ObservedBuild, ObservedInstance, ObservedRun
 from lead_operator.decisions.training_run_plan import decide_training_run
 from lead_operator.names import Condition
-from lead_operator.resources.known_status import read_status
+from lead_operator.resources.status_format import parse_status, status_json
+from lead_operator.resources.training_run_status import TrainingRunStatus
 from lead_testing.makers import NOW, SETTINGS, a_dataset_cache, a_pod, a_ready_cache, a_training_run
+from lead_testing.statuses import find_condition, run_status
 
 STRANGE: list[Any] = [{"later": {"than": ["we", 1]}}, [{"another": "shape"}], "a text", 7, None, True, [], {}]
 OLDER_RUN: dict[str, Any] = {  # the streak of failures once stood in restarts, the books beside the instance
@@ -26,9 +27,8 @@ OLDER_RUN: dict[str, Any] = {  # the streak of failures once stood in restarts, 
 
 
 def look_at_run(held: dict[str, Any]) -> dict[str, Any]:
-    previous = read_status({"kind": "TrainingRun", "status": held})
     observed = ObservedRun(
-        now=NOW, previous=previous, caches=(a_ready_cache(),), service_exists=True,
+        now=NOW, previous=held, caches=(a_ready_cache(),), service_exists=True,
         pods=(a_pod(0, attempt=2), a_pod(1, attempt=2)), instances=(ObservedInstance("train", 0, highest_attempt=2),),
     )  # fmt: skip
     return decide_training_run(a_training_run(), observed, SETTINGS).status
@@ -67,15 +67,15 @@ def test_no_field_of_a_runs_status_can_stop_the_operator(value: Any) -> None:
 
 def test_what_fits_is_read_as_it_is() -> None:
     sound = look_at_run(OLDER_RUN)
-    assert read_status({"kind": "TrainingRun", "status": sound}) == sound
-    assert read_status({"kind": "TrainingRun"}) == {}
-    assert read_status({"kind": "TrainingRun", "status": None}) == {}
+    assert status_json(run_status(sound)) == sound
+    assert status_json(parse_status(TrainingRunStatus, {})) == {}
+    assert status_json(parse_status(TrainingRunStatus, None)) == {}
 
 
 @pytest.mark.parametrize("value", STRANGE, ids=str)
 def test_no_field_of_a_caches_status_can_stop_the_operator(value: Any) -> None:
     def look(held: dict[str, Any]) -> dict[str, Any]:
-        observed = ObservedBuild(now=NOW, previous=read_status({"kind": "DatasetCache", "status": held}))
+        observed = ObservedBuild(now=NOW, previous=held)
         return decide_dataset_cache(a_dataset_cache(), observed, SETTINGS).status
 
     sound = look({})

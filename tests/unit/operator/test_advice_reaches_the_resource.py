@@ -3,13 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
-from lead_operator.decisions.conditions import find_condition
 from lead_operator.decisions.observed import ObservedInstance, ObservedRun
 from lead_operator.decisions.plan import Plan
 from lead_operator.decisions.training_run_plan import decide_training_run
 from lead_operator.names import Condition
 from lead_protocol.progress_record import Advisory, ProgressRecord
 from lead_testing.makers import NOW, SETTINGS, a_pod, a_ready_cache, a_training_run
+from lead_testing.statuses import find_condition
 
 BUCKET = ObservedInstance("train", 0, checkpoint=None, highest_attempt=1)
 SLOW = Advisory(rule="slow-loading", epoch=2, message="40% of the last epoch was spent waiting; raise the threads")

@@ -16,6 +16,7 @@ from lead_protocol.run_records import RunEnd
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import StoreUnavailable
 from lead_testing.makers import NOW, PROFILE, RUN_UID, SETTINGS, a_failed_pod, a_pod, a_ready_cache, a_training_run
+from lead_testing.statuses import run_status
 
 RUN = a_training_run(ttlSecondsAfterFinished=0)
 KEYS = ControlKeys("team-a", RUN_UID)
@@ -36,7 +37,10 @@ def running() -> dict[str, Any]:
 
 
 def forged(status: dict[str, Any], *ends: str) -> dict[str, Any]:
-    said = [{"type": end, "status": "True", "reason": "Forged", "message": "", "observedGeneration": 1} for end in ends]
+    said = [
+        {"type": end, "status": "True", "reason": "Forged", "message": "", "observedGeneration": 1,
+         "lastTransitionTime": "2025-01-01T00:00:00Z"} for end in ends
+    ]  # fmt: skip
     stages = [entry | {"phase": ends[0]} for entry in status.get("stages", [])]
     over = {"phase": ends[0], "reason": "Forged", "stages": stages, "completionTime": "2025-01-01T00:00:00Z"}
     return status | over | {"conditions": [*status.get("conditions", []), *said]}
@@ -121,7 +125,7 @@ async def test_an_end_without_a_record_needs_no_more_than_one_trace_to_be_dispro
     if evidence == "no attempt":
         status["stages"] = []
     if evidence == "seen before":
-        known.note(RUN, {}, running())
+        known.note(RUN, run_status({}), run_status(running()))
     found = await check(known, status, *(GROUP if evidence == "a live pod" else ()))
     assert found.disproved is (evidence != "none")
 
@@ -141,10 +145,10 @@ async def test_a_stage_that_somebody_wrote_done_before_the_first_listing_is_trai
 async def test_an_end_that_this_process_has_decided_waits_for_the_store(tmp_path: Path) -> None:
     before, known = running(), ends(tmp_path)
     after = forged(before, "Failed")
-    known.note(RUN, {}, before)
-    known.note(RUN, before, after)
+    known.note(RUN, run_status({}), run_status(before))
+    known.note(RUN, run_status(before), run_status(after))
     assert await check(known, after) == EndCheck()
-    known.note(RUN, before, before)
+    known.note(RUN, run_status(before), run_status(before))
     assert await check(known, after) == EndCheck(), "a look at an older copy, whose newer one holds the end"
     other = replace(known, decided={})
     assert (await check(other, after)).disproved, "another process decides it once more"

@@ -12,7 +12,6 @@ from lead_operator.cluster.bucket_view import BucketLook, BucketView
 from lead_operator.cluster.client import KubeClient
 from lead_operator.cluster.kinds import KubernetesObject
 from lead_operator.cluster.run_recorder import RunRecorder
-from lead_operator.decisions.conditions import find_condition
 from lead_operator.decisions.observed import ObservedInstance, ObservedRun
 from lead_operator.decisions.plan import Plan, RunRecord
 from lead_operator.decisions.training_run_plan import decide_training_run
@@ -33,6 +32,7 @@ from lead_testing.makers import (
     a_run_body,
     a_training_run,
 )
+from lead_testing.statuses import find_condition
 
 KEYS = ControlKeys("team-a", RUN_UID)
 AWAY = "StoreUnavailable: no answer"

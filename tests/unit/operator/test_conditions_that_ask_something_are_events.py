@@ -13,8 +13,10 @@ from lead_operator.decisions.observed import ObservedBuild, ObservedInstance, Ob
 from lead_operator.decisions.plan import EventNote, Plan
 from lead_operator.decisions.training_run_plan import decide_training_run
 from lead_operator.names import Condition
+from lead_operator.resources.dataset_cache_status import DatasetCacheStatus
 from lead_protocol.progress_record import ProgressRecord
 from lead_testing.makers import NOW, SETTINGS, a_dataset_cache, a_pod, a_ready_cache, a_training_run
+from lead_testing.statuses import run_status
 
 DEGRADED = {"cache_degraded": True}
 RECORD = ProgressRecord(attempt=1, seq=1, phase="Training", epoch=1, epochs=4, step=12, steps=48)
@@ -112,8 +114,8 @@ def test_a_builds_store_and_the_drift_of_its_source_are_told() -> None:
     first = decide_dataset_cache(cache, ObservedBuild(now=NOW, store_error="StoreUnavailable: no answer"), SETTINGS)
     assert ("Warning", "StorageUnavailable") in told(first)
     drift = [Finding(Condition.SOURCE_DRIFT, True, "SourceChanged", "the source has changed")]
-    ready = {"phase": "Ready", "conditions": []}
-    changed = ready | {"conditions": update_conditions([], drift, generation=1, now=NOW)}
+    ready = DatasetCacheStatus(phase="Ready")
+    changed = replace(ready, conditions=update_conditions([], drift, generation=1, now=NOW))
     assert cache_events(ready, changed) == (EventNote("Warning", "SourceChanged", "the source has changed"),)
     assert cache_events(changed, changed) == ()
 
@@ -144,7 +146,7 @@ def test_what_is_said_of_one_reason_at_once_is_one_event() -> None:
     def stages(attempt: int) -> dict[str, Any]:
         return {"stages": [{"name": "train", "seed": seed, "attempt": attempt} for seed in (0, 1)]}
 
-    (note,) = run_events(stages(0), stages(1))
+    (note,) = run_events(run_status(stages(0)), run_status(stages(1)))
     assert note == EventNote(
         "Normal", "PodsCreated", "attempt 1 of stage train, seed 0; attempt 1 of stage train, seed 1"
     )

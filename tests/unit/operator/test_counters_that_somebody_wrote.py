@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from lead_operator.cluster.reported_counters import ReportedCounters
-from lead_operator.decisions.conditions import find_condition
 from lead_operator.decisions.figures import format_time
 from lead_operator.decisions.observed import ObservedInstance, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import Plan
@@ -16,6 +15,7 @@ from lead_operator.decisions.training_run_plan import decide_training_run
 from lead_operator.names import Condition
 from lead_protocol.run_records import RunBook, parse_run_book
 from lead_testing.makers import NOW, SETTINGS, a_failed_pod, a_pod, a_ready_cache, a_training_run
+from lead_testing.statuses import find_condition, run_status
 
 RUN = a_training_run(nodes=1, failurePolicy={"maxRestarts": 2})
 AWAY = "StoreUnavailable: no answer"
@@ -164,7 +164,7 @@ def test_a_process_believes_what_it_has_decided_itself_whatever_its_last_look_he
     known = ReportedCounters()
     stale = observe(status, a_pod(0, attempt=2), attempt=2, book=None)
     assert known.check(RUN, stale).counters_disproved
-    known.note(RUN, status)
+    known.note(RUN, run_status(status))
     assert not known.check(RUN, stale).counters_disproved
     known.forget(RUN.identity.uid)
     assert known.check(RUN, stale).counters_disproved

@@ -25,6 +25,7 @@ from lead_testing.makers import (
     a_run_body,
     a_training_run,
 )
+from lead_testing.statuses import cache_status, run_status
 
 THEN = "2026-01-01T11:59:00Z"
 STAGES: list[dict[str, Any]] = [
@@ -37,24 +38,32 @@ STATUS = {"phase": "Succeeded", "stages": STAGES, "conditions": [END]}
 
 def test_they_are_those_of_the_passes_that_wrote_the_status() -> None:
     begun = [{**entry, "phase": "Running"} for entry in STAGES]
-    said = {*run_events({}, {"phase": "Starting", "stages": begun}), *run_events({"stages": begun}, STATUS)}
-    missed = {note for note, _ in missed_run_events(STATUS, NOW)}
+    empty, starting, trained, ended = map(
+        run_status, ({}, {"phase": "Starting", "stages": begun}, {"stages": begun}, STATUS)
+    )
+    said = {*run_events(empty, starting), *run_events(trained, ended)}
+    missed = {note for note, _ in missed_run_events(ended, NOW)}
     assert {note.reason for note in missed} == {"PodsCreated", "CheckpointSaved", "StageCompleted", "Succeeded"}
     assert missed <= said
 
 
 def test_what_is_older_than_events_are_kept_is_no_news() -> None:
-    assert list(missed_run_events(STATUS, NOW + KEPT)) == []
+    assert list(missed_run_events(run_status(STATUS), NOW + KEPT)) == []
     ready = {"phase": "Ready", "conditions": [{**END, "type": "Ready"}]}
-    assert [(note.reason, NOW - at) for note, at in missed_cache_events(ready, NOW)] == [
+    assert [(note.reason, NOW - at) for note, at in missed_cache_events(cache_status(ready), NOW)] == [
         ("Ready", timedelta(minutes=1))
     ]
-    assert list(missed_cache_events(ready, NOW + KEPT)) == []
+    assert list(missed_cache_events(cache_status(ready), NOW + KEPT)) == []
 
 
 def test_a_status_that_tells_no_times_announces_nothing() -> None:
-    assert list(missed_run_events({"phase": "Running", "stages": [{"attempt": 1, "name": "a", "seed": 0}]}, NOW)) == []
-    assert list(missed_run_events({}, NOW)) == [] and list(missed_cache_events({}, NOW)) == []
+    assert (
+        list(
+            missed_run_events(run_status({"phase": "Running", "stages": [{"attempt": 1, "name": "a", "seed": 0}]}), NOW)
+        )
+        == []
+    )
+    assert list(missed_run_events(run_status({}), NOW)) == [] and list(missed_cache_events(cache_status({}), NOW)) == []
 
 
 # --- killed between a status and its events, at every pass of a life --------------------------------------------------
@@ -79,10 +88,10 @@ class Life:
         self.status = plan.status
         for note in plan.events:
             self.lost.setdefault(note.reason, []).append(note)
-        missed = [note for note, _ in missed_run_events(self.status, now + timedelta(seconds=30))]
+        missed = [note for note, _ in missed_run_events(run_status(self.status), now + timedelta(seconds=30))]
         absent = [note for note in plan.events if note.reason in COURSE and note not in missed]
         assert not absent, f"{self.status['phase']}: {absent} of {missed}"
-        for note, happened in missed_run_events(self.status, now):
+        for note, happened in missed_run_events(run_status(self.status), now):
             assert NOW <= happened <= now, (note, happened)
 
 
@@ -144,7 +153,9 @@ def test_no_event_of_a_course_is_lost_with_a_process_that_dies_before_it(ends_we
     ends = {"Succeeded", "StageCompleted"} if ends_well else {"Failed", "BadConfig"}
     assert set(life.lost) & COURSE == COURSE - {"Succeeded", "StageCompleted", "Failed", "BadConfig"} | ends
     body = {**a_run_body(), "status": life.status}
-    sent = [build_event(body, note, at)["metadata"]["name"] for note, at in missed_run_events(life.status, NOW)]
+    sent = [
+        build_event(body, note, at)["metadata"]["name"] for note, at in missed_run_events(run_status(life.status), NOW)
+    ]
     assert len(sent) == len(set(sent))
 
 
@@ -153,10 +164,10 @@ def test_a_run_that_never_was_suspended_was_not_resumed() -> None:
     life.look(seen("train", 0), seen("tune", 0))
     for _ in range(3):
         life.look(seen("train", 1), seen("tune", 0), pods=of("train", 1))
-    assert "Resumed" not in {note.reason for note, _ in missed_run_events(life.status, NOW)}
+    assert "Resumed" not in {note.reason for note, _ in missed_run_events(run_status(life.status), NOW)}
 
 
 def test_the_failure_of_a_build_is_told_by_the_next_process() -> None:
     failure = {"time": THEN, "reason": "OOMKilled", "message": "pod x needed more memory"}
-    (missed,) = missed_cache_events({"phase": "Building", "lastFailure": failure}, NOW)
+    (missed,) = missed_cache_events(cache_status({"phase": "Building", "lastFailure": failure}), NOW)
     assert missed[0] == EventNote("Warning", "OOMKilled", "pod x needed more memory")

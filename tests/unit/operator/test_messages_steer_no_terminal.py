@@ -23,11 +23,11 @@ def test_conditions_events_and_failures_hold_such_messages_alone() -> None:
     assert failure is not None
     [condition] = update_conditions([], [Finding(Condition.FAILED, True, "R", failure.message)], generation=1, now=NOW)
     event = build_event({**a_run_body(), "kind": "TrainingRun"}, EventNote("Warning", "R", HOSTILE), NOW)
-    for message in (condition["message"], event["message"], failure.message):
+    for message in (condition.message, event["message"], failure.message):
         assert SHOWN in message and message.isprintable()
 
 
 def test_a_condition_keeps_lines_of_our_own_and_no_other_control() -> None:
     finding = Finding(Condition.ADVISORY, True, "Plateau", "one\x07\ntwo\x1b[2J")
     [condition] = update_conditions([], [finding], generation=1, now=NOW)
-    assert condition["message"] == "one\\x07\ntwo\\x1b[2J"
+    assert condition.message == "one\\x07\ntwo\\x1b[2J"

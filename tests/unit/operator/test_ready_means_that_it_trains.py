@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from lead_operator.decisions.conditions import find_condition
 from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstance, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import Plan
 from lead_operator.decisions.training_run_plan import decide_training_run
@@ -16,6 +15,7 @@ from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.training_run import TrainingRun
 from lead_protocol.progress_record import ProgressRecord
 from lead_testing.makers import NOW, RUN_UID, SETTINGS, a_failed_pod, a_pod, a_ready_cache, a_run_body, a_training_run
+from lead_testing.statuses import find_condition
 
 PREFIX = f"runs/team-a/{RUN_UID}/train-s0/checkpoints/x/"
 FINAL = ObservedCheckpoint("key", PREFIX, 48, 4, 1, 10, "2026-01-01T12:00:00+00:00")

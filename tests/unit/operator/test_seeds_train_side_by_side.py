@@ -4,7 +4,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from lead_operator.decisions.conditions import find_condition
 from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstance, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import Plan
 from lead_operator.decisions.training_run_plan import decide_training_run
@@ -13,6 +12,7 @@ from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.training_run import TrainingRun
 from lead_protocol.progress_record import Advisory, ProgressRecord
 from lead_testing.makers import NOW, RUN_UID, SETTINGS, a_failed_pod, a_pod, a_ready_cache, a_run_body, a_training_run
+from lead_testing.statuses import find_condition
 
 TREE = [
     {"name": "pretrain", "epochs": 2},

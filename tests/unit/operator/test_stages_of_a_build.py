@@ -25,6 +25,7 @@ from lead_protocol.object_keys import BuildKeys
 from lead_protocol.progress_record import BuildRecord
 from lead_protocol.store.folder import FolderStore
 from lead_testing.makers import CACHE_UID, DIGEST, NOW, SETTINGS, a_cache_body, a_dataset_cache, a_pod
+from lead_testing.statuses import cache_status
 
 GPU = {"limits": {"nvidia.com/gpu": 1}}
 STAGES = [
@@ -258,7 +259,7 @@ def test_records_of_stages_are_read_from_keys_of_their_own(tmp_path: Any) -> Non
 def test_pods_that_no_copy_shows_are_asked_for_by_the_names_of_their_stages() -> None:
     cache = staged()
     seen = look(cache, look(cache).status, *[a_stage_pod(*share) for share in FIRST])
-    assert list(expected_build_pods(cache, seen.status)) == [a_stage_pod(*share).name for share in FIRST]
+    assert list(expected_build_pods(cache, cache_status(seen.status))) == [a_stage_pod(*share).name for share in FIRST]
 
 
 def test_a_pod_that_was_killed_for_memory_names_the_resources_of_its_stage() -> None:

@@ -20,6 +20,7 @@ from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_protocol.progress_record import BuildRecord
 from lead_testing.makers import DIGEST, NOW, SETTINGS, a_cache_body, a_dataset_cache, a_pod
+from lead_testing.statuses import cache_status
 
 MANIFEST = ObservedCacheManifest(DIGEST, 17, 9, {"too short": 8}, 1234, 12, 1288490189)
 COMPLETE: dict[str, Any] = {"result_digest": DIGEST, "manifest": MANIFEST}
@@ -256,7 +257,7 @@ def test_a_ready_cache_stays_ready_over_a_change_that_does_not_change_its_result
     status = look(a_dataset_cache(), **COMPLETE).status
     for generation in (2, 3):
         cache = a_dataset_cache(generation=generation, **changed)
-        assert build_generation(cache, status) == 1
+        assert build_generation(cache, cache_status(status)) == 1
         plan = look(cache, previous=status, **COMPLETE)
         status = plan.status
         assert (status["phase"], status["observedGeneration"], status["digest"]) == ("Ready", generation, DIGEST)
@@ -274,7 +275,7 @@ def test_an_older_build_still_answers_after_a_time_without_its_storage_profile()
         observed = ObservedBuild(now=NOW + timedelta(seconds=after_s), previous=status)
         status = decide_dataset_cache(cache, observed, away).status
         assert (status["phase"], status["reason"]) == ("Pending", "UnknownStorageProfile")
-        assert build_generation(cache, status) == 1
+        assert build_generation(cache, cache_status(status)) == 1
     plan = look(cache, previous=status, store_error="no answer")
     assert (plan.status["phase"], plan.status["reason"], made(plan)) == ("Pending", "StorageUnavailable", [])
     again = look(cache, previous=plan.status, **COMPLETE).status
@@ -290,7 +291,7 @@ def test_an_older_build_still_answers_after_a_time_without_its_storage_profile()
 def test_what_changes_the_result_is_built_anew_and_an_unfinished_build_by_every_change(changed: dict[str, Any]) -> None:
     ready, building = look(a_dataset_cache(), **COMPLETE).status, look(a_dataset_cache()).status
     assert made(look(a_dataset_cache(generation=2, **changed), previous=ready))[0] == "towns-build-g2-a1-0"
-    assert build_generation(a_dataset_cache(generation=2), building) == 2
+    assert build_generation(a_dataset_cache(generation=2), cache_status(building)) == 2
 
 
 def test_another_digest_than_the_pinned_one_fails() -> None:

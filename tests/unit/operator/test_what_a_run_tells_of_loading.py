@@ -7,6 +7,7 @@ import pytest
 
 from lead_operator.decisions.cache_figures import cache_figures
 from lead_protocol.progress_record import MAX_DEGRADED_RANKS, MAX_RECORD_BYTES, ProgressRecord, parse_progress, to_bytes
+from lead_testing.statuses import run_status
 
 PLAIN: dict[str, Any] = {
     "attempt": 1, "seq": 4, "phase": "Training", "epoch": 0, "epochs": 4, "step": 3, "steps": 48,
@@ -20,33 +21,33 @@ READ: dict[str, Any] = {
 
 def test_the_column_is_the_share_of_reads_and_the_rest_lies_beside_it() -> None:
     record = parse_progress(to_bytes(ProgressRecord(**READ)))
-    assert cache_figures(record, {"cacheHits": "1%", "cache": {"hits": "1"}}) == {
-        "cacheHits": "93%",
-        "cache": {
+    assert cache_figures(record, run_status({"cacheHits": "1%", "cache": {"hits": "1"}})) == (
+        "93%",
+        {
             "hits": "930", "misses": "70", "fetched": "1.5Gi", "damaged": "2", "fetchSeconds": "61.9",
             "copySeconds": "1.5", "loadSeconds": "12.35", "outageSeconds": "0", "stepSeconds": "30",
             "waitSeconds": "0.25",
         },
-    }  # fmt: skip
+    )  # fmt: skip
 
 
 def test_what_was_asked_of_the_store_twice_is_told_where_there_is_any() -> None:
-    assert "askedTwice" not in cache_figures(ProgressRecord(**READ), {})["cache"]
-    told = cache_figures(ProgressRecord(**READ, cache_second_bytes=2**20), {})["cache"]
+    assert "askedTwice" not in cache_figures(ProgressRecord(**READ), run_status({}))[1]
+    told = cache_figures(ProgressRecord(**READ, cache_second_bytes=2**20), run_status({}))[1]
     assert told["askedTwice"] == "1.0Mi"
 
 
 @pytest.mark.parametrize("hits, misses, text", [(0, 1, "0%"), (999, 1, "99%"), (1000, 0, "100%")])
 def test_only_a_cache_that_answered_everything_shows_100(hits: int, misses: int, text: str) -> None:
     record = ProgressRecord(**PLAIN, cache_hits=hits, cache_misses=misses)
-    assert cache_figures(record, {})["cacheHits"] == text
+    assert cache_figures(record, run_status({}))[0] == text
 
 
 @pytest.mark.parametrize("record", [None, ProgressRecord(**PLAIN)])
 def test_figures_stay_until_something_was_read_again(record: ProgressRecord | None) -> None:
-    before = {"cacheHits": "93%", "cache": {"hits": "930"}, "phase": "Running"}
-    assert cache_figures(record, before) == {"cacheHits": "93%", "cache": {"hits": "930"}}
-    assert cache_figures(record, {}) == {}
+    before = run_status({"cacheHits": "93%", "cache": {"hits": "930"}, "phase": "Running"})
+    assert cache_figures(record, before) == ("93%", {"hits": "930"})
+    assert cache_figures(record, run_status({})) == ("", {})
 
 
 @pytest.mark.parametrize(

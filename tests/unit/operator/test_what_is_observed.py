@@ -35,11 +35,15 @@ from lead_testing.makers import (
     a_run_body,
     a_training_run,
 )
+from lead_testing.statuses import cache_status, run_status
 
 
 def test_a_caches_profile_and_answer_are_seen_and_an_old_answer_counts_for_nothing() -> None:
     body = a_cache_body(generation=2, storageProfile="cold")
-    ready = {"type": "Ready", "status": "True", "message": "the cache is complete"}
+    ready = {
+        "type": "Ready", "status": "True", "reason": "Complete", "message": "the cache is complete",
+        "lastTransitionTime": "2026-01-01T12:00:00Z",
+    }  # fmt: skip
     body["status"] = {"observedGeneration": 2, "digest": "d1" * 32, "conditions": [ready]}
     seen = observe_cache("towns", body)
     assert (seen.storage_profile, seen.ready, seen.digest) == ("cold", True, a_ready_cache().digest)
@@ -53,14 +57,19 @@ def test_pods_are_expected_from_when_they_were_seen_until_their_end_is_accounted
         book = {"created": created, "endedAttempt": last_ended}
         entry = {"name": "train", "seed": 0, "attempt": 2, "phase": phase, "book": book}
         run: Any = a_training_run(nodes=2)
-        return list(expected_training_pods(run, {"stages": [entry]}, ended=ended))
+        return list(expected_training_pods(run, run_status({"stages": [entry]}), ended=ended))
 
     group = [f"{a_training_run().identity.name}-train-s0-a2-{rank}" for rank in range(2)]
     assert expected(True, 1) == group
     assert expected(False, 1) == expected(True, 2) == []
     assert expected(True, 2, ended=True) == expected(False, 2, ended=True) == group
     assert expected(True, 1, ended=True) == expected(True, 2, ended=True, phase="Succeeded") == []
-    assert list(expected_training_pods(a_training_run(), {"stages": [{"name": "train", "seed": 0}]}, ended=True)) == []
+    assert (
+        list(
+            expected_training_pods(a_training_run(), run_status({"stages": [{"name": "train", "seed": 0}]}), ended=True)
+        )
+        == []
+    )
 
 
 def test_a_pod_under_the_name_of_an_older_operator_is_seen_and_not_asked_for() -> None:
@@ -70,7 +79,7 @@ def test_a_pod_under_the_name_of_an_older_operator_is_seen_and_not_asked_for() -
     def expected(*ranks: int, attempt: int = 2) -> list[str]:
         labels = {"lead.dev/stage": "big-train", "lead.dev/seed": "1", "lead.dev/attempt": str(attempt)}
         copies = [{"metadata": {"name": f"old-{r}", "labels": {**labels, "lead.dev/rank": str(r)}}} for r in ranks]
-        return list(expected_training_pods(run, {"stages": [entry]}, copies))
+        return list(expected_training_pods(run, run_status({"stages": [entry]}), copies))
 
     both = expected()
     assert len(both) == 2
@@ -81,7 +90,7 @@ def test_build_pods_are_expected_of_this_spec_alone_and_until_their_share_is_don
     def expected(generation: int, *, ended: bool = False, phase: str = "Building", **facts: Any) -> list[str]:
         worker = {"index": 1, "attempt": 3, "endedAttempt": 2, "created": True, **facts}
         status = {"phase": phase, "build": {"generation": generation, "workers": [worker]}}
-        return list(expected_build_pods(a_dataset_cache(generation=4), status, ended=ended))
+        return list(expected_build_pods(a_dataset_cache(generation=4), cache_status(status), ended=ended))
 
     assert expected(4) == ["towns-build-g4-a3-1"]
     assert expected(3) == expected(3, ended=True) == []
@@ -94,7 +103,7 @@ def test_no_build_pod_is_expected_of_a_cache_that_is_ready_or_failed() -> None:
     for phase in ("Ready", "Failed"):
         status = {"phase": phase, "build": {"generation": 4, "workers": [worker]}}
         for ended in (False, True):
-            assert not list(expected_build_pods(a_dataset_cache(generation=4), status, ended=ended))
+            assert not list(expected_build_pods(a_dataset_cache(generation=4), cache_status(status), ended=ended))
 
 
 def test_a_container_that_was_added_at_admission_is_not_taken_for_ours() -> None:

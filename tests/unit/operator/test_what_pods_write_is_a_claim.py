@@ -9,7 +9,6 @@ import pytest
 from pydantic import ValidationError
 
 from lead_operator.cluster.bucket_view import BucketView
-from lead_operator.decisions.conditions import find_condition
 from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstance, ObservedRun
 from lead_operator.decisions.plan import Plan
 from lead_operator.decisions.training_run_plan import decide_training_run
@@ -32,6 +31,7 @@ from lead_testing.makers import (
     a_run_body,
     a_training_run,
 )
+from lead_testing.statuses import find_condition
 
 KEYS = InstanceKeys("team-a", RUN_UID, "train", 0)
 CONTROL = ControlKeys("team-a", RUN_UID)
