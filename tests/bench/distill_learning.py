@@ -20,13 +20,13 @@ from rich.console import Console
 from rich.table import Table
 
 from lead_testing.forecasting_trees import write_argoverse2_tree, write_nuscenes_tree
-from lead_trainer.cli_evaluate import evaluate_checkpoint
-from lead_trainer.cli_train import train_locally
+from lead_trainer.commands.evaluate import evaluate_checkpoint
+from lead_trainer.commands.train import train_locally
+from lead_trainer.example_worlds.distill.tree import write_example_tree
 from lead_trainer.recipes.distill.benchmarks.challenges import CONSTANT_VELOCITY, ONWARD
 from lead_trainer.recipes.distill.benchmarks.measure import MODEL
-from lead_trainer.recipes.distill.example_data.tree import write_example_tree
 
-CLIPS, VALIDATION_CLIPS = 32, 8  # as `example_tree` writes without flags
+CLIPS, VALIDATION_CLIPS = 32, 8  # as `lead example-data recipe=distill` writes
 WANTED_CPU_S = 300.0
 # The guide's presets with the smallest student: their rates are for steps by the ten thousand, so the rate is `tiny`'s.
 SMALL = ["model_size=tiny", "resolution=32", "batch_size=4", "lr=1e-3", "grad_clip=1.0", "warmup_epochs=0",

@@ -15,8 +15,8 @@ import torch
 
 from lead_trainer.contract.samples import Batch
 from lead_trainer.contract.step import StepContext
-from lead_trainer.engine.memory import save_memory
-from lead_trainer.engine.schedule import warmed_up
+from lead_trainer.engine.attempt.memory import save_memory
+from lead_trainer.engine.step.schedule import warmed_up
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.config_values import load_config
 from lead_trainer.recipes.distill.model import parameter_count

@@ -23,7 +23,7 @@ from lead_testing import golden_model
 from lead_testing.sample_batches import random_batch
 from lead_trainer.contract.step import StepContext
 from lead_trainer.data.device_batch import to_device
-from lead_trainer.engine.precision import autocast, chosen_dtype
+from lead_trainer.engine.step.precision import autocast, chosen_dtype
 from lead_trainer.recipes.lead.config_values import load_config
 from lead_trainer.recipes.lead.recipe import RECIPE
 from lead_trainer.recipes.lead.recipe import optimizer as recipe_optimizer

@@ -20,13 +20,13 @@ from rich.table import Table
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from lead_protocol.store.folder import FolderStore
-from lead_trainer.cli_train import train_locally
+from lead_trainer.commands.train import train_locally
 from lead_trainer.data.cache_reader import CacheReader
-from lead_trainer.engine.resume import load_tensors
-from lead_trainer.local_job import build_cache
-from lead_trainer.local_run import local_run
+from lead_trainer.engine.checkpoints.resume import load_tensors
+from lead_trainer.example_worlds.lead.tree import write_example_tree
+from lead_trainer.local.job import build_cache
+from lead_trainer.local.run import local_run
 from lead_trainer.recipes.lead.dataset import LeadSamples
-from lead_trainer.recipes.lead.example_data.tree import write_example_tree
 from lead_trainer.recipes.lead.recipe import RECIPE, on_device
 
 ROUTES, UNSEEN_ROUTES, FRAMES = 8, 8, 19  # three frames a route have the past and future that posttraining wants

@@ -21,7 +21,7 @@ from lead_testing import golden_model as golden
 from lead_testing import golden_samples
 from lead_testing.golden_steps import loss_by_loss, optimizer_steps, trajectory
 from lead_testing.parity_table import STAGES, Comparison, relative
-from lead_trainer.engine import schedule
+from lead_trainer.engine.step import schedule
 from lead_trainer.recipes.lead.decoders import decode_boxes
 from lead_trainer.recipes.lead.losses import compute_losses
 from lead_trainer.recipes.lead.metrics import compute_metrics

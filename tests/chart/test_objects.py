@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from lead_testing import PROJECT_ROOT
-from lead_trainer.cli import parser
+from lead_trainer.command_line import parser
 
 Objects = list[dict[str, Any]]
 RUN_ROLE = {

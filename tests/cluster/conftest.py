@@ -10,7 +10,7 @@ from lead_testing import REFERENCE
 from lead_testing.installed import Installed, fresh_namespace, helm, uninstall
 from lead_testing.local_cluster import Cluster, build_images, cluster_for_tests
 from lead_testing.longest_first import put_longest_first
-from lead_trainer.recipes.lead.example_data.tree import write_example_tree
+from lead_trainer.example_worlds.lead.tree import write_example_tree
 
 # Files that take minutes each.
 LONGEST_FIRST = ("test_staged_seeds", "test_two_tenants", "test_rotation_under_live_runs", "test_main_job",

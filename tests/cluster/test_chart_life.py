@@ -7,7 +7,7 @@ from lead_testing.installed import Installed, fresh_namespace, helm, uninstall, 
 from lead_testing.live_runs import epoch_of
 from lead_testing.local_cluster import Cluster
 from lead_testing.manifests import a_dataset_cache, a_training_run
-from lead_trainer.recipes.lead.example_data.tree import write_example_tree
+from lead_trainer.example_worlds.lead.tree import write_example_tree
 
 
 def test_credentials_and_data_outlive_an_upgrade_and_the_data_and_live_runs_outlive_an_uninstall(

@@ -19,9 +19,9 @@ from lead_testing import shared_dir
 from lead_testing.installed import Installed, upload_tree
 from lead_testing.live_runs import keys_of, newest_manifest
 from lead_testing.manifests import SMALL, a_dataset_cache, a_training_run
-from lead_trainer.cli_evaluate import evaluate_checkpoint
+from lead_trainer.commands.evaluate import evaluate_checkpoint
+from lead_trainer.example_worlds.distill.tree import write_example_tree
 from lead_trainer.recipes.distill.benchmarks.measure import MODEL
-from lead_trainer.recipes.distill.example_data.tree import write_example_tree
 
 PREFIX, RUN, SEEDS = "datasets/av2", "av2", (42, 123, 456)
 ARGOVERSE2 = {"preset": "tiny", "benchmark": "argoverse2", "input_type": "vector", "all_agents": True}

@@ -22,7 +22,7 @@ from lead_testing.local_cluster import Cluster
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.store_tls import authorities, authority, certificate, is_served_by, trusted, wait_until_mounted
 from lead_testing.sts_relay_pod import PROFILE, hand_out_key, install_relay, relayed_profile, sts_away
-from lead_trainer.recipes.lead.example_data.tree import write_example_tree
+from lead_trainer.example_worlds.lead.tree import write_example_tree
 
 LIFE_S, LIVES = 10.0, 4  # of the relayed run's credentials; how many of them the STS is away
 EPOCHS = 40  # so many that the relayed run still trains after the outage

@@ -11,7 +11,7 @@ from lead_testing.live_runs import epoch_of, live_pod
 from lead_testing.local_cluster import Home
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_trainer.data.water_marks import HIGH, room_bytes
-from lead_trainer.recipes.lead.example_data.tree import write_example_tree
+from lead_trainer.example_worlds.lead.tree import write_example_tree
 
 SHARED = {"medium": "PersistentVolume", "sharedAs": "towns", "storageClassName": "lead-local", "sizeLimit": "1Gi"}
 DEGRADED = "SessionCacheDegraded"

@@ -15,7 +15,7 @@ from lead_testing.installed import Installed, upload_tree
 from lead_testing.live_runs import epoch_of, keys_of, kill_a_rank, newest_manifest
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_trainer.contract.installed import load_recipe
-from lead_trainer.recipes.lead.example_data.tree import write_example_tree
+from lead_trainer.example_worlds.lead.tree import write_example_tree
 
 RUN, SEEDS = "staged", (0, 1)
 EPOCHS = {"pretrain": 4, "posttrain": 8}  # so many that a kill after the first comes before the last

@@ -6,8 +6,8 @@ import torch
 
 from lead_testing import golden_model as golden
 from lead_testing.parity_table import Comparison, relative
-from lead_trainer.engine import schedule
-from lead_trainer.engine.optim import AdamWSettings, make_adamw
+from lead_trainer.engine.step import schedule
+from lead_trainer.engine.step.optim import AdamWSettings, make_adamw
 from lead_trainer.recipes.lead.losses import compute_losses
 
 PROBE_FLOOR = 1e-6  # norms below are rounding

@@ -37,13 +37,13 @@ from lead_trainer.blocks.stages import read_weights
 from lead_trainer.contract.raw_data import SourceFile
 from lead_trainer.data.jpeg_picture import JpegPicture, stored_picture
 from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.example_worlds.lead.sensors import las_bytes, radar_bytes
 from lead_trainer.recipes.distill.benchmarks.argoverse2.scenario import read_scenario
 from lead_trainer.recipes.distill.benchmarks.argoverse2.sensor_log import read_sensor_log
 from lead_trainer.recipes.distill.benchmarks.argoverse2.vector_map import read_vector_map
 from lead_trainer.recipes.distill.benchmarks.nuscenes.map_layers import map_path, read_city_map
 from lead_trainer.recipes.distill.benchmarks.nuscenes.tables import read_tables
 from lead_trainer.recipes.distill.ingest.npz import read_npz
-from lead_trainer.recipes.lead.example_data.sensors import las_bytes, radar_bytes
 from lead_trainer.recipes.lead.ingest.frame_files import decode_lidar, decode_picture, decode_plane, decode_radar
 from lead_trainer.recipes.lead.ingest.plain_pickle import plain_value, read_plain
 from lead_trainer.recipes.lead.ingest.torch_pickle import read_gzip_pickle, tensor_value

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lead_testing.bytes_recipe import MemoryTree
-from lead_trainer.recipes.lead.example_data.sensors import las_bytes, radar_bytes
-from lead_trainer.recipes.lead.example_data.verdicts import verdict
+from lead_trainer.example_worlds.lead.sensors import las_bytes, radar_bytes
+from lead_trainer.example_worlds.lead.verdicts import verdict
 from lead_trainer.recipes.lead.prepare_metas import FLAGS, MEASURES, NUMBERS, TEXTS
 from lead_trainer.recipes.lead.targets.label_classes import CONE, DOOR_SCENARIO, MESH_SIZES, WARNING
 

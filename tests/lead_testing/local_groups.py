@@ -12,8 +12,8 @@ from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.store.folder import FolderStore
 from lead_testing.ports import free_port
 from lead_testing.toy_jobs import manifests, run_together
-from lead_trainer.engine.instances import instances
-from lead_trainer.local_store import NAMESPACE, PRIVATE_FOLDER, UID
+from lead_trainer.engine.checkpoints.instances import instances
+from lead_trainer.local.store import NAMESPACE, PRIVATE_FOLDER, UID
 
 SECONDS = 300
 Kill = tuple[int, int]  # rank, and the call of the recipe's step in which it kills itself
@@ -26,7 +26,7 @@ def train_in_group(words: list[str], ranks: int, kill: Kill = (0, 0), site: Path
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["lead_trainer.cli_train", "lead_trainer.recipes.lead.recipe", "lead_trainer.recipes.distill.recipe",
+        ["lead_trainer.commands.train", "lead_trainer.recipes.lead.recipe", "lead_trainer.recipes.distill.recipe",
          "torch._dynamo"]
     )  # fmt: skip
     port = free_port()

@@ -21,9 +21,10 @@ from lead_protocol.store.object_store import ObjectStore
 from lead_testing import toy_recipe
 from lead_testing.ports import free_port
 from lead_testing.toy_recipe import install_toy_recipe
-from lead_trainer.engine.attempt_run import Place, run_attempt
-from lead_trainer.engine.ddp import Group
-from lead_trainer.engine.stop import StopFlag
+from lead_trainer.engine.attempt.location import RunLocation
+from lead_trainer.engine.attempt.run import run_attempt
+from lead_trainer.engine.group.ddp import Group
+from lead_trainer.engine.group.stop import StopFlag
 from lead_trainer.engine.worker import ended
 from lead_trainer.errors import StopRequested
 from lead_trainer.world import World
@@ -50,7 +51,7 @@ def train_here(
     `stop_in_call` raises the stop flag in that step of it, `stop_in_validation` in that batch of its validations.
     """
     stop = StopFlag()
-    here = Place(store, folder / "scratch", termination_log=folder / "termination-log", **place)
+    here = RunLocation(store, folder / "scratch", termination_log=folder / "termination-log", **place)
     with toy_recipe_installed(folder), counting_calls(stop, stop_in_call, stop_in_validation):
         try:
             run_attempt(job, here, Group(World(), torch.device("cpu")), stop)
@@ -130,7 +131,7 @@ def _one_rank(folder: Path, job: TrainJob, rank: int, ranks: int, port: int, sig
     try:
         with toy_recipe_installed(folder / f"rank-{rank}"):
             group = Group(world, torch.device("cpu"))
-            place = Place(FolderStore(folder / "store"), folder / "scratch", session_cache_of(folder, rank))
+            place = RunLocation(FolderStore(folder / "store"), folder / "scratch", session_cache_of(folder, rank))
             run_attempt(job, place, group, stop)
             group.close()
     except BaseException as error:

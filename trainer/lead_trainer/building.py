@@ -25,9 +25,9 @@ from lead_trainer.contract.installed import load_recipe
 from lead_trainer.contract.raw_data import SourceFile, SourceTree
 from lead_trainer.data.build import build_share
 from lead_trainer.data.source_tree import AtWork, FolderTree, StoreTree, tell_nobody
-from lead_trainer.engine.build_check import check_build
-from lead_trainer.engine.storage import open_store
+from lead_trainer.engine.attempt.build_check import check_build
 from lead_trainer.report.console import open_log
+from lead_trainer.storage import open_store
 
 REPEAT_S = 30.0  # of a build that is at work and has no news
 
@@ -100,16 +100,16 @@ def build(
 
 
 def run_build_job(job: BuildJob, termination_log: Path, environ: Mapping[str, str]) -> int:
-    """Builds a pod's share, telling progress in its mailbox and its last word in the termination log."""
+    """Builds a pod's share, telling progress in its writer and its last word in the termination log."""
     stage: dict[str, Any] = {"stage": job.stage} if job.stage else {}
     open_log(cache=job.owner.name, **stage, worker=job.index, attempt=job.attempt)
     store = open_store(environ, job_access(job))
-    mailbox = _BuildMailbox(job, store, termination_log)
+    writer = _BuildMailbox(job, store, termination_log)
     try:
         check_build(job, load_recipe(job.recipe))
-        build(job, store, mailbox.tell, mailbox.at_work)
+        build(job, store, writer.tell, writer.at_work)
     except BaseException as error:
-        mailbox.fail(error)
+        writer.fail(error)
         raise
     return ExitCode.DONE
 

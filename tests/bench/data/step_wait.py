@@ -30,10 +30,10 @@ from lead_testing.minio_server import MinioServer, minio_program
 from lead_trainer.contract.samples import Batch
 from lead_trainer.contract.step import StepContext
 from lead_trainer.data.loader import Loader, on_device_of
-from lead_trainer.engine.dataset import open_dataset
-from lead_trainer.engine.precision import autocast, chosen_dtype
-from lead_trainer.local_job import local_job
-from lead_trainer.local_run import LocalRun, local_run
+from lead_trainer.engine.samples.dataset import open_dataset
+from lead_trainer.engine.step.precision import autocast, chosen_dtype
+from lead_trainer.local.job import local_job
+from lead_trainer.local.run import LocalRun, local_run
 
 BUCKET = "bench"
 GOLDEN = "golden/lead_data/carla_leaderboard2"

@@ -19,7 +19,7 @@ from lead_protocol.store.object_store import ObjectStore
 from lead_testing.installed import Installed, fresh_namespace, helm, uninstall, upload_tree
 from lead_testing.local_cluster import Cluster
 from lead_testing.manifests import a_dataset_cache, a_training_run
-from lead_trainer.recipes.lead.example_data.tree import write_example_tree
+from lead_trainer.example_worlds.lead.tree import write_example_tree
 
 Seen = TypeVar("Seen")
 CACHE, EPOCHS = "town", 20

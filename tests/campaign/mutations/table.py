@@ -169,7 +169,7 @@ MUTATIONS = (
     ),
     Mutation(
         "an overtaken attempt may commit",
-        "trainer/lead_trainer/engine/attempt.py",
+        "trainer/lead_trainer/engine/checkpoints/attempt_fence.py",
         "    if newest > attempt:",
         "    if newest > attempt + 10**9:",
         f"{ENGINE}/test_only_one_attempt_writes.py::test_an_outdated_attempt_is_refused",

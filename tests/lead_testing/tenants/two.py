@@ -20,7 +20,7 @@ from lead_testing.tenants.kubectl_attempts import ATTEMPTS as KUBECTL_ATTEMPTS
 from lead_testing.tenants.kubectl_attempts import CONTAINER, KubectlAttempt, condition_attempts
 from lead_testing.tenants.store_attempts import CANARY, Scene
 from lead_testing.token_issuer import ROLE_ARN
-from lead_trainer.recipes.lead.example_data.tree import write_example_tree
+from lead_trainer.example_worlds.lead.tree import write_example_tree
 
 AT_ONCE = 4  # commands of kubectl
 FOLDERS = ("datasets/", "weights/", *RESERVED_PREFIXES)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lead_testing.local_groups import Kill, newest_manifest, train_in_group
-from lead_trainer.recipes.lead.example_data.tree import write_example_tree
+from lead_trainer.example_worlds.lead.tree import write_example_tree
 
 RANKS = 2
 KEYS_OF_RUN = [

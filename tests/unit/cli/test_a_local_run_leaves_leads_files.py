@@ -14,9 +14,9 @@ from lead_protocol.exit_codes import ExitCode
 from lead_testing.toy_jobs import toy_environment
 from lead_testing.toy_recipe import ToyModel
 from lead_testing.toy_runs import toy_recipe_installed
-from lead_trainer import cli_train
 from lead_trainer.cli import main
-from lead_trainer.engine.stop import StopFlag
+from lead_trainer.commands import train as cli_train
+from lead_trainer.engine.group.stop import StopFlag
 
 
 @pytest.fixture

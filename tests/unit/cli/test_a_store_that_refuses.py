@@ -10,7 +10,7 @@ import pytest
 from lead_protocol.exit_codes import ExitCode
 from lead_testing.loopback_server import LoopbackServer
 from lead_trainer.cli import main
-from lead_trainer.recipes.lead.example_data.tree import write_example_tree
+from lead_trainer.example_worlds.lead.tree import write_example_tree
 
 EMPTY_LIST = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
 DIGEST = "a" * 64

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from lead_trainer.config_sources import parse_words, read_sources
 from lead_trainer.errors import BadConfig
-from lead_trainer.local_job import session_cache_folder
-from lead_trainer.local_run import local_run
+from lead_trainer.local.config_sources import parse_words, read_sources
+from lead_trainer.local.job import session_cache_folder
+from lead_trainer.local.run import local_run
 from lead_trainer.recipes.lead.compat import Compat
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.config_values import to_config_json

@@ -9,7 +9,7 @@ from lead_protocol.exit_codes import ExitCode
 from lead_trainer.cli import main
 from lead_trainer.data.damaged_samples import MOST, Damage, whole
 from lead_trainer.errors import BadData
-from lead_trainer.recipes.lead.example_data.tree import write_example_tree
+from lead_trainer.example_worlds.lead.tree import write_example_tree
 
 
 @pytest.mark.parametrize("damaged", [["rgb/0003.jpg"], ["rgb/0003.jpg", "lidar/0005.laz", "bboxes/0006.pkl"]])

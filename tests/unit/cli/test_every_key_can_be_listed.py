@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from lead_trainer.cli import main
-from lead_trainer.cli_config import changed_by, keys_of, values_of
+from lead_trainer.commands.config import changed_by, keys_of, values_of
 from lead_trainer.contract.installed import load_recipe
 from lead_trainer.contract.training_keys import words_of
 from lead_trainer.errors import BadConfig
-from lead_trainer.local_run import local_run
+from lead_trainer.local.run import local_run
+from lead_trainer.local.run_keys import RunKeys
 from lead_trainer.recipes.lead.config_values import load_config, to_config_json
-from lead_trainer.run_keys import RunKeys
 
 
 @pytest.mark.parametrize("name", ["lead", "distill"])
@@ -38,7 +38,7 @@ def test_a_meaning_is_what_the_code_says_of_a_key() -> None:
 def test_no_row_lacks_a_meaning_or_shows_a_name_of_the_code(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, recipe: str, preset: str
 ) -> None:
-    monkeypatch.setattr("lead_trainer.cli_config.LOG_COLUMNS", 400)
+    monkeypatch.setattr("lead_trainer.commands.config.LOG_COLUMNS", 400)
     chosen = f"preset={load_recipe(recipe).presets()[0]}" if preset else ""
     assert main(["config", f"recipe={recipe}", *filter(None, [chosen])]) == 0
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in capsys.readouterr().out.splitlines()]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lead_trainer.cli_train import weights_line
-from lead_trainer.local_run import LocalRun, local_run
+from lead_trainer.commands.train import weights_line
+from lead_trainer.local.run import LocalRun, local_run
 from lead_trainer.recipes.lead.recipe import RECIPE
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lead_trainer.cli import main
-from lead_trainer.recipes.lead.example_data.tree import write_example_tree
+from lead_trainer.example_worlds.lead.tree import write_example_tree
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ from lead_protocol.exit_codes import ExitCode
 from lead_testing import PROJECT_ROOT
 from lead_testing.toy_runs import toy_recipe_installed
 from lead_trainer.cli import OF_TRAINER, main
-from lead_trainer.cli_cluster import RUN_LABEL
-from lead_trainer.recipes.lead.example_data.tree import write_example_tree
+from lead_trainer.commands.logs import RUN_LABEL
+from lead_trainer.example_worlds.lead.tree import write_example_tree
 
 WITHOUT_TRAINER = """
 import sys

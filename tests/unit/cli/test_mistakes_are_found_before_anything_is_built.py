@@ -8,9 +8,9 @@ import yaml
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.store.folder import FolderStore
 from lead_trainer.cli import main
-from lead_trainer.cli_train import check_before_build
+from lead_trainer.commands.train import check_before_build
 from lead_trainer.errors import BadConfig
-from lead_trainer.local_run import local_run
+from lead_trainer.local.run import local_run
 
 RUN = {
     "apiVersion": "lead.dev/v1alpha1",

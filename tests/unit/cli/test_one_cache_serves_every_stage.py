@@ -11,9 +11,9 @@ from lead_protocol.exit_codes import ExitCode
 from lead_protocol.store.folder import FolderStore
 from lead_trainer.cli import main
 from lead_trainer.data.cache_reader import CacheReader
+from lead_trainer.example_worlds.lead.tree import write_example_tree
 from lead_trainer.recipes.lead.config_values import load_config
 from lead_trainer.recipes.lead.dataset import LeadSamples
-from lead_trainer.recipes.lead.example_data.tree import write_example_tree
 
 
 @pytest.fixture

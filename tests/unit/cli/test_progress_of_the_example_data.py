@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lead_trainer.cli import main
-from lead_trainer.cli_example import EVERY_S, progress_lines
+from lead_trainer.commands.example_data import EVERY_S, progress_lines
 
 
 def test_a_log_has_a_line_at_the_start_and_one_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
@@ -16,8 +16,8 @@ def test_a_log_has_a_line_at_the_start_and_one_every_ten_seconds(capsys: pytest.
         show(done, 96)
     assert capsys.readouterr().err.splitlines() == [
         "store:datasets/demo: 4 routes of 24 frames: started",
-        "store:datasets/demo: 4 routes of 24 frames: 40 of 96 frames are made",
-        "store:datasets/demo: 4 routes of 24 frames: 80 of 96 frames are made",
+        "store:datasets/demo: 4 routes of 24 frames: 40 of 96 made",
+        "store:datasets/demo: 4 routes of 24 frames: 80 of 96 made",
     ]
     assert EVERY_S == 10.0
 

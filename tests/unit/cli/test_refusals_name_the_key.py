@@ -8,7 +8,7 @@ import pytest
 
 from lead_protocol.exit_codes import ExitCode
 from lead_trainer.cli import main
-from lead_trainer.recipes.distill.example_data.tree import write_example_tree
+from lead_trainer.example_worlds.distill.tree import write_example_tree
 
 LEAD = ["train", "preset=demo", "epochs=1", "logdir=new/run"]
 CLIPS = ["train", "recipe=distill", "preset=tiny", "epochs=1", "logdir=new/run"]

@@ -15,13 +15,13 @@ from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
 from lead_testing.toy_runs import toy_recipe_installed
 from lead_trainer.cli import main
-from lead_trainer.cli_compare_perf import perf_record
-from lead_trainer.cli_store import Address, parse_address
-from lead_trainer.cli_train import train_locally
-from lead_trainer.engine.lr_finder import sweep
-from lead_trainer.engine.perf_record import PerfRecord
+from lead_trainer.commands.compare_perf import perf_record
+from lead_trainer.commands.export import Address, parse_address
+from lead_trainer.commands.train import train_locally
+from lead_trainer.engine.attempt.lr_finder import sweep
+from lead_trainer.engine.reporting.perf_record import PerfRecord
 from lead_trainer.errors import BadConfig
-from lead_trainer.local_store import NAMESPACE, PRIVATE_FOLDER, UID
+from lead_trainer.local.store import NAMESPACE, PRIVATE_FOLDER, UID
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from lead_protocol.exit_codes import ExitCode
-from lead_trainer import cli_tensorboard
 from lead_trainer.cli import main
+from lead_trainer.commands import tensorboard as cli_tensorboard
 from lead_trainer.report.tensorboard import EventFile
 
 

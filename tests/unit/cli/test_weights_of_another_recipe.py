@@ -8,7 +8,7 @@ import torch
 
 from lead_protocol.exit_codes import ExitCode
 from lead_trainer.cli import main
-from lead_trainer.recipes.distill.example_data.tree import write_example_tree
+from lead_trainer.example_worlds.distill.tree import write_example_tree
 from lead_trainer.recipes.lead.recipe import RECIPE as LEAD
 from lead_trainer.recipes.parameter_names import few_names, weights_fault
 

@@ -16,7 +16,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from lead_protocol.manifests import CheckpointManifest
 from lead_testing.foreign_recipes import NAMES, install
 from lead_testing.local_groups import Kill, newest_manifest, train_in_group
-from lead_trainer.cli_evaluate import evaluate_checkpoint
+from lead_trainer.commands.evaluate import evaluate_checkpoint
 from lead_trainer.errors import BadConfig
 
 KILLED = -9

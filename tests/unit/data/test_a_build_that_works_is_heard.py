@@ -18,13 +18,13 @@ from lead_trainer import building
 from lead_trainer.data import build
 from lead_trainer.data.build_plan import PART_BYTES
 from lead_trainer.data.source_tree import FolderTree, StoreTree
-from lead_trainer.engine.storage import LIMITS
+from lead_trainer.storage import LIMITS
 
 Make = Callable[..., Any]
 
 
 class HeardStore(FolderStore):
-    """A store that keeps every word that was written into a mailbox."""
+    """A store that keeps every word that was written into a writer."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

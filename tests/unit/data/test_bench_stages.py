@@ -15,12 +15,12 @@ import pytest
 from lead_protocol.store.folder import FolderStore
 from lead_testing.bytes_recipe import FailingStore, bytes_recipe
 from lead_testing.data_faults import BytesSamples, build_test_cache, stack
-from lead_trainer import cli_bench
 from lead_trainer.bench import cold_cache
 from lead_trainer.bench.advice import Kept, StageRate, advice
 from lead_trainer.bench.cold_cache import WatchedCache, kept_of, measure_network
 from lead_trainer.bench.warm_cache import loader_of, measure_decode, measure_disk, measure_hand_over, samples_here
-from lead_trainer.cli_bench import Measured
+from lead_trainer.commands import bench_data as cli_bench
+from lead_trainer.commands.bench_data import Measured
 from lead_trainer.contract.training_keys import TrainingKeys
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.session_cache import open_session_cache

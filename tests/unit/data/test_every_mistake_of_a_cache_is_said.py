@@ -9,7 +9,7 @@ from lead_protocol.job import BuildJob, OwnerIdentity, StoreSource
 from lead_protocol.progress_record import BuildRecord
 from lead_trainer.building import run_build_job
 from lead_trainer.contract.installed import load_recipe
-from lead_trainer.engine.build_check import check_build
+from lead_trainer.engine.attempt.build_check import check_build
 from lead_trainer.errors import BadConfig
 from lead_trainer.manifest_check import judge
 

@@ -37,7 +37,7 @@ from lead_trainer.data.loader import LoaderLimits
 from lead_trainer.data.packed_backend import PackedBackend
 from lead_trainer.data.process_loader import loader_named
 from lead_trainer.data.stored_manifest import REBUILD
-from lead_trainer.engine.progress import MESSAGE_CHARS
+from lead_trainer.engine.reporting.progress import MESSAGE_CHARS
 from lead_trainer.errors import BadData, exit_code_of
 
 QUICK = S3Limits(read_s=2, total_s=20, part_bytes=5 * MIB, first_pause_s=0.01, longest_pause_s=0.1,

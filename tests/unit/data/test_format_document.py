@@ -27,7 +27,7 @@ from lead_trainer.data.cache_tables import read_table
 from lead_trainer.data.record import encode_record
 from lead_trainer.data.shard import write_shard
 from lead_trainer.data.source_tree import FolderTree
-from lead_trainer.recipes.lead.example_data.real_sets import write_navsim_tree, write_waymo_tree
+from lead_trainer.example_worlds.lead.real_sets import write_navsim_tree, write_waymo_tree
 
 DOCUMENT = Path(lead_trainer.data.__file__).with_name("README.md")
 

@@ -21,7 +21,7 @@ from lead_trainer.data.node_shares import RankShare, dealt, nodes_order, shares_
 from lead_trainer.data.packed_backend import PackedBackend
 from lead_trainer.data.process_loader import loader_named
 from lead_trainer.data.sample_order import FIRST_WINDOW, SHARD_WINDOW, epoch_order, in_turn
-from lead_trainer.engine.resume import config_digest, not_learned
+from lead_trainer.engine.checkpoints.resume import config_digest, not_learned
 from lead_trainer.errors import BadConfig
 
 NODES, RANKS = 125, 8  # of a node

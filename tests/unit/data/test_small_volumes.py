@@ -22,7 +22,7 @@ from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.packed_backend import PackedBackend
 from lead_trainer.data.session_cache import RETRY_S, DirectReads, SessionCache
 from lead_trainer.data.water_marks import HIGH, LOW, room_bytes
-from lead_trainer.engine.dataset import Dataset
+from lead_trainer.engine.samples.dataset import Dataset
 
 KIB = 1024
 RECORDS, RECORD_BYTES = 50, 6000  # a shard of one record takes two pages

@@ -14,7 +14,7 @@ from lead_trainer.contract.installed import load_recipe
 from lead_trainer.data.build import build_share
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import BadConfig, BadData
-from lead_trainer.recipes.distill.example_data.tree import write_example_tree
+from lead_trainer.example_worlds.distill.tree import write_example_tree
 from lead_trainer.recipes.distill.ingest import clip_tree
 from lead_trainer.recipes.distill.ingest.label_files import Label
 from lead_trainer.recipes.distill.ingest.teacher import Question, ScriptedTeacher, Teacher

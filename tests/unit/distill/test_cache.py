@@ -15,14 +15,14 @@ from lead_trainer.contract.raw_data import SampleKey
 from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.source_tree import FolderTree
-from lead_trainer.engine.dataset import Dataset
-from lead_trainer.engine.stage_samples import limited
+from lead_trainer.engine.samples.dataset import Dataset
+from lead_trainer.engine.samples.stage_samples import limited
 from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.example_worlds.distill.tree import DrawnClips, write_example_tree
 from lead_trainer.recipes.distill.action_stats import STATS, action_counts, action_facts
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.config_values import load_config
 from lead_trainer.recipes.distill.dataset import ClipSamples
-from lead_trainer.recipes.distill.example_data.tree import DrawnClips, write_example_tree
 from lead_trainer.recipes.distill.ingest.ego_history import Motion, read_motion
 from lead_trainer.recipes.distill.ingest.label_files import (
     History,

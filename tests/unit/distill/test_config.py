@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from lead_trainer.config_sources import with_flags
 from lead_trainer.contract.config_values import values_in
 from lead_trainer.contract.files import CheckpointAt
 from lead_trainer.contract.step import Position
 from lead_trainer.errors import BadConfig
-from lead_trainer.local_run import local_run
+from lead_trainer.local.config_sources import with_flags
+from lead_trainer.local.run import local_run
 from lead_trainer.recipes.distill.config_values import PACKAGE, load_config
 from lead_trainer.recipes.distill.recipe import RECIPE, source_root
 

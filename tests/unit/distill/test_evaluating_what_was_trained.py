@@ -11,8 +11,8 @@ import pytest
 from lead_protocol.exit_codes import ExitCode
 from lead_testing.forecasting_trees import write_argoverse2_tree
 from lead_trainer.cli import main
-from lead_trainer.local_run import local_run
-from lead_trainer.recipes.distill.example_data.tree import write_example_tree
+from lead_trainer.example_worlds.distill.tree import write_example_tree
+from lead_trainer.local.run import local_run
 from lead_trainer.recipes.lead.recipe import RECIPE as LEAD_RECIPE
 
 LEAD = Path(sys.executable).with_name("lead")

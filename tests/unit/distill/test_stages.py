@@ -13,8 +13,8 @@ import torch
 
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import BadConfig, BadData
-from lead_trainer.recipes.distill.example_data.drives import T0_US, drive
-from lead_trainer.recipes.distill.example_data.tree import DrawnClips
+from lead_trainer.example_worlds.distill.tree import DrawnClips, write_example_tree
+from lead_trainer.recipes.distill.drawn_drives import T0_US, drive
 from lead_trainer.recipes.distill.ingest.ego_history import Motion, ego_history
 from lead_trainer.recipes.distill.ingest.frame_files import Clip, Frames, read_frames
 from lead_trainer.recipes.distill.ingest.frame_source import ExtractedFrames, StreamedFrames
@@ -386,7 +386,7 @@ def test_d_49_streaming_is_an_optional_import_and_says_what_else_to_do() -> None
 
 def test_d_50_the_stages_by_hand_make_a_whole_tree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = ["--root", str(tmp_path)]
-    main(["example_tree", *root, "--train", "4", "--val", "2", "--resolution", str(SIDE)])
+    write_example_tree(tmp_path, train=4, val=2, resolution=SIDE)
     labelled = tmp_path / "teacher_labels/train_labels.npz"
     before = labelled.read_bytes()
     labelled.unlink()

@@ -8,11 +8,11 @@ import pytest
 import structlog.testing
 import torch
 
-from lead_trainer.config_sources import with_flags
-from lead_trainer.engine import compilation
-from lead_trainer.engine.memory import Rung, next_rung
-from lead_trainer.engine.watch import ENGINE_RULES, WAITING, advise
-from lead_trainer.local_run import local_run
+from lead_trainer.engine.attempt.memory import Rung, next_rung
+from lead_trainer.engine.reporting.watch import ENGINE_RULES, WAITING, advise
+from lead_trainer.engine.step import compilation
+from lead_trainer.local.config_sources import with_flags
+from lead_trainer.local.run import local_run
 from lead_trainer.recipes.distill.config_values import load_config
 from lead_trainer.recipes.distill.recipe import RECIPE
 from lead_trainer.recipes.distill.stage_commands import parser

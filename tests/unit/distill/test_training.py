@@ -16,11 +16,11 @@ from lead_testing.toy_jobs import manifests
 from lead_trainer.cli import main
 from lead_trainer.contract.files import Files
 from lead_trainer.contract.step import Position, StepContext
-from lead_trainer.engine.dataset import Dataset
-from lead_trainer.engine.schedule import warmed_up
-from lead_trainer.engine.stage_samples import limited
-from lead_trainer.local_run import NAMESPACE, PRIVATE_FOLDER, STAGE, UID, local_run
-from lead_trainer.named_view import config_beside
+from lead_trainer.engine.samples.dataset import Dataset
+from lead_trainer.engine.samples.stage_samples import limited
+from lead_trainer.engine.step.schedule import warmed_up
+from lead_trainer.local.named_view import config_beside
+from lead_trainer.local.run import NAMESPACE, PRIVATE_FOLDER, STAGE, UID, local_run
 from lead_trainer.recipes.distill.config_values import load_config
 from lead_trainer.recipes.distill.losses import reasoning_scale
 from lead_trainer.recipes.distill.recipe import RECIPE

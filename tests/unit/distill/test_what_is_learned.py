@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from lead_trainer.cli import main
-from lead_trainer.cli_evaluate import evaluate_checkpoint
+from lead_trainer.commands.evaluate import evaluate_checkpoint
+from lead_trainer.example_worlds.distill.tree import write_example_tree
 from lead_trainer.recipes.distill.action_stats import SMALLEST_SPREAD, action_counts, action_facts, stats_of
 from lead_trainer.recipes.distill.benchmarks.challenges import ONWARD
 from lead_trainer.recipes.distill.benchmarks.measure import MODEL
 from lead_trainer.recipes.distill.config import MAX_CURVATURE
-from lead_trainer.recipes.distill.example_data.tree import write_example_tree
 from lead_trainer.recipes.distill.ingest.actions import fitted_actions
 from lead_trainer.recipes.distill.network.unicycle import integrate
 

@@ -12,7 +12,7 @@ import torch
 
 from lead_testing.forecasting_trees import NUSCENES_LOCATION
 from lead_testing.oracles import ask
-from lead_trainer.cli_evaluate import evaluate_checkpoint
+from lead_trainer.commands.evaluate import evaluate_checkpoint
 from lead_trainer.errors import BadConfig
 from lead_trainer.metrics.forecasting import Forecast, metrics_at
 from lead_trainer.recipes.distill.benchmarks import baselines

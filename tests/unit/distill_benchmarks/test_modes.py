@@ -9,8 +9,8 @@ import torch
 
 from lead_testing.forecasting_trees import write_argoverse2_tree, write_sensor_log
 from lead_trainer.contract.step import StepContext
-from lead_trainer.engine.dataset import Dataset
-from lead_trainer.engine.stage_samples import limited
+from lead_trainer.engine.samples.dataset import Dataset
+from lead_trainer.engine.samples.stage_samples import limited
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.distill.modes import mode_of
 from lead_trainer.recipes.distill.preparation import DistillPreparation

@@ -16,10 +16,10 @@ from lead_testing.minio_server import MinioServer, minio_program
 from lead_testing.store_proxy import Fault, StoreProxy
 from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
 from lead_testing.toy_runs import train_here
-from lead_trainer.engine import quarantine
-from lead_trainer.engine.checkpoint import CheckpointIdentity
-from lead_trainer.engine.resume import newest_sound
-from lead_trainer.engine.retry_budget import RetryBudget
+from lead_trainer.engine.checkpoints import quarantine
+from lead_trainer.engine.checkpoints.checkpoint import CheckpointIdentity
+from lead_trainer.engine.checkpoints.resume import newest_sound
+from lead_trainer.engine.checkpoints.retry_budget import RetryBudget
 from lead_trainer.errors import NoValidCheckpoint
 
 QUICK = S3Limits(read_s=10, total_s=20, first_pause_s=0.01, longest_pause_s=0.1)

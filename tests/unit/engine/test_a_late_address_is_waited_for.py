@@ -11,8 +11,8 @@ import torch
 
 from lead_testing.ports import free_port
 from lead_testing.toy_jobs import run_together
-from lead_trainer.engine import ddp
-from lead_trainer.engine.ddp import Group
+from lead_trainer.engine.group import ddp
+from lead_trainer.engine.group.ddp import Group
 from lead_trainer.errors import LostPeer
 from lead_trainer.world import World
 
@@ -46,7 +46,7 @@ def join(rank: int, port: int, times: int) -> None:
 
 def test_a_group_forms_when_the_address_of_rank_0_comes_late() -> None:
     context, port = multiprocessing.get_context("forkserver"), free_port()
-    context.set_forkserver_preload(["lead_trainer.engine.ddp"])
+    context.set_forkserver_preload(["lead_trainer.engine.group.ddp"])
     ranks: list[BaseProcess] = [
         context.Process(target=join, args=(rank, port, times)) for rank, times in ((0, 0), (1, 2))
     ]

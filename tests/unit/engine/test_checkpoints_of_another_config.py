@@ -14,10 +14,10 @@ from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
 from lead_testing.toy_runs import train_here
 from lead_trainer.contract.keys import Keys
 from lead_trainer.contract.recipe import Recipe
-from lead_trainer.engine.checkpoint import CheckpointIdentity
-from lead_trainer.engine.instances import instance_manifests
-from lead_trainer.engine.manifest_listing import manifest_keys
-from lead_trainer.engine.resume import config_digest, refuse_other_run
+from lead_trainer.engine.checkpoints.checkpoint import CheckpointIdentity
+from lead_trainer.engine.checkpoints.instances import instance_manifests
+from lead_trainer.engine.checkpoints.manifest_listing import manifest_keys
+from lead_trainer.engine.checkpoints.resume import config_digest, refuse_other_run
 from lead_trainer.errors import BadConfig
 
 FREE = {"logdir"}

@@ -12,9 +12,9 @@ from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import StoreFull
 from lead_testing.toy_jobs import a_toy_job, manifests
 from lead_testing.toy_runs import train_here
-from lead_trainer.engine import checkpoint
-from lead_trainer.engine.agreement import done_by_first
-from lead_trainer.engine.ddp import Group
+from lead_trainer.engine.checkpoints import checkpoint
+from lead_trainer.engine.group.agreement import done_by_first
+from lead_trainer.engine.group.ddp import Group
 from lead_trainer.world import World
 
 FULL = Path("/dev/full")  # takes no byte, as a full disk does

@@ -8,7 +8,7 @@ from tensorboard.backend.event_processing.event_multiplexer import EventMultiple
 
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
-from lead_trainer.engine.attempt import claim_attempt
+from lead_trainer.engine.checkpoints.attempt_fence import start_attempt
 from lead_trainer.report.event_mirror import EventMirror
 from lead_trainer.report.tensorboard import EventFile
 
@@ -28,7 +28,7 @@ def mirror(store: FolderStore, tmp_path: Path) -> EventMirror:
 def an_attempt(store: FolderStore, tmp_path: Path, name: str, uid: str, stage: str = "pretrain") -> EventFile:
     """An attempt of a run in namespace team-a, claimed as a pod claims it, with its event file open."""
     keys = InstanceKeys("team-a", uid, stage, 0)
-    claim_attempt(store, keys, 1, "pod", run=name)
+    start_attempt(store, keys, 1, "pod", run=name)
     for step in range(3):
         store.create(f"{keys.checkpoint(step, 1, 'n')}model.pth", b"weights")
     return EventFile(tmp_path / uid / stage, store, keys.tensorboard_prefix, attempt=1, first_step=0, on=True)

@@ -5,7 +5,7 @@ import socket
 import pytest
 import torch
 
-from lead_trainer.engine.ddp import Group
+from lead_trainer.engine.group.ddp import Group
 from lead_trainer.errors import LostPeer
 from lead_trainer.world import World
 

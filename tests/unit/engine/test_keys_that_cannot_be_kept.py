@@ -12,9 +12,9 @@ from lead_testing.toy_jobs import a_toy_job
 from lead_trainer.contract.installed import load_recipe
 from lead_trainer.contract.keys import Keys
 from lead_trainer.contract.training_keys import word_of
-from lead_trainer.engine.ddp import Group
-from lead_trainer.engine.pod_config import refuse_places
-from lead_trainer.engine.resume import RUN_KEYS, not_learned
+from lead_trainer.engine.attempt.pod_config import refuse_places
+from lead_trainer.engine.checkpoints.resume import RUN_KEYS, not_learned
+from lead_trainer.engine.group.ddp import Group
 from lead_trainer.errors import BadConfig
 from lead_trainer.world import World
 

@@ -11,7 +11,7 @@ from lead_testing.toy_jobs import a_toy_job, manifests
 from lead_testing.toy_runs import train_here
 from lead_trainer.contract.training_keys import LossScale
 from lead_trainer.engine.hooks import Diverged
-from lead_trainer.engine.precision import gradient_scaler, update_scale
+from lead_trainer.engine.step.precision import gradient_scaler, update_scale
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

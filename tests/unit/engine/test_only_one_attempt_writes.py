@@ -16,15 +16,15 @@ from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
 from lead_testing.toy_recipe import RECIPE, ToyConfig
 from lead_testing.toy_runs import train_here
 from lead_trainer.contract.files import names_by_epoch
-from lead_trainer.engine import attempt_run
-from lead_trainer.engine.attempt import claim_attempt
-from lead_trainer.engine.batch_norms import BatchNorms
-from lead_trainer.engine.clip import Clipper
-from lead_trainer.engine.commit import Checkpointer
-from lead_trainer.engine.optimizers import Optimizers
-from lead_trainer.engine.ranking import Ranking
-from lead_trainer.engine.retry_budget import RetryBudget
-from lead_trainer.engine.state import TrainState, merged
+from lead_trainer.engine.attempt import given
+from lead_trainer.engine.checkpoints.attempt_fence import start_attempt
+from lead_trainer.engine.checkpoints.commit import Checkpointer
+from lead_trainer.engine.checkpoints.retry_budget import RetryBudget
+from lead_trainer.engine.step.batch_norms import BatchNorms
+from lead_trainer.engine.step.clip import Clipper
+from lead_trainer.engine.step.optimizers import Optimizers
+from lead_trainer.engine.step.ranking import Ranking
+from lead_trainer.engine.step.state import TrainState, merged
 from lead_trainer.errors import Fenced
 from lead_trainer.world import World
 
@@ -45,7 +45,7 @@ class InterferingStore(FolderStore):
 
 def test_an_attempt_that_is_taken_is_refused(tmp_path: Path) -> None:
     store = FolderStore(tmp_path / "store")
-    claim_attempt(store, KEYS, 1, "pod-a")
+    start_attempt(store, KEYS, 1, "pod-a")
     with pytest.raises(Fenced, match="already owned"):
         train_here(store, tmp_path, a_toy_job(1))
     assert manifests(store) == []
@@ -53,7 +53,7 @@ def test_an_attempt_that_is_taken_is_refused(tmp_path: Path) -> None:
 
 def test_an_outdated_attempt_is_refused(tmp_path: Path) -> None:
     store = FolderStore(tmp_path / "store")
-    claim_attempt(store, KEYS, 2, "pod-b")
+    start_attempt(store, KEYS, 2, "pod-b")
     with pytest.raises(Fenced, match=r"attempt 2 .* has taken over from attempt 1"):
         train_here(store, tmp_path, a_toy_job(1))
 
@@ -133,14 +133,14 @@ class OutageStore(FolderStore):
 
 def test_an_outage_of_the_store_is_waited_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(attempt_run, "RetryBudget", _without_pauses(pauses))
+    monkeypatch.setattr(given, "RetryBudget", _without_pauses(pauses))
     store = OutageStore(tmp_path / "store", calls=5)
     assert train_here(store, tmp_path, a_toy_job(epochs=1)) == ExitCode.DONE
     assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0]
 
 
 def test_an_outage_without_end_gives_up_after_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempt_run, "RetryBudget", _without_pauses([], total_s=0.0))
+    monkeypatch.setattr(given, "RetryBudget", _without_pauses([], total_s=0.0))
     with pytest.raises(StoreUnavailable):
         train_here(OutageStore(tmp_path / "store", calls=10**6), tmp_path, a_toy_job(epochs=1))
     assert '"phase":"Failed"' in (tmp_path / "termination-log").read_text()

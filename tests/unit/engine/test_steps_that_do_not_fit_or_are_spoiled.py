@@ -13,7 +13,7 @@ from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
 from lead_testing.toy_recipe import RECIPE, ToyConfig, ToyModel
 from lead_testing.toy_runs import toy_recipe_with, train_group, train_here
 from lead_trainer.contract.step import Facts
-from lead_trainer.engine.memory import OutOfMemory, Rung, next_rung, record_rung, recorded_rung
+from lead_trainer.engine.attempt.memory import OutOfMemory, Rung, next_rung, record_rung, recorded_rung
 from lead_trainer.errors import BadData
 
 

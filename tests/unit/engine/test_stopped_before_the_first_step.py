@@ -16,7 +16,7 @@ from lead_protocol.progress_record import parse_progress
 from lead_protocol.store.folder import FolderStore
 from lead_testing.toy_jobs import a_toy_job, manifests, pod_command, toy_environment
 from lead_testing.toy_runs import train_group
-from lead_trainer.engine.stop import StopFlag
+from lead_trainer.engine.group.stop import StopFlag
 
 STARTS_WITHIN_S, ENDS_WITHIN_S = 120, 60
 Pod = subprocess.Popen[str]

@@ -14,7 +14,7 @@ from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
 from lead_testing.toy_recipe import RECIPE, ToyConfig
 from lead_testing.toy_runs import train_group, train_here
 from lead_trainer.contract.step import StepContext
-from lead_trainer.engine.ranking import Ranking
+from lead_trainer.engine.step.ranking import Ranking
 from lead_trainer.errors import BadConfig
 
 

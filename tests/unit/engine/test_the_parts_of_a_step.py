@@ -9,12 +9,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lead_trainer.engine.batch_norms import BatchNorms
-from lead_trainer.engine.clip import Clipper
-from lead_trainer.engine.ema import WeightAverage
-from lead_trainer.engine.epoch_plan import EpochPlan, cut, next_parts
-from lead_trainer.engine.optim import AdamWSettings, load_optimizer, make_adamw
-from lead_trainer.engine.schedule import cosine, warm_restarts
+from lead_trainer.engine.step.batch_norms import BatchNorms
+from lead_trainer.engine.step.clip import Clipper
+from lead_trainer.engine.step.ema import WeightAverage
+from lead_trainer.engine.step.epoch_plan import EpochPlan, cut, next_parts
+from lead_trainer.engine.step.optim import AdamWSettings, load_optimizer, make_adamw
+from lead_trainer.engine.step.schedule import cosine, warm_restarts
 from lead_trainer.errors import BadConfig, BadData
 
 

@@ -3,9 +3,9 @@
 from lead_protocol.store.s3_target import S3Limits
 from lead_testing.makers import a_training_run
 from lead_trainer.data.loader import SAMPLE_OUTAGE_S, STUCK_AFTER_S
-from lead_trainer.engine.ddp import DECISION_TIMEOUT_S, GRADIENT_TIMEOUT_S
-from lead_trainer.engine.retry_budget import STORE_OUTAGE_S
-from lead_trainer.engine.storage import LIMITS
+from lead_trainer.engine.checkpoints.retry_budget import STORE_OUTAGE_S
+from lead_trainer.engine.group.ddp import DECISION_TIMEOUT_S, GRADIENT_TIMEOUT_S
+from lead_trainer.storage import LIMITS
 
 
 def test_a_sample_gives_up_before_its_loader_and_that_before_the_other_ranks_and_those_before_the_operator() -> None:

@@ -17,7 +17,7 @@ from lead_testing.toy_runs import toy_recipe_with, train_group, train_here
 from lead_trainer.contract.samples import Batch, Sample
 from lead_trainer.contract.step import StepContext
 from lead_trainer.contract.validation import Evaluation
-from lead_trainer.engine.progress import Mailbox
+from lead_trainer.engine.reporting.progress import ProgressWriter
 from lead_trainer.errors import BadData
 
 VALIDATES = {"batch_size": 4, "samples": 8, "validation_samples": 8}
@@ -84,13 +84,13 @@ def test_a_store_that_is_away_for_a_moment_is_waited_for(tmp_path: Path, monkeyp
 def test_each_batch_of_a_long_validation_is_told_as_something_else_than_a_hang(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain, told = Mailbox.update, []
+    plain, told = ProgressWriter.update, []
 
-    def update(self: Mailbox, **fields: object) -> None:
+    def update(self: ProgressWriter, **fields: object) -> None:
         plain(self, **fields)  # type: ignore[arg-type]
         told.append(self.record)
 
-    monkeypatch.setattr(Mailbox, "update", update)
+    monkeypatch.setattr(ProgressWriter, "update", update)
     train_here(FolderStore(tmp_path / "store"), tmp_path, a_toy_job(epochs=1, config=VALIDATES))
     said = [(one.phase, one.message) for one in told if one.message.startswith("validation")]
     # While the step stays the same, only another phase than Training counts as an advance.

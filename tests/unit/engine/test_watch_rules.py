@@ -14,7 +14,7 @@ from lead_protocol.progress_record import (
     to_bytes,
 )
 from lead_trainer.contract.reports import WatchRule
-from lead_trainer.engine.watch import ENGINE_RULES, WAITING, YOUNG, advise, divergence, one_line
+from lead_trainer.engine.reporting.watch import ENGINE_RULES, WAITING, YOUNG, advise, divergence, one_line
 
 HEALTHY = [1.0 / (epoch + 1) for epoch in range(30)]
 CURVES = {

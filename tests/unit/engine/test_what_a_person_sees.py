@@ -25,13 +25,13 @@ from lead_testing.toy_runs import toy_recipe_with, train_here
 from lead_testing.transcripts import UNKNOWN_KEY
 from lead_trainer.contract.installed import load_recipe
 from lead_trainer.contract.step import StepOutput
-from lead_trainer.engine.batch_norms import BatchNorms
-from lead_trainer.engine.clip import Clipper
-from lead_trainer.engine.optimizers import Optimizers
-from lead_trainer.engine.progress_block import progress_block
-from lead_trainer.engine.ranking import Ranking
-from lead_trainer.engine.state import TrainState
-from lead_trainer.engine.stop import StopFlag
+from lead_trainer.engine.group.stop import StopFlag
+from lead_trainer.engine.reporting.progress_block import progress_block
+from lead_trainer.engine.step.batch_norms import BatchNorms
+from lead_trainer.engine.step.clip import Clipper
+from lead_trainer.engine.step.optimizers import Optimizers
+from lead_trainer.engine.step.ranking import Ranking
+from lead_trainer.engine.step.state import TrainState
 from lead_trainer.engine.worker import last_words, leave_word
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.report import live as live_module

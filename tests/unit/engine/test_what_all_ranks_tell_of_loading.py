@@ -14,7 +14,7 @@ from lead_testing.data_faults import build_test_cache
 from lead_testing.toy_jobs import KEYS, a_toy_job
 from lead_testing.toy_runs import session_cache_of, train_group, train_here
 from lead_trainer.data.loader_stats import LoaderStats
-from lead_trainer.engine.loading_figures import LoadingFigures
+from lead_trainer.engine.reporting.loading_statistics import LoadingStatistics
 from lead_trainer.world import World
 
 SAMPLES, EPOCHS, STEPS = 48, 4, 24
@@ -89,8 +89,8 @@ class Counted:
         return LoaderStats(load_s=0.5, batches=self.batches)
 
 
-def figures(world: World, counted: Any) -> LoadingFigures:
-    return LoadingFigures(world, counted, counted)
+def figures(world: World, counted: Any) -> LoadingStatistics:
+    return LoadingStatistics(world, counted, counted)
 
 
 def sums(*rows: list[float]) -> list[float]:
@@ -127,7 +127,7 @@ def test_what_one_rank_brings_and_others_read_is_missed_once() -> None:
             counted.now = {"cache_reads": reads, "cache_first_reads": reads, "cache_brought": 100 * (rank == 0)}
             group.append(figures(World(rank=rank, world_size=2), counted))
         group[0].take(sums(*(one.row() for one in group)))
-        told = group[0].told()
+        told = group[0].reported()
         assert (told["cache_hits"], told["cache_misses"]) == (hits, 2 * reads - hits)
 
 
@@ -136,7 +136,7 @@ def test_sums_too_large_for_a_report_and_many_ranks_are_told_as_far_as_it_goes()
     counted.now = {"cache_fetched_bytes": MAX_COUNT, "cache_degraded": True, "cache_fetch_s": 1.0}
     group = [figures(World(rank=rank, world_size=ranks), counted) for rank in range(ranks)]
     group[0].take(sums(*(one.row() for one in group)))
-    record = {**group[0].told(), "attempt": 1, "seq": 0, "phase": "Training", "epoch": 0, "epochs": 1, "step": 0}
+    record = {**group[0].reported(), "attempt": 1, "seq": 0, "phase": "Training", "epoch": 0, "epochs": 1, "step": 0}
     parsed = ProgressRecord.model_validate({**record, "steps": 1})
     assert parsed.cache_fetched_bytes == MAX_COUNT and parsed.cache_fetch_s == ranks
     assert parsed.cache_degraded_ranks == list(range(MAX_DEGRADED_RANKS))

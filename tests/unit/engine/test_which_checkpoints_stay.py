@@ -12,8 +12,8 @@ from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.store.folder import FolderStore
 from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
 from lead_testing.toy_runs import train_here
-from lead_trainer.engine.retention import Retention
-from lead_trainer.engine.revision import VARIABLE, git_revision
+from lead_trainer.engine.checkpoints.retention import Retention
+from lead_trainer.engine.checkpoints.revision import VARIABLE, git_revision
 
 
 def a_manifest(step: int, metrics: dict[str, float], **changes: object) -> CheckpointManifest:

@@ -11,7 +11,7 @@ import laspy
 import numpy as np
 import pytest
 
-from lead_trainer.recipes.lead.example_data import write_example_tree
+from lead_trainer.example_worlds.lead import write_example_tree
 from lead_trainer.recipes.lead.ingest.plain_pickle import read_plain
 
 ROUTES, FRAMES = 4, 7

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lead_protocol.store.folder import FolderStore
-from lead_trainer.recipes.lead.example_data import (
+from lead_trainer.example_worlds.lead import (
     ExampleDataError,
     write_example_tree,
     write_example_tree_to_store,

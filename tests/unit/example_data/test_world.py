@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from lead_trainer.recipes.lead.example_data.camera import project
+from lead_trainer.example_worlds.lead.camera import project
 
 WINDOW = ((-32.0, 64.0), (-40.0, 40.0))
 

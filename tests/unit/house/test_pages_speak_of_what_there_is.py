@@ -11,7 +11,8 @@ import pytest
 from lead_operator.cluster import metrics
 from lead_testing import PROJECT_ROOT
 from lead_testing.pages import PAGES, commands
-from lead_trainer.cli import parser
+from lead_trainer.command_line import TAKE_KEYS, parser
+from lead_trainer.local.config_sources import with_flags
 
 SCHEMA = json.loads((PROJECT_ROOT / "charts/lead/values.schema.json").read_text())
 OPERATING = PROJECT_ROOT / "charts/lead/operating.md"
@@ -34,8 +35,8 @@ def test_every_link_leads_to_a_file_and_a_heading_of_it(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_every_lead_command_is_one_that_lead_takes(page: Path) -> None:
     for command in commands(page, "lead"):
-        words = shlex.split(command, comments=True)[1:]
-        known, rest = parser().parse_known_args([word for word in words if word not in ("[…]", "…")])
+        words = [word for word in shlex.split(command, comments=True)[1:] if word not in ("[…]", "…")]
+        known, rest = parser().parse_known_args(with_flags(words) if words[0] in TAKE_KEYS else words)
         assert not [word for word in rest if word.startswith("-") or "=" not in word], command
         assert known.command
 

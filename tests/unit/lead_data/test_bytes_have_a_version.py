@@ -17,7 +17,7 @@ from lead_protocol.cache_digest import cache_digest
 from lead_testing.label_tree import SIZES, label_tree
 from lead_trainer.data.array_block import unpack_arrays
 from lead_trainer.data.source_tree import FolderTree
-from lead_trainer.recipes.lead.example_data.real_sets import write_navsim_tree, write_waymo_tree
+from lead_trainer.example_worlds.lead.real_sets import write_navsim_tree, write_waymo_tree
 from lead_trainer.recipes.lead.ingest.frame_files import decode_picture
 from lead_trainer.recipes.lead.preparation import LeadPreparation
 

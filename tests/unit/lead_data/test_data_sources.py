@@ -17,12 +17,12 @@ from lead_testing.on_demand_cache import OnDemandCache
 from lead_trainer.contract.raw_data import SampleKey
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.example_worlds.lead.real_sets import write_navsim_tree, write_waymo_tree
 from lead_trainer.recipes.lead.config_values import load_config
 from lead_trainer.recipes.lead.data_sources import NAVSIM, WAYMO
 from lead_trainer.recipes.lead.dataset_collate import collate
 from lead_trainer.recipes.lead.dataset_mix import open_samples
 from lead_trainer.recipes.lead.dataset_real import RealSamples
-from lead_trainer.recipes.lead.example_data.real_sets import write_navsim_tree, write_waymo_tree
 from lead_trainer.recipes.lead.ingest.torch_pickle import read_gzip_pickle
 from lead_trainer.recipes.lead.losses import compute_losses, loss_weights
 from lead_trainer.recipes.lead.model import build_model

@@ -25,12 +25,12 @@ from lead_testing.hostile_child import in_child
 from lead_testing.hostile_raw_files import document_parsers, sensor_parsers
 from lead_trainer.blocks.stages import read_weights
 from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.example_worlds.lead.sensors import las_bytes
 from lead_trainer.recipes.distill.benchmarks.argoverse2.bounded_table import OverLimit, columns_of
 from lead_trainer.recipes.distill.benchmarks.argoverse2.parquet_claims import claimed_page_bytes
 from lead_trainer.recipes.distill.benchmarks.argoverse2.scenario import read_scenario
 from lead_trainer.recipes.distill.benchmarks.argoverse2.sensor_log import read_sensor_log
 from lead_trainer.recipes.distill.ingest.npz import read_npz
-from lead_trainer.recipes.lead.example_data.sensors import las_bytes
 from lead_trainer.recipes.lead.ingest.frame_files import decode_lidar, decode_picture, decode_plane
 
 INPUTS = 150

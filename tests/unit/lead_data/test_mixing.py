@@ -25,18 +25,19 @@ from lead_trainer.data.loader import Loader
 from lead_trainer.data.node_shares import RankShare
 from lead_trainer.data.row_texts import RowTexts
 from lead_trainer.data.sample_order import FIRST_WINDOW, SHARD_WINDOW
-from lead_trainer.engine.attempt_run import Place, run_attempt
-from lead_trainer.engine.ddp import Group
-from lead_trainer.engine.state import means
-from lead_trainer.engine.stop import StopFlag
-from lead_trainer.engine.validation import Sums
+from lead_trainer.engine.attempt.location import RunLocation
+from lead_trainer.engine.attempt.run import run_attempt
+from lead_trainer.engine.group.ddp import Group
+from lead_trainer.engine.group.stop import StopFlag
+from lead_trainer.engine.step.state import means
+from lead_trainer.engine.validation.validation import Sums
 from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.example_worlds.lead.real_sets import write_navsim_tree
 from lead_trainer.recipes.lead.config_values import load_config
 from lead_trainer.recipes.lead.data_sources import CARLA, NAVSIM, WAYMO, DataSource
 from lead_trainer.recipes.lead.dataset import LeadSamples
 from lead_trainer.recipes.lead.dataset_collate import collate
 from lead_trainer.recipes.lead.dataset_mix import MixedSamples, open_samples
-from lead_trainer.recipes.lead.example_data.real_sets import write_navsim_tree
 from lead_trainer.recipes.lead.ingest.plain_pickle import read_plain
 from lead_trainer.recipes.lead.losses import compute_losses
 from lead_trainer.recipes.lead.model import build_model
@@ -415,7 +416,7 @@ def test_a_run_trains_on_the_caches_of_two_sets(trees: dict[str, Path], tmp_path
         owner=owner, stage="train", seed=0, attempt=1, recipe="lead", preset="demo_navsim", config=config, epochs=1,
         nodes=1, procs_per_node=1, datasets=datasets, checkpoint=CheckpointPolicy(),
     )  # fmt: skip
-    run_attempt(train, Place(store, tmp_path / "scratch"), Group(World(), torch.device("cpu")), StopFlag())
+    run_attempt(train, RunLocation(store, tmp_path / "scratch"), Group(World(), torch.device("cpu")), StopFlag())
     manifests = list(store.list(train.keys.manifests_prefix))
     assert len(manifests) == 1
     assert '"step":3' in store.get(manifests[0].key, max_bytes=1 << 20).decode().replace(" ", "")

@@ -8,8 +8,8 @@ import pytest
 
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import BadConfig
+from lead_trainer.example_worlds.lead.tree import write_example_tree
 from lead_trainer.recipes.lead.config_values import load_config
-from lead_trainer.recipes.lead.example_data.tree import write_example_tree
 from lead_trainer.recipes.lead.preparation import LeadPreparation
 from lead_trainer.recipes.lead.prepare_keys import PreparationKeys
 from lead_trainer.recipes.lead.prepare_pictures import refuse_other_rig

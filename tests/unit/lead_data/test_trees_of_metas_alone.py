@@ -6,7 +6,7 @@ import pytest
 
 from lead_protocol.exit_codes import ExitCode
 from lead_trainer.cli import main
-from lead_trainer.recipes.lead.example_data.tree import write_example_tree
+from lead_trainer.example_worlds.lead.tree import write_example_tree
 
 
 @pytest.mark.parametrize("command", ["cache", "buckets"])

@@ -14,14 +14,20 @@ from lead_protocol.object_keys import InstanceKeys
 from lead_testing.golden_model import golden_json
 from lead_trainer.cli import main
 from lead_trainer.contract.installed import load_recipe
-from lead_trainer.engine.batch_norms import BatchNorms
-from lead_trainer.engine.checkpoint import CheckpointIdentity, checkpoint_at, commit_checkpoint, file_names, stage_files
-from lead_trainer.engine.clip import Clipper
-from lead_trainer.engine.optimizers import Optimizers
-from lead_trainer.engine.ranking import Ranking
-from lead_trainer.engine.retry_budget import RetryBudget
-from lead_trainer.engine.state import TrainState
-from lead_trainer.local_store import NAMESPACE, STAGE, UID, store_in
+from lead_trainer.engine.checkpoints.checkpoint import (
+    CheckpointIdentity,
+    checkpoint_at,
+    commit_checkpoint,
+    file_names,
+    stage_files,
+)
+from lead_trainer.engine.checkpoints.retry_budget import RetryBudget
+from lead_trainer.engine.step.batch_norms import BatchNorms
+from lead_trainer.engine.step.clip import Clipper
+from lead_trainer.engine.step.optimizers import Optimizers
+from lead_trainer.engine.step.ranking import Ranking
+from lead_trainer.engine.step.state import TrainState
+from lead_trainer.local.store import NAMESPACE, STAGE, UID, store_in
 
 EPOCHS = 31
 # What LEAD's config.json tells of the machine and of flags that LEAD's evaluation has at their defaults without a file.

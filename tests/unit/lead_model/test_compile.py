@@ -13,7 +13,7 @@ from torch._dynamo.utils import counters
 from lead_testing.golden_model import without_dropout
 from lead_testing.sample_batches import random_batch
 from lead_trainer.contract.step import StepContext
-from lead_trainer.engine import compilation
+from lead_trainer.engine.step import compilation
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.config_values import load_config
 from lead_trainer.recipes.lead.recipe import RECIPE

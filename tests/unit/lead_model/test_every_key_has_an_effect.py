@@ -27,11 +27,11 @@ from lead_trainer.contract.step import Position
 from lead_trainer.contract.training_keys import TrainingKeys
 from lead_trainer.data.jpeg_picture import decoded
 from lead_trainer.errors import BadConfig
+from lead_trainer.example_worlds.lead.tree import write_example_tree
 from lead_trainer.recipes.lead.config import ALIASES, LeadConfig
 from lead_trainer.recipes.lead.config_values import DERIVED, REFUSED, WITHOUT_EFFECT, load_config
 from lead_trainer.recipes.lead.dataset import collection_of
 from lead_trainer.recipes.lead.decoders import decode_boxes
-from lead_trainer.recipes.lead.example_data.tree import write_example_tree
 from lead_trainer.recipes.lead.ingest.plain_pickle import read_plain
 from lead_trainer.recipes.lead.losses import compute_losses
 from lead_trainer.recipes.lead.prepare_keys import PreparationKeys

@@ -6,7 +6,7 @@ import pytest
 import structlog
 import torch
 
-from lead_trainer.engine.watch import advise
+from lead_trainer.engine.reporting.watch import advise
 from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.lead.config_values import load_config
 from lead_trainer.recipes.lead.recipe import RECIPE

@@ -16,7 +16,7 @@ from lead_protocol.store.key_rules import UnsafeKey
 from lead_testing.sample_batches import random_batch
 from lead_trainer.blocks.fp32_norms import synchronise_norms
 from lead_trainer.blocks.stages import load_backbone_weights
-from lead_trainer.engine.optim import AdamWSettings, make_adamw
+from lead_trainer.engine.step.optim import AdamWSettings, make_adamw
 from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.lead.compat import Compat
 from lead_trainer.recipes.lead.config import LeadConfig

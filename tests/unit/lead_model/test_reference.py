@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from lead_testing import golden_model as golden
-from lead_trainer.engine import schedule
-from lead_trainer.engine.optim import AdamWSettings, make_adamw
+from lead_trainer.engine.step import schedule
+from lead_trainer.engine.step.optim import AdamWSettings, make_adamw
 from lead_trainer.recipes.lead.losses import compute_losses
 from lead_trainer.recipes.lead.metrics import compute_metrics
 from lead_trainer.recipes.lead.model import build_model

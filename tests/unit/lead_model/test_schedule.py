@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lead_testing.golden_model import golden_json
-from lead_trainer.engine import schedule
+from lead_trainer.engine.step import schedule
 from lead_trainer.recipes.lead.config_values import load_config
 from lead_trainer.recipes.lead.recipe import lead_schedule
 

@@ -19,9 +19,9 @@ from lead_protocol.store.folder import FolderStore
 from lead_testing import shared_dir
 from lead_testing.golden_model import golden_json
 from lead_trainer.cli import main
-from lead_trainer.lead_view import LeadView
+from lead_trainer.example_worlds.lead.tree import write_example_tree
+from lead_trainer.local.lead_view import LeadView
 from lead_trainer.recipes.lead.config_values import from_config_json, load_config
-from lead_trainer.recipes.lead.example_data.tree import write_example_tree
 from lead_trainer.recipes.lead.model import build_model
 
 TINY = [

@@ -11,9 +11,9 @@ from lead_testing.on_demand_cache import OnDemandCache
 from lead_testing.sample_batches import random_batch
 from lead_trainer.contract.step import StepContext
 from lead_trainer.errors import BadConfig
+from lead_trainer.example_worlds.lead.tree import write_example_tree
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.config_values import load_config
-from lead_trainer.recipes.lead.example_data.tree import write_example_tree
 from lead_trainer.recipes.lead.gpu_names import lead_precision
 from lead_trainer.recipes.lead.losses import compute_losses
 from lead_trainer.recipes.lead.recipe import RECIPE

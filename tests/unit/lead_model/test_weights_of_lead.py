@@ -9,7 +9,7 @@ import torch
 
 from lead_testing import golden_model as golden
 from lead_trainer.contract.config_values import values_in
-from lead_trainer.local_run import local_run
+from lead_trainer.local.run import local_run
 from lead_trainer.recipes.lead.compat import Compat
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.config_values import PACKAGE, from_config_json, load_config, to_config_json

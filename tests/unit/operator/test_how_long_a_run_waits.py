@@ -305,7 +305,7 @@ def test_a_long_outage_of_the_store_is_no_hang_when_the_store_is_back() -> None:
     down: dict[str, Any] = {"bucket": None, "store_error": "StoreUnavailable: no answer"}
     watched.look(10, *GROUP, **down)
     watched.look(5000, *GROUP, **down)
-    watched.look(5010, *GROUP)  # the mailbox still holds the report of before
+    watched.look(5010, *GROUP)  # the writer still holds the report of before
     watched.look(5109, *GROUP)
     assert not watched.failed_with
     watched.look(5110, *GROUP)

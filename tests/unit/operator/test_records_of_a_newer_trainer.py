@@ -11,7 +11,7 @@ from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.progress_record import ProgressRecord, parse_build
 from lead_protocol.store.folder import FolderStore
 from lead_testing.makers import DIGEST, RUN_UID
-from lead_trainer.engine.manifest_listing import manifest_keys
+from lead_trainer.engine.checkpoints.manifest_listing import manifest_keys
 
 KEYS = InstanceKeys("team-a", RUN_UID, "train", 0)
 PROGRESS = ProgressRecord(attempt=1, seq=3, phase="Training", epoch=1, epochs=2, step=10, steps=20)

@@ -20,7 +20,7 @@ from lead_protocol.store.s3_target import MIB, S3Limits
 from lead_testing.minio_server import MinioServer
 from lead_testing.operator_process import wait_for
 from lead_testing.store_proxy import StoreProxy
-from lead_trainer.engine import storage
+from lead_trainer import storage
 
 AT_ONCE = S3Limits(read_s=10, total_s=20, part_bytes=5 * MIB, first_pause_s=0.01, longest_pause_s=0.05)
 PATIENT = replace(AT_ONCE, rotation_s=20)

@@ -20,7 +20,7 @@ from lead_protocol.store.s3 import S3Store
 from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER, MinioServer
 from lead_testing.toy_jobs import KEYS, UID, a_toy_job, manifests
 from lead_testing.toy_runs import train_here
-from lead_trainer.cli_store import check_prefix
+from lead_trainer.commands.fsck import check_prefix
 
 STEPS = (6, 12, 18, 24, 30, 36)
 
@@ -118,7 +118,7 @@ def test_six_epochs_of_a_pod_leave_the_newest_three_and_the_best_and_fsck_is_cle
     named = {file.key for manifest in manifests(bucket.root) for file in manifest.files.values()}
     assert {info.key for info in bucket.root.list(KEYS.checkpoints_prefix)} == named | {about_to_be_committed}
 
-    monkeypatch.setattr("lead_trainer.cli_store.store_of", lambda url, environ: bucket.root)
+    monkeypatch.setattr("lead_trainer.commands.fsck.named_store", lambda url, environ: bucket.root)
     assert check_prefix(f"runs/{KEYS.namespace}/{KEYS.uid}", None, {}) == 0
     assert f"{len(kept)} checkpoints checked, 0 findings" in capsys.readouterr().out
 

@@ -24,10 +24,10 @@ from lead_trainer.data.loader import Loader, on_device_of
 from lead_trainer.data.process_loader import loader_named
 from lead_trainer.data.retrying_source import decoded_sample
 from lead_trainer.data.session_cache import SessionCache
-from lead_trainer.engine.data_facts import computed_facts
-from lead_trainer.engine.helper_networks import frozen_helpers
-from lead_trainer.engine.optimizers import Optimizers
-from lead_trainer.engine.precision import autocast, chosen_dtype
+from lead_trainer.engine.samples.data_facts import computed_facts
+from lead_trainer.engine.step.helper_networks import frozen_helpers
+from lead_trainer.engine.step.optimizers import Optimizers
+from lead_trainer.engine.step.precision import autocast, chosen_dtype
 
 
 @dataclass(frozen=True)

@@ -21,18 +21,18 @@ from lead_trainer.contract.reports import RunFigures, WatchRule
 from lead_trainer.contract.samples import Batch, Samples
 from lead_trainer.contract.step import StepOutput
 from lead_trainer.data.loader import Loader
-from lead_trainer.engine.commit import Checkpointer
-from lead_trainer.engine.ddp import Group
-from lead_trainer.engine.epoch_plan import StagePlan
-from lead_trainer.engine.first_rank import FirstRank
-from lead_trainer.engine.loading_figures import LoadingFigures
-from lead_trainer.engine.perf import StepClock
-from lead_trainer.engine.progress import Pace
-from lead_trainer.engine.progress_block import progress_block
-from lead_trainer.engine.state import TrainState, means, merged
-from lead_trainer.engine.stop import StopFlag
-from lead_trainer.engine.validation import Validator
-from lead_trainer.engine.watch import ENGINE_RULES, WAITING, YOUNG, advise, one_line
+from lead_trainer.engine.checkpoints.commit import Checkpointer
+from lead_trainer.engine.group.ddp import Group
+from lead_trainer.engine.group.stop import StopFlag
+from lead_trainer.engine.reporting.first_rank import FirstRank
+from lead_trainer.engine.reporting.loading_statistics import LoadingStatistics
+from lead_trainer.engine.reporting.perf import StepClock
+from lead_trainer.engine.reporting.progress import Pace
+from lead_trainer.engine.reporting.progress_block import progress_block
+from lead_trainer.engine.reporting.watch import ENGINE_RULES, WAITING, YOUNG, advise, one_line
+from lead_trainer.engine.step.epoch_plan import StagePlan
+from lead_trainer.engine.step.state import TrainState, means, merged
+from lead_trainer.engine.validation.validation import Validator
 from lead_trainer.errors import StopRequested, TrainerError
 from lead_trainer.report.live import EpochSoFar
 
@@ -78,7 +78,7 @@ class Hooks:
     stop: StopFlag
     grace_period_s: float
     clock: StepClock
-    figures: LoadingFigures
+    data: LoadingStatistics
     validator: Validator | None = None
     rules: Sequence[WatchRule] = ENGINE_RULES
     first: FirstRank | None = None  # None on every other rank
@@ -126,7 +126,7 @@ class Hooks:
         """Sums the epoch up, validates and saves where that is due, and stops if asked."""
         self.stop.trained()  # by an earlier attempt, where this one begins with an epoch's end
         values = means(merged(self.group.gather(state.totals.as_pairs())))
-        self.figures.take(self.group.sums(self.figures.row()))
+        self.data.take(self.group.sums(self.data.row()))
         due = self._due(self.config.validate_every_epochs, state.epoch) or state.epoch == self.epochs
         if due or self._due(self.config.validate_every_steps, state.step):
             values |= self._validate(state)
@@ -195,8 +195,8 @@ class Hooks:
         return self.samples.name(index)
 
     def _stop_if_asked(self, state: TrainState) -> None:
-        stops, *figures = self.group.sums([float(self.stop.raised), *self.figures.row()])
-        self.figures.take(figures)
+        stops, *counted = self.group.sums([float(self.stop.raised), *self.data.row()])
+        self.data.take(counted)
         if stops:
             self._stop(state)
 
@@ -233,7 +233,7 @@ class Hooks:
             loading = self.loader.stage_scalars()
             figures = self._figures(state, step, loading)
             first.own_scalars(self.recipe.reports.figures(self.config, figures, step.batch), state.step)
-            first.events.scalars({**loading, **self.figures.scalars()}, state.step)
+            first.events.scalars({**loading, **self.data.scalars()}, state.step)
         if self._due(self.config.histograms_every_steps, state.step):
             first.histograms(state)
         first.picture(state, step.batch, step.outputs[-1])

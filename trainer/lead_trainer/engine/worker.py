@@ -1,6 +1,6 @@
 """One rank of one attempt as a process: from the mounted job to the exit code.
 
-Started by the launcher as `python -m lead_trainer.engine.worker`, once a process. The training is `attempt_run`'s, the
+Started by the launcher as `python -m lead_trainer.engine.worker`, once a process. The training is `attempt.run`'s, the
 same as `lead train` does without a cluster.
 """
 
@@ -19,14 +19,15 @@ from lead_protocol.job import TrainJob, parse_job
 from lead_protocol.job_access import job_access
 from lead_protocol.progress_record import MESSAGE_CHARS, ProgressRecord
 from lead_trainer.contract.installed import load_recipe
-from lead_trainer.engine.attempt_run import Place, run_attempt, sentence
-from lead_trainer.engine.ddp import Group, lost_peer_behind
-from lead_trainer.engine.pod_config import refuse_places
-from lead_trainer.engine.progress import write_termination_log
-from lead_trainer.engine.stop import StopFlag
-from lead_trainer.engine.storage import open_store
+from lead_trainer.engine.attempt.location import RunLocation
+from lead_trainer.engine.attempt.pod_config import refuse_places
+from lead_trainer.engine.attempt.run import run_attempt, sentence
+from lead_trainer.engine.group.ddp import Group, lost_peer_behind
+from lead_trainer.engine.group.stop import StopFlag
+from lead_trainer.engine.reporting.progress import write_termination_log
 from lead_trainer.errors import BadConfig, TrainerError, exit_code_of
 from lead_trainer.report.console import open_log, report_error
+from lead_trainer.storage import open_store
 from lead_trainer.world import World, world_of
 
 log = structlog.get_logger(__name__)
@@ -71,13 +72,13 @@ def main() -> None:
         assert isinstance(job, TrainJob), "build jobs run in the launcher"
         recipe = job.recipe
         open_log(rank=world.rank, run=job.owner.name, stage=job.stage, seed=job.seed, attempt=job.attempt)
-        place = Place(
+        location = RunLocation(
             open_store(os.environ, job_access(job)), options.scratch, options.session_cache, options.termination_log,
             removes_old_checkpoints=False,
         )  # fmt: skip
         refuse_places(job, load_recipe(job.recipe))
         group = Group(world, device_of(world))
-        run_attempt(job, place, group, stop)
+        run_attempt(job, location, group, stop)
         group.close()
     except BaseException as error:
         code = ended(error, world)

@@ -16,8 +16,8 @@ import torch
 from lead_protocol.job_access import weights_access
 from lead_protocol.store.object_store import ObjectNotFound
 from lead_trainer.blocks.stages import read_weights
-from lead_trainer.engine.storage import open_store
 from lead_trainer.errors import BadConfig
+from lead_trainer.storage import open_store
 
 STORE_MARK, FOLDER = "store:", "weights/"
 MAX_BYTES = 4 << 30

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from lead_trainer.contract.reports import WatchRule
-from lead_trainer.engine.watch import divergence, slow_loading
+from lead_trainer.engine.reporting.watch import divergence, slow_loading
 from lead_trainer.recipes.distill.config import DistillConfig
 
 RECOMMENDED_LR = 5e-5  # where the loss is not a number, or grows

@@ -8,7 +8,7 @@ from lead_trainer.data.sample_order import hash64
 from lead_trainer.recipes.distill.clip_stages import label_arrays
 from lead_trainer.recipes.distill.config import DistillConfig
 from lead_trainer.recipes.distill.dataset import dummy_pictures, label_entries
-from lead_trainer.recipes.distill.example_data.drives import driven_history
+from lead_trainer.recipes.distill.drawn_drives import driven_history
 from lead_trainer.recipes.distill.ingest.frame_files import Clip, Frames
 from lead_trainer.recipes.distill.ingest.teacher import Question, ScriptedTeacher
 

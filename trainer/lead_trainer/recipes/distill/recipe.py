@@ -16,7 +16,7 @@ from lead_trainer.contract.samples import Batch, Caches, Samples
 from lead_trainer.contract.step import Facts, Position, StepContext, StepOutput
 from lead_trainer.contract.trees import Trees
 from lead_trainer.contract.validation import Evaluation, Validation
-from lead_trainer.engine.schedule import constant, cosine, warmed_up
+from lead_trainer.engine.step.schedule import constant, cosine, warmed_up
 from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.distill.action_stats import STATS
 from lead_trainer.recipes.distill.advice import GUIDE_RULES, fresh_frozen_norms
@@ -97,7 +97,7 @@ def save_memory(model: "torch.nn.Module") -> None:
 
 def optimizer(model: "torch.nn.Module", config: DistillConfig) -> "torch.optim.Optimizer":
     """Returns AdamW, norms and biases not decayed."""
-    from lead_trainer.engine.optim import AdamWSettings, make_adamw
+    from lead_trainer.engine.step.optim import AdamWSettings, make_adamw
 
     settings = AdamWSettings(lr=config.lr, weight_decay=config.weight_decay, decay_norms_and_biases=False)
     return make_adamw(model, settings)

@@ -8,7 +8,6 @@ from pathlib import Path
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import TrainerError, exit_code_of
 from lead_trainer.recipes.distill.config_values import load_config
-from lead_trainer.recipes.distill.example_data.tree import write_example_tree
 from lead_trainer.recipes.distill.ingest.frame_source import ExtractedFrames, FrameSource, StreamedFrames
 from lead_trainer.recipes.distill.ingest.teacher import make_teacher
 from lead_trainer.recipes.distill.stages import (
@@ -50,14 +49,6 @@ def parser() -> argparse.ArgumentParser:
     merge.add_argument("--split", choices=SPLITS, required=True)
     merge.add_argument("--num-shards", type=int, required=True)
 
-    example = stages.add_parser(
-        "example_tree", parents=[common], help="write a small made-up tree with scripted labels"
-    )
-    example.add_argument("--train", type=int, default=32)
-    example.add_argument("--val", type=int, default=8)
-    example.add_argument("--resolution", type=int, default=64)
-    example.add_argument("--seed", type=int, default=0)
-
     size = stages.add_parser("model_size", help="print the number of a student's parameters")
     size.add_argument("--model", choices=("baseline", "reasoning"), default="reasoning")
     size.add_argument("--model-size", choices=("110m", "500m"), default="500m")
@@ -90,14 +81,9 @@ def run_stage(options: argparse.Namespace) -> str:
                 source = StreamedFrames(source)
             paths = generate_ego_history(source, root, SPLITS if options.split == "all" else (options.split,))
             return f"{', '.join(map(str, paths))} written"
-        case "merge_shards":
+        case _:
             path = merge_shards(root, options.split, options.num_shards)
             return f"{path} written; labels: {label_report(root, options.split)}"
-        case _:
-            write_example_tree(
-                root, train=options.train, val=options.val, resolution=options.resolution, seed=options.seed
-            )
-            return f"{root}: {options.train} training and {options.val} validation clips written"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lead_trainer.engine.schedule import whole_epochs_of_cycles
+from lead_trainer.engine.step.schedule import whole_epochs_of_cycles
 
 
 @dataclass(frozen=True)

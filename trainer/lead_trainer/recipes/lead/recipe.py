@@ -12,7 +12,7 @@ from lead_trainer.contract.recipe import Recipe
 from lead_trainer.contract.samples import Batch, Caches, Sample
 from lead_trainer.contract.step import Facts, Position, StepContext, StepOutput
 from lead_trainer.contract.validation import Evaluation, Validation
-from lead_trainer.engine.schedule import Schedule, cosine, fixed_warm_restarts, lagging, warm_restarts, warmed_up
+from lead_trainer.engine.step.schedule import Schedule, cosine, fixed_warm_restarts, lagging, warm_restarts, warmed_up
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.config_values import KEYS
@@ -84,7 +84,7 @@ def model(config: LeadConfig, facts: Facts) -> "torch.nn.Module":
 
 def optimizer(model: "torch.nn.Module", config: LeadConfig) -> "torch.optim.Optimizer":
     """Returns LEAD's AdamW: amsgrad, everything decayed."""
-    from lead_trainer.engine.optim import AdamWSettings, make_adamw
+    from lead_trainer.engine.step.optim import AdamWSettings, make_adamw
 
     return make_adamw(model, AdamWSettings(lr=config.lr, weight_decay=config.weight_decay, amsgrad=True))
 

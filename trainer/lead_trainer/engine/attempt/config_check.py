@@ -1,0 +1,52 @@
+"""What can be wrong with a run's config without any data: checked before a cache is built or a manifest is applied."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lead_trainer.contract.recipe import Recipe, no_facts
+from lead_trainer.contract.step import Position
+from lead_trainer.data.node_shares import refuse_uneven_sections
+from lead_trainer.data.process_loader import loader_named
+from lead_trainer.data.sample_order import rank_batch_size
+from lead_trainer.engine.attempt.memory import save_memory
+from lead_trainer.engine.step.clip import Clipper
+from lead_trainer.engine.step.ema import WeightAverage
+from lead_trainer.engine.step.epoch_plan import EpochPlan
+from lead_trainer.engine.step.optimizers import Optimizers
+from lead_trainer.engine.step.precision import chosen_dtype
+from lead_trainer.engine.step.ranking import ranking_of
+from lead_trainer.weights_file import read_weights_file
+
+_STEPS = 1000  # an epoch, for a schedule that is only asked whether it can be made
+
+
+def check_config(recipe: Recipe[Any], config: Any, *, epochs: int, ranks: int) -> None:
+    """Raises BadConfig for values that the loop cannot use with so many processes; makes no model."""
+    EpochPlan(1, rank_batch_size(config.batch_size, ranks), config.gradient_accumulation_steps, 1)
+    Clipper(config.grad_clip_norm, config.clip_quantile, config.grad_history_length)
+    refuse_uneven_sections(config.batch_size, config.canonical_nodes)
+    loader_named(config.loader)
+    validates = recipe.validation is not None  # whether the data have a split is known with them
+    ranking_of(config, validates=validates)
+    chosen_dtype(config.number_format, torch.device("cpu"))
+    recipe.lr_factor(config, Position(epoch_steps=(_STEPS,) * max(1, epochs)))
+
+
+def check_model(recipe: Recipe[Any], config: Any, initial_weights: Path | None = None) -> None:
+    """Makes model and optimizers as an attempt does, and lets go of them; raises BadConfig where they cannot be made.
+
+    A recipe whose model needs facts of the data, and says none to check with, is checked when it begins to train.
+    """
+    if recipe.facts is not no_facts and recipe.facts_without_data is None:
+        return
+    facts = recipe.facts_without_data(config) if recipe.facts_without_data is not None else {}
+    model = recipe.model(config, facts)
+    if initial_weights is not None:
+        recipe.load_initial_weights(model, config, facts, read_weights_file(initial_weights, "load_file"))
+    if config.saves_memory:
+        save_memory(recipe, model)
+    if config.average_decay:
+        WeightAverage(model, config.average_decay)
+    Optimizers(recipe.optimizer(model, config))

@@ -1,0 +1,172 @@
+"""What only rank 0 does between two steps: it tells. The writer, the event file and W&B, the console, retention.
+
+Called by `hooks`; nothing in here is a collective, and nothing in here may stop training.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import structlog
+import torch
+
+from lead_protocol.manifests import CheckpointManifest
+from lead_protocol.progress_record import MAX_ADVISORIES, Advisory, CheckpointRef
+from lead_trainer.contract.recipe import Recipe
+from lead_trainer.contract.reports import Picture
+from lead_trainer.contract.samples import Batch
+from lead_trainer.contract.step import StepOutput
+from lead_trainer.engine.checkpoints.retention import Retention
+from lead_trainer.engine.reporting.progress import ProgressWriter
+from lead_trainer.engine.step.ranking import TELLABLE, VALIDATION
+from lead_trainer.engine.step.state import TrainState
+from lead_trainer.engine.validation.validation import Validated
+from lead_trainer.report.console import EPOCH_DONE
+from lead_trainer.report.live import Live
+from lead_trainer.report.sinks import Sink
+
+_PROGRESS_METRICS = 16
+FIRST_PICTURES = 2  # of every epoch, as LEAD draws them
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(kw_only=True)
+class FirstRank:
+    """Everything that rank 0 tells of a stage."""
+
+    recipe: Recipe[Any]
+    config: Any
+    writer: ProgressWriter
+    events: Sink
+    retention: Retention | None  # None in a pod
+    after_commit: Callable[[CheckpointManifest], None] = lambda manifest: None
+    data_counters: Callable[[], Mapping[str, Any]] = dict  # of cache and loader, by the progress record's names
+    advisories: dict[str, Advisory] = field(default_factory=dict)  # the newest of each rule
+    live: Live = field(default_factory=Live)
+    reported: frozenset[str] = frozenset()  # advice that a person has read before the run began
+    _untold: set[str] = field(default_factory=set)  # metrics whose names no progress record takes
+
+    def tell(self, state: TrainState, *, urgent: bool = False, **fields: Any) -> None:
+        """Puts the position and `fields` into the progress record."""
+        fields |= {"epoch": state.epoch, "step": state.step, **self.data_counters()}
+        best = {"best_metric": state.best_metric, "best_by": state.ranking.metric}
+        self.writer.update(urgent=urgent, **best, **fields)
+
+    def advise(self, state: TrainState, advisories: Sequence[Advisory]) -> None:
+        """Tells what watch rules say, the newest last."""
+        for advisory in advisories:
+            if advisory.message not in self.reported:
+                log.warning(f"advice: {advisory.rule}", epoch=advisory.epoch, message=advisory.message)
+            self.advisories.pop(advisory.rule, None)
+            self.advisories[advisory.rule] = advisory
+        if advisories:
+            newest = [advisory.model_dump() for advisory in self.advisories.values()][-MAX_ADVISORIES:]
+            self.tell(state, urgent=True, advisories=newest)
+
+    def validating(self, state: TrainState) -> Callable[[int, int], None]:
+        """Returns what tells of each batch of a validation, so that a long one is not taken for a hang."""
+        return lambda done, of: self.tell(state, phase="Checkpointing", message=f"validation: batch {done} of {of}")
+
+    def validated(self, state: TrainState, found: Validated) -> None:
+        """Tells that a validation is over, with its values where that is inside an epoch, and what was left out."""
+        if found.spoiled:
+            text = f"the loss of {found.spoiled} of {found.batches} batches of validation was not finite; "
+            text += "val/loss is the mean of the others" if found.values else "this epoch has no val/loss"
+            self.advise(state, [Advisory(rule="validation-not-finite", epoch=state.epoch, message=text)])
+        for tag, picture in found.pictures.items():
+            self.show(tag, picture, state.step)
+        if state.step_in_epoch:
+            self.events.scalars(found.values, state.step)
+            log.info("validated", step=state.step, **found.values)
+        self.tell(state, phase="Training", message="")
+
+    def scalars(self, state: TrainState, output: StepOutput) -> None:
+        """Writes losses and metrics of one step, under the recipe's tags."""
+        tags = self.recipe.reports.tags
+        values = {tags.scaled + name: one for name, one in output.scaled.items()}
+        values |= {tags.parts + name: one for name, one in output.parts.items()}
+        values |= {tags.metrics + name: one for name, one in output.metrics.items()}
+        self.events.scalars(floats(values), state.step)
+
+    def own_scalars(self, values: Mapping[str, float], step: int) -> None:
+        """Writes what the recipe reports of a step besides; without what is not finite."""
+        self.events.scalars({tag: value for tag, value in values.items() if math.isfinite(value)}, step)
+
+    def picture(self, state: TrainState, batch: Batch, output: StepOutput) -> None:
+        """Draws the first sample of a step where one is due."""
+        every, draw = self.config.pictures_every_steps, self.recipe.reports.picture
+        if draw is None or not every or (state.step % every and state.step_in_epoch > FIRST_PICTURES):
+            return
+        picture = draw(self.config, batch, output.outputs)
+        if picture is not None:
+            self.show(self.recipe.reports.tags.picture, picture, state.step)
+
+    def show(self, tag: str, picture: Picture, step: int) -> None:
+        """Shows a picture (H, W, 3) or a clip (T, H, W, 3); what is neither is a warning, once a tag."""
+        if picture.dtype == np.uint8 and picture.ndim in (3, 4) and picture.shape[-1] == 3 and picture.size:
+            show = self.events.clip if picture.ndim == 4 else self.events.picture
+            show(tag, picture, step)
+        elif tag not in self._untold:
+            self._untold.add(tag)
+            log.warning("a picture is not shown", tag=tag, found=f"{picture.dtype} {picture.shape}",
+                        expected="uint8 (H, W, 3), or (T, H, W, 3) for a clip")  # fmt: skip
+
+    def histograms(self, state: TrainState) -> None:
+        """Writes how weights and gradients are spread, by parameter."""
+        for name, parameter in state.model.named_parameters():
+            self.events.histogram(f"weights/{name}", parameter.detach(), state.step)
+            if parameter.grad is not None:
+                self.events.histogram(f"gradients/{name}", parameter.grad, state.step)
+
+    def committed(self, state: TrainState, manifest: CheckpointManifest, manifest_key: str) -> None:
+        """Removes what is expendable, shows the checkpoint, and reports it."""
+        if self.retention is not None:
+            self.retention.apply()  # first: what is shown follows what is kept
+        self.after_commit(manifest)
+        self.events.upload()
+        reference = checkpoint_reference(manifest, manifest_key)
+        self.tell(state, urgent=True, phase="Training", message="", checkpoint=reference.model_dump())
+        log.info("checkpoint committed", step=manifest.step, epoch=manifest.epoch, size_bytes=reference.size_bytes)
+
+    def epoch_done(self, state: TrainState, values: Mapping[str, float], epochs: int) -> None:
+        """Tells the means of an epoch, and its validation."""
+        self.events.scalars(
+            {
+                name if name.startswith(VALIDATION) else f"{self.recipe.reports.tags.epoch}{name}": value
+                for name, value in values.items()
+            },
+            state.step,
+        )
+        log.info(EPOCH_DONE, epoch=state.epoch, of=epochs, step=state.step, skipped=state.skipped_steps,
+                 best=state.best_metric, best_epoch=state.ranking.best.epoch or None,
+                 epochs_since_best=state.ranking.best.epochs_since, **values)  # fmt: skip
+        self.tell(state, urgent=True, loss=values.get("loss"), metrics=self._few(values))
+
+    def _few(self, values: Mapping[str, float]) -> dict[str, float]:
+        if untold := sorted({name for name in values if not TELLABLE.fullmatch(name)} - self._untold):
+            self._untold.update(untold)
+            log.warning("metrics are left out of the progress record: a name is up to 64 of A-Z a-z 0-9 _ . / -",
+                        names=untold)  # fmt: skip
+        names = [name for name in values if name != "loss" and name not in self._untold]
+        validation_first = sorted(names, key=lambda name: (not name.startswith(VALIDATION), name))
+        return {name: values[name] for name in validation_first[:_PROGRESS_METRICS]}
+
+
+def checkpoint_reference(manifest: CheckpointManifest, manifest_key: str) -> CheckpointRef:
+    """Returns what the progress record tells of a committed checkpoint."""
+    return CheckpointRef(
+        step=manifest.step,
+        epoch=manifest.epoch,
+        manifest_key=manifest_key,
+        saved_at=manifest.saved_at,
+        size_bytes=sum(stored.size for stored in manifest.files.values()),
+    )
+
+
+def floats(values: Mapping[str, torch.Tensor]) -> dict[str, float]:
+    """Returns scalars as Python numbers, without those that are not finite."""
+    numbers = {name: float(value.detach()) for name, value in values.items()}
+    return {name: number for name, number in numbers.items() if math.isfinite(number)}

@@ -1,0 +1,82 @@
+"""How fast an attempt trains: what a step waits, what it computes, what the device holds; kept beside the run."""
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from lead_trainer.engine.checkpoints.revision import git_revision
+from lead_trainer.engine.reporting.perf_record import PerfRecord
+
+Item = TypeVar("Item")
+_SHORTEST_EPOCH_S = 10.0
+_WARM_UP_STEPS = 3  # of an attempt: they compile, allocate and fill caches
+
+
+class StepClock:
+    """Parts the time of each step into waiting for batches and computing."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._waited_s, self._since = 0.0, 0.0
+        self._steps: list[tuple[float, float]] = []  # (waited, computed), seconds
+        self._epoch_begin, self._utilisation = 0, list[float]()
+
+    def waiting_for(self, batches: Iterator[Item]) -> Iterator[Item]:
+        """Passes batches on and counts the time until each is there."""
+        while True:
+            begin = time.perf_counter()
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+            self._since = time.perf_counter()
+            self._waited_s += self._since - begin
+            yield batch
+
+    def step_done(self) -> None:
+        """Ends a step."""
+        self._steps.append((self._waited_s, time.perf_counter() - self._since))
+        self._waited_s = 0.0
+
+    @property
+    def last_step_s(self) -> float:
+        """Seconds of the last step."""
+        return sum(self._steps[-1]) if self._steps else 0.0
+
+    def epoch_done(self) -> float:
+        """Returns the share of the epoch's time that was spent waiting, 0 for an epoch too short to tell."""
+        steps = self._steps[max(self._epoch_begin, _WARM_UP_STEPS) :]
+        self._epoch_begin = len(self._steps)
+        if self._device.type == "cuda":
+            # Without nvidia-ml-py, or where the driver does not tell, there is nothing to record.
+            with suppress(ModuleNotFoundError, RuntimeError):
+                self._utilisation.append(float(torch.cuda.utilization(self._device)))
+        total = sum(waited + computed for waited, computed in steps)
+        return sum(waited for waited, _ in steps) / total if total > _SHORTEST_EPOCH_S else 0.0
+
+    def record(self, *, batch_size: int, ranks: int, precision: str) -> PerfRecord | None:
+        """Returns the record of everything so far, None while there is too little to tell."""
+        steps = np.asarray(self._steps[_WARM_UP_STEPS:])
+        if not len(steps):
+            return None
+        seconds = steps.sum(axis=1)
+        cuda = self._device.type == "cuda"
+        return PerfRecord(
+            samples_per_s=batch_size / float(np.median(seconds)),
+            step_s=float(np.median(seconds)),
+            step_p90_s=float(np.quantile(seconds, 0.9)),
+            waiting_share=float(steps[:, 0].sum() / seconds.sum()),
+            steps=len(steps),
+            batch_size=batch_size,
+            ranks=ranks,
+            device=torch.cuda.get_device_name(self._device) if cuda else "cpu",
+            precision=precision,
+            gpu_memory_bytes=torch.cuda.max_memory_allocated(self._device) if cuda else None,
+            gpu_utilisation=float(np.mean(self._utilisation)) if self._utilisation else None,
+            torch_version=str(torch.__version__),
+            git_revision=git_revision(),
+        )

@@ -1,0 +1,171 @@
+"""Where a run's configuration comes from, and which source wins; the one normaliser of the command line.
+
+    command line  >  LEAD_TRAINING_CONFIG  >  --config file  >  preset  >  config.json beside load_file  >  defaults
+
+A key whose value is a mapping is merged key by key. Keys are either the run's (where data and results lie, how long,
+from what) or the recipe's. The recipe judges its own; an unknown key is an error with its near match. Reads files,
+writes none.
+"""
+
+import difflib
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lead_protocol.merged_keys import merged_keys
+from lead_trainer.errors import BadConfig
+from lead_trainer.local.run_keys import TEXT_KEYS, RunKeys, run_keys
+
+ENVIRONMENT = "LEAD_TRAINING_CONFIG"
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What was said, by whom; a later one wins over an earlier one."""
+
+    files: Sequence[Mapping[str, Any]]
+    environment: Mapping[str, Any]
+    command_line: Mapping[str, Any]
+
+    def merged(self, written_out: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict) -> dict[str, Any]:
+        """Returns every key that was said, by the one who wins; each source is read through `written_out` first."""
+        return merged_keys(*map(written_out, (*self.files, self.environment, self.command_line)))
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """The run's keys and the recipe's, each of what the user said."""
+
+    run: RunKeys
+    recipe: Mapping[str, Any]
+
+
+def read_sources(words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> Sources:
+    """Parses command line words, files and environment; raises BadConfig naming the word or file."""
+    return Sources(
+        [at_home(read_config_file(path.expanduser())) for path in config_files],
+        at_home(parse_words(environ.get(ENVIRONMENT, "").split(), ENVIRONMENT)),
+        at_home(parse_words(words, "argument")),
+    )
+
+
+def at_home(value: Any) -> Any:
+    """Returns a value in which every text that begins with `~/` is a path below this user's home, as in a shell."""
+    if isinstance(value, Mapping):
+        return {key: at_home(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [at_home(inner) for inner in value]
+    return str(Path(value).expanduser()) if isinstance(value, str) and value.startswith("~/") else value
+
+
+def parse_words(words: Sequence[str], where: str) -> dict[str, Any]:
+    """Returns the values of `key=value` words; values are YAML, `a.b=1` sets key b of a. Raises BadConfig.
+
+    What a run's key of text is set to stays as it was typed, and the root of a raw tree: `logdir=010` is no number.
+    """
+    values: dict[str, Any] = {}
+    for word in words:
+        key, equals, text = word.removeprefix("--").partition("=")
+        if not equals or not key:
+            raise BadConfig(f"{where} {word!r}: expected key=value, for example batch_size=64")
+        try:
+            value = yaml.safe_load(text) if text else ""
+        except yaml.YAMLError as error:
+            raise BadConfig(f"{where} {word!r}: the value is no YAML: {str(error).splitlines()[0]}") from error
+        if key in TEXT_KEYS or key.endswith("_root"):
+            values[key] = text if isinstance(value, int | float | date) and not isinstance(value, bool) else value
+        else:
+            _set(values, key.split("."), value, word)
+    return values
+
+
+def _set(values: dict[str, Any], path: Sequence[str], value: Any, word: str) -> None:
+    for name in path[:-1]:
+        values = values.setdefault(name, {})
+        if not isinstance(values, dict):
+            raise BadConfig(f"argument {word!r}: {name} has a value already, so it cannot have keys")
+    # YAML 1.1 reads 3e-4 as a text, because it lacks the dot.
+    values[path[-1]] = _number(value) if isinstance(value, str) else value
+
+
+def _number(text: str) -> Any:
+    try:
+        return float(text) if "e" in text.lower() and text[:1] in "+-.0123456789" else text
+    except ValueError:
+        return text
+
+
+def read_config_file(path: Path) -> dict[str, Any]:
+    """Reads a YAML or JSON mapping; raises BadConfig naming the file."""
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise BadConfig(f"config file {path} cannot be read: {str(error).splitlines()[0]}") from error
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise BadConfig(f"config file {path} holds no mapping of keys to values")
+    return values
+
+
+# What the commands themselves take as options; everything else that begins with -- is a key.
+OPTIONS = ("--config", "--collection", "--min-lr", "--max-lr", "--steps", "--split", "--submission")
+SWITCHES = ("--help", "--write")  # without a value
+
+
+def with_flags(arguments: Sequence[str]) -> list[str]:
+    """Returns the words of a command line with `--a-key value`, `--a-key=value` and `--a-key` as `a_key=value` words.
+
+    A flag without a value says true; `--no-a-key` says false where the key is called `a_key` (see `resolve`).
+    """
+    words: list[str] = []
+    waiting = list(arguments)
+    while waiting:
+        word = waiting.pop(0)
+        name, equals, value = word.partition("=")
+        if not word.startswith("--") or name in (*OPTIONS, *SWITCHES) or len(word) == 2:
+            words.append(word)
+            if name in OPTIONS and not equals and waiting:
+                words.append(waiting.pop(0))
+            continue
+        if not equals:
+            follows = bool(waiting) and not waiting[0].startswith("--") and "=" not in waiting[0]
+            value = waiting.pop(0) if follows else "true"
+        words.append(f"{name[2:].replace('-', '_')}={value}")
+    return words
+
+
+def resolve(said: Mapping[str, Any], recipe_keys: Sequence[str]) -> Resolved:
+    """Parts the run's keys from the recipe's; raises BadConfig for a run key of a wrong value."""
+    names = RunKeys.model_fields
+    said = dict(_positive(key, value, {*names, *recipe_keys}) for key, value in said.items())
+    run = {key: value for key, value in said.items() if key in names}
+    recipe = {key: value for key, value in said.items() if key not in names}
+    for key in recipe:
+        near = difflib.get_close_matches(key, names, n=1)
+        if key.split(".")[0] not in recipe_keys and near and not difflib.get_close_matches(key, recipe_keys, n=1):
+            raise BadConfig(f"{key}: unknown key; did you mean {near[0]!r}?")
+    return Resolved(run_keys(run), recipe)
+
+
+def _positive(key: str, value: Any, known: Collection[str]) -> tuple[str, Any]:
+    """Returns `no_x` said true as `x` said false, where only `x` is a key."""
+    if key.startswith("no_") and key not in known and key[3:] in known and value is True:
+        return key[3:], False
+    return key, value
+
+
+def read_config_json(path: Path) -> dict[str, Any]:
+    """Reads the `config.json` of an earlier stage; an absent one sets nothing."""
+    if not path.is_file():
+        return {}
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise BadConfig(f"{path} is no JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise BadConfig(f"{path} holds no mapping of keys to values")
+    return document

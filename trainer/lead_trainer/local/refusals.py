@@ -1,0 +1,99 @@
+"""What a run without a cluster is refused, because it would go on otherwise than its user said."""
+
+import hashlib
+from pathlib import Path
+
+import structlog
+
+from lead_protocol.checkpoint_retention import ranked
+from lead_protocol.store.folder import FolderStore
+from lead_trainer.engine.checkpoints.instances import instance_manifests
+from lead_trainer.engine.checkpoints.manifest_listing import manifest_keys
+from lead_trainer.errors import BadConfig
+from lead_trainer.local.run import LocalRun, keys_of_checkpoint
+from lead_trainer.local.store import PRIVATE_FOLDER
+
+log = structlog.get_logger(__name__)
+
+
+def refuse_weights_alone(run: LocalRun, store: FolderStore) -> None:
+    """Raises BadConfig where a run shall be continued of which there is nothing but the weights in `load_file`.
+
+    LEAD reads the optimizer and the epoch from the files beside them; ours have a manifest, and no run without one is
+    continued.
+    """
+    keys, found = run.instance, Path(run.keys.load_file)
+    if not (run.keys.continue_failed_training and run.keys.load_file) or manifest_keys(store, keys.manifests_prefix):
+        return
+    own = (found.parent / PRIVATE_FOLDER).is_dir() and found.parent.resolve() != run.logdir.resolve()
+    raise BadConfig(
+        f"continue_failed_training: found true, but logdir {run.logdir} holds no checkpoint of `lead train`, and of "
+        f"load_file {found} only the weights can be read: the run would begin again at epoch 0. "
+        + (f"To continue that run set logdir={found.parent}; to" if own else "To")
+        + " begin a run from these weights give load_file alone, with a new logdir"
+    )
+
+
+def refuse_other_weights(run: LocalRun, store: FolderStore) -> None:
+    """Raises BadConfig where a run goes on that began with other weights than `load_file` now names.
+
+    They would be left out in silence: only a run that begins loads any. Where the earlier file is gone or unknown, that
+    is a warning: it may have been moved, and then the run goes on as it should.
+    """
+    manifests = instance_manifests(store, run.instance)
+    if not run.keys.load_file or run.keys.resume == "never" or not manifests:
+        return
+    now = Path(run.keys.load_file)
+    documents = [keys for manifest in manifests if (keys := keys_of_checkpoint(run, store, manifest))]
+    before = {Path(str(keys["load_file"])) for keys in documents if keys.get("load_file")}
+    if now.resolve() in {path.resolve() for path in before}:
+        return
+    there = sorted(path for path in before if path.is_file())
+    own = {stored.sha256 for manifest in manifests for stored in manifest.files.values()}
+    if _sha256(now) in own | {_sha256(path) for path in there}:
+        return
+    if there:
+        raise BadConfig(
+            f"load_file: found {now}, but the run in logdir {run.logdir} began with {there[0]}, and a run that goes on "
+            "takes no other weights; restore load_file, choose another logdir, or begin again with resume=never"
+        )
+    if documents and not before:
+        raise BadConfig(
+            f"load_file: found {now}, but the run in logdir {run.logdir} began without load_file, and a run that goes "
+            "on takes no other weights; leave load_file out to go on, choose another logdir for a run from these "
+            "weights, or begin again with resume=never"
+        )
+    log.warning("load_file is not read: the run in logdir goes on from its own checkpoint; resume=never begins again",
+                load_file=str(now), logdir=str(run.logdir), before=sorted(map(str, before)))  # fmt: skip
+
+
+def refuse_older_checkpoint(run: LocalRun, store: FolderStore) -> None:
+    """Raises BadConfig unless a file named by `resume` holds the newest weights of an epoch's end of this run.
+
+    The file is one that the run shows in its folder, or a copy of it under any name.
+    """
+    if run.keys.resume in ("auto", "never"):
+        return
+    if (shown_names := run.recipe.files.shown) is None:
+        raise BadConfig(f"resume: found {run.keys.resume!r}, expected auto or never")
+    manifests = [manifest for manifest in instance_manifests(store, run.instance) if not manifest.step_in_epoch]
+    if not manifests:
+        raise BadConfig(
+            f"resume: {run.keys.resume} is of no run that was made in {run.logdir}: {PRIVATE_FOLDER} there holds no "
+            "checkpoint of it; resume where it was made, or give load_file to begin a run from these weights"
+        )
+    newest, file = manifests[0], Path(run.keys.resume)
+    is_best = ranked(manifests)[:1] == [newest]
+    shown = shown_names(run.config, newest.epoch - 1, True, is_best)
+    if file.parent.resolve() == run.logdir.resolve() and file.name in shown:
+        return
+    if _sha256(file) not in {stored.sha256 for stored in newest.files.values()}:
+        raise BadConfig(
+            f"resume: {run.keys.resume} is not the checkpoint of epoch {newest.epoch}, from which the run goes on; "
+            "leave resume out to go on, or give load_file, with a new logdir, to begin a run from these weights"
+        )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
