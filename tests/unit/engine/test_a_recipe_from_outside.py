@@ -93,7 +93,7 @@ def test_the_pages_manifest_is_one_the_operator_takes(tmp_path: Path) -> None:
 
 def test_the_engine_imports_no_recipe() -> None:
     folders = ("contract", "engine", "report", "data", "blocks")
-    shared = [TRAINER / "loop.py", *(path for name in folders for path in (TRAINER / name).glob("*.py"))]
+    shared = [path for name in folders for path in (TRAINER / name).rglob("*.py")]
     imported = {
         (path.name, node.module)
         for path in shared

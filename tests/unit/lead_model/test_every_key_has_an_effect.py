@@ -209,7 +209,7 @@ def digest(*values: Any) -> str:
 @functools.cache
 def asked_by_the_engine() -> list[str]:
     """Returns what the engine's source reads of a config; a key that nobody reads there has no effect by it."""
-    rooms = [TRAINER / "loop.py", *sorted((TRAINER / "engine").rglob("*.py"))]
+    rooms = sorted((TRAINER / "engine").rglob("*.py"))
     nodes = [node for room in rooms for node in ast.walk(ast.parse(room.read_text(encoding="utf-8")))]
     read = [node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)]
     names = {node.attr for node in read if ast.unparse(node.value).split(".")[-1] == "config"}

@@ -6,7 +6,7 @@ A part's factor depends on its own rate, because every part ends at the same `mi
 from collections.abc import Mapping
 
 from lead_trainer.contract.step import Position
-from lead_trainer.engine.schedule import cosine
+from lead_trainer.engine.step.schedule import cosine
 from lead_trainer.recipes.world.config import WorldConfig
 
 
