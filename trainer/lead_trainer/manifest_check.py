@@ -10,9 +10,10 @@ import yaml
 from lead_protocol.environment import JOB_ANNOTATION
 from lead_protocol.job import BuildJob, CheckJob, TrainJob, parse_job
 from lead_trainer.contract.installed import load_recipe, near_recipe
+from lead_trainer.contract.training_keys import value_at
 from lead_trainer.engine.attempt.build_check import check_build
 from lead_trainer.engine.attempt.config_check import check_config, check_model
-from lead_trainer.engine.attempt.pod_config import refuse_places, value_at
+from lead_trainer.engine.attempt.pod_config import refuse_places
 from lead_trainer.engine.attempt.stage_config import resolve_config
 from lead_trainer.errors import BadConfig, BadData, NoSuchRecipe
 

@@ -43,7 +43,7 @@ def test_a_killed_run_resumes_to_the_same_bits_under_leads_names(
     assert main(["train", "recipe=toy", "logdir=whole", "epochs=2"]) == ExitCode.DONE
     assert lead(here, "train", "recipe=toy", "logdir=killed", "epochs=2", signal="KILL:9:0").returncode == -9
     assert (here / "killed/model_0000.pth").is_file()
-    assert main(["train", "recipe=toy", "logdir=killed", "epochs=2", "continue_failed_training=true"]) == ExitCode.DONE
+    assert main(["train", "recipe=toy", "logdir=killed", "epochs=2"]) == ExitCode.DONE
     names = {path.name for path in (here / "killed").iterdir() if not path.name.startswith(("events.", "."))}
     assert names == {
         "config.json",
@@ -103,7 +103,7 @@ def test_a_run_of_which_there_are_only_weights_is_not_continued_from_epoch_0(
     (here / "leads").mkdir()
     for part in ("model", "optimizer", "scheduler", "scaler"):
         (here / f"leads/{part}_0015.pth").write_bytes(b"LEAD's")
-    words = ["train", "recipe=toy", "continue_failed_training=true", "load_file=leads/model_0015.pth"]
+    words = ["train", "preset=demo", "carla_root=.", "continue_failed_training=true", "load_file=leads/model_0015.pth"]
     for logdir in ("leads", "new"):
         assert main([*words, f"logdir={logdir}"]) == ExitCode.BAD_CONFIG
         assert "the run would begin again at epoch 0. To begin" in capsys.readouterr().err

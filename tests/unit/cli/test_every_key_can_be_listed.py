@@ -52,7 +52,7 @@ def test_no_row_lacks_a_meaning_or_shows_a_name_of_the_code(
 def test_a_meaning_is_never_that_of_another_key() -> None:
     run = {key.name: key.meaning for key in keys_of(RunKeys)}
     assert run["on_best"] == "a checkpoint also after an epoch that is better than all before"
-    assert run["keep_last"] == "newest checkpoints that are kept" and run["continue_failed_training"] != run["epochs"]
+    assert run["keep_last"] == "newest checkpoints that are kept" and run["resume"] != run["epochs"]
     lead = {key.name: key.meaning for key in keys_of(load_recipe("lead").config_model)}
     assert lead["batch_size"] == "global: of all processes together" and lead["lr"] == "learning rate after warm-up"
     for declared in (RunKeys, load_recipe("lead").config_model, load_recipe("distill").config_model):

@@ -20,7 +20,7 @@ from lead_testing import shared_dir
 from lead_testing.golden_model import golden_json
 from lead_trainer.cli import main
 from lead_trainer.example_worlds.lead.tree import write_example_tree
-from lead_trainer.local.lead_view import LeadView
+from lead_trainer.local.checkpoint_view import CheckpointView
 from lead_trainer.recipes.lead.config_values import from_config_json, load_config
 from lead_trainer.recipes.lead.model import build_model
 
@@ -147,9 +147,11 @@ def test_a_config_json_of_leads_own_gives_its_network(tmp_path: Path) -> None:
     assert list(model.state_dict()) == list(golden_json("state_dict_posttrain")["entries"])
 
 
-def view_in(folder: Path, *kept_epochs: int) -> LeadView:
+def view_in(folder: Path, *kept_epochs: int) -> CheckpointView:
     objects = folder / ".lead"
-    return LeadView(folder, objects, FolderStore(objects), InstanceKeys("local", "local", "train", 0), kept_epochs)
+    return CheckpointView(
+        folder, objects, FolderStore(objects), InstanceKeys("local", "local", "train", 0), kept_epochs
+    )
 
 
 def checkpoint_in(folder: Path, epoch: int) -> CheckpointManifest:

@@ -25,11 +25,11 @@ from lead_trainer.engine.group.ddp import Group
 from lead_trainer.engine.group.stop import StopFlag
 from lead_trainer.engine.worker import device_of
 from lead_trainer.errors import StopRequested
+from lead_trainer.local.checkpoint_view import CheckpointView
 from lead_trainer.local.job import cache_store, local_job, session_cache_folder
-from lead_trainer.local.lead_view import LeadView
 from lead_trainer.local.logdir import gone_if_refused
 from lead_trainer.local.named_view import NamedView
-from lead_trainer.local.refusals import refuse_older_checkpoint, refuse_other_weights, refuse_weights_alone
+from lead_trainer.local.refusals import refuse_older_checkpoint, refuse_other_weights, refuse_to_begin
 from lead_trainer.local.run import LocalRun, local_run
 from lead_trainer.local.store import PRIVATE_FOLDER
 from lead_trainer.report.console import open_log
@@ -71,7 +71,7 @@ def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str,
     caches = cache_store(run, environ)
 
     def prepared() -> str:
-        refuse_weights_alone(run, store)
+        refuse_to_begin(run, store)
         refuse_other_weights(run, store)
         refuse_older_checkpoint(run, store)
         check_before_build(run, store, ranks=world.world_size)
@@ -122,15 +122,15 @@ def begins(run: LocalRun, store: FolderStore) -> bool:
     return run.keys.resume == "never" or not manifest_keys(store, run.instance.manifests_prefix)
 
 
-def view_of(run: LocalRun, store: FolderStore, keys: InstanceKeys) -> LeadView | NamedView:
+def view_of(run: LocalRun, store: FolderStore, keys: InstanceKeys) -> CheckpointView | NamedView:
     """Returns what shows a run's checkpoints in its folder."""
     objects = run.logdir / PRIVATE_FOLDER
     if run.recipe.files.shown is not None:
         return NamedView(run.logdir, objects, store, run.recipe.files.shown, run.config, keys)
-    return LeadView(run.logdir, objects, store, keys, run.recipe.files.kept_epochs(run.config))
+    return CheckpointView(run.logdir, objects, store, keys, run.recipe.files.kept_epochs(run.config))
 
 
-def weights_line(run: LocalRun, view: LeadView | NamedView) -> str:
+def weights_line(run: LocalRun, view: CheckpointView | NamedView) -> str:
     """Returns where the trained weights are and what is usually done with them next."""
     if (shown := view.weights()) is None:
         return f"weights: none, no epoch was finished; the same command goes on in {run.logdir}"

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from lead_trainer.contract.training_keys import words_of
+from lead_trainer.contract.training_keys import section_of, words_of
 from lead_trainer.errors import BadConfig
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -57,13 +57,21 @@ def checked(
     twice = [key for key in values if spellings.get(key) in values]
     if twice:
         raise BadConfig(f"{spellings[twice[0]]} is given twice, once spelled {twice[0]}; keep one")
-    known = [*words_of(model), *spellings]
     try:
         return model.model_validate({**base, **{spellings.get(key, key): value for key, value in values.items()}})
     except ValidationError as error:
         details = [(detail, [str(part) for part in detail["loc"]]) for detail in error.errors()]
-        said = [own_words(detail["type"], path) or _sentence(detail, path, known) for detail, path in details]
+        said = [
+            own_words(detail["type"], path) or _sentence(detail, path, _known(model, path, spellings))
+            for detail, path in details
+        ]
         raise BadConfig("; ".join(said)) from error
+
+
+def _known(model: type[BaseModel], path: Sequence[str], spellings: Mapping[str, str]) -> list[str]:
+    """Returns the words that there are where the last word of a path stands."""
+    section = section_of(model, path[:-1])
+    return [] if section is None else [*words_of(section), *(spellings if len(path) == 1 else ())]
 
 
 def as_words(values: Mapping[str, Any]) -> str:
@@ -82,7 +90,7 @@ def _sentence(detail: Any, path: Sequence[str], known: Sequence[str]) -> str:
     """Returns one pydantic error as a sentence with key, found, expected and remedy."""
     key, expected = ".".join(path), str(detail.get("ctx", {}).get("expected", ""))
     if detail["type"] == "extra_forbidden":
-        return f"{key}: unknown key{near_matches(key, known)}"
+        return f"{key}: unknown key{near_matches(path[-1], known)}"
     if detail["type"] == "literal_error" and expected in ("True", "False", "0", "1"):
         return f"{key}: found {detail['input']!r}, but this recipe supports {expected} only; remove the key"
     if not path:

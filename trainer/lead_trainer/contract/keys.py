@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic
 
 from lead_trainer.contract.checked_parts import checked_parts
@@ -32,6 +33,9 @@ class Keys(Generic[ConfigT]):
     explain: Callable[[str, Sequence[str]], str] = not_told_apart
     #: A last look at a valid config; raises BadConfig for what the recipe does not support.
     check: Callable[[ConfigT], None] = lambda config: None
+    #: A look at a run on this machine that begins at step 0 (config, `load_file`, its folder of results); raises
+    #: BadConfig where its user asked for a run to be continued.
+    check_begin: Callable[[ConfigT, Path | None, Path], None] = lambda config, load_file, logdir: None
     #: One source of configuration (a file, the command line) with the mapping in the place of each word for one.
     expand: Callable[[Mapping[str, Any]], Mapping[str, Any]] = unchanged
     #: What a user of `lead train` said, under the trainer's names; raises BadConfig for what cannot be kept.

@@ -4,8 +4,9 @@ A recipe states another default, or another word (`Field(alias=…)`), by declar
 decides what the engine does, it overrides the property that the engine asks.
 """
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -137,6 +138,39 @@ NOT_LEARNED = frozenset(
         "split_when_out_of_memory", "use_training_session_cache",
     }
 )  # fmt: skip
+
+
+def value_at(values: Mapping[str, Any], key: str) -> Any:
+    """Returns the value of a key, one in a section by its path; None where it is not set."""
+    section: Any = values
+    for name in key.split("."):
+        section = section.get(name) if isinstance(section, Mapping) else None
+    return section
+
+
+def values_at(values: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    """Returns the values of those keys that are set, keys in sections by their paths and in their sections."""
+    found: dict[str, Any] = {}
+    for key in keys:
+        *path, name = key.split(".")
+        section = value_at(values, ".".join(path)) if path else values
+        if isinstance(section, Mapping) and name in section:
+            target = found
+            for part in path:
+                target = target.setdefault(part, {})
+            target[name] = section[name]
+    return found
+
+
+def section_of(model: type[BaseModel], path: Sequence[str]) -> type[BaseModel] | None:
+    """Returns the class of the section at a path of words, None where there is no such section."""
+    for word in path:
+        fields = {field.alias or name: field for name, field in model.model_fields.items()}
+        within = fields[word].annotation if word in fields else None
+        if not (isinstance(within, type) and issubclass(within, BaseModel)):
+            return None
+        model = within
+    return model
 
 
 def word_of(model: type[BaseModel], name: str) -> str:

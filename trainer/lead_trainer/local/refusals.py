@@ -16,22 +16,10 @@ from lead_trainer.local.store import PRIVATE_FOLDER
 log = structlog.get_logger(__name__)
 
 
-def refuse_weights_alone(run: LocalRun, store: FolderStore) -> None:
-    """Raises BadConfig where a run shall be continued of which there is nothing but the weights in `load_file`.
-
-    LEAD reads the optimizer and the epoch from the files beside them; ours have a manifest, and no run without one is
-    continued.
-    """
-    keys, found = run.instance, Path(run.keys.load_file)
-    if not (run.keys.continue_failed_training and run.keys.load_file) or manifest_keys(store, keys.manifests_prefix):
-        return
-    own = (found.parent / PRIVATE_FOLDER).is_dir() and found.parent.resolve() != run.logdir.resolve()
-    raise BadConfig(
-        f"continue_failed_training: found true, but logdir {run.logdir} holds no checkpoint of `lead train`, and of "
-        f"load_file {found} only the weights can be read: the run would begin again at epoch 0. "
-        + (f"To continue that run set logdir={found.parent}; to" if own else "To")
-        + " begin a run from these weights give load_file alone, with a new logdir"
-    )
+def refuse_to_begin(run: LocalRun, store: FolderStore) -> None:
+    """Raises BadConfig where a run would begin at step 0 and its recipe knows that its user expects otherwise."""
+    if not manifest_keys(store, run.instance.manifests_prefix):
+        run.recipe.keys.check_begin(run.config, Path(run.keys.load_file) if run.keys.load_file else None, run.logdir)
 
 
 def refuse_other_weights(run: LocalRun, store: FolderStore) -> None:

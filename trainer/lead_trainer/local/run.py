@@ -15,7 +15,7 @@ from lead_protocol.store.object_store import StoreError
 from lead_trainer.contract.config_values import near_matches
 from lead_trainer.contract.installed import load_recipe, recipe_names
 from lead_trainer.contract.recipe import Recipe
-from lead_trainer.contract.training_keys import word_of, words_of
+from lead_trainer.contract.training_keys import values_at, word_of, words_of
 from lead_trainer.errors import BadConfig
 from lead_trainer.local.config_sources import (
     Resolved,
@@ -131,14 +131,13 @@ def recipe_values(recipe: Recipe[Any], resolved: Resolved) -> dict[str, Any]:
                 f"of recipe {recipe.name}, or train with recipe={other}"
             )
         set_there = recipe.keys.from_document(document)
-        values = {key: value for key, value in set_there.items() if key in recipe.keys.inherited}
+        values = values_at(set_there, recipe.keys.inherited)
         if run.preset:
             model = recipe.config_model
             named = {word_of(model, name) for name in recipe.config({}, run.preset).model_fields_set}
             values = {key: value for key, value in values.items() if key not in named}
-    told = {"seed": run.seed, "logdir": run.logdir, "load_file": run.load_file, "epochs": run.epochs,
-            "continue_failed_training": run.continue_failed_training}  # fmt: skip
-    for key, value in told.items():
+    shared = {"seed": run.seed, "logdir": run.logdir, "load_file": run.load_file, "epochs": run.epochs}
+    for key, value in shared.items():
         if key in recipe.config_model.model_fields and value not in ("", None):
             values[key] = value
     return merged_keys(values, resolved.recipe)

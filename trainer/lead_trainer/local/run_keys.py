@@ -3,9 +3,9 @@
 import difflib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from lead_trainer.errors import BadConfig
 
@@ -22,7 +22,6 @@ class RunKeys(BaseModel):
     logdir: str = ""  # folder of the results, from which a run also resumes
     load_file: str = ""  # model_<epoch>.pth of an earlier stage, whose weights this one begins with
     resume: str = "auto"  # auto | never | a file that a run shows in logdir, where the recipe names its files
-    continue_failed_training: bool = False  # LEAD's word for what resume=auto does
     epochs: CountOrZero | None = None  # length of the training; None: as the recipe says
     seed: CountOrZero = 0  # of initial weights, order of samples and augmentation
     seeds: tuple[CountOrZero, ...] = ()  # trains once a seed, each in `logdir/seed_<n>`
@@ -55,12 +54,6 @@ class RunKeys(BaseModel):
         if not isinstance(value, list) or any(type(seed) is not int or seed < 0 for seed in value) or not value:
             raise ValueError("expected a list of numbers, for example seeds=[0,1,2]")
         return tuple(dict.fromkeys(value))
-
-    @model_validator(mode="after")
-    def _one_word_on_resuming(self) -> Self:
-        if self.continue_failed_training and self.resume == "never":
-            raise ValueError("continue_failed_training: found true beside resume=never; keep one of them")
-        return self
 
 
 TEXT_KEYS = frozenset(name for name, field in RunKeys.model_fields.items() if field.annotation is str)

@@ -10,6 +10,7 @@ from typing import Any
 
 from lead_protocol.job import BuildJob, TrainJob
 from lead_trainer.contract.recipe import Recipe
+from lead_trainer.contract.training_keys import value_at
 from lead_trainer.errors import BadConfig
 
 LOCAL_KEYS = {"load_file": "the stage's initFrom", "logdir": "the storage profile"}  # of every recipe
@@ -50,14 +51,6 @@ def _places(job: TrainJob | BuildJob, recipe: Recipe[Any]) -> Iterator[str]:
                 f"{key}: found {text[:100]!r}, which names a place on a machine or in a network; in a cluster a config "
                 "names none, remove the key"
             )
-
-
-def value_at(config: Mapping[str, Any], key: str) -> Any:
-    """Returns the value of a key, one in a section by its path; None where it is not set."""
-    section: Any = config
-    for name in key.split("."):
-        section = section.get(name) if isinstance(section, Mapping) else None
-    return section
 
 
 def _is_allowed(weights: Any) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lead_trainer.contract.samples import Sample, Samples
+from lead_trainer.contract.samples import Indices, Sample, Samples
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,18 @@ class LimitedSamples(Samples):
     def name(self, index: int) -> str:
         """Returns the source's name of a sample."""
         return self.source.name(index)
+
+    def shards_of(self, indices: Indices) -> Indices | None:
+        """Returns the shards of the source's samples."""
+        return self.source.shards_of(indices)
+
+    def fetch_shard(self, shard: int) -> bool:
+        """Brings a shard of the source to this node."""
+        return self.source.fetch_shard(shard)
+
+    def group_lengths(self) -> Indices | None:
+        """Returns the lengths of the source's samples."""
+        return self.source.group_lengths()
 
     def order_epoch(self, epoch: int) -> int:
         """Returns the epoch whose order `epoch` has."""

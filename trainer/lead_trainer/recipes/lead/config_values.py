@@ -12,6 +12,7 @@ from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.lead.batch_shares import batch_shares
 from lead_trainer.recipes.lead.compat import Compat
 from lead_trainer.recipes.lead.config import ALIASES, STAGE_PROJECTS, LeadConfig
+from lead_trainer.recipes.lead.continued_runs import refuse_two_words_on_resuming, refuse_weights_alone
 from lead_trainer.recipes.lead.data_sources import KEPT_EPOCHS, kept_epochs, skip_defaults
 from lead_trainer.recipes.lead.evaluation_config import for_leads_evaluation
 from lead_trainer.recipes.lead.inheritance import INHERITED
@@ -169,6 +170,8 @@ KEYS = Keys[LeadConfig](
     spellings=ALIASES,
     explain=explained,
     check=refuse_unsupported,
+    check_begin=refuse_weights_alone,
+    respell=refuse_two_words_on_resuming,
     expand=written_out,
     to_document=to_config_json,
     from_document=from_config_json,

@@ -52,6 +52,14 @@ def raw_weights(config: LeadConfig) -> dict[str, float]:
     }
 
 
+def source_of(config: LeadConfig, loss: str) -> DataSource:
+    """Returns the data set whose labels a term of the loss is computed from; CARLA for the planner's terms."""
+    named = {
+        f"{source.prefix}{key}": source for source in config.sources for key in _perception_weights(config, source)
+    }
+    return named.get(loss, CARLA)
+
+
 def _perception_weights(config: LeadConfig, source: DataSource) -> dict[str, float]:
     boxes, carla = float(config.detect_boxes), source is CARLA
     return {

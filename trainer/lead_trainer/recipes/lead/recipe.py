@@ -58,7 +58,7 @@ def summary(config: LeadConfig, means: Mapping[str, float]) -> Mapping[str, floa
     """Returns the means, with the loss of all data sets in a mix, and the mIoU of each head with classes."""
     from lead_trainer.recipes.lead.validation import with_loss_of_all_sets, with_means_over_classes
 
-    return with_means_over_classes(with_loss_of_all_sets(config, means))
+    return with_means_over_classes(config, with_loss_of_all_sets(config, means))
 
 
 def collate(samples: Sequence[Sample]) -> Batch:

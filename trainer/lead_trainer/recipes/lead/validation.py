@@ -21,16 +21,15 @@ from lead_trainer.errors import BadConfig
 from lead_trainer.metrics.rater_feedback import rater_feedback_score
 from lead_trainer.metrics.totals import batch_totals
 from lead_trainer.recipes.lead.config import LeadConfig
-from lead_trainer.recipes.lead.data_sources import CARLA, NAVSIM, WAYMO
+from lead_trainer.recipes.lead.data_sources import WAYMO
 from lead_trainer.recipes.lead.dataset_real import UNRATED, WAYMO_STEP
 from lead_trainer.recipes.lead.loss_terms.per_sample import perception_samples, samples_of
-from lead_trainer.recipes.lead.losses import compute_losses, loss_weights
+from lead_trainer.recipes.lead.losses import compute_losses, loss_weights, source_of
 from lead_trainer.recipes.lead.metrics import compute_metrics
 from lead_trainer.recipes.lead.model import Predictions
 from lead_trainer.recipes.lead.network.planner import Plan
 from lead_trainer.recipes.lead.prepare_waymo import RATED_STEPS
 
-_LABELLED = "labelled/"  # begins the tag of the share of samples that have a loss term's label
 _PER_ROW = ("bucket", "position", "route", "frame", "sample")
 # What a validation sample has none of: chance.
 AS_RECORDED = {
@@ -125,23 +124,38 @@ def evaluate(config: LeadConfig, predictions: Predictions, batch: Batch) -> Eval
         name: (value.double() * samples, samples) for name, value in values.items()
     }
     for name, value in report.raw.items():
-        labelled = _labelled_samples(name, batch)
+        labelled = labelled_samples(config, name, batch)
         totals[name] = (value.double() * labelled, labelled)
         if config.mixed_data_training:
-            totals[f"{_LABELLED}{name}"] = (torch.as_tensor(labelled), samples)
+            totals[share_tag(name)] = (torch.as_tensor(labelled), samples)
     carla = perception_samples(batch)
-    for head, classes in (("semantic", config.num_semantic_classes), ("bev_semantic", config.num_bev_semantic_classes)):
+    for head, classes in heads(config).items():
         logits: Tensor | None = getattr(predictions, head)
         if logits is not None and head in batch:
             totals |= _overlaps(head, logits.argmax(dim=1)[carla], batch[head].long()[carla], classes)
     return Evaluation(totals | _rater_feedback(predictions.plan, batch))
 
 
-def _labelled_samples(loss: str, batch: Batch) -> Tensor | int:
+def heads(config: LeadConfig) -> Mapping[str, int]:
+    """Returns the number of classes of each head that labels pixels."""
+    return {"semantic": config.num_semantic_classes, "bev_semantic": config.num_bev_semantic_classes}
+
+
+def overlap_tag(head: str, index: int) -> str:
+    """Returns the tag of a class's intersection over union."""
+    return f"{head}_iou_{index}"
+
+
+def share_tag(loss: str) -> str:
+    """Returns the tag of the share of samples that have a loss term's label."""
+    return f"labelled/{loss}"
+
+
+def labelled_samples(config: LeadConfig, loss: str, batch: Batch) -> Tensor | int:
     """Returns how many samples a raw loss is the mean of: all have waypoints, one data set has the rest."""
     if loss == "loss_spatio_temporal_waypoints":
         return len(batch["source_dataset"])
-    return samples_of(batch, NAVSIM if loss.startswith(NAVSIM.prefix) else CARLA).sum()
+    return samples_of(batch, source_of(config, loss)).sum()
 
 
 def _rater_feedback(plan: Plan | None, batch: Batch) -> dict[str, tuple[Tensor, Tensor | int]]:
@@ -159,7 +173,7 @@ def _rater_feedback(plan: Plan | None, batch: Batch) -> dict[str, tuple[Tensor, 
 def _overlaps(head: str, guess: Tensor, truth: Tensor, classes: int) -> dict[str, tuple[Tensor, Tensor | int]]:
     pairs = torch.bincount((truth * classes + guess).flatten(), minlength=classes**2).view(classes, classes)
     hits, union = pairs.diagonal(), pairs.sum(dim=0) + pairs.sum(dim=1) - pairs.diagonal()
-    return {f"{head}_iou_{index}": (hits[index].double(), union[index]) for index in range(classes)}
+    return {overlap_tag(head, index): (hits[index].double(), union[index]) for index in range(classes)}
 
 
 def with_loss_of_all_sets(config: LeadConfig, means: Mapping[str, float]) -> Mapping[str, float]:
@@ -170,19 +184,19 @@ def with_loss_of_all_sets(config: LeadConfig, means: Mapping[str, float]) -> Map
     """
     if not config.mixed_data_training:
         return means
-    told = {name: value for name, value in means.items() if not name.startswith(_LABELLED)}
-    labelled = {name.removeprefix(_LABELLED) for name, share in means.items() if name not in told and share > 0}
-    if labelled - told.keys():
-        return {name: value for name, value in told.items() if name != "loss"}
     weights = loss_weights(config)
-    return {**told, "loss": sum(weights[name] * value for name, value in told.items() if name in weights)}
+    shares = {share_tag(name) for name in weights}
+    shown = {name: value for name, value in means.items() if name not in shares}
+    if any(means.get(share_tag(name), 0) > 0 and name not in shown for name in weights):
+        return {name: value for name, value in shown.items() if name != "loss"}
+    return {**shown, "loss": sum(weights[name] * value for name, value in shown.items() if name in weights)}
 
 
-def with_means_over_classes(means: Mapping[str, float]) -> dict[str, float]:
+def with_means_over_classes(config: LeadConfig, means: Mapping[str, float]) -> dict[str, float]:
     """Returns the means and, for each head, `<head>_miou` over the classes that occur in truth or prediction."""
-    told = {name: value for name, value in means.items() if np.isfinite(value)}
-    for head in ("semantic", "bev_semantic"):
-        of_head = [value for name, value in told.items() if name.startswith(f"{head}_iou_")]
+    shown = {name: value for name, value in means.items() if np.isfinite(value)}
+    for head, classes in heads(config).items():
+        of_head = [shown[tag] for tag in (overlap_tag(head, index) for index in range(classes)) if tag in shown]
         if of_head:
-            told[f"{head}_miou"] = float(np.mean(of_head))
-    return told
+            shown[f"{head}_miou"] = float(np.mean(of_head))
+    return shown

@@ -22,7 +22,7 @@ _LEADS_MODEL = re.compile(r"model_\d{4}\.pth")
 
 
 @dataclass(frozen=True)
-class LeadView:
+class CheckpointView:
     """Hard links to the files of checkpoints of an epoch's end.
 
     Of a recipe that names its weights as LEAD does: of the newest, and the models to keep. Of another one: of every

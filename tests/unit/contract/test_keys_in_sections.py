@@ -1,0 +1,38 @@
+"""A key in a section is named by its path: inherited from there, and its near match is one of that section."""
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field
+
+from lead_trainer.contract.config_values import checked
+from lead_trainer.contract.training_keys import TrainingKeys, values_at
+from lead_trainer.errors import BadConfig
+
+
+class Data(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    num_workers: int = 2
+    frames: int = Field(4, alias="sequence_length")
+
+
+class Config(TrainingKeys):
+    data: Data = Data.model_validate({})
+
+
+def test_the_near_match_of_a_key_in_a_section_is_one_of_that_section() -> None:
+    with pytest.raises(BadConfig, match=r"^data\.num_worker: unknown key; did you mean num_workers\?$"):
+        checked(Config, {}, {"data": {"num_worker": 3}}, {})
+    with pytest.raises(BadConfig, match=r"^data\.sequence_lenght: unknown key; did you mean sequence_length\?$"):
+        checked(Config, {}, {"data": {"sequence_lenght": 3}}, {})
+
+
+def test_a_key_of_the_top_is_not_offered_in_a_section() -> None:
+    with pytest.raises(BadConfig, match=r"^data\.batch_siz: unknown key$"):
+        checked(Config, {}, {"data": {"batch_siz": 3}}, {})
+
+
+def test_keys_in_sections_are_taken_over_in_their_sections() -> None:
+    document = {"lr": 1e-3, "data": {"num_workers": 8, "sequence_length": 6}, "other": 1}
+    assert values_at(document, ["lr", "data.sequence_length", "model.width"]) == {
+        "lr": 1e-3, "data": {"sequence_length": 6},
+    }  # fmt: skip
+    assert values_at({"data": None}, ["data.num_workers"]) == {}
