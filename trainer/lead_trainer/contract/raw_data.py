@@ -71,3 +71,4 @@ class Scan:
     samples: tuple[SampleKey, ...]  # sorted, unique
     collections: tuple[Collection, ...]
     estimated_bytes: npt.NDArray[np.int64]  # a sample, from the listing alone: decides how shards are cut
+    routes_together: bool = False  # a route's samples lie in one shard, in order, for windows of several samples

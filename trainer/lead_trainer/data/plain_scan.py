@@ -29,6 +29,8 @@ def plain_scan(
     rows: Mapping[str, Sequence[SampleKey]],
     bytes_of: Callable[[SampleKey], int],
     counters: Mapping[str, Mapping[str, int]] | None = None,
+    *,
+    routes_together: bool = False,
 ) -> Scan:
     """Returns the scan; `rows` are samples by collection, in the order they keep, `bytes_of` estimates a raw sample."""
     samples = sorted_samples({key for keys in rows.values() for key in keys})
@@ -46,6 +48,7 @@ def plain_scan(
             for name, keys in sorted(rows.items())
         ),
         estimated_bytes=np.array([bytes_of(key) for key in samples], np.int64),
+        routes_together=routes_together,
     )
 
 
