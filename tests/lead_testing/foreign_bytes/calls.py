@@ -14,7 +14,7 @@ READERS = frozenset(
         "shelve.open", "numpy.load", "numpy.fromfile", "numpy.frombuffer", "numpy.memmap", "numpy.loadtxt",
         "numpy.genfromtxt", "numpy.lib.format.read_array", "torch.load", "torch.frombuffer", "torch.jit.load",
         "torch.hub.load", "torch.package.PackageImporter", "safetensors.safe_open", "safetensors.torch.load",
-        "safetensors.torch.load_file", "json.load", "json.loads", "orjson.loads", "yaml.load", "yaml.load_all",
+        "safetensors.torch.load_file", "json.load", "json.loads", "json.JSONDecoder", "orjson.loads", "yaml.load", "yaml.load_all",
         "yaml.safe_load", "yaml.safe_load_all", "tomllib.load", "tomllib.loads", "csv.reader", "csv.DictReader",
         "configparser.ConfigParser", "cv2.imdecode", "cv2.imread", "cv2.VideoCapture", "PIL.Image.open",
         "simplejpeg.decode_jpeg", "simplejpeg.decode_jpeg_header", "laspy.read", "laspy.open", "lzma.open",

@@ -22,7 +22,7 @@ from lead_trainer.errors import BadData
 
 log = structlog.get_logger(__name__)
 NOT_DATA = "lost+found"  # at the root of an ext4 volume, where only root may look into it
-MAX_FILE_BYTES = 1024 * 1024 * 1024  # the annotations of the whole nuScenes are one JSON of some 600 MB
+MAX_FILE_BYTES = 2 * 1024 * 1024 * 1024  # the sensor data of the whole nuScenes are one JSON of some 1.2 GB
 _Identity = tuple[int, int]  # device and inode
 AtWork = Callable[[], None]
 Entry = TypeVar("Entry")
