@@ -49,7 +49,7 @@ def checked(
     spellings: Mapping[str, str],
     own_words: Callable[[str, Sequence[str]], str] = lambda kind, path: "",
 ) -> ModelT:
-    """Returns defaults < `base` < `values`, validated; raises BadConfig naming every bad key.
+    """Returns defaults < `base` < `values`, validated, sections key by key; raises BadConfig naming every bad key.
 
     `spellings` are second words for keys. `own_words` gets pydantic's name of an error and the path of the key, and
     returns what the recipe says about it, empty where the usual sentence will do.
@@ -58,7 +58,7 @@ def checked(
     if twice:
         raise BadConfig(f"{spellings[twice[0]]} is given twice, once spelled {twice[0]}; keep one")
     try:
-        return model.model_validate({**base, **{spellings.get(key, key): value for key, value in values.items()}})
+        return model.model_validate(_over(base, {spellings.get(key, key): value for key, value in values.items()}))
     except ValidationError as error:
         details = [(detail, [str(part) for part in detail["loc"]]) for detail in error.errors()]
         said = [
@@ -84,6 +84,13 @@ def near_matches(name: str, names: Sequence[str]) -> str:
     """Returns the end of an error's sentence that asks for the names most like `name`, empty where none is near."""
     near = difflib.get_close_matches(name, names, n=2)
     return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def _over(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns `base` with `values` in its place, mappings key by key."""
+    both = {key: (base[key], value) for key, value in values.items() if isinstance(base.get(key), Mapping)}
+    merged = {key: _over(low, high) for key, (low, high) in both.items() if isinstance(high, Mapping)}
+    return {**base, **values, **merged}
 
 
 def _sentence(detail: Any, path: Sequence[str], known: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
-"""Arrays of `.npz` files, read without pickle by one thread of a process at a time; used by the recipes' ingests.
+"""Arrays of `.npz` and `.npy` files, read without pickle by one thread of a process at a time.
 
-numpy parses an array's header with `ast`. Before CPython 3.11.8 that is not safe between threads
-(python/cpython#106905): now and then a sound file raises SystemError, and its build would have failed for good.
+Used by the recipes' ingests. numpy parses an array's header with `ast`. Before CPython 3.11.8 that is not safe between
+threads (python/cpython#106905): now and then a sound file raises SystemError, and its build would have failed for good.
 """
 
 import io
@@ -10,8 +10,10 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from numpy.lib.npyio import NpzFile
 
 MAX_BYTES = 1 << 30  # of all arrays of a file: compressed, they may be a thousandth of that
@@ -33,3 +35,15 @@ def npz_arrays(data: bytes, max_bytes: int = MAX_BYTES) -> Iterator[NpzFile]:
                 yield stored
         except _BROKEN as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def npy_array(data: bytes) -> npt.NDArray[Any]:
+    """Returns the array of an `.npy` file; raises ValueError where it is none, or holds objects."""
+    with _PARSING:
+        if not data.startswith(b"\x93NUMPY"):
+            raise ValueError("it is no .npy file")
+        try:
+            array: npt.NDArray[Any] = np.load(io.BytesIO(data), allow_pickle=False)
+        except (*_BROKEN, SyntaxError, OverflowError) as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+        return array

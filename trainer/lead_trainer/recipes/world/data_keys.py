@@ -1,10 +1,10 @@
 """The sections `data` and `curriculum` of the recipe's config: what a cache is made of, and how windows are drawn.
 
 Names and defaults are those of the training guide's `configs/training/base.yaml` and `configs/data/*.yaml` where it has
-them. Keys of `PREPARED` enter the cache's digest; all others may differ between runs over one cache.
+them. Keys of `prepare_keys.WorldKeys` enter the cache's digest; all others may differ between runs over one cache.
 """
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -13,7 +13,6 @@ from lead_trainer.contract.training_keys import Count, CountOrZero, Fraction, Po
 Side = Annotated[int, Field(ge=8, le=4096)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
-PREPARED = ("dataset", "version", "camera", "frames", "image_size", "crop", "split", "val_share", "split_seed")
 # Of the section `data`, the keys that teach nothing: they may differ between a checkpoint and the run that resumes it.
 NOT_LEARNED = ("num_workers", "pin_memory")
 
@@ -69,3 +68,23 @@ class CurriculumKeys(Section):
 
     enabled: bool = False
     epochs_per_phase: Count = 20  # epochs of each of the three thirds; all windows after the last one
+
+
+class ReadsWindows(Protocol):
+    """The part of a run's config that its samples read."""
+
+    @property
+    def seed(self) -> int:
+        """Of the augmentation."""
+
+    @property
+    def data_root(self) -> str:
+        """The folder of the tree on this machine."""
+
+    @property
+    def data(self) -> DataKeys:
+        """The section `data`."""
+
+    @property
+    def curriculum(self) -> CurriculumKeys:
+        """The section `curriculum`."""

@@ -1,0 +1,106 @@
+"""A scene as every source gives it: pictures in order, when they were taken, and what the driver did between them."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from lead_trainer.contract.raw_data import RouteVerdict
+from lead_trainer.errors import BadData
+
+ACTION_DIM = 4  # steering [-1, 1], throttle [0, 1], brake [0, 1], gear 0 | 1
+SPLITS = ("train", "val")
+KEPT = "kept"
+
+ActionSource = Literal["can", "poses", "recorded"]
+Times = npt.NDArray[np.int64]  # microseconds
+Float32 = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The pictures of one drive, in the order of time."""
+
+    name: str
+    split: str  # train | val
+    location: str
+    files: tuple[str, ...]  # of the tree, one a frame
+    timestamps: Times  # (T,)
+
+    @property
+    def route(self) -> str:
+        """What the scene is called in a cache and in the processed layout."""
+        return f"{self.split}/{self.name}"
+
+    @property
+    def fps(self) -> float:
+        """Frames a second, over the whole scene."""
+        return (len(self.files) - 1) / (1e-6 * float(self.timestamps[-1] - self.timestamps[0]))
+
+
+@dataclass(frozen=True)
+class Actions:
+    """What the driver did between neighbouring frames."""
+
+    values: Float32  # (T-1, 4)
+    source: ActionSource
+
+
+class SceneSource(ABC):
+    """A raw tree as scenes; pure in (tree, keys). `scenes` are by route."""
+
+    scenes: Mapping[str, Scene]
+    verdicts: Sequence[RouteVerdict]  # of every scene, kept or not
+
+    @abstractmethod
+    def actions(self, scene: Scene) -> Actions:
+        """Returns the actions; raises BadData naming the file that cannot be used."""
+
+    def difficulty(self, scene: Scene) -> float | None:
+        """Returns the difficulty that the tree states, None where it follows from the pictures."""
+        return None
+
+
+def sorted_out(found: Sequence[Scene], files: Mapping[str, int]) -> tuple[dict[str, Scene], list[RouteVerdict]]:
+    """Returns the usable scenes by route, and a verdict for each; `files` are the sizes of the tree's files by path."""
+    kept, verdicts = {}, []
+    for scene in sorted(found, key=lambda scene: scene.route):
+        there = sum(path in files for path in scene.files)
+        reason = KEPT
+        if len(scene.files) < 2:
+            reason = "one_picture"
+        elif not there:
+            reason = "no_pictures"
+        elif there < len(scene.files):
+            reason = "pictures_missing"
+        verdicts.append(RouteVerdict(scene.route, reason == KEPT, reason, len(scene.files)))
+        if reason == KEPT:
+            refuse_unordered(scene)
+            kept[scene.route] = scene
+    return kept, verdicts
+
+
+def refuse_unordered(scene: Scene) -> None:
+    """Raises BadData where a frame is not later than the one before it."""
+    late = np.flatnonzero(np.diff(scene.timestamps) <= 0)
+    if len(late):
+        at = int(late[0])
+        raise BadData(
+            f"scene {scene.name}: frame {at + 1} is of {scene.timestamps[at + 1]} us, not later than frame {at} of "
+            f"{scene.timestamps[at]} us; expected increasing timestamps; fetch the scene again"
+        )
+
+
+def field_of(row: Any, key: str, kind: type | tuple[type, ...], where: str) -> Any:
+    """Returns a member of a JSON object; raises BadData naming `where` it stands unless it is of that kind."""
+    if not isinstance(row, dict):
+        raise BadData(f"{where}: found a {type(row).__name__}, expected an object; fetch the file again")
+    value = row.get(key)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        names = "|".join(each.__name__ for each in (kind if isinstance(kind, tuple) else (kind,)))
+        found = "nothing" if key not in row else f"{value!r:.40}"
+        raise BadData(f"{where}: {key}: found {found}, expected {names}; fetch the file again")
+    return value
