@@ -49,6 +49,9 @@ from lead_trainer.recipes.lead.ingest.plain_pickle import plain_value, read_plai
 from lead_trainer.recipes.lead.ingest.torch_pickle import read_gzip_pickle, tensor_value
 from lead_trainer.recipes.lead.prepare_waymo import PAST, measured
 from lead_trainer.recipes.lead.route_filter import route_result
+from lead_trainer.recipes.world.ingest.can_bus import can_actions
+from lead_trainer.recipes.world.ingest.pictures import read_picture
+from lead_trainer.recipes.world.ingest.processed_tree import read_actions
 
 PLAIN_TYPES = (type(None), bool, int, float, complex, str, bytes, bytearray, np.generic, np.ndarray)
 
@@ -98,6 +101,20 @@ def sensor_parsers() -> dict[str, Parser]:
         "LAZ": Parser((laz,), lambda data: decode_lidar(data, "lidar/1.laz"), refused, apart=True),
         "npz of radars": Parser((radar,), lambda data: decode_radar(data, "radar/1.npz", 4), refused, apart=True),
         "npz": Parser((arrays.getvalue(),), lambda data: read_npz(data, "a.npz", schema), refused, apart=True),
+        **world_parsers(jpeg, png),
+    }
+
+
+def world_parsers(jpeg: bytes, png: bytes) -> dict[str, Parser]:
+    """Returns the parsers of the world model's pictures, actions and CAN messages."""
+    actions, times = io.BytesIO(), np.arange(8) * 500_000
+    np.save(actions, np.zeros((7, 4), np.float32))
+    message = {"utime": 0, "steering": -7.5, "throttle": 709, "brake": 0, "gear_position": 7}
+    messages = json.dumps([{**message, "utime": 500_000 * number} for number in range(8)]).encode()
+    return {
+        "picture of a scene": Parser((jpeg, png), lambda data: read_picture(data, "000.jpg"), (BadData,), apart=True),
+        "npy": Parser((actions.getvalue(),), lambda data: read_actions(data, "actions.npy", 7), (BadData,), apart=True),
+        "CAN messages": Parser((messages,), lambda data: can_actions(data, "can_bus/x.json", times), (BadData,)),
     }
 
 

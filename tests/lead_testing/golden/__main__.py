@@ -7,6 +7,9 @@ python -m lead_testing.golden nuscenes TREE
 import argparse
 import importlib
 import json
+import sys
+
+import structlog
 
 KINDS = ("images", "nuscenes")
 
@@ -17,6 +20,7 @@ def main() -> None:
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("source", help="images: the seed that input is made with; else a folder")
     options = parser.parse_args()
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     numbers = importlib.import_module(f"lead_testing.golden.{options.kind}").numbers(options.source)
     print(json.dumps(numbers))
 

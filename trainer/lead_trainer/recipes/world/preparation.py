@@ -15,7 +15,7 @@ from lead_trainer.data.ordered_pool import ordered_map
 from lead_trainer.data.plain_scan import known_collections, plain_scan
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.world.ingest.difficulty import difficulty_of
-from lead_trainer.recipes.world.ingest.pictures import Picture, fitted, read_picture, stored_bytes
+from lead_trainer.recipes.world.ingest.pictures import Picture, fitted, read_picture, stored
 from lead_trainer.recipes.world.ingest.scenes import SPLITS, Scene
 from lead_trainer.recipes.world.ingest.sources import FOLDERS, open_source
 from lead_trainer.recipes.world.prepare_keys import WorldKeys, data_keys_of
@@ -64,7 +64,7 @@ class WorldPreparation(Preparation):
         """Returns the picture of one frame; raises BadData naming the file."""
         keys = keys_of(config)
         path = open_source(tree, keys).scenes[sample.route].files[sample.frame]
-        return {"image": stored_bytes(tree.read(path), path, keys.image_size, keys.crop)}
+        return {"image": stored(tree.read(path), path, keys.image_size, keys.crop)[0]}
 
     def route_metas(self, tree: SourceTree, config: Mapping[str, Any], route: str, frames: Sequence[int]) -> pa.Table:
         """Returns time and action of each frame of a scene, and what is known of the scene as a whole.

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from lead_trainer.data.raw_json import raw_json
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.nuscenes_splits import scene_number
-from lead_trainer.recipes.world.ingest.scenes import Float32, Times, field_of
+from lead_trainer.recipes.world.ingest.scenes import Float32, Times, field_of, number_of
 
 FULL_STEERING, FULL_THROTTLE, FULL_BRAKE = 780.0, 1000.0, 126.0  # degrees of the wheel; raw values of the pedals
 DRIVE = 7  # of `gear_position`
@@ -55,10 +55,7 @@ def _messages(data: bytes, path: str) -> tuple[Times, npt.NDArray[np.float64]]:
     for number, message in enumerate(messages):
         where = f"file {path}, message {number}"
         times[number] = min(max(field_of(message, "utime", int, where), 0), 1 << 62)
-        values[number] = [float(field_of(message, key, (int, float), where)) for key in _KEYS]
-        if not np.isfinite(values[number]).all():
-            key = _KEYS[int(np.flatnonzero(~np.isfinite(values[number]))[0])]
-            raise BadData(f"{where}: {key}: found a value that is not finite, expected a number; {remedy}")
+        values[number] = [number_of(message, key, where) for key in _KEYS]
         if number and times[number] <= times[number - 1]:
             raise BadData(
                 f"{where}: utime: found {times[number]}, not later than {times[number - 1]} before it, expected "

@@ -47,12 +47,13 @@ def fitted(picture: Picture, size: tuple[int, int], crop: str) -> Picture:
     return np.asarray(resized, np.uint8)
 
 
-def stored_bytes(data: bytes, path: str, size: tuple[int, int], crop: str) -> bytes:
-    """Returns the JPEG of a cache's record; raises BadData like `read_picture`."""
+def stored(data: bytes, path: str, size: tuple[int, int], crop: str) -> tuple[bytes, Picture]:
+    """Returns the JPEG of a cache's record and the picture it was made of; raises BadData like `read_picture`."""
     picture = read_picture(data, path)
     if picture.shape[:2] == size and data[:4] != _PNG:
-        return data
-    return encoded(fitted(picture, size, crop))
+        return data, picture
+    picture = fitted(picture, size, crop)
+    return encoded(picture), picture
 
 
 def encoded(picture: Picture) -> bytes:

@@ -5,7 +5,6 @@
 {train,val}/<scene>/metadata.json      {scene, location, fps, timestamps, action_source, difficulty}
 """
 
-import math
 import re
 from typing import Any
 
@@ -22,6 +21,7 @@ from lead_trainer.recipes.world.ingest.scenes import (
     Scene,
     SceneSource,
     field_of,
+    number_of,
     sorted_out,
 )
 
@@ -66,10 +66,7 @@ class ProcessedTree(SceneSource):
         metadata, where = self._metadata[scene.route], f"file {scene.route}/{METADATA}"
         if metadata.get("difficulty") is None:
             return None
-        value = float(field_of(metadata, "difficulty", (int, float), where))
-        if not math.isfinite(value):
-            raise BadData(f"{where}: difficulty: found {value}, expected a finite number; correct it")
-        return value
+        return number_of(metadata, "difficulty", where)
 
     def _scene(self, split: str, name: str, files: dict[int, str]) -> Scene:
         route, path = f"{split}/{name}", f"{split}/{name}/{METADATA}"
@@ -115,7 +112,7 @@ def read_actions(data: bytes, path: str, count: int) -> Float32:
 def _times(metadata: Any, count: int, where: str) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Returns microseconds (T,), of `timestamps` or, where there are none, of `fps`."""
     if metadata.get("timestamps") is None:
-        fps = float(field_of(metadata, "fps", (int, float), where))
+        fps = number_of(metadata, "fps", where)
         if not 0.0 < fps <= MAX_FPS:
             raise BadData(f"{where}: fps: found {fps}, expected more than 0 and at most {MAX_FPS:g}; correct it")
         return np.round(1e6 * np.arange(count) / fps).astype(np.int64)

@@ -104,3 +104,11 @@ def field_of(row: Any, key: str, kind: type | tuple[type, ...], where: str) -> A
         found = "nothing" if key not in row else f"{value!r:.40}"
         raise BadData(f"{where}: {key}: found {found}, expected {names}; fetch the file again")
     return value
+
+
+def number_of(row: Any, key: str, where: str) -> float:
+    """Returns a finite number of a JSON object; raises BadData like `field_of`."""
+    value = field_of(row, key, (int, float), where)
+    if not abs(value) < 1e300:  # NaN, infinity, and whole numbers that no float holds
+        raise BadData(f"{where}: {key}: found {value!r:.40}, expected a finite number; fetch the file again")
+    return float(value)
