@@ -124,7 +124,7 @@ def message(**values: Any) -> dict[str, Any]:
         ([message()], "found 1 messages"),
         ({"a": 1}, "found a dict"),
         ([message(utime=5), message(utime=5)], "message 1: utime: found 5, not later than 5"),
-        ([message(), message(utime=9, brake=float("nan"))], "message 1: brake: found a value that is not finite"),
+        ([message(), message(utime=9, brake=float("nan"))], "message 1: brake: found nan, expected a finite number"),
         ([message(), message(utime=9, steering=10**400)], "message 1: steering"),
         ([message(), message(utime=9, steering=True)], "message 1: steering: found True"),
         ([message(), {"utime": 9}], "message 1: steering: found nothing"),
@@ -193,7 +193,7 @@ def npy(array: Any, **options: Any) -> bytes:
     [
         (npy(np.zeros((6, 4), np.float32)), r"found float32 of shape \(6, 4\)"),
         (npy(np.zeros((7, 4))), r"found float64 of shape \(7, 4\)"),
-        (npy(np.array([[None] * 4] * 7), allow_pickle=True), "cannot be read: ValueError"),
+        (npy(np.array([[None] * 4] * 7), allow_pickle=True), "cannot be read: Object arrays cannot be loaded"),
         (npy(np.full((7, 4), 2.0, np.float32)), r"row 0, column 0: found 2.0, expected a number in \[-1, 1\]"),
         (npy(np.full((7, 4), np.nan, np.float32)), "row 0, column 0: found nan"),
         (b"not an array", r"it is no \.npy file"),

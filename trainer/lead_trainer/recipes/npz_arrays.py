@@ -6,6 +6,7 @@ threads (python/cpython#106905): now and then a sound file raises SystemError, a
 
 import io
 import threading
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -17,7 +18,10 @@ import numpy.typing as npt
 from numpy.lib.npyio import NpzFile
 
 MAX_BYTES = 1 << 30  # of all arrays of a file: compressed, they may be a thousandth of that
-_BROKEN = (OSError, EOFError, KeyError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error, MemoryError)
+_BROKEN = (
+    OSError, EOFError, KeyError, NotImplementedError, RuntimeError, OverflowError, SyntaxError, TypeError, MemoryError,
+    tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 _PARSING = threading.Lock()
 
 
@@ -44,6 +48,6 @@ def npy_array(data: bytes) -> npt.NDArray[Any]:
             raise ValueError("it is no .npy file")
         try:
             array: npt.NDArray[Any] = np.load(io.BytesIO(data), allow_pickle=False)
-        except (*_BROKEN, SyntaxError, OverflowError) as error:
+        except _BROKEN as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
         return array

@@ -112,7 +112,7 @@ def _claim(output: Path, tree: SourceTree, keys: WorldKeys) -> None:
             found = raw_json(mark.read_bytes())
         except ValueError as error:
             raise BadConfig(f"{mark} is not JSON: {error}; choose another --output, or delete {output}") from error
-        if found != json.loads(json.dumps(stated)):
+        if found != stated:
             raise BadConfig(f"{output} was prepared {_unlike(found, stated)}; choose another --output, or delete it")
         return
     if output.is_dir() and any(output.iterdir()):
