@@ -33,7 +33,7 @@ class Label:
     SEED = "lead.dev/seed"
     ATTEMPT = "lead.dev/attempt"
     RANK = "lead.dev/rank"
-    SHARED_AS = "lead.dev/shared-as"
+    SHARED_CLAIM = "lead.dev/shared-claim"
     GENERATION = "lead.dev/generation"
     INDEX = "lead.dev/index"
     QUEUE_NAME = "kueue.x-k8s.io/queue-name"
@@ -122,12 +122,12 @@ def session_cache_claim_name(run: str, rank: int) -> str:
     return _child(run, f"-cache-{rank}")
 
 
-def shared_cache_claim_name(word: str, rank: int) -> str:
-    """Returns `<word>-shared-<rank>`: rank k of every run that gives the word finds the same warm cache.
+def shared_cache_claim_name(name: str, rank: int) -> str:
+    """Returns `<name>-shared-<rank>`: rank k of every run that gives the name finds the same warm cache.
 
-    No run's own claim ends like it: `<word>-shared-cache-<rank>` would be that of a run `<word>-shared`.
+    No run's own claim ends like it: `<name>-shared-cache-<rank>` would be that of a run `<name>-shared`.
     """
-    return _child(word, f"-shared-{rank}")
+    return _child(name, f"-shared-{rank}")
 
 
 def build_pod_name(cache: str, generation: int, attempt: int, index: int, stage: str = "") -> str:

@@ -21,7 +21,7 @@ def enforce(bench: Bench, level: str) -> None:
         {"sessionCache": {"medium": "EmptyDir", "sizeLimit": "1Gi"}},
         {
             "sessionCache": {"medium": "PersistentVolume", "sizeLimit": "1Gi"},
-            "logging": {"wandb": {"project": "p", "mode": "offline", "secretName": "lead-wandb-key"}},
+            "logging": {"wandb": {"project": "p", "mode": "Offline", "secretName": "lead-wandb-key"}},
             "podOverrides": {"tolerations": [{"key": "gpu", "operator": "Exists"}]},
         },
     ],

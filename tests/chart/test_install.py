@@ -205,7 +205,7 @@ def test_removing_the_release_loses_no_run_no_data_and_no_key(
         "apiVersion": "lead.dev/v1alpha1",
         "kind": "TrainingRun",
         "metadata": {"name": "drive", "namespace": "team-a"},
-        "spec": {"recipe": "lead", "datasets": [{"cacheRef": "towns"}]},
+        "spec": {"recipe": "lead", "datasets": [{"cacheRef": {"name": "towns"}}]},
     }
     server.kubectl("create", "-f", "-", stdin=json.dumps(run))
     kept = {name: secrets(server)[f"lead-system/lead-minio-{name}"] for name in ("credentials", "ca")}

@@ -50,7 +50,7 @@ def test_a_missing_cache_is_named_and_the_run_proceeds_once_it_is_there(installe
 
 
 def test_a_missing_secret_is_named(installed: Installed, ready_cache: str) -> None:
-    wandb = {"project": "p", "mode": "online", "secretName": "lead-wandb-none"}
+    wandb = {"project": "p", "mode": "Online", "secretName": "lead-wandb-none"}
     installed.apply(a_training_run("no-secret", ready_cache, nodes=1, logging={"wandb": wandb}))
     installed.wait_for(
         "the Secret's name in a condition", lambda: "lead-wandb-none" in json.dumps(status(installed, "no-secret"))

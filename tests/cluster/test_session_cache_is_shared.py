@@ -13,7 +13,12 @@ from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_trainer.data.water_marks import HIGH, room_bytes
 from lead_trainer.example_worlds.lead.tree import write_example_tree
 
-SHARED = {"medium": "PersistentVolume", "sharedAs": "towns", "storageClassName": "lead-local", "sizeLimit": "1Gi"}
+SHARED = {
+    "medium": "PersistentVolume",
+    "sharedClaimName": "towns",
+    "storageClassName": "lead-local",
+    "sizeLimit": "1Gi",
+}
 DEGRADED = "SessionCacheDegraded"
 WIPE = f"import shutil, os; [shutil.rmtree(e.path) for e in os.scandir({SESSION_CACHE_DIR!r}) if e.is_dir()]"
 LONG = {"stages": [{"name": "pretrain", "epochs": 10_000}], "checkpoint": {"everyEpochs": 10_000, "everySteps": 200}}
@@ -60,7 +65,9 @@ def test_a_second_run_on_the_node_needs_no_shard_of_the_store(
                 store.put(key, data)
     assert status["cacheHits"] == "100%"
     assert DEGRADED not in conditions(status)
-    claims = {c["metadata"]["name"]: c["status"]["phase"] for c in installed.items("pvc", "lead.dev/shared-as=towns")}
+    claims = {
+        c["metadata"]["name"]: c["status"]["phase"] for c in installed.items("pvc", "lead.dev/shared-claim=towns")
+    }
     assert claims == {"towns-shared-0": "Bound"}
     assert epoch_of(installed, first) > 0
 

@@ -38,7 +38,7 @@ def a_run_body(**spec: Any) -> dict[str, Any]:
     """Returns a TrainingRun body as the API server would hold it: one stage `train` of 4 epochs on 2 nodes."""
     asked: dict[str, Any] = {
         "recipe": "lead",
-        "datasets": [{"cacheRef": "towns"}],
+        "datasets": [{"cacheRef": {"name": "towns"}}],
         "nodes": 2,
         "stages": [{"name": "train", "epochs": 4}],
     }

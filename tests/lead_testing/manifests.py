@@ -19,11 +19,11 @@ def a_dataset_cache(name: str, prefix: str, **spec: Any) -> dict[str, Any]:
 
 
 def a_training_run(name: str, cache: str, **spec: Any) -> dict[str, Any]:
-    """Returns a TrainingRun of the demo preset: two pods, one stage of two epochs."""
+    """Returns a TrainingRun of the demo preset: two pods, one stage of two epochs; None leaves a field out."""
     defaults = {
         "recipe": "lead",
         "preset": "demo",
-        "datasets": [{"cacheRef": cache}],
+        "datasets": [{"cacheRef": {"name": cache}}],
         "nodes": 2,
         "procsPerNode": 1,
         "stages": [{"name": "pretrain", "epochs": 2}],
@@ -31,4 +31,5 @@ def a_training_run(name: str, cache: str, **spec: Any) -> dict[str, Any]:
         "resources": SMALL,
         "gracePeriodSeconds": 30,
     }
-    return {"apiVersion": API_VERSION, "kind": "TrainingRun", "metadata": {"name": name}, "spec": {**defaults, **spec}}
+    fields = {key: value for key, value in {**defaults, **spec}.items() if value is not None}
+    return {"apiVersion": API_VERSION, "kind": "TrainingRun", "metadata": {"name": name}, "spec": fields}

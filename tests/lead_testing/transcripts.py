@@ -61,7 +61,7 @@ def begin(bench: Bench, *, halts_at: int = 12, **spec: Any) -> None:
         wait_for("its shards", lambda: bench.status("dsc", CACHE).get("shards") == "6/12", within_s=60)
     else:
         bench.wait_phase("dsc", CACHE, "Ready", within_s=60)
-    bench.apply(a_training_run(RUN, CACHE, **{"stages": [{"name": "train", "epochs": 31}], "preset": "", **spec}))
+    bench.apply(a_training_run(RUN, CACHE, **{"stages": [{"name": "train", "epochs": 31}], "preset": None, **spec}))
 
 
 def train(bench: Bench, **spec: Any) -> None:

@@ -204,14 +204,15 @@ def source_claim_owner(claim: KubernetesObject | None) -> str:
     return ""
 
 
-def is_shared_as(word: str, claim: KubernetesObject) -> bool:
-    """Tells whether a claim is one that the runs of a word share."""
-    return bool(claim["metadata"].get("labels", {}).get(names.Label.SHARED_AS) == word)
+def is_shared_claim(name: str, claim: KubernetesObject) -> bool:
+    """Tells whether a claim is one that runs share under a name."""
+    return bool(claim["metadata"].get("labels", {}).get(names.Label.SHARED_CLAIM) == name)
 
 
 def caches_of(body: KubernetesObject) -> tuple[str, ...]:
     """Returns the names of the DatasetCaches that a TrainingRun's body references."""
-    return tuple(dataset.get("cacheRef", "") for dataset in body.get("spec", {}).get("datasets", []))
+    references = [dataset.get("cacheRef") for dataset in body.get("spec", {}).get("datasets", [])]
+    return tuple(str(each.get("name", "")) for each in references if isinstance(each, dict))
 
 
 def is_finished(body: KubernetesObject) -> bool:

@@ -40,7 +40,7 @@ from lead_operator.cluster.observe import (
     expected_training_pods,
     has_ended,
     is_finished,
-    is_shared_as,
+    is_shared_claim,
     observe_cache,
     observe_claim,
     observe_pods,
@@ -346,12 +346,12 @@ class Reconciler:
         return cache if known else replace(cache, ready=False, message="its manifest is being read")
 
     def _claims_of(self, run: TrainingRun) -> tuple[ObservedClaim, ...]:
-        """Returns the session-cache claims that are there: the run's own, or those of its word."""
-        claims, word = self.informers.of(CLAIM, run.identity.namespace), run.session_cache.shared_as
-        if not word:
+        """Returns the session-cache claims that are there: the run's own, or those that it shares."""
+        claims, shared = self.informers.of(CLAIM, run.identity.namespace), run.session_cache.shared_claim
+        if not shared:
             return tuple(observe_claim(claim) for claim in claims.owned_by(run.identity.namespace, run.identity.uid))
         named = (claims.get(run.identity.namespace, claim_name(run, rank)) for rank in range(run.nodes))
-        return tuple(observe_claim(claim) for claim in named if claim is not None and is_shared_as(word, claim))
+        return tuple(observe_claim(claim) for claim in named if claim is not None and is_shared_claim(shared, claim))
 
     async def _observe_build(self, cache: DatasetCache, body: KubernetesObject) -> ObservedBuild:
         now, namespace, uid = self.client.clock.now(), cache.identity.namespace, cache.identity.uid

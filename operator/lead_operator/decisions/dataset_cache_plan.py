@@ -220,7 +220,7 @@ def _other_digest(
 ) -> CacheStep:
     text = (
         f"the build came to digest {observed.result_digest}, but spec.expectDigest is {cache.expect_digest}; source, "
-        "collections, config or the trainer image differ; correct them, or change or empty expectDigest"
+        "collections, config or the trainer image differ; correct them, or change or remove expectDigest"
     )
     return fail_build(state, failure, observed, "DigestMismatch", text)
 

@@ -40,7 +40,7 @@ def _problem(run: TrainingRun, cache: ObservedCache) -> DatasetCheck | None:
     where = f"DatasetCache {run.identity.namespace}/{cache.name}"
     if not cache.found:
         near = f"; did you mean {cache.near}?" if cache.near else ";"
-        text = f"{where} does not exist{near} create it, or create the run anew with another datasets[].cacheRef"
+        text = f"{where} does not exist{near} create it, or recreate the run with another datasets[].cacheRef.name"
         return _not_ready("CacheNotFound", text)
     if cache.recipe and cache.recipe != run.recipe:
         text = (

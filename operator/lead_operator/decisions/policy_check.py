@@ -53,7 +53,7 @@ def run_violations(run: TrainingRun, settings: Settings) -> list[Violation]:
         *lists.outside("spec.scheduling.schedulerName", scheduling.scheduler, "allowed_schedulers"),
         *lists.outside("spec.scheduling.queueName", scheduling.queue, "allowed_queues"),
         *lists.outside(
-            "spec.sessionCache.storageClassName", run.session_cache.storage_class, "allowed_storage_classes"
+            "spec.sessionCache.storageClassName", run.session_cache.storage_class or "", "allowed_storage_classes"
         ),
         *_pod_settings(lists, "spec.podOverrides", run.pod_settings),
         *_resources(lists, "spec.resources", run.resources),

@@ -88,4 +88,4 @@ def waits_for_its_volume(run: TrainingRun, pod: ObservedPod) -> bool:
 
 
 def _owns_claims(run: TrainingRun) -> bool:
-    return run.session_cache.medium == "PersistentVolume" and not run.session_cache.shared_as
+    return run.session_cache.medium == "PersistentVolume" and not run.session_cache.shared_claim

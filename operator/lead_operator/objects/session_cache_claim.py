@@ -8,9 +8,9 @@ from lead_operator.resources.training_run import TrainingRun
 
 
 def claim_name(run: TrainingRun, rank: int) -> str:
-    """Returns the name of one rank's claim: the run's own, or that of every run which gives the same word."""
-    if run.session_cache.shared_as:
-        return names.shared_cache_claim_name(run.session_cache.shared_as, rank)
+    """Returns the name of one rank's claim: the run's own, or that of every run that names the same shared claim."""
+    if run.session_cache.shared_claim:
+        return names.shared_cache_claim_name(run.session_cache.shared_claim, rank)
     return names.session_cache_claim_name(run.identity.name, rank)
 
 
@@ -20,7 +20,7 @@ def build_session_cache_claim(run: TrainingRun, rank: int) -> KubernetesObject:
         "accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": run.session_cache.size_limit}},
     }
-    if run.session_cache.storage_class:
+    if run.session_cache.storage_class is not None:
         spec["storageClassName"] = run.session_cache.storage_class
     return {
         "apiVersion": "v1",
@@ -28,7 +28,7 @@ def build_session_cache_claim(run: TrainingRun, rank: int) -> KubernetesObject:
         "metadata": {
             "name": claim_name(run, rank),
             "namespace": run.identity.namespace,
-            **(_of_all_runs(run, rank) if run.session_cache.shared_as else _of_one_run(run, rank)),
+            **(_of_all_runs(run, rank) if run.session_cache.shared_claim else _of_one_run(run, rank)),
         },
         "spec": spec,
     }
@@ -36,7 +36,7 @@ def build_session_cache_claim(run: TrainingRun, rank: int) -> KubernetesObject:
 
 def _of_all_runs(run: TrainingRun, rank: int) -> dict[str, Any]:
     labels = {names.Label.APP: names.APP_NAME, names.Label.MANAGED_BY: names.FIELD_MANAGER}
-    return {"labels": {**labels, names.Label.SHARED_AS: run.session_cache.shared_as, names.Label.RANK: str(rank)}}
+    return {"labels": {**labels, names.Label.SHARED_CLAIM: run.session_cache.shared_claim, names.Label.RANK: str(rank)}}
 
 
 def _of_one_run(run: TrainingRun, rank: int) -> dict[str, Any]:

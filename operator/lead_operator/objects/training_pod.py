@@ -207,11 +207,10 @@ def _wandb_env(run: TrainingRun) -> tuple[EnvVar, ...]:
 def _logging(run: TrainingRun) -> LoggingPolicy:
     if run.wandb is None:
         return LoggingPolicy(tensorboard=run.tensorboard)
-    mode = run.wandb.mode
     return LoggingPolicy(
         tensorboard=run.tensorboard,
         wandb_project=run.wandb.project,
-        wandb_mode="offline" if mode == "offline" else "online",
+        wandb_mode="offline" if run.wandb.mode == "Offline" else "online",
     )
 
 

@@ -49,6 +49,10 @@ class Reader:
             return None
         return self._typed(key, self.value[key], kind)
 
+    def text(self, key: str) -> str:
+        """Returns the text at `key`; empty where it is absent."""
+        return self.optional(key, str) or ""
+
     def child(self, key: str) -> "Reader":
         """Returns the object at `key`."""
         return Reader(self.get(key, dict), owner=self.owner, path=f"{self.path}.{key}")

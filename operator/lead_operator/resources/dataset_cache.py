@@ -63,7 +63,7 @@ def parse_dataset_cache(body: dict[str, Any]) -> DatasetCache:
         identity=identity,
         recipe=spec.get("recipe", str),
         storage_profile=spec.get("storageProfile", str),
-        source=Source(source.optional("prefix", str), source.optional("claimName", str), source.get("path", str)),
+        source=Source(source.optional("prefix", str), source.optional("claimName", str), source.text("path")),
         collections=tuple(spec.get("collections", list)),
         config=spec.get("config", dict),
         parallelism=build.get("parallelism", int),
@@ -71,7 +71,7 @@ def parse_dataset_cache(body: dict[str, Any]) -> DatasetCache:
         resources=resources,
         stages=parse_build_stages(build, resources),
         pod_settings=PodSettings(node_selector=build.texts("nodeSelector"), tolerations=parse_tolerations(build)),
-        expect_digest=spec.get("expectDigest", str),
+        expect_digest=spec.text("expectDigest"),
         retain=spec.get("retain", str),
         guarded=names.CACHE_DATA_FINALIZER in (body.get("metadata") or {}).get("finalizers", []),
     )

@@ -62,8 +62,8 @@ class SessionCache:
     medium: str  # EmptyDir | PersistentVolume
     size_limit: str
     size_bytes: int
-    storage_class: str
-    shared_as: str  # word of the claims that several runs share; empty: the run has its own
+    storage_class: str | None  # None: the cluster's default; empty: volumes without a class
+    shared_claim: str  # name of the claims that several runs share; empty: the run has its own
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Wandb:
     """Logging to Weights & Biases."""
 
     project: str
-    mode: str  # online | offline
+    mode: str  # Online | Offline
     secret_name: str
 
 
@@ -151,9 +151,9 @@ def parse_training_run(body: dict[str, Any]) -> TrainingRun:
     return TrainingRun(
         identity=identity,
         recipe=spec.get("recipe", str),
-        preset=spec.get("preset", str),
+        preset=spec.text("preset"),
         config=spec.get("config", dict),
-        datasets=tuple(d.get("cacheRef", str) for d in spec.children("datasets")),
+        datasets=tuple(d.child("cacheRef").get("name", str) for d in spec.children("datasets")),
         storage_profile=spec.get("storageProfile", str),
         nodes=spec.get("nodes", int),
         procs_per_node=_procs_per_node(spec, resources),
@@ -194,7 +194,7 @@ def refuse_lost_config(run: TrainingRun) -> None:
 
 def _procs_per_node(spec: Reader, resources: ComputeResources) -> int:
     value = spec.get("procsPerNode", object)
-    if value == "auto":
+    if value == "Auto":
         return max(1, resources.gpus)
     return spec.get("procsPerNode", int)
 
@@ -207,7 +207,7 @@ def _stage(reader: Reader) -> Stage:
         seeds=tuple(reader.get("seeds", list)),
         config=reader.get("config", dict),
         init_from=init_from.optional("stage", str) if init_from else None,
-        init_uri=(init_from.optional("uri", str) or "") if init_from else "",
+        init_uri=init_from.text("uri") if init_from else "",
     )
 
 
@@ -220,7 +220,7 @@ def _checkpoint(reader: Reader) -> Checkpointing:
         keep_every_epochs=reader.get("keepEveryEpochs", int),
         on_best=reader.get("onBest", bool),
         resume=reader.get("resume", str),
-        origin=reader.get("from", str),
+        origin=reader.text("from"),
     )
 
 
@@ -230,8 +230,8 @@ def _session_cache(reader: Reader) -> SessionCache:
         medium=reader.get("medium", str),
         size_limit=size,
         size_bytes=int(parse_quantity(size)),
-        storage_class=reader.get("storageClassName", str),
-        shared_as=reader.get("sharedAs", str),
+        storage_class=reader.optional("storageClassName", str),
+        shared_claim=reader.text("sharedClaimName"),
     )
 
 
@@ -251,15 +251,15 @@ def _wandb(logging: Reader) -> Wandb | None:
         return None
     reader = logging.child("wandb")
     return Wandb(
-        project=reader.get("project", str), mode=reader.get("mode", str), secret_name=reader.get("secretName", str)
+        project=reader.get("project", str), mode=reader.get("mode", str), secret_name=reader.text("secretName")
     )
 
 
 def _scheduling(reader: Reader) -> Scheduling:
     return Scheduling(
-        scheduler=reader.get("schedulerName", str),
-        priority_class=reader.get("priorityClassName", str),
-        queue=reader.get("queueName", str),
+        scheduler=reader.text("schedulerName"),
+        priority_class=reader.text("priorityClassName"),
+        queue=reader.text("queueName"),
     )
 
 

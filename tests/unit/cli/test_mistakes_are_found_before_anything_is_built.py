@@ -19,7 +19,7 @@ RUN = {
     "spec": {
         "recipe": "lead",
         "preset": "demo",
-        "datasets": [{"cacheRef": "towns"}],
+        "datasets": [{"cacheRef": {"name": "towns"}}],
         "stages": [{"name": "pretrain", "epochs": 2}, {"name": "posttrain", "epochs": 2}],
     },
 }

@@ -160,7 +160,7 @@ def test_a_claim_of_the_store_or_of_a_run_is_no_source_whatever_its_name() -> No
     for claim, named in (
         ({"app.kubernetes.io/name": "lead", "app.kubernetes.io/component": "minio"}, "a release of this chart"),
         ({"app.kubernetes.io/managed-by": "lead-operator", "lead.dev/run": "night-drive"}, "the run night-drive"),
-        ({"app.kubernetes.io/managed-by": "lead-operator", "lead.dev/shared-as": "towns"}, "runs that share"),
+        ({"app.kubernetes.io/managed-by": "lead-operator", "lead.dev/shared-claim": "towns"}, "runs that share"),
     ):
         owner = source_claim_owner({"metadata": {"labels": claim}})
         told = accepted(look_at_cache(STORES_CLAIM, SETTINGS, source_claim_owner=owner).status)

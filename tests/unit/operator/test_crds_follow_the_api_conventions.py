@@ -71,3 +71,23 @@ def test_a_crd_file_is_in_block_style_with_one_fact_a_line(kind: str) -> None:
     wide = [line for line in text.splitlines() if len(line) > LINE]
     flow = [line for line in text.splitlines() if re.search(r"^ *(- )?[\w-]+: [\[{](?!\}|\])", line)]
     assert wide == [] and flow == [] and not re.search(r": [&*]\w", text)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_field_that_is_not_set_is_absent(kind: str) -> None:
+    """Rules defaults and optionalfields: no empty text stands for "not set", save where Kubernetes gives it a sense."""
+    for path, field in crd_fields(read_schema(kind)["properties"]["spec"]):
+        empty = field.get("type") == "string" and not field.get("minLength") and "enum" not in field
+        assert field.get("default") != "", path
+        assert not empty or path.endswith((".storageClassName", ".value", "{}")), path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_reference_is_an_object_and_a_choice_is_in_camel_case(kind: str) -> None:
+    """Rules norefs (a text that names an object ends with Name) and the conventions on constants."""
+    for path, field in crd_fields(read_schema(kind)):
+        if path.endswith("Ref"):
+            assert field["type"] == "object" and field["required"] == ["name"], path
+        words = [*field.get("enum", ()), *([field["default"]] if isinstance(field.get("default"), str) else [])]
+        if path.startswith(".spec") and not path.endswith(".storageProfile"):
+            assert all(re.fullmatch(r"[A-Z][A-Za-z]+|[0-9].*", word) for word in words), path

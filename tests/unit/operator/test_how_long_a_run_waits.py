@@ -194,7 +194,7 @@ def test_a_claim_stays_as_long_as_the_run_lets_nodes_be_away_where_that_is_longe
         ({}, {"node-1": NOW + timedelta(seconds=101)}, SAID),  # it, or another of its zone, may come back
         ({}, {"node-0": NOW}, SAID),
         ({}, {"node-1": NOW}, "3 Insufficient cpu."),
-        ({"sharedAs": "towns"}, {"node-1": NOW}, SAID),  # others may train from it
+        ({"sharedClaimName": "towns"}, {"node-1": NOW}, SAID),  # others may train from it
     ],
 )
 def test_a_claim_stays_that_may_be_of_use(cache: dict[str, Any], away: dict[str, Any], said: str) -> None:

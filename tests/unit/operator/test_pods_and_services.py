@@ -277,14 +277,14 @@ def test_a_persistent_session_cache_is_one_claim_a_rank() -> None:
 
 
 def test_runs_that_give_one_word_share_claims_that_no_run_owns() -> None:
-    cache = {"medium": "PersistentVolume", "sharedAs": "towns"}
+    cache = {"medium": "PersistentVolume", "sharedClaimName": "towns"}
     night, day = a_run_body(sessionCache=cache), a_run_body(sessionCache=cache)
     day["metadata"] |= {"name": "day-drive", "uid": "another"}
     runs = [parse_training_run(body) for body in (night, day)]
     first, second = (build_session_cache_claim(run, 1) for run in runs)
     assert first == second
     assert first["metadata"]["name"] == "towns-shared-1"
-    assert first["metadata"]["labels"]["lead.dev/shared-as"] == "towns"
+    assert first["metadata"]["labels"]["lead.dev/shared-claim"] == "towns"
     assert "ownerReferences" not in first["metadata"] and names.Label.OWNER_UID not in first["metadata"]["labels"]
     volumes = a_training_pod(runs[1])["spec"]["volumes"]
     assert {"name": "session-cache", "persistentVolumeClaim": {"claimName": "towns-shared-1"}} in volumes

@@ -134,7 +134,7 @@ def test_a_wrong_manifest_is_refused_with_its_field_and_a_remedy(change: dict[st
 
 def test_filling_defaults_leaves_the_given_body_alone() -> None:
     body = {"apiVersion": "lead.dev/v1alpha1", "kind": "TrainingRun", "metadata": {"name": "x"}}
-    body["spec"] = {"recipe": "lead", "datasets": [{"cacheRef": "towns"}]}
+    body["spec"] = {"recipe": "lead", "datasets": [{"cacheRef": {"name": "towns"}}]}
     before = copy.deepcopy(body)
     assert fill_defaults(body)["spec"]["stages"] == [{"name": "train"}]
     assert body == before

@@ -130,7 +130,9 @@ def test_a_run_without_a_usable_cache_makes_no_pods_and_says_why(cache: Observed
 
 def test_a_cache_or_profile_that_is_not_there_is_named_with_the_one_most_like_it() -> None:
     cache = observe_cache("town", None, ["towns", "rain"])
-    said = condition(look(a_training_run(datasets=[{"cacheRef": "town"}]), caches=(cache,)), "DatasetReady")["message"]
+    said = condition(look(a_training_run(datasets=[{"cacheRef": {"name": "town"}}]), caches=(cache,)), "DatasetReady")[
+        "message"
+    ]
     assert "DatasetCache team-a/town does not exist; did you mean towns? create it" in said
     assert observe_cache("snow", None, ["towns"]).near == ""
     said = condition(look(a_training_run(storageProfile="defualt")), "Accepted")["message"]

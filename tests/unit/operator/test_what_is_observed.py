@@ -193,8 +193,8 @@ def test_a_run_sees_its_own_claims_or_those_of_its_word_and_which_of_their_nodes
     operator = Operator(client, SETTINGS)
     claims = operator.informers.of(CLAIM, "team-a")
     claims.note_own_write(a_claim("night-drive-cache-0", {}, RUN_UID), quiet=True)
-    claims.note_own_write(a_claim("towns-shared-0", {"lead.dev/shared-as": "towns"}), quiet=True)
-    claims.note_own_write(a_claim("towns-shared-1", {"lead.dev/shared-as": "others"}), quiet=True)
+    claims.note_own_write(a_claim("towns-shared-0", {"lead.dev/shared-claim": "towns"}), quiet=True)
+    claims.note_own_write(a_claim("towns-shared-1", {"lead.dev/shared-claim": "others"}), quiet=True)
     nodes = operator.informers.nodes.informer
     nodes.synced.set()
     nodes.seen_since = time.monotonic()
@@ -203,6 +203,6 @@ def test_a_run_sees_its_own_claims_or_those_of_its_word_and_which_of_their_nodes
     seen = operator._reconciler._observe_cluster(parse_training_run(body), body)
     assert seen.claims == (ObservedClaim("night-drive-cache-0", "uid-of-night-drive-cache-0", NOW),)
     assert list(seen.nodes_away) == ["node-0"]
-    shared = a_run_body(sessionCache={"medium": "PersistentVolume", "sharedAs": "towns"})
+    shared = a_run_body(sessionCache={"medium": "PersistentVolume", "sharedClaimName": "towns"})
     seen = operator._reconciler._observe_cluster(parse_training_run(shared), shared)
     assert [claim.name for claim in seen.claims] == ["towns-shared-0"]

@@ -85,7 +85,7 @@ def test_a_config_of_any_depth_is_named(depth: int, mappings: bool) -> None:
     found = read_resource(with_config(config))
     reason = "ConfigTooDeep" if len(config) <= MAX_CONFIG_BYTES else "ConfigTooLarge"
     assert found[REJECTION].reason == reason and "spec.config" in found[REJECTION].message
-    assert found["metadata"]["name"] == "night-drive" and found["spec"]["datasets"] == [{"cacheRef": "towns"}]
+    assert found["metadata"]["name"] == "night-drive" and found["spec"]["datasets"] == [{"cacheRef": {"name": "towns"}}]
 
 
 def test_the_deepest_and_the_largest_that_are_served() -> None:
