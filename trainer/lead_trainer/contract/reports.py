@@ -96,6 +96,8 @@ class Reports(Generic[ConfigT]):
     figures: Callable[[ConfigT, RunFigures, Batch], Mapping[str, float]] = own_figures
     #: An (H, W, 3) RGB picture of a training batch's first sample beside its truth (config, batch, outputs), or None.
     picture: Callable[[ConfigT, Batch, Any], Picture | None] | None = None
+    #: Several pictures of a training batch, or clips (T, H, W, 3), by their whole tags (config, batch, outputs).
+    pictures: Callable[[ConfigT, Batch, Any], Mapping[str, Picture]] | None = None
     #: Watch rules besides the engine's, asked after every epoch.
     watch_rules: Callable[[ConfigT], Sequence[WatchRule]] = lambda config: ()
     #: A sentence for each value that is allowed and seldom meant, before a local run begins.

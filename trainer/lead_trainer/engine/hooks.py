@@ -29,7 +29,7 @@ from lead_trainer.engine.reporting.loading_statistics import LoadingStatistics
 from lead_trainer.engine.reporting.perf import StepClock
 from lead_trainer.engine.reporting.progress import Pace
 from lead_trainer.engine.reporting.progress_block import progress_block
-from lead_trainer.engine.reporting.watch import ENGINE_RULES, WAITING, YOUNG, advise, one_line
+from lead_trainer.engine.reporting.watch import ENGINE_RULES, YOUNG, advise, one_line
 from lead_trainer.engine.step.epoch_plan import StagePlan
 from lead_trainer.engine.step.state import TrainState, means, merged
 from lead_trainer.engine.validation.validation import Validator
@@ -132,7 +132,8 @@ class Hooks:
             values |= self._validate(state)
         better = state.ranking.judge(values, state.epoch, state.step)
         young = {} if state.average is None else {YOUNG: state.average.first_share}
-        state.history.append({**values, **young, WAITING: self.clock.epoch_done()})
+        pace = self.clock.epoch_done(self.plan.epoch(state.epoch - 1).accumulate)
+        state.history.append({**values, **young, **pace})
         if self.first is not None:
             self.first.epoch_done(state, values, self.epochs)
             self.first.advise(state, advise(self.rules, state.history, state.epoch))

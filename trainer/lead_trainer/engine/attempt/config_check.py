@@ -35,7 +35,7 @@ def check_config(recipe: Recipe[Any], config: Any, *, epochs: int, ranks: int) -
 
 
 def check_model(recipe: Recipe[Any], config: Any, initial_weights: Path | None = None) -> None:
-    """Makes model and optimizers as an attempt does, and lets go of them; raises BadConfig where they cannot be made.
+    """Makes model, helpers and optimizers as an attempt does, and lets go; raises BadConfig where one cannot be made.
 
     A recipe whose model needs facts of the data, and says none to check with, is checked when it begins to train.
     """
@@ -47,6 +47,8 @@ def check_model(recipe: Recipe[Any], config: Any, initial_weights: Path | None =
         recipe.load_initial_weights(model, config, facts, read_weights_file(initial_weights, "load_file"))
     if config.saves_memory:
         save_memory(recipe, model)
+    if recipe.helpers is not None:
+        recipe.helpers(config)
     if config.average_decay:
         WeightAverage(model, config.average_decay)
     Optimizers(recipe.optimizer(model, config))

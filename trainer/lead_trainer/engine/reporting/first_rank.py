@@ -96,13 +96,15 @@ class FirstRank:
         self.events.scalars({tag: value for tag, value in values.items() if math.isfinite(value)}, step)
 
     def picture(self, state: TrainState, batch: Batch, output: StepOutput) -> None:
-        """Draws the first sample of a step where one is due."""
-        every, draw = self.config.pictures_every_steps, self.recipe.reports.picture
-        if draw is None or not every or (state.step % every and state.step_in_epoch > FIRST_PICTURES):
+        """Shows the recipe's pictures of a step where they are due."""
+        every, reports = self.config.pictures_every_steps, self.recipe.reports
+        if not every or (state.step % every and state.step_in_epoch > FIRST_PICTURES):
             return
-        picture = draw(self.config, batch, output.outputs)
+        picture = reports.picture and reports.picture(self.config, batch, output.outputs)
         if picture is not None:
-            self.show(self.recipe.reports.tags.picture, picture, state.step)
+            self.show(reports.tags.picture, picture, state.step)
+        for tag, one in (reports.pictures(self.config, batch, output.outputs) if reports.pictures else {}).items():
+            self.show(tag, one, state.step)
 
     def show(self, tag: str, picture: Picture, step: int) -> None:
         """Shows a picture (H, W, 3) or a clip (T, H, W, 3); what is neither is a warning, once a tag."""

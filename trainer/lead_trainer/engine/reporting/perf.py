@@ -10,6 +10,7 @@ import torch
 
 from lead_trainer.engine.checkpoints.revision import git_revision
 from lead_trainer.engine.reporting.perf_record import PerfRecord
+from lead_trainer.engine.reporting.watch import BATCHES_PER_S, GPU_SHARE, WAITING
 
 Item = TypeVar("Item")
 _SHORTEST_EPOCH_S = 10.0
@@ -47,16 +48,21 @@ class StepClock:
         """Seconds of the last step."""
         return sum(self._steps[-1]) if self._steps else 0.0
 
-    def epoch_done(self) -> float:
-        """Returns the share of the epoch's time that was spent waiting, 0 for an epoch too short to tell."""
+    def epoch_done(self, batches_a_step: int) -> dict[str, float]:
+        """Returns what watch rules know of the epoch's speed, by tag; of an epoch too short to tell no rate."""
         steps = self._steps[max(self._epoch_begin, _WARM_UP_STEPS) :]
         self._epoch_begin = len(self._steps)
+        found: dict[str, float] = {}
         if self._device.type == "cuda":
             # Without nvidia-ml-py, or where the driver does not tell, there is nothing to record.
             with suppress(ModuleNotFoundError, RuntimeError):
                 self._utilisation.append(float(torch.cuda.utilization(self._device)))
+                found[GPU_SHARE] = self._utilisation[-1] / 100
         total = sum(waited + computed for waited, computed in steps)
-        return sum(waited for waited, _ in steps) / total if total > _SHORTEST_EPOCH_S else 0.0
+        if total <= _SHORTEST_EPOCH_S:
+            return {**found, WAITING: 0.0}
+        waiting = sum(waited for waited, _ in steps) / total
+        return {**found, WAITING: waiting, BATCHES_PER_S: len(steps) * batches_a_step / total}
 
     def record(self, *, batch_size: int, ranks: int, precision: str) -> PerfRecord | None:
         """Returns the record of everything so far, None while there is too little to tell."""

@@ -14,6 +14,8 @@ from lead_trainer.contract.reports import WatchRule
 
 History = Sequence[Mapping[str, float]]  # of each epoch, oldest first: `loss`, `val/…`, `watch/…`
 WAITING = "watch/waiting_share"  # of the time, spent waiting for batches
+BATCHES_PER_S = "watch/batches_per_s"  # of one process; absent for an epoch too short to tell
+GPU_SHARE = "watch/gpu_share"  # of the time that the GPU was busy, as its driver says at the end of an epoch
 YOUNG = "watch/young_share"  # of the averaged weights that are validated: what the first ones still weigh in them
 _FLAT_EPOCHS = 10
 _FLAT_SHARE = 0.01  # of the loss: less progress than this in _FLAT_EPOCHS epochs is none

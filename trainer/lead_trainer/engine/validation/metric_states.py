@@ -47,6 +47,7 @@ def merged_metric(metric: Metric, ranks: Sequence[State]) -> Metric:
         metric.reset()
         for state in reversed(ranks):
             metric.merge_state(state)
+        metric._update_count = 1  # a merge counts for none, and a result without one is warned of
     except RuntimeError as error:
         raise BadConfig(
             f"validation.metrics: {type(metric).__name__} cannot be merged over ranks ({error}); set "

@@ -1,9 +1,11 @@
 """The training guide's words for what every recipe's engine does, and the engine's for the same.
 
 `training.num_epochs: 100` is `epochs: 100`. Called for each source of a config, so that a command line wins over a
-file whichever words they use, and again when a config is checked, because pods and presets may use either.
+file whichever words they use, and again when a config is checked, because pods and presets may use either. Presets use
+the guide's, so there the engine's key is what was said over a preset, and wins.
 """
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -22,16 +24,18 @@ ENGINE_WORDS: dict[str, tuple[str, ...]] = {
     "auto_oom": ("split_when_out_of_memory",),
 }
 _PRECISION = {True: "auto", False: "fp32"}  # of `use_amp`; auto asks the GPU, and a CPU trains in fp32
+_POWER = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
 _SECTIONS = frozenset(word.split(".")[0] for word in ENGINE_WORDS if "." in word)
 _TRAINING = [word.removeprefix("training.") for word in ENGINE_WORDS if word.startswith("training.")]
 
 
-def in_engine_words(values: Mapping[str, Any]) -> dict[str, Any]:
+def in_engine_words(values: Mapping[str, Any], *, one_source: bool = False) -> dict[str, Any]:
     """Returns config values with the engine's keys in the place of the guide's words.
 
-    Raises ValueError for a word given beside its key, and for an unknown word of the section `training`, which has no
-    other keys.
+    Raises ValueError for an unknown word of the section `training`, which has no other keys, and, in what comes from
+    `one_source`, for a word beside its key.
     """
+    values = numbers_read(values)
     found = {key: value for key, value in values.items() if key not in _SECTIONS | ENGINE_WORDS.keys()}
     for section in sorted(_SECTIONS & values.keys()):
         words = values[section]
@@ -44,16 +48,25 @@ def in_engine_words(values: Mapping[str, Any]) -> dict[str, Any]:
         if left:
             found[section] = left
         for key in words.keys() - left.keys():
-            _set(found, values, f"{section}.{key}", words[key])
+            _set(found, values, f"{section}.{key}", words[key], one_source)
     for word in ENGINE_WORDS.keys() & values.keys():
-        _set(found, values, word, values[word])
+        _set(found, values, word, values[word], one_source)
     return found
 
 
-def _set(found: dict[str, Any], values: Mapping[str, Any], word: str, value: Any) -> None:
+def numbers_read(value: Any) -> Any:
+    """Returns a config in which a text such as `1e-4` is a number, as the guide means it: YAML 1.1 wants a dot."""
+    if isinstance(value, Mapping):
+        return {key: numbers_read(inner) for key, inner in value.items()}
+    return float(value) if isinstance(value, str) and _POWER.fullmatch(value) else value
+
+
+def _set(found: dict[str, Any], values: Mapping[str, Any], word: str, value: Any, one_source: bool) -> None:
     for key in ENGINE_WORDS[word]:
         if key in values:
-            raise ValueError(f"{key} is given twice, once as {word}; keep one")
+            if one_source:
+                raise ValueError(f"{key} is given twice, once as {word}; keep one")
+            continue
         found[key] = _PRECISION.get(value, value) if key == "precision" and isinstance(value, bool) else value
 
 
