@@ -27,6 +27,24 @@ def run(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return logdir
 
 
+def test_w_52_every_script_of_the_guide_runs_with_its_flags(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    processed = tmp_path / "processed/nuscenes"
+    command = ["prepare_dataset", "--dataset", "nuscenes", "--data-root", str(tree), "--output", str(processed)]
+    assert main([*command, "--image-size", "32", "32"]) == 0
+    assert "3 scenes written (2 train, 1 val)" in capsys.readouterr().out
+    small = [word for word in SMALL_WORDS[1:] if not word.startswith("preset")]
+    few = ["--loss.perceptual_weight=0", "--max-samples=4", "--training.batch_size=4", "--data.num_workers=1"]
+    words = ["--config", "configs/training/base.yaml", "--data-root", str(processed), *few, *small]
+    assert main(["train", *words, "--epochs=1"]) == 0
+    assert (tmp_path / "runs/report.md").is_file()
+    assert main(["find_lr", *words, "--logdir=sweep", "--min-lr", "1e-6", "--max-lr", "1e-2", "--steps=4"]) == 0
+    assert (tmp_path / "sweep/lr_curve.csv").is_file()
+    assert main(["benchmark"]) == 64 and main(["prepare_dataset", *command[1:4], "nowhere"]) != 0
+
+
 def events(logdir: Path) -> dict[str, list[str]]:
     found = EventAccumulator(str(logdir))
     found.Reload()

@@ -170,17 +170,23 @@ def _meaning(comments: dict[int, str], node: ast.AnnAssign) -> str:
 
 
 def _rows(
-    declared: type[BaseModel], values: dict[str, Any], changed: frozenset[str] = frozenset()
+    declared: type[BaseModel], values: dict[str, Any], changed: frozenset[str] = frozenset(), section: str = ""
 ) -> tuple[tuple[str, str, str, str], ...]:
-    return tuple(
-        (f"{key.name}{'*' if key.name in changed else ''}", _shown(values[key.name]), key.type, key.meaning)
-        for key in keys_of(declared)
-        if key.name in values
-    )
-
-
-def _shown(value: Any) -> str:
-    return str(value.model_dump() if hasattr(value, "model_dump") else value)
+    """Returns a row a key; those of a section are named by their path."""
+    rows: list[tuple[str, str, str, str]] = []
+    for key in keys_of(declared):
+        if key.name not in values:
+            continue
+        value, marked = values[key.name], key.name in changed
+        if isinstance(value, BaseModel):
+            inner = {word_of(type(value), name): getattr(value, name) for name in type(value).model_fields}
+            if key.meaning:  # of the section as a whole
+                rows.append((f"{section}{key.name}", "", key.type, key.meaning))
+            its_own = frozenset(word_of(type(value), name) for name in value.model_fields_set if marked)
+            rows += _rows(type(value), inner, its_own, f"{section}{key.name}.")
+        else:
+            rows.append((f"{section}{key.name}{'*' if marked else ''}", str(value), key.type, key.meaning))
+    return tuple(rows)
 
 
 def _table(section: Section) -> Table:

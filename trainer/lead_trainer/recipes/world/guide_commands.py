@@ -36,10 +36,9 @@ def train(words: Sequence[str]) -> int:
     if (code := lead(["train", *said])) or os.environ.get("RANK", "0") != "0":
         return code
     parser = argparse.ArgumentParser()
-    parser.add_argument("words", nargs="*")
     parser.add_argument("--config", action="append", default=[], type=Path)
-    options = parser.parse_args(with_flags(said))
-    weights = sorted(local_run(options.words, options.config, os.environ).logdir.glob("model_*.pth"))
+    options, keys = parser.parse_known_args(with_flags(said))
+    weights = sorted(local_run(keys, options.config, os.environ).logdir.glob("model_*.pth"))
     return lead(["evaluate", str(weights[-1])]) if weights else code
 
 
