@@ -88,6 +88,9 @@ class StorageProfile:
         return not self.namespaces or namespace in self.namespaces
 
 
+USER_ID = 65532  # "nonroot" of distroless images; the trainer image uses it too
+
+
 @dataclass(frozen=True)
 class PodDisk:
     """What a pod may write to its node's disk, as Kubernetes quantities; a spec's own ephemeral-storage goes before."""
@@ -95,6 +98,20 @@ class PodDisk:
     scratch: str = "50Gi"  # at most: staged and fetched checkpoints, event files
     tmp: str = "50Gi"  # at most: temporary files of the recipe and of builds
     request: str = "1Gi"  # what the scheduler sets aside
+
+
+@dataclass(frozen=True)
+class PodSecurity:
+    """User and groups of the pods of runs; None is left to the platform, which then chooses as OpenShift does."""
+
+    run_as_user: int | None = USER_ID
+    run_as_group: int | None = USER_ID
+    fs_group: int | None = USER_ID
+
+    def context(self) -> dict[str, int]:
+        """Returns what the security context of a pod says of them."""
+        found = {"runAsUser": self.run_as_user, "runAsGroup": self.run_as_group, "fsGroup": self.fs_group}
+        return {key: value for key, value in found.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -106,6 +123,7 @@ class Settings:
     image_pull_secrets: tuple[str, ...] = ()  # which the pods' ServiceAccounts name
     pod_environment: Mapping[str, str] = field(default_factory=dict)  # of training and build pods
     pod_disk: PodDisk = field(default_factory=PodDisk)
+    pod_security: PodSecurity = field(default_factory=PodSecurity)
     policy: Policy = field(default_factory=Policy)
     storage_profiles: Mapping[str, StorageProfile] = field(default_factory=dict)
     credentials_dir: Path = Path("/etc/lead/profiles")
@@ -144,6 +162,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         image_pull_secrets=tuple(environment.get("LEAD_IMAGE_PULL_SECRETS", "").split()),
         pod_environment=_pod_environment(environment.get("LEAD_POD_ENVIRONMENT") or "{}"),
         pod_disk=_pod_disk(environment.get("LEAD_POD_DISK") or "{}"),
+        pod_security=_pod_security(environment.get("LEAD_POD_SECURITY", "")),
         policy=read_policy(environment.get("LEAD_POLICY") or "{}"),
         storage_profiles=read_profiles(Path(profiles_file)),
         credentials_dir=Path(environment.get("LEAD_OPERATOR_CREDENTIALS_DIR", "/etc/lead/profiles")),
@@ -209,6 +228,24 @@ def _pod_disk(text: str) -> PodDisk:
         if not isinstance(found, str) or not re.fullmatch(QUANTITY, found):
             raise SettingsError(f"{where} has {key} {found!r}, expected a size such as 50Gi")
     return PodDisk(**document)
+
+
+def _pod_security(text: str) -> PodSecurity:
+    """Returns what the variable says; of an empty one the defaults, of an object without a key None for that."""
+    if not text:
+        return PodSecurity()
+    where = "environment variable LEAD_POD_SECURITY, the chart's podSecurity,"
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise SettingsError(f"{where} is not JSON: {error}") from error
+    known = ("runAsUser", "runAsGroup", "fsGroup")
+    if not isinstance(document, dict) or set(document) - set(known):
+        raise SettingsError(f"{where} is {text:.200}, expected an object with some of {', '.join(known)}")
+    for key, found in document.items():
+        if found is not None and (type(found) is not int or found < 0):
+            raise SettingsError(f"{where} has {key} {found!r}, expected a whole number, or null")
+    return PodSecurity(*(document.get(key) for key in known))
 
 
 def read_profiles(file: Path) -> dict[str, StorageProfile]:

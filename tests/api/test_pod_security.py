@@ -39,8 +39,8 @@ def test_pods_that_a_namespace_does_not_admit_are_told_with_the_label_to_change_
     bench: Bench,
 ) -> None:
     enforce(bench, "restricted")
-    as_root = {**PATIENT, "lead_operator.objects.pod_skeleton.USER_ID": 0}
-    bench.operator.start(**{CONSTANTS: json.dumps(as_root)})
+    as_root = json.dumps({"runAsUser": 0, "runAsGroup": 0, "fsGroup": 0})
+    bench.operator.start(**{CONSTANTS: json.dumps(PATIENT), "LEAD_POD_SECURITY": as_root})
     bench.apply(a_dataset_cache("town", "datasets/town"))
     wait_for("the refusal", lambda: bench.status("dsc", "town").get("reason") == "ObjectsRefused")
     told = json.dumps(bench.status("dsc", "town")["conditions"])

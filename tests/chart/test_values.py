@@ -22,6 +22,7 @@ DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
 FREE_FORM = {
     "/global",
     "/networkPolicy/extraEgress/[]",
+    "/operator/extraEnv/[]",
     "/runs/limitRange/[]",
 }  # Helm's own; what the API server checks
 
@@ -145,7 +146,8 @@ def test_a_wrong_key_or_value_is_refused_by_name(helm: Any, setting: str, named:
         ("exampleData.enabled=true,exampleData.profile=other", "the storage profiles are default"),
         ("exampleData.enabled=true,exampleData.prefix=raw", "which no cache of namespace default may read"),
         ("exampleData.enabled=true,runs.namespaces={a,b}", "set it to datasets/a/carla_demo"),
-        ("admissionPolicies.imagesByDigest=true", "set it to tag@sha256:"),
+        ("admissionPolicies.imagesByDigest=true", "set images.trainer.digest"),
+        ("images.minio.tag=0.1.0@sha256:" + "0" * 64 + ",images.minio.digest=sha256:" + "1" * 64, "keep one of them"),
         ("exampleData.enabled=true,exampleData.namespace=other", "the namespaces for runs are default"),
         ("exampleData.enabled=true,runs.namespaces={a,b},storage.profiles.default.namespaces={b},exampleData.namespace=a",
          "which may not use the profile default; its namespaces are b"),

@@ -19,7 +19,6 @@ from lead_operator.settings import Settings, StorageProfile
 from lead_protocol import environment
 from lead_protocol.job import AnyJob, BuildJob, CheckJob
 
-USER_ID = 65532  # "nonroot" of distroless images; the trainer image uses it too
 CONTAINER_NAME = "lead"
 ARGUMENTS = ["pod"]  # of the image's entry point: tini as process 1, so that SIGTERM arrives, then `lead`
 LOGS = "1Gi"  # of a container; the kubelet rotates them long before
@@ -84,9 +83,7 @@ def build_pod(parts: PodParts) -> KubernetesObject:
             "terminationGracePeriodSeconds": parts.grace_period_s,
             "securityContext": {
                 "runAsNonRoot": True,
-                "runAsUser": USER_ID,
-                "runAsGroup": USER_ID,
-                "fsGroup": USER_ID,
+                **parts.settings.pod_security.context(),
                 "fsGroupChangePolicy": "OnRootMismatch",
                 "seccompProfile": {"type": "RuntimeDefault"},
             },

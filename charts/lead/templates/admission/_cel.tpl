@@ -6,7 +6,7 @@
 
 {{/* The operator's name to the API server. */}}
 {{- define "lead.admission.operator" -}}
-system:serviceaccount:{{ .Release.Namespace }}:{{ .Release.Name }}-operator
+system:serviceaccount:{{ .Release.Namespace }}:{{ include "lead.fullname" . }}-operator
 {{- end }}
 
 {{/* Binds a policy to the namespaces for runs. */}}

@@ -1,7 +1,19 @@
 {{/* Names, labels and the security contexts that every pod template of this chart uses. */}}
 
+{{- define "lead.name" -}}
+{{ .Values.nameOverride | default "lead" }}
+{{- end }}
+
+{{/* What the names of the release's objects begin with. */}}
+{{- define "lead.fullname" -}}
+{{ .Values.fullnameOverride | default .Release.Name }}
+{{- end }}
+
 {{- define "lead.labels" -}}
-app.kubernetes.io/name: lead
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+app.kubernetes.io/name: {{ include "lead.name" .root }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
@@ -10,21 +22,23 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 {{- end }}
 
 {{- define "lead.selector" -}}
-app.kubernetes.io/name: lead
+app.kubernetes.io/name: {{ include "lead.name" .root }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
 {{- define "lead.image" -}}
-{{ .repository }}:{{ .tag }}
+{{ .repository }}:{{ .tag }}{{ with .digest }}@{{ . }}{{ end }}
 {{- end }}
 
-{{/* What the restricted Pod Security Standard asks of a pod. 65532 is the user of all images. */}}
+{{/* What the restricted Pod Security Standard asks of a pod, and the user of all images unless the platform chooses. */}}
 {{- define "lead.podSecurity" -}}
 runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-fsGroup: 65532
+{{- range $key := list "runAsUser" "runAsGroup" "fsGroup" }}
+{{- with get $.Values.podSecurity $key }}
+{{ $key }}: {{ int64 . }}
+{{- end }}
+{{- end }}
 fsGroupChangePolicy: OnRootMismatch
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
@@ -81,14 +95,14 @@ capabilities: {drop: [ALL]}
 {{/* What the operator is told of the policy: the values, and what follows from the release itself. */}}
 {{- define "lead.policy" -}}
 {{- $policy := deepCopy .Values.policy }}
-{{- $_ := set $policy "reservedClaims" (list (printf "data-%s-minio-*" .Release.Name)) }}
+{{- $_ := set $policy "reservedClaims" (list (printf "data-%s-minio-*" (include "lead.fullname" .))) }}
 {{- $_ := set $policy "refusedNamespaces" (include "lead.refusedNamespaces" . | fromJson).names }}
 {{- $policy | toJson }}
 {{- end }}
 
 {{/* host:port of a profile's store. */}}
 {{- define "lead.endpoint" -}}
-{{- if .profile.endpoint }}{{ .profile.endpoint }}{{ else }}{{ .root.Release.Name }}-minio.{{ .root.Release.Namespace }}.svc:9000{{ end }}
+{{- if .profile.endpoint }}{{ .profile.endpoint }}{{ else }}{{ include "lead.fullname" .root }}-minio.{{ .root.Release.Namespace }}.svc:9000{{ end }}
 {{- end }}
 
 {{/* Name of the Secret with the credentials that pods mount. */}}
@@ -131,7 +145,7 @@ capabilities: {drop: [ALL]}
 
 {{/* Name of the Secret with the operator's own credentials, in the release's namespace. */}}
 {{- define "lead.operatorSecretName" -}}
-{{- .profile.operatorSecret | default .profile.existingSecret | default (printf "%s-operator-s3-%s" .root.Release.Name .name) }}
+{{- .profile.operatorSecret | default .profile.existingSecret | default (printf "%s-operator-s3-%s" (include "lead.fullname" .root) .name) }}
 {{- end }}
 
 {{/* Profiles whose pods mount the very Secret of the operator, as a JSON list of names under `names`. */}}
@@ -160,7 +174,7 @@ new random ones otherwise. They are drawn once a rendering and kept in .Values, 
 */}}
 {{- define "lead.minioCredentials" -}}
 {{- if not (hasKey .Values "drawnCredentials") }}
-{{- $stored := (lookup "v1" "Secret" .Release.Namespace (printf "%s-minio-credentials" .Release.Name)).data | default dict }}
+{{- $stored := (lookup "v1" "Secret" .Release.Namespace (printf "%s-minio-credentials" (include "lead.fullname" .))).data | default dict }}
 {{- /* Names of keys are drawn too: nobody who knows the release knows one. */}}
 {{- $wanted := dict "root-user" (printf "lead-root-%s" (randAlphaNum 12 | lower)) "root-password" (randAlphaNum 40) "tokens-client-secret" (randAlphaNum 40) }}
 {{- range $name := (include "lead.embeddedProfiles" . | fromJson).names }}
@@ -190,7 +204,7 @@ that they do not know: the first adds the next authority to the bundle, the seco
 */}}
 {{- define "lead.minioTls" -}}
 {{- if not (hasKey .Values "drawnTls") }}
-{{- $stored := (lookup "v1" "Secret" .Release.Namespace (printf "%s-minio-ca" .Release.Name)).data | default dict }}
+{{- $stored := (lookup "v1" "Secret" .Release.Namespace (printf "%s-minio-ca" (include "lead.fullname" .))).data | default dict }}
 {{- $generation := toString .Values.minio.tls.generation }}
 {{- $authority := dict }}
 {{- if hasKey $stored "next.crt" }}
@@ -198,16 +212,16 @@ that they do not know: the first adds the next authority to the bundle, the seco
 {{- else if hasKey $stored "ca.crt" }}
 {{- $authority = dict "ca.crt" (get $stored "ca.crt") "ca.key" (get $stored "ca.key") "generation" (get $stored "generation") }}
 {{- if ne (b64dec (get $stored "generation")) $generation }}
-{{- $next := genCAWithKey (printf "%s-minio-ca-%s" .Release.Name $generation) 3650 (genPrivateKey "ecdsa") }}
+{{- $next := genCAWithKey (printf "%s-minio-ca-%s" (include "lead.fullname" .) $generation) 3650 (genPrivateKey "ecdsa") }}
 {{- $_ := set $authority "next.crt" (b64enc $next.Cert) }}
 {{- $_ := set $authority "next.key" (b64enc $next.Key) }}
 {{- $_ := set $authority "next-generation" (b64enc $generation) }}
 {{- end }}
 {{- else }}
-{{- $first := genCAWithKey (printf "%s-minio-ca-%s" .Release.Name $generation) 3650 (genPrivateKey "ecdsa") }}
+{{- $first := genCAWithKey (printf "%s-minio-ca-%s" (include "lead.fullname" .) $generation) 3650 (genPrivateKey "ecdsa") }}
 {{- $authority = dict "ca.crt" (b64enc $first.Cert) "ca.key" (b64enc $first.Key) "generation" (b64enc $generation) }}
 {{- end }}
-{{- $host := printf "%s-minio" .Release.Name }}
+{{- $host := printf "%s-minio" (include "lead.fullname" .) }}
 {{- $inNamespace := printf "%s.%s" $host .Release.Namespace }}
 {{- $names := list $host $inNamespace (printf "%s.svc" $inNamespace) (printf "%s.svc.cluster.local" $inNamespace) "localhost" }}
 {{- $signer := buildCustomCert (get $authority "ca.crt") (get $authority "ca.key") }}

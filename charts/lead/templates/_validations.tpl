@@ -58,8 +58,13 @@
 {{- if and (has .Release.Namespace $spaces) (not (include "lead.oneNamespace" .)) (not .Values.runs.allowInReleaseNamespace) }}
 {{- fail (printf "the namespaces for runs are %s%s, and %s is the release's own: who may edit there reads the store's root password and the operator's key; take it out of runs.namespaces, install the release into a namespace of its own, or set runs.allowInReleaseNamespace to true where all of them trust each other" ($spaces | join ", ") (ternary ", with runs.clusterWide all others" "" .Values.runs.clusterWide) .Release.Namespace) }}
 {{- end }}
-{{- if and .Values.admissionPolicies.imagesByDigest (not (contains "@sha256:" .Values.images.trainer.tag)) }}
-{{- fail (printf "admissionPolicies.imagesByDigest is true, but images.trainer.tag is %q, by which no pod would be admitted; set it to tag@sha256:…" .Values.images.trainer.tag) }}
+{{- if and .Values.admissionPolicies.imagesByDigest (not (contains "@sha256:" (include "lead.image" .Values.images.trainer))) }}
+{{- fail (printf "admissionPolicies.imagesByDigest is true, but images.trainer.tag is %q and its digest empty, by which no pod would be admitted; set images.trainer.digest" .Values.images.trainer.tag) }}
+{{- end }}
+{{- range $name, $image := .Values.images }}
+{{- if and $image.digest (contains "@" $image.tag) }}
+{{- fail (printf "images.%s.digest is set, and its tag %q names a digest too; keep one of them" $name $image.tag) }}
+{{- end }}
 {{- end }}
 {{- if .Values.tensorboard.enabled }}
 {{- if not (hasKey .Values.storage.profiles .Values.tensorboard.profile) }}
