@@ -1,9 +1,9 @@
-"""The operator's command line: `lead-operator run | render FILE | objects PREFIX | storage-init | token-keys`.
+"""The operator's command line: `lead-operator run | render FILE | objects PREFIX | smoke-run FILE | …`.
 
 `run` is what the Deployment starts; `render` prints what a manifest would become, without a cluster; `objects` shows
-what lies in a storage profile; `storage-init` is the chart's Job that makes buckets and keys; `token-keys` is the
-sidecar by which the embedded store checks the tokens of pods. A wrong environment or manifest ends in one sentence and
-exit status 2.
+what lies in a storage profile; `smoke-run` is what `helm test` runs; `storage-init` is the chart's Job that makes
+buckets and keys; `token-keys` is the sidecar by which the embedded store checks the tokens of pods. A wrong
+environment or manifest ends in one sentence and exit status 2.
 """
 
 import argparse
@@ -25,6 +25,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     objects = commands.add_parser("objects", help="list what lies below a prefix, with the newest checkpoint's files")
     objects.add_argument("prefix", help="runs/NAMESPACE/UID/, or an address from a status: s3://BUCKET/...")
     objects.add_argument("--profile", default="default", help="the storage profile to look into (default: default)")
+    smoke = commands.add_parser("smoke-run", help="create a cache and a short run, wait for its end, and remove both")
+    smoke.add_argument("file", help="a YAML file with a DatasetCache and, last, a TrainingRun")
+    smoke.add_argument("--namespace", required=True, help="where both are created")
+    smoke.add_argument("--timeout", type=float, default=900.0, metavar="SECONDS", help="until its end (default 900)")
     commands.add_parser("storage-init", help="make the buckets and keys of the embedded object store")
     commands.add_parser("token-keys", help="serve the API server's token keys to the embedded object store")
     options = parser.parse_args(arguments)
@@ -35,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _render(options.file)
         if options.command == "objects":
             return _objects(options.prefix, options.profile)
+        if options.command == "smoke-run":
+            return _smoke_run(options.file, options.namespace, options.timeout)
         if options.command == "token-keys":
             return _token_keys()
         return _storage_init()
@@ -67,6 +73,12 @@ def _objects(prefix: str, profile: str) -> int:
     for line in list_objects(os.environ, prefix, profile):
         print(line)
     return 0
+
+
+def _smoke_run(file: str, namespace: str, timeout_s: float) -> int:
+    from lead_operator.smoke_run import smoke_run
+
+    return smoke_run(file, namespace, timeout_s)
 
 
 def _storage_init() -> int:

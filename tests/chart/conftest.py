@@ -50,7 +50,7 @@ def helm(helm_program: Path) -> Helm:
 @pytest.fixture(scope="session")
 def render(helm: Helm) -> Render:
     def run(values: str = "defaults", *options: str, release: str = "lead", chart: Path = CHART) -> Objects:
-        place = ["--namespace", "lead-system", "--kube-version", KUBERNETES]
+        place = ["--namespace", "lead-system", "--kube-version", KUBERNETES, "--skip-tests"]
         done = helm("template", release, str(chart), *place, "-f", str(VALUES / f"{values}.yaml"), *options)
         assert done.returncode == 0, done.stderr
         return [document for document in yaml.safe_load_all(done.stdout) if document]

@@ -10,9 +10,8 @@
 {{- end }}
 
 {{- define "lead.labels" -}}
-{{- with .root.Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{ with .root.Values.commonLabels }}{{ toYaml . }}
+{{ end -}}
 app.kubernetes.io/name: {{ include "lead.name" .root }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
