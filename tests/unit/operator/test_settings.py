@@ -150,3 +150,18 @@ def test_a_wrong_number_is_named_with_what_is_expected(tmp_path: Path, name: str
 def test_a_wrong_variable_is_named(tmp_path: Path, name: str, value: str) -> None:
     with pytest.raises(SettingsError, match=name):
         read_settings(environment(tmp_path, PROFILE) | {name: value})
+
+
+def test_users_of_pods_are_those_of_the_images_unless_the_platform_chooses(tmp_path: Path) -> None:
+    plain = read_settings(environment(tmp_path, PROFILE))
+    assert plain.pod_security.context() == {"runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532}
+    chosen = read_settings(environment(tmp_path, PROFILE, LEAD_POD_SECURITY='{"runAsUser": null, "fsGroup": 2000}'))
+    assert chosen.pod_security.context() == {"fsGroup": 2000}
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"user": 1}', '{"runAsUser": "root"}', '{"fsGroup": true}', '{"fsGroup": -1}']
+)
+def test_a_wrong_pod_security_is_refused_by_its_chart_value(tmp_path: Path, text: str) -> None:
+    with pytest.raises(SettingsError, match="the chart's podSecurity"):
+        read_settings(environment(tmp_path, PROFILE, LEAD_POD_SECURITY=text))
