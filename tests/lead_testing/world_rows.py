@@ -79,7 +79,6 @@ ELSEWHERE = {
 }
 DOCUMENTED = {
     "W-24": "the recipe's page says that it is not verified",
-    "W-35": "not done",
     "W-41": "the recipe's page says that it is not verified",
     "W-45": "not done",
     "W-50": "the reader is there, its test is not",

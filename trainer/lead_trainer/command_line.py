@@ -23,6 +23,7 @@ train and look:
   evaluate      measure a checkpoint on a benchmark beside its baselines, and write the challenge's file
   export        bundle a finished run's weights for evaluation
   lr-find       sweep the learning rate and show the loss over it
+  inspect       show a batch, samples with NaN, or the range of a fresh model's outputs
   bench data    tell whether loading is the bottleneck of a run, and which part of it
   compare-perf  compare how fast two runs trained
 prepare data:
@@ -48,6 +49,7 @@ FUNCTIONS = {
     "example-data": "example_data:write_example_data",
     "export": "export:export_run",
     "fsck": "fsck:check_prefix",
+    "inspect": "inspect_data:inspect_data",
     "logs": "logs:show_logs",
     "lr-find": "lr_find:find_learning_rate",
     "pod": "pod:do_job",
@@ -56,7 +58,7 @@ FUNCTIONS = {
     "tensorboard": "tensorboard:show_curves",
     "train": "train:train_locally",
 }
-TAKE_KEYS = ("train", "cache", "buckets", "lr-find", "evaluate", "example-data")  # flags are keys too
+TAKE_KEYS = ("train", "cache", "buckets", "lr-find", "evaluate", "example-data", "inspect")  # flags are keys too
 
 
 class Parser(argparse.ArgumentParser):
@@ -174,6 +176,9 @@ def _add_commands_of_runs(commands: "argparse._SubParsersAction[Parser]") -> Non
     finder.add_argument("--max-lr", type=float, default=1e-1)
     finder.add_argument("--steps", type=int, default=100)
     _add_keys(finder)
+    inspect = _command(commands, "inspect", "Show a batch, samples that hold NaN, or the range of a model's outputs.")
+    inspect.add_argument("what", choices=["batch", "nan", "range"])
+    _add_keys(inspect)
     bench = _command(
         commands,
         "bench",

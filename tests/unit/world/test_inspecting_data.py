@@ -1,0 +1,60 @@
+"""`lead inspect` on the smallest model: what a batch holds, which samples hold NaN, and the range of outputs."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lead_testing.small_world import SMALL_WORDS
+from lead_trainer.cli import main
+from lead_trainer.commands.inspect_data import named_if_not_finite
+from lead_trainer.contract.samples import Indices, Sample, Samples
+
+
+class Planted(Samples):
+    """Five samples, the third with NaN."""
+
+    def __len__(self) -> int:
+        return 5
+
+    def epoch_draw(self, epoch: int) -> Indices:
+        return np.arange(5)
+
+    def load(self, index: int, epoch: int) -> Sample:
+        return {"x": np.full(3, np.nan if index == 2 else 1.0, np.float32), "scene": "a"}
+
+    def name(self, index: int) -> str:
+        return f"scene-{index}"
+
+
+def words(tree: Path, folder: Path) -> list[str]:
+    return [*SMALL_WORDS, f"data_root={tree}", f"logdir={folder}", "loss.pred_from_epoch_share=0"]
+
+
+def test_w_35_a_batch_is_shown_with_its_pictures(
+    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", "batch", *words(tree, tmp_path)]) == 0
+    found = capsys.readouterr().out
+    assert "images" in found and "(4, 4, 3, 32, 32)" in found and "(4, 3, 4)" in found
+    assert {path.name for path in tmp_path.glob("*.png")} == {
+        "train_reconstruction_0000000.png", "train_prediction_0000000.png",
+    }  # fmt: skip
+
+
+def test_w_35_a_planted_nan_is_named(tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert named_if_not_finite(Planted(), 2) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "scene-2: x: found NaN or infinity", "1 of 5 samples hold a value that is not finite",
+    ]  # fmt: skip
+    assert main(["inspect", "nan", *words(tree, tmp_path)]) == 0
+    assert "0 of 12 samples" in capsys.readouterr().out
+
+
+def test_w_35_the_range_of_outputs_is_within_minus_one_and_one(
+    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", "range", *words(tree, tmp_path)]) == 0
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if "reconstructed" in line]
+    least, _, greatest = (float(cell) for cell in row.replace("│", " ").split()[-4:-1])
+    assert -1 <= least < greatest <= 1

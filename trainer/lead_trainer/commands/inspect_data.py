@@ -1,0 +1,111 @@
+"""`lead inspect`: what a person looks for in the data of a run, and in what a fresh model makes of them.
+
+batch   each key of a batch with its shape, type and values, and the recipe's pictures of it below logdir
+nan     loads every training sample once and names those with a value that is not finite; ends in 1 if there are any
+range   the least and the greatest value of each output of a fresh model
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from lead_trainer.commands.evaluate import caches_of
+from lead_trainer.contract.samples import Batch, Caches, Sample, Samples
+from lead_trainer.contract.step import StepContext, StepOutput
+from lead_trainer.data.device_batch import to_device
+from lead_trainer.data.ordered_pool import ordered_map
+from lead_trainer.engine.step.helper_networks import frozen_helpers
+from lead_trainer.engine.worker import device_of
+from lead_trainer.errors import BadData
+from lead_trainer.local.run import LocalRun, local_run
+from lead_trainer.recipes.local_runs import collections_of
+from lead_trainer.report.console import open_log
+from lead_trainer.report.picture_files import PictureFiles
+from lead_trainer.world import World
+
+LOG_COLUMNS = 160  # where no terminal says how wide it is
+
+
+def inspect_data(what: str, words: Sequence[str], config: Sequence[Path], environ: Mapping[str, str]) -> int:
+    """Prints what was asked for; returns 1 where samples hold what is not finite. Raises BadConfig and BadData."""
+    open_log()
+    named = any(word.startswith("logdir=") for word in words)
+    run = local_run([*words, *([] if named else ["logdir=."])], config, environ)
+    collections = [] if run.recipe.preparation is None else collections_of(run.recipe, run.config)
+    caches = caches_of(run, collections, environ)
+    samples = run.recipe.samples(run.config, caches)
+    if not len(samples):
+        raise BadData("inspect: the training split holds no sample; add some to the dataset")
+    if what == "nan":
+        return named_if_not_finite(samples, run.config.loader_threads)
+    batch = first_batch(run, samples)
+    output = output_of(run, caches, batch)
+    if what == "range":
+        found = output.outputs if isinstance(output.outputs, Mapping) else {"outputs": output.outputs}
+        show("output", found)
+        return 0
+    show("key", batch)
+    if (pictures := run.recipe.reports.pictures) is not None:
+        files = PictureFiles(run.logdir)
+        for tag, picture in pictures(run.config, batch, output.outputs).items():
+            files.picture(tag, picture, 0)
+    return 0
+
+
+def named_if_not_finite(samples: Samples, threads: int) -> int:
+    """Prints the names of samples that hold NaN or infinity; returns 1 if there are any."""
+    bad = 0
+    found = ordered_map(lambda number: spoiled_keys(samples.load(number, 0)), range(len(samples)), threads)
+    for number, keys in enumerate(found):
+        if keys:
+            bad += 1
+            print(f"{samples.name(number)}: {', '.join(keys)}: found NaN or infinity")
+    print(f"{bad} of {len(samples)} samples hold a value that is not finite")
+    return int(bad > 0)
+
+
+def spoiled_keys(sample: Sample) -> list[str]:
+    """Returns the keys whose numbers are not all finite."""
+    arrays = {key: np.asarray(value) for key, value in sample.items()}
+    return [key for key, array in arrays.items() if array.dtype.kind == "f" and not np.isfinite(array).all()]
+
+
+def first_batch(run: LocalRun, samples: Samples) -> Batch:
+    """Returns the first samples of epoch 0 as the model reads them."""
+    numbers = samples.epoch_draw(0)[: run.config.batch_size]
+    batch = run.recipe.collate([samples.load(int(number), 0) for number in numbers])
+    batch = to_device(batch, device_of(World()))
+    return batch if run.recipe.on_device is None else run.recipe.on_device(batch, run.config)
+
+
+def output_of(run: LocalRun, caches: Caches, batch: Batch) -> StepOutput:
+    """Returns what the step of a fresh model gives for a batch."""
+    device, facts = device_of(World()), run.recipe.facts(run.config, caches)
+    torch.manual_seed(run.config.seed)
+    model = run.recipe.model(run.config, facts).to(device)
+    helpers = frozen_helpers(run.recipe, run.config, device)
+    context: StepContext[Any] = StepContext(config=run.config, facts=facts, device=device, helpers=helpers)
+    with torch.no_grad():
+        return run.recipe.step(model, batch, context)
+
+
+def show(title: str, values: Mapping[str, Any]) -> None:
+    """Prints shape, type, least, mean and greatest value of each tensor, and texts as they are."""
+    table = Table(title, "shape", "type", "least", "mean", "greatest", "not finite")
+    for key, value in values.items():
+        if not isinstance(value, torch.Tensor):
+            table.add_row(
+                key, str(len(value)) if hasattr(value, "__len__") else "", type(value).__name__, "", "", "", ""
+            )
+            continue
+        numbers = value.detach().double()
+        ends = [f"{float(end):.4g}" for end in (numbers.min(), numbers.mean(), numbers.max())]
+        bad = int((~torch.isfinite(numbers)).sum())
+        table.add_row(key, str(tuple(value.shape)), str(value.dtype).removeprefix("torch."), *ends, str(bad))
+    Console(width=None if sys.stdout.isatty() else LOG_COLUMNS).print(table)
