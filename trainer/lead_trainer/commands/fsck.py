@@ -57,6 +57,7 @@ def _checked_checkpoints(store: ObjectStore, namespace: str, uid: str) -> Iterat
         bad = quarantined_positions(store, keys.quarantine_prefix)
         for key in manifest_keys(store, keys.manifests_prefix):
             if position_of(key) in bad:
+                yield f"{key}: quarantined, as {keys.quarantine_prefix} says"
                 continue
             with tempfile.TemporaryDirectory(prefix="lead-fsck-") as folder:
                 fault, _, _ = find_fault(store, keys, key, Path(folder), MAX_CHECKPOINT_MANIFEST_BYTES)

@@ -13,11 +13,13 @@ from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from lead_trainer.errors import BadConfig
+
 T = TypeVar("T")
 NEAR = 0.75  # how much a word must be like a known one, of 1, to be taken for a misspelling
 
 
-class BadPart(TypeError):
+class BadPart(BadConfig, TypeError):
     """A recipe has a part that does not exist, lacks one, or has one of a wrong type."""
 
 

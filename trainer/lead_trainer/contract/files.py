@@ -1,5 +1,6 @@
 """How a recipe names the files of a checkpoint, and what a local run's folder shows of them."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
@@ -7,6 +8,7 @@ from typing import Any, Generic
 from lead_trainer.contract.checked_parts import checked_parts
 from lead_trainer.contract.step import ConfigT
 
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+=-]{0,199}")
 PARTS = ("model", "optimizer", "scheduler", "scaler", "ema", "clipper")
 
 
@@ -23,6 +25,18 @@ def names_by_epoch(config: Any, at: CheckpointAt) -> Mapping[str, str]:
     """Returns `model_0000.pth` and so on by part, the epoch counted from 0."""
     names = {part: f"{part}_{at.epoch:04d}.pth" for part in PARTS}
     return {**names, "skipped": f"gradient_steps_skipped_{at.epoch:04d}.txt"}
+
+
+def name_fault(name: Any) -> str:
+    """Returns what is wrong with the name of a file in a run's folder or store, empty for a plain one."""
+    if not isinstance(name, str):
+        return f"is a {type(name).__name__}, expected a text"
+    if not _NAME.fullmatch(name):
+        return (
+            "is no plain file name: expected letters, digits and any of ._+=- , at most 200 of them, and no dot at the "
+            "beginning"
+        )
+    return ""
 
 
 @checked_parts

@@ -27,6 +27,10 @@ def load_recipe(name: str) -> Recipe[Any]:
             recipe = entry.load()
             if not isinstance(recipe, Recipe):
                 raise NoSuchRecipe(f"recipe {name!r}: {entry.value} is a {type(recipe).__name__}, expected a Recipe")
+            if recipe.name != name:
+                raise NoSuchRecipe(
+                    f"recipe {name!r}: {entry.value} calls itself {recipe.name!r}; give the entry point that name"
+                )
             return recipe
     near = near_recipe(name)
     hint = f"did you mean {near!r}?" if near else f"installed recipes: {', '.join(recipe_names()) or 'none'}"

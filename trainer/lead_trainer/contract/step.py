@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from lead_trainer.contract.checked_parts import BadPart
 from lead_trainer.contract.training_keys import TrainingKeys
 
 if TYPE_CHECKING:
@@ -70,3 +71,12 @@ class StepOutput:
     metrics: Mapping[str, "torch.Tensor"] = field(default_factory=dict)
     outputs: Any = None  # kept only for pictures
     scaled: Mapping[str, "torch.Tensor"] = field(default_factory=dict)  # what `loss` sums, by the tags of `parts`
+
+    def __post_init__(self) -> None:
+        """Raises BadPart for a tag that two values would share."""
+        for name in ("parts", "metrics", "scaled"):
+            if not isinstance(found := getattr(self, name), Mapping):
+                raise BadPart(f"StepOutput.{name}: found a {type(found).__name__}, expected a mapping by tag")
+        taken = {"loss"} | self.parts.keys()
+        if twice := sorted({"loss"} & self.parts.keys()) or sorted(taken & self.metrics.keys()):
+            raise BadPart(f"StepOutput: the tag {twice[0]!r} is given twice; each value needs a tag of its own")

@@ -13,7 +13,9 @@ from typing import Any
 
 import torch
 
+from lead_trainer.contract.checked_parts import BadPart
 from lead_trainer.contract.recipe import Recipe
+from lead_trainer.contract.results import returned
 from lead_trainer.contract.samples import Batch
 from lead_trainer.contract.step import Position, StepContext, StepOutput
 from lead_trainer.data.loader import Loader
@@ -85,10 +87,20 @@ def backward(
         last = number + 1 == count
         with gradients_kept(state.trained, last=last):
             with autocast(stage.dtype, stage.device):
-                output = stage.recipe.step(state.trained, batch, replace(context, micro_batch=number))
+                output = step_output(stage.recipe, state.trained, batch, replace(context, micro_batch=number))
             state.scaler.scale(output.loss / count).backward()  # type: ignore[no-untyped-call]
         outputs.append(output if last else replace(output, outputs=None))
     return outputs, batch
+
+
+def step_output(recipe: Recipe[Any], model: torch.nn.Module, batch: Batch, context: StepContext[Any]) -> StepOutput:
+    """Returns what a recipe's step gives; raises BadPart unless it is one whose loss can be trained on."""
+    output: StepOutput = returned(recipe.name, "step", recipe.step(model, batch, context), StepOutput)
+    loss = returned(recipe.name, "step's loss", output.loss, torch.Tensor)
+    if loss.numel() != 1 or not loss.is_floating_point() or not loss.requires_grad:
+        found = f"{tuple(loss.shape)} of {loss.dtype}" + ("" if loss.requires_grad else " without a gradient")
+        raise BadPart(f"recipe {recipe.name!r}: step's loss is {found}, expected a scalar that gradients come from")
+    return output
 
 
 def several_backward(

@@ -3,8 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
+import structlog
+
 from lead_trainer.contract.installed import load_recipe, recipe_names
 from lead_trainer.errors import BadConfig
+
+log = structlog.get_logger(__name__)
 
 
 def other_recipe(name: str, document: Mapping[str, Any]) -> str:
@@ -20,7 +24,11 @@ def recipes_of(document: Mapping[str, Any]) -> list[str]:
 
 
 def _is_of(name: str, document: Mapping[str, Any]) -> bool:
-    recipe = load_recipe(name)
+    try:
+        recipe = load_recipe(name)
+    except Exception as error:  # somebody else's package, which is asked for nothing but its config
+        log.warning("an installed recipe cannot be loaded and is left out", recipe=name, error=str(error)[:200])
+        return False
     try:
         recipe.config(recipe.keys.from_document(document))
     except BadConfig:

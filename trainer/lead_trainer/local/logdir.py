@@ -1,13 +1,18 @@
 """The results' folder of a run without a cluster: made when the run is valid, and gone again where it was refused."""
 
+import fcntl
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
+from lead_protocol.object_keys import InstanceKeys
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.local.store import PRIVATE_FOLDER
 
+# What this process holds until its end.
+_LOCKS: dict[Path, TextIO] = {}
 # What an attempt leaves in its store before it trains: who it is, and how it ended.
 _BEFORE_TRAINING = frozenset({"identity", "attempt", "progress"})
 
@@ -18,6 +23,27 @@ def make_logdir(logdir: Path) -> None:
         logdir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadConfig(f"logdir: {logdir} cannot be made a folder ({error.strerror}); choose another") from error
+
+
+def hold_lock(logdir: Path, instance: InstanceKeys) -> None:
+    """Locks a run for as long as this process lives; raises BadConfig where another process trains it.
+
+    Called again by the same process it keeps what it holds: several seeds are trained one after the other.
+    """
+    make_logdir(logdir)
+    make_logdir(logdir / PRIVATE_FOLDER)
+    path = (logdir / PRIVATE_FOLDER / f"{instance.stage}-s{instance.seed}.lock").resolve()
+    if path in _LOCKS:
+        return
+    lock = path.open("a")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        lock.close()
+        raise BadConfig(
+            f"logdir: another process trains the run in {logdir}; wait for its end, or choose another logdir"
+        ) from error
+    _LOCKS[path] = lock
 
 
 @contextmanager
@@ -37,7 +63,7 @@ def _remove(logdir: Path, missing: list[Path]) -> None:
     objects = logdir / PRIVATE_FOLDER
     made = [path.relative_to(objects) for path in objects.rglob("*") if not path.is_dir()]
     if {path.name for path in logdir.iterdir()} <= {PRIVATE_FOLDER} and all(
-        _BEFORE_TRAINING & set(path.parts) for path in made
+        _BEFORE_TRAINING & set(path.parts) or path.suffix == ".lock" for path in made
     ):
         shutil.rmtree(objects, ignore_errors=True)
         for folder in missing:

@@ -12,7 +12,9 @@ from lead_protocol.checkpoint_retention import ranked
 from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
+from lead_trainer.contract.files import name_fault
 from lead_trainer.engine.checkpoints.instances import instance_manifests
+from lead_trainer.errors import BadConfig
 from lead_trainer.local.shown_files import ShownFiles
 
 CONFIG_FILE = "config.json"
@@ -73,7 +75,16 @@ class NamedView:
         self._shown.show(links, for_good={*lasting, *map(own_config_name, lasting)})
 
     def _names(self, manifest: CheckpointManifest, *, newest: bool, best: bool) -> Sequence[str]:
-        return self.names(self.config, manifest.epoch - 1, newest, best)
+        names = self.names(self.config, manifest.epoch - 1, newest, best)
+        if isinstance(names, str):
+            raise BadConfig(f"files.shown: found the text {names!r}, expected a list of file names")
+        for name in names:
+            fault = name_fault(name) or (
+                "is that of the config" if name in (CONFIG_FILE, own_config_name(name)) else ""
+            )
+            if fault:
+                raise BadConfig(f"files.shown: found the name {name!r}, which {fault}")
+        return names
 
     @property
     def _shown(self) -> ShownFiles:

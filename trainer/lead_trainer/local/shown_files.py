@@ -10,8 +10,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
+
 from lead_protocol.store.folder import FolderStore
-from lead_protocol.store.object_store import ObjectNotFound
+from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound
+from lead_trainer.contract.files import name_fault
+
+log = structlog.get_logger(__name__)
 
 MAX_LIST_BYTES = 1024 * 1024
 
@@ -26,11 +31,20 @@ class ShownFiles:
     key: str
 
     def listed(self) -> set[str]:
-        """Returns the names of the links that this run may remove."""
+        """Returns the names of the links that this run may remove; none, with a warning, of a list that is corrupt."""
         try:
-            return set(json.loads(self.store.get(self.key, max_bytes=MAX_LIST_BYTES)))
+            names = json.loads(self.store.get(self.key, max_bytes=MAX_LIST_BYTES))
         except ObjectNotFound:
             return set()
+        except (ValueError, ObjectCorrupt) as error:
+            names, fault = None, str(error)
+        else:
+            fault = "it is no list of file names"
+        if not isinstance(names, list) or any(name_fault(name) for name in names):
+            log.warning("the list of shown files is corrupt: files of older checkpoints stay until they are removed by "
+                        "hand", list=str(self.objects / self.key), reason=fault[:200])  # fmt: skip
+            return set()
+        return set(names)
 
     def show(self, links: Mapping[str, str], *, stale: Collection[str] = (), for_good: Collection[str] = ()) -> None:
         """Links objects by name, then removes those of the `stale` names that are listed and not linked again.

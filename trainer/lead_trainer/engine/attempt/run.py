@@ -53,6 +53,17 @@ def sentence(error: BaseException) -> str:
 
 
 @contextmanager
+def _no_exit(recipe: str) -> Iterator[None]:
+    """Turns an exit from within an attempt, which only a recipe's code asks for, into a failure."""
+    try:
+        yield
+    except SystemExit as error:
+        raise TrainerError(
+            f"recipe {recipe!r} ended the process by exit({error.code!r}); raise an error instead"
+        ) from error
+
+
+@contextmanager
 def _reported(job: TrainJob, location: RunLocation, group: Group, stop: StopFlag) -> Iterator[Attempt]:
     """Starts the attempt, and closes its progress record with how it ended."""
     recipe = load_recipe(job.recipe)
@@ -60,7 +71,10 @@ def _reported(job: TrainJob, location: RunLocation, group: Group, stop: StopFlag
     done_by_first(group, lambda: start_attempt(location.store, job.keys, job.attempt, _owner(), run=job.owner.name))
     writer = _progress_writer(job, location) if group.world.is_first else None
     try:
-        yield Attempt(job=job, location=location, group=group, stop=stop, recipe=recipe, config=config, writer=writer)
+        with _no_exit(recipe.name):
+            yield Attempt(
+                job=job, location=location, group=group, stop=stop, recipe=recipe, config=config, writer=writer
+            )
     except BaseException as error:
         if writer is not None:
             phase = "Stopped" if isinstance(error, StopRequested) else "Failed"

@@ -16,6 +16,7 @@ from lead_protocol.job import TrainJob
 from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectStore
 from lead_trainer.contract.recipe import Recipe
+from lead_trainer.contract.results import returned
 from lead_trainer.contract.samples import Caches
 from lead_trainer.contract.step import Facts
 from lead_trainer.engine.attempt.memory import save_memory
@@ -109,14 +110,17 @@ def build_state(start: Start, found: Found | None, device: torch.device, dtype: 
     config = start.config
     facts = _facts(start, found)
     seed_process(config.seed)
-    model = start.recipe.model(config, facts)
+    name = start.recipe.name
+    model = returned(name, "model", start.recipe.model(config, facts), torch.nn.Module)
     if found is None:
         _load_initial_weights(start, model, facts)
     if start.gradient_checkpointing:
         save_memory(start.recipe, model)
     model = model.to(device)
     repeatable = config.deterministic or device.type == "cpu"
-    optimizers = Optimizers(start.recipe.optimizer(model, config))
+    made = returned(name, "optimizer", start.recipe.optimizer(model, config), torch.optim.Optimizer, Mapping)
+    optimizers = Optimizers(made)
+    optimizers.refuse_other_parameters(model)
     trained = model  # with several optimizers the loop averages gradients: DDP expects those of one backward pass
     if not optimizers.several:
         trained = start.group.wrap(model, sync_batchnorm=config.sync_batchnorm, repeatable=repeatable)

@@ -11,7 +11,7 @@ import io
 import json
 import os
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,10 +23,13 @@ from lead_protocol.manifests import CheckpointManifest, StoredObject, sha256_hex
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.object_store import ObjectStore
 from lead_protocol.store.partial_file import full_disk_named
-from lead_trainer.contract.files import CheckpointAt, names_by_epoch
+from lead_trainer.contract.config_values import near_matches
+from lead_trainer.contract.files import CheckpointAt, name_fault, names_by_epoch
 from lead_trainer.contract.recipe import Recipe
+from lead_trainer.contract.results import returned
 from lead_trainer.engine.checkpoints.attempt_fence import refuse_if_fenced
 from lead_trainer.engine.checkpoints.quarantine import (
+    LOOP,
     Fault,
     count_quarantined,
     find_lasting_fault,
@@ -114,21 +117,28 @@ def parameters_sha256(model: torch.nn.Module) -> str:
     return digest.hexdigest()
 
 
-LOOP = "loop"  # the part with the loop's position
-
-
 def checkpoint_at(epoch: int, step_in_epoch: int, step: int) -> CheckpointAt:
     """Returns what a checkpoint is named by: as LEAD counts, the epoch just finished or under way, from 0."""
     return CheckpointAt(epoch if step_in_epoch else epoch - 1, step, step_in_epoch)
 
 
-def file_names(recipe: Recipe[Any], config: Any, at: CheckpointAt, optimizers: Iterable[str] = ()) -> dict[str, str]:
-    """Returns the file names of a checkpoint by part; raises BadConfig where two parts have one name.
+def file_names(recipe: Recipe[Any], config: Any, at: CheckpointAt, optimizers: Sequence[str] = ()) -> dict[str, str]:
+    """Returns the file names of a checkpoint by part; raises BadConfig for two of one name, and one that is no name.
 
     `optimizers`: the parts of the state of optimizers that have a name; their files are called after the one of
     `optimizer` unless the recipe says otherwise.
     """
-    names = {**names_by_epoch(config, at), LOOP: f"loop_{at.epoch:04d}.json", **recipe.files.names(config, at)}
+    own = returned(recipe.name, "files.names", recipe.files.names(config, at), Mapping)
+    known = names_by_epoch(config, at)
+    if strange := sorted(map(str, own.keys() - known.keys() - {LOOP, *optimizers})):
+        raise BadConfig(
+            f"recipe {recipe.name!r}: files.names has a part {strange[0]!r}, expected some of "
+            f"{', '.join([*known, *optimizers])}{near_matches(strange[0], list(known))}"
+        )
+    names = {**known, LOOP: f"loop_{at.epoch:04d}.json", **own}
+    for part, name in names.items():
+        if fault := name_fault(name):
+            raise BadConfig(f"recipe {recipe.name!r}: files.names gives {part} the name {name!r}, which {fault}")
     plain = Path(names["optimizer"])
     for part in optimizers:
         names.setdefault(part, f"{plain.stem}_{part.removeprefix('optimizer_')}{plain.suffix}")

@@ -24,6 +24,7 @@ from lead_trainer.engine.checkpoints.retry_budget import RetryBudget
 
 LOOK_AGAIN_S = 2.0  # until what was missing is looked for a second time
 MAX_QUARANTINE_BYTES = 64 * 1024
+LOOP = "loop"  # the part of a checkpoint with the loop's position
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,8 @@ def find_fault(
         return Fault(str(error), missing=isinstance(error, ObjectNotFound)), None, ""
     except ValidationError as error:
         return Fault(f"{key} is no manifest: {str(error.errors()[0]['msg'])[:200]}"), None, ""
-    fault = _foreign(manifest, keys, key) or fetch_fault(store, manifest, folder)
+    fault = _foreign(manifest, keys, key) or _incomplete(manifest) or fetch_fault(store, manifest, folder)
+    fault = fault or _other_position(manifest, folder)
     return fault, manifest, sha256_hex(data)
 
 
@@ -129,6 +131,30 @@ def fetch_fault(store: ObjectStore, manifest: CheckpointManifest, folder: Path) 
         except (ObjectCorrupt, ObjectNotFound) as error:
             return Fault(str(error), missing=isinstance(error, ObjectNotFound))
     return None
+
+
+def _incomplete(manifest: CheckpointManifest) -> Fault | None:
+    """Returns what is wrong with the parts of a manifest, where it names any."""
+    if not manifest.parts:
+        return None
+    if lacking := sorted({"model", "optimizer", LOOP} - {part.partition("_")[0] for part in manifest.parts}):
+        return Fault(f"it names no file of {lacking[0]}")
+    unknown = sorted(name for name in manifest.parts.values() if name not in manifest.files)
+    return Fault(f"it names the file {unknown[0]!r}, which is none of the checkpoint's") if unknown else None
+
+
+def _other_position(manifest: CheckpointManifest, folder: Path) -> Fault | None:
+    """Returns what is wrong with the loop's file of a fetched checkpoint: it is none, or of another position."""
+    if LOOP not in manifest.parts:
+        return None
+    name = manifest.parts[LOOP]
+    try:
+        loop = json.loads((folder / name).read_bytes())
+        there = (loop["step"], loop["epoch"], loop["step_in_epoch"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        return Fault(f"{name} is no state of a loop: {type(error).__name__} {error}"[:200])
+    expected = (manifest.step, manifest.epoch, manifest.step_in_epoch)
+    return None if there == expected else Fault(f"{name} is of step and epoch {there}, its manifest of {expected}")
 
 
 def _foreign(manifest: CheckpointManifest, keys: InstanceKeys, key: str) -> Fault | None:

@@ -24,9 +24,10 @@ from lead_protocol.object_keys import position_of
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.contract.recipe import Recipe
 from lead_trainer.contract.training_keys import NOT_LEARNED, word_of
-from lead_trainer.engine.checkpoints.checkpoint import LOOP, CheckpointIdentity
+from lead_trainer.engine.checkpoints.checkpoint import CheckpointIdentity
 from lead_trainer.engine.checkpoints.manifest_listing import manifest_keys
 from lead_trainer.engine.checkpoints.quarantine import (
+    LOOP,
     Fault,
     find_fault,
     find_lasting_fault,

@@ -11,7 +11,8 @@ from lead_protocol.object_keys import LOCAL_NAMESPACE
 from lead_protocol.store.hedge import AsksTwice
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.contract.recipe import Recipe
-from lead_trainer.contract.samples import Samples
+from lead_trainer.contract.results import returned
+from lead_trainer.contract.samples import Caches, Samples
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.session_cache import SessionCache, open_session_cache
 from lead_trainer.errors import BadConfig
@@ -72,7 +73,7 @@ def dataset_over(
     if twice:
         raise BadConfig(f"datasets: {twice[0]} is named twice; name each cache once")
     if not names:
-        return Dataset(recipe.samples(config, {}))
+        return Dataset(_samples(recipe, config, {}))
     namespace = job.owner.namespace
     caches = {
         d.name: CacheReader(
@@ -85,4 +86,9 @@ def dataset_over(
         )
         for d in job.datasets
     }
-    return Dataset(recipe.samples(config, caches), session, caches, store)
+    return Dataset(_samples(recipe, config, caches), session, caches, store)
+
+
+def _samples(recipe: Recipe[Any], config: Any, caches: Caches) -> Samples:
+    found: Samples = returned(recipe.name, "samples", recipe.samples(config, caches), Samples)
+    return found

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lead_trainer.contract.recipe import Recipe
+from lead_trainer.contract.results import returned
 from lead_trainer.contract.samples import Samples
 from lead_trainer.engine.samples.dataset import Dataset
 from lead_trainer.engine.samples.limited_samples import LimitedSamples
@@ -25,6 +26,8 @@ def limited(recipe: Recipe[Any], config: Any, dataset: Dataset) -> StageSamples:
     """
     split = recipe.validation
     validation = split.samples(config, dataset.caches) if split is not None else None
+    if validation is not None:
+        returned(recipe.name, "validation.samples", validation, Samples)
     if config.overfit_samples:
         few = LimitedSamples(dataset.samples, config.overfit_samples, same_draw=True)
         return StageSamples(replace(few, repeated=config.batch_size), few if split is not None else None)

@@ -22,11 +22,26 @@ class Optimizers:
             raise BadConfig("optimizer: found no optimizer, expected one, or several by name")
         owners: dict[torch.nn.Parameter, str] = {}
         for name, optimizer in self.by_name.items():
+            if not isinstance(optimizer, torch.optim.Optimizer):
+                raise BadConfig(f"optimizer: {name!r} is a {type(optimizer).__name__}, expected a torch Optimizer")
             for parameter in parameters_of(optimizer):
                 if parameter in owners:
                     raise BadConfig(f"optimizer: {owners[parameter]!r} and {name!r} move the same parameter")
                 owners[parameter] = name
         self.base_rates = tuple(float(group["lr"]) for group in self.groups())
+
+    def refuse_other_parameters(self, model: torch.nn.Module) -> None:
+        """Raises BadConfig unless each parameter of the model that learns is moved, and nothing else is."""
+        moved = {id(parameter) for optimizer in self.by_name.values() for parameter in parameters_of(optimizer)}
+        left = [name for name, one in model.named_parameters() if one.requires_grad and id(one) not in moved]
+        if left:
+            raise BadConfig(
+                f"optimizer: {left[0]} and {len(left) - 1} more parameters of the model belong to no optimizer; give "
+                "them to one, or freeze them by requires_grad_(False)"
+            )
+        foreign = len(moved - {id(one) for one in model.parameters()})
+        if foreign:
+            raise BadConfig(f"optimizer: {foreign} of its parameters are none of the model's; pass model.parameters()")
 
     @property
     def several(self) -> bool:

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from lead_trainer.contract.checked_parts import BadPart
 from lead_trainer.contract.recipe import Recipe
 from lead_trainer.contract.reports import Picture
+from lead_trainer.contract.results import returned
 from lead_trainer.contract.samples import Batch, Indices, Sample, Samples
 from lead_trainer.contract.step import StepContext
 from lead_trainer.contract.validation import Evaluation, Validation
@@ -125,15 +127,25 @@ class Validator:
         spoiled, batches = (sum(counts) for counts in zip(*self.group.gather(sums.batch_counts()), strict=True))
         if "loss" not in exact and not spoiled:
             raise BadData("validation counts no sample for `loss`; look at the labels of the validation split")
-        values = dict(self.validation.summary(self.config, exact)) if "loss" in exact else {}
-        values = {f"{VALIDATION}{tag}": float(value) for tag, value in {**values, **self._results(metrics)}.items()}
+        values = self._summary(exact) if "loss" in exact else {}
+        results = self._results(metrics)
+        if twice := sorted(values.keys() & results.keys()):
+            raise BadPart(
+                f"recipe {self.recipe.name!r}: validation gives {VALIDATION}{twice[0]} twice, once by a metric"
+            )
+        values = {f"{VALIDATION}{tag}": float(value) for tag, value in {**values, **results}.items()}
         state.validation = {tag: value for tag, value in values.items() if math.isfinite(value)}
         state.validated_step = state.step
         return Validated(state.validation, spoiled, batches, sums.pictures)
 
+    def _summary(self, exact: Mapping[str, float]) -> dict[str, float]:
+        found = self.validation.summary(self.config, exact)
+        return dict(returned(self.recipe.name, "validation.summary", found, Mapping))
+
     def _metrics(self, state: TrainState) -> "dict[str, Metric]":
         """Returns the recipe's metrics, empty, on the device; the engine merges them, not they themselves."""
-        metrics = dict(self.validation.metrics(self.config, state.facts))
+        made = self.validation.metrics(self.config, state.facts)
+        metrics = dict(returned(self.recipe.name, "validation.metrics", made, Mapping))
         for metric in metrics.values():
             metric.sync_on_compute = False
             metric.reset()
@@ -182,7 +194,8 @@ class Validator:
                     continue  # of a smaller share: the others still ask
                 seed_step(self.config.seed, -1, number, self.group.world.rank)
                 with autocast(self.dtype, self.group.device):
-                    sums.add(self.validation.evaluate(model, batch, replace(context, micro_batch=number)))
+                    found = self.validation.evaluate(model, batch, replace(context, micro_batch=number))
+                sums.add(returned(self.recipe.name, "validation.evaluate", found, Evaluation))
                 tell(number + 1, -(-len(numbers) // self.rank_batch))
         return sums
 
