@@ -14,10 +14,11 @@ from lead_trainer.contract.training_keys import words_of
 from lead_trainer.errors import BadConfig
 from lead_trainer.local.run import local_run
 from lead_trainer.local.run_keys import RunKeys
+from lead_trainer.recipes.lead.compat import Compat
 from lead_trainer.recipes.lead.config_values import load_config, to_config_json
 
 
-@pytest.mark.parametrize("name", ["lead", "distill"])
+@pytest.mark.parametrize("name", ["lead", "distill", "world"])
 def test_every_key_is_listed_with_its_type_and_value(name: str) -> None:
     recipe = load_recipe(name)
     listed = {key.name: key for key in keys_of(recipe.config_model)}
@@ -33,7 +34,7 @@ def test_a_meaning_is_what_the_code_says_of_a_key() -> None:
     assert listed["compile"] == "compiles the model by torch.compile"
 
 
-@pytest.mark.parametrize("recipe", ["lead", "distill"])
+@pytest.mark.parametrize("recipe", ["lead", "distill", "world"])
 @pytest.mark.parametrize("preset", ["", "first"])
 def test_no_row_lacks_a_meaning_or_shows_a_name_of_the_code(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, recipe: str, preset: str
@@ -43,7 +44,8 @@ def test_no_row_lacks_a_meaning_or_shows_a_name_of_the_code(
     assert main(["config", f"recipe={recipe}", *filter(None, [chosen])]) == 0
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in capsys.readouterr().out.splitlines()]
     rows = [row for row in rows if row and row[0]]
-    assert {row[0].rstrip("*") for row in rows} >= set(words_of(load_recipe(recipe).config_model))
+    shown = {row[0].rstrip("*") for row in rows}
+    assert shown | {key.split(".")[0] for key in shown} >= set(words_of(load_recipe(recipe).config_model))
     assert [row[0] for row in rows if not row[3]] == []
     words = {word for row in rows for word in re.findall(r"[A-Za-z]+", row[2])}
     assert not {word for word in words if word[0].isupper()}, "a class of the code"
@@ -101,7 +103,9 @@ def test_a_page_has_the_rows_of_the_tables(capsys: pytest.CaptureFixture[str]) -
     rows = [re.split(r" ?(?<!\\)\| ?", line)[1:-1] for line in lines if line.startswith("| `")]
     assert {len(row) for row in rows} == {4}
     keys = {row[0].strip("`*"): row[1:] for row in rows}
-    assert keys.keys() == RunKeys.model_fields.keys() | load_recipe("lead").config_model.model_fields.keys()
+    model = load_recipe("lead").config_model
+    of_sections = {f"compat.{name}" for name in Compat.model_fields}
+    assert keys.keys() == RunKeys.model_fields.keys() | model.model_fields.keys() | of_sections
     assert keys["preset"][0] == "`demo`"
     assert keys["keep_last"] == [
         "`3`",

@@ -44,7 +44,8 @@ def name_fault(name: Any) -> str:
 class Files(Generic[ConfigT]):
     """Names of files; by epoch unless a recipe says otherwise."""
 
-    #: File names by part (model, optimizer, scheduler, scaler, skipped, ema, clipper); no two may be the same.
+    #: File names by part (model, optimizer or, of several, optimizer_<name>, scheduler, scaler, skipped, ema, clipper);
+    #: no two may be the same.
     names: Callable[[ConfigT, CheckpointAt], Mapping[str, str]] = names_by_epoch
     #: The names under which a local run's folder shows weights (config, epoch from 0, newest?, best?), instead of all
     #: files of the newest checkpoint under their own.

@@ -54,7 +54,8 @@ class Recipe(Generic[ConfigT]):
     model: "Callable[[ConfigT, Facts], torch.nn.Module]"
     #: Forward pass and losses of one batch; the model may be wrapped by DDP.
     step: "Callable[[torch.nn.Module, Batch, StepContext[ConfigT]], StepOutput]"
-    #: The optimizer with its parameter groups, or several by name: the step is then asked for each one's loss in turn.
+    #: The optimizer with its parameter groups, or several by name: the step is then asked for each one's loss in turn,
+    #: by `context.optimizer`, and the reported loss is their sum.
     optimizer: "Callable[[torch.nn.Module, ConfigT], torch.optim.Optimizer | Mapping[str, torch.optim.Optimizer]]"
 
     #: How raw files become a cache, for a recipe that reads a dataset.

@@ -48,7 +48,8 @@ class Validation(Generic[ConfigT]):
     evaluate: "Callable[[torch.nn.Module, Batch, StepContext[ConfigT]], Evaluation]"
     #: What is reported as `val/<tag>`: the means, and what follows from them, such as a mean over classes.
     summary: Callable[[ConfigT, Mapping[str, float]], Mapping[str, float]] = as_they_are
-    #: What no mean can tell (average precision, Fréchet distance, calibration): states that `evaluate` updates through
+    #: Metrics of torchmetrics by name (one of your own sets `full_state_update = False`), for
+    #: what no mean can tell (average precision, Fréchet distance, calibration): states that `evaluate` updates through
     #: `context.metrics`, that the engine merges over the ranks, and whose result is reported as `val/<name>`, or under
     #: `val/<tag>` each where `compute` returns a mapping by tag.
     metrics: "Callable[[ConfigT, Facts], Mapping[str, torchmetrics.Metric]]" = no_metrics

@@ -1,22 +1,26 @@
 """What can be wrong with a run's config without any data: checked before a cache is built or a manifest is applied."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from lead_trainer.contract.files import CheckpointAt
 from lead_trainer.contract.recipe import Recipe, no_facts
+from lead_trainer.contract.results import returned
 from lead_trainer.contract.step import Position
 from lead_trainer.data.node_shares import refuse_uneven_sections
 from lead_trainer.data.process_loader import loader_named
 from lead_trainer.data.sample_order import rank_batch_size
 from lead_trainer.engine.attempt.memory import save_memory
+from lead_trainer.engine.checkpoints.checkpoint import file_names
 from lead_trainer.engine.step.clip import Clipper
 from lead_trainer.engine.step.ema import WeightAverage
 from lead_trainer.engine.step.epoch_plan import EpochPlan
-from lead_trainer.engine.step.optimizers import Optimizers
 from lead_trainer.engine.step.precision import chosen_dtype
 from lead_trainer.engine.step.ranking import ranking_of
+from lead_trainer.engine.step.recipe_parts import made_model, made_optimizers
 from lead_trainer.weights_file import read_weights_file
 
 _STEPS = 1000  # an epoch, for a schedule that is only asked whether it can be made
@@ -31,7 +35,9 @@ def check_config(recipe: Recipe[Any], config: Any, *, epochs: int, ranks: int) -
     validates = recipe.validation is not None  # whether the data have a split is known with them
     ranking_of(config, validates=validates)
     chosen_dtype(config.number_format, torch.device("cpu"))
-    recipe.lr_factor(config, Position(epoch_steps=(_STEPS,) * max(1, epochs)))
+    at = Position(epoch_steps=(_STEPS,) * max(1, epochs))
+    returned(recipe.name, "lr_factor", recipe.lr_factor(config, at), int, float, Mapping)
+    file_names(recipe, config, CheckpointAt(0, 0))
 
 
 def check_model(recipe: Recipe[Any], config: Any, initial_weights: Path | None = None) -> None:
@@ -42,7 +48,7 @@ def check_model(recipe: Recipe[Any], config: Any, initial_weights: Path | None =
     if recipe.facts is not no_facts and recipe.facts_without_data is None:
         return
     facts = recipe.facts_without_data(config) if recipe.facts_without_data is not None else {}
-    model = recipe.model(config, facts)
+    model = made_model(recipe, config, facts)
     if initial_weights is not None:
         recipe.load_initial_weights(model, config, facts, read_weights_file(initial_weights, "load_file"))
     if config.saves_memory:
@@ -51,4 +57,15 @@ def check_model(recipe: Recipe[Any], config: Any, initial_weights: Path | None =
         recipe.helpers(config)
     if config.average_decay:
         WeightAverage(model, config.average_decay)
-    Optimizers(recipe.optimizer(model, config))
+    made_optimizers(recipe, model, config)
+    if recipe.validation is not None:
+        check_metrics(recipe.validation.metrics(config, facts))
+
+
+def check_metrics(metrics: Mapping[str, Any]) -> None:
+    """Raises BadConfig for a metric whose states cannot be merged over ranks."""
+    if metrics:  # torchmetrics takes seconds to import, and is for those alone who have some
+        from lead_trainer.engine.validation.metric_states import merged_metric, packed, unpacked
+
+        for metric in metrics.values():
+            merged_metric(metric, [unpacked(packed(metric), metric)] * 2)

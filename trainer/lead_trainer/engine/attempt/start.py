@@ -16,7 +16,6 @@ from lead_protocol.job import TrainJob
 from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectStore
 from lead_trainer.contract.recipe import Recipe
-from lead_trainer.contract.results import returned
 from lead_trainer.contract.samples import Caches
 from lead_trainer.contract.step import Facts
 from lead_trainer.engine.attempt.memory import save_memory
@@ -40,9 +39,9 @@ from lead_trainer.engine.step.clip import Clipper
 from lead_trainer.engine.step.compilation import compiled
 from lead_trainer.engine.step.ema import WeightAverage
 from lead_trainer.engine.step.helper_networks import frozen_helpers
-from lead_trainer.engine.step.optimizers import Optimizers
 from lead_trainer.engine.step.precision import gradient_scaler
 from lead_trainer.engine.step.ranking import Ranking
+from lead_trainer.engine.step.recipe_parts import made_model, made_optimizers
 from lead_trainer.engine.step.seeding import seed_process
 from lead_trainer.engine.step.state import TrainState
 from lead_trainer.weights_file import read_weights_file
@@ -110,17 +109,14 @@ def build_state(start: Start, found: Found | None, device: torch.device, dtype: 
     config = start.config
     facts = _facts(start, found)
     seed_process(config.seed)
-    name = start.recipe.name
-    model = returned(name, "model", start.recipe.model(config, facts), torch.nn.Module)
+    model = made_model(start.recipe, config, facts)
     if found is None:
         _load_initial_weights(start, model, facts)
     if start.gradient_checkpointing:
         save_memory(start.recipe, model)
     model = model.to(device)
     repeatable = config.deterministic or device.type == "cpu"
-    made = returned(name, "optimizer", start.recipe.optimizer(model, config), torch.optim.Optimizer, Mapping)
-    optimizers = Optimizers(made)
-    optimizers.refuse_other_parameters(model)
+    optimizers = made_optimizers(start.recipe, model, config)
     trained = model  # with several optimizers the loop averages gradients: DDP expects those of one backward pass
     if not optimizers.several:
         trained = start.group.wrap(model, sync_batchnorm=config.sync_batchnorm, repeatable=repeatable)

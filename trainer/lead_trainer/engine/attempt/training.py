@@ -5,7 +5,6 @@ from contextlib import contextmanager
 
 import structlog
 
-from lead_trainer.contract.files import CheckpointAt
 from lead_trainer.data.node_shares import shares_advice
 from lead_trainer.engine.attempt.given import Attempt
 from lead_trainer.engine.attempt.later_stages import check_later_stages
@@ -43,7 +42,6 @@ def opened_training(attempt: Attempt, rung: Rung) -> Iterator[tuple[Stage, Train
 
 @contextmanager
 def _at_its_position(attempt: Attempt, dataset: Dataset, rung: Rung) -> Iterator[tuple[Stage, TrainState, Hooks]]:
-    file_names(attempt.recipe, attempt.config, CheckpointAt(0, 0))  # a wrong name is found before a step is trained
     samples = limited(attempt.recipe, attempt.config, dataset)
     start = start_of(attempt, samples, dataset, rung)
     found = choose_checkpoint(start)

@@ -25,9 +25,8 @@ class Compat(BaseModel):
     integer_depth_labels: bool = False  # depth labels are truncated to whole metres
     phantom_padded_boxes: bool = False  # padding rows leave a VEHICLE peak in cell (0, 0)
     depth_with_semantic_alone: bool = False  # without the semantic head depth has no loss, and still a weight
-    # under bf16, labels and target points are rounded to bf16 (0.25 m beyond 32 m); of LEAD's other roundings there is
-    # no switch: it also adds losses in bf16 and rounds what norm layers give
-    bf16_labels: bool = False
+    # Of LEAD's other roundings there is no switch: it also adds losses in bf16 and rounds what norm layers give.
+    bf16_labels: bool = False  # under bf16, labels and target points are rounded to bf16 (0.25 m beyond 32 m)
     diluted_bev_semantic: bool = False  # BEV pixels out of view count as zeros in the mean
     unmasked_radar_loss: bool = False  # samples without radar labels enter the radar loss
     lagging_lr: bool = False  # each optimizer step uses the learning rate of the step before
