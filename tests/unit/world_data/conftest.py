@@ -15,8 +15,8 @@ from lead_testing.built_caches import build_and_publish, whole_build
 from lead_testing.bytes_recipe import FailingStore, bytes_recipe
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.source_tree import FolderTree
+from lead_trainer.example_worlds.world.tree import ExampleTree, write_example_tree
 from lead_trainer.recipes.world.data_keys import CurriculumKeys, DataKeys, ReadsWindows
-from lead_trainer.recipes.world.example_data.tree import ExampleTree, write_example_tree
 from lead_trainer.recipes.world.preparation import WorldPreparation
 
 SIZE = (32, 48)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lead_trainer.example_worlds.world.drawing import Plain
+from lead_trainer.example_worlds.world.drives import Drive, twin, wandering
 from lead_trainer.recipes.nuscenes_splits import FULL_VERSION, VAL
-from lead_trainer.recipes.world.example_data.drawing import Plain
-from lead_trainer.recipes.world.example_data.drives import Drive, twin, wandering
 from lead_trainer.recipes.world.ingest.can_bus import DRIVE, FULL_BRAKE, FULL_THROTTLE
 from lead_trainer.recipes.world.ingest.pictures import encoded
 
