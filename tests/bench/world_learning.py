@@ -68,7 +68,7 @@ def steering_of(model: WorldModel, windows: Samples) -> Steering:
 
 def main() -> int:
     """Trains, measures, prints, and returns 1 where a bar is missed."""
-    from lead_trainer.recipes.world.example_data.tree import ExampleTree, write_example_tree
+    from lead_trainer.example_worlds.world.tree import ExampleTree, write_example_tree
 
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lead_trainer.recipes.world.example_data.tree import ExampleTree, write_example_tree
+from lead_trainer.example_worlds.world.tree import ExampleTree, write_example_tree
 
 
 @pytest.fixture(scope="session")

@@ -66,7 +66,7 @@ class DataKeys(Section):
 class CurriculumKeys(Section):
     """The section `curriculum`: windows by the difficulty of their scene, a third of them after another."""
 
-    enabled: bool = False
+    enabled: bool = False  # trains a third of the windows after the other, the easiest first
     epochs_per_phase: Count = 20  # epochs of each of the three thirds; all windows after the last one
 
 
