@@ -1,8 +1,12 @@
 """A key in a section is named by its path: inherited from there, and its near match is one of that section."""
 
+from dataclasses import replace
+
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
+from lead_testing import toy_recipe
+from lead_trainer.contract.checked_parts import BadPart
 from lead_trainer.contract.config_values import checked
 from lead_trainer.contract.training_keys import TrainingKeys, values_at
 from lead_trainer.errors import BadConfig
@@ -36,3 +40,16 @@ def test_keys_in_sections_are_taken_over_in_their_sections() -> None:
         "lr": 1e-3, "data": {"sequence_length": 6},
     }  # fmt: skip
     assert values_at({"data": None}, ["data.num_workers"]) == {}
+
+
+class Open(BaseModel):
+    crop: float = 1.0
+
+
+class WithOpenSection(TrainingKeys):
+    data: Open = Open()
+
+
+def test_a_section_that_takes_unknown_keys_is_refused_where_the_recipe_is_made() -> None:
+    with pytest.raises(BadPart, match=r"section 'data': its class Open takes unknown keys; write model_config"):
+        replace(toy_recipe.RECIPE, config_model=WithOpenSection)

@@ -82,3 +82,26 @@ def test_tags_that_two_values_would_share_are_refused() -> None:
         StepOutput(loss, metrics={"loss": loss})
     with pytest.raises(TypeError, match="the tag 'a' is given twice"):
         StepOutput(loss, parts={"a": loss}, metrics={"a": loss})
+
+
+def test_a_best_metric_that_no_epoch_gives_is_refused_with_its_near_match(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["train", "recipe=toy", f"logdir={tmp_path / 'run'}", "epochs=2", "best_metric=metric/eror"]
+    assert main(words) == ExitCode.BAD_CONFIG
+    assert re.search("best_metric: found 'metric/eror', but an epoch of this run gives .*loss", capsys.readouterr().err)
+
+
+def test_a_key_that_stands_twice_in_a_config_file_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "twice.yaml").write_text("epochs: 1\nlr: 0.1\nepochs: 2\n")
+    words = ["train", "recipe=toy", f"logdir={tmp_path / 'run'}", "--config", str(tmp_path / "twice.yaml")]
+    assert main(words) == ExitCode.BAD_CONFIG
+    assert "the key 'epochs' stands twice" in capsys.readouterr().err
+
+
+def test_example_data_need_a_target(capsys: pytest.CaptureFixture[str]) -> None:
+    for target in ("", "store:"):
+        assert main(["example-data", target]) == ExitCode.BAD_CONFIG
+        assert "found an empty target" in capsys.readouterr().err

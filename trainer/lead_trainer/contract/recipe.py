@@ -13,6 +13,7 @@ from lead_trainer.contract.preparation import Preparation
 from lead_trainer.contract.reports import Reports
 from lead_trainer.contract.samples import Batch, Caches, Sample, Samples, stacked
 from lead_trainer.contract.step import ConfigT, Facts, Position, StepContext, StepOutput
+from lead_trainer.contract.training_keys import sections_of
 from lead_trainer.contract.trees import Trees
 from lead_trainer.contract.validation import Validation
 from lead_trainer.errors import BadConfig
@@ -96,6 +97,13 @@ class Recipe(Generic[ConfigT]):
     reports: Reports[ConfigT] = field(default_factory=Reports)
 
     def __post_init__(self) -> None:
+        for section, model in sections_of(self.config_model).items():
+            if model.model_config.get("extra") != "forbid":
+                where = f"section {section!r}" if section else "config_model"
+                raise BadPart(
+                    f"Recipe {self.name!r}: {where}: its class {model.__name__} takes unknown keys; write "
+                    'model_config = ConfigDict(extra="forbid") in it'
+                )
         if self.preparation is not None:
             for part, kind in (("version", str), ("default_collections", tuple)):
                 if not isinstance(found := getattr(self.preparation, part, None), kind):

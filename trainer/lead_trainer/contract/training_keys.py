@@ -173,6 +173,17 @@ def section_of(model: type[BaseModel], path: Sequence[str]) -> type[BaseModel] |
     return model
 
 
+def sections_of(model: type[BaseModel], path: str = "") -> dict[str, type[BaseModel]]:
+    """Returns the class of a config and of each of its sections by their paths, its own under ""."""
+    found = {path: model}
+    for name, field in model.model_fields.items():
+        within = field.annotation
+        if isinstance(within, type) and issubclass(within, BaseModel):
+            word = field.alias or name
+            found |= sections_of(within, f"{path}.{word}" if path else word)
+    return found
+
+
 def word_of(model: type[BaseModel], name: str) -> str:
     """Returns the word of a key as users write it: its alias, where it has one."""
     return model.model_fields[name].alias or name

@@ -100,10 +100,20 @@ def _number(text: str) -> Any:
         return text
 
 
+class _EachKeyOnce(yaml.SafeLoader):
+    """Refuses a key that stands twice in a mapping, of which YAML would keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        if twice := [key for number, key in enumerate(keys) if key in keys[:number]]:
+            raise yaml.YAMLError(f"the key {twice[0]!r} stands twice")
+        return super().construct_mapping(node, deep)
+
+
 def read_config_file(path: Path) -> dict[str, Any]:
     """Reads a YAML or JSON mapping; raises BadConfig naming the file."""
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = yaml.load(path.read_text(encoding="utf-8"), Loader=_EachKeyOnce)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise BadConfig(f"config file {path} cannot be read: {str(error).splitlines()[0]}") from error
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):

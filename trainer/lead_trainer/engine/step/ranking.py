@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 
 from lead_protocol.strict_model import StrictModel
+from lead_trainer.contract.config_values import near_matches
 from lead_trainer.contract.training_keys import TrainingKeys
 from lead_trainer.errors import BadConfig
 
@@ -34,6 +35,7 @@ class Ranking:
 
     def judge(self, values: Mapping[str, float], epoch: int, step: int) -> bool:
         """Notes the metric's value after an epoch and returns whether it is the best; no value counts as no better."""
+        self._refuse_unknown(values)
         value = values.get(self.metric, math.nan)
         if self._better(value):
             self.best = Best(value=value, epoch=epoch, step=step)
@@ -45,6 +47,17 @@ class Ranking:
     def stops_early(self) -> bool:
         """Whether early stopping ends the stage now: `patience_epochs` epochs were no better than the best."""
         return 0 < self.patience_epochs <= self.best.epochs_since
+
+    def _refuse_unknown(self, values: Mapping[str, float]) -> None:
+        """Raises BadConfig for a metric that the first epoch judged does not give; a loss may have no finite value."""
+        first = self.best.value is None and not self.best.epochs_since
+        validated = any(tag.startswith(VALIDATION) for tag in values) or not self.metric.startswith(VALIDATION)
+        if first and validated and self.metric not in values and not self.metric.endswith("loss"):
+            known = sorted(values)
+            raise BadConfig(
+                f"best_metric: found {self.metric!r}, but an epoch of this run gives {', '.join(known)}"
+                f"{near_matches(self.metric, known)}"
+            )
 
     def _better(self, value: float) -> bool:
         if not math.isfinite(value):
