@@ -81,7 +81,6 @@ DOCUMENTED = {
     "W-24": "the recipe's page says that it is not verified",
     "W-41": "the recipe's page says that it is not verified",
     "W-45": "not done",
-    "W-50": "the reader is there, its test is not",
     "W-51": "not done",
     "W-57": "not done",
 }
