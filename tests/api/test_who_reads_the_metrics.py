@@ -51,7 +51,7 @@ class Guarded:
 @pytest.fixture
 def guarded(bench: Bench, tmp_path: Path) -> Iterator[Guarded]:
     readers = json.dumps([{"namespace": bench.namespace, "serviceAccountName": "prometheus"}])
-    parts = ("operator/rbac", "operator/serviceaccount", "operator/metrics_access")
+    parts = ("operator/rbac", "operator/serviceaccount", "operator/metrics-access")
     items = rendered(*parts, namespace=bench.namespace, operator__metrics__readers=readers)
     bench.plane.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     for account in ("prometheus", "somebody"):

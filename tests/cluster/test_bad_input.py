@@ -37,7 +37,7 @@ def test_an_unknown_config_key_names_its_nearest_match(installed: Installed, rea
 
 
 def test_an_unknown_recipe_is_named(installed: Installed, ready_cache: str) -> None:
-    failed = run_until_failed(installed, a_training_run("bad-recipe", ready_cache, nodes=1, recipe="leed", preset=""))
+    failed = run_until_failed(installed, a_training_run("bad-recipe", ready_cache, nodes=1, recipe="leed"))
     assert "leed" in failed["Failed"] and "lead" in failed["Failed"]
 
 

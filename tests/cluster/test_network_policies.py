@@ -76,7 +76,7 @@ def links() -> Iterator[PodLinks]:
     """The pods of two teams, of the release, and strangers, between which the rendered policies are enforced."""
     if reason := can_run():
         pytest.skip(reason)
-    folders = ("minio/network_policy", "operator/network_policy", "runs/network_policy")
+    folders = ("minio/network-policy", "operator/network-policy", "runs/network-policy")
     policies = rendered(*folders, namespace=RELEASE, **VALUES)
     assert {each["kind"] for each in policies} == {"NetworkPolicy"} and len(policies) == 6
     with PodLinks(PODS, policies) as made:
