@@ -51,8 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run() -> int:
     # Imported here: `render` must not need kopf or a Kubernetes client.
+    from lead_operator.cli.logging_setup import set_up_logging
     from lead_operator.handlers.startup import run_operator
-    from lead_operator.logging_setup import set_up_logging
     from lead_operator.settings import read_settings
 
     settings = read_settings(os.environ)
@@ -61,14 +61,14 @@ def _run() -> int:
 
 
 def _render(file: str) -> int:
-    from lead_operator.render import render, to_yaml
+    from lead_operator.cli.render import render, to_yaml
 
     sys.stdout.write(to_yaml(render(file)))
     return 0
 
 
 def _objects(prefix: str, profile: str) -> int:
-    from lead_operator.storage_listing import list_objects
+    from lead_operator.cli.storage_listing import list_objects
 
     for line in list_objects(os.environ, prefix, profile):
         print(line)
@@ -76,19 +76,19 @@ def _objects(prefix: str, profile: str) -> int:
 
 
 def _smoke_run(file: str, namespace: str, timeout_s: float) -> int:
-    from lead_operator.smoke_run import smoke_run
+    from lead_operator.cli.smoke_run import smoke_run
 
     return smoke_run(file, namespace, timeout_s)
 
 
 def _storage_init() -> int:
-    from lead_operator.storage_init import main as storage_init
+    from lead_operator.cli.storage_init import main as storage_init
 
     return int(storage_init())
 
 
 def _token_keys() -> int:
-    from lead_operator.token_keys import main as token_keys
+    from lead_operator.cli.token_keys import main as token_keys
 
     return int(token_keys())
 

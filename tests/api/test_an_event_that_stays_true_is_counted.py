@@ -5,10 +5,10 @@ import secrets
 
 import pytest
 
-from lead_operator.cluster import event_recorder
-from lead_operator.cluster.client import KubeClient
-from lead_operator.cluster.event_recorder import EventRecorder
 from lead_operator.decisions.plan import EventNote
+from lead_operator.kube import event_recorder
+from lead_operator.kube.client import KubeClient
+from lead_operator.kube.event_recorder import EventRecorder
 from lead_testing.local_cluster.control_plane import ControlPlane
 from lead_testing.makers import a_run_body
 

@@ -27,7 +27,7 @@ def test_many_runs_at_once_their_pods_failing_together_and_a_restart_that_writes
     """Runs of one pod: all get a status, all fail in one moment, all come back; then a restart changes nothing."""
     bench.driver.script.held.add("pretrain")
     runs = [a_training_run(f"run-{number:03d}", "town", nodes=1) for number in range(RUNS)]
-    constants = {**PATIENT, "lead_operator.cluster.apply.STATUS_PAUSE_S": 0.0}  # nothing is left to write at rest
+    constants = {**PATIENT, "lead_operator.controllers.apply.STATUS_PAUSE_S": 0.0}  # nothing is left to write at rest
     settings = {"LEAD_PROGRESS_SECONDS": str(LOOKS_S), CONSTANTS: json.dumps(constants)}
     bench.operator.start(**settings)
     with Truth(bench.plane.kubeconfig, bench.namespace) as truth:

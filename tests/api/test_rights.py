@@ -70,7 +70,7 @@ def test_a_namespace_that_is_lost_stops_no_other_and_is_served_again_when_it_is_
     bench.plane.kubectl("apply", "-f", "-", stdin=role)
     bench.plane.kubectl("apply", "-f", "-", stdin=binding)
     kubeconfig = kubeconfig_of(bench, "lead-operator", tmp_path / "kubeconfig")
-    constants = {CONSTANTS: json.dumps({**PATIENT, "lead_operator.cluster.watchdog.SILENT_S": 10.0})}
+    constants = {CONSTANTS: json.dumps({**PATIENT, "lead_operator.kube.watchdog.SILENT_S": 10.0})}
     asked = {"LEAD_RUN_NAMESPACES": f"{lost},{bench.namespace}", "LEAD_RESYNC_SECONDS": "4", **constants}
     with OperatorProcess(
         kubeconfig, tmp_path / "two", bench.namespace, bench.minio.endpoint, bench.namespace

@@ -11,8 +11,8 @@ from lead_testing.minio_server import MinioServer
 from lead_testing.operator_process import CONSTANTS, PATIENT, wait_for
 from lead_testing.pod_driver import Exit
 
-SHORT = {"lead_operator.cluster.watchdog.SILENT_S": 20.0, "lead_operator.cluster.watchdog.CHECK_S": 3600.0,
-         "lead_operator.cluster.client.WATCH_GRACE_S": 3600.0}  # fmt: skip
+SHORT = {"lead_operator.kube.watchdog.SILENT_S": 20.0, "lead_operator.kube.watchdog.CHECK_S": 3600.0,
+         "lead_operator.kube.client.WATCH_GRACE_S": 3600.0}  # fmt: skip
 
 
 def test_healthz_is_red_when_a_watch_is_dead(control_plane: ControlPlane, minio: MinioServer, tmp_path: Path) -> None:

@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from lead_operator.cluster import client as client_module
-from lead_operator.cluster import lease as lease_module
-from lead_operator.cluster.client import KubeClient
-from lead_operator.cluster.informer import Informer
-from lead_operator.cluster.kinds import SERVICE, KubernetesObject
-from lead_operator.cluster.lease import Lease, LeaseLost
-from lead_operator.cluster.watchdog import Watchdog
+from lead_operator.kube import client as client_module
+from lead_operator.kube import lease as lease_module
+from lead_operator.kube.client import KubeClient
+from lead_operator.kube.informer import Informer
+from lead_operator.kube.kinds import SERVICE, KubernetesObject
+from lead_operator.kube.lease import Lease, LeaseLost
+from lead_operator.kube.watchdog import Watchdog
 from lead_testing.local_cluster.control_plane import ControlPlane
 from lead_testing.wire import Wire
 

@@ -247,8 +247,8 @@ def test_nobody_mounts_the_key_of_the_stores_authority(rendered: Objects) -> Non
 
 def test_minio_takes_tokens_of_pods_as_storage_init_and_the_operator_expect(render: Any) -> None:
     """One role whose policies storage-init writes; tokens signed by a secret need one that nobody knows. Audit: B3."""
+    from lead_operator.cli.store_policies import ROLE_POLICIES
     from lead_operator.settings import StorageProfile
-    from lead_operator.store_policies import ROLE_POLICIES
     from lead_testing.token_issuer import AUDIENCE, ROLE_ARN
 
     objects = render()
@@ -394,7 +394,7 @@ def test_the_operator_reads_its_settings_from_the_deployment(rendered: Objects, 
 
 
 def test_storage_init_is_given_what_it_reads(render: Any, tmp_path: Any) -> None:
-    from lead_operator.storage_init import read_request
+    from lead_operator.cli.storage_init import read_request
 
     objects = render("everything")
     (job,) = [each for each in objects if each["kind"] == "Job" and "storage-init" in each["metadata"]["name"]]

@@ -4,7 +4,7 @@ from typing import Any
 
 import yaml
 
-from lead_operator.smoke_run import SmokeRun
+from lead_operator.cli.smoke_run import SmokeRun
 from lead_testing import PROJECT_ROOT
 
 CHART = PROJECT_ROOT / "charts/lead"

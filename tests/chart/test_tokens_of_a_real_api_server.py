@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from lead_operator.cli.storage_init import Account, EmbeddedStore, ProfileAccounts, init_storage
+from lead_operator.cli.store_policies import ROLE_POLICIES
+from lead_operator.cli.token_keys import ApiServer, KeyRelay, KeysUnavailable, serve
 from lead_operator.settings import StorageProfile
-from lead_operator.storage_init import Account, EmbeddedStore, ProfileAccounts, init_storage
-from lead_operator.store_policies import ROLE_POLICIES
-from lead_operator.token_keys import ApiServer, KeyRelay, KeysUnavailable, serve
 from lead_protocol import environment as names
 from lead_protocol.store.object_store import StoreDenied
 from lead_protocol.store.open_store import open_store

@@ -34,7 +34,7 @@ CLOCK = "LEAD_TEST_CLOCK"
 CODE = "LEAD_TEST_CODE"
 KILLED = 137
 PATIENCE_S = 180.0  # what is waited for comes in seconds; only a crowded machine or a mistake takes longer
-PATIENT = {"lead_operator.cluster.lease.RENEW_DEADLINE_S": PATIENCE_S}  # a slow machine takes no leader's lease away
+PATIENT = {"lead_operator.kube.lease.RENEW_DEADLINE_S": PATIENCE_S}  # a slow machine takes no leader's lease away
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["lead_testing.operator_process", "lead_operator.handlers.startup"])
 OPEN_POLICY = json.dumps({  # closed lists have tests of their own
@@ -225,14 +225,14 @@ def _shift_the_clock(file: Path) -> None:
             return cls.fromtimestamp((datetime.now(UTC) + ahead).timestamp(), tz)
 
     for name in ("server_clock", "lease", "event_recorder"):
-        module = importlib.import_module(f"lead_operator.cluster.{name}")
+        module = importlib.import_module(f"lead_operator.kube.{name}")
         assert vars(module)["datetime"] is datetime
         vars(module)["datetime"] = Shifted
 
 
 def _run_until_the_fatal_write(fatal: int) -> int:
     from lead_operator.__main__ import main
-    from lead_operator.cluster.client import KubeClient
+    from lead_operator.kube.client import KubeClient
 
     send = KubeClient._send
     writes = 0

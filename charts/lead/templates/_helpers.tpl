@@ -234,7 +234,7 @@ that they do not know: the first adds the next authority to the bundle, the seco
 {{- .Values.drawnTls | toJson }}
 {{- end }}
 
-{{/* Names of the policies of the role of all pods: ROLE_POLICIES of lead_operator/store_policies.py. */}}
+{{/* Names of the policies of the role of all pods: ROLE_POLICIES of lead_operator/cli/store_policies.py. */}}
 {{- define "lead.rolePolicies" -}}
 {{- $names := list }}
 {{- range until 16 }}{{ $names = append $names (printf "lead-pods-%02d" .) }}{{ end }}

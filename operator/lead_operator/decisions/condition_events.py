@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from lead_operator.decisions.plan import EventNote
 from lead_operator.decisions.refusals import OBJECTS_REFUSED
-from lead_operator.decisions.run_step import CHECKPOINT_MISSING, PODS_LOAD
+from lead_operator.decisions.training_run.step import CHECKPOINT_MISSING, PODS_LOAD
 from lead_operator.names import Condition
 from lead_operator.resources.condition_status import ResourceStatus
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from lead_operator.decisions.figures import format_time, on_one_line
+from lead_operator.decisions.formatting import format_time, on_one_line
 from lead_operator.names import Condition
 from lead_operator.resources.condition_status import ConditionStatus
 

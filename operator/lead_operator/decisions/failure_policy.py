@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from lead_operator.decisions.figures import shorten
+from lead_operator.decisions.formatting import shorten
 from lead_operator.decisions.observed import STAYS_S, ObservedPod
 from lead_protocol.exit_codes import SET_CLOCKS, ExitClass, ExitCode, classify_exit_code
 from lead_protocol.progress_record import parse_build, parse_progress

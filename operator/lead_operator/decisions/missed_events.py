@@ -1,6 +1,6 @@
 """Events that an operator may have died before sending: what a status reports as reached, in the words of then. Pure.
 
-Sent by `cluster.reconcile` when a process meets a resource for the first time. An event's name is a function of its
+Sent by `controllers.reconcile` when a process meets a resource for the first time. An event's name is a function of its
 words, so that one that is there is not written again; the API server keeps events for an hour, and older ends are news
 to nobody. Of what happens again and again the newest is sent: a later event of its kind tells that it happened before.
 """
@@ -20,7 +20,7 @@ from lead_operator.decisions.events import (
     stage_begun,
     stage_completed,
 )
-from lead_operator.decisions.figures import parse_time
+from lead_operator.decisions.formatting import parse_time
 from lead_operator.decisions.plan import EventNote
 from lead_operator.names import CachePhase, Condition, RunPhase
 from lead_operator.resources.condition_status import FailureStatus, ResourceStatus

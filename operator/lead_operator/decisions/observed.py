@@ -1,4 +1,4 @@
-"""What one look at the cluster and the bucket holds; made by `cluster.observe`, read by the pure decisions.
+"""What one look at the cluster and the bucket holds; made by `kube.observe`, read by the pure decisions.
 
 Nothing here is trusted beyond its type: progress records were parsed and bounded by `lead_protocol.progress_record`.
 """

@@ -1,13 +1,13 @@
-"""What a decision asks the world to become; carried out in order by `cluster.apply`, idempotently.
+"""What a decision asks the world to become; carried out in order by `controllers.apply`, idempotently.
 
-Order: what an erased status would lose goes to the bucket (`records`, by `cluster.reconcile`), then a raised or ended
-attempt is written to status by compare-and-swap (`claim_attempt`), then deletes, then creates, then the final status
-and the events. A crash anywhere leaves a state from which the next pass decides alike.
+Order: what an erased status would lose goes to the bucket (`records`, by `controllers.reconcile`), then a raised or
+ended attempt is written to status by compare-and-swap (`claim_attempt`), then deletes, then creates, then the final
+status and the events. A crash anywhere leaves a state from which the next pass decides alike.
 """
 
 from dataclasses import dataclass, field
 
-from lead_operator.decisions.cache_verification import PublishRequest
+from lead_operator.decisions.dataset_cache.verification import PublishRequest
 from lead_operator.resources.status_format import JsonObject
 
 

@@ -15,9 +15,9 @@ import kopf
 import orjson
 import structlog
 
-from lead_operator.cluster.api_errors import Refused
-from lead_operator.cluster.client import read_lines
-from lead_operator.cluster.object_reader import Unreadable, read_event, read_identity, read_page
+from lead_operator.kube.api_errors import Refused
+from lead_operator.kube.client import read_lines
+from lead_operator.kube.object_reader import Unreadable, read_event, read_identity, read_page
 
 FIRST_LIST_ITEMS = 1  # asked for by kopf, as settings.watching.chunk_size; none of them reaches it
 

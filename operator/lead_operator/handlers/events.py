@@ -10,8 +10,8 @@ from typing import Any
 import kopf
 
 from lead_operator import names
-from lead_operator.cluster.kinds import DATASET_CACHE, TRAINING_RUN
-from lead_operator.cluster.operator import Operator
+from lead_operator.controllers.manager import Operator
+from lead_operator.kube.kinds import DATASET_CACHE, TRAINING_RUN
 
 
 def register(registry: kopf.OperatorRegistry, operator: Operator) -> None:

@@ -14,15 +14,15 @@ from typing import Any
 import kopf
 import structlog
 
-from lead_operator.cluster.call_turns import CallTurns
-from lead_operator.cluster.client import KubeClient
-from lead_operator.cluster.health import start_servers
-from lead_operator.cluster.lease import LeaseLost
-from lead_operator.cluster.operator import Operator
-from lead_operator.cluster.watchdog import Deaf
+from lead_operator.controllers.manager import Operator
 from lead_operator.errors import LeadOperatorError
 from lead_operator.handlers import events
 from lead_operator.handlers.bounded_session import FIRST_LIST_ITEMS, with_bounded_session
+from lead_operator.handlers.health import start_servers
+from lead_operator.kube.client import KubeClient
+from lead_operator.kube.lease import LeaseLost
+from lead_operator.kube.rate_limiter import CallTurns
+from lead_operator.kube.watchdog import Deaf
 from lead_operator.settings import Settings
 
 log = structlog.get_logger(__name__)

@@ -22,35 +22,35 @@ class Mutation:
 MUTATIONS = (
     Mutation(
         "an attempt is not raised",
-        "operator/lead_operator/decisions/training_run_plan.py",
+        "operator/lead_operator/decisions/training_run/plan.py",
         "attempt=state.attempt + 1,",
         "attempt=max(1, state.attempt),",
         f"{NEXT}::test_a_failed_rank_restarts_the_whole_group_from_its_own_budget",
     ),
     Mutation(
         "a fencing object in the bucket is not believed",
-        "operator/lead_operator/decisions/instance_state.py",
+        "operator/lead_operator/decisions/training_run/instance_state.py",
         "bucket.highest_attempt > attempt:",
         "bucket.highest_attempt > 10**9:",
         f"{NEXT}::test_the_next_attempt_is_above_status_pods_and_fencing_objects",
     ),
     Mutation(
         "a verdict in the bucket is not believed",
-        "operator/lead_operator/decisions/training_run_plan.py",
+        "operator/lead_operator/decisions/training_run/plan.py",
         "    if ended is not None:",
         "    if False:",
         f"{ERASED}::test_an_erased_run_that_has_failed_shows_its_verdict_again_and_starts_nothing",
     ),
     Mutation(
         "pods of the last attempt are not waited for",
-        "operator/lead_operator/decisions/training_run_plan.py",
+        "operator/lead_operator/decisions/training_run/plan.py",
         "    if view.awaited(view.pods_in_the_way):\n        waiting",
         "    if False:\n        waiting",
         f"{NEXT}::test_no_pod_of_the_next_attempt_is_made_while_one_of_the_last_may_write",
     ),
     Mutation(
         "pods go before the verdict that rests on them",
-        "operator/lead_operator/decisions/training_run_plan.py",
+        "operator/lead_operator/decisions/training_run/plan.py",
         "deletes=deletes, claim=bool(deletes)",
         "deletes=deletes, claim=False",
         f"{WAITS}::test_a_verdict_is_written_before_the_pods_go_that_it_rests_on",
@@ -64,7 +64,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a claim is given up before its node",
-        "operator/lead_operator/decisions/session_caches.py",
+        "operator/lead_operator/decisions/training_run/session_caches.py",
         "since is not None and view.observed.now - since >= limit",
         "since is not None",
         f"{WAITS}::test_a_claim_stays_that_may_be_of_use",
@@ -85,7 +85,7 @@ MUTATIONS = (
     ),
     Mutation(
         "an impossible report is believed",
-        "operator/lead_operator/decisions/run_progress.py",
+        "operator/lead_operator/decisions/training_run/progress.py",
         "if reason := _implausible(report, state, before):",
         "if reason := '':",
         f"{NEXT}::test_a_report_that_cannot_be_true_is_ignored_and_named",
@@ -99,21 +99,21 @@ MUTATIONS = (
     ),
     Mutation(
         "a dead watch is ignored",
-        "operator/lead_operator/cluster/watchdog.py",
+        "operator/lead_operator/kube/watchdog.py",
         "if silent_s > SILENT_S and now",
         "if silent_s > 10**9 and now",
         f"{OPERATOR}/test_watchdog.py::test_only_silence_without_a_reason_is_deafness",
     ),
     Mutation(
         "two workers get one key",
-        "operator/lead_operator/cluster/work_queue.py",
+        "operator/lead_operator/kube/work_queue.py",
         "            if self._lanes.get(key) == lane and key not in self._in_work:",
         "            if self._lanes.get(key) == lane:",
         f"{OPERATOR}/test_work_queue.py::test_a_key_in_work_is_never_given_to_a_second_worker_and_comes_back_if_asked_for",
     ),
     Mutation(
         "every step is a write",
-        "operator/lead_operator/cluster/apply.py",
+        "operator/lead_operator/controllers/apply.py",
         "if wait_s > 0 and not plan.urgent:",
         "if wait_s > 10**9 and not plan.urgent:",
         f"{OPERATOR}/test_when_a_status_is_written.py"
@@ -121,14 +121,14 @@ MUTATIONS = (
     ),
     Mutation(
         "news wait for their turn",
-        "operator/lead_operator/cluster/apply.py",
+        "operator/lead_operator/controllers/apply.py",
         "if wait_s > 0 and not plan.urgent:",
         "if wait_s > 0:",
         f"{OPERATOR}/test_when_a_status_is_written.py::test_what_a_person_waits_for_is_written_at_once",
     ),
     Mutation(
         "events of one reason go as they come",
-        "operator/lead_operator/cluster/event_recorder.py",
+        "operator/lead_operator/kube/event_recorder.py",
         "MINUTE_S = 60.0",
         "MINUTE_S = 0.0",
         f"{OPERATOR}/test_events_are_sent_beside_the_passes.py"
@@ -136,7 +136,7 @@ MUTATIONS = (
     ),
     Mutation(
         "data goes before its manifest",
-        "operator/lead_operator/cluster/checkpoint_sweep.py",
+        "operator/lead_operator/bucket/checkpoint_gc.py",
         "    store.delete(removal.manifest_key)\n    memory.removed.add(removal.manifest_key)\n"
         "    for key in (*removal.data_keys, *filter(None, [removal.record_key])):\n        store.delete(key)\n",
         "    for key in (*removal.data_keys, *filter(None, [removal.record_key])):\n        store.delete(key)\n"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
 
-from lead_operator.cluster.client import CALL_TIMEOUT_S
+from lead_operator.kube.client import CALL_TIMEOUT_S
 from lead_testing.kube_faults.plan import Fault, FaultKind, Plan
 from lead_testing.kube_faults.trial import Outcome
 from lead_testing.operator_process import CONSTANTS, PATIENT

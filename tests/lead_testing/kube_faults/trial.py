@@ -23,7 +23,7 @@ from lead_testing.operator_process import CONSTANTS, PATIENT, wait_for
 SETTINGS = {
     "LEAD_RESYNC_SECONDS": "4",
     "LEAD_RELIST_SECONDS": "4",
-    CONSTANTS: json.dumps({**PATIENT, "lead_operator.cluster.client.WATCH_GRACE_S": 8.0}),
+    CONSTANTS: json.dumps({**PATIENT, "lead_operator.kube.client.WATCH_GRACE_S": 8.0}),
 }
 PATIENCE_S = 600.0
 REST_LOOKS = 6  # half a second apart: what a starved thread does last is seen

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from lead_operator.cli.storage_init import Account, EmbeddedStore, ProfileAccounts, init_storage
+from lead_operator.cli.store_policies import ROLE_POLICIES
 from lead_operator.settings import StorageProfile
-from lead_operator.storage_init import Account, EmbeddedStore, ProfileAccounts, init_storage
-from lead_operator.store_policies import ROLE_POLICIES
 from lead_protocol.cache_publication import publish_staged
 from lead_protocol.job import BuildJob, DatasetSource, OwnerIdentity, StoreSource, TrainJob
 from lead_protocol.job_access import job_access

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lead_operator.cluster import metrics
+from lead_operator import metrics
 from lead_testing import PROJECT_ROOT
 from lead_testing.pages import PAGES, commands
 from lead_trainer.command_line import TAKE_KEYS, parser

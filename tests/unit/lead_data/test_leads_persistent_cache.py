@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lead_operator.cluster.source_watch import list_source
+from lead_operator.bucket.source_watch import list_source
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.store.folder import FolderStore
 from lead_testing import shared_dir

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
+from lead_operator.decisions.dataset_cache.plan import decide_dataset_cache
 from lead_operator.decisions.observed import ObservedBuild, ObservedCacheManifest, ObservedPod
 from lead_operator.decisions.plan import Plan
 from lead_testing.makers import DIGEST, NOW, SETTINGS, a_dataset_cache, a_pod

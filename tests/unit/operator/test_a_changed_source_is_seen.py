@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lead_operator.cluster import source_watch
-from lead_operator.cluster.source_watch import SourceWatch, compare, list_source, place_of
+from lead_operator.bucket import source_watch
+from lead_operator.bucket.source_watch import SourceWatch, compare, list_source, place_of
 from lead_operator.decisions.observed import ObservedSource
 from lead_operator.settings import StorageProfile
 from lead_protocol.store.folder import FolderStore

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
+from lead_operator.decisions.dataset_cache.plan import decide_dataset_cache
 from lead_operator.decisions.failure_policy import explain_pod
 from lead_operator.decisions.observed import ObservedBuild
 from lead_protocol.exit_codes import ExitClass, ExitCode

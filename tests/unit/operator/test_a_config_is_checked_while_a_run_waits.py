@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lead_operator.decisions.config_check import ANSWER_WITHIN_S, CHECK_AFTER_S
 from lead_operator.decisions.observed import ObservedCache, ObservedInstance, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import Plan
-from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_operator.decisions.training_run.config_check import ANSWER_WITHIN_S, CHECK_AFTER_S
+from lead_operator.decisions.training_run.plan import decide_training_run
 from lead_operator.objects.check_pod import ACTIVE_S, START_WITHIN_S
 from lead_operator.resources.training_run import TrainingRun
 from lead_operator.settings import Settings

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from lead_operator.cluster import cache_removal
-from lead_operator.cluster.cache_removal import read_digests, remove_portion
-from lead_operator.decisions.dataset_cache_plan import decide_cache_removal, decide_dataset_cache
+from lead_operator.bucket import cache_data_gc as cache_removal
+from lead_operator.bucket.cache_data_gc import read_digests, remove_portion
+from lead_operator.decisions.dataset_cache.plan import decide_cache_removal, decide_dataset_cache
 from lead_operator.decisions.observed import ObservedBuild
 from lead_operator.names import CACHE_DATA_FINALIZER
 from lead_operator.resources.crd_defaults import fill_defaults

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from lead_operator.cluster.bucket_view import BucketLook
-from lead_operator.cluster.reported_builds import ReportedBuilds
-from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
+from lead_operator.bucket.bucket_view import BucketLook
+from lead_operator.controllers.reported_builds import ReportedBuilds
+from lead_operator.decisions.dataset_cache.plan import decide_dataset_cache
 from lead_operator.decisions.observed import ObservedBuild, ObservedBuildFailure
 from lead_operator.decisions.plan import Plan
 from lead_protocol.run_records import parse_run_end

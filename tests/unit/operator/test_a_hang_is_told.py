@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from lead_operator.decisions.attempt_health import LOADING_S
 from lead_operator.decisions.observed import ObservedInstance, ObservedRun
-from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_operator.decisions.training_run.attempt_health import LOADING_S
+from lead_operator.decisions.training_run.plan import decide_training_run
 from lead_operator.resources.training_run import TrainingRun
 from lead_protocol.progress_record import ProgressRecord
 from lead_testing.makers import NOW, SETTINGS, a_pod, a_ready_cache, a_training_run

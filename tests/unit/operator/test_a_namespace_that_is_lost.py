@@ -9,15 +9,16 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from lead_operator.cluster import metrics, watchdog
-from lead_operator.cluster.api_errors import ApiError, NotFound, Refused
-from lead_operator.cluster.client import KubeClient
-from lead_operator.cluster.health import start_health_server
-from lead_operator.cluster.informer import Informer
-from lead_operator.cluster.kinds import TRAINING_RUN
-from lead_operator.cluster.operator import Operator
-from lead_operator.cluster.server_clock import ServerClock
-from lead_operator.cluster.watchdog import SILENT_S
+from lead_operator import metrics
+from lead_operator.controllers.manager import Operator
+from lead_operator.handlers.health import start_health_server
+from lead_operator.kube import watchdog
+from lead_operator.kube.api_errors import ApiError, NotFound, Refused
+from lead_operator.kube.client import KubeClient
+from lead_operator.kube.informer import Informer
+from lead_operator.kube.kinds import TRAINING_RUN
+from lead_operator.kube.server_clock import ServerClock
+from lead_operator.kube.watchdog import SILENT_S
 from lead_testing.makers import SETTINGS, a_run_body
 
 FORBIDDEN = Refused(403, "Forbidden", "trainingruns.lead.dev is forbidden")

@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from lead_operator.cluster.api_errors import ApiError, Gone, Unreachable
-from lead_operator.cluster.client import KubeClient
-from lead_operator.cluster.informer import Informer
-from lead_operator.cluster.informers import Informers
-from lead_operator.cluster.kinds import NODE, KubernetesObject
-from lead_operator.cluster.observe import NodeHealth, NodeWatch
+from lead_operator.kube.api_errors import ApiError, Gone, Unreachable
+from lead_operator.kube.client import KubeClient
+from lead_operator.kube.informer import Informer
+from lead_operator.kube.informers import Informers
+from lead_operator.kube.kinds import NODE, KubernetesObject
+from lead_operator.kube.observe import NodeHealth, NodeWatch
 from lead_testing.makers import NOW, SETTINGS
 
 AWAY_SINCE = NOW - timedelta(minutes=3)
@@ -94,7 +94,7 @@ TOO_OLD, CUT = Gone(410, "Expired", "too old"), Unreachable(0, "ClientError", "c
 async def test_nodes_are_seen_anew_after_a_longer_silence_than_a_watch_may_keep(
     broken: ApiError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lead_operator.cluster.informer.FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr("lead_operator.kube.informer.FIRST_PAUSE_S", 0.001)
     server = Server([None, broken], watch_s=0.0)  # any silence is longer
     with pytest.raises(Over):
         await server.informer.run()
@@ -104,7 +104,7 @@ async def test_nodes_are_seen_anew_after_a_longer_silence_than_a_watch_may_keep(
 
 
 async def test_a_proxy_that_cuts_every_watch_hides_no_node_that_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lead_operator.cluster.informer.FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr("lead_operator.kube.informer.FIRST_PAUSE_S", 0.001)
     server = Server([CUT, TOO_OLD, CUT])
     with pytest.raises(Over):
         await server.informer.run()

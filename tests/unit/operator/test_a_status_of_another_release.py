@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
+from lead_operator.decisions.dataset_cache.plan import decide_dataset_cache
 from lead_operator.decisions.observed import ObservedBuild, ObservedInstance, ObservedRun
-from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_operator.decisions.training_run.plan import decide_training_run
 from lead_operator.names import Condition
 from lead_operator.resources.status_format import parse_status, status_json
 from lead_operator.resources.training_run_status import TrainingRunStatus

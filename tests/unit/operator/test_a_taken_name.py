@@ -4,13 +4,13 @@ from typing import Any, cast
 
 import pytest
 
-from lead_operator.cluster.api_errors import AlreadyExists, Conflict
-from lead_operator.cluster.apply import Applier, NameTaken
-from lead_operator.cluster.client import KubeClient
-from lead_operator.cluster.event_recorder import EventRecorder
-from lead_operator.cluster.informers import Informers
-from lead_operator.cluster.kinds import POD, TRAINING_RUN, KubernetesObject
+from lead_operator.controllers.apply import Applier, NameTaken
 from lead_operator.decisions.plan import EventNote, Plan
+from lead_operator.kube.api_errors import AlreadyExists, Conflict
+from lead_operator.kube.client import KubeClient
+from lead_operator.kube.event_recorder import EventRecorder
+from lead_operator.kube.informers import Informers
+from lead_operator.kube.kinds import POD, TRAINING_RUN, KubernetesObject
 from lead_testing.makers import RUN_UID, SETTINGS, a_run_body
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from lead_operator.decisions.observed import ObservedInstance, ObservedRun
 from lead_operator.decisions.plan import Plan
-from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_operator.decisions.training_run.plan import decide_training_run
 from lead_operator.names import Condition
 from lead_protocol.progress_record import Advisory, ProgressRecord
 from lead_testing.makers import NOW, SETTINGS, a_pod, a_ready_cache, a_training_run

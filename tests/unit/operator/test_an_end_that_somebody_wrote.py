@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from lead_operator.cluster.bucket_view import BucketView
-from lead_operator.cluster.reported_ends import EndCheck, ReportedEnds
+from lead_operator.bucket.bucket_view import BucketView
+from lead_operator.controllers.reported_ends import EndCheck, ReportedEnds
 from lead_operator.decisions.observed import ObservedInstance, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import Plan
-from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_operator.decisions.training_run.plan import decide_training_run
 from lead_protocol.object_keys import ControlKeys
 from lead_protocol.run_records import RunEnd
 from lead_protocol.store.folder import FolderStore

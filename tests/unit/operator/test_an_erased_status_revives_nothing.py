@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from lead_operator.cluster.api_errors import Conflict
-from lead_operator.cluster.bucket_view import BucketLook, BucketView
-from lead_operator.cluster.client import KubeClient
-from lead_operator.cluster.kinds import KubernetesObject
-from lead_operator.cluster.run_recorder import RunRecorder
+from lead_operator.bucket.bucket_view import BucketLook, BucketView
+from lead_operator.controllers.run_recorder import RunRecorder
 from lead_operator.decisions.observed import ObservedInstance, ObservedRun
 from lead_operator.decisions.plan import Plan, RunRecord
-from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_operator.decisions.training_run.plan import decide_training_run
+from lead_operator.kube.api_errors import Conflict
+from lead_operator.kube.client import KubeClient
+from lead_operator.kube.kinds import KubernetesObject
 from lead_operator.names import Condition
 from lead_operator.resources.training_run import TrainingRun
 from lead_protocol.object_keys import ControlKeys

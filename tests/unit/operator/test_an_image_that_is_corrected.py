@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
+from lead_operator.decisions.dataset_cache.plan import decide_dataset_cache
 from lead_operator.decisions.observed import ObservedBuild, ObservedInstance, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import Plan
-from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_operator.decisions.training_run.plan import decide_training_run
 from lead_operator.objects.training_pod import build_training_pod
 from lead_protocol.job import DatasetSource
 from lead_testing.makers import (

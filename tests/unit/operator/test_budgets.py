@@ -6,19 +6,19 @@ from typing import Any, cast
 
 import pytest
 
-from lead_operator.cluster import metrics
-from lead_operator.cluster.api_errors import Conflict
-from lead_operator.cluster.apply import Applier
-from lead_operator.cluster.client import KubeClient
-from lead_operator.cluster.event_recorder import EventRecorder
-from lead_operator.cluster.informers import Informers
-from lead_operator.cluster.kinds import TRAINING_RUN, KubernetesObject
-from lead_operator.decisions.dataset_cache_plan import MAX_DISTURBANCES, MAX_ROUNDS, decide_dataset_cache
+from lead_operator import metrics
+from lead_operator.controllers.apply import Applier
+from lead_operator.decisions.dataset_cache.plan import MAX_DISTURBANCES, MAX_ROUNDS, decide_dataset_cache
 from lead_operator.decisions.failure_policy import Failure, pause_s
 from lead_operator.decisions.observed import ObservedBuild, ObservedInstance, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import Plan
-from lead_operator.decisions.restarts import NO_CHECKPOINT, Restarts, Streak, judge_failure
-from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_operator.decisions.training_run.plan import decide_training_run
+from lead_operator.decisions.training_run.restarts import NO_CHECKPOINT, Restarts, Streak, judge_failure
+from lead_operator.kube.api_errors import Conflict
+from lead_operator.kube.client import KubeClient
+from lead_operator.kube.event_recorder import EventRecorder
+from lead_operator.kube.informers import Informers
+from lead_operator.kube.kinds import TRAINING_RUN, KubernetesObject
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_protocol.exit_codes import ExitClass
 from lead_testing.makers import (

@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
-from lead_operator.cluster.observe import source_claim_owner
-from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
+from lead_operator.cli.store_policies import Tenant, build_statements
+from lead_operator.decisions.dataset_cache.plan import decide_dataset_cache
 from lead_operator.decisions.observed import ObservedBuild, ObservedRun
 from lead_operator.decisions.policy_check import source_is_allowed
-from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_operator.decisions.training_run.plan import decide_training_run
 from lead_operator.errors import SettingsError
+from lead_operator.kube.observe import source_claim_owner
 from lead_operator.policy import Policy, admits, read_policy
 from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.dataset_cache import parse_dataset_cache
 from lead_operator.resources.training_run import parse_training_run
 from lead_operator.settings import Settings
-from lead_operator.store_policies import Tenant, build_statements
 from lead_protocol.object_keys import RESERVED_PREFIXES
 from lead_testing.makers import NOW, PROFILE, SETTINGS, a_cache_body, a_pod, a_ready_cache, a_run_body
 from lead_testing.policy_cases import (

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from lead_operator.decisions.conditions import Finding, update_conditions
-from lead_operator.decisions.dataset_cache_plan import decide_cache_removal, decide_dataset_cache
+from lead_operator.decisions.dataset_cache.plan import decide_cache_removal, decide_dataset_cache
 from lead_operator.decisions.events import cache_events, run_events
 from lead_operator.decisions.observed import ObservedBuild, ObservedInstance, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import EventNote, Plan
-from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_operator.decisions.training_run.plan import decide_training_run
 from lead_operator.names import Condition
 from lead_operator.resources.dataset_cache_status import DatasetCacheStatus
 from lead_protocol.progress_record import ProgressRecord

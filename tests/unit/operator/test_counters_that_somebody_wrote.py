@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from lead_operator.cluster.reported_counters import ReportedCounters
-from lead_operator.decisions.figures import format_time
+from lead_operator.controllers.reported_counters import ReportedCounters
+from lead_operator.decisions.formatting import format_time
 from lead_operator.decisions.observed import ObservedInstance, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import Plan
-from lead_operator.decisions.reported_counters import find_contradiction
-from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_operator.decisions.training_run.plan import decide_training_run
+from lead_operator.decisions.training_run.reported_counters import find_contradiction
 from lead_operator.names import Condition
 from lead_protocol.run_records import RunBook, parse_run_book
 from lead_testing.makers import NOW, SETTINGS, a_failed_pod, a_pod, a_ready_cache, a_training_run

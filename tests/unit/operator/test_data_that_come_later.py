@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from lead_operator.cluster.bucket_view import read_build
-from lead_operator.cluster.record_reader import Records
-from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
-from lead_operator.decisions.figures import format_time
+from lead_operator.bucket.bucket_view import read_build
+from lead_operator.bucket.record_reader import Records
+from lead_operator.decisions.dataset_cache.plan import decide_dataset_cache
+from lead_operator.decisions.formatting import format_time
 from lead_operator.decisions.observed import ObservedBuild, ObservedBuildFailure, ObservedSource
 from lead_operator.decisions.plan import Plan
 from lead_operator.resources.dataset_cache import DatasetCache

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from lead_operator.cluster.event_recorder import build_event
 from lead_operator.decisions.events import run_events
-from lead_operator.decisions.figures import format_time
+from lead_operator.decisions.formatting import format_time
 from lead_operator.decisions.missed_events import KEPT, missed_cache_events, missed_run_events
 from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstance, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import EventNote
-from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_operator.decisions.training_run.plan import decide_training_run
+from lead_operator.kube.event_recorder import build_event
 from lead_operator.resources.training_run import TrainingRun
 from lead_protocol.progress_record import ProgressRecord
 from lead_testing.makers import (

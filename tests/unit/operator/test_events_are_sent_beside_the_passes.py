@@ -11,10 +11,10 @@ from typing import Any, cast
 
 import pytest
 
-from lead_operator.cluster.api_errors import AlreadyExists, NotFound, Refused
-from lead_operator.cluster.client import KubeClient
-from lead_operator.cluster.event_recorder import EventRecorder
 from lead_operator.decisions.plan import EventNote
+from lead_operator.kube.api_errors import AlreadyExists, NotFound, Refused
+from lead_operator.kube.client import KubeClient
+from lead_operator.kube.event_recorder import EventRecorder
 from lead_testing.makers import a_run_body
 
 
@@ -106,7 +106,7 @@ async def test_of_one_reason_one_is_sent_a_minute_and_others_do_not_wait_for_it(
 
 
 async def test_the_newest_that_had_to_wait_is_sent_when_the_minute_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lead_operator.cluster.event_recorder.MINUTE_S", 0.5)
+    monkeypatch.setattr("lead_operator.kube.event_recorder.MINUTE_S", 0.5)
     recorder, client = a_recorder()
     async with sending(recorder, client):
         begun = time.monotonic()
@@ -121,7 +121,7 @@ async def test_the_newest_that_had_to_wait_is_sent_when_the_minute_is_over(monke
 
 
 async def test_what_stands_again_as_it_was_said_needs_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lead_operator.cluster.event_recorder.MINUTE_S", 0.5)
+    monkeypatch.setattr("lead_operator.kube.event_recorder.MINUTE_S", 0.5)
     recorder, client = a_recorder()
     async with sending(recorder, client):
         for message in ("no room", "room", "no room"):
@@ -136,9 +136,9 @@ async def test_a_sentence_that_stays_true_is_counted_now_and_then(monkeypatch: p
     recorder, client = a_recorder()
     async with sending(recorder, client):
         say(recorder, "quota")
-        monkeypatch.setattr("lead_operator.cluster.event_recorder.MINUTE_S", 0.0)
+        monkeypatch.setattr("lead_operator.kube.event_recorder.MINUTE_S", 0.0)
         say(recorder, "quota")  # only a minute later
-        monkeypatch.setattr("lead_operator.cluster.event_recorder.REPEAT_S", 0.0)
+        monkeypatch.setattr("lead_operator.kube.event_recorder.REPEAT_S", 0.0)
         say(recorder, "quota")
         say(recorder, "quota")
         await until(client, 3)
@@ -149,7 +149,7 @@ async def test_a_sentence_that_stays_true_is_counted_now_and_then(monkeypatch: p
 
 
 async def test_a_resource_that_is_gone_says_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lead_operator.cluster.event_recorder.MINUTE_S", 0.5)
+    monkeypatch.setattr("lead_operator.kube.event_recorder.MINUTE_S", 0.5)
     recorder, client = a_recorder()
     async with sending(recorder, client):
         say(recorder, "first")
@@ -176,7 +176,7 @@ async def test_an_event_on_its_way_when_the_operator_ends_is_sent_too() -> None:
 
 
 async def test_events_that_nobody_takes_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lead_operator.cluster.event_recorder.MAX_UNSENT", 2)
+    monkeypatch.setattr("lead_operator.kube.event_recorder.MAX_UNSENT", 2)
     recorder, client = a_recorder()
     for number in range(5):
         say(recorder, str(number), reason=f"Reason{number}")

@@ -6,7 +6,7 @@ import pytest
 
 from lead_operator.decisions.observed import ObservedPod, ObservedRun
 from lead_operator.decisions.plan import Plan
-from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_operator.decisions.training_run.plan import decide_training_run
 from lead_operator.resources.crd_defaults import read_schema
 from lead_operator.resources.training_run import TrainingRun
 from lead_protocol.exit_codes import ExitClass, ExitCode, classify_exit_code

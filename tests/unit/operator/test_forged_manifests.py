@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from lead_operator.cluster.cache_facts import cache_facts, read_cache_facts
-from lead_operator.cluster.checkpoint_sweep import (
+from lead_operator.bucket.cache_facts import cache_facts, read_cache_facts
+from lead_operator.bucket.checkpoint_gc import (
     MAX_READ_BYTES,
     SweepMemory,
     SweepRequest,
     sweep_and_forget,
     sweep_portion,
 )
-from lead_operator.cluster.instance_records import FEWEST_MANIFESTS, MAX_MANIFESTS, read_instances
-from lead_operator.cluster.record_reader import RecordReader, Records
+from lead_operator.bucket.instance_records import FEWEST_MANIFESTS, MAX_MANIFESTS, read_instances
+from lead_operator.bucket.record_reader import RecordReader, Records
 from lead_protocol.manifests import (
     MAX_CHECKPOINT_MANIFEST_BYTES,
     MAX_COUNT,
@@ -38,8 +38,8 @@ KEY = "caches/team-a/MANIFEST.json"
 READ = """
 import sys
 from pathlib import Path
-from lead_operator.cluster.cache_facts import read_cache_facts
-from lead_operator.cluster.record_reader import RecordReader, Records
+from lead_operator.bucket.cache_facts import read_cache_facts
+from lead_operator.bucket.record_reader import RecordReader, Records
 from lead_protocol.store.folder import FolderStore
 
 def most_kib():

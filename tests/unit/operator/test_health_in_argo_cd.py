@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from lupa import LuaRuntime
 
-from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
+from lead_operator.decisions.dataset_cache.plan import decide_dataset_cache
 from lead_operator.decisions.observed import ObservedBuild, ObservedRun
-from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_operator.decisions.training_run.plan import decide_training_run
 from lead_operator.resources.crd_defaults import crd_folder
 from lead_testing.decision_worlds.cache_world import CacheWorld
 from lead_testing.decision_worlds.run_world import RunWorld

@@ -1,10 +1,10 @@
 """What people and pods write into keys and reports stands in messages that administrators read at a terminal."""
 
-from lead_operator.cluster.event_recorder import build_event
 from lead_operator.decisions.conditions import Finding, update_conditions
 from lead_operator.decisions.failure_policy import explain_pod
-from lead_operator.decisions.figures import on_one_line
+from lead_operator.decisions.formatting import on_one_line
 from lead_operator.decisions.plan import EventNote
+from lead_operator.kube.event_recorder import build_event
 from lead_operator.names import Condition
 from lead_testing.makers import NOW, a_failed_pod, a_run_body
 

@@ -9,14 +9,14 @@ from typing import Any, cast
 
 import pytest
 
-from lead_operator.cluster.bucket_view import LOOKS, BucketView
-from lead_operator.cluster.client import KubeClient
-from lead_operator.cluster.event_recorder import MAX_UNSENT_OF_ONE, EventRecorder
-from lead_operator.cluster.fair_turns import FairTurns, reserve_of
-from lead_operator.cluster.informers import Informers
-from lead_operator.cluster.kinds import Kind, KubernetesObject, ResourceKey
-from lead_operator.cluster.work_queue import WorkQueue
+from lead_operator.bucket.bucket_view import LOOKS, BucketView
 from lead_operator.decisions.plan import EventNote
+from lead_operator.fair_turns import FairTurns, reserve_of
+from lead_operator.kube.client import KubeClient
+from lead_operator.kube.event_recorder import MAX_UNSENT_OF_ONE, EventRecorder
+from lead_operator.kube.informers import Informers
+from lead_operator.kube.kinds import Kind, KubernetesObject, ResourceKey
+from lead_operator.kube.work_queue import WorkQueue
 from lead_operator.settings import StorageProfile
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import StoreDenied

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lead_operator.__main__ import main
-from lead_operator.storage_listing import ListingError, describe_prefix, key_prefix
+from lead_operator.cli.storage_listing import ListingError, describe_prefix, key_prefix
 from lead_protocol.manifests import CheckpointManifest, StoredObject
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from lead_operator.cluster.instance_records import read_instances
-from lead_operator.cluster.record_reader import RecordReader, Records
+from lead_operator.bucket.instance_records import read_instances
+from lead_operator.bucket.record_reader import RecordReader, Records
 from lead_operator.decisions.observed import ObservedInstance
 from lead_protocol.manifests import CheckpointManifest, StoredObject
 from lead_protocol.object_keys import InstanceKeys

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lead_operator.cluster.cache_removal import CacheRemoval, read_digests, remove_portion
-from lead_operator.cluster.source_watch import SourceWatch
-from lead_operator.cluster.store_errors import explain_store_error
-from lead_operator.cluster.store_threads import StoreThreads
+from lead_operator.bucket.cache_data_gc import CacheRemoval, read_digests, remove_portion
+from lead_operator.bucket.source_watch import SourceWatch
+from lead_operator.bucket.store_errors import explain_store_error
+from lead_operator.bucket.store_threads import StoreThreads
 from lead_protocol.object_keys import BuildKeys, CacheKeys
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectInfo, StoreDenied, StoreError, StoreUnavailable

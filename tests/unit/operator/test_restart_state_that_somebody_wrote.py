@@ -7,7 +7,7 @@ import pytest
 
 from lead_operator.decisions.observed import ObservedInstance, ObservedRun
 from lead_operator.decisions.plan import Plan
-from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_operator.decisions.training_run.plan import decide_training_run
 from lead_testing.makers import NOW, SETTINGS, a_failed_pod, a_pod, a_ready_cache, a_training_run
 
 RUN = a_training_run()

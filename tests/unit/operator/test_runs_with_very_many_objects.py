@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from lead_operator.cluster import bucket_view
-from lead_operator.cluster.bucket_view import MAX_OBJECTS, BucketLook, BucketView
-from lead_operator.cluster.instance_records import MAX_MAILBOXES, read_instances, record_prefixes
-from lead_operator.cluster.record_reader import MAX_LISTED_BYTES, RecordReader, Records
+from lead_operator.bucket import bucket_view
+from lead_operator.bucket.bucket_view import MAX_OBJECTS, BucketLook, BucketView
+from lead_operator.bucket.instance_records import MAX_MAILBOXES, read_instances, record_prefixes
+from lead_operator.bucket.record_reader import MAX_LISTED_BYTES, RecordReader, Records
 from lead_operator.decisions.plan import RunRecord
 from lead_protocol.object_keys import InstanceKeys, RunKeys
 from lead_protocol.progress_record import ProgressRecord

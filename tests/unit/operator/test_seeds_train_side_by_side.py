@@ -6,7 +6,7 @@ from typing import Any
 
 from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstance, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import Plan
-from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_operator.decisions.training_run.plan import decide_training_run
 from lead_operator.names import Condition
 from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.training_run import TrainingRun

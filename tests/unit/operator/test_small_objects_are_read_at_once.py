@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
-from lead_operator.cluster import object_reader
-from lead_operator.cluster.object_reader import (
+from lead_operator.kube import object_reader
+from lead_operator.kube.object_reader import (
     KEPT_CONFIG_BYTES,
     MAX_METADATA_BYTES,
     REJECTION,
@@ -21,7 +21,7 @@ from lead_operator.cluster.object_reader import (
     read_page,
     read_resource,
 )
-from lead_operator.cluster.whole_document import SMALL_BYTES, nests_deeper, parse_whole
+from lead_operator.kube.whole_document import SMALL_BYTES, nests_deeper, parse_whole
 from lead_operator.resources.recipe_config import MAX_CONFIG_DEPTH, OmittedConfig
 from lead_testing.makers import a_cache_body, a_run_body
 from lead_testing.poison import nested

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from lead_operator.cluster.bucket_view import read_build
-from lead_operator.cluster.observe import expected_build_pods
-from lead_operator.cluster.record_reader import Records
-from lead_operator.decisions.build_health import HANG_S
-from lead_operator.decisions.dataset_cache_plan import MANIFEST_WAIT_S, decide_dataset_cache
+from lead_operator.bucket.bucket_view import read_build
+from lead_operator.bucket.record_reader import Records
+from lead_operator.cli.render import render_body
+from lead_operator.decisions.dataset_cache.build_health import HANG_S
+from lead_operator.decisions.dataset_cache.plan import MANIFEST_WAIT_S, decide_dataset_cache
 from lead_operator.decisions.observed import BuildWord, ObservedBuild, ObservedCacheManifest, ObservedPod
 from lead_operator.decisions.plan import Plan
 from lead_operator.errors import SpecError
+from lead_operator.kube.observe import expected_build_pods
 from lead_operator.names import Label
-from lead_operator.render import render_body
 from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_protocol.environment import JOB_ANNOTATION

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
+from lead_operator.cli.render import render, render_body
 from lead_operator.errors import SpecError
 from lead_operator.names import CachePhase, RunPhase
-from lead_operator.render import render, render_body
 from lead_operator.resources.crd_defaults import crd_folder, fill_defaults, read_schema
 from lead_operator.resources.item_defaults import STAGE, TOLERATION
 from lead_testing.crd_fields import KINDS, crd_fields

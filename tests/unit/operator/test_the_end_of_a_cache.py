@@ -9,15 +9,15 @@ from typing import Any, cast
 
 import pytest
 
-from lead_operator.cluster import cache_removal
-from lead_operator.cluster.api_errors import Refused
-from lead_operator.cluster.apply import Applier
-from lead_operator.cluster.cache_end import CacheEnd
-from lead_operator.cluster.cache_removal import CacheRemoval
-from lead_operator.cluster.client import KubeClient
-from lead_operator.cluster.informers import Informers
-from lead_operator.cluster.kinds import DATASET_CACHE, POD, TRAINING_RUN, KubernetesObject
+from lead_operator.bucket import cache_data_gc as cache_removal
+from lead_operator.bucket.cache_data_gc import CacheRemoval
+from lead_operator.controllers.apply import Applier
+from lead_operator.controllers.cache_finalizer import CacheEnd
 from lead_operator.decisions.plan import Plan
+from lead_operator.kube.api_errors import Refused
+from lead_operator.kube.client import KubeClient
+from lead_operator.kube.informers import Informers
+from lead_operator.kube.kinds import DATASET_CACHE, POD, TRAINING_RUN, KubernetesObject
 from lead_operator.names import CACHE_DATA_FINALIZER
 from lead_operator.resources.crd_defaults import fill_defaults
 from lead_protocol.object_keys import BuildKeys, CacheKeys

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lead_operator.cluster.server_clock import ServerClock
+from lead_operator.kube.server_clock import ServerClock
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> ServerClock:
     """A clock to which noon was told a minute ago by the machine's monotonic clock."""
     moments = iter([1000.0])
     own = SimpleNamespace(monotonic=lambda: next(moments, 1060.0))  # other threads go on with the machine's
-    monkeypatch.setattr("lead_operator.cluster.server_clock.time", own)
+    monkeypatch.setattr("lead_operator.kube.server_clock.time", own)
     clock = ServerClock()
     clock.note("Thu, 01 Jan 2026 12:00:00 GMT")
     return clock

@@ -2,7 +2,7 @@
 
 import re
 
-from lead_operator.cluster.lease import DURATION_S, RENEW_DEADLINE_S, RETRY_S, longest_renewal_s
+from lead_operator.kube.lease import DURATION_S, RENEW_DEADLINE_S, RETRY_S, longest_renewal_s
 from lead_testing import PROJECT_ROOT
 
 TRY_S = RENEW_DEADLINE_S / 2  # so long one call to the API server may take

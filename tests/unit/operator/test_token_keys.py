@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 import urllib3
 
-from lead_operator import token_keys
-from lead_operator.errors import SettingsError
-from lead_operator.token_keys import (
+from lead_operator.cli import token_keys
+from lead_operator.cli.token_keys import (
     CONFIGURATION_PATH,
     KEYS_PATH,
     ApiServer,
@@ -22,6 +21,7 @@ from lead_operator.token_keys import (
     read_settings,
     serve,
 )
+from lead_operator.errors import SettingsError
 from lead_testing.ports import dead_port
 
 KEYS = {"keys": [{"kid": "one"}]}

@@ -6,11 +6,11 @@ from typing import cast
 
 import pytest
 
-from lead_operator.cluster.client import KubeClient
-from lead_operator.cluster.informer import Informer
-from lead_operator.cluster.kinds import POD
-from lead_operator.cluster.watchdog import SILENT_S, STALLED_S, Deaf, Watchdog
 from lead_operator.handlers.startup import thin_settings
+from lead_operator.kube.client import KubeClient
+from lead_operator.kube.informer import Informer
+from lead_operator.kube.kinds import POD
+from lead_operator.kube.watchdog import SILENT_S, STALLED_S, Deaf, Watchdog
 
 NO_CLIENT = cast(KubeClient, None)  # an informer that is not run makes no call
 

@@ -10,7 +10,7 @@ from campaign.data_goals import TRIALS, cases
 from campaign.figures import LEAST_KILLS, LIMITS, VIOLATED, WANTED, conclude
 from campaign.goals import NAMES, plans_of
 from campaign.repeated import REPEATED
-from lead_operator.cluster.client import CALL_TIMEOUT_S
+from lead_operator.kube.client import CALL_TIMEOUT_S
 from lead_testing import PROJECT_ROOT
 from lead_testing.any_spec.chains import EDIT, FIXED, WRONG, chains
 from lead_testing.any_spec.states import CACHE, MOST_CHANGES, RUN, states

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lead_operator.decisions.dataset_cache_plan import decide_dataset_cache
+from lead_operator.decisions.dataset_cache.plan import decide_dataset_cache
 from lead_operator.decisions.observed import (
     ObservedBuild,
     ObservedCacheManifest,
@@ -15,7 +15,7 @@ from lead_operator.decisions.observed import (
     ObservedRun,
 )
 from lead_operator.decisions.plan import Plan, PodToDelete
-from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_operator.decisions.training_run.plan import decide_training_run
 from lead_operator.resources.training_run import TrainingRun
 from lead_testing.makers import (
     DIGEST,

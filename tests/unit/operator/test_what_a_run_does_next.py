@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from lead_operator.cluster.observe import observe_cache
 from lead_operator.decisions.observed import (
     ObservedCache,
     ObservedCheckpoint,
@@ -16,7 +15,8 @@ from lead_operator.decisions.observed import (
     ObservedRun,
 )
 from lead_operator.decisions.plan import Plan, PodToDelete
-from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_operator.decisions.training_run.plan import decide_training_run
+from lead_operator.kube.observe import observe_cache
 from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.training_run import TrainingRun
 from lead_protocol.progress_record import ProgressRecord

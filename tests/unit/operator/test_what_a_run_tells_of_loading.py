@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lead_operator.decisions.cache_figures import cache_figures
+from lead_operator.decisions.training_run.session_cache_figures import cache_figures
 from lead_protocol.progress_record import MAX_DEGRADED_RANKS, MAX_RECORD_BYTES, ProgressRecord, parse_progress, to_bytes
 from lead_testing.statuses import run_status
 

@@ -7,10 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from lead_operator.cluster.client import KubeClient
-from lead_operator.cluster.informer import Informer
-from lead_operator.cluster.kinds import CLAIM, NODE
-from lead_operator.cluster.observe import (
+from lead_operator.controllers.manager import Operator
+from lead_operator.decisions.observed import ObservedClaim
+from lead_operator.decisions.waiting_pod import explain_waiting
+from lead_operator.kube.client import KubeClient
+from lead_operator.kube.informer import Informer
+from lead_operator.kube.kinds import CLAIM, NODE
+from lead_operator.kube.observe import (
     NodeWatch,
     expected_build_pods,
     expected_training_pods,
@@ -19,10 +22,7 @@ from lead_operator.cluster.observe import (
     trim_child,
     trim_pod,
 )
-from lead_operator.cluster.operator import Operator
-from lead_operator.cluster.server_clock import ServerClock
-from lead_operator.decisions.observed import ObservedClaim
-from lead_operator.decisions.waiting_pod import explain_waiting
+from lead_operator.kube.server_clock import ServerClock
 from lead_operator.resources.training_run import parse_training_run
 from lead_testing.makers import (
     NOW,

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from lead_operator.cluster.object_reader import (
+from lead_operator.decisions.training_run.view import hash_config
+from lead_operator.kube.intern import share_strings
+from lead_operator.kube.object_reader import (
     KEPT_CONFIG_BYTES,
     MAX_METADATA_BYTES,
     MAX_SPEC_BYTES,
@@ -19,8 +21,6 @@ from lead_operator.cluster.object_reader import (
     read_page,
     read_resource,
 )
-from lead_operator.cluster.shared_strings import share_strings
-from lead_operator.decisions.run_view import hash_config
 from lead_operator.resources.recipe_config import (
     MAX_CONFIG_BYTES,
     MAX_CONFIG_DEPTH,

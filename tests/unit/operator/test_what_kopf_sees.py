@@ -60,7 +60,7 @@ def test_an_error_ends_the_stream_before_kopf_sees_it(error: dict[str, Any]) -> 
 
 
 def test_a_line_without_an_end_ends_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lead_operator.cluster.client.MAX_OBJECT_BYTES", 1000)
+    monkeypatch.setattr("lead_operator.kube.client.MAX_OBJECT_BYTES", 1000)
     long = {"type": "ADDED", "object": {**RUN, "spec": {"recipe": "l" * 3_000_000}}}
     assert asyncio.run(seen(long)) == []
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from lead_operator.cluster.bucket_view import BucketView
+from lead_operator.bucket.bucket_view import BucketView
 from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstance, ObservedRun
 from lead_operator.decisions.plan import Plan
-from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_operator.decisions.training_run.plan import decide_training_run
 from lead_operator.names import Condition
 from lead_operator.resources.crd_defaults import fill_defaults
 from lead_protocol.job import DatasetSource

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from lead_operator.cluster.bucket_view import BucketLook, BucketView
-from lead_operator.cluster.cache_publisher import CachePublisher, check
-from lead_operator.cluster.source_watch import list_source
-from lead_operator.decisions.build_state import read_build_state
-from lead_operator.decisions.cache_verification import PublishRequest, find_mismatch, publish_request
-from lead_operator.decisions.dataset_cache_plan import MAX_ROUNDS, decide_dataset_cache
+from lead_operator.bucket.bucket_view import BucketLook, BucketView
+from lead_operator.bucket.cache_publisher import CachePublisher, check
+from lead_operator.bucket.source_watch import list_source
+from lead_operator.decisions.dataset_cache.build_state import read_build_state
+from lead_operator.decisions.dataset_cache.plan import MAX_ROUNDS, decide_dataset_cache
+from lead_operator.decisions.dataset_cache.verification import PublishRequest, find_mismatch, publish_request
 from lead_operator.decisions.observed import ObservedBuild, ObservedCacheManifest, ObservedPublication
 from lead_operator.decisions.plan import Plan
 from lead_operator.resources.crd_defaults import fill_defaults
@@ -198,7 +198,7 @@ async def test_the_publisher_records_the_cache_last_and_the_next_look_finds_it_r
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Audit: B3."""
-    monkeypatch.setattr("lead_operator.cluster.cache_publisher.RETRY_S", 0.01)
+    monkeypatch.setattr("lead_operator.bucket.cache_publisher.RETRY_S", 0.01)
     store, ends = Away(tmp_path), list[str]()
     manifest = stage(store)
     publisher = CachePublisher(lambda profile: store, ends.append)
@@ -218,7 +218,7 @@ async def test_the_publisher_records_the_cache_last_and_the_next_look_finds_it_r
 async def test_a_damaged_cache_of_an_earlier_resource_is_named_until_it_is_restored_or_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lead_operator.cluster.cache_publisher.RESTORED_S", 0.01)
+    monkeypatch.setattr("lead_operator.bucket.cache_publisher.RESTORED_S", 0.01)
     store, ends = FolderStore(tmp_path), list[str]()
     manifest = stage(store)
     publisher = CachePublisher(lambda profile: store, ends.append)

@@ -6,15 +6,15 @@ from typing import Any, cast
 
 import pytest
 
-from lead_operator.cluster.api_errors import Refused
-from lead_operator.cluster.apply import Applier, CreateRefused
-from lead_operator.cluster.client import KubeClient
-from lead_operator.cluster.event_recorder import EventRecorder
-from lead_operator.cluster.informers import Informers
-from lead_operator.cluster.kinds import TRAINING_RUN, KubernetesObject
+from lead_operator.controllers.apply import Applier, CreateRefused
 from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstance, ObservedRun
 from lead_operator.decisions.plan import EventNote, Plan
-from lead_operator.decisions.training_run_plan import decide_training_run
+from lead_operator.decisions.training_run.plan import decide_training_run
+from lead_operator.kube.api_errors import Refused
+from lead_operator.kube.client import KubeClient
+from lead_operator.kube.event_recorder import EventRecorder
+from lead_operator.kube.informers import Informers
+from lead_operator.kube.kinds import TRAINING_RUN, KubernetesObject
 from lead_protocol.progress_record import ProgressRecord
 from lead_testing.makers import NOW, RUN_UID, SETTINGS, a_failed_pod, a_pod, a_ready_cache, a_run_body, a_training_run
 
@@ -72,7 +72,7 @@ class Server:
 async def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     """A server on which the run trains at step 12."""
     server = Server()
-    monkeypatch.setattr("lead_operator.cluster.apply.time", SimpleNamespace(monotonic=lambda: server.now_s))
+    monkeypatch.setattr("lead_operator.controllers.apply.time", SimpleNamespace(monotonic=lambda: server.now_s))
     await server.look(ObservedInstance("train", 0), ())
     server.now_s += 10
     await server.look(BUCKET)

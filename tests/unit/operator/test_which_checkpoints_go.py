@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from lead_operator.decisions.retention import Removal, decide_removals, find_orphans, outlived, remove_spoiled
+from lead_operator.decisions.training_run.retention import (
+    Removal,
+    decide_removals,
+    find_orphans,
+    outlived,
+    remove_spoiled,
+)
 from lead_protocol.manifests import CheckpointManifest, StoredObject
 from lead_protocol.object_keys import InstanceKeys
 

@@ -10,11 +10,11 @@ import aiohttp
 import pytest
 from kubernetes.aio.client import ApiClient
 
-from lead_operator.cluster.call_turns import CallRate, CallTurns
-from lead_operator.cluster.client import KubeClient
-from lead_operator.cluster.kinds import LEASE, POD, ResourceKey
-from lead_operator.cluster.operator import Operator
-from lead_operator.cluster.server_clock import ServerClock
+from lead_operator.controllers.manager import Operator
+from lead_operator.kube.client import KubeClient
+from lead_operator.kube.kinds import LEASE, POD, ResourceKey
+from lead_operator.kube.rate_limiter import CallRate, CallTurns
+from lead_operator.kube.server_clock import ServerClock
 from lead_testing.makers import SETTINGS
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from lead_operator.cluster.lease import LeaseLost
-from lead_operator.cluster.watchdog import Deaf
 from lead_operator.errors import SettingsError
 from lead_operator.handlers import startup
+from lead_operator.kube.lease import LeaseLost
+from lead_operator.kube.watchdog import Deaf
 from lead_testing.makers import SETTINGS
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from lead_operator.cluster.work_queue import FIRST_PAUSE_S, LONGEST_PAUSE_S, OVERTAKES, WorkQueue
+from lead_operator.kube.work_queue import FIRST_PAUSE_S, LONGEST_PAUSE_S, OVERTAKES, WorkQueue
 
 
 async def taken(queue: WorkQueue[str]) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from lead_operator.cli.storage_init import Account, EmbeddedStore, ProfileAccounts, init_storage
 from lead_operator.settings import StorageProfile
-from lead_operator.storage_init import Account, EmbeddedStore, ProfileAccounts, init_storage
 from lead_protocol.cache_digest import digest_of
 from lead_protocol.cache_publication import (
     CacheDamaged,

@@ -20,9 +20,9 @@ from minio.credentials.providers import StaticProvider, WebIdentityProvider
 from minio.error import MinioAdminException, S3Error
 from minio.minioadmin import MinioAdmin
 
+from lead_operator.cli.storage_init import Account, EmbeddedStore, ProfileAccounts, init_storage
+from lead_operator.cli.store_policies import ROLE_POLICIES
 from lead_operator.settings import StorageProfile
-from lead_operator.storage_init import Account, EmbeddedStore, ProfileAccounts, init_storage
-from lead_operator.store_policies import ROLE_POLICIES
 from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER, MinioServer, minio_program
 from lead_testing.raw_s3 import Key, RawS3
 from lead_testing.token_issuer import AUDIENCE, ROLE_ARN, TokenIssuer

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from lead_operator.cluster import checkpoint_sweep
-from lead_operator.cluster.checkpoint_sweep import CheckpointSweep, SweepRequest
+from lead_operator.bucket import checkpoint_gc as checkpoint_sweep
+from lead_operator.bucket.checkpoint_gc import CheckpointSweep, SweepRequest
+from lead_operator.cli.storage_init import Account, EmbeddedStore, ProfileAccounts, init_storage
+from lead_operator.cli.store_policies import Tenant, run_statements
 from lead_operator.settings import StorageProfile
-from lead_operator.storage_init import Account, EmbeddedStore, ProfileAccounts, init_storage
-from lead_operator.store_policies import Tenant, run_statements
 from lead_protocol.store.object_store import ObjectStore, StoreDenied, StoreUnavailable
 from lead_protocol.store.s3 import S3Store
 from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER, MinioServer

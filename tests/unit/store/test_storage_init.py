@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lead_operator.errors import SettingsError
-from lead_operator.settings import StorageProfile
-from lead_operator.storage_init import (
+from lead_operator.cli.storage_init import (
     Account,
     EmbeddedStore,
     ProfileAccounts,
@@ -22,6 +20,8 @@ from lead_operator.storage_init import (
     main,
     read_request,
 )
+from lead_operator.errors import SettingsError
+from lead_operator.settings import StorageProfile
 from lead_protocol.store.object_store import StoreDenied
 from lead_protocol.store.s3 import S3Store
 from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER, MinioServer

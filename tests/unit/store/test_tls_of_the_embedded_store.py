@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from lead_operator.cli.storage_init import Account, EmbeddedStore, ProfileAccounts, StorageInitError, init_storage
 from lead_operator.settings import StorageProfile
-from lead_operator.storage_init import Account, EmbeddedStore, ProfileAccounts, StorageInitError, init_storage
 from lead_protocol.store.object_store import StoreDenied
 from lead_protocol.store.open_store import open_store
 from lead_protocol.store.s3 import S3Store

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from minio.sse import SseCustomerKey
 
-from lead_operator.cluster.cache_removal import read_digests, remove_portion
-from lead_operator.cluster.record_reader import RecordReader, Records
+from lead_operator.bucket.cache_data_gc import read_digests, remove_portion
+from lead_operator.bucket.record_reader import RecordReader, Records
 from lead_protocol.object_keys import BuildKeys, CacheKeys
 from lead_protocol.store.object_store import ObjectCorrupt
 from lead_protocol.store.s3 import S3Store

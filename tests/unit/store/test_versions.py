@@ -10,8 +10,8 @@ import pytest
 from minio.commonconfig import ENABLED, CopySource
 from minio.versioningconfig import VersioningConfig
 
+from lead_operator.cli.storage_init import Account, EmbeddedStore, ProfileAccounts, init_storage
 from lead_operator.settings import StorageProfile
-from lead_operator.storage_init import Account, EmbeddedStore, ProfileAccounts, init_storage
 from lead_protocol.store.s3 import S3Store
 from lead_testing.minio_server import ROOT_PASSWORD, ROOT_USER, MinioServer
 from lead_testing.toy_jobs import KEYS

@@ -15,8 +15,8 @@ import pytest
 from minio.credentials.providers import StaticProvider
 from minio.minioadmin import MinioAdmin
 
+from lead_operator.cli.store_policies import ROLE_POLICIES, Tenant, role_policies
 from lead_operator.settings import StorageProfile
-from lead_operator.store_policies import ROLE_POLICIES, Tenant, role_policies
 from lead_protocol.job import BuildJob, DatasetSource, OwnerIdentity, StoreSource, TrainJob
 from lead_protocol.job_access import job_access
 from lead_protocol.store.object_store import StoreDenied, StoreUnavailable

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from lead_operator.cluster import bucket_view
-from lead_operator.cluster.bucket_view import LIMITS, BucketLook, BucketView
+from lead_operator.bucket import bucket_view
+from lead_operator.bucket.bucket_view import LIMITS, BucketLook, BucketView
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.progress_record import ProgressRecord
 from lead_protocol.store.s3 import S3Store

@@ -1,0 +1,389 @@
+"""Looks into the buckets, seldom and little: one LIST a resource, and a GET of each record whose etag is new.
+
+Called by `controllers.reconcile` when the last look is too old or the pods have changed since. Of a run with very many
+objects only the folders with records are listed. What it reads was written by pods and is hostile until parsed: sizes
+are capped, models strict, and names inside are compared with the key's.
+It writes the few records that a run's status must not tell first, and nothing else. A store that does not answer is an
+observation (`store_error`), not an exception.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TypeVar
+
+from pydantic import ConfigDict, ValidationError
+
+from lead_operator import metrics
+from lead_operator.bucket.cache_facts import read_cache_facts
+from lead_operator.bucket.instance_records import read_book, read_end, read_instances, record_prefixes
+from lead_operator.bucket.record_reader import RecordReader, Records
+from lead_operator.bucket.store_errors import explain_store_error
+from lead_operator.bucket.store_threads import StoreThreads
+from lead_operator.decisions.observed import (
+    BuildWord,
+    ObservedBuildFailure,
+    ObservedCacheManifest,
+    ObservedInstance,
+)
+from lead_operator.decisions.plan import RunRecord
+from lead_operator.decisions.store_remedy import operators_key
+from lead_operator.settings import Settings, StorageProfile
+from lead_protocol import environment
+from lead_protocol.manifests import MAX_MANIFEST_BYTES
+from lead_protocol.object_keys import BuildKeys, CacheKeys, ControlKeys, RunKeys
+from lead_protocol.progress_record import parse_build
+from lead_protocol.run_records import (
+    MAX_RUN_RECORD_BYTES,
+    RunBook,
+    RunEnd,
+    parse_failed_source,
+    parse_published,
+    parse_run_end,
+)
+from lead_protocol.store.credentials_chain import StoreNotConfigured
+from lead_protocol.store.object_store import ObjectStore, StoreDenied, StoreError
+from lead_protocol.store.open_store import open_store
+from lead_protocol.store.s3_target import S3Limits
+from lead_protocol.strict_model import StrictModel
+
+LOOKS = 8  # at a time
+LIMITS = S3Limits(connect_s=3.0, read_s=5.0, total_s=10.0, longest_pause_s=2.0)
+ANSWERS_FOR_S = 60.0  # after an answer, a store counts as there
+REST_AFTER_ERROR_S = (
+    5.0  # a store that is down is asked once in so long for each namespace, whatever the number of runs
+)
+MAX_RECORD_BYTES = 64 * 1024
+MAX_OBJECTS = 20_000  # of one resource, looked at in one LIST
+CONTROL_AGE_S = 60.0  # nobody but an operator writes below control/; this process knows what it has written itself
+
+Answer = TypeVar("Answer")
+OpenStore = Callable[[StorageProfile], ObjectStore]
+
+
+@dataclass(frozen=True)
+class BucketLook:
+    """What one look found; with `error`, what the last good look had found."""
+
+    error: str = ""
+    instances: tuple[ObservedInstance, ...] = ()
+    ended: RunEnd | None = None
+    book: RunBook | None = None
+    result_digest: str = ""
+    manifest: ObservedCacheManifest | None = None
+    published_sha256: str = ""
+    found_sha256: str = ""
+    failure: ObservedBuildFailure | None = None
+    words: tuple[BuildWord, ...] = ()
+
+
+@dataclass(frozen=True)
+class EndLook:
+    """What the operator has recorded of a run whose status says that it has ended."""
+
+    error: str = ""  # why it could not be read
+    ended: RunEnd | None = None
+    any_record: bool = False
+
+
+class BuildResult(StrictModel):
+    """The record of which digest a generation of a DatasetCache came to; further keys are for people."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+    digest: str
+
+
+@dataclass
+class _Memory:
+    """What is kept of one resource between looks."""
+
+    looked_at: float = 0.0
+    live: frozenset[str] = frozenset()
+    look: BucketLook = BucketLook()
+    records: Records = field(default_factory=Records)
+    written: set[str] = field(default_factory=set)  # keys of control records, by this process
+    control: RecordReader | None = None  # the run's records as last listed
+    control_listed_at: float = 0.0
+
+    def list_control(self, store: ObjectStore, keys: ControlKeys, *, anew: bool) -> RecordReader:
+        """Returns a run's records below `control/`, listed now where they may be others than last time."""
+        now, control = time.monotonic(), self.control
+        if anew or control is None or control.store is not store or now - self.control_listed_at > CONTROL_AGE_S:
+            control = RecordReader(store, self.records, keys.prefix, MAX_OBJECTS)
+            self.control, self.control_listed_at = control, now
+        return control
+
+
+class BucketView:
+    """The buckets of all storage profiles, as far as the resources at hand need them."""
+
+    def __init__(self, settings: Settings, open_profile: OpenStore | None = None) -> None:
+        self._open = open_profile or (lambda profile: open_profile_store(profile, settings))
+        self._stores: dict[str, ObjectStore] = {}
+        # (profile, namespace) -> until when, because of which error; what a team put there may be what is slow
+        self._resting: dict[tuple[str, str], tuple[float, str]] = {}
+        self._answered_at: dict[str, float] = {}  # profile -> monotonic time of its last good answer
+        self._memories: dict[str, _Memory] = {}
+        self._threads = StoreThreads(LOOKS, "bucket")
+
+    async def look_at_run(
+        self, profile: StorageProfile, namespace: str, uid: str, instances: tuple[tuple[str, int], ...], *,
+        live: frozenset[str], max_age_s: float, untouched: bool = False, erased: bool = False,
+    ) -> BucketLook:  # fmt: skip
+        """Returns what the bucket holds of a run's stage instances, read now where a pod of `live` lives no more.
+
+        Of an `untouched` run it holds nothing: that is believed without a first look while the store is known to
+        answer. Of an `erased` one, whose status tells nothing, it is read now.
+        """
+        keys = RunKeys(namespace, uid)
+        untouched = untouched and uid not in self._memories
+        memory = self._memories.setdefault(uid, _Memory())
+
+        def read(store: ObjectStore, records: Records) -> BucketLook:
+            parts = record_prefixes(namespace, uid, instances)
+            reader = RecordReader(store, records, keys.prefix, MAX_OBJECTS, parts)
+            control = memory.list_control(store, keys.control, anew=erased)
+            return BucketLook(
+                error=reader.excess or control.excess,
+                instances=read_instances(reader, control, namespace, uid, instances),
+                ended=read_end(control, keys.control),
+                book=read_book(control, keys.control),
+            )
+
+        if untouched and time.monotonic() - self._answered_at.get(profile.name, -math.inf) < ANSWERS_FOR_S:
+            # Known to be empty, and not unknown: a status that says otherwise is somebody else's.
+            memory.look = BucketLook(instances=tuple(ObservedInstance(stage, seed) for stage, seed in instances))
+            memory.looked_at, memory.live = time.monotonic(), live
+            return memory.look
+        return await self._look(profile, namespace, uid, live, 0.0 if erased else max_age_s, read)
+
+    async def look_at_end(self, profile: StorageProfile, namespace: str, uid: str) -> EndLook:
+        """Returns the operator's record of a run's end, and whether it has recorded anything of that run."""
+        keys = ControlKeys(namespace, uid)
+
+        def read(store: ObjectStore) -> EndLook:
+            control = RecordReader(store, Records(), keys.prefix, MAX_OBJECTS)
+            return EndLook(control.excess, read_end(control, keys), any(control.keys_below(keys.prefix)))
+
+        look, error = await self._ask(profile, namespace, read)
+        return EndLook(error) if look is None else look
+
+    async def look_at_build(
+        self,
+        profile: StorageProfile,
+        namespace: str,
+        uid: str,
+        generation: int,
+        *,
+        shares: int,
+        now: datetime,
+        live: frozenset[str],
+        max_age_s: float,
+        stages: Iterable[tuple[str, int]] = (),
+    ) -> BucketLook:
+        """Returns what the bucket holds of a DatasetCache's build and of the cache it came to.
+
+        What a pod says is new `now` where its record is another than at the look before. `stages` are those before the
+        last, each with its number of shares.
+        """
+
+        def read(store: ObjectStore, records: Records) -> BucketLook:
+            keys = BuildKeys(namespace, uid)
+            return read_build(store, records, keys, generation, shares=shares, now=now, stages=stages)
+
+        live |= {f"generation {generation}"}  # it ends, too
+        return await self._look(profile, namespace, uid, live, max_age_s, read)
+
+    async def record(
+        self, profile: StorageProfile, namespace: str, uid: str, records: tuple[RunRecord, ...]
+    ) -> tuple[bool, str]:
+        """Writes what is not there yet; returns whether no other verdict stands, and why the store took nothing.
+
+        After a verdict that stood already the next look at the run is made at once.
+        """
+
+        memory = self._memories.setdefault(uid, _Memory())
+        control, memory.control = memory.control, None  # listed anew where one of these is not written, or another's
+
+        def write(store: ObjectStore) -> bool:
+            stands, all_ours = True, control is not None and control.store is store
+            for record in records:
+                if record.key not in memory.written or record.final:
+                    ours = store.create(record.key, record.data)
+                    stands = stands and (ours or not record.final)
+                    memory.written.add(record.key)
+                    if ours and control is not None:
+                        control.note_created(record.key, record.data)
+                    all_ours = all_ours and ours
+            memory.control = control if all_ours else None
+            return stands
+
+        stands, error = await self._ask(profile, namespace, write)
+        if stands is False:
+            memory.looked_at = 0.0
+        return stands is not False, error
+
+    def look_again(self, uid: str) -> None:
+        """Lets the next look at a resource read its bucket, however young the last one is."""
+        if uid in self._memories:
+            self._memories[uid].looked_at = 0.0
+
+    def forget(self, uid: str) -> None:
+        """Drops what is remembered of a resource that is gone."""
+        self._memories.pop(uid, None)
+
+    def close(self) -> None:
+        """Lets running looks end and starts no more."""
+        self._threads.close()
+
+    async def _look(
+        self, profile: StorageProfile, namespace: str, uid: str, live: frozenset[str], max_age_s: float,
+        read: Callable[[ObjectStore, Records], BucketLook],
+    ) -> BucketLook:  # fmt: skip
+        memory = self._memories.setdefault(uid, _Memory())
+        started = time.monotonic()
+        if memory.looked_at and memory.live <= live and started - memory.looked_at < max_age_s:
+            memory.live = live
+            return memory.look
+        look, error = await self._ask(profile, namespace, read, memory.records)
+        if look is None:
+            return replace(memory.look, error=error)
+        memory.look = replace(memory.look, error=look.error) if look.error else look
+        memory.looked_at, memory.live = started, live
+        return memory.look
+
+    async def _ask(
+        self, profile: StorageProfile, namespace: str, ask: Callable[..., Answer], *arguments: object
+    ) -> tuple[Answer | None, str]:
+        """Returns what a thread got from a profile's store; None and why where it failed, now or just before."""
+        pool = self._threads.pool(profile.name)
+        async with pool.turns.turn(namespace):
+            return await self._ask_now(pool.threads, profile, namespace, ask, *arguments)
+
+    async def _ask_now(
+        self, threads: ThreadPoolExecutor, profile: StorageProfile, namespace: str,
+        ask: Callable[..., Answer], *arguments: object,
+    ) -> tuple[Answer | None, str]:  # fmt: skip
+        started = time.monotonic()
+        until, error = self._resting.get((profile.name, namespace), (0.0, ""))
+        if started < until:
+            return None, error
+        loop = asyncio.get_running_loop()
+        try:
+            answer = await loop.run_in_executor(threads, ask, self.store(profile), *arguments)
+            self._answered_at[profile.name] = started
+            metrics.STORE_SECONDS.labels("ok").observe(time.monotonic() - started)
+            return answer, ""
+        except StoreError as found:
+            metrics.STORE_SECONDS.labels(type(found).__name__).observe(time.monotonic() - started)
+            error = explain_store_error(found) + (operators_key(profile) if isinstance(found, StoreDenied) else "")
+            self._answered_at.pop(profile.name, None)
+            self._resting[profile.name, namespace] = (time.monotonic() + REST_AFTER_ERROR_S, error)
+            if isinstance(found, StoreDenied):
+                self.forget_store(profile)
+            return None, error
+
+    def store(self, profile: StorageProfile) -> ObjectStore:
+        """Returns a profile's store with the operator's credentials; raises StoreError where they are missing."""
+        if profile.name not in self._stores:
+            self._stores[profile.name] = self._open(profile)
+        return self._stores[profile.name]
+
+    def forget_store(self, profile: StorageProfile) -> None:
+        """Lets the next look open the store anew: a `ca.crt` may have been mounted since."""
+        self._stores.pop(profile.name, None)
+
+
+def open_profile_store(profile: StorageProfile, settings: Settings, limits: S3Limits = LIMITS) -> ObjectStore:
+    """Opens a storage profile with the operator's own credentials; raises StoreError where they are missing."""
+    environ: Mapping[str, str] = {
+        environment.STORE_URL: profile.url,
+        environment.STORE_ENDPOINT: profile.endpoint,
+        environment.STORE_SECURE: "true" if profile.secure else "false",
+        environment.STORE_REGION: profile.region,
+        environment.STORE_ADDRESSING: profile.addressing,
+    }
+    folder = settings.credentials_dir / profile.name
+    keys = [key for key in ("access-key", "secret-key") if not (folder / key).exists()]
+    if len(keys) == 1:
+        raise _no_secret(profile, keys)
+    try:
+        return open_store(environ, credentials_dir=folder, limits=limits)
+    except StoreNotConfigured as error:
+        if not keys or not profile.operator_secret:
+            raise
+        raise _no_secret(profile, keys) from error
+
+
+def _no_secret(profile: StorageProfile, keys: list[str]) -> StoreNotConfigured:
+    """Returns the error that names the Secret to create, by which people know it, not the mounted folder."""
+    namespace, _, name = profile.operator_secret.rpartition("/")
+    where = f"Secret {name or '(operatorSecret)'} in namespace {namespace or 'of the operator'}"
+    return StoreNotConfigured(
+        f"storage profile {profile.name}: no key {' and no key '.join(keys)} in {where}; create it with the keys "
+        "access-key and secret-key (and ca.crt, where the store's certificate needs one)"
+    )
+
+
+def read_build(
+    store: ObjectStore, records: Records, keys: BuildKeys, generation: int, *, shares: int, now: datetime,
+    stages: Iterable[tuple[str, int]] = (),
+) -> BucketLook:  # fmt: skip
+    """Reads a build's records, and the manifest of the cache that the operator has published for it."""
+    parts = [keys.result(generation), keys.progress_prefix]  # beside them lies what is staged: thousands of objects
+    reader = RecordReader(store, records, keys.prefix, MAX_OBJECTS, parts, parts_alone=True)
+    control = RecordReader(store, records, keys.control.prefix, MAX_OBJECTS)
+    published = control.parsed(keys.control.published(generation), parse_published, MAX_RUN_RECORD_BYTES)
+    result = reader.parsed(keys.result(generation), _parse_result, MAX_RECORD_BYTES)
+    digest = published.digest if published else result.digest if result else ""
+    found = _read_manifest(store, records, CacheKeys(keys.namespace, digest)) if published else None
+    expected_sha256 = published.manifest_sha256 if published else ""
+    pods = [(stage, index) for stage, count in (*stages, ("", shares)) for index in range(count)]
+    words = tuple(_read_words(reader, ((*pod, keys.progress(generation, pod[1], pod[0])) for pod in pods), now))
+    return BucketLook(
+        error=reader.excess or control.excess,
+        result_digest=digest,
+        manifest=found if found is not None and found.sha256 == expected_sha256 else None,
+        published_sha256=expected_sha256,
+        found_sha256=found.sha256 if found is not None else "",
+        failure=_read_failure(control, keys, generation),
+        words=words,
+    )
+
+
+def _read_words(reader: RecordReader, mailboxes: Iterable[tuple[str, int, str]], now: datetime) -> Iterator[BuildWord]:
+    """Yields the newest record of each share, and since when it is; a record that does not parse is none."""
+    for stage, index, key in mailboxes:
+        heard = reader.parsed(key, lambda data: (parse_build(data), now), MAX_RECORD_BYTES)  # parsed when it is new
+        if heard is not None and heard[0] is not None:
+            yield BuildWord(index, heard[0], heard[1], stage)
+
+
+def _read_failure(control: RecordReader, keys: BuildKeys, generation: int) -> ObservedBuildFailure | None:
+    """Returns the newest failure of a generation that the operator has recorded."""
+    for key in sorted(control.keys_below(keys.control.failed_prefix(generation)), reverse=True):
+        end, round_ = control.parsed(key, parse_run_end, MAX_RUN_RECORD_BYTES), key.rpartition("-")[2].split(".")[0]
+        if end is not None and round_.isascii() and round_.isdigit():
+            listed_at = keys.control.failed_source(generation, int(round_))
+            listed = control.parsed(listed_at, parse_failed_source, MAX_RUN_RECORD_BYTES)
+            source = listed.sha256 if listed is not None else ""
+            return ObservedBuildFailure(int(round_), end.reason, end.message, end.ended_at, source)
+    return None
+
+
+def _read_manifest(store: ObjectStore, records: Records, keys: CacheKeys) -> ObservedCacheManifest | None:
+    """Returns the facts of a published manifest, read once while its etag stays; None where it is none."""
+    reader = RecordReader(store, records, keys.manifest, MAX_OBJECTS)
+    return reader.parsed(keys.manifest, read_cache_facts, MAX_MANIFEST_BYTES)
+
+
+def _parse_result(data: bytes) -> BuildResult | None:
+    try:
+        result = BuildResult.model_validate_json(data)
+    except ValidationError:
+        return None
+    return result if len(result.digest) == 64 and set(result.digest) <= set("0123456789abcdef") else None

@@ -1,0 +1,255 @@
+"""Carries out a Plan against the API server, in an order in which a crash on any line loses nothing.
+
+Called by `controllers.reconcile` at the end of each pass. First the raised attempt, by compare-and-swap, then deletes,
+then creates, then status; events are left to be sent. Every answer goes back into the informers' copies, so the next
+look sees our own writes; where an answer was lost, the caller reads live before it decides again.
+"""
+
+import asyncio
+import copy
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import structlog
+
+from lead_operator import metrics, names
+from lead_operator.decisions.plan import EventNote, Plan
+from lead_operator.kube.api_errors import AlreadyExists, ApiError, Conflict, Refused, UndeclaredFields
+from lead_operator.kube.client import KubeClient
+from lead_operator.kube.event_recorder import EventRecorder
+from lead_operator.kube.informers import Informers
+from lead_operator.kube.kinds import (
+    CLAIM,
+    DATASET_CACHE,
+    POD,
+    TRAINING_RUN,
+    Kind,
+    KubernetesObject,
+    kind_of,
+    owner_of,
+)
+from lead_operator.resources.status_format import parse_status
+from lead_operator.resources.training_run_status import RestartsStatus, TrainingRunStatus
+
+STATUS_PAUSE_S = 10.0  # between status writes of one resource that are not urgent
+
+log = structlog.get_logger(__name__)
+
+
+class CreateRefused(Exception):
+    """The API server does not take a child of ours: quota, admission, a name that is taken; people must know."""
+
+
+class NameTaken(CreateRefused):
+    """A child's name is held by an object that is not ours (yet): try again later."""
+
+
+class Applier:
+    """Writes for one operator process."""
+
+    def __init__(self, client: KubeClient, recorder: EventRecorder, informers: Informers) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._informers = informers
+        self._written_at: dict[str, float] = {}  # uid -> monotonic time of the last status write
+        self._refused_tries: set[tuple[str, str]] = set()  # uid of the owner, name of the child
+        self._refused_status: dict[str, tuple[str, dict[str, Any]]] = {}
+
+    async def apply(self, kind: Kind, body: KubernetesObject, plan: Plan) -> float | None:
+        """Carries out `plan` for the resource `body`; returns in how many seconds to look again, if at all.
+
+        Raises Conflict where `body` is not the newest any more, Unreachable or Refused where a call failed, and
+        CreateRefused where a child was not taken: then status and events are written all the same.
+        """
+        if plan.guard is not None:
+            body = await self.guard(kind, body, plan.guard)  # before there is anything to guard
+        if plan.claim_attempt:
+            body = await self._write_status(kind, body, plan.status, quiet=True)
+        for pod in plan.deletes:
+            namespace = body["metadata"]["namespace"]
+            await self._client.delete(
+                POD, namespace, pod.name, uid=pod.uid, version=pod.version, grace_period_s=pod.grace_period_s
+            )
+        for claim in plan.claim_deletes:
+            await self._client.delete(CLAIM, body["metadata"]["namespace"], claim.name, uid=claim.uid)
+        for told in plan.annotates:
+            namespace = body["metadata"]["namespace"]
+            await self._client.annotate(POD, namespace, told.name, uid=told.uid, key=told.key, value=told.value)
+        refused: CreateRefused | None = None
+        try:
+            await self._create_all(body, plan.creates)
+        except CreateRefused as error:
+            refused = error
+        for child in plan.tries:
+            await self._try(body, child)
+        wait_s = await self._report(kind, body, plan)
+        for note in plan.events:
+            self._recorder.record(body, note)
+        if refused is not None:
+            raise refused
+        if plan.delete_self:
+            metadata = body["metadata"]
+            await self._client.delete(kind, metadata["namespace"], metadata["name"], uid=metadata["uid"])
+        return min((s for s in (wait_s, plan.requeue_after_s) if s is not None), default=None)
+
+    async def guard(self, kind: Kind, body: KubernetesObject, wanted: bool) -> KubernetesObject:
+        """Adds or takes away the finalizer that guards a cache's data; returns the object as it then is."""
+        others = [f for f in body["metadata"].get("finalizers", []) if f != names.CACHE_DATA_FINALIZER]
+        finalizers = [*others, names.CACHE_DATA_FINALIZER] if wanted else others
+        written = await self._client.set_finalizers(kind, body, finalizers)
+        if wanted or others or "deletionTimestamp" not in body["metadata"]:
+            self._informers.of(kind, body["metadata"]["namespace"]).note_own_write(written)
+        return {**written, "apiVersion": kind.api_version, "kind": kind.kind}
+
+    def forget(self, uid: str) -> None:
+        """Drops what is remembered of a resource that is gone."""
+        self._written_at.pop(uid, None)
+        self._refused_status.pop(uid, None)
+        self._refused_tries = {tried for tried in self._refused_tries if tried[0] != uid}
+        self._recorder.forget(uid)
+
+    async def _report(self, kind: Kind, body: KubernetesObject, plan: Plan) -> float | None:
+        held, uid = body.get("status", {}), body["metadata"]["uid"]
+        if plan.status == held or self._refused_status.get(uid) == (body["metadata"]["resourceVersion"], plan.status):
+            return None
+        wait_s = self._written_at.get(uid, -STATUS_PAUSE_S) + STATUS_PAUSE_S - time.monotonic()
+        if wait_s > 0 and not plan.urgent:
+            return wait_s
+        written = await self._write_status(kind, body, plan.status)
+        if has_more(written.get("status", {}), plan.status):  # fields that somebody else has written are theirs
+            written = await self._client.replace_status(kind, written, plan.status)
+            self._informers.of(kind, body["metadata"]["namespace"]).note_own_write(written, quiet=False)
+        if written.get("status", {}) != plan.status:
+            # The server holds another status than it was asked for: writing the same again would change nothing, so it
+            # is left until the object changes.
+            self._refused_status[uid] = (written["metadata"]["resourceVersion"], plan.status)
+        return None
+
+    async def _write_status(
+        self, kind: Kind, body: KubernetesObject, status: dict[str, Any], *, quiet: bool = False
+    ) -> KubernetesObject:
+        try:
+            written = await self._client.apply_status(kind, body, status)
+        except UndeclaredFields as error:
+            written = await self._client.apply_status(kind, body, without_fields(status, error.paths))
+            fields = ", ".join(".".join(path) for path in error.paths)
+            said = f"the installed CRD does not know {fields}, which are left out; apply the crds/ of this release"
+            self._recorder.record(body, EventNote("Warning", "CustomResourceDefinitionOutdated", said))
+        _count_restarts(body.get("status", {}), written.get("status", {}))
+        self._written_at[body["metadata"]["uid"]] = time.monotonic()
+        self._informers.of(kind, body["metadata"]["namespace"]).note_own_write(written, quiet=quiet)
+        return written
+
+    async def _create_all(self, owner: KubernetesObject, bodies: tuple[KubernetesObject, ...]) -> None:
+        # A pod is not scheduled before its claim is there; of all else, each finds the others when it looks for them.
+        claims = [body for body in bodies if body["kind"] == CLAIM.kind]
+        for together in (claims, [body for body in bodies if body["kind"] != CLAIM.kind]):
+            answers = await asyncio.gather(*(self._create(owner, body) for body in together), return_exceptions=True)
+            failures = [answer for answer in answers if answer is not None]
+            if failures:
+                if type(failures[0]) is CreateRefused:  # of a name that is taken it is told where it is found out
+                    self._recorder.record(owner, EventNote("Warning", "FailedCreate", str(failures[0])))
+                raise failures[0]
+
+    async def _try(self, owner: KubernetesObject, body: KubernetesObject) -> None:
+        """Creates a child that nothing depends on; where it is refused, this process does not ask again."""
+        tried = (owner["metadata"]["uid"], body["metadata"]["name"])
+        if tried in self._refused_tries:
+            return
+        try:
+            await self._create(owner, body)
+        except NameTaken:
+            return  # the next pass sees whether the name is free
+        except CreateRefused as error:
+            self._refused_tries.add(tried)
+            log.info("not_created", resource=f"{owner['metadata']['namespace']}/{tried[1]}", error=str(error))
+
+    async def _create(self, owner: KubernetesObject, body: KubernetesObject) -> None:
+        kind, metadata = kind_of(body), body["metadata"]
+        adopted = False
+        try:
+            stored = await self._client.create(body)
+        except AlreadyExists:
+            stored, adopted = await self._adopt(owner, body), True
+        except Refused as error:
+            raise CreateRefused(f"{kind.kind} {metadata['name']}: {error.message}") from error
+        self._informers.of(kind, metadata["namespace"]).note_own_write(stored, quiet=not adopted)
+
+    async def _adopt(self, owner: KubernetesObject, body: KubernetesObject) -> KubernetesObject:
+        kind, namespace, name = kind_of(body), body["metadata"]["namespace"], body["metadata"]["name"]
+        found = await self._client.get(kind, namespace, name)
+        if found is None:
+            raise NameTaken(f"{kind.kind} {namespace}/{name} was there a moment ago")
+        reference = owner_of(found) or {}
+        if not reference and owner_of(body) is None and body["metadata"]["labels"].items() <= _labels(found).items():
+            return found  # several owners share it
+        if reference.get("uid") == owner["metadata"]["uid"]:
+            return found
+        if (reference.get("kind"), reference.get("name")) == (owner["kind"], owner["metadata"]["name"]):
+            await self._require_live(owner)
+            # Its owner had our owner's name and is gone: the garbage collector would delete it too, only later.
+            await self._client.delete(kind, namespace, name, uid=found["metadata"]["uid"])
+            raise NameTaken(
+                f"{kind.kind} {namespace}/{name} belongs to an earlier {owner['kind']}; it is being deleted"
+            )
+        ours = reference.get("kind") in (TRAINING_RUN.kind, DATASET_CACHE.kind)
+        holder = f", but to {reference['kind']} {reference['name']}" if ours else "; delete or rename it"
+        message = f"{kind.kind} {name} exists and does not belong to this {owner['kind']}{holder}"
+        self._recorder.record(owner, EventNote("Warning", "NameTaken", message))
+        raise NameTaken(message)
+
+    async def _require_live(self, owner: KubernetesObject) -> None:
+        """Raises Conflict where the owner's name is another resource's: of a later one, to a process that slept."""
+        metadata = owner["metadata"]
+        live = await self._client.get(kind_of(owner), metadata["namespace"], metadata["name"])
+        if live is None or live["metadata"]["uid"] != metadata["uid"]:
+            raise Conflict(409, "Conflict", f"{owner['kind']} {metadata['namespace']}/{metadata['name']} is gone")
+
+
+def without_fields(status: dict[str, Any], paths: Iterable[tuple[str, ...]]) -> dict[str, Any]:
+    """Returns a status without fields that an older CRD does not know; a path through a list means each of its items.
+
+    Example: `without_fields({"stages": [{"name": "a", "new": 1}]}, [("status", "stages", "new")])`.
+    """
+    kept = copy.deepcopy(status)
+    for path in paths:
+        holders: list[Any] = [kept]
+        for name in path[1:-1]:
+            below = [holder.get(name) for holder in holders if isinstance(holder, dict)]
+            holders = [item for found in below for item in (found if isinstance(found, list) else [found])]
+        for holder in holders:
+            if isinstance(holder, dict):
+                holder.pop(path[-1], None)
+    return kept
+
+
+def has_more(held: Any, wanted: Any) -> bool:
+    """Tells whether a status holds fields or list entries that are not in the wanted one; values are not compared."""
+    if isinstance(held, dict) and isinstance(wanted, dict):
+        return any(key not in wanted or has_more(value, wanted[key]) for key, value in held.items())
+    if isinstance(held, list) and isinstance(wanted, list):
+        return len(held) > len(wanted) or any(has_more(*both) for both in zip(held, wanted, strict=False))
+    return False
+
+
+def _count_restarts(before: KubernetesObject, after: KubernetesObject) -> None:
+    """Counts what a status write has booked; one that the server refused is decided anew, and counts nothing."""
+    old, new = (parse_status(TrainingRunStatus, status).restarts or RestartsStatus() for status in (before, after))
+    counts = {
+        "program": new.program - old.program,
+        "infrastructure": new.infrastructure - old.infrastructure,
+        "uncounted": new.uncounted - old.uncounted,
+    }
+    for kind, more in counts.items():
+        if more > 0 and before:
+            metrics.RESTARTS.labels(kind).inc(more)
+
+
+def _labels(found: KubernetesObject) -> dict[str, str]:
+    return dict(found["metadata"].get("labels", {}))
+
+
+def is_worth_retrying(error: Exception) -> bool:
+    """Tells errors of the world, which time may cure, from our own mistakes, which must be seen."""
+    return isinstance(error, (ApiError, CreateRefused))

@@ -1,0 +1,194 @@
+"""The operator process: watches, workers, lease and watchdog, started together and ended together.
+
+Started by `handlers.startup`. Whatever of it ends, the process ends: kubelet starts a new one, and nothing was kept
+in memory that the cluster and the bucket do not hold.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import socket
+import time
+import uuid
+
+import structlog
+
+from lead_operator import metrics, names
+from lead_operator.bucket.bucket_view import BucketView, OpenStore, open_profile_store
+from lead_operator.bucket.cache_data_gc import CacheRemoval
+from lead_operator.bucket.cache_publisher import LIMITS as PUBLICATION_LIMITS
+from lead_operator.bucket.cache_publisher import CachePublisher
+from lead_operator.bucket.checkpoint_gc import CheckpointSweep
+from lead_operator.bucket.source_watch import SourceWatch
+from lead_operator.controllers.apply import Applier, is_worth_retrying
+from lead_operator.controllers.cache_finalizer import CacheEnd
+from lead_operator.controllers.reconcile import Reconciler
+from lead_operator.controllers.reported_ends import ReportedEnds
+from lead_operator.controllers.run_recorder import RunRecorder
+from lead_operator.kube.api_errors import Conflict
+from lead_operator.kube.client import KubeClient
+from lead_operator.kube.event_recorder import EventRecorder
+from lead_operator.kube.informers import Informers
+from lead_operator.kube.kinds import DATASET_CACHE, TRAINING_RUN, ResourceKey
+from lead_operator.kube.lease import Lease
+from lead_operator.kube.observe import is_finished, parse_time
+from lead_operator.kube.watchdog import Watchdog
+from lead_operator.kube.work_queue import WorkQueue
+from lead_operator.resources.status_format import parse_status
+from lead_operator.resources.training_run_status import TrainingRunStatus
+from lead_operator.settings import Settings
+
+FIRST_LOOKS_S = 30.0  # at most; a store that is away may hold some back for longer
+SETTLED_LOOK_S = 0.05
+GATHER_S = 0.1  # in which events that need no answer at once wait for each other
+
+log = structlog.get_logger(__name__)
+
+
+class Operator:
+    """One operator process against one cluster."""
+
+    def __init__(self, client: KubeClient, settings: Settings, open_profile: OpenStore | None = None) -> None:
+        self.queue: WorkQueue[ResourceKey] = WorkQueue(lambda key: key.namespace, settings.workers)
+        self._settings = settings
+        self._client = client
+        self._started_at: dict[ResourceKey, float] = {}  # passes that are going on
+        self._works = asyncio.Event()
+        self.informers = Informers(client, settings.run_namespaces, settings, self.queue.add, self._look_soon)
+        self._recorder = EventRecorder(client)
+        self._bucket = BucketView(settings, open_profile)
+        self._sweep = CheckpointSweep(self._bucket.store)
+        self._removal = CacheRemoval(self._bucket.store, self._bucket.forget_store)
+        self._sources = SourceWatch(self._bucket.store, settings.source_check_s)
+        open_store = open_profile or (lambda profile: open_profile_store(profile, settings, PUBLICATION_LIMITS))
+        self._publisher = CachePublisher(open_store, self._bucket.look_again)
+        nodes, applier = self.informers.nodes, Applier(client, self._recorder, self.informers)
+        self._reconciler = Reconciler(
+            client=client,
+            informers=self.informers,
+            nodes=nodes,
+            bucket=self._bucket,
+            sweep=self._sweep,
+            run_recorder=RunRecorder(client, self._bucket),
+            ends=ReportedEnds(self._bucket),
+            sources=self._sources,
+            publisher=self._publisher,
+            cache_end=CacheEnd(client, self.informers, nodes, self._removal, applier, settings),
+            applier=applier,
+            recorder=self._recorder,
+            settings=settings,
+        )
+        self.watchdog = Watchdog(lambda: self.informers.awaited, self._oldest_pass_s)
+        self._lease = Lease(client, settings.release_namespace, settings.lease_name, _identity())
+
+    async def run(self) -> None:
+        """Works until cancelled, or until one part ends: then everything ends with that part's error."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self.informers.start(tasks)
+                tasks.create_task(self.watchdog.run(), name="watchdog")
+                await self.informers.synced()
+                log.info("informers_synced", resources=sum(1 for _ in self.informers.resources()))
+                await self._lease.acquire()
+                tasks.create_task(self._lease.keep(), name="lease")
+                tasks.create_task(self._recorder.run(), name="events")
+                tasks.create_task(self._resync(), name="resync")
+                for number in range(self.queue.tasks):
+                    tasks.create_task(self._work(), name=f"worker {number}")
+                self._works.set()
+        finally:
+            self._sweep.close()
+            self._sources.close()
+            self._publisher.close()
+            self._removal.close()
+            self._bucket.close()
+            await asyncio.shield(self._lease.release())
+
+    async def first_looks(self) -> None:
+        """Waits until this process leads and has looked at everything that was there once, for a while at most."""
+        await self._works.wait()
+        until = time.monotonic() + FIRST_LOOKS_S
+        while (len(self.queue) or self._started_at) and time.monotonic() < until:
+            await asyncio.sleep(SETTLED_LOOK_S)
+
+    def notice(self, kind: str, namespace: str, name: str, resource_version: str) -> None:
+        """Asks for a look at a resource that an event was seen of, unless the informer has seen that event already."""
+        known = TRAINING_RUN if kind == TRAINING_RUN.kind else DATASET_CACHE
+        informer = self.informers.find(known, namespace)
+        if informer is None:
+            return
+        body = informer.get(namespace, name)
+        if body is None or int(body["metadata"]["resourceVersion"]) < int(resource_version):
+            self.queue.add(ResourceKey(kind, namespace, name))
+
+    def refresh_metrics(self) -> None:
+        """Counts resources by phase and the age of the oldest progress; called when metrics are asked for."""
+        metrics.RESOURCES.clear()
+        oldest_s, now = 0.0, self._client.clock.now()  # reports are dated by the server's clock
+        for kind in (TRAINING_RUN, DATASET_CACHE):  # a cache has no progress
+            for body in self.informers.all(kind):
+                status = parse_status(TrainingRunStatus, body.get("status"))
+                metrics.RESOURCES.labels(kind.kind, status.phase or "New").inc()
+                reported = parse_time(status.progress.reported_at) if status.progress else None
+                running = status.phase == names.RunPhase.RUNNING and not is_finished(body)
+                # Where nothing is seen any more, the last report says nothing of the run.
+                if reported and running and self.informers.serves(body["metadata"]["namespace"]):
+                    oldest_s = max(oldest_s, (now - reported).total_seconds())
+        metrics.PROGRESS_AGE.set(oldest_s)
+        for namespace in self._settings.run_namespaces:
+            metrics.SERVED.labels(namespace or "*").set(self.informers.serves(namespace))
+
+    def _look_soon(self, key: ResourceKey) -> None:
+        self.queue.add_after(key, GATHER_S)  # behind all that cannot wait
+
+    async def _work(self) -> None:
+        while True:
+            key = await self.queue.get()
+            self._started_at[key] = time.monotonic()
+            try:
+                await self._one_pass(key)
+            finally:
+                del self._started_at[key]
+                self.queue.done(key)
+
+    async def _one_pass(self, key: ResourceKey) -> None:
+        started, result = time.monotonic(), "ok"
+        self.queue.drop_timer(key)
+        try:
+            again_s = await self._reconciler.reconcile(key)
+            self.queue.forget_failures(key)
+            if again_s is not None:
+                self.queue.add_after(key, max(again_s, 0.05))
+        except Conflict as error:
+            result = "conflict"
+            log.debug("copy_too_old", resource=str(key), error=str(error))
+            self.queue.add_after(key, 0.05)
+        except Exception as error:  # one resource that breaks a pass must not stop the passes of all others
+            result = type(error).__name__
+            pause_s = self.queue.add_after_failure(key)
+            told = log.warning if is_worth_retrying(error) else log.exception
+            told("pass_failed", resource=str(key), error=str(error), again_s=round(pause_s, 1))
+        metrics.RECONCILE_SECONDS.labels(key.kind, result).observe(time.monotonic() - started)
+
+    async def _resync(self) -> None:
+        while True:
+            keys = list(self.informers.resources())
+            for position, key in enumerate(keys):  # spread over the interval: a thousand at once would be a burst
+                self.queue.add_after(key, self._settings.resync_s * position / len(keys))
+            await asyncio.sleep(self._settings.resync_s)
+            _give_memory_back()
+
+    def _oldest_pass_s(self) -> float:
+        return time.monotonic() - min(self._started_at.values(), default=time.monotonic())
+
+
+def _give_memory_back() -> None:
+    # glibc keeps what lists of everything and bursts of answers took, several times what the copies need.
+    with contextlib.suppress(OSError, AttributeError):  # another libc
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+def _identity() -> str:
+    # In a pod HOSTNAME is the pod's name: a container that was restarted in it need not wait out its own lease.
+    return os.environ.get("HOSTNAME") or f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"

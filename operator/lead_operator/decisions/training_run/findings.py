@@ -1,0 +1,319 @@
+"""What each condition of a TrainingRun says. Pure."""
+
+from dataclasses import replace
+
+from lead_operator.decisions.conditions import Finding
+from lead_operator.decisions.failure_policy import CLOCK_SKEW, NO_VALID_CHECKPOINT, SPEC_REASONS
+from lead_operator.decisions.observed import STAYS_S, ObservedPod
+from lead_operator.decisions.policy_check import NOT_ALLOWED
+from lead_operator.decisions.refusals import OBJECTS_REFUSED, explain_refusal
+from lead_operator.decisions.store_remedy import PROFILE_REMEDY
+from lead_operator.decisions.training_run.attempt_health import OLD_PODS
+from lead_operator.decisions.training_run.config_check import config_checked
+from lead_operator.decisions.training_run.instance_state import InstanceState
+from lead_operator.decisions.training_run.session_caches import (
+    lost_cache_node,
+    terminating_claims,
+    waits_for_its_volume,
+)
+from lead_operator.decisions.training_run.step import CHECKPOINT_MISSING, FINISHING, PODS_LOAD, Step
+from lead_operator.decisions.training_run.view import SUSPEND_REQUESTED, RunView
+from lead_operator.decisions.waiting_pod import explain_waiting
+from lead_operator.names import Condition, RunPhase, training_pod_name
+from lead_operator.near_names import explain_unknown_profile
+from lead_operator.objects.session_cache_claim import claim_name
+from lead_protocol.exit_codes import SET_CLOCKS
+from lead_protocol.progress_record import ProgressRecord
+
+_NAMED_PODS = 4
+_OVER = (RunPhase.SUSPENDED, RunPhase.SUCCEEDED, RunPhase.FAILED)  # no pod of it uses a cache
+
+_NO_STEPS = {
+    RunPhase.PENDING: "nothing trains yet: the first condition that is False says what is missing",
+    RunPhase.CACHING: "training begins by itself when the data are there; DatasetReady says how far they are",
+    RunPhase.STARTING: "training begins when all pods run and have loaded; Ready says what they wait for",
+    RunPhase.CHECKPOINTING: "the pods commit a checkpoint and stop, because spec.suspend is true",
+    RunPhase.SUSPENDED: "nothing trains while spec.suspend is true",
+    RunPhase.SUCCEEDED: "training is done",
+    RunPhase.FAILED: "the run has ended; the condition Failed says why",
+}
+
+
+def run_findings(view: RunView, step: Step) -> list[Finding]:
+    """Returns all findings, in the order in which `kubectl describe` shows them."""
+    checked = config_checked(view)
+    findings = [
+        _accepted(view, step),
+        *([] if checked is None else [checked]),
+        storage_available(view.observed.store_error, view.observed.profile_error),
+        view.datasets.finding,
+        _ready(view, step),
+        _progressing(view, step),
+        _checkpointed(view),
+        _checkpoints_sound(view, step),
+    ]
+    findings += _degraded_caches(view) if step.phase not in _OVER else []
+    findings += _advisory(view)
+    findings.append(_suspended(view, step))
+    if step.phase is RunPhase.SUCCEEDED:
+        findings.append(Finding(Condition.SUCCEEDED, True, step.reason, _what_was_trained(view, step)))
+    if step.phase is RunPhase.FAILED:
+        findings.append(Finding(Condition.FAILED, True, step.reason, step.message))
+    return findings
+
+
+def _what_was_trained(view: RunView, step: Step) -> str:
+    names = ", ".join(_how_far(state) for state in step.states[:16])
+    where = view.checkpoint.uri if view.checkpoint is not None else "in the bucket"
+    return f"trained to the end: {names}; the newest checkpoint is {where}"
+
+
+def _how_far(state: InstanceState) -> str:
+    trained, epochs = state.epochs_trained, state.instance.stage.epochs
+    early = f" (stopped early, {trained} of {epochs} epochs)" if trained < epochs else ""
+    return f"{state.instance.text}{early}"
+
+
+def _advisory(view: RunView) -> list[Finding]:
+    """Returns what the trainer's watch rules say of each instance that trains now, the newest of it first."""
+    told = []
+    for position, instance_view in view.told.items():
+        record = instance_view.progress.record
+        whose = f"{view.states[position].instance.text}, " if len(view.told) > 1 else ""
+        told += [(whose, advisory) for advisory in reversed(record.advisories if record is not None else [])]
+    if not told:
+        return []
+    reason = "".join(word.capitalize() for word in told[0][1].rule.split("-"))  # a condition's reason is one word
+    text = "\n".join(f"{whose}{said.rule}, epoch {said.epoch}: {said.message}" for whose, said in told)
+    return [Finding(Condition.ADVISORY, True, reason, text)]
+
+
+def _degraded_caches(view: RunView) -> list[Finding]:
+    """Returns that session caches cannot be used, and in which pods: every step waits for the slowest rank."""
+    told = [(view.states[position], instance.progress.record) for position, instance in view.told.items()]
+    degraded = [(state, record) for state, record in told if record is not None and record.cache_degraded]
+    if not degraded:
+        return []
+    pods = [text for state, record in degraded for text in _degraded_pods(view, state, record)]
+    more = f" and {len(pods) - _NAMED_PODS} more pods" if len(pods) > _NAMED_PODS else ""
+    where = f" in {', '.join(pods[:_NAMED_PODS])}{more}" if pods else ""
+    text = (
+        f"the session cache{where} is full, broken or was emptied; training reads from the store meanwhile and tries "
+        "again"
+    )
+    return [Finding(Condition.SESSION_CACHE_DEGRADED, True, "DiskUnusable", text)]
+
+
+def _degraded_pods(view: RunView, state: InstanceState, record: ProgressRecord) -> list[str]:
+    """Returns each pod that holds such a rank, with its node where it is seen; none from a trainer that names none."""
+    seen = {pod.rank: pod for pod in state.pods if pod.attempt == record.attempt}
+    by_pod: dict[int, list[str]] = {}
+    for rank in sorted(set(record.cache_degraded_ranks)):
+        by_pod.setdefault(rank // view.run.procs_per_node, []).append(str(rank))
+    run, instance = view.run.identity.name, state.instance
+    return [
+        f"pod {training_pod_name(run, instance.stage.name, instance.seed, record.attempt, number)}"
+        + (f" on node {seen[number].node}" if number in seen else "")
+        + f" (rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)})"
+        for number, ranks in by_pod.items()
+        if number < view.run.nodes
+    ]
+
+
+def storage_available(store_error: str, profile_error: str) -> Finding:
+    """Returns whether the object store answers; the same for both kinds."""
+    if profile_error:
+        return Finding(Condition.STORAGE_AVAILABLE, False, "UnknownStorageProfile", profile_error)
+    if store_error:
+        text = f"{store_error}; what runs goes on, nothing new is started until the store answers"
+        reason = CLOCK_SKEW if SET_CLOCKS in store_error else "StorageUnavailable"
+        return Finding(Condition.STORAGE_AVAILABLE, False, reason, text)
+    return Finding(Condition.STORAGE_AVAILABLE, True, "Readable", "the object store answers")
+
+
+def _accepted(view: RunView, step: Step) -> Finding:
+    if step.phase is RunPhase.FAILED and (step.reason in SPEC_REASONS or step.reason == "BadSpec"):
+        return Finding(Condition.ACCEPTED, False, step.reason, step.message)
+    if step.reason == NOT_ALLOWED:
+        return Finding(Condition.ACCEPTED, False, NOT_ALLOWED, view.refused_by_policy)
+    if view.profile is None:
+        unknown = explain_unknown_profile(view.run.storage_profile, view.settings.storage_profiles)
+        text = f"{view.run.identity}: {unknown}; {PROFILE_REMEDY}"
+        return Finding(Condition.ACCEPTED, False, "UnknownStorageProfile", text)
+    if view.config_hash != view.started_hash:
+        text = "spec.config or a stage's config was changed after the start; set the old values again, or create a run"
+        return Finding(Condition.ACCEPTED, False, "ConfigChanged", text)
+    text = "the spec is valid; its recipe keys are checked by the pods"
+    if beyond := view.beyond_policy:
+        text = f"{text}; it goes on, but would be refused as a new run: {beyond}"
+    return Finding(Condition.ACCEPTED, True, "Valid", text)
+
+
+def _ready(view: RunView, step: Step) -> Finding:
+    """Returns whether all ranks train; a pod that does not go is named whatever the run does meanwhile."""
+    finding, stays = _ranks_run(view, step), view.pod_that_stays
+    return finding if stays is None else replace(finding, message=f"{finding.message}; {_explain_stay(stays)}")
+
+
+def _ranks_run(view: RunView, step: Step) -> Finding:
+    states = [step.states[i] for i in view.positions]
+    pods = [pod for state in states for pod in state.attempt_pods]
+    wanted = view.run.nodes * len(states)
+    ready = sum(1 for p in pods if p.ready and p.phase == "Running")
+    idle = [i for i in view.positions if step.phase_of(i) is not RunPhase.RUNNING]
+    if ready == wanted and all(state.active for state in states):
+        if idle:
+            return Finding(Condition.READY, False, PODS_LOAD, _who_loads(step, idle, states, ready))
+        attempts = ", ".join(f"attempt {state.attempt}{_of(state, states)}" for state in states)
+        return Finding(Condition.READY, True, "AllRanksRun", f"all {ready} pods of {attempts} run")
+    if step.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.SUSPENDED):
+        return Finding(Condition.READY, False, step.phase.value, f"the run is {step.phase.value}")
+    if view.observed.apply_error:
+        return Finding(Condition.READY, False, OBJECTS_REFUSED, explain_refusal(view.observed.apply_error))
+    waiting = next((p for p in pods if p.waiting_reason), None)
+    if waiting is not None:
+        text = explain_waiting(waiting, _of_its_volume(view, waiting))
+        return Finding(Condition.READY, False, waiting.waiting_reason[:64], text)
+    if not any(state.active for state in states):
+        return Finding(Condition.READY, False, "NoAttempt", _why_no_attempt(view, step))
+    if not idle:
+        return Finding(Condition.READY, False, FINISHING, "trained to the end; the pods end one after another")
+    if going := terminating_claims(view):
+        text = f"session cache claim {', '.join(going.values())} is being deleted; a new one is created when it is gone"
+        return Finding(Condition.READY, False, "ClaimTerminating", text)
+    return Finding(Condition.READY, False, "PodsStarting", f"{ready} of {wanted} pods run{_first_slow(pods)}")
+
+
+def _who_loads(step: Step, idle: list[int], states: list[InstanceState], ready: int) -> str:
+    """Returns which attempts have pods, all of them, and no step yet."""
+    attempts = ", ".join(f"attempt {step.states[i].attempt}{_of(step.states[i], states)}" for i in idle)
+    return f"all {ready} pods run; {attempts} loads, and has not reported a step yet"
+
+
+def _first_slow(pods: list[ObservedPod]) -> str:
+    slow = next((pod.name for pod in pods if pod.phase == "Pending"), "")
+    return f"; if that lasts, kubectl describe pod {slow} tells what it waits for" if slow else ""
+
+
+def _of(state: InstanceState, states: list[InstanceState]) -> str:
+    return f" of {state.instance.text}" if len(states) > 1 else ""
+
+
+def _why_no_attempt(view: RunView, step: Step) -> str:
+    failed = f"attempt {step.last_failure.attempt if step.last_failure else None} failed"
+    if step.phase is RunPhase.RECOVERING and step.blocked:
+        return f"{failed}; the next one waits: {step.reason}"
+    if step.phase is RunPhase.RECOVERING:
+        return f"{failed}; the next one is about to start"
+    if step.reason == OLD_PODS:
+        pod = view.awaited(view.live_pods)[0]
+        return f"the next attempt begins when pod {pod.name} is gone, or has outstayed its grace by {STAYS_S:.0f} s"
+    return f"no pods are asked for: {step.reason}"
+
+
+def _explain_stay(pod: ObservedPod) -> str:
+    return (
+        f"pod {pod.name} was told to stop and is still there {STAYS_S:.0f} s after its grace, though its node "
+        f"{pod.node} answers; nothing waits for it, but it keeps its GPUs and its volumes: see kubectl describe pod "
+        f"{pod.name}; restart its node, or, if its container has ended, kubectl delete pod {pod.name} --force"
+    )
+
+
+def _of_its_volume(view: RunView, pod: ObservedPod) -> str:
+    """What to do where a rank's cache lies on a node that cannot take it; empty where it waits for another thing."""
+    if not waits_for_its_volume(view.run, pod):
+        return ""
+    claim = claim_name(view.run, pod.rank)
+    if node := lost_cache_node(view, pod):
+        return f"its session cache (claim {claim}) lay on node {node}, which is lost: it is made anew, empty"
+    return (
+        f"its session cache (claim {claim}) lies on a node that is gone or full; if that does not change, "
+        f"kubectl delete pvc {claim}: it is made anew, empty, where there is room"
+    )
+
+
+def _progressing(view: RunView, step: Step) -> Finding:
+    forged = next((s for s in view.states if s.bucket is not None and s.bucket.fence > s.attempt), None)
+    if forged is not None and forged.bucket is not None:
+        text = (
+            f"the bucket holds an attempt {forged.bucket.fence} of {forged.instance.text}, which the operator has not "
+            f"started: the newest is {forged.attempt}; pods stop while that object is there: remove it, and look for "
+            "who else writes there"
+        )
+        return Finding(Condition.PROGRESSING, False, "UnknownAttempt", text)
+    if view.progress.refused:
+        text = f"{view.progress.refused}; such reports are ignored"
+        return Finding(Condition.PROGRESSING, False, "ImplausibleReport", text)
+    if step.phase is RunPhase.RUNNING:
+        if view.unreadable:
+            return Finding(Condition.PROGRESSING, None, "StorageUnavailable", "reports cannot be read")
+        return Finding(Condition.PROGRESSING, True, "StepsArrive", f"attempt {view.current.attempt} trains")
+    reason = step.reason or step.phase.value
+    failure = step.last_failure
+    if step.phase is RunPhase.RECOVERING and failure is not None:
+        text = f"attempt {failure.attempt} failed: {failure.message or failure.reason}"
+        return Finding(Condition.PROGRESSING, False, reason, f"{text}; {_where_it_goes_on(view)}")
+    return Finding(Condition.PROGRESSING, False, reason, _NO_STEPS.get(step.phase, "no attempt trains yet"))
+
+
+def _where_it_goes_on(view: RunView) -> str:
+    if view.checkpoint is None or view.run.checkpoint.resume == "Never":
+        return "the next attempt begins the stage anew"
+    return f"the next attempt goes on from step {view.checkpoint.step}"
+
+
+def _checkpointed(view: RunView) -> Finding:
+    if step := view.current.lost_step:
+        text = (
+            f"the checkpoint of step {step} was committed, and its manifest is not in the object store any more; what "
+            "runs goes on; restore the run's folder before the next attempt, which would end the run"
+        )
+        return Finding(Condition.CHECKPOINTED, False, CHECKPOINT_MISSING, text)
+    if view.checkpoint is None:
+        return Finding(Condition.CHECKPOINTED, False, "NoCheckpoint", "this stage has no checkpoint yet")
+    text = f"epoch {view.checkpoint.epoch}, step {view.checkpoint.step}: {view.checkpoint.uri}"
+    return Finding(Condition.CHECKPOINTED, True, "Committed", text)
+
+
+def _checkpoints_sound(view: RunView, step: Step) -> Finding:
+    for state in view.states:
+        if state.checkpoint is not None and state.checkpoint.fault:
+            text = (
+                f"{state.checkpoint.manifest_key} is no whole checkpoint: {state.checkpoint.fault}; it ends no stage, "
+                "and the next attempt goes on from an older one; look for who else writes there"
+            )
+            return Finding(Condition.CHECKPOINTS_SOUND, False, "ImplausibleCheckpoint", text)
+    spoiled = [key for state in view.states if state.bucket for key in state.bucket.quarantined]
+    never = view.run.checkpoint.resume == "Never"  # each attempt sets the earlier ones aside, sound as they are
+    if spoiled and not never:
+        text = (
+            f"{len(spoiled)} corrupt: {', '.join(spoiled[:5])}; {_what_is_used(view)}; look for damage in the object "
+            "store, and for who else writes there; corrupt ones are removed when checkpoint.keepLast newer checkpoints "
+            "stand"
+        )
+        return Finding(Condition.CHECKPOINTS_SOUND, False, "Quarantined", text)
+    failure = step.last_failure
+    if failure is not None and failure.reason == NO_VALID_CHECKPOINT:  # the one to begin with: nobody sets it aside
+        return Finding(Condition.CHECKPOINTS_SOUND, False, NO_VALID_CHECKPOINT, failure.message)
+    if spoiled:
+        text = f"{len(spoiled)} of earlier attempts are set aside, because checkpoint.resume is Never"
+        return Finding(Condition.CHECKPOINTS_SOUND, True, "SetAside", text)
+    text = "no corrupt checkpoint of this run was found"
+    if view.run.checkpoint.origin or any(stage.init_uri for stage in view.run.stages):
+        text += "; a pod verifies the one of another run that it begins with"
+    return Finding(Condition.CHECKPOINTS_SOUND, True, "NoneSpoiled", text)
+
+
+def _what_is_used(view: RunView) -> str:
+    left = view.checkpoint.step if view.checkpoint and view.current.checkpoint is not None else None
+    return f"the checkpoint of step {left} is used" if left is not None else "no valid one is left in this stage"
+
+
+def _suspended(view: RunView, step: Step) -> Finding:
+    if step.phase is RunPhase.SUSPENDED:
+        but = f" but {view.pod_that_stays.name}, which does not stop" if view.pod_that_stays else ""
+        text = f"no pods run{but}; set spec.suspend to false to go on from the newest checkpoint"
+        return Finding(Condition.SUSPENDED, True, "Suspended", text)
+    if step.phase is RunPhase.CHECKPOINTING:
+        return Finding(Condition.SUSPENDED, False, SUSPEND_REQUESTED, "the pods commit a checkpoint and stop")
+    return Finding(Condition.SUSPENDED, False, "NotAsked", "spec.suspend is false")

@@ -1,0 +1,172 @@
+"""What is known of each stage instance: status, pods and bucket brought together. Pure.
+
+Attempt numbers only grow. The highest of status, pods and the operator's own records counts, so that an erased status
+or a restored database can never use one twice. A fencing object, which a pod writes, counts for at most one more than
+those records: no pod raises the number.
+"""
+
+import re
+from dataclasses import dataclass, replace
+
+from lead_operator.decisions.formatting import format_time
+from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstance, ObservedPod, ObservedRun
+from lead_operator.decisions.training_run.restarts import Streak, read_streak, recorded_streak
+from lead_operator.names import Role
+from lead_operator.resources.training_run import StageInstance, TrainingRun
+from lead_operator.resources.training_run_status import BookStatus, InstanceStatus
+from lead_protocol.object_keys import position_of
+
+_STEP = re.compile(r"/checkpoints/(\d{12})/")  # in the URI of a checkpoint
+
+
+@dataclass(frozen=True)
+class InstanceState:
+    """One stage instance as it stands."""
+
+    instance: StageInstance
+    result: str  # Succeeded, Failed; empty while it is open
+    attempt: int  # newest claimed
+    ended: int  # newest that is over and accounted for
+    created: bool  # all pods of the newest attempt were seen
+    attempt_time: str | None
+    streak: Streak  # its newest ends in a row
+    start_time: str | None
+    completion_time: str | None
+    loss: str
+    best: str
+    told_epoch: int
+    checkpoint_uri: str
+    pods: tuple[ObservedPod, ...]
+    bucket: ObservedInstance | None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether its final checkpoint is committed and nothing of it runs."""
+        return self.result == "Succeeded"
+
+    @property
+    def active(self) -> bool:
+        """Whether an attempt is claimed that has not ended yet."""
+        return self.attempt > self.ended
+
+    @property
+    def recovering(self) -> bool:
+        """Whether its newest end was a failure (not a suspension)."""
+        return self.ended > 0 and self.streak.failed_attempt == self.ended
+
+    @property
+    def attempt_pods(self) -> tuple[ObservedPod, ...]:
+        """Pods of the newest attempt, by rank."""
+        return tuple(sorted((p for p in self.pods if p.attempt == self.attempt), key=lambda p: p.rank))
+
+    @property
+    def checkpoint(self) -> ObservedCheckpoint | None:
+        """The newest committed checkpoint."""
+        return self.bucket.checkpoint if self.bucket else None
+
+    @property
+    def final_committed(self) -> bool:
+        """Whether the checkpoint is committed with which the stage ends: of the last epoch, or of an early end."""
+        found = self.checkpoint
+        if found is None or found.fault:
+            return False
+        return found.final or found.epoch >= self.instance.stage.epochs
+
+    @property
+    def lost_step(self) -> int:
+        """Step of a checkpoint that status or the restart records name, and whose manifest is gone; 0: none is lost.
+
+        It says nothing while the bucket is not read, nor where a valid checkpoint is left. One that is quarantined is
+        still there: the pods report what is wrong with it.
+        """
+        if self.bucket is None or self.checkpoint is not None:
+            return 0
+        named = _STEP.search(self.checkpoint_uri)
+        known = {self.streak.at_step, int(named[1]) if named else 0}
+        quarantined = {position[0] for key in self.bucket.quarantined if (position := position_of(key))}
+        return max(0, *known - quarantined, 0)
+
+    @property
+    def epochs_trained(self) -> int:
+        """Epochs of its final checkpoint; as told before where that is not seen."""
+        found = self.checkpoint if self.final_committed else None
+        return min(found.epoch, self.instance.stage.epochs) if found is not None else self.told_epoch
+
+
+def choose_positions(run: TrainingRun, states: tuple[InstanceState, ...]) -> tuple[int, ...]:
+    """Returns which instances to train now, at most `run.parallelism`: those begun, then the next whose parent is done.
+
+    All done: the last one, so that there is always one to tell of.
+    """
+    done = {(s.instance.stage.name, s.instance.seed) for s in states if s.succeeded}
+    open_ = [i for i, state in enumerate(states) if not state.succeeded]
+    begun = [i for i in open_ if states[i].attempt > 0]
+    free = [i for i in open_ if states[i].attempt == 0 and _parent_done(run, states[i], done)]
+    return tuple(sorted([*begun, *free][: max(1, run.parallelism)])) or (len(states) - 1,)
+
+
+def _parent_done(run: TrainingRun, state: InstanceState, done: set[tuple[str, int]]) -> bool:
+    parent = run.parent_of(state.instance)
+    return parent is None or (parent.stage.name, parent.seed) in done
+
+
+def read_instance_states(run: TrainingRun, observed: ObservedRun) -> tuple[InstanceState, ...]:
+    """Returns the state of every stage instance, in the order in which they are trained."""
+    return tuple(_state(run, observed, instance) for instance in run.instances)
+
+
+def _state(run: TrainingRun, observed: ObservedRun, instance: StageInstance) -> InstanceState:
+    key = (instance.stage.name, instance.seed)
+    entry = observed.status.instance(*key) or InstanceStatus(name=key[0], seed=key[1])
+    pods = tuple(p for p in observed.pods if p.role == Role.TRAIN and (p.stage, p.seed) == key)
+    bucket = next((b for b in observed.instances if (b.stage, b.seed) == key), None)
+    book = BookStatus() if entry.book is None or observed.counters_disproved else entry.book
+    recorded = recorded_streak(observed.book if observed.by_records else None, *key)
+    streak = max(read_streak(book), recorded, key=lambda each: each.failed_attempt)
+    claimed = entry.attempt if not observed.counters_disproved else 0
+    ended = max(book.ended_attempt, recorded.failed_attempt)
+    attempt = max([claimed, ended, *(p.attempt for p in pods)])
+    ended = max(ended, attempt - 1)  # an attempt begins when the one before has ended, by a suspension too
+    if bucket is not None and bucket.highest_attempt > attempt:
+        # It has written to the bucket, and nothing of it is left here: it is over.
+        attempt = ended = bucket.highest_attempt
+    seen = {p.rank for p in pods if p.attempt == attempt}
+    created = (book.created and attempt == claimed) or (attempt > 0 and len(seen) >= run.nodes)
+    state = InstanceState(
+        instance=instance,
+        result="Succeeded" if entry.phase == "Succeeded" else "",
+        attempt=attempt,
+        ended=ended,
+        created=created,
+        attempt_time=book.attempt_time,
+        streak=streak,
+        start_time=entry.start_time,
+        completion_time=entry.completion_time,
+        loss=entry.loss,
+        best=entry.best,
+        told_epoch=entry.epoch,
+        checkpoint_uri=entry.checkpoint,
+        pods=pods,
+        bucket=bucket,
+    )
+    return _with_result(state, observed)
+
+
+def _is_disproved(state: InstanceState, observed: ObservedRun) -> bool:
+    """Whether a status says that the instance has succeeded, and neither checkpoint nor record of the operator does."""
+    if state.bucket is None or observed.store_error or observed.profile_error:
+        return False
+    return not state.final_committed and not state.bucket.done
+
+
+def _with_result(state: InstanceState, observed: ObservedRun) -> InstanceState:
+    if state.succeeded and not _is_disproved(state, observed):
+        return state
+    if state.final_committed and all(p.terminal or p.outstays(observed.now) for p in state.pods):
+        return replace(
+            state,
+            result="Succeeded",
+            ended=state.attempt,
+            completion_time=state.completion_time or format_time(observed.now),
+        )
+    return replace(state, result="")

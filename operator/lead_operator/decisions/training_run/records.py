@@ -1,0 +1,143 @@
+"""What goes to the bucket before status tells it, so that an erased status revives no run and refills no budget. Pure.
+
+The verdict is told at once even while the store is away, because a person waits for it and an erased status is rare.
+Status then says StorageAvailable=False: so whoever looks at the run later, after a restart too, knows that the bucket
+still has to be told. Until then an erased status does start the run anew. Restarts that the store did not take are
+recorded, all in one, when it is back.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+
+from lead_operator.decisions.conditions import Finding, update_conditions
+from lead_operator.decisions.observed import ObservedRun
+from lead_operator.decisions.plan import RunRecord
+from lead_operator.decisions.training_run.findings import storage_available
+from lead_operator.decisions.training_run.instance_state import InstanceState
+from lead_operator.decisions.training_run.restarts import Restarts, read_restarts
+from lead_operator.decisions.training_run.step import Step
+from lead_operator.decisions.training_run.view import RunView
+from lead_operator.names import Condition, RunPhase
+from lead_operator.resources.condition_status import ConditionStatus
+from lead_operator.resources.training_run import TrainingRun
+from lead_operator.resources.training_run_status import TrainingRunStatus
+from lead_protocol.object_keys import ControlKeys
+from lead_protocol.run_records import InstanceBook, RunBook, RunEnd, StartedAttempt
+
+
+def run_records(view: RunView, step: Step, status: TrainingRunStatus) -> tuple[RunRecord, ...]:
+    """Returns what a step books and decides for good, as control records; none where it cannot be read."""
+    if view.unreadable:
+        return ()
+    records = [*_started(view), *_done(view)]
+    if step.restarts != view.restarts or _owes_restarts(view):
+        records.append(_book(view.run, step.restarts, step.states))
+    if step.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED) and view.observed.ended is None:
+        records.append(_verdict(view.run, status))
+    return tuple(records)
+
+
+def store_is_back(observed: ObservedRun) -> bool:
+    """Returns whether a run ended while the store was away, which it is no more."""
+    told = observed.status.condition(Condition.STORAGE_AVAILABLE)
+    return told is not None and told.status == "False" and not observed.store_error and not observed.profile_error
+
+
+def owed_verdict(run: TrainingRun, observed: ObservedRun) -> tuple[RunRecord, ...]:
+    """Returns the verdict that the store has not taken yet."""
+    return () if observed.ended else (_verdict(run, observed.status),)
+
+
+def with_the_store(status: TrainingRunStatus, now: datetime) -> TrainingRunStatus:
+    """Returns the status of a run that has ended, once the store takes its verdict."""
+    return _tell(status, storage_available("", ""), status, now)
+
+
+def without_the_store(
+    before: TrainingRunStatus, status: TrainingRunStatus, error: str, now: datetime
+) -> TrainingRunStatus:
+    """Returns the status to write where the store did not take the verdict; `before` as it was read.
+
+    What was told of an absent store before stays as it is, so that an outage costs no write after the first.
+    """
+    told = before.condition(Condition.STORAGE_AVAILABLE)
+    if told is not None and told.status == "False":
+        return _with_condition(status, told)
+    return _tell(before, storage_available(error, ""), status, now)
+
+
+def _tell(before: TrainingRunStatus, finding: Finding, status: TrainingRunStatus, now: datetime) -> TrainingRunStatus:
+    generation = status.observed_generation or 0
+    (told,) = update_conditions(before.conditions, [finding], generation=generation, now=now)
+    return _with_condition(status, told)
+
+
+def _with_condition(status: TrainingRunStatus, told: ConditionStatus) -> TrainingRunStatus:
+    return replace(status, conditions=tuple(told if each.type == told.type else each for each in status.conditions))
+
+
+def _started(view: RunView) -> Iterator[RunRecord]:
+    """The attempts that status tells of; each once it is told, so that a write that failed uses up no number."""
+    for state in view.states:
+        if state.bucket is not None and state.attempt > state.bucket.recorded_attempt:
+            stage, seed = state.instance.stage.name, state.instance.seed
+            key = _keys(view.run).attempt(stage, seed, state.attempt)
+            sources = [*view.datasets.sources.values()]
+            record = StartedAttempt(attempt=state.attempt, config_hash=view.started_hash, datasets=sources)
+            yield RunRecord(key, record.model_dump_json().encode())
+
+
+def _done(view: RunView) -> Iterator[RunRecord]:
+    """The stage instances whose final checkpoint was seen: a status alone ends none."""
+    for state in view.states:
+        if state.bucket is not None and state.succeeded and not state.bucket.done:
+            stage, seed = state.instance.stage.name, state.instance.seed
+            yield RunRecord(_keys(view.run).done(stage, seed), json.dumps({"epoch": state.epochs_trained}).encode())
+
+
+def _book(run: TrainingRun, restarts: Restarts, states: tuple[InstanceState, ...]) -> RunRecord:
+    book = RunBook(
+        program=restarts.program,
+        infrastructure=restarts.infrastructure,
+        uncounted=restarts.uncounted,
+        instances=[
+            InstanceBook(
+                stage=state.instance.stage.name,
+                seed=state.instance.seed,
+                at_step=state.streak.at_step,
+                errors=state.streak.errors,
+                ends=state.streak.ends,
+                failed_attempt=state.streak.failed_attempt,
+                failed_at=state.streak.failed_at,
+                reason=state.streak.reason,
+            )
+            for state in states
+            if state.streak.failed_attempt > 0
+        ],
+    )
+    return RunRecord(_keys(run).restarts(restarts.total), book.model_dump_json().encode(), counts=True)
+
+
+def _owes_restarts(view: RunView) -> bool:
+    """Whether status has told of restarts that the store was not there to take."""
+    held = read_restarts(None, view.observed.book, ())
+    return store_is_back(view.observed) and not view.observed.erased and view.restarts.total > held.total
+
+
+def _verdict(run: TrainingRun, status: TrainingRunStatus) -> RunRecord:
+    succeeded = status.holds(Condition.SUCCEEDED)
+    told = status.condition(Condition.SUCCEEDED if succeeded else Condition.FAILED)
+    assert told is not None  # who asks has seen that it ended
+    end = RunEnd(
+        phase="Succeeded" if succeeded else "Failed",
+        reason=told.reason,
+        message=told.message,
+        ended_at=status.completion_time or told.last_transition_time,
+    )
+    return RunRecord(_keys(run).ended, end.model_dump_json().encode(), final=True)
+
+
+def _keys(run: TrainingRun) -> ControlKeys:
+    return ControlKeys(run.identity.namespace, run.identity.uid)

@@ -1,0 +1,161 @@
+"""The two restart budgets of a run, and the ends without progress of each of its stage instances. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from lead_operator.decisions.failure_policy import CORRECT_AND_CREATE, SPEC_REASONS, Failure, pause_s
+from lead_operator.decisions.formatting import plausible_time
+from lead_operator.resources.training_run import FailurePolicy
+from lead_operator.resources.training_run_status import BookStatus, RestartsStatus
+from lead_protocol.exit_codes import ExitClass
+from lead_protocol.run_records import RunBook
+
+NO_CHECKPOINT = -1
+
+
+@dataclass(frozen=True)
+class Restarts:
+    """How often the groups of a run were replaced, and why."""
+
+    program: int = 0
+    infrastructure: int = 0
+    uncounted: int = 0
+
+    @property
+    def total(self) -> int:
+        """All replacements together."""
+        return self.program + self.infrastructure + self.uncounted
+
+    def to_status(self) -> RestartsStatus:
+        """Returns status.restarts."""
+        return RestartsStatus(
+            total=self.total,
+            program=self.program,
+            infrastructure=self.infrastructure,
+            uncounted=self.uncounted,
+        )
+
+
+@dataclass(frozen=True)
+class Streak:
+    """The newest ends of one stage instance in a row: what its pause and failurePolicy.noProgressLimit rest on."""
+
+    at_step: int = NO_CHECKPOINT  # step of the checkpoint that the newest ends left off at
+    errors: int = 0
+    ends: int = 0
+    failed_attempt: int = 0  # newest that ended by a failure
+    failed_at: str | None = None
+    reason: str = ""
+
+    @property
+    def pause_s(self) -> float:
+        """The pause before the next attempt."""
+        return pause_s(self.ends)
+
+    def added_to(self, book: BookStatus) -> BookStatus:
+        """Returns status.stages[].book with its part; as it is where nothing has failed yet."""
+        if not self.failed_attempt:
+            return book
+        return replace(
+            book,
+            at_step=self.at_step,
+            errors_at_step=self.errors,
+            ends_at_step=self.ends,
+            failed_attempt=self.failed_attempt,
+            failed_at=self.failed_at,
+            failed_reason=self.reason,
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one failure comes to."""
+
+    restarts: Restarts
+    streak: Streak
+    give_up: str = ""  # reason to end the run as Failed; empty: restart
+    message: str = ""
+
+
+def read_restarts(
+    told: RestartsStatus | None, book: RunBook | None, attempts: Iterable[int], *, by_records: bool = False
+) -> Restarts:
+    """Returns the accounts that a status holds; after an erased one, or `by_records`, those of the newest book.
+
+    Where there is no book either, the instances' `attempts` are counted. They do not tell why they ended, or whether a
+    suspension ended them: they spend no budget.
+    """
+    if told is not None and not by_records:
+        return Restarts(told.program, told.infrastructure, told.uncounted)
+    if book is not None:
+        return Restarts(book.program, book.infrastructure, book.uncounted)
+    return Restarts(uncounted=sum(attempt - 1 for attempt in attempts if attempt > 0))
+
+
+def read_streak(book: BookStatus | None) -> Streak:
+    """Returns the newest ends in a row that an instance's book holds."""
+    if book is None:
+        return Streak()
+    return Streak(
+        at_step=NO_CHECKPOINT if book.at_step is None else book.at_step,
+        errors=book.errors_at_step or 0,
+        ends=book.ends_at_step or 0,
+        failed_attempt=book.failed_attempt or 0,
+        failed_at=book.failed_at,
+        reason=book.failed_reason,
+    )
+
+
+def recorded_streak(book: RunBook | None, stage: str, seed: int) -> Streak:
+    """Returns the newest ends in a row that a book in the bucket holds of an instance."""
+    entries = book.instances if book is not None else []
+    entry = next((each for each in entries if (each.stage, each.seed) == (stage, seed)), None)
+    if entry is None:
+        return Streak()
+    return Streak(
+        entry.at_step, entry.errors, entry.ends, entry.failed_attempt, plausible_time(entry.failed_at), entry.reason
+    )
+
+
+def judge_failure(
+    restarts: Restarts, streak: Streak, failure: Failure, policy: FailurePolicy, checkpoint_step: int
+) -> Verdict:
+    """Returns the accounts after a failure of one instance, and whether the run gives up."""
+    if failure.exit_class is ExitClass.USER_ERROR:
+        message = failure.message + (CORRECT_AND_CREATE if failure.reason in SPEC_REASONS else "")
+        return Verdict(restarts, streak, failure.reason, message)
+    grown = _grown(streak, failure, checkpoint_step)
+    if failure.exit_class is ExitClass.INFRASTRUCTURE:
+        if restarts.infrastructure >= policy.max_infra_restarts:
+            text = f"restarted {restarts.infrastructure} times after disturbances (failurePolicy.maxInfraRestarts)"
+            return Verdict(restarts, grown, "MaxInfraRestarts", _last(text, failure, checkpoint_step))
+        return Verdict(replace(restarts, infrastructure=restarts.infrastructure + 1), grown)
+    if failure.exit_class is not ExitClass.PROGRAM_ERROR:
+        return Verdict(replace(restarts, uncounted=restarts.uncounted + 1), grown)
+    if restarts.program >= policy.max_restarts:
+        text = f"restarted {restarts.program} times after program errors (failurePolicy.maxRestarts)"
+        return Verdict(restarts, grown, "MaxRestarts", _last(text, failure, checkpoint_step))
+    if checkpoint_step != NO_CHECKPOINT and grown.errors >= policy.no_progress_limit:
+        text = (
+            f"failed {grown.errors} times in a row at the checkpoint of step {checkpoint_step} "
+            "(failurePolicy.noProgressLimit)"
+        )
+        return Verdict(restarts, grown, "NoProgress", _last(text, failure, checkpoint_step))
+    return Verdict(replace(restarts, program=restarts.program + 1), grown)
+
+
+def _grown(streak: Streak, failure: Failure, checkpoint_step: int) -> Streak:
+    same = streak.at_step == checkpoint_step
+    error = 1 if failure.exit_class is ExitClass.PROGRAM_ERROR else 0
+    return replace(
+        streak,
+        at_step=checkpoint_step,
+        errors=(streak.errors if same else 0) + error,
+        ends=(streak.ends if same else 0) + 1,
+    )
+
+
+def _last(text: str, failure: Failure, checkpoint_step: int) -> str:
+    remedy = f"; {failure.remedy}" if failure.remedy else ""
+    stay = "; its checkpoints stay in the object store" if checkpoint_step != NO_CHECKPOINT else ""
+    return f"{text}; the last was {failure.reason}: {failure.message}{remedy}{stay}"

@@ -1,0 +1,238 @@
+"""One look at a TrainingRun, put in order: what the plan decides on and what the status is made of. Pure."""
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+
+from lead_operator.decisions.formatting import format_time, parse_time
+from lead_operator.decisions.observed import ObservedPod, ObservedRun
+from lead_operator.decisions.policy_check import explain, run_violations
+from lead_operator.decisions.training_run.dataset_check import DatasetCheck, check_datasets
+from lead_operator.decisions.training_run.instance_state import InstanceState, choose_positions, read_instance_states
+from lead_operator.decisions.training_run.progress import Progress, read_progress
+from lead_operator.decisions.training_run.restarts import NO_CHECKPOINT, Restarts, read_restarts
+from lead_operator.decisions.training_run.step import Step
+from lead_operator.names import Condition, RunPhase
+from lead_operator.objects.training_pod import instance_keys
+from lead_operator.resources.recipe_config import config_sha256
+from lead_operator.resources.training_run import TrainingRun
+from lead_operator.resources.training_run_status import AttemptFailure, CheckpointStatus, ProgressStatus
+from lead_operator.settings import Settings, StorageProfile
+
+SUSPEND_REQUESTED = "SuspendRequested"
+
+
+@dataclass(frozen=True)
+class InstanceView:
+    """What is told of one stage instance that is trained now."""
+
+    progress: Progress
+    checkpoint: CheckpointStatus | None
+
+
+@dataclass(frozen=True)
+class RunView:
+    """Everything known before the decision, seen from one of the stage instances that are trained now."""
+
+    run: TrainingRun
+    observed: ObservedRun
+    settings: Settings
+    profile: StorageProfile | None
+    states: tuple[InstanceState, ...]
+    positions: tuple[int, ...]  # of the instances to train now; the last one when all are done
+    position: int  # of the instance that this view is about
+    told: dict[int, InstanceView]  # of each of `positions`
+    restarts: Restarts
+    last_failure: AttemptFailure | None
+    datasets: DatasetCheck
+    config_hash: str  # of the spec as it is now
+    start_time: str | None
+
+    @property
+    def current(self) -> InstanceState:
+        """The instance that this view is about."""
+        return self.states[self.position]
+
+    @property
+    def progress(self) -> Progress:
+        """How far the current instance is."""
+        return self.told[self.position].progress
+
+    @property
+    def checkpoint(self) -> CheckpointStatus | None:
+        """The newest checkpoint of the current instance, or None."""
+        return self.told[self.position].checkpoint
+
+    @property
+    def beyond_policy(self) -> str:
+        """What the spec asks for beyond the administrator's lists, in words; empty where nothing is."""
+        return explain(self.run.identity, run_violations(self.run, self.settings))
+
+    @property
+    def refused_by_policy(self) -> str:
+        """The same of a run that has not begun: one that has goes on, whatever list was tightened meanwhile."""
+        return "" if any(state.attempt for state in self.states) else self.beyond_policy
+
+    def after(self, step: Step, position: int) -> "RunView":
+        """Returns the view from another instance, with what a step has changed."""
+        return replace(
+            self,
+            position=position,
+            states=step.states,
+            restarts=step.restarts,
+            last_failure=step.last_failure,
+            start_time=step.start_time,
+        )
+
+    def step(self, phase: RunPhase, reason: str) -> Step:
+        """Returns the step that changes nothing but what the run's phase and reason say."""
+        return Step(
+            phase=phase,
+            reason=reason[:64],
+            states=self.states,
+            restarts=self.restarts,
+            last_failure=self.last_failure,
+            start_time=self.start_time,
+        )
+
+    def states_with(self, state: InstanceState) -> tuple[InstanceState, ...]:
+        """Returns the states, with another one of the current instance."""
+        return tuple(state if i == self.position else s for i, s in enumerate(self.states))
+
+    @property
+    def states_ended(self) -> tuple[InstanceState, ...]:
+        """The states with every attempt that lives now ended."""
+        return tuple(replace(s, ended=s.attempt) if i in self.positions else s for i, s in enumerate(self.states))
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether the bucket could not be read this time: what is known of it may be old."""
+        return bool(self.observed.store_error or self.observed.profile_error)
+
+    @property
+    def all_done(self) -> bool:
+        """Whether every instance has succeeded."""
+        return all(state.succeeded for state in self.states)
+
+    @property
+    def live_pods(self) -> tuple[ObservedPod, ...]:
+        """Pods of any instance and attempt that may still write."""
+        return tuple(p for state in self.states for p in state.pods if not p.terminal)
+
+    @property
+    def pods_in_the_way(self) -> tuple[ObservedPod, ...]:
+        """Live pods but those of the other instances that are trained now."""
+        others = {p.uid for i in self.positions if i != self.position for p in self.states[i].pods}
+        return tuple(p for p in self.live_pods if p.uid not in others)
+
+    def awaited(self, pods: tuple[ObservedPod, ...]) -> tuple[ObservedPod, ...]:
+        """Those of live pods whose end is waited for; one that outstays its grace is fenced by the next attempt."""
+        return tuple(p for p in pods if not p.outstays(self.observed.now))
+
+    @property
+    def pod_that_stays(self) -> ObservedPod | None:
+        """The first of the pods that outstay their grace."""
+        return next((p for p in self.live_pods if p.outstays(self.observed.now)), None)
+
+    @property
+    def started_hash(self) -> str:
+        """The configuration that the run was started with: by the operator's record, else by the status of its pods."""
+        recorded = self.observed.started.config_hash if self.observed.started is not None else ""
+        begun = any(state.attempt for state in self.states)
+        told = self.observed.status.config_hash if begun or self.unreadable else ""
+        return str(recorded or told or self.config_hash)
+
+    @property
+    def checkpoint_step(self) -> int:
+        """Step of the newest checkpoint of the current instance."""
+        unread = self.current.streak.at_step if self.current.bucket is None else NO_CHECKPOINT
+        return unread if self.checkpoint is None or self.checkpoint.step is None else self.checkpoint.step
+
+
+def look_at_run(run: TrainingRun, observed: ObservedRun, settings: Settings) -> RunView:
+    """Returns the observation in order."""
+    states = read_instance_states(run, observed)
+    positions = choose_positions(run, states)
+    profile = settings.storage_profiles.get(run.storage_profile)
+    return RunView(
+        run=run,
+        observed=observed,
+        settings=settings,
+        profile=profile,
+        states=states,
+        positions=positions,
+        position=positions[0],
+        told={i: _look_at_instance(run, states[i], profile, observed) for i in positions},
+        restarts=read_restarts(
+            observed.status.restarts, observed.book, (state.attempt for state in states), by_records=observed.by_records
+        ),
+        last_failure=observed.status.last_failure,
+        datasets=check_datasets(run, observed),
+        config_hash=hash_config(run),
+        start_time=_start_time(run, observed, states),
+    )
+
+
+def _look_at_instance(
+    run: TrainingRun, state: InstanceState, profile: StorageProfile | None, observed: ObservedRun
+) -> InstanceView:
+    key, status = (state.instance.stage.name, state.instance.seed), observed.status
+    checkpoint: CheckpointStatus | None = None
+    if status.stage is not None and (status.stage.name, status.stage.seed) == key:
+        progress, checkpoint = status.progress, status.checkpoint
+    else:
+        entry = status.instance(*key)
+        progress = entry.progress if entry is not None else None
+    return InstanceView(
+        read_progress(state, progress or ProgressStatus(), observed.now), _checkpoint(run, state, profile, checkpoint)
+    )
+
+
+def hash_config(run: TrainingRun) -> str:
+    """Returns a hash of what a person configured; CEL cannot see into `config`, so the operator compares this.
+
+    The API server's equality of free-form objects misses a key that is renamed (as many keys before as after).
+    """
+    stages = [[s.name, s.epochs, list(s.seeds), s.init_from, config_sha256(s.config)] for s in run.stages]
+    text = json.dumps(
+        [run.recipe, run.preset, config_sha256(run.config), stages], sort_keys=True, separators=(",", ":")
+    )
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _start_time(run: TrainingRun, observed: ObservedRun, states: tuple[InstanceState, ...]) -> str | None:
+    """When the run started, or went on after its last suspension.
+
+    After an erased status: when the first of the pods did that work now, else the last. Others may be from before a
+    suspension, whose time does not count.
+    """
+    suspended = observed.status.condition(Condition.SUSPENDED)
+    was = suspended is not None and (suspended.status == "True" or suspended.reason == SUSPEND_REQUESTED)
+    if was and not run.suspend:
+        return format_time(observed.now) if any(s.attempt for s in states) else None
+    if observed.status.start_time:
+        return observed.status.start_time
+    created = [p.created_at for p in observed.pods if p.created_at is not None]
+    working = [p.created_at for p in observed.pods if p.created_at is not None and not (p.terminal or p.deleting)]
+    return format_time(min(working) if working else max(created)) if created else None
+
+
+def _checkpoint(
+    run: TrainingRun, state: InstanceState, profile: StorageProfile | None, before: CheckpointStatus | None
+) -> CheckpointStatus | None:
+    if state.bucket is None:
+        return before  # the bucket could not be read: what was true stays true
+    found = state.checkpoint
+    if found is None:
+        return before if state.lost_step else None
+    keys = instance_keys(run, state.instance)
+    # The prefix comes from a manifest that a pod wrote: only one below this instance's own keys is shown.
+    prefix = found.prefix if found.prefix.startswith(keys.prefix) and ".." not in found.prefix else keys.prefix
+    saved = parse_time(found.saved_at)
+    return CheckpointStatus(
+        uri=profile.uri(prefix) if profile else prefix,
+        step=found.step,
+        epoch=min(found.epoch, state.instance.stage.epochs),
+        size_bytes=found.size_bytes,
+        saved_at=format_time(saved) if saved is not None else None,
+    )

@@ -1,0 +1,408 @@
+"""The only calls to the API server: plain verbs on plain dicts, bounded in number, in time and in tries.
+
+Used by the informers, by `apply`, by the lease and by the event recorder. Bodies stay dicts: the generated model
+classes cost more to fill than all decisions together. It never decides what to do about a failure: it raises
+`api_errors`, and says by their type whether the same call may succeed later.
+"""
+
+import asyncio
+import json
+import os
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Any
+from urllib.request import getproxies_environment
+
+import aiohttp
+import orjson
+import structlog
+from kubernetes.aio import config
+from kubernetes.aio.client import ApiClient, Configuration
+
+from lead_operator import metrics, names
+from lead_operator.kube.api_errors import (
+    AnswerTooLarge,
+    ApiError,
+    Conflict,
+    NotFound,
+    Refused,
+    Unreachable,
+    error_for,
+)
+from lead_operator.kube.kinds import CUSTOM_KINDS, EVENT, LEASE, Kind, KubernetesObject, kind_of
+from lead_operator.kube.object_reader import Unreadable, read_event, read_page, read_resource
+from lead_operator.kube.rate_limiter import CallTurns
+from lead_operator.kube.server_clock import ServerClock
+
+CALL_TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 5.0
+WATCH_GRACE_S = 15.0  # after the end that the server was asked for, silence is a broken connection
+TRIES = 3  # within one call; beyond them the work queue's backoff takes over
+LIST_PAGE = 200
+MAX_PAGE_BYTES = 4 * 1024 * 1024  # of a list; of a page that is larger, a smaller one is asked for
+MAX_OBJECT_BYTES = 16 * 1024 * 1024  # more than the API server can store in one object
+
+log = structlog.get_logger(__name__)
+
+Trim = Callable[[KubernetesObject], KubernetesObject]
+
+_JSON = "application/json"
+_MERGE = "application/merge-patch+json"
+_APPLY = "application/apply-patch+yaml"
+
+
+class KubeClient:
+    """Verbs on the API server for one identity."""
+
+    def __init__(self, api: ApiClient, turns: CallTurns | None = None) -> None:
+        self._api = api
+        self._api.user_agent = names.FIELD_MANAGER
+        self._turns = turns or CallTurns()
+        self.clock = ServerClock()
+
+    @classmethod
+    async def connect(cls, turns: CallTurns | None = None) -> "KubeClient":
+        """Reads the service account of the pod, or the kubeconfig of the environment; does not call the server yet."""
+        configuration = Configuration()
+        configuration.connection_pool_maxsize = 0  # turns bound the calls; watches would starve a bounded pool
+        # Without a proxy, looking for one and for ~/.netrc at every call would cost as much as sending it.
+        configuration.client_session_kwargs = {"trust_env": bool(getproxies_environment())}
+        if "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ:
+            config.load_incluster_config(client_configuration=configuration)
+        else:
+            file = os.environ.get("KUBECONFIG", str(Path.home() / ".kube/config"))
+            await config.load_kube_config(config_file=file, client_configuration=configuration, persist_config=False)
+        return cls(ApiClient(configuration), turns)
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        await self._api.close()
+
+    async def get(self, kind: Kind, namespace: str, name: str, *, whole: bool = False) -> KubernetesObject | None:
+        """Returns one object as the server holds it now, or None; `whole`: of a custom resource every `config` too."""
+        try:
+            answer = await self._call_raw("GET", kind.path(namespace, name), kind=kind)
+        except NotFound:
+            return None
+        return _parse(kind, answer, whole=whole)
+
+    async def list(
+        self, kind: Kind, namespace: str, *, trim: Trim, selector: str = ""
+    ) -> tuple[list[KubernetesObject], str]:
+        """Returns what `trim` leaves of every object of a kind, and the resourceVersion to watch from; reads pages.
+
+        Where objects are large the pages have fewer of them, so that no list is in memory whole. A custom resource
+        that cannot be understood at all is logged and left out.
+        """
+        items: list[KubernetesObject] = []
+        query: dict[str, str] = {"labelSelector": selector} if selector else {}
+        limit = LIST_PAGE
+        while True:
+            most = MAX_PAGE_BYTES if limit > 1 else MAX_OBJECT_BYTES
+            try:
+                answer = await self._call_raw(
+                    "GET", kind.path(namespace), kind=kind, query={**query, "limit": str(limit)}, verb="list", most=most
+                )
+            except AnswerTooLarge:
+                if limit == 1:
+                    raise
+                limit = max(1, limit // 8)
+                continue
+            found, metadata = _parse_page(kind, answer)
+            for item in found:
+                try:
+                    items.append(trim(item))
+                except Exception as error:  # whatever one object holds, the list is not lost for it
+                    log.exception("object_skipped", kind=kind.kind, error=str(error))
+            following = metadata.get("continue")
+            if not following:
+                return items, metadata["resourceVersion"]
+            query["continue"] = following
+            if len(answer) < MAX_PAGE_BYTES // 16:
+                limit = min(LIST_PAGE, limit * 8)
+
+    async def watch(
+        self, kind: Kind, namespace: str, *, selector: str, resource_version: str, timeout_s: float
+    ) -> AsyncGenerator[tuple[str, KubernetesObject], None]:
+        """Yields (type, object) of each change after `resource_version`, bookmarks too, until `timeout_s` is over.
+
+        Raises Gone, Unreachable or Refused as the server or the connection ends it. A connection on which nothing at
+        all arrives past the agreed end counts as broken: frozen watches are how operators go deaf.
+        """
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(max(1, int(timeout_s))),
+        } | ({"labelSelector": selector} if selector else {})
+        limit = aiohttp.ClientTimeout(total=timeout_s + WATCH_GRACE_S, sock_connect=CONNECT_TIMEOUT_S)
+        with _connection_errors(kind.plural), metrics.api_call("watch", kind.plural) as outcome:
+            response = await self._send("GET", kind.path(namespace), query=query, timeout=limit)
+            async with response:
+                outcome.code = response.status
+                if response.status >= 400:
+                    raise _error(response.status, await response.read())
+                async for line in read_lines(response.content):
+                    change, found = _parse_event(kind, line)
+                    if change == "ERROR":
+                        raise error_for(found.get("code", 500), found.get("reason", ""), found.get("message", ""))
+                    if found:
+                        yield change, found
+
+    async def create(self, body: KubernetesObject) -> KubernetesObject:
+        """Creates an object and returns it as stored; raises AlreadyExists where the name is taken, by whomever."""
+        kind, query = kind_of(body), {"fieldManager": names.FIELD_MANAGER}
+        return await self._call("POST", kind.path(body["metadata"]["namespace"]), kind=kind, query=query, body=body)
+
+    async def would_create(self, body: KubernetesObject) -> None:
+        """Asks for an object without having it made; raises what `create` would."""
+        kind, query = kind_of(body), {"fieldManager": names.FIELD_MANAGER, "dryRun": "All"}
+        await self._call("POST", kind.path(body["metadata"]["namespace"]), kind=kind, query=query, body=body)
+
+    async def review(self, kind: Kind, spec: KubernetesObject) -> KubernetesObject:
+        """Asks for a review, which the server answers and does not keep; returns its status."""
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, "spec": spec}
+        answer: KubernetesObject = (await self._call("POST", kind.path(), kind=kind, body=body)).get("status") or {}
+        return answer
+
+    async def delete(
+        self, kind: Kind, namespace: str, name: str, *, uid: str, version: str = "", grace_period_s: int | None = None
+    ) -> None:
+        """Deletes the object of this UID, as it is in this version where one is given.
+
+        One that is gone, has changed since, or is another of the same name is left as it is. A change is told by the
+        watch, and with it the next look comes.
+        """
+        seen = {"uid": uid, "resourceVersion": version} if version else {"uid": uid}
+        options: KubernetesObject = {"preconditions": seen, "propagationPolicy": "Background"}
+        if grace_period_s is not None:
+            options["gracePeriodSeconds"] = grace_period_s
+        try:
+            await self._call("DELETE", kind.path(namespace, name), kind=kind, body=options)
+        except NotFound:
+            return
+        except ApiError as error:
+            if error.status != 409:
+                raise
+
+    async def apply_status(self, kind: Kind, body: KubernetesObject, status: dict[str, Any]) -> KubernetesObject:
+        """Makes `status` the status of the very object that `body` is a copy of; returns the object as it then is.
+
+        A compare-and-swap: raises Conflict where the object has changed since, or is another one of the same name.
+        """
+        metadata = body["metadata"]
+        identity = {key: metadata[key] for key in ("name", "namespace", "uid", "resourceVersion")}
+        wanted = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": identity, "status": status}
+        path = kind.path(metadata["namespace"], metadata["name"], "status")
+        query = {"fieldManager": names.FIELD_MANAGER, "force": "true"}
+        return await self._call("PATCH", path, kind=kind, query=query, body=wanted, content_type=_APPLY)
+
+    async def replace_status(self, kind: Kind, body: KubernetesObject, status: dict[str, Any]) -> KubernetesObject:
+        """Makes `status` the whole status of an object, whoever else has written fields of it; raises Conflict."""
+        metadata = body["metadata"]
+        wanted = {**body, "apiVersion": kind.api_version, "kind": kind.kind, "status": status}
+        path, query = (
+            kind.path(metadata["namespace"], metadata["name"], "status"),
+            {"fieldManager": names.FIELD_MANAGER},
+        )
+        return await self._call("PUT", path, kind=kind, query=query, body=wanted)
+
+    async def set_finalizers(self, kind: Kind, body: KubernetesObject, finalizers: Sequence[str]) -> KubernetesObject:
+        """Gives the very object that `body` is a copy of these finalizers; raises Conflict where it has changed."""
+        metadata = body["metadata"]
+        wanted = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"], "finalizers": [*finalizers]}
+        path = kind.path(metadata["namespace"], metadata["name"])
+        query = {"fieldManager": names.FIELD_MANAGER}
+        return await self._call("PATCH", path, kind=kind, query=query, body={"metadata": wanted}, content_type=_MERGE)
+
+    async def annotate(self, kind: Kind, namespace: str, name: str, *, uid: str, key: str, value: str) -> None:
+        """Sets one annotation of the object of this UID; one that is gone, or another of the same name, is left."""
+        wanted = {"metadata": {"uid": uid, "annotations": {key: value}}}
+        path, query = kind.path(namespace, name), {"fieldManager": names.FIELD_MANAGER}
+        with suppress(NotFound, Conflict):
+            await self._call("PATCH", path, kind=kind, query=query, body=wanted, content_type=_MERGE)
+
+    async def count_event(self, event: KubernetesObject) -> None:
+        """Gives an event that was said before its new count and time; raises NotFound where it is kept no longer."""
+        wanted = {"count": event["count"], "lastTimestamp": event["lastTimestamp"]}
+        path = EVENT.path(event["metadata"]["namespace"], event["metadata"]["name"])
+        await self._call(
+            "PATCH", path, kind=EVENT, query={"fieldManager": names.FIELD_MANAGER}, body=wanted, content_type=_MERGE
+        )
+
+    async def replace(self, body: KubernetesObject) -> KubernetesObject:
+        """Puts an object back as changed; raises Conflict where its resourceVersion is no longer the newest."""
+        kind, metadata = kind_of(body), body["metadata"]
+        path = kind.path(metadata["namespace"], metadata["name"])
+        return await self._call("PUT", path, kind=kind, body=body)
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        kind: Kind,
+        query: dict[str, str] | None = None,
+        body: KubernetesObject | None = None,
+        content_type: str = _JSON,
+    ) -> KubernetesObject:
+        answer = await self._call_raw(method, path, kind=kind, query=query, body=body, content_type=content_type)
+        return _parse(kind, answer)
+
+    async def _call_raw(
+        self,
+        method: str,
+        path: str,
+        *,
+        kind: Kind,
+        query: dict[str, str] | None = None,
+        body: KubernetesObject | None = None,
+        content_type: str = _JSON,
+        verb: str = "",
+        most: int = MAX_OBJECT_BYTES,
+    ) -> bytes:
+        # Every call may be carried out twice without harm: names are deterministic, deletes carry a UID, and status
+        # writes a resourceVersion. So a lost answer is simply asked for again.
+        for attempt in range(1, TRIES + 1):
+            try:
+                async with nullcontext() if kind is LEASE else self._turns.turn(_namespace_in(path)):
+                    return await self._call_once(method, path, kind, query, body, content_type, verb, most)
+            except Unreachable:
+                if attempt == TRIES:
+                    raise
+            await asyncio.sleep(random.uniform(0.1, 0.4) * 2**attempt)
+        raise AssertionError("the loop returns or raises")
+
+    async def _call_once(
+        self,
+        method: str,
+        path: str,
+        kind: Kind,
+        query: dict[str, str] | None,
+        body: KubernetesObject | None,
+        content_type: str,
+        verb: str,
+        most: int,
+    ) -> bytes:
+        limit = aiohttp.ClientTimeout(total=CALL_TIMEOUT_S, sock_connect=CONNECT_TIMEOUT_S)
+        with _connection_errors(path), metrics.api_call(verb or method.lower(), kind.plural) as outcome:
+            response = await self._send(method, path, query=query, body=body, content_type=content_type, timeout=limit)
+            async with response:
+                outcome.code = response.status
+                answer = await _read(response, most)
+            if response.status >= 400:
+                raise _error(response.status, answer)
+            return answer
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: dict[str, str] | None = None,
+        body: KubernetesObject | None = None,
+        content_type: str = _JSON,
+        timeout: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
+        headers = {"Accept": _JSON, "Content-Type": content_type}
+        method, url, headers, body, _ = await self._api.param_serialize(
+            method, path, query_params=list((query or {}).items()), header_params=headers, body=body,
+            auth_settings=["BearerToken"],
+        )  # fmt: skip
+        answer = await self._api.rest_client.request(method, url, headers=headers, body=body, _request_timeout=timeout)
+        response: aiohttp.ClientResponse = answer.response
+        self.clock.note(response.headers.get("Date"))
+        return response
+
+
+async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """Returns the body of an answer; raises AnswerTooLarge beyond `most` bytes, and reads no more of it."""
+    parts, size = list[bytes](), 0
+    async for part in response.content.iter_any():
+        parts.append(part)
+        size += len(part)
+        if size > most:
+            response.close()
+            raise AnswerTooLarge(0, "AnswerTooLarge", f"an answer is longer than {most} bytes")
+    return b"".join(parts)
+
+
+def _parse(kind: Kind, answer: bytes, *, whole: bool = False) -> KubernetesObject:
+    """Returns the object in an answer; raises Unreachable for what is none: it is from a proxy on the way."""
+    try:
+        if kind in CUSTOM_KINDS:
+            return read_resource(answer, whole=whole)
+        found: KubernetesObject = orjson.loads(answer)
+        return found
+    except ValueError as error:
+        raise Unreachable(0, type(error).__name__, f"{kind.plural}: {error}") from error
+
+
+def _parse_page(kind: Kind, answer: bytes) -> tuple[list[KubernetesObject], KubernetesObject]:
+    if kind not in CUSTOM_KINDS:
+        page = _parse(kind, answer)
+        return page["items"], page["metadata"]
+    try:
+        items, metadata = read_page(answer)
+    except Unreadable as error:
+        raise Unreachable(0, "Unreadable", f"{kind.plural}: {error}") from error
+    return [found for item in items if (found := _parse_or_skip(kind, item))], metadata
+
+
+def _parse_event(kind: Kind, line: bytes) -> tuple[str, KubernetesObject]:
+    """Returns type and object of an event, which is empty where it cannot be understood; raises Unreachable."""
+    try:
+        if kind not in CUSTOM_KINDS:
+            event = orjson.loads(line)
+            return event["type"], event["object"]
+        change, raw = read_event(line)
+        return change, orjson.loads(raw) if change in ("ERROR", "BOOKMARK") else _parse_or_skip(kind, raw)
+    except ValueError as error:
+        raise Unreachable(0, type(error).__name__, f"{kind.plural}: {error}") from error
+
+
+def _parse_or_skip(kind: Kind, raw: bytes) -> KubernetesObject:
+    try:
+        return read_resource(raw)
+    except Unreadable as error:
+        log.warning("object_skipped", kind=kind.kind, begins=raw[:200].decode(errors="replace"), error=str(error))
+        return {}
+
+
+async def read_lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Yields each line of a watch, of up to MAX_OBJECT_BYTES; raises Refused beyond."""
+    # StreamReader.readline gives up on long lines; an object may be larger than its buffer.
+    rest = b""
+    async for chunk in stream.iter_any():
+        rest += chunk
+        *complete, rest = rest.split(b"\n")
+        for line in complete:
+            if line:
+                yield line
+        if len(rest) > MAX_OBJECT_BYTES:
+            raise Refused(0, "LineTooLong", f"a watch event is longer than {MAX_OBJECT_BYTES} bytes")
+
+
+def _namespace_in(path: str) -> str:
+    parts = path.split("/")
+    return parts[parts.index("namespaces") + 1] if "namespaces" in parts else ""
+
+
+@contextmanager
+def _connection_errors(what: str) -> Iterator[None]:
+    try:
+        yield
+    except TimeoutError as error:
+        raise Unreachable(0, "Timeout", f"{what}: no answer in time") from error
+    except (aiohttp.ClientError, OSError, json.JSONDecodeError) as error:
+        raise Unreachable(0, type(error).__name__, f"{what}: {error}") from error
+
+
+def _error(status: int, answer: bytes) -> ApiError:
+    try:
+        said = json.loads(answer)
+        return error_for(status, said.get("reason", ""), said.get("message", ""))
+    except (ValueError, AttributeError):
+        return error_for(status, "", answer[:200].decode(errors="replace"))

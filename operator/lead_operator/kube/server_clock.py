@@ -1,0 +1,35 @@
+"""What time it is by the API server's clock, which no jump of this machine's clock can change.
+
+Deadlines and times to live compare times that were written into the cluster, by whichever operator process ran then.
+So all of them must come from one clock: the API server tells its own with every answer (the header Date, RFC 9110
+section 6.6.1, in whole seconds). Between answers the machine's monotonic clock goes on from there.
+"""
+
+import time
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+
+TOLERANCE = timedelta(seconds=5)  # an answer may have waited on its way
+
+
+class ServerClock:
+    """Fed by `kube.client` with every answer, read by `controllers.reconcile` at the start of each pass."""
+
+    def __init__(self) -> None:
+        self._anchor: tuple[datetime, float] | None = None  # the server's time, and our monotonic time then
+
+    def note(self, date: str | None) -> None:
+        """Takes an answer's Date header; one that is absent or no date is passed over."""
+        try:
+            told = parsedate_to_datetime(date or "").astimezone(UTC)
+        except ValueError:
+            return
+        if self._anchor is None or abs(told - self.now()) > TOLERANCE:
+            self._anchor = (told, time.monotonic())
+
+    def now(self) -> datetime:
+        """Returns the server's time; before the first answer, the machine's."""
+        if self._anchor is None:
+            return datetime.now(UTC)
+        told, at = self._anchor
+        return told + timedelta(seconds=time.monotonic() - at)
