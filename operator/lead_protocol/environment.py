@@ -28,6 +28,13 @@ STORE_CREDENTIALS = "LEAD_S3_CREDENTIALS"  # "static" | "webIdentity" | "instanc
 STS_ENDPOINT = "LEAD_STS_ENDPOINT"  # URL; empty: the store's own endpoint
 STS_ROLE_ARN = "LEAD_STS_ROLE_ARN"  # empty where the store asks for none
 
+# Closed loop: what the command that drives in a simulator gets, in a pod and on a laptop alike.
+CLOSED_LOOP_CHECKPOINT = "LEAD_CLOSED_LOOP_CHECKPOINT"  # folder: config.json and model_<epoch>_<seed>.pth
+CLOSED_LOOP_RESULTS = "LEAD_CLOSED_LOOP_RESULTS"  # folder for the Leaderboard's JSON files and other artefacts
+CLOSED_LOOP_ROUTES = "LEAD_CLOSED_LOOP_ROUTES"  # file or folder of routes; empty: the command's own
+CLOSED_LOOP_SEED = "LEAD_CLOSED_LOOP_SEED"  # of the stage instance
+CLOSED_LOOP_EPOCH = "LEAD_CLOSED_LOOP_EPOCH"
+
 # Rendezvous: the names torchrun reads, so that `torchrun -m …` in the same pod would find the same group.
 NNODES = "PET_NNODES"
 NODE_RANK = "PET_NODE_RANK"

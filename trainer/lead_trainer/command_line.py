@@ -21,6 +21,7 @@ train and look:
   logs          print what the pods of a run log
   tensorboard   show the curves of a logdir, or of a namespace's runs, straight from the store
   evaluate      measure a checkpoint on a benchmark beside its baselines, and write the challenge's file
+  closed-loop   drive with the newest weights in a simulator, or read what it has written
   export        bundle a finished run's weights for evaluation
   lr-find       sweep the learning rate and show the loss over it
   inspect       show a batch, samples with NaN, or the range of a fresh model's outputs
@@ -42,6 +43,7 @@ for the operator:
 FUNCTIONS = {
     "bench": "bench_data:bench_data",
     "buckets": "buckets:show_buckets",
+    "closed-loop": "closed_loop:closed_loop",
     "cache": "cache:build_local_cache",
     "compare-perf": "compare_perf:compare_perf",
     "config": "config:show_config",
@@ -169,6 +171,22 @@ def _add_commands_of_runs(commands: "argparse._SubParsersAction[Parser]") -> Non
     evaluate.add_argument("words", nargs="*", metavar="key=value", help="keys to change, such as argoverse2_root=DIR")
     evaluate.add_argument("--split", default="val", help="val, or another that the recipe's benchmark has")
     evaluate.add_argument("--submission", type=Path, help="the file to write (default: beside the weights)")
+
+    loop = _command(
+        commands,
+        "closed-loop",
+        "Drive with a run's newest weights: lead closed-loop LOGDIR --command 'python drive.py'.",
+    )
+    loop.add_argument("logdir", nargs="?", type=Path, help="of lead train; with --command")
+    loop.add_argument(
+        "--command", dest="simulator", default="", help="started without a shell; gets LEAD_CLOSED_LOOP_…"
+    )
+    loop.add_argument("--routes", default="", help="passed on: a file or folder of routes")
+    loop.add_argument("--stage", default="", help="default: that of the newest checkpoint")
+    loop.add_argument("--timeout", type=float, default=86400.0, metavar="SECONDS", help="of the drive (default: a day)")
+    loop.add_argument("--metric", default="driving_score", help="compared with the best before (default driving_score)")
+    loop.add_argument("--max-drop", type=float, help="by how much it may be lower; ends in 1 where it is more")
+    loop.add_argument("--results", type=Path, metavar="FOLDER", help="only read the results in a folder")
 
     finder = _command(commands, "lr-find", "Sweep the learning rate of a run: lead lr-find preset=demo carla_root=DIR "
                       "logdir=OUT. Writes OUT/lr_curve.csv and trains nothing that stays.")  # fmt: skip
