@@ -80,7 +80,5 @@ ELSEWHERE = {
 DOCUMENTED = {
     "W-24": "the recipe's page says that it is not verified",
     "W-41": "the recipe's page says that it is not verified",
-    "W-45": "not done",
-    "W-51": "not done",
-    "W-57": "not done",
+    "W-51": "`cluster/test_world_in_the_cluster.py` runs the guide's command in the trainer image",
 }

@@ -25,7 +25,9 @@ train and look:
   export        bundle a finished run's weights for evaluation
   lr-find       sweep the learning rate and show the loss over it
   inspect       show a batch, samples with NaN, or the range of a fresh model's outputs
+  preflight     check device, disks, data and loggers before a run
   bench data    tell whether loading is the bottleneck of a run, and which part of it
+  bench model   measure a step in fp32 and in half precision, with and without gradient checkpointing
   compare-perf  compare how fast two runs trained
 prepare data:
   example-data  write a small generated dataset
@@ -41,7 +43,7 @@ for the operator:
 
 # The function of each command, in `commands`, whose parameters are the options and `environ`.
 FUNCTIONS = {
-    "bench": "bench_data:bench_data",
+    "bench": "bench:bench",
     "buckets": "buckets:show_buckets",
     "closed-loop": "closed_loop:closed_loop",
     "cache": "cache:build_local_cache",
@@ -54,13 +56,23 @@ FUNCTIONS = {
     "inspect": "inspect_data:inspect_data",
     "logs": "logs:show_logs",
     "lr-find": "lr_find:find_learning_rate",
+    "preflight": "preflight:preflight",
     "pod": "pod:do_job",
     "render": "render:render",
     "runs": "runs:list_runs",
     "tensorboard": "tensorboard:show_curves",
     "train": "train:train_locally",
 }
-TAKE_KEYS = ("train", "cache", "buckets", "lr-find", "evaluate", "example-data", "inspect")  # flags are keys too
+TAKE_KEYS = (
+    "train",
+    "cache",
+    "buckets",
+    "lr-find",
+    "evaluate",
+    "example-data",
+    "inspect",
+    "preflight",
+)  # flags are keys too
 
 
 class Parser(argparse.ArgumentParser):
@@ -197,12 +209,15 @@ def _add_commands_of_runs(commands: "argparse._SubParsersAction[Parser]") -> Non
     inspect = _command(commands, "inspect", "Show a batch, samples that hold NaN, or the range of a model's outputs.")
     inspect.add_argument("what", choices=["batch", "nan", "range"])
     _add_keys(inspect)
+    preflight = _command(commands, "preflight", "Check what a run needs: device, disks, data, loggers.")
+    _add_keys(preflight)
     bench = _command(
         commands,
         "bench",
-        "Is loading the bottleneck? lead bench data preset=demo carla_root=DIR",
+        "Is loading the bottleneck? lead bench data preset=demo carla_root=DIR. What do number format and gradient "
+        "checkpointing save? lead bench model …",
     )
-    bench.add_argument("what", choices=["data"])
+    bench.add_argument("what", choices=["data", "model"])
     bench.add_argument(
         "--seconds", type=float, default=5.0, help="for each stage (default 5); what is on its way then is finished"
     )

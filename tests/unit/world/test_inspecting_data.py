@@ -1,4 +1,4 @@
-"""`lead inspect` on the smallest model: what a batch holds, which samples hold NaN, and the range of outputs."""
+"""`lead inspect`, `preflight` and `bench model` on the smallest model."""
 
 from pathlib import Path
 
@@ -58,3 +58,23 @@ def test_w_35_the_range_of_outputs_is_within_minus_one_and_one(
     (row,) = [line for line in capsys.readouterr().out.splitlines() if "reconstructed" in line]
     least, _, greatest = (float(cell) for cell in row.replace("│", " ").split()[-4:-1])
     assert -1 <= least < greatest <= 1
+
+
+def test_w_45_preflight_checks_the_guides_list(tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["preflight", *words(tree, tmp_path / "run")]) == 0
+    found = capsys.readouterr().out
+    for part in ("samples", "device", "model", "data", "disk", "TensorBoard", "W&B", "ready to train"):
+        assert part in found, part
+    assert not (tmp_path / "run").exists()
+
+
+def test_w_57_what_is_measured_stands_beside_what_the_guide_states(
+    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "model", "--seconds", "0.01", *words(tree, tmp_path)]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
+    plain, half, recomputed = (line.split("│") for line in lines[:3])
+    assert plain[1].strip() == "fp32" and half[8].strip() == "-50 % memory, +40 % speed"
+    assert recomputed[8].strip() == "-50 % memory, -20 % speed" and "4 GPUs" in "".join(lines)
+    kept = [int(row[6].strip().removesuffix("%")) for row in (plain, half, recomputed)]
+    assert kept[0] == 0 and kept[1] < -25 and kept[2] < -25

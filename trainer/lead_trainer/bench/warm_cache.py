@@ -6,7 +6,7 @@ Other samples would come over the network in the middle of a stage, and the stag
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,9 @@ import torch
 from lead_trainer.bench.advice import StageRate
 from lead_trainer.bench.cold_cache import Brought
 from lead_trainer.bench.deadlines import each_until, rate_of_processes, rate_of_threads
+from lead_trainer.bench.model_step import Variant, seconds_a_step, step_trial
 from lead_trainer.contract.recipe import Recipe
 from lead_trainer.contract.samples import Batch, Caches, Indices, Sample, Samples
-from lead_trainer.contract.step import StepContext
 from lead_trainer.contract.training_keys import TrainingKeys
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.loader import Loader, on_device_of
@@ -25,9 +25,6 @@ from lead_trainer.data.process_loader import loader_named
 from lead_trainer.data.retrying_source import decoded_sample
 from lead_trainer.data.session_cache import SessionCache
 from lead_trainer.engine.samples.data_facts import computed_facts
-from lead_trainer.engine.step.helper_networks import frozen_helpers
-from lead_trainer.engine.step.optimizers import Optimizers
-from lead_trainer.engine.step.precision import autocast, chosen_dtype
 
 
 @dataclass(frozen=True)
@@ -131,30 +128,10 @@ def measure_step(
     recipe: Recipe[Any], config: Any, caches: Caches, batch: Batch, device: torch.device, seconds: float
 ) -> StageRate:
     """Trains on one batch again and again, weights thrown away."""
-    facts = computed_facts(recipe, config, caches)
-    model = recipe.model(config, facts).to(device).train()
-    optimizers = Optimizers(recipe.optimizer(model, config))
-    helpers = frozen_helpers(recipe, config, device)
-    context = StepContext(config=config, facts=facts, device=device, helpers=helpers)
-    rows = len(next(iter(batch.values())))
-
-    def once() -> None:
-        optimizers.clear_gradients()
-        for name in optimizers.by_name:
-            with optimizers.only(name, model):
-                with autocast(chosen_dtype(config.number_format, device), device):
-                    loss = recipe.step(model, batch, replace(context, optimizer=name)).loss
-                loss.backward()  # type: ignore[no-untyped-call]
-        for optimizer in optimizers.by_name.values():
-            optimizer.step()
-        loss.item()  # waits for the device
-
-    once()
-    begin, count = time.perf_counter(), 0
-    while time.perf_counter() - begin < seconds or not count:
-        once()
-        count += rows
-    return StageRate("step", count / (time.perf_counter() - begin), f"forward, backward and update on {device.type}")
+    variant = Variant(config.number_format, config.saves_memory)
+    trial = step_trial(recipe, config, computed_facts(recipe, config, caches), batch, device, variant)
+    rate = trial.rows / seconds_a_step(trial, seconds)
+    return StageRate("step", rate, f"forward, backward and update on {device.type}")
 
 
 def _loaded(samples: Samples, index: int) -> int:

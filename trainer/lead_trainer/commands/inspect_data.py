@@ -7,6 +7,7 @@ range   the least and the greatest value of each output of a fresh model
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +33,32 @@ from lead_trainer.world import World
 LOG_COLUMNS = 160  # where no terminal says how wide it is
 
 
-def inspect_data(what: str, words: Sequence[str], config: Sequence[Path], environ: Mapping[str, str]) -> int:
-    """Prints what was asked for; returns 1 where samples hold what is not finite. Raises BadConfig and BadData."""
-    open_log()
+@dataclass(frozen=True)
+class RunData:
+    """What a run trains on."""
+
+    run: LocalRun
+    caches: Caches
+    samples: Samples
+
+
+def data_of(command: str, words: Sequence[str], config: Sequence[Path], environ: Mapping[str, str]) -> RunData:
+    """Opens a run's training samples, its cache built where it is missing; raises BadConfig and BadData."""
     named = any(word.startswith("logdir=") for word in words)
     run = local_run([*words, *([] if named else ["logdir=."])], config, environ)
     collections = [] if run.recipe.preparation is None else collections_of(run.recipe, run.config)
     caches = caches_of(run, collections, environ)
     samples = run.recipe.samples(run.config, caches)
     if not len(samples):
-        raise BadData("inspect: the training split holds no sample; add some to the dataset")
+        raise BadData(f"{command}: the training split holds no sample; add some to the dataset")
+    return RunData(run, caches, samples)
+
+
+def inspect_data(what: str, words: Sequence[str], config: Sequence[Path], environ: Mapping[str, str]) -> int:
+    """Prints what was asked for; returns 1 where samples hold what is not finite. Raises BadConfig and BadData."""
+    open_log()
+    data = data_of("inspect", words, config, environ)
+    run, caches, samples = data.run, data.caches, data.samples
     if what == "nan":
         return named_if_not_finite(samples, run.config.loader_threads)
     batch = first_batch(run, samples)

@@ -1,7 +1,7 @@
 """What a recipe says to the people who watch a run: tags, pictures, advice, and what usually comes next."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic
 
@@ -105,5 +105,8 @@ class Reports(Generic[ConfigT]):
     #: The command for a run's weights, after what it is for (config, weights, logdir, the run's `recipe` and `preset`):
     #: it can be pasted as it is, with every key of the run that the next one needs and does not take over.
     next_command: Callable[[ConfigT, Path, Path, Mapping[str, str]], str] | None = None
+    #: What the recipe's origin states of speed and memory, by variant: `half precision`, `gradient checkpointing`, or
+    #: what is not measured here, such as `4 GPUs`. `lead bench model` prints it beside what it measured.
+    stated_speed: Mapping[str, str] = field(default_factory=dict)
     #: What the config's keys say about W&B.
     wandb: Callable[[ConfigT], WandbKeys] = lambda config: WandbKeys()

@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 import structlog
 
-from lead_protocol.cache_digest import cache_digest
 from lead_protocol.job import BuildJob
 from lead_protocol.manifests import CacheManifest, StoredObject, sha256_hex
 from lead_protocol.object_keys import CacheKeys
@@ -32,13 +31,12 @@ from lead_trainer.data.build_plan import PART_BYTES, BuildPlan, Part, plan_build
 from lead_trainer.data.build_stages import check_stages
 from lead_trainer.data.build_workers import Encoded, encode_all
 from lead_trainer.data.cache_tables import ROUTE_COLUMN, collection_table, verdict_table, write_table
-from lead_trainer.data.digest import listing_sha256
-from lead_trainer.data.held_caches import held_by_another, why_none_fits
+from lead_trainer.data.held_caches import why_none_fits
 from lead_trainer.data.part_counts import PartCounts, summed
 from lead_trainer.data.record import encode_record
 from lead_trainer.data.shard import write_shard
 from lead_trainer.data.staged_tree import StagedTree, outputs_there
-from lead_trainer.data.stored_manifest import stored_manifest
+from lead_trainer.data.wanted_cache import WantedCache, source_of, wanted_cache
 from lead_trainer.errors import BadData
 
 OnProgress = Callable[[BuildRecord], None]
@@ -52,21 +50,30 @@ log = structlog.get_logger(__name__)
 class _Build:
     """What every step of one build needs."""
 
-    job: BuildJob
+    wanted: WantedCache
     store: ObjectStore
     tree: StagedTree
     recipe: Recipe[Any]
-    config: Mapping[str, Any]
-    source_sha256: str
-    digest: str
     threads: int
     processes: int | None
     takes_another: bool
     asked: Sequence[str]
 
     @property
+    def job(self) -> BuildJob:
+        return self.wanted.job
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        return self.wanted.config
+
+    @property
+    def digest(self) -> str:
+        return self.wanted.digest
+
+    @property
     def keys(self) -> CacheKeys:
-        return self.job.keys.staged(self.digest)
+        return self.wanted.keys
 
 
 def build_share(
@@ -93,30 +100,18 @@ def build_share(
     report = _Reporter(job, on_progress)
     report.say(phase="Listing")
     check_stages(job, recipe)
-    files = tree.files()
-    if not files:
-        raise BadData(f"dataset {_source(job)} holds no file; upload it, or correct the source")
-    config = recipe.required_preparation.config_keys(job.config)
-    source = listing_sha256(files)
-    digest = cache_digest(
-        source_sha256=source,
-        collections=job.collections,
-        keys=config,
-        recipe=job.recipe,
-        version=recipe.required_preparation.version,
-    )
-    _check_expected(job, digest)
-    staged = StagedTree(tree, store, job.keys.staged(digest), tuple(job.made))
-    build = _Build(job, store, staged, recipe, config, source, digest, threads, processes, takes_another, asked)
-    report.say(digest=digest)
-    manifest = _made_before(build)
+    wanted = wanted_cache(job, recipe, tree.files())
+    staged = StagedTree(tree, store, wanted.keys, tuple(job.made))
+    build = _Build(wanted, store, staged, recipe, threads, processes, takes_another, asked)
+    report.say(digest=wanted.digest)
+    manifest = wanted.made(store, takes_another=takes_another)
     if job.stage and manifest is None:
         return _make_stage(build, report)
     why_none = ""
     if manifest is None:
         _warn_of_another_cache(build)
         manifest, why_none = _build_parts(build, report, part_bytes)
-    manifest = manifest or _made_before(build)  # meanwhile
+    manifest = manifest or wanted.made(store, takes_another=takes_another)  # meanwhile
     if manifest is None:
         return report.say(phase="Done", message=why_none)
     done = report.say(
@@ -133,14 +128,6 @@ def build_share(
     return done
 
 
-def _made_before(build: _Build) -> CacheManifest | None:
-    """Returns the manifest of the cache where it is published, or staged by this build, or of another in its place."""
-    made = stored_manifest(build.store, build.keys.published) or stored_manifest(build.store, build.keys)
-    if made is not None or not build.takes_another:
-        return made
-    return held_by_another(build.store, build.keys.published, build.job.collections)
-
-
 def _warn_of_another_cache(build: _Build) -> None:
     """Logs, where a run's values ask for a cache and one of the same files is there, which values differ."""
     if not build.takes_another:
@@ -149,7 +136,7 @@ def _warn_of_another_cache(build: _Build) -> None:
         build.store,
         build.keys.namespace,
         recipe=build.job.recipe,
-        source_sha256=build.source_sha256,
+        source_sha256=build.wanted.source_sha256,
         builder=build.recipe.required_preparation.version,
         config=build.config,
         collections=build.job.collections,
@@ -172,7 +159,7 @@ def _scan(build: _Build, report: "_Reporter") -> Scan:
     kept = sum(verdict.kept for verdict in scan.verdicts)
     if not scan.samples:
         raise BadData(
-            f"dataset {_source(build.job)}: no frame of {len(scan.verdicts)} routes is usable "
+            f"dataset {source_of(build.job)}: no frame of {len(scan.verdicts)} routes is usable "
             f"({kept} routes kept) for {', '.join(build.asked or build.job.collections)}; see the routes' results.json"
         )
     build.tree.number(scan.samples)
@@ -283,7 +270,7 @@ def _finish(build: _Build, scan: Scan, plan: BuildPlan, report: "_Reporter") -> 
         recipe=build.job.recipe,
         builder=build.recipe.required_preparation.version,
         config=build.config,
-        source_sha256=build.source_sha256,
+        source_sha256=build.wanted.source_sha256,
         scan=scan,
         routes=routes,
         collections=tables,
@@ -313,18 +300,6 @@ def _create(build: _Build, key: str, data: bytes) -> StoredObject:
             "trainer image? Delete the objects of this unfinished cache and build again"
         )
     return StoredObject(key=build.keys.as_published(key), size=len(data), sha256=sha256_hex(data))
-
-
-def _check_expected(job: BuildJob, digest: str) -> None:
-    if job.expect_digest and job.expect_digest != digest:
-        raise BadData(
-            f"expectDigest: found {job.expect_digest}, but the dataset and config give {digest}; the source, the "
-            "config or the trainer image changed. Correct it, or clear expectDigest"
-        )
-
-
-def _source(job: BuildJob) -> str:
-    return job.source.prefix if job.source.kind == "store" else job.source.path
 
 
 class _Reporter:

@@ -101,12 +101,12 @@ def dataset_runs(run: LocalRun) -> dict[str, LocalRun]:
     }
 
 
-def build_cache(run: LocalRun, store: ObjectStore, collections: Sequence[str] = ()) -> str:
-    """Builds what is missing of the run's cache and returns its digest."""
+def cache_job(run: LocalRun, collections: Sequence[str] = ()) -> BuildJob:
+    """Returns the build of a run's cache; raises BadConfig where its raw tree is missing."""
     refuse_missing_source(run.recipe, run.config)
     values = run.values if collections else run.recipe.trees.cache_values(run.config, run.values)
     config = {**values, **({"preset": run.keys.preset} if run.keys.preset else {})}
-    job = BuildJob(
+    return BuildJob(
         owner=OwnerIdentity(namespace=NAMESPACE, name="local", uid=UID),
         generation=1,
         attempt=1,
@@ -117,6 +117,11 @@ def build_cache(run: LocalRun, store: ObjectStore, collections: Sequence[str] = 
         collections=list(collections) or cache_collections(run.recipe, run.config),
         config=config,
     )
+
+
+def build_cache(run: LocalRun, store: ObjectStore, collections: Sequence[str] = ()) -> str:
+    """Builds what is missing of the run's cache and returns its digest."""
+    job = cache_job(run, collections)
     phase = ""
 
     def tell(record: Any) -> None:

@@ -53,10 +53,7 @@ def wandb_settings(
 
     The job's policy wins over the recipe's keys; `identity` stands for the run where its UID is not unique.
     """
-    mode = job.logging.wandb_mode
-    if mode == "disabled" and keys.on:
-        asked = environ.get("WANDB_MODE", "online")  # W&B's own switch
-        mode = asked if asked in _MODES else "online"  # type: ignore[assignment]
+    mode = wandb_mode(job.logging.wandb_mode, keys, environ)
     if mode == "disabled":
         return None
     instance = f"{job.stage}-s{job.seed}"
@@ -72,6 +69,14 @@ def wandb_settings(
         notes=keys.notes,
         group=job.owner.name,
     )
+
+
+def wandb_mode(policy: str, keys: WandbKeys, environ: Mapping[str, str]) -> str:
+    """Returns online, offline or disabled: the run's policy, or what the recipe's keys and W&B's own switch ask for."""
+    if policy == "disabled" and keys.on:
+        asked = environ.get("WANDB_MODE", "online")
+        return asked if asked in _MODES else "online"
+    return policy
 
 
 class WandbRun:

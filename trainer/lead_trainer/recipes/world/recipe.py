@@ -193,6 +193,13 @@ RECIPE = Recipe[WorldConfig](
         watch_rules=watch_rules,
         warnings=warnings,
         next_command=next_command,
+        stated_speed={
+            "half precision": "-50 % memory, +40 % speed",
+            "gradient checkpointing": "-50 % memory, -20 % speed",
+            "2 GPUs": "1.85 times",
+            "4 GPUs": "3.46 times",
+            "8 GPUs": "6.46 times",
+        },
         wandb=lambda config: WandbKeys(on=config.use_wandb, project="world-model", name=config.wandb_name),
     ),
 )

@@ -1,0 +1,117 @@
+"""The recipe `world` on a real cluster: its example manifest, from raw scenes to the last epoch, through a kill.
+
+Only sizes are changed: a preset for one CPU core, and two pods without GPUs.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import yaml
+
+from lead_testing import PROJECT_ROOT
+from lead_testing.installed import Installed, conditions, upload_tree
+from lead_testing.live_runs import epoch_of, kill_a_rank, newest_manifest
+from lead_testing.manifests import SMALL
+from lead_trainer.example_worlds.world.tree import ExampleTree, write_example_tree
+
+EPOCHS = 40
+TREE = ExampleTree(train=6, val=2, keyframes=10, size=(48, 64), without_can=1)
+DATA = {"image_size": [32, 32], "sequence_length": 4}
+CONFIG = {
+    "data": DATA,
+    "loss": {"perceptual_weight": 0.0},
+    "training": {"batch_size": 4},
+    "model": {"decoder": {"init_size": 4}},
+}
+
+
+@pytest.fixture(scope="module")
+def example(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, Any]]]:
+    """The cache and the run of `crds/examples/world.yaml` by kind, small, over scenes in the bucket."""
+    documents = yaml.safe_load_all((PROJECT_ROOT / "crds/examples/world.yaml").read_text(encoding="utf-8"))
+    found: dict[str, dict[str, Any]] = {document["kind"]: document for document in documents}
+    cache, run = found["DatasetCache"]["spec"], found["TrainingRun"]["spec"]
+    cache |= {"config": {"preset": "tiny", "data": {"image_size": DATA["image_size"]}}}
+    cache["build"] |= {"parallelism": 2, "resources": SMALL}
+    run |= {"preset": "tiny", "config": CONFIG, "nodes": 2, "resources": SMALL, "podOverrides": {}}
+    run["stages"][0]["epochs"] = EPOCHS
+    run["sessionCache"]["sizeLimit"] = "1Gi"
+    tree = tmp_path_factory.mktemp("nuscenes")
+    write_example_tree(tree, TREE)
+    with installed.store() as store:
+        upload_tree(store, tree, cache["source"]["prefix"])
+    for document in found.values():
+        installed.apply_anew(document)
+    yield found
+    for document in found.values():
+        installed.run("kubectl", "delete", document["kind"], document["metadata"]["name"], "--wait=false")
+
+
+def test_the_example_of_the_recipe_world_trains_through_a_kill(
+    installed: Installed, example: dict[str, dict[str, Any]]
+) -> None:
+    cache, run = (example[kind]["metadata"]["name"] for kind in ("DatasetCache", "TrainingRun"))
+    built = installed.wait_for_phase("datasetcache", cache, "Ready", deadline_s=600)
+    assert (built["routes"], built["samples"]) == ("8/8", 80)
+    installed.wait_for("two epochs", lambda: epoch_of(installed, run) >= 2, deadline_s=600)
+    shown = row(installed, run)
+    assert shown["PHASE"] == "Running" and shown["EPOCH"].endswith(f"/{EPOCHS}") and float(shown["LOSS"]) > 0, shown
+
+    kill_a_rank(installed, run, rank=1)
+    status = installed.wait_for_phase("trainingrun", run, "Succeeded", deadline_s=600)
+    assert status["restarts"]["total"] == 1, conditions(status)
+    assert row(installed, run)["RESTARTS"] == "1"
+
+    with installed.store() as store:
+        manifest = newest_manifest(store, installed, run, "train")
+    assert manifest["epoch"] == EPOCHS and manifest["metrics"]["val/psnr"] > 5.0
+    assert manifest["metrics"]["metric/latent_spread"] > 0.5
+
+
+def test_w_51_the_guides_commands_run_in_a_container_of_the_trainer_image(
+    installed: Installed, images: dict[str, str]
+) -> None:
+    command = "python -m lead_trainer.recipes.world"
+    few = "--max-samples=4 --loss.perceptual_weight=0 --data.num_workers=1 --preset=tiny --epochs=1"
+    script = f"""set -e
+cd /tmp
+lead example-data data/nuscenes recipe=world train=1 val=1 keyframes=10 height=48 width=64
+{command} prepare_dataset --dataset nuscenes --data-root data/nuscenes --image-size 64 64
+{command} train --config configs/training/base.yaml --data-root data/processed/nuscenes {few}
+ls runs
+"""
+    installed.kubectl("delete", "pod", "guide", "--ignore-not-found", "--wait")
+    installed.apply(a_pod("guide", images["trainer"], ["sh", "-c", script]))
+
+    def ended() -> str:
+        phase = str(installed.get("pod", "guide").get("status", {}).get("phase", ""))
+        return phase if phase in ("Succeeded", "Failed") else ""
+
+    phase, log = installed.wait_for("the guide's commands", ended, 600), installed.kubectl("logs", "guide")
+    installed.run("kubectl", "delete", "pod", "guide", "--wait=false")
+    assert phase == "Succeeded" and {"report.md", "report.json"} <= set(log.split()), log
+
+
+def a_pod(name: str, image: str, command: list[str]) -> dict[str, Any]:
+    """Returns a pod of the restricted profile that runs a command once."""
+    container = {
+        "name": "main",
+        "image": image,
+        "command": command,
+        "resources": SMALL,
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "env": [{"name": "HOME", "value": "/tmp"}],
+    }
+    security = {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}}
+    spec = {"restartPolicy": "Never", "securityContext": security, "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def row(installed: Installed, run: str) -> dict[str, str]:
+    """Returns what `kubectl get` prints of a run, by column."""
+    head, line = installed.read("get", "trainingrun", run).splitlines()
+    starts = [*(head.index(name) for name in head.split()), max(len(head), len(line))]
+    cells = [line[start:end].strip() for start, end in pairwise(starts)]
+    return dict(zip(head.split(), cells, strict=True))

@@ -1,0 +1,15 @@
+"""One sentence of a preflight check."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Result = Literal["ok", "warning", "failed"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found; a failed one says what to do."""
+
+    check: str
+    result: Result
+    text: str
