@@ -74,10 +74,10 @@ def test_w_51_the_guides_commands_run_in_a_container_of_the_trainer_image(
     installed: Installed, images: dict[str, str]
 ) -> None:
     command = "python -m lead_trainer.recipes.world"
-    few = "--max-samples=4 --loss.perceptual_weight=0 --data.num_workers=1 --preset=tiny --epochs=1"
+    few = "--batch-size=2 --loss.perceptual_weight=0 --data.num_workers=1 --preset=tiny --epochs=1"
     script = f"""set -e
 cd /tmp
-lead example-data data/nuscenes recipe=world train=1 val=1 keyframes=10 height=48 width=64
+lead example-data data/nuscenes recipe=world train=2 val=1 keyframes=11 height=48 width=64
 {command} prepare_dataset --dataset nuscenes --data-root data/nuscenes --image-size 64 64
 {command} train --config configs/training/base.yaml --data-root data/processed/nuscenes {few}
 ls runs
