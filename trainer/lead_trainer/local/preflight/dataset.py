@@ -10,7 +10,7 @@ from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.building import source_tree
 from lead_trainer.contract.raw_data import Scan, SourceTree
 from lead_trainer.data.record import encode_record
-from lead_trainer.data.wanted_cache import WantedCache, wanted_cache
+from lead_trainer.data.wanted_cache import WantedCache, source_of, wanted_cache
 from lead_trainer.errors import BadData
 from lead_trainer.local.job import cache_job, cache_store, dataset_runs, session_cache_folder
 from lead_trainer.local.preflight.disks import Need
@@ -46,19 +46,19 @@ def check_dataset(run: LocalRun, store: ObjectStore, session: Path | None) -> Da
     wanted = wanted_cache(job, run.recipe, tree.files())
     made = wanted.made(store, takes_another=True)
     if made is not None:
-        text = f"{job.source.path}: its cache {made.digest[:12]} is complete, {made.samples} samples"
+        text = f"{source_of(job)}: its cache {made.digest[:12]} is complete, {made.samples} samples"
         copy = [] if session is None else [Need("session cache", session, made.size_bytes)]
         return DatasetCheck(Finding(DATA, "ok", text), copy)
     scan = run.recipe.required_preparation.scan(tree, wanted.config, job.collections)
     if not scan.samples:
-        raise BadData(f"dataset {job.source.path}: {_counts(scan)}; there is nothing to train on")
+        raise BadData(f"dataset {source_of(job)}: {_counts(scan)}; there is nothing to train on")
     _make_records(run, wanted, tree, scan)
     size = int(scan.estimated_bytes.sum())
     needs = [Need("session cache", session, size)] if session is not None else []
     if isinstance(store, FolderStore):
         needs.append(Need("cache", Path(store.url.removeprefix("file://")), size))
     all_kept = all(verdict.kept for verdict in scan.verdicts)
-    text = f"{job.source.path}: {_counts(scan)}; training builds the cache first"
+    text = f"{source_of(job)}: {_counts(scan)}; training builds the cache first"
     return DatasetCheck(Finding(DATA, "ok" if all_kept else "warning", text), needs)
 
 

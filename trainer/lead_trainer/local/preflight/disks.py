@@ -30,7 +30,8 @@ def checkpoint_bytes(parameters: int, kept: int) -> int:
 
 def disk_findings(needs: Sequence[Need]) -> list[Finding]:
     """Returns one finding a disk; failed where a folder cannot be written, or the needs on its disk do not fit."""
-    findings, disks = [], {}
+    findings: list[Finding] = []
+    disks: dict[int, list[tuple[Path, Need]]] = {}
     for need in needs:
         there = existing(need.folder)
         if not os.access(there, os.W_OK):
