@@ -6,9 +6,8 @@ import secrets
 import pytest
 
 from lead_operator.decisions.plan import EventNote
-from lead_operator.kube import event_recorder
 from lead_operator.kube.client import KubeClient
-from lead_operator.kube.event_recorder import EventRecorder
+from lead_operator.kube.event_recorder import EventLimits, EventRecorder
 from lead_testing.local_cluster.control_plane import ControlPlane
 from lead_testing.makers import a_run_body
 
@@ -21,10 +20,9 @@ async def test_an_event_that_stays_true_is_counted(
     namespace = f"e{secrets.token_hex(4)}"
     control_plane.kubectl("create", "namespace", namespace)
     monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
-    monkeypatch.setattr(event_recorder, "REPEAT_S", 0.0)
     client, body = await KubeClient.connect(), a_run_body()
     body["metadata"]["namespace"] = namespace
-    recorder = EventRecorder(client)
+    recorder = EventRecorder(client, limits=EventLimits(repeat_s=0.0))
     task = asyncio.create_task(recorder.run())
 
     async def counted(times: str) -> None:

@@ -1,6 +1,6 @@
 """Looks into the buckets, seldom and little: one LIST a resource, and a GET of each record whose etag is new.
 
-Called by `controllers.reconcile` when the last look is too old or the pods have changed since. Of a run with very many
+Called by both controllers when the last look is too old or the pods have changed since. Of a run with very many
 objects only the folders with records are listed. What it reads was written by pods and is hostile until parsed: sizes
 are capped, models strict, and names inside are compared with the key's.
 It writes the few records that a run's status must not tell first, and nothing else. A store that does not answer is an
@@ -32,6 +32,7 @@ from lead_operator.decisions.observed import (
 )
 from lead_operator.decisions.plan import RunRecord
 from lead_operator.decisions.store_remedy import operators_key
+from lead_operator.memory import Memories, Part
 from lead_operator.settings import Settings, StorageProfile
 from lead_protocol import environment
 from lead_protocol.manifests import MAX_MANIFEST_BYTES
@@ -98,7 +99,7 @@ class BuildResult(StrictModel):
 
 
 @dataclass
-class _Memory:
+class _Memory(Part):
     """What is kept of one resource between looks."""
 
     looked_at: float = 0.0
@@ -121,13 +122,15 @@ class _Memory:
 class BucketView:
     """The buckets of all storage profiles, as far as the resources at hand need them."""
 
-    def __init__(self, settings: Settings, open_profile: OpenStore | None = None) -> None:
+    def __init__(
+        self, settings: Settings, open_profile: OpenStore | None = None, memories: Memories | None = None
+    ) -> None:
         self._open = open_profile or (lambda profile: open_profile_store(profile, settings))
         self._stores: dict[str, ObjectStore] = {}
         # (profile, namespace) -> until when, because of which error; what a team put there may be what is slow
         self._resting: dict[tuple[str, str], tuple[float, str]] = {}
         self._answered_at: dict[str, float] = {}  # profile -> monotonic time of its last good answer
-        self._memories: dict[str, _Memory] = {}
+        self._memories = memories or Memories()
         self._threads = StoreThreads(LOOKS, "bucket")
 
     async def look_at_run(
@@ -140,8 +143,8 @@ class BucketView:
         answer. Of an `erased` one, whose status tells nothing, it is read now.
         """
         keys = RunKeys(namespace, uid)
-        untouched = untouched and uid not in self._memories
-        memory = self._memories.setdefault(uid, _Memory())
+        untouched = untouched and self._memories.find(uid, _Memory) is None
+        memory = self._memories.of(uid, _Memory)
 
         def read(store: ObjectStore, records: Records) -> BucketLook:
             parts = record_prefixes(namespace, uid, instances)
@@ -206,7 +209,7 @@ class BucketView:
         After a verdict that stood already the next look at the run is made at once.
         """
 
-        memory = self._memories.setdefault(uid, _Memory())
+        memory = self._memories.of(uid, _Memory)
         control, memory.control = memory.control, None  # listed anew where one of these is not written, or another's
 
         def write(store: ObjectStore) -> bool:
@@ -229,12 +232,9 @@ class BucketView:
 
     def look_again(self, uid: str) -> None:
         """Lets the next look at a resource read its bucket, however young the last one is."""
-        if uid in self._memories:
-            self._memories[uid].looked_at = 0.0
-
-    def forget(self, uid: str) -> None:
-        """Drops what is remembered of a resource that is gone."""
-        self._memories.pop(uid, None)
+        memory = self._memories.find(uid, _Memory)
+        if memory is not None:
+            memory.looked_at = 0.0
 
     def close(self) -> None:
         """Lets running looks end and starts no more."""
@@ -244,7 +244,7 @@ class BucketView:
         self, profile: StorageProfile, namespace: str, uid: str, live: frozenset[str], max_age_s: float,
         read: Callable[[ObjectStore, Records], BucketLook],
     ) -> BucketLook:  # fmt: skip
-        memory = self._memories.setdefault(uid, _Memory())
+        memory = self._memories.of(uid, _Memory)
         started = time.monotonic()
         if memory.looked_at and memory.live <= live and started - memory.looked_at < max_age_s:
             memory.live = live

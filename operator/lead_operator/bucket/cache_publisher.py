@@ -1,11 +1,11 @@
 """Publishes staged caches with the operator's own key, beside the passes: build pods cannot write below caches/.
 
-Asked by `controllers.reconcile` while a build is complete and not published; answers with how far it is. The work is
-done in threads of its own, a few seconds at a time, one portion of a namespace at once, so that a large cache of one
-team holds up nobody else's. A killed operator begins again and finds what is there: objects with the right SHA-256 are
-not copied twice. Which cache a resource was published as is recorded last, below control/. A cache that was published
-before, for a resource that is gone or for another one, is verified first: until its objects are whole it is asked for
-again now and then, and nothing of it is changed.
+Asked by `controllers.dataset_cache` while a build is complete and not published; answers with how far it is. The work
+is done in threads of its own, a few seconds at a time, one portion of a namespace at once, so that a large cache of
+one team holds up nobody else's. A killed operator begins again and finds what is there: objects with the right SHA-256
+are not copied twice. Which cache a resource was published as is recorded last, below control/. A cache that was
+published before, for a resource that is gone or for another one, is verified first: until its objects are whole it is
+asked for again now and then, and nothing of it is changed.
 """
 
 import asyncio
@@ -25,6 +25,7 @@ from lead_operator.decisions.dataset_cache.verification import (
     source_mismatch,
 )
 from lead_operator.decisions.observed import ObservedPublication
+from lead_operator.memory import Memories, Part
 from lead_operator.settings import StorageProfile
 from lead_protocol.cache_publication import (
     CacheDamaged,
@@ -49,7 +50,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass
-class _Work:
+class _Work(Part):
     """What is kept of one publication."""
 
     profile: StorageProfile
@@ -63,6 +64,11 @@ class _Work:
     def keys(self) -> BuildKeys:
         return BuildKeys(self.request.namespace, self.request.uid)
 
+    def close(self) -> None:
+        """Ends the publication; the next operator goes on where it stopped."""
+        if self.task is not None:
+            self.task.cancel()
+
 
 @dataclass
 class CachePublisher:
@@ -70,35 +76,30 @@ class CachePublisher:
 
     open_store: Callable[[StorageProfile], ObjectStore]
     on_end: Callable[[str], None]  # with the resource's UID: what is known of its bucket is old now
+    memories: Memories = field(default_factory=Memories)
     _stores: dict[str, ObjectStore] = field(default_factory=dict)
-    _works: dict[str, _Work] = field(default_factory=dict)
     _turns: dict[str, asyncio.Lock] = field(default_factory=dict)  # of each namespace
     _threads: StoreThreads = field(default_factory=lambda: StoreThreads(THREADS, "publication"))
 
     def look(self, uid: str) -> ObservedPublication | None:
         """Returns how far the publication of a resource's cache is, None where none was asked for; never waits."""
-        work = self._works.get(uid)
+        work = self.memories.find(uid, _Work)
         return None if work is None else replace(work.seen, digest=work.request.digest, round=work.request.round)
 
     def ask(self, profile: StorageProfile, request: PublishRequest) -> None:
         """Has a cache published soon; returns at once, and does nothing for a request that was asked before."""
-        work = self._works.get(request.uid)
+        work = self.memories.find(request.uid, _Work)
         if work is not None and work.request == request:
             return
-        self.forget(request.uid)
-        work = self._works[request.uid] = _Work(profile, request)
+        work = self.memories.put(request.uid, _Work(profile, request))
         work.task = asyncio.get_running_loop().create_task(self._work(work), name=f"publish {request.digest[:12]}")
 
     def forget(self, uid: str) -> None:
-        """Drops what is remembered of a resource that is gone, or whose publication has ended."""
-        work = self._works.pop(uid, None)
-        if work is not None and work.task is not None:
-            work.task.cancel()
+        """Drops a publication that has ended, or that nobody asks for any more."""
+        self.memories.drop(uid, _Work)
 
     def close(self) -> None:
-        """Ends all publications; the next operator goes on where they stopped."""
-        for uid in list(self._works):
-            self.forget(uid)
+        """Starts no more; the memory of each resource ends its own."""
         self._threads.close()
 
     async def _work(self, work: _Work) -> None:

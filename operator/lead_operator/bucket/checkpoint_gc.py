@@ -1,8 +1,8 @@
 """Removes checkpoints that their policy lets go, with the operator's own credential: a pod's may not delete.
 
-`controllers.reconcile` asks after each pass with what the last LIST showed; nothing new means no call at all. The work
-is done in threads of its own, in small portions, so that no pass ever waits for it. A store that fails is told of once
-and asked again later. What a killed operator left half done is found as orphaned data at the stage's end.
+`controllers.training_run` asks after each pass with what the last LIST showed; nothing new means no call at all. The
+work is done in threads of its own, in small portions, so that no pass ever waits for it. A store that fails is told of
+once and asked again later. What a killed operator left half done is found as orphaned data at the stage's end.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from lead_operator.decisions.training_run.retention import (
     outlived,
     remove_spoiled,
 )
+from lead_operator.memory import Memories, Part
 from lead_operator.names import RunPhase
 from lead_operator.resources.training_run import TrainingRun
 from lead_operator.resources.training_run_status import TrainingRunStatus
@@ -116,17 +117,30 @@ class SweepMemory:
         return replace(request, manifests=manifests, quarantined=quarantined)
 
 
+@dataclass
+class _Sweeps(Part):
+    """What is kept of a run's stage instances."""
+
+    by_instance: dict[InstanceKeys, SweepMemory] = field(default_factory=dict)
+
+    def close(self) -> None:
+        """Ends what is being swept; the next operator goes on where it stopped."""
+        for memory in self.by_instance.values():
+            if memory.task is not None:
+                memory.task.cancel()
+
+
 class CheckpointSweep:
     """Retention of all stage instances at hand; used from the event loop only."""
 
-    def __init__(self, store_of: Callable[[StorageProfile], ObjectStore]) -> None:
+    def __init__(self, store_of: Callable[[StorageProfile], ObjectStore], memories: Memories | None = None) -> None:
         self._store_of = store_of
-        self._memories: dict[InstanceKeys, SweepMemory] = {}
+        self._memories = memories or Memories()
         self._threads = StoreThreads(THREADS, "retention")
 
     def ask(self, request: SweepRequest) -> None:
         """Has an instance swept soon, unless nothing has changed since the last time; returns at once."""
-        memory = self._memories.setdefault(request.keys, SweepMemory())
+        memory = self._memories.of(request.keys.uid, _Sweeps).by_instance.setdefault(request.keys, SweepMemory())
         if memory.task is None:
             memory.removed &= {*request.manifests, *request.quarantined}
         memory.asked = request
@@ -136,22 +150,18 @@ class CheckpointSweep:
         if memory.answered != request and memory.task is None:
             memory.task = asyncio.get_running_loop().create_task(self._work(memory), name=f"sweep {request.keys}")
 
-    def forget(self, uid: str) -> None:
-        """Drops what is remembered of a run that is gone."""
-        for keys in [keys for keys in self._memories if keys.uid == uid]:
-            task = self._memories.pop(keys).task
-            if task is not None:
-                task.cancel()
-
     def close(self) -> None:
-        """Ends all sweeps; the next operator goes on where they stopped."""
-        for uid in {keys.uid for keys in self._memories}:
-            self.forget(uid)
+        """Starts no more; the memory of each run ends its own."""
         self._threads.close()
 
     async def settle(self) -> None:
         """Returns when nothing that was asked for is left to do."""
-        while tasks := [memory.task for memory in self._memories.values() if memory.task is not None]:
+        while tasks := [
+            memory.task
+            for sweeps in self._memories.all(_Sweeps)
+            for memory in sweeps.by_instance.values()
+            if memory.task is not None
+        ]:
             await asyncio.wait(tasks)
 
     async def _work(self, memory: SweepMemory) -> None:

@@ -1,9 +1,9 @@
 """Looks now and then whether the raw data below a prefix is still what a complete cache was built from.
 
-Asked by `controllers.reconcile` at each pass over a complete cache, and over one that failed for its data; answers with
-what the last listing came to and, when that is too old, takes a new one in threads of its own, a few seconds at a time,
-so that the large source of one namespace holds up no other's. Of a listing it holds the hash and, of the one that a
-cache was built from, a checksum of each route, so that it can name those that change.
+Asked by `controllers.dataset_cache` at each pass over a complete cache, and over one that failed for its data; answers
+with what the last listing came to and, when that is too old, takes a new one in threads of its own, a few seconds at a
+time, so that the large source of one namespace holds up no other's. Of a listing it holds the hash and, of the one
+that a cache was built from, a checksum of each route, so that it can name those that change.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ import structlog
 
 from lead_operator.bucket.store_threads import StoreThreads
 from lead_operator.decisions.observed import ObservedSource
+from lead_operator.memory import Memories, Part
 from lead_operator.settings import StorageProfile
 from lead_protocol.source_listing import ListingHash, is_cached_view, is_picture, is_raw
 from lead_protocol.store.object_store import ObjectInfo, ObjectStore, StoreError
@@ -40,24 +41,31 @@ class SourceListing:
 
 
 @dataclass
-class _Memory:
+class _Memory(Part):
     """What is kept of one source."""
 
-    prefix: str
-    built_from: str  # hash of the listing that the cache was built from
+    prefix: str = ""
+    built_from: str = ""  # hash of the listing that the cache was built from
     due: float = 0.0
     places: dict[str, int] | None = None  # of that listing, if this process has seen it
     found: ObservedSource | None = None
     task: asyncio.Task[None] | None = None
 
+    def close(self) -> None:
+        """Ends its listing."""
+        if self.task is not None:
+            self.task.cancel()
+
 
 class SourceWatch:
     """The sources of all complete caches."""
 
-    def __init__(self, store_of: Callable[[StorageProfile], ObjectStore], every_s: float) -> None:
+    def __init__(
+        self, store_of: Callable[[StorageProfile], ObjectStore], every_s: float, memories: Memories | None = None
+    ) -> None:
         self._store_of = store_of
         self._every_s = every_s
-        self._memories: dict[str, _Memory] = {}
+        self._memories = memories or Memories()
         self._threads = StoreThreads(THREADS, "source")
 
     def look(
@@ -65,28 +73,19 @@ class SourceWatch:
         *, at_least_every_s: float = math.inf,
     ) -> ObservedSource | None:  # fmt: skip
         """Returns what the last listing of a resource's source came to, None before there is one; never waits."""
-        memory = self._memories.get(uid)
+        memory = self._memories.find(uid, _Memory)
         found = memory.found if memory is not None and not memory.built_from else None
         if memory is not None and found is not None and (memory.prefix, found.sha256) == (prefix, built_from):
             memory.built_from = built_from  # a failed build's source has been recorded as it was found here
         if memory is None or (memory.prefix, memory.built_from) != (prefix, built_from):
-            self.forget(uid)
-            memory = self._memories[uid] = _Memory(prefix, built_from)
+            memory = self._memories.put(uid, _Memory(prefix, built_from))
         if memory.task is None and time.monotonic() >= memory.due:
             listing = self._list(profile, namespace, memory, min(self._every_s, at_least_every_s))
             memory.task = asyncio.get_running_loop().create_task(listing, name=f"source {prefix}")
         return memory.found
 
-    def forget(self, uid: str) -> None:
-        """Drops what is remembered of a resource that is gone, or is being built anew."""
-        memory = self._memories.pop(uid, None)
-        if memory is not None and memory.task is not None:
-            memory.task.cancel()
-
     def close(self) -> None:
-        """Ends all listings."""
-        for uid in list(self._memories):
-            self.forget(uid)
+        """Starts no more; the memory of each resource ends its own."""
         self._threads.close()
 
     async def _list(self, profile: StorageProfile, namespace: str, memory: _Memory, every_s: float) -> None:

@@ -1,14 +1,16 @@
 """Carries out a Plan against the API server, in an order in which a crash on any line loses nothing.
 
-Called by `controllers.reconcile` at the end of each pass. First the raised attempt, by compare-and-swap, then deletes,
+Called by `controllers.reconciler` at the end of each pass. First the raised attempt, by compare-and-swap, then deletes,
 then creates, then status; events are left to be sent. Every answer goes back into the informers' copies, so the next
 look sees our own writes; where an answer was lost, the caller reads live before it decides again.
 """
 
 import asyncio
 import copy
+import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -29,6 +31,7 @@ from lead_operator.kube.kinds import (
     kind_of,
     owner_of,
 )
+from lead_operator.memory import Memories, Part
 from lead_operator.resources.status_format import parse_status
 from lead_operator.resources.training_run_status import RestartsStatus, TrainingRunStatus
 
@@ -45,16 +48,31 @@ class NameTaken(CreateRefused):
     """A child's name is held by an object that is not ours (yet): try again later."""
 
 
+@dataclass
+class _Writes(Part):
+    """What is kept of the writes for one resource."""
+
+    status_at: float = -math.inf  # monotonic time of the last status write
+    refused_tries: set[str] = field(default_factory=set)  # names of children
+    refused_status: tuple[str, dict[str, Any]] | None = None  # version of the object, and what it did not take
+
+
 class Applier:
     """Writes for one operator process."""
 
-    def __init__(self, client: KubeClient, recorder: EventRecorder, informers: Informers) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        recorder: EventRecorder,
+        informers: Informers,
+        memories: Memories | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._client = client
         self._recorder = recorder
         self._informers = informers
-        self._written_at: dict[str, float] = {}  # uid -> monotonic time of the last status write
-        self._refused_tries: set[tuple[str, str]] = set()  # uid of the owner, name of the child
-        self._refused_status: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._memories = memories or Memories()
+        self._now = now
 
     async def apply(self, kind: Kind, body: KubernetesObject, plan: Plan) -> float | None:
         """Carries out `plan` for the resource `body`; returns in how many seconds to look again, if at all.
@@ -102,18 +120,11 @@ class Applier:
             self._informers.of(kind, body["metadata"]["namespace"]).note_own_write(written)
         return {**written, "apiVersion": kind.api_version, "kind": kind.kind}
 
-    def forget(self, uid: str) -> None:
-        """Drops what is remembered of a resource that is gone."""
-        self._written_at.pop(uid, None)
-        self._refused_status.pop(uid, None)
-        self._refused_tries = {tried for tried in self._refused_tries if tried[0] != uid}
-        self._recorder.forget(uid)
-
     async def _report(self, kind: Kind, body: KubernetesObject, plan: Plan) -> float | None:
-        held, uid = body.get("status", {}), body["metadata"]["uid"]
-        if plan.status == held or self._refused_status.get(uid) == (body["metadata"]["resourceVersion"], plan.status):
+        held, writes = body.get("status", {}), self._writes_for(body)
+        if plan.status == held or writes.refused_status == (body["metadata"]["resourceVersion"], plan.status):
             return None
-        wait_s = self._written_at.get(uid, -STATUS_PAUSE_S) + STATUS_PAUSE_S - time.monotonic()
+        wait_s = writes.status_at + STATUS_PAUSE_S - self._now()
         if wait_s > 0 and not plan.urgent:
             return wait_s
         written = await self._write_status(kind, body, plan.status)
@@ -123,7 +134,7 @@ class Applier:
         if written.get("status", {}) != plan.status:
             # The server holds another status than it was asked for: writing the same again would change nothing, so it
             # is left until the object changes.
-            self._refused_status[uid] = (written["metadata"]["resourceVersion"], plan.status)
+            writes.refused_status = (written["metadata"]["resourceVersion"], plan.status)
         return None
 
     async def _write_status(
@@ -137,7 +148,7 @@ class Applier:
             said = f"the installed CRD does not know {fields}, which are left out; apply the crds/ of this release"
             self._recorder.record(body, EventNote("Warning", "CustomResourceDefinitionOutdated", said))
         _count_restarts(body.get("status", {}), written.get("status", {}))
-        self._written_at[body["metadata"]["uid"]] = time.monotonic()
+        self._writes_for(body).status_at = self._now()
         self._informers.of(kind, body["metadata"]["namespace"]).note_own_write(written, quiet=quiet)
         return written
 
@@ -154,16 +165,19 @@ class Applier:
 
     async def _try(self, owner: KubernetesObject, body: KubernetesObject) -> None:
         """Creates a child that nothing depends on; where it is refused, this process does not ask again."""
-        tried = (owner["metadata"]["uid"], body["metadata"]["name"])
-        if tried in self._refused_tries:
+        name, refused = body["metadata"]["name"], self._writes_for(owner).refused_tries
+        if name in refused:
             return
         try:
             await self._create(owner, body)
         except NameTaken:
             return  # the next pass sees whether the name is free
         except CreateRefused as error:
-            self._refused_tries.add(tried)
-            log.info("not_created", resource=f"{owner['metadata']['namespace']}/{tried[1]}", error=str(error))
+            refused.add(name)
+            log.info("not_created", resource=f"{owner['metadata']['namespace']}/{name}", error=str(error))
+
+    def _writes_for(self, body: KubernetesObject) -> _Writes:
+        return self._memories.of(body["metadata"]["uid"], _Writes)
 
     async def _create(self, owner: KubernetesObject, body: KubernetesObject) -> None:
         kind, metadata = kind_of(body), body["metadata"]

@@ -1,8 +1,8 @@
 """The passes over a DatasetCache that was deleted and takes its data with it, until nothing of it is left.
 
-Called by `controllers.reconcile` instead of a usual pass. Who uses the data is asked of the copies and of the bucket's
-own records of what this cache came to, so that a run that trains from an earlier build counts too. The records are
-read once, when all its pods have ended: nobody writes another then.
+Called by `controllers.dataset_cache` instead of a usual pass. Who uses the data is asked of the copies and of the
+bucket's own records of what this cache came to, so that a run that trains from an earlier build counts too. The
+records are read once, when all its pods have ended: nobody writes another then.
 """
 
 import asyncio
@@ -20,10 +20,12 @@ from lead_operator.decisions.observed import ObservedBuild, ObservedPod
 from lead_operator.decisions.plan import EventNote
 from lead_operator.kube.api_errors import AlreadyExists, Refused
 from lead_operator.kube.client import KubeClient
+from lead_operator.kube.copies import has_ended, is_finished, trim_pod
 from lead_operator.kube.event_recorder import build_event
 from lead_operator.kube.informers import Informers
 from lead_operator.kube.kinds import DATASET_CACHE, POD, TRAINING_RUN, KubernetesObject
-from lead_operator.kube.observe import NodeWatch, has_ended, is_finished, observe_pods, trim_pod
+from lead_operator.kube.observe import observe_pods
+from lead_operator.memory import Memories, Part
 from lead_operator.near_names import explain_unknown_profile
 from lead_operator.resources.dataset_cache import DatasetCache, parse_dataset_cache
 from lead_operator.resources.dataset_cache_status import DatasetCacheStatus
@@ -40,19 +42,25 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass
+class _Removal(Part):
+    """What is kept of the removal of one cache's data."""
+
+    listed: bool = False  # its pods were read live
+    own: set[str] | None = None  # what its builds came to; of ended pods alone
+    error: str = ""  # why the store did not give up its data
+
+
+@dataclass
 class CacheEnd:
     """What such a pass needs."""
 
     client: KubeClient
     informers: Informers
-    nodes: NodeWatch
     removal: CacheRemoval
     applier: Applier
     settings: Settings
-    listed: set[str] = field(default_factory=set)  # uids whose pods were read live
-    own: dict[str, set[str]] = field(default_factory=dict)  # uid -> what its builds came to; of ended pods alone
+    memories: Memories = field(default_factory=Memories)
     leaving: set[asyncio.Task[None]] = field(default_factory=set)  # removals for caches that were let go
-    errors: dict[str, str] = field(default_factory=dict)  # uid -> why the store did not give up its data
 
     async def step(self, body: KubernetesObject) -> float | None:
         """Makes one step; returns in how many seconds to look again, None when the cache may go."""
@@ -66,26 +74,26 @@ class CacheEnd:
         if await self._namespace_goes(body):
             await self._leave(cache, profile, keys, previous)
             return None
-        if identity.uid not in self.listed:
+        removal = self.memories.of(identity.uid, _Removal)
+        if not removal.listed:
             await self._read_pods_live(identity.namespace, identity.uid)
         now, known = self.client.clock.now(), self.settings.storage_profiles
-        pods = observe_pods(
-            self.informers.of(POD, identity.namespace).owned_by(identity.namespace, identity.uid), self.nodes, now
-        )
+        copies = self.informers.of(POD, identity.namespace).owned_by(identity.namespace, identity.uid)
+        pods = observe_pods(copies, self.informers.nodes, now)
         if profile is None and not _was_begun(previous, pods):
             await self._let_go(cache)
             return None
         ended = all(pod.terminal for pod in pods)
         unseen = self.informers.not_seen
         if not ended:
-            self.own.pop(identity.uid, None)  # the copies had not shown them all
-        told = ended and not unseen and await self._reads_own(cache, profile, keys)
-        own = self.own.get(identity.uid, set()) | {previous.digest}
+            removal.own = None  # the copies had not shown them all
+        told = ended and not unseen and await self._reads_own(cache, profile, keys, removal)
+        own = (removal.own or set()) | {previous.digest}
         users, kept = users_of_data(cache, own, self.informers)
         observed = ObservedBuild(
             now=now,
             pods=pods,
-            store_error=self.errors.get(identity.uid, ""),
+            store_error=removal.error,
             profile_error="" if profile else explain_unknown_profile(cache.storage_profile, known),
             previous=held,
         )
@@ -93,14 +101,14 @@ class CacheEnd:
         again_s = await self.applier.apply(DATASET_CACHE, body, plan)
         if ended and (users or profile is None):  # the end of a run is an event, a new profile a new process
             return self.settings.resync_s
-        if users or not told or profile is None:
+        if users or not told or profile is None or removal.own is None:
             return again_s
         try:
-            over = await self.removal.remove(profile, keys, self.own[identity.uid] - kept)
+            over = await self.removal.remove(profile, keys, removal.own - kept)
         except StoreError as found:
-            self._failed(cache, found)
+            removal.error = _explain(cache, found)
             return again_s
-        self.errors.pop(identity.uid, None)
+        removal.error = ""
         if not over:
             return AFTER_PORTION_LOOK_S
         await self._let_go(cache)
@@ -145,31 +153,20 @@ class CacheEnd:
         except StoreError as error:
             log.warning("cache_data_left", profile=profile.name, data=places, error=str(error))
 
-    def forget(self, uid: str) -> None:
-        """Drops what is remembered of a resource that is gone."""
-        self.listed.discard(uid)
-        self.own.pop(uid, None)
-        self.errors.pop(uid, None)
-
-    async def _reads_own(self, cache: DatasetCache, profile: StorageProfile | None, keys: BuildKeys) -> bool:
-        uid = cache.identity.uid
-        if uid in self.own:
+    async def _reads_own(
+        self, cache: DatasetCache, profile: StorageProfile | None, keys: BuildKeys, removal: _Removal
+    ) -> bool:
+        if removal.own is not None:
             return True
         if profile is None:
             return False
         try:
-            self.own[uid] = await self.removal.digests(profile, keys)
+            removal.own = await self.removal.digests(profile, keys)
         except StoreError as error:
-            self._failed(cache, error)
+            removal.error = _explain(cache, error)
             return False
-        self.errors.pop(uid, None)
+        removal.error = ""
         return True
-
-    def _failed(self, cache: DatasetCache, error: StoreError) -> None:
-        key = f"the operator's key of storage profile {cache.storage_profile}"
-        remedy = f"; let {key} list and delete below caches/ and builds/" if isinstance(error, StoreDenied) else ""
-        self.errors[cache.identity.uid] = f"{explain_store_error(error)}{remedy}"
-        log.warning("cache_data_stay_for_now", resource=str(cache.identity), error=str(error))
 
     async def _read_pods_live(self, namespace: str, uid: str) -> None:
         """Takes over pods of a build that the copies have not seen yet: one that writes must not be overlooked."""
@@ -177,14 +174,21 @@ class CacheEnd:
         found, _ = await self.client.list(POD, namespace, trim=trim_pod, selector=selector)
         for pod in found:
             self.informers.of(POD, namespace).note_own_write(pod)
-        self.listed.add(uid)
+        self.memories.of(uid, _Removal).listed = True
 
     async def _let_go(self, cache: DatasetCache) -> None:
         identity = cache.identity
         current = self.informers.of(DATASET_CACHE, identity.namespace).get(identity.namespace, identity.name)
         if current is not None and current["metadata"]["uid"] == identity.uid:
             await self.applier.guard(DATASET_CACHE, current, False)
-        self.forget(identity.uid)
+        self.memories.drop(identity.uid, _Removal)
+
+
+def _explain(cache: DatasetCache, error: StoreError) -> str:
+    key = f"the operator's key of storage profile {cache.storage_profile}"
+    remedy = f"; let {key} list and delete below caches/ and builds/" if isinstance(error, StoreDenied) else ""
+    log.warning("cache_data_stay_for_now", resource=str(cache.identity), error=str(error))
+    return f"{explain_store_error(error)}{remedy}"
 
 
 def _was_begun(status: DatasetCacheStatus, pods: Sequence[ObservedPod]) -> bool:

@@ -23,18 +23,22 @@ from lead_operator.bucket.checkpoint_gc import CheckpointSweep
 from lead_operator.bucket.source_watch import SourceWatch
 from lead_operator.controllers.apply import Applier, is_worth_retrying
 from lead_operator.controllers.cache_finalizer import CacheEnd
-from lead_operator.controllers.reconcile import Reconciler
-from lead_operator.controllers.reported_ends import ReportedEnds
-from lead_operator.controllers.run_recorder import RunRecorder
+from lead_operator.controllers.dataset_cache import DatasetCaches
+from lead_operator.controllers.reconciler import Reconciler
+from lead_operator.controllers.reported_caches import ReportedCaches
+from lead_operator.controllers.reported_runs import ReportedRuns
+from lead_operator.controllers.training_run import TrainingRuns
+from lead_operator.decisions.formatting import parse_time
 from lead_operator.kube.api_errors import Conflict
 from lead_operator.kube.client import KubeClient
+from lead_operator.kube.copies import is_finished
 from lead_operator.kube.event_recorder import EventRecorder
 from lead_operator.kube.informers import Informers
 from lead_operator.kube.kinds import DATASET_CACHE, TRAINING_RUN, ResourceKey
 from lead_operator.kube.lease import Lease
-from lead_operator.kube.observe import is_finished, parse_time
 from lead_operator.kube.watchdog import Watchdog
 from lead_operator.kube.work_queue import WorkQueue
+from lead_operator.memory import Memories
 from lead_operator.resources.status_format import parse_status
 from lead_operator.resources.training_run_status import TrainingRunStatus
 from lead_operator.settings import Settings
@@ -56,28 +60,45 @@ class Operator:
         self._started_at: dict[ResourceKey, float] = {}  # passes that are going on
         self._works = asyncio.Event()
         self.informers = Informers(client, settings.run_namespaces, settings, self.queue.add, self._look_soon)
-        self._recorder = EventRecorder(client)
-        self._bucket = BucketView(settings, open_profile)
-        self._sweep = CheckpointSweep(self._bucket.store)
+        self._memories = Memories()
+        self._recorder = EventRecorder(client, self._memories)
+        self._bucket = BucketView(settings, open_profile, self._memories)
+        self._sweep = CheckpointSweep(self._bucket.store, self._memories)
         self._removal = CacheRemoval(self._bucket.store, self._bucket.forget_store)
-        self._sources = SourceWatch(self._bucket.store, settings.source_check_s)
+        self._sources = SourceWatch(self._bucket.store, settings.source_check_s, self._memories)
         open_store = open_profile or (lambda profile: open_profile_store(profile, settings, PUBLICATION_LIMITS))
-        self._publisher = CachePublisher(open_store, self._bucket.look_again)
-        nodes, applier = self.informers.nodes, Applier(client, self._recorder, self.informers)
+        self._publisher = CachePublisher(open_store, self._bucket.look_again, self._memories)
+        applier = Applier(client, self._recorder, self.informers, self._memories)
+        published = ReportedCaches(self._memories)
+        self.runs = TrainingRuns(
+            client=client,
+            informers=self.informers,
+            bucket=self._bucket,
+            sweep=self._sweep,
+            reported=ReportedRuns(self._bucket, self._memories),
+            caches=published,
+            memories=self._memories,
+            settings=settings,
+        )
+        self.caches = DatasetCaches(
+            client=client,
+            informers=self.informers,
+            bucket=self._bucket,
+            sources=self._sources,
+            publisher=self._publisher,
+            end=CacheEnd(client, self.informers, self._removal, applier, settings, self._memories),
+            reported=published,
+            memories=self._memories,
+            settings=settings,
+        )
         self._reconciler = Reconciler(
             client=client,
             informers=self.informers,
-            nodes=nodes,
-            bucket=self._bucket,
-            sweep=self._sweep,
-            run_recorder=RunRecorder(client, self._bucket),
-            ends=ReportedEnds(self._bucket),
-            sources=self._sources,
-            publisher=self._publisher,
-            cache_end=CacheEnd(client, self.informers, nodes, self._removal, applier, settings),
+            controllers={each.kind.kind: each for each in (self.runs, self.caches)},
             applier=applier,
             recorder=self._recorder,
             settings=settings,
+            memories=self._memories,
         )
         self.watchdog = Watchdog(lambda: self.informers.awaited, self._oldest_pass_s)
         self._lease = Lease(client, settings.release_namespace, settings.lease_name, _identity())
@@ -98,6 +119,7 @@ class Operator:
                     tasks.create_task(self._work(), name=f"worker {number}")
                 self._works.set()
         finally:
+            self._memories.close()
             self._sweep.close()
             self._sources.close()
             self._publisher.close()

@@ -1,8 +1,9 @@
 """Events that an operator may have died before sending: what a status reports as reached, in the words of then. Pure.
 
-Sent by `controllers.reconcile` when a process meets a resource for the first time. An event's name is a function of its
-words, so that one that is there is not written again; the API server keeps events for an hour, and older ends are news
-to nobody. Of what happens again and again the newest is sent: a later event of its kind tells that it happened before.
+Sent by `controllers.reconciler` when a process meets a resource for the first time. An event's name is a function of
+its words, so that one that is there is not written again; the API server keeps events for an hour, and older ends are
+news to nobody. Of what happens again and again the newest is sent: a later event of its kind tells that it happened
+before.
 """
 
 from collections import defaultdict

@@ -1,6 +1,6 @@
 """What a decision asks the world to become; carried out in order by `controllers.apply`, idempotently.
 
-Order: what an erased status would lose goes to the bucket (`records`, by `controllers.reconcile`), then a raised or
+Order: what an erased status would lose goes to the bucket (`records`, by `controllers.reconciler`), then a raised or
 ended attempt is written to status by compare-and-swap (`claim_attempt`), then deletes, then creates, then the final
 status and the events. A crash anywhere leaves a state from which the next pass decides alike.
 """
@@ -77,3 +77,9 @@ class Plan:
     urgent: bool = field(default=False)  # something important changed: write status now
     guard: bool | None = None  # whether to add (True) or take away (False) the finalizer that guards a cache's data
     delete_self: bool = False  # ttlSecondsAfterFinished is over: delete the resource itself, by UID precondition
+
+    @property
+    def acts(self) -> bool:
+        """Whether it asks for anything but a status."""
+        deletes = self.deletes or self.claim_deletes or self.delete_self
+        return bool(self.claim_attempt or deletes or self.creates or self.tries or self.annotates or self.events)

@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 import hashlib
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import structlog
@@ -22,15 +23,22 @@ from lead_operator.fair_turns import RoundRobin
 from lead_operator.kube.api_errors import AlreadyExists, ApiError, NotFound
 from lead_operator.kube.client import KubeClient
 from lead_operator.kube.kinds import EVENT, KubernetesObject
+from lead_operator.memory import Memories, Part
 
-MINUTE_S = 60.0  # in which one reason of one resource has one event
-REPEAT_S = 300.0  # a sentence that stays true is counted so often
 MAX_MESSAGE = 1024  # the API server refuses longer ones
 LAST_WORDS_S = 2.0  # in which an operator that ends sends what is left
-MAX_UNSENT = 10_000  # some ten megabytes, where the API server takes no events for long
-MAX_UNSENT_OF_ONE = 2_000  # namespace; they take turns, so that one with many does not keep another's waiting
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class EventLimits:
+    """How often is spoken, and how much may wait to be sent."""
+
+    minute_s: float = 60.0  # in which one reason of one resource has one event
+    repeat_s: float = 300.0  # a sentence that stays true is counted so often
+    unsent: int = 10_000  # some ten megabytes, where the API server takes no events for long
+    unsent_of_one: int = 2_000  # namespace; they take turns, so that one with many does not keep another's waiting
 
 
 @dataclass(slots=True)
@@ -43,21 +51,43 @@ class _Told:
     withheld: tuple[KubernetesObject, EventNote, datetime] | None = None
     release: asyncio.TimerHandle | None = None
 
+    def cancel_release(self) -> None:
+        """Lets what waits not be said by itself."""
+        if self.release is not None:
+            self.release.cancel()
+
+
+@dataclass
+class _Sentences(Part):
+    """What was said of one resource."""
+
+    by_reason: dict[str, _Told] = field(default_factory=dict)
+
+    def close(self) -> None:
+        """What still waits for its minute is not said any more."""
+        for told in self.by_reason.values():
+            told.cancel_release()
+
 
 class EventRecorder:
-    """Remembers per (resource, reason) what was said last, and when."""
+    """Remembers per resource and reason what was said last, and when."""
 
-    def __init__(self, client: KubeClient) -> None:
+    def __init__(
+        self, client: KubeClient, memories: Memories | None = None, limits: EventLimits | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
         self._client = client
-        self._told: dict[tuple[str, str], _Told] = {}  # by UID and reason
+        self._limits = limits or EventLimits()
+        self._now = now
+        self._memories = memories or Memories()
         self._unsent: RoundRobin[KubernetesObject] = RoundRobin()
         self._something_unsent = asyncio.Event()
 
     def record(self, body: KubernetesObject, note: EventNote) -> None:
         """Leaves an event on the resource to be sent, now or when its reason's minute is over."""
-        key = (body["metadata"]["uid"], note.reason)
-        told, now, happened = self._told.get(key), time.monotonic(), datetime.now(UTC)
-        if told is None or now - told.at >= (REPEAT_S if told.sentence == hash(note) else MINUTE_S):
+        sentences = self._memories.of(body["metadata"]["uid"], _Sentences)
+        told, now, happened = sentences.by_reason.get(note.reason), self._now(), datetime.now(UTC)
+        if told is None or now - told.at >= self._pause_s(told, note):
             self._say(body, note, happened)
         elif told.sentence == hash(note):
             told.withheld = None
@@ -65,7 +95,7 @@ class EventRecorder:
             told.withheld = (body, note, happened)
             if told.release is None:
                 loop = asyncio.get_running_loop()
-                told.release = loop.call_later(told.at + MINUTE_S - now, self._say_what_waited, key)
+                told.release = loop.call_later(told.at + self._limits.minute_s - now, self._say_what_waited, told)
 
     def announce(self, body: KubernetesObject, note: EventNote, happened: datetime) -> None:
         """Leaves an event of another process to be sent, if it is not there: it may have died before."""
@@ -109,38 +139,31 @@ class EventRecorder:
             told = {"resource": event["involvedObject"]["name"], "reason": event["reason"]}
             log.warning("event_not_written", **told, error=str(error))
 
-    def forget(self, uid: str) -> None:
-        """Drops what is remembered of a resource that is gone."""
-        for key in [key for key in self._told if key[0] == uid]:
-            self._cancel_release(key)
-            del self._told[key]
-
     def _say(self, body: KubernetesObject, note: EventNote, happened: datetime) -> None:
         namespace = body["metadata"]["namespace"]
         if self._is_full(namespace):
             log.info("event_dropped", resource=body["metadata"]["name"], reason=note.reason)
             return
-        key = (body["metadata"]["uid"], note.reason)
-        told, sentence = self._told.get(key), hash(note)
+        said, sentence = self._memories.of(body["metadata"]["uid"], _Sentences).by_reason, hash(note)
+        told = said.get(note.reason)
         count = told.count + 1 if told is not None and told.sentence == sentence else 1
-        self._cancel_release(key)
-        self._told[key] = _Told(sentence, time.monotonic(), count)
+        if told is not None:
+            told.cancel_release()
+        said[note.reason] = _Told(sentence, self._now(), count)
         self._unsent.put(namespace, build_event(body, note, happened, count))
         self._something_unsent.set()
 
-    def _is_full(self, namespace: str) -> bool:
-        return len(self._unsent) >= MAX_UNSENT or self._unsent.waiting(namespace) >= MAX_UNSENT_OF_ONE
+    def _pause_s(self, told: _Told, note: EventNote) -> float:
+        return self._limits.repeat_s if told.sentence == hash(note) else self._limits.minute_s
 
-    def _say_what_waited(self, key: tuple[str, str]) -> None:
-        told = self._told[key]
+    def _is_full(self, namespace: str) -> bool:
+        limits = self._limits
+        return len(self._unsent) >= limits.unsent or self._unsent.waiting(namespace) >= limits.unsent_of_one
+
+    def _say_what_waited(self, told: _Told) -> None:
         told.release = None
         if told.withheld is not None:
             self._say(*told.withheld)
-
-    def _cancel_release(self, key: tuple[str, str]) -> None:
-        told = self._told.get(key)
-        if told is not None and told.release is not None:
-            told.release.cancel()
 
 
 def build_event(body: KubernetesObject, note: EventNote, happened: datetime, count: int = 1) -> KubernetesObject:

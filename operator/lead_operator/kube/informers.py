@@ -9,6 +9,16 @@ from collections.abc import Callable, Iterator
 
 from lead_operator import names
 from lead_operator.kube.client import KubeClient, Trim
+from lead_operator.kube.copies import (
+    NodeWatch,
+    caches_of,
+    condition,
+    has_ended,
+    is_finished,
+    trim_child,
+    trim_node,
+    trim_pod,
+)
 from lead_operator.kube.copy_budget import CopyBudget
 from lead_operator.kube.informer import Informer, ObjectKey, drop_managed_fields
 from lead_operator.kube.kinds import (
@@ -25,17 +35,7 @@ from lead_operator.kube.kinds import (
     key_of,
     owner_of,
 )
-from lead_operator.kube.observe import (
-    NodeWatch,
-    caches_of,
-    condition,
-    has_ended,
-    is_finished,
-    observe_cache,
-    trim_child,
-    trim_node,
-    trim_pod,
-)
+from lead_operator.kube.observe import observe_cache
 from lead_operator.settings import Settings
 
 SYNC_LOOK_S = 0.05

@@ -2,7 +2,7 @@
 
 Used by `kube.client` for every answer and event that holds one of them. Only what the operator reads is parsed: no
 annotations, no managedFields, and of `config` what is small. What is too large or too deep becomes a Rejection beside
-the metadata, which `controllers.reconcile` reports on the resource: it never fails the LIST or the watch that it came
+the metadata, which `controllers.reconciler` reports on the resource: it never fails the LIST or the watch that it came
 with.
 
 What is small and in order is parsed at once (`whole_document`), which takes a tenth of the time; all else is sliced,

@@ -13,7 +13,7 @@ TOLERANCE = timedelta(seconds=5)  # an answer may have waited on its way
 
 
 class ServerClock:
-    """Fed by `kube.client` with every answer, read by `controllers.reconcile` at the start of each pass."""
+    """Fed by `kube.client` with every answer, read by both controllers at the start of each pass."""
 
     def __init__(self) -> None:
         self._anchor: tuple[datetime, float] | None = None  # the server's time, and our monotonic time then

@@ -129,8 +129,8 @@ MUTATIONS = (
     Mutation(
         "events of one reason go as they come",
         "operator/lead_operator/kube/event_recorder.py",
-        "MINUTE_S = 60.0",
-        "MINUTE_S = 0.0",
+        "minute_s: float = 60.0",
+        "minute_s: float = 0.0",
         f"{OPERATOR}/test_events_are_sent_beside_the_passes.py"
         "::test_of_one_reason_one_is_sent_a_minute_and_others_do_not_wait_for_it",
     ),

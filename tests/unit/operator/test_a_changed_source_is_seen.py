@@ -8,6 +8,7 @@ import pytest
 from lead_operator.bucket import source_watch
 from lead_operator.bucket.source_watch import SourceWatch, compare, list_source, place_of
 from lead_operator.decisions.observed import ObservedSource
+from lead_operator.memory import Memories
 from lead_operator.settings import StorageProfile
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import ObjectStore, StoreUnavailable
@@ -58,7 +59,8 @@ async def test_a_source_is_listed_rarely_and_never_in_the_way(tmp_path: Path) ->
             raise StoreUnavailable("no answer")
         return store
 
-    watch = SourceWatch(open_store, every_s=3600)
+    memories = Memories()
+    watch = SourceWatch(open_store, 3600, memories)
     assert watch.look(PROFILE, "team-a", "uid", "datasets/towns", SHA) is None
     async with asyncio.timeout(60):
         while opened < 1 or asyncio.all_tasks() != {asyncio.current_task()}:
@@ -66,7 +68,7 @@ async def test_a_source_is_listed_rarely_and_never_in_the_way(tmp_path: Path) ->
     assert (
         watch.look(PROFILE, "team-a", "uid", "datasets/towns", SHA) is None
     )  # it failed, and its time has not come again
-    watch.forget("uid")
+    memories.forget("uid")
     async with asyncio.timeout(60):
         while watch.look(PROFILE, "team-a", "uid", "datasets/towns", SHA) is None:
             await asyncio.sleep(0.01)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from lead_operator.bucket.bucket_view import BucketLook
-from lead_operator.controllers.reported_builds import ReportedBuilds
+from lead_operator.controllers.reported_caches import ReportedCaches
 from lead_operator.decisions.dataset_cache.plan import decide_dataset_cache
 from lead_operator.decisions.observed import ObservedBuild, ObservedBuildFailure
 from lead_operator.decisions.plan import Plan
@@ -73,7 +73,7 @@ def test_a_failure_is_not_recorded_before_the_store_takes_it() -> None:
 
 
 def test_a_process_knows_what_it_has_decided_and_nothing_else() -> None:
-    known, status = ReportedBuilds(), failed().status
+    known, status = ReportedCaches(), failed().status
     assert known.disproves_failure("a", cache_status(status), BucketLook())
     assert not known.disproves_failure("a", cache_status(status), BucketLook(error="no answer"))
     recorded = BucketLook(failure=ObservedBuildFailure(1, "BadData", ""))
@@ -82,5 +82,5 @@ def test_a_process_knows_what_it_has_decided_and_nothing_else() -> None:
     assert known.disproves_failure("a", cache_status(status), BucketLook()), "it has only seen it in the status"
     known.note("a", ObservedBuild(now=NOW, previous=building()), cache_status(status))
     assert not known.disproves_failure("a", cache_status(status), BucketLook())
-    known.forget("a")
-    assert not known.failed and not known.published
+    known.memories.forget("a")
+    assert known.disproves_failure("a", cache_status(status), BucketLook())

@@ -9,10 +9,10 @@ import pytest
 
 from lead_operator.kube.api_errors import ApiError, Gone, Unreachable
 from lead_operator.kube.client import KubeClient
+from lead_operator.kube.copies import NodeHealth, NodeWatch
 from lead_operator.kube.informer import Informer
 from lead_operator.kube.informers import Informers
 from lead_operator.kube.kinds import NODE, KubernetesObject
-from lead_operator.kube.observe import NodeHealth, NodeWatch
 from lead_testing.makers import NOW, SETTINGS
 
 AWAY_SINCE = NOW - timedelta(minutes=3)

@@ -1,13 +1,12 @@
 """Somebody writes an end into the status of a run: the operator's records decide, and what a process remembers."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lead_operator.bucket.bucket_view import BucketView
-from lead_operator.controllers.reported_ends import EndCheck, ReportedEnds
+from lead_operator.controllers.reported_runs import EndCheck, ReportedRuns
 from lead_operator.decisions.observed import ObservedInstance, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import Plan
 from lead_operator.decisions.training_run.plan import decide_training_run
@@ -97,12 +96,12 @@ class Away(FolderStore):
         raise StoreUnavailable("no answer")
 
 
-def ends(folder: Path, store: type[FolderStore] = FolderStore) -> ReportedEnds:
-    return ReportedEnds(BucketView(SETTINGS, lambda profile: store(folder)))
+def ends(folder: Path, store: type[FolderStore] = FolderStore) -> ReportedRuns:
+    return ReportedRuns(BucketView(SETTINGS, lambda profile: store(folder)))
 
 
-async def check(ends: ReportedEnds, status: dict[str, Any], *pods: ObservedPod) -> EndCheck:
-    return await ends.check(RUN, PROFILE, ObservedRun(now=NOW, pods=pods, previous=status))
+async def check(ends: ReportedRuns, status: dict[str, Any], *pods: ObservedPod) -> EndCheck:
+    return await ends.check_end(RUN, PROFILE, ObservedRun(now=NOW, pods=pods, previous=status))
 
 
 async def test_a_recorded_end_is_read_once(tmp_path: Path) -> None:
@@ -150,7 +149,8 @@ async def test_an_end_that_this_process_has_decided_waits_for_the_store(tmp_path
     assert await check(known, after) == EndCheck()
     known.note(RUN, run_status(before), run_status(before))
     assert await check(known, after) == EndCheck(), "a look at an older copy, whose newer one holds the end"
-    other = replace(known, decided={})
+    other = ends(tmp_path)
+    other.note(RUN, run_status({}), run_status(before))
     assert (await check(other, after)).disproved, "another process decides it once more"
-    known.forget(RUN_UID)
-    assert not known.unfinished and not known.decided and not known.checked
+    known.memories.forget(RUN_UID)
+    assert not (await check(known, after)).disproved, "of a run that is gone nothing is known"

@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 
 from lead_operator.bucket.bucket_view import BucketLook, BucketView
-from lead_operator.controllers.run_recorder import RunRecorder
+from lead_operator.controllers.reported_runs import ReportedRuns
+from lead_operator.controllers.training_run import TrainingRuns
 from lead_operator.decisions.observed import ObservedInstance, ObservedRun
 from lead_operator.decisions.plan import Plan, RunRecord
 from lead_operator.decisions.training_run.plan import decide_training_run
@@ -172,8 +173,11 @@ def body(version: str = "7") -> KubernetesObject:
     return found
 
 
-def recorder(view: BucketView, version: str = "7") -> RunRecorder:
-    return RunRecorder(cast(KubeClient, Server(version)), view)
+async def record(view: BucketView, held: KubernetesObject, plan: Plan, *, server_has: str = "7") -> Plan:
+    memories: Any = None
+    client, runs = cast(KubeClient, Server(server_has)), ReportedRuns(view)
+    controller = TrainingRuns(client, memories, view, memories, runs, memories, memories, SETTINGS)
+    return await controller.record(controller.parse(held), held, plan)
 
 
 async def look_into(view: BucketView, **asked: Any) -> BucketLook:
@@ -188,7 +192,7 @@ async def test_what_is_recorded_is_read_back_though_the_run_looks_new(tmp_path: 
     assert (await look_into(view, untouched=True, erased=True)).ended is None
     _, told = failed()
     for plan in (look(a_training_run(), previous=started(a_training_run()), pods=FAILED), told):
-        assert await recorder(view).record(body(), PROFILE, plan) is plan
+        assert await record(view, body(), plan) is plan
     found = await look_into(view, untouched=True, erased=True)
     assert found.ended == verdict_of(told)
     assert found.book is not None and found.book.program == 1
@@ -209,7 +213,7 @@ async def test_the_newest_book_counts_and_one_that_is_not_sound_is_passed_over(t
 async def test_a_verdict_that_rests_on_an_old_copy_is_not_recorded(tmp_path: Path) -> None:
     view = BucketView(SETTINGS, lambda profile: FolderStore(tmp_path))
     with pytest.raises(Conflict, match="has changed"):
-        await recorder(view, "8").record(body("7"), PROFILE, failed()[1])
+        await record(view, body("7"), failed()[1], server_has="8")
     assert (await look_into(view)).ended is None
 
 
@@ -219,7 +223,8 @@ async def test_another_verdict_that_stands_is_seen_at_the_next_look(tmp_path: Pa
     assert (await look_into(view)).ended is None
     first = RunEnd(phase="Failed", reason="BadConfig", message="no", ended_at="2026-01-01T11:00:00Z")
     store.create(KEYS.ended, first.model_dump_json().encode())
-    assert await recorder(view).record(body(), PROFILE, failed()[1]) is None
+    with pytest.raises(Conflict, match="another verdict stands"):
+        await record(view, body(), failed()[1])
     assert (await look_into(view)).ended == first
 
 
@@ -230,13 +235,12 @@ async def test_a_store_that_takes_nothing_holds_no_verdict_up_and_status_owes_it
 
     view = BucketView(SETTINGS, lambda profile: Away(tmp_path))
     run, told = failed()
-    plan = await recorder(view).record(body(), PROFILE, told)
-    assert plan is not None and plan.status["phase"] == "Failed"
+    plan = await record(view, body(), told)
+    assert plan.status["phase"] == "Failed"
     assert storage(plan.status) == "False"
     back = look(run, after_s=60, previous=plan.status)
     held = body()
     held["status"] = plan.status
-    again = await recorder(view).record(held, PROFILE, back)
-    assert again is not None and again.status == plan.status
+    assert (await record(view, held, back)).status == plan.status
     booked = replace(told, records=(RunRecord(KEYS.restarts(1), b"{}"),))
-    assert await recorder(view).record(body(), PROFILE, booked) is booked
+    assert await record(view, body(), booked) is booked

@@ -8,11 +8,12 @@ import pytest
 
 from lead_operator.kube import copy_budget
 from lead_operator.kube.client import KubeClient
+from lead_operator.kube.copies import trim_pod
 from lead_operator.kube.copy_budget import CUT, CopyBudget, cut
 from lead_operator.kube.informers import Informers
 from lead_operator.kube.kinds import DATASET_CACHE, POD, TRAINING_RUN
 from lead_operator.kube.object_reader import SIZE, read_resource
-from lead_operator.kube.observe import observe_cache, trim_pod
+from lead_operator.kube.observe import observe_cache
 from lead_testing.makers import SETTINGS, a_cache_body, a_run_body
 
 RUN = TRAINING_RUN.kind

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from lead_operator.controllers.reported_counters import ReportedCounters
+from lead_operator.bucket.bucket_view import BucketView
+from lead_operator.controllers.reported_runs import ReportedRuns
 from lead_operator.decisions.formatting import format_time
 from lead_operator.decisions.observed import ObservedInstance, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import Plan
@@ -24,6 +25,10 @@ Status = dict[str, Any]
 
 def bucket(attempt: int) -> ObservedInstance:
     return ObservedInstance("train", 0, highest_attempt=attempt, recorded_attempt=attempt, fence=attempt)
+
+
+def a_new_process() -> ReportedRuns:
+    return ReportedRuns(BucketView(SETTINGS))
 
 
 def observe(status: Status, *pods: ObservedPod, after_s: float = 0, attempt: int = 1, **seen: Any) -> ObservedRun:
@@ -86,7 +91,7 @@ def test_forged_counters_are_replaced_and_move_nothing(field: str, value: Any) -
     status, book = restarted()
     pods = (a_pod(0, attempt=2),)
     seen = observe(forged(status, field, value), *pods, attempt=2, book=book)
-    observed = ReportedCounters().check(RUN, seen)
+    observed = a_new_process().check_counters(RUN, seen)
     assert observed.counters_disproved
     plan = look(observed)
     assert not plan.deletes and not plan.creates and not plan.records
@@ -105,7 +110,7 @@ def test_a_lowered_counter_gives_no_restart_back() -> None:
     status, book = restarted()
     lowered = forged(forged(status, "restarts.program", 0), "restarts.total", 0)
     pods = (a_failed_pod(0, attempt=2),)
-    plan = look(ReportedCounters().check(RUN, observe(lowered, *pods, attempt=2, book=book)))
+    plan = look(a_new_process().check_counters(RUN, observe(lowered, *pods, attempt=2, book=book)))
     assert plan.status["restarts"]["program"] == 2
 
 
@@ -147,7 +152,7 @@ def test_no_outage_explains_an_attempt_that_nobody_started(field: str, value: in
     status, book = restarted()
     pods = (a_pod(0, attempt=2),)
     away = look(observe(forged(status, field, value), *pods, instances=(), store_error=AWAY)).status
-    back = ReportedCounters().check(RUN, observe(away, *pods, attempt=2, book=book))
+    back = a_new_process().check_counters(RUN, observe(away, *pods, attempt=2, book=book))
     assert back.counters_disproved
     plan = look(back)
     assert not plan.deletes and not plan.creates and plan.status["stages"][0]["attempt"] == 2
@@ -161,13 +166,13 @@ def test_nothing_is_said_while_nobody_can_know() -> None:
 
 def test_a_process_believes_what_it_has_decided_itself_whatever_its_last_look_held() -> None:
     status, _ = restarted()
-    known = ReportedCounters()
+    known = a_new_process()
     stale = observe(status, a_pod(0, attempt=2), attempt=2, book=None)
-    assert known.check(RUN, stale).counters_disproved
-    known.note(RUN, run_status(status))
-    assert not known.check(RUN, stale).counters_disproved
-    known.forget(RUN.identity.uid)
-    assert known.check(RUN, stale).counters_disproved
+    assert known.check_counters(RUN, stale).counters_disproved
+    known.note(RUN, run_status(status), run_status(status))
+    assert not known.check_counters(RUN, stale).counters_disproved
+    known.memories.forget(RUN.identity.uid)
+    assert known.check_counters(RUN, stale).counters_disproved
 
 
 def test_a_suspended_run_that_goes_on_has_no_restart_in_its_records() -> None:

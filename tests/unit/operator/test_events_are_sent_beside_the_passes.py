@@ -9,12 +9,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
-import pytest
-
 from lead_operator.decisions.plan import EventNote
 from lead_operator.kube.api_errors import AlreadyExists, NotFound, Refused
 from lead_operator.kube.client import KubeClient
-from lead_operator.kube.event_recorder import EventRecorder
+from lead_operator.kube.event_recorder import EventLimits, EventRecorder
+from lead_operator.memory import Memories
 from lead_testing.makers import a_run_body
 
 
@@ -41,9 +40,14 @@ class FakeClient:
         self.taken.append(f"{event['message']} x{event['count']}")
 
 
-def a_recorder(**refuse: Exception) -> tuple[EventRecorder, FakeClient]:
+HALF_A_SECOND = EventLimits(minute_s=0.5)
+
+
+def a_recorder(
+    limits: EventLimits | None = None, memories: Memories | None = None, **refuse: Exception
+) -> tuple[EventRecorder, FakeClient]:
     client = FakeClient(refuse)
-    return EventRecorder(cast(KubeClient, client)), client
+    return EventRecorder(cast(KubeClient, client), memories, limits), client
 
 
 async def until(client: FakeClient, count: int) -> None:
@@ -105,9 +109,8 @@ async def test_of_one_reason_one_is_sent_a_minute_and_others_do_not_wait_for_it(
     assert client.taken == ["0", "another"]
 
 
-async def test_the_newest_that_had_to_wait_is_sent_when_the_minute_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lead_operator.kube.event_recorder.MINUTE_S", 0.5)
-    recorder, client = a_recorder()
+async def test_the_newest_that_had_to_wait_is_sent_when_the_minute_is_over() -> None:
+    recorder, client = a_recorder(HALF_A_SECOND)
     async with sending(recorder, client):
         begun = time.monotonic()
         for message in ("first", "old", "newest"):
@@ -120,9 +123,8 @@ async def test_the_newest_that_had_to_wait_is_sent_when_the_minute_is_over(monke
     assert client.taken == ["first", "newest", "the next minute's"]
 
 
-async def test_what_stands_again_as_it_was_said_needs_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lead_operator.kube.event_recorder.MINUTE_S", 0.5)
-    recorder, client = a_recorder()
+async def test_what_stands_again_as_it_was_said_needs_no_event() -> None:
+    recorder, client = a_recorder(HALF_A_SECOND)
     async with sending(recorder, client):
         for message in ("no room", "room", "no room"):
             say(recorder, message)
@@ -132,29 +134,28 @@ async def test_what_stands_again_as_it_was_said_needs_no_event(monkeypatch: pyte
     assert client.taken == ["no room", "other", "last"]
 
 
-async def test_a_sentence_that_stays_true_is_counted_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    recorder, client = a_recorder()
+async def test_a_sentence_that_stays_true_is_counted_now_and_then() -> None:
+    client, now_s = FakeClient({}), 1000.0
+    recorder = EventRecorder(cast(KubeClient, client), now=lambda: now_s)
     async with sending(recorder, client):
         say(recorder, "quota")
-        monkeypatch.setattr("lead_operator.kube.event_recorder.MINUTE_S", 0.0)
-        say(recorder, "quota")  # only a minute later
-        monkeypatch.setattr("lead_operator.kube.event_recorder.REPEAT_S", 0.0)
-        say(recorder, "quota")
-        say(recorder, "quota")
+        for later_s in (61.0, 300.0, 300.0):  # only a minute later, and twice as often as it is counted
+            now_s += later_s
+            say(recorder, "quota")
         await until(client, 3)
-        client.expired = True
+        client.expired, now_s = True, now_s + 300.0
         say(recorder, "quota")
         await until(client, 4)
     assert client.taken == ["quota", "quota x2", "quota x3", "quota"]
 
 
-async def test_a_resource_that_is_gone_says_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lead_operator.kube.event_recorder.MINUTE_S", 0.5)
-    recorder, client = a_recorder()
+async def test_a_resource_that_is_gone_says_nothing_more() -> None:
+    memories = Memories()
+    recorder, client = a_recorder(HALF_A_SECOND, memories)
     async with sending(recorder, client):
         say(recorder, "first")
         say(recorder, "withheld")
-        recorder.forget(a_run_body()["metadata"]["uid"])
+        memories.forget(a_run_body()["metadata"]["uid"])
         say(recorder, "of the next of its name", reason="Failed")
         say(recorder, "withheld after it", reason="Failed")
         await until(client, 3)
@@ -175,9 +176,8 @@ async def test_an_event_on_its_way_when_the_operator_ends_is_sent_too() -> None:
     assert client.taken == ["at", "left"]
 
 
-async def test_events_that_nobody_takes_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lead_operator.kube.event_recorder.MAX_UNSENT", 2)
-    recorder, client = a_recorder()
+async def test_events_that_nobody_takes_fill_no_memory() -> None:
+    recorder, client = a_recorder(EventLimits(unsent=2))
     for number in range(5):
         say(recorder, str(number), reason=f"Reason{number}")
         client.let.release()

@@ -13,7 +13,7 @@ from lead_operator.bucket.bucket_view import LOOKS, BucketView
 from lead_operator.decisions.plan import EventNote
 from lead_operator.fair_turns import FairTurns, reserve_of
 from lead_operator.kube.client import KubeClient
-from lead_operator.kube.event_recorder import MAX_UNSENT_OF_ONE, EventRecorder
+from lead_operator.kube.event_recorder import EventLimits, EventRecorder
 from lead_operator.kube.informers import Informers
 from lead_operator.kube.kinds import Kind, KubernetesObject, ResourceKey
 from lead_operator.kube.work_queue import WorkQueue
@@ -141,7 +141,7 @@ async def test_a_store_that_hangs_for_one_namespace_answers_the_others(tmp_path:
         view.close()
 
 
-@pytest.mark.parametrize("flood", [50, MAX_UNSENT_OF_ONE + 50])
+@pytest.mark.parametrize("flood", [50, EventLimits.unsent_of_one + 50])
 async def test_an_event_of_bob_is_sent_before_the_second_of_alice(flood: int) -> None:
     """Audit: flood"""
     sent: list[str] = []

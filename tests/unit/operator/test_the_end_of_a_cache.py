@@ -48,7 +48,7 @@ class World:
         self.body = {**a_cache_body(retain="Delete"), "status": {"phase": "Ready", "digest": NEW}}
         self.body["metadata"] |= {"deletionTimestamp": "2026-01-01T13:00:00Z", "finalizers": [CACHE_DATA_FINALIZER]}
         self.end = CacheEnd(
-            cast(KubeClient, self), self.informers, self.informers.nodes, self.removal,
+            cast(KubeClient, self), self.informers, self.removal,
             cast(Applier, self), SETTINGS,
         )  # fmt: skip
         for generation, digest in enumerate((OLD, NEW), 1):

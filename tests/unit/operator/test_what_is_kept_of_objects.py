@@ -6,9 +6,10 @@ from typing import Any, cast
 import pytest
 
 from lead_operator.kube.client import KubeClient
+from lead_operator.kube.copies import NodeWatch, trim_pod
 from lead_operator.kube.informer import Informer
 from lead_operator.kube.kinds import NODE, POD, TRAINING_RUN
-from lead_operator.kube.observe import NodeWatch, observe_pod, trim_pod
+from lead_operator.kube.observe import observe_pod
 from lead_testing.makers import NOW, a_run_body
 
 MOMENT = "2026-01-01T12:00:00Z"

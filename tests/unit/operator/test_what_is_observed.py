@@ -11,16 +11,14 @@ from lead_operator.controllers.manager import Operator
 from lead_operator.decisions.observed import ObservedClaim
 from lead_operator.decisions.waiting_pod import explain_waiting
 from lead_operator.kube.client import KubeClient
+from lead_operator.kube.copies import NodeWatch, trim_child, trim_pod
 from lead_operator.kube.informer import Informer
 from lead_operator.kube.kinds import CLAIM, NODE
 from lead_operator.kube.observe import (
-    NodeWatch,
     expected_build_pods,
     expected_training_pods,
     observe_cache,
     observe_pod,
-    trim_child,
-    trim_pod,
 )
 from lead_operator.kube.server_clock import ServerClock
 from lead_operator.resources.training_run import parse_training_run
@@ -200,9 +198,9 @@ def test_a_run_sees_its_own_claims_or_those_of_its_word_and_which_of_their_nodes
     nodes.seen_since = time.monotonic()
     body = a_run_body(sessionCache={"medium": "PersistentVolume"})
     body["status"] = {"cacheNodes": ["node-0", ""]}
-    seen = operator._reconciler._observe_cluster(parse_training_run(body), body)
+    seen = operator.runs.observe_cluster(parse_training_run(body), body)
     assert seen.claims == (ObservedClaim("night-drive-cache-0", "uid-of-night-drive-cache-0", NOW),)
     assert list(seen.nodes_away) == ["node-0"]
     shared = a_run_body(sessionCache={"medium": "PersistentVolume", "sharedClaimName": "towns"})
-    seen = operator._reconciler._observe_cluster(parse_training_run(shared), shared)
+    seen = operator.runs.observe_cluster(parse_training_run(shared), shared)
     assert [claim.name for claim in seen.claims] == ["towns-shared-0"]

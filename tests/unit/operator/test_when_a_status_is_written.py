@@ -1,7 +1,6 @@
 """Mere progress is written every ten seconds at most, and not lost; what a person waits for is written at once."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -37,7 +36,7 @@ class Server:
         self.run["metadata"]["resourceVersion"] = "1"
         client = cast(KubeClient, self)
         informers = Informers(client, ("team-a",), SETTINGS, lambda key: None, lambda key: None)
-        self.applier = Applier(client, cast(EventRecorder, self), informers)
+        self.applier = Applier(client, cast(EventRecorder, self), informers, now=lambda: self.now_s)
 
     async def apply_status(self, kind: object, body: KubernetesObject, status: dict[str, Any]) -> KubernetesObject:
         """Stores the status."""
@@ -69,10 +68,9 @@ class Server:
 
 
 @pytest.fixture
-async def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+async def server() -> Server:
     """A server on which the run trains at step 12."""
     server = Server()
-    monkeypatch.setattr("lead_operator.controllers.apply.time", SimpleNamespace(monotonic=lambda: server.now_s))
     await server.look(ObservedInstance("train", 0), ())
     server.now_s += 10
     await server.look(BUCKET)

@@ -1,0 +1,143 @@
+"""A DatasetCache's part of a pass: what is seen of it, what is recorded before its status tells it, what is asked for.
+
+Run by `controllers.reconciler`; `controllers.training_run` has the same methods in the same order.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from lead_operator import names
+from lead_operator.bucket.bucket_view import BucketLook, BucketView
+from lead_operator.bucket.cache_publisher import CachePublisher
+from lead_operator.bucket.source_watch import SourceWatch
+from lead_operator.controllers.cache_finalizer import CacheEnd
+from lead_operator.controllers.controller import live_uids, look_age_s, refusal_of, unknown_profile
+from lead_operator.controllers.reported_caches import ReportedCaches
+from lead_operator.decisions.dataset_cache.build_state import build_generation
+from lead_operator.decisions.dataset_cache.plan import decide_dataset_cache
+from lead_operator.decisions.dataset_cache.rebuild import begins_again_by_itself, listed_every_s
+from lead_operator.decisions.missed_events import Missed, missed_cache_events
+from lead_operator.decisions.observed import ObservedBuild, ObservedSource
+from lead_operator.decisions.plan import Plan
+from lead_operator.kube.client import KubeClient
+from lead_operator.kube.informers import Informers
+from lead_operator.kube.kinds import CLAIM, DATASET_CACHE, POD, KubernetesObject
+from lead_operator.kube.observe import expected_build_pods, observe_pods, source_claim_owner
+from lead_operator.memory import Memories
+from lead_operator.names import CachePhase
+from lead_operator.resources.dataset_cache import DatasetCache, parse_dataset_cache
+from lead_operator.resources.dataset_cache_status import DatasetCacheStatus
+from lead_operator.resources.status_format import parse_status
+from lead_operator.settings import Settings, StorageProfile
+
+
+@dataclass
+class DatasetCaches:
+    """What such a part needs."""
+
+    client: KubeClient
+    informers: Informers
+    bucket: BucketView
+    sources: SourceWatch
+    publisher: CachePublisher
+    end: CacheEnd
+    reported: ReportedCaches
+    memories: Memories
+    settings: Settings
+
+    kind = DATASET_CACHE
+    status = DatasetCacheStatus
+    finalizer = names.CACHE_DATA_FINALIZER
+
+    def parse(self, body: KubernetesObject) -> DatasetCache:
+        """Returns a body as its spec reads; raises SpecError."""
+        return parse_dataset_cache(body)
+
+    def rests_for_s(self, cache: DatasetCache, body: KubernetesObject) -> float | None:
+        """A cache is read at once: runs may train from it when its manifest was."""
+        return None
+
+    def expected_pods(self, cache: DatasetCache, status: DatasetCacheStatus, *, ended: bool = False) -> Iterator[str]:
+        """Yields the names of the pods that were there, by status, and whose end is not accounted for."""
+        return expected_build_pods(cache, status, ended=ended)
+
+    async def observe(self, cache: DatasetCache, body: KubernetesObject) -> ObservedBuild:
+        """Returns what copies and bucket hold of a build now."""
+        now, namespace, uid = self.client.clock.now(), cache.identity.namespace, cache.identity.uid
+        pods = observe_pods(self.informers.of(POD, namespace).owned_by(namespace, uid), self.informers.nodes, now)
+        held = parse_status(DatasetCacheStatus, body.get("status"))
+        profile = self.settings.storage_profiles.get(cache.storage_profile)
+        look = BucketLook()
+        if profile is not None:
+            look = await self.bucket.look_at_build(
+                profile, namespace, uid, build_generation(cache, held),
+                shares=cache.parallelism, now=now, live=live_uids(pods), max_age_s=look_age_s(pods, self.settings),
+                stages=[(stage.name, stage.workers) for stage in cache.stages if not stage.commits],
+            )  # fmt: skip
+        claim_owner = ""
+        if cache.source.claim_name and not pods:  # before there are any it is asked whose the claim is
+            claim_owner = source_claim_owner(await self.client.get(CLAIM, namespace, cache.source.claim_name))
+        users = (run["metadata"]["name"] for run in self.informers.users_of(namespace, cache.identity.name))
+        return ObservedBuild(
+            now=now,
+            pods=pods,
+            result_digest=look.result_digest,
+            manifest=look.manifest,
+            published_sha256=look.published_sha256,
+            found_sha256=look.found_sha256,
+            publication=self.publisher.look(uid),
+            failure=look.failure,
+            failure_disproved=profile is not None and self.reported.disproves_failure(uid, held, look),
+            words=look.words,
+            used_by=tuple(sorted(users)),
+            source_claim_owner=claim_owner,
+            source=None if profile is None else self._look_at_source(cache, held, profile, look),
+            store_error=look.error,
+            profile_error=unknown_profile(cache.storage_profile, self.settings),
+            apply_error=refusal_of(self.memories, cache.identity),
+            previous=body.get("status", {}),
+        )
+
+    def decide(self, cache: DatasetCache, observed: ObservedBuild) -> Plan:
+        """Returns the next step; pure."""
+        return decide_dataset_cache(cache, observed, self.settings)
+
+    async def record(self, cache: DatasetCache, body: KubernetesObject, plan: Plan) -> Plan:
+        """Writes what an erased status would lose, before the status tells it; returns the plan to carry out."""
+        profile = self.settings.storage_profiles.get(cache.storage_profile)
+        if plan.records and profile is not None:
+            await self.bucket.record(profile, cache.identity.namespace, cache.identity.uid, plan.records)
+        return plan
+
+    def follow(self, cache: DatasetCache, observed: ObservedBuild, plan: Plan) -> None:
+        """Remembers what was decided, and has what is complete published."""
+        uid, profile = cache.identity.uid, self.settings.storage_profiles.get(cache.storage_profile)
+        self.reported.note(uid, observed, parse_status(DatasetCacheStatus, plan.status))
+        if plan.publish is not None and profile is not None:
+            self.publisher.ask(profile, plan.publish)
+        elif not observed.store_error:
+            self.publisher.forget(uid)
+
+    def missed_events(self, observed: ObservedBuild, plan: Plan) -> Iterable[Missed] | None:
+        """Returns the events that an earlier process may have died before sending; None: it cannot be told yet."""
+        planned = parse_status(DatasetCacheStatus, plan.status)
+        return missed_cache_events(observed.status, observed.now) if planned.phase == observed.status.phase else None
+
+    async def finalize(self, body: KubernetesObject) -> float | None:
+        """Makes one step of the removal of its data; returns when to look again, None when it may go."""
+        return await self.end.step(body)
+
+    def _look_at_source(
+        self, cache: DatasetCache, status: DatasetCacheStatus, profile: StorageProfile, look: BucketLook
+    ) -> ObservedSource | None:
+        """Returns what the raw data are now, of a complete cache and of one that waits for other data."""
+        identity, prefix = cache.identity, cache.source.prefix or ""
+        if prefix and look.manifest is not None and not look.error:
+            return self.sources.look(profile, identity.namespace, identity.uid, prefix, look.manifest.source_sha256)
+        failure = look.failure
+        if failure is None or status.phase != CachePhase.FAILED or not begins_again_by_itself(cache, failure.reason):
+            return None
+        return self.sources.look(
+            profile, identity.namespace, identity.uid, prefix, failure.source_sha256,
+            at_least_every_s=listed_every_s(self.settings),
+        )  # fmt: skip

@@ -1,0 +1,225 @@
+"""One pass over one resource: observe, decide, at most one confirming look, apply. The same for both kinds.
+
+Called by the manager's workers, one at a time a key. A pass rests on nothing but what it sees: it may run twice, late,
+or after a crash between any two lines. What differs by kind is in the two controllers.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from lead_operator.controllers.apply import Applier, CreateRefused
+from lead_operator.controllers.controller import AnyObserved, AnyResource, Controller, PassMemory
+from lead_operator.decisions.missed_events import Missed
+from lead_operator.decisions.observed import ObservedPod
+from lead_operator.decisions.plan import EventNote, Plan
+from lead_operator.decisions.rejected import decide_rejected
+from lead_operator.errors import SpecError
+from lead_operator.kube.api_errors import Conflict, Refused
+from lead_operator.kube.client import KubeClient
+from lead_operator.kube.copies import has_ended
+from lead_operator.kube.copy_budget import CUT
+from lead_operator.kube.event_recorder import EventRecorder
+from lead_operator.kube.informers import Informers
+from lead_operator.kube.kinds import POD, Kind, KubernetesObject, ResourceKey, key_of
+from lead_operator.kube.object_reader import REJECTION
+from lead_operator.memory import Memories
+from lead_operator.resources.recipe_config import ConfigOmitted
+from lead_operator.resources.status_format import parse_status
+from lead_operator.settings import Settings
+
+COLLECTORS_FINALIZERS = {"orphan", "foregroundDeletion"}
+AFTER_REJECTION_LOOK_S = 2.0
+AFTER_REFUSAL_LOOK_S = 0.1  # status still tells of a refusal that is over
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class Reconciler:
+    """What a pass needs: where to look, how to write, and which keys must be read live first."""
+
+    client: KubeClient
+    informers: Informers
+    controllers: Mapping[str, Controller[Any, Any]]  # by kind
+    applier: Applier
+    recorder: EventRecorder
+    settings: Settings
+    memories: Memories
+    doubtful: set[ResourceKey] = field(default_factory=set)  # a write's answer was lost, or the copy was too old
+    uids: dict[ResourceKey, str] = field(default_factory=dict)  # of the resource last seen under a key
+    rejecting: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def reconcile(self, key: ResourceKey) -> float | None:
+        """Makes one pass; returns in how many seconds the resource wants to be looked at again, if at all."""
+        if not self.informers.serves(key.namespace):
+            self.informers.look_when_served(key)
+            return None
+        controller, live = self.controllers[key.kind], key in self.doubtful
+        body = await self._current(controller.kind, key)
+        if body is None or "deletionTimestamp" in body["metadata"]:
+            return await self._after_deletion(controller, key, body)
+        if self.uids.setdefault(key, body["metadata"]["uid"]) != body["metadata"]["uid"]:
+            self._forget(key)
+            self.uids[key] = body["metadata"]["uid"]
+        if REJECTION in body:
+            return await self._reject(controller, body)
+        try:
+            # From here until all answers are in, what the copy says may be older than what we did.
+            self.doubtful.add(key)
+            try:
+                again_s = await self._pass(controller, body, live)
+            except ConfigOmitted:  # before anything was written: no pod is planned without its config
+                again_s = await self._pass(controller, await self._whole(controller.kind, body), live)
+            self.doubtful.discard(key)
+        except SpecError as error:
+            self.doubtful.discard(key)
+            log.warning("spec_refused", resource=str(key), error=str(error))
+            self.recorder.record(body, EventNote("Warning", "SpecRefused", str(error)))
+            return None
+        return again_s
+
+    async def _pass(
+        self, controller: Controller[AnyResource, AnyObserved], body: KubernetesObject, live: bool
+    ) -> float | None:
+        resource = controller.parse(body)
+        memory = self.memories.of(resource.identity.uid, PassMemory)
+        met, memory.met = memory.met, True
+        if not met and (later_s := controller.rests_for_s(resource, body)) is not None:
+            return later_s
+        namespace, previous = resource.identity.namespace, parse_status(controller.status, body.get("status"))
+        await self._ask_for_unseen(namespace, controller.expected_pods(resource, previous))
+        if live:
+            await self._ask_for_unseen(namespace, controller.expected_pods(resource, previous, ended=True))
+        observed = await controller.observe(resource, body)
+        plan = controller.decide(resource, observed)
+        # Before another attempt: is the copy right that nothing of the last one is left?
+        asked = controller.expected_pods(resource, previous, ended=True)
+        if plan.claim_attempt and not live and await self._ask_for_unseen(namespace, asked):
+            observed = await controller.observe(resource, body)
+            plan = controller.decide(resource, observed)
+        plan = await controller.record(resource, body, plan)
+        self._announce(memory, body, controller.missed_events(observed, plan))
+        controller.follow(resource, observed, plan)
+        again_s = await self._apply(controller.kind, memory, body, plan)
+        return self._no_later_than_progress(again_s, observed.pods)
+
+    async def _apply(
+        self, kind: Kind, memory: PassMemory, body: KubernetesObject, plan: Plan
+    ) -> float | None:  # fmt: skip
+        try:
+            again_s = await self.applier.apply(kind, body, plan)
+        except CreateRefused as error:  # the next pass tells it; its pause grows with each refusal
+            memory.refusal = (body["metadata"]["generation"], str(error))
+            raise
+        refused, memory.refusal = memory.refusal[1], (0, "")
+        return AFTER_REFUSAL_LOOK_S if refused else again_s
+
+    def _announce(self, memory: PassMemory, body: KubernetesObject, missed: Iterable[Missed] | None) -> None:
+        """Sends events of before this process, once: the process that wrote the status may have died before."""
+        if missed is not None and not memory.announced:
+            memory.announced = True
+            for note, happened in missed:
+                self.recorder.announce(body, note, happened)
+
+    async def _after_deletion(
+        self, controller: Controller[Any, Any], key: ResourceKey, body: KubernetesObject | None
+    ) -> float | None:
+        """Lets a deleted resource take with it what it holds, and drops what is kept of it."""
+        if body is not None and controller.finalizer and controller.finalizer in _finalizers(body):
+            self.uids.setdefault(key, body["metadata"]["uid"])
+            return await controller.finalize(body)
+        if body is not None and _stays_for_others(body):
+            await self._stop_pods(body)
+        self._forget(key)  # its children go with it, by their owner references
+        return None
+
+    async def _stop_pods(self, body: KubernetesObject) -> None:
+        """Stops the pods of a deleted resource that a finalizer of somebody else keeps, and with it its children."""
+        namespace, uid = body["metadata"]["namespace"], body["metadata"]["uid"]
+        for pod in self.informers.of(POD, namespace).owned_by(namespace, uid):
+            if not has_ended(pod):
+                await self.client.delete(POD, namespace, pod["metadata"]["name"], uid=pod["metadata"]["uid"])
+
+    async def _reject(self, controller: Controller[Any, Any], body: KubernetesObject) -> float | None:
+        """Reports on a resource why it is not served; its next version is looked at as any other.
+
+        One at a time: a status on an object of 1.5 MB takes the API server seconds and a hundred megabytes.
+        """
+        rejection, generation = body[REJECTION], body["metadata"].get("generation", 0)
+        key = key_of(body, controller.kind)
+        log.warning("resource_rejected", resource=str(key), reason=rejection.reason)
+        self.recorder.record(body, EventNote("Warning", rejection.reason, rejection.message))
+        held = parse_status(controller.status, body.get("status"))
+        plan = decide_rejected(rejection, held, generation=generation, now=self.client.clock.now())
+        if plan.status != body.get("status") and self.rejecting.locked():
+            return AFTER_REJECTION_LOOK_S
+        try:
+            async with self.rejecting:
+                return await self.applier.apply(controller.kind, body, plan)
+        except Refused as error:  # at the limit of what etcd stores there is no room for a status: the event tells it
+            log.warning("rejection_not_written", resource=str(key), error=str(error))
+            return None
+
+    async def _ask_for_unseen(self, namespace: str, expected: Iterable[str]) -> bool:
+        """Reads live the pods that should be there and are not in the copy; returns whether there is one.
+
+        The copy may be older than the resource. Only what the server does not hold either counts as gone; how a pod
+        ended decides which budget pays for it. Of a resource that had to be read live because its copy was too old, and
+        before another attempt, pods of an attempt that has ended are asked for too.
+        """
+        copies = self.informers.of(POD, namespace)
+        unseen = [name for name in expected if copies.get(namespace, name) is None]
+        answers = await asyncio.gather(*(self.client.get(POD, namespace, name) for name in unseen))
+        found = [pod for pod in answers if pod is not None]
+        for pod in found:
+            copies.note_own_write(pod)
+        return bool(found)
+
+    async def _current(self, kind: Kind, key: ResourceKey) -> KubernetesObject | None:
+        """Returns a resource as the copy has it; as the server has it where the copy is cut, or not to be trusted."""
+        informer = self.informers.of(kind, key.namespace)
+        copy = informer.get(key.namespace, key.name)
+        if key in self.doubtful:
+            body = await self.client.get(kind, key.namespace, key.name)
+            if body is None:
+                informer.forget(key.namespace, key.name)
+            else:
+                informer.note_own_write(body)
+            self.doubtful.discard(key)
+        else:
+            cut = copy is not None and CUT in copy
+            body = await self.client.get(kind, key.namespace, key.name) if cut else copy
+        return body and {**body, "apiVersion": kind.api_version, "kind": kind.kind}
+
+    async def _whole(self, kind: Kind, body: KubernetesObject) -> KubernetesObject:
+        """Returns a resource with every `config`; raises Conflict where it is no longer what the copy says."""
+        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+        whole = await self.client.get(kind, namespace, name, whole=True)
+        same = ("uid", "generation")
+        if whole is None or any(whole["metadata"].get(key) != body["metadata"].get(key) for key in same):
+            raise Conflict(409, "Conflict", f"{kind.kind} {namespace}/{name} has changed since it was seen")
+        return {**body, "spec": whole["spec"]}
+
+    def _forget(self, key: ResourceKey) -> None:
+        if (uid := self.uids.pop(key, None)) is not None:
+            self.memories.forget(uid)
+
+    def _no_later_than_progress(self, again_s: float | None, pods: tuple[ObservedPod, ...]) -> float | None:
+        # While pods work, the bucket is where the news is, and it sends no events.
+        if all(pod.terminal for pod in pods):
+            return again_s
+        return min(again_s or self.settings.progress_s, self.settings.progress_s)
+
+
+def _finalizers(body: KubernetesObject) -> set[str]:
+    return set(body["metadata"].get("finalizers", []))
+
+
+def _stays_for_others(body: KubernetesObject) -> bool:
+    """Tells whether a deleted resource waits for a finalizer that is neither ours nor the garbage collector's own."""
+    finalizers = _finalizers(body)
+    return bool(finalizers - COLLECTORS_FINALIZERS) and "orphan" not in finalizers  # it asks that children stay

@@ -1,0 +1,209 @@
+"""A TrainingRun's part of a pass: what is seen of it, what is recorded before its status tells it, what is asked for.
+
+Run by `controllers.reconciler`; `controllers.dataset_cache` has the same methods in the same order.
+"""
+
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import structlog
+
+from lead_operator import names
+from lead_operator.bucket.bucket_view import BucketView
+from lead_operator.bucket.checkpoint_gc import CheckpointSweep, sweep_requests
+from lead_operator.controllers.controller import live_uids, look_age_s, refusal_of, unknown_profile
+from lead_operator.controllers.reported_caches import ReportedCaches
+from lead_operator.controllers.reported_runs import ReportedRuns
+from lead_operator.decisions.formatting import parse_time
+from lead_operator.decisions.missed_events import Missed, missed_run_events
+from lead_operator.decisions.observed import ObservedCache, ObservedClaim, ObservedRun
+from lead_operator.decisions.plan import Plan
+from lead_operator.decisions.training_run.end import is_over, reported_end
+from lead_operator.decisions.training_run.plan import decide_training_run
+from lead_operator.decisions.training_run.records import without_the_store
+from lead_operator.kube.api_errors import Conflict
+from lead_operator.kube.client import KubeClient
+from lead_operator.kube.copies import is_finished
+from lead_operator.kube.informers import Informers
+from lead_operator.kube.kinds import CLAIM, DATASET_CACHE, POD, SERVICE, TRAINING_RUN, KubernetesObject
+from lead_operator.kube.observe import (
+    expected_training_pods,
+    is_shared_claim,
+    observe_cache,
+    observe_claim,
+    observe_pods,
+)
+from lead_operator.memory import Memories
+from lead_operator.objects.session_cache_claim import claim_name
+from lead_operator.resources.status_format import parse_status, status_json
+from lead_operator.resources.training_run import TrainingRun, parse_training_run
+from lead_operator.resources.training_run_status import TrainingRunStatus
+from lead_operator.settings import Settings
+
+UNTOUCHED_FOR = timedelta(seconds=5)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class TrainingRuns:
+    """What such a part needs."""
+
+    client: KubeClient
+    informers: Informers
+    bucket: BucketView
+    sweep: CheckpointSweep
+    reported: ReportedRuns
+    caches: ReportedCaches
+    memories: Memories
+    settings: Settings
+
+    kind = TRAINING_RUN
+    status = TrainingRunStatus
+    finalizer = ""
+
+    def parse(self, body: KubernetesObject) -> TrainingRun:
+        """Returns a body as its spec reads; raises SpecError."""
+        return parse_training_run(body)
+
+    def rests_for_s(self, run: TrainingRun, body: KubernetesObject) -> float | None:
+        """Returns how long the bucket of a run may wait that a new process meets and finds as its status says, or None.
+
+        After a restart every run is met at once. Whatever there is to do or to tell needs the bucket; nothing does not.
+        """
+        if not body.get("status") or is_finished(body):
+            return None
+        observed = self.observe_cluster(run, body)
+        plan = self.decide(run, observed)
+        if plan.acts or plan.status != observed.previous or any(pod.terminal for pod in observed.pods):
+            return None
+        later_s = self.settings.progress_s * random.uniform(0.5, 1.0)
+        return min(later_s, plan.requeue_after_s or later_s)
+
+    def expected_pods(self, run: TrainingRun, status: TrainingRunStatus, *, ended: bool = False) -> Iterator[str]:
+        """Yields the names of the pods that were there, by status, and whose end is not accounted for."""
+        copies = self.informers.of(POD, run.identity.namespace).owned_by(run.identity.namespace, run.identity.uid)
+        return expected_training_pods(run, status, copies, ended=ended)
+
+    async def observe(self, run: TrainingRun, body: KubernetesObject) -> ObservedRun:
+        """Returns what copies and bucket hold of a run now."""
+        observed = self.observe_cluster(run, body)
+        profile = self.settings.storage_profiles.get(run.storage_profile)
+        if profile is None:
+            return observed
+        if reported_end(observed.status) is not None:
+            check = await self.reported.check_end(run, profile, observed)
+            observed = replace(observed, ended=check.ended, end_disproved=check.disproved, store_error=check.error)
+            if check.error or (is_over(observed) and not observed.erased):
+                return observed  # of one that has ended, only its restarts may be missing: they are in the bucket
+        look = await self.bucket.look_at_run(
+            profile,
+            run.identity.namespace,
+            run.identity.uid,
+            tuple((instance.stage.name, instance.seed) for instance in run.instances),
+            live=live_uids(observed.pods),
+            max_age_s=look_age_s(observed.pods, self.settings),
+            untouched=_is_untouched(body, observed),
+            erased=observed.erased,
+        )
+        observed = replace(observed, instances=look.instances, ended=look.ended, book=look.book, store_error=look.error)
+        return self.reported.check_counters(run, observed)
+
+    def decide(self, run: TrainingRun, observed: ObservedRun) -> Plan:
+        """Returns the next step; pure."""
+        return decide_training_run(run, observed, self.settings)
+
+    async def record(self, run: TrainingRun, body: KubernetesObject, plan: Plan) -> Plan:
+        """Writes what an erased status would lose, before the status tells it; returns the plan to carry out.
+
+        The verdict in the bucket cannot be taken back, so it must not rest on an old copy: a status is written by
+        compare-and-swap, an object is not. Raises Conflict where `body` is not the newest any more, or another verdict
+        stands. A store that takes nothing holds no verdict up; the status then says that it has still to be told.
+        """
+        profile = self.settings.storage_profiles.get(run.storage_profile)
+        if profile is None or not plan.records:
+            return plan
+        if any(record.final for record in plan.records):
+            await self._require_newest(body)
+        identity = run.identity
+        stands, error = await self.bucket.record(profile, identity.namespace, identity.uid, plan.records)
+        if error:
+            log.warning("not_recorded", resource=f"{identity.namespace}/{identity.name}", error=error)
+        if error and any(record.final or record.counts for record in plan.records):
+            now = self.client.clock.now()
+            held, planned = (parse_status(TrainingRunStatus, each) for each in (body.get("status"), plan.status))
+            return replace(plan, status=status_json(without_the_store(held, planned, error, now)))
+        if not stands:
+            raise Conflict(409, "Conflict", f"{identity}: another verdict stands in the object store")
+        return plan
+
+    def follow(self, run: TrainingRun, observed: ObservedRun, plan: Plan) -> None:
+        """Remembers what was decided, and has checkpoints removed that their policy lets go."""
+        planned = parse_status(TrainingRunStatus, plan.status)
+        self.reported.note(run, observed.status, planned)
+        profile = self.settings.storage_profiles.get(run.storage_profile)
+        if profile is not None and not observed.store_error:
+            for request in sweep_requests(run, observed, planned, profile):
+                self.sweep.ask(request)  # before the status: once its end is written, nobody looks again
+
+    def missed_events(self, observed: ObservedRun, plan: Plan) -> Iterable[Missed] | None:
+        """Returns the events that an earlier process may have died before sending; None: it cannot be told yet."""
+        known = reported_end(observed.status) is None or is_over(observed)
+        return missed_run_events(observed.status, observed.now) if known else None
+
+    async def finalize(self, body: KubernetesObject) -> float | None:
+        """A run leaves nothing to be done when it is deleted: its checkpoints stay."""
+        return None
+
+    def observe_cluster(self, run: TrainingRun, body: KubernetesObject) -> ObservedRun:
+        """Returns what is known of a run without its bucket."""
+        now, namespace, uid = self.client.clock.now(), run.identity.namespace, run.identity.uid
+        caches, nodes, held = self.informers.of(DATASET_CACHE, namespace), self.informers.nodes, body.get("status", {})
+        pods = observe_pods(self.informers.of(POD, namespace).owned_by(namespace, uid), nodes, now)
+        health = {node: nodes.health(node, now) for node in parse_status(TrainingRunStatus, held).cache_nodes}
+        return ObservedRun(
+            now=now,
+            pods=tuple(pod for pod in pods if pod.role != names.Role.CHECK),
+            checks=tuple(pod for pod in pods if pod.role == names.Role.CHECK),
+            service_exists=bool(self.informers.of(SERVICE, namespace).owned_by(namespace, uid)),
+            claims=self._claims_of(run),
+            nodes_away={node: seen.not_ready_since for node, seen in health.items() if seen.not_ready_since},
+            caches=tuple(
+                self._observe_cache(name, caches.get(namespace, name), caches.names(namespace)) for name in run.datasets
+            ),
+            profile_error=unknown_profile(run.storage_profile, self.settings),
+            apply_error=refusal_of(self.memories, run.identity),
+            previous=held,
+        )
+
+    def _observe_cache(self, name: str, body: KubernetesObject | None, names_there: Iterable[str]) -> ObservedCache:
+        """Returns what a run may know of a cache: one whose status says Ready is, once its own pass has seen why."""
+        cache = observe_cache(name, body, names_there)
+        if body is None or not cache.ready:
+            return cache
+        known = self.caches.is_published(body["metadata"]["uid"], cache.digest, cache.manifest_sha256)
+        return cache if known else replace(cache, ready=False, message="its manifest is being read")
+
+    def _claims_of(self, run: TrainingRun) -> tuple[ObservedClaim, ...]:
+        """Returns the session-cache claims that are there: the run's own, or those that it shares."""
+        claims, shared = self.informers.of(CLAIM, run.identity.namespace), run.session_cache.shared_claim
+        if not shared:
+            return tuple(observe_claim(claim) for claim in claims.owned_by(run.identity.namespace, run.identity.uid))
+        named = (claims.get(run.identity.namespace, claim_name(run, rank)) for rank in range(run.nodes))
+        return tuple(observe_claim(claim) for claim in named if claim is not None and is_shared_claim(shared, claim))
+
+    async def _require_newest(self, body: KubernetesObject) -> None:
+        metadata = body["metadata"]
+        live = await self.client.get(TRAINING_RUN, metadata["namespace"], metadata["name"])
+        if live is None or live["metadata"]["resourceVersion"] != metadata["resourceVersion"]:
+            raise Conflict(409, "Conflict", f"TrainingRun {metadata['namespace']}/{metadata['name']} has changed")
+
+
+def _is_untouched(body: KubernetesObject, observed: ObservedRun) -> bool:
+    """A resource that nobody has acted on has nothing in the bucket; one that is older may have lost its status."""
+    created = parse_time(body["metadata"]["creationTimestamp"])
+    return (
+        not body.get("status") and not observed.pods and created is not None and observed.now - created < UNTOUCHED_FOR
+    )
