@@ -73,7 +73,7 @@ def test_raw_data_are_shared_by_default_where_one_namespace_holds_all_runs(rende
 
 
 def test_what_is_said_to_the_one_trusted_user_and_what_separates_them(notes: Any) -> None:
-    """The first two commands stay; the notes say whom they are for, and which two lines part the users.
+    """The first two commands stay; the notes say whom they are for, and which two commands isolate the users.
 
     Audit: S-1
     """
@@ -84,7 +84,7 @@ def test_what_is_said_to_the_one_trusted_user_and_what_separates_them(notes: Any
 def test_the_notes_say_where_the_data_of_several_namespaces_go(notes: Any) -> None:
     assert "below datasets/<name>/ (or" in notes() and "datasets/<namespace>/" not in notes()
     several = notes("defaults", "--set", "runs.namespaces={team-a,team-b}")
-    assert "Each namespace reads its own data: bring datasets below datasets/<namespace>/<name>/" in several
+    assert "Each namespace reads its own data: upload datasets to datasets/<namespace>/<name>/" in several
     assert "below datasets/team-a/<name>/ (or" in several
 
 
@@ -131,7 +131,7 @@ def test_a_store_outside_is_reached_at_its_addresses_alone_or_the_notes_say_that
             assert set(peers) == cidrs | {"192.0.2.7/32"}
     assert "networkPolicy.storeCidrs" not in notes("everything")
     open_to_all = notes("external_store")
-    assert "WARNING: pods of runs and the operator may reach every address on port 8443" in open_to_all
+    assert "WARNING: pods of runs and the operator can connect to every address on port 8443" in open_to_all
     assert "networkPolicy.storeCidrs" in open_to_all
 
 

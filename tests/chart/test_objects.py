@@ -310,7 +310,7 @@ def test_the_secrets_of_a_store_of_your_own_are_named_with_keys_and_namespaces(r
     objects = render("external_store")
     profile = json.loads(one(objects, "ConfigMap", "lead-storage-profiles")["data"]["profiles.json"])["default"]
     assert profile["operatorSecret"] == "lead-system/lead-s3-driving"
-    assert "After helm uninstall runs keep the phase they had" in told
+    assert "After helm uninstall, runs keep the phase they had" in told
 
 
 def test_a_store_of_your_own_may_give_temporary_keys_too(render: Any) -> None:
@@ -629,7 +629,7 @@ def test_policies_open_what_the_operator_and_the_store_need_and_no_more(rendered
 def test_the_notes_speak_of_the_namespaces_that_the_values_name(notes: Callable[..., str]) -> None:
     assert "DatasetCaches in lead-system\n" in notes()
     wide = notes("cluster_wide")
-    assert "DatasetCaches in every namespace; made ready for them: team-a\n" in wide
+    assert "DatasetCaches in every namespace; prepared for them: team-a\n" in wide
     assert "kubectl -n team-a apply -f crds/examples/lead-carla-leaderboard2.yaml" in wide
     several = notes("everything")
     assert "DatasetCaches in team-a, team-b\n" in several
