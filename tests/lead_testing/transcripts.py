@@ -24,7 +24,7 @@ from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.minio_server import MinioServer, minio_program
 from lead_testing.operator_process import wait_for
 from lead_testing.pod_driver import Exit
-from lead_testing.situations_told import INTRODUCTION, TOLD
+from lead_testing.situation_texts import INTRODUCTION, TEXTS
 
 PAGE = PROJECT_ROOT / "crds" / "docs" / "what-you-will-see.md"
 RUN, CACHE = "night-drive", "towns"
@@ -155,23 +155,23 @@ def transcribe(situation: Situation, bench: Bench) -> str:
         (f"kubectl describe trainingrun {RUN}", _description(bench.kubectl("describe", "trainingrun", RUN))),
         ("kubectl get events", _table(_sorted_rows(bench.kubectl("get", "events")))),
     ]
-    title, meaning, remedy = TOLD[situation.name]
+    title, meaning, remedy = TEXTS[situation.name]
     text = "\n\n".join(f"$ {command}\n{answer}" for command, answer in shown)
-    prose = "\n\n".join(textwrap.fill(words, 119, break_on_hyphens=False) for words in (meaning, f"**Do:** {remedy}"))
+    prose = "\n\n".join(textwrap.fill(text, 119, break_on_hyphens=False) for text in (meaning, f"**Do:** {remedy}"))
     return f"## {title}\n\n{prose}\n\n```\n{_ordered(text, bench)}\n```\n"
 
 
 def section(page: str, situation: Situation) -> str:
     """Returns a situation's part of the page."""
-    title = TOLD[situation.name][0]
+    title = TEXTS[situation.name][0]
     return f"## {title}\n" + page.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0].rstrip("\n") + "\n"
 
 
 def main() -> int:
     """Writes the page; what is not asked for stays as it was."""
     asked = set(sys.argv[1:]) or {situation.name for situation in SITUATIONS}
-    if unknown := asked - TOLD.keys():
-        print(f"no situation is called {', '.join(sorted(unknown))}; known are {', '.join(TOLD)}", file=sys.stderr)
+    if unknown := asked - TEXTS.keys():
+        print(f"no situation is called {', '.join(sorted(unknown))}; known are {', '.join(TEXTS)}", file=sys.stderr)
         return 2
     parts = [INTRODUCTION]
     with tempfile.TemporaryDirectory() as name:
