@@ -27,7 +27,7 @@ Schema = Mapping[str, Any]
 def values_page(values: Mapping[str, Any], schema: Schema) -> str:
     """Returns values.yaml: every key below its description."""
     head = (
-        "# Generated comments: each is the description of its key in values.schema.json, which refuses unknown keys.\n"
+        "# Generated comments: each is the description of its key in values.schema.json, which rejects unknown keys.\n"
     )
     return head + "\n".join(_lines(values, schema, "", top=True)) + "\n"
 
