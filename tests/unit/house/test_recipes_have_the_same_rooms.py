@@ -18,7 +18,7 @@ NAMES = re.compile(r"`([a-z_]+(?:\.py|/))`")
 def rooms() -> dict[str, tuple[list[str], list[str]]]:
     """Returns the doors and the folders behind them of each room, as the page's table has them."""
     page = (RECIPES / "README.md").read_text()
-    table = page.partition("## Rooms")[2].partition("## ")[0]
+    table = page.partition("## Modules")[2].partition("## ")[0]
     rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| ") and ".py`" in line]
     return {room.strip(): (NAMES.findall(door), NAMES.findall(behind)) for room, door, _, behind in rows}
 
