@@ -304,7 +304,7 @@ def test_every_client_of_the_embedded_store_trusts_its_authority_alone(render: A
 
 def test_the_secrets_of_a_store_of_your_own_are_named_with_keys_and_namespaces(render: Any, notes: Any) -> None:
     told = notes("external_store")
-    assert "Secrets that you make, with the keys access-key and secret-key (and ca.crt" in told
+    assert "Secrets that you create, with the keys access-key and secret-key (and ca.crt" in told
     assert "  lead-s3-driving in each namespace for runs\n  lead-s3-driving in lead-system, for the operator\n" in told
     assert "Secrets that you make" not in notes()
     objects = render("external_store")
