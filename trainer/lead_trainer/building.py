@@ -62,6 +62,10 @@ class RawTree:
         """Returns one file's bytes."""
         return self.whole.read(path)
 
+    def local_file(self, path: str) -> Path:
+        """Returns where one file lies on this machine's disk."""
+        return self.whole.local_file(path)
+
 
 def source_tree(
     job: BuildJob, store: ObjectStore, at_work: AtWork = tell_nobody, *, links_may_leave: bool = False

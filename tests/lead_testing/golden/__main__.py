@@ -2,6 +2,7 @@
 
 python -m lead_testing.golden images SEED
 python -m lead_testing.golden nuscenes TREE
+python -m lead_testing.golden nuplan TREE [--grids FILE.npz]
 """
 
 import argparse
@@ -9,9 +10,10 @@ import importlib
 import json
 import sys
 
+import numpy as np
 import structlog
 
-KINDS = ("images", "nuscenes")
+KINDS = ("images", "nuplan", "nuscenes")
 
 
 def main() -> None:
@@ -19,10 +21,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m lead_testing.golden")
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("source", help="images: the seed that input is made with; else a folder")
+    parser.add_argument("--grids", metavar="FILE", help="nuplan: also writes the grids there, as .npz")
     options = parser.parse_args()
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    numbers = importlib.import_module(f"lead_testing.golden.{options.kind}").numbers(options.source)
-    print(json.dumps(numbers))
+    module = importlib.import_module(f"lead_testing.golden.{options.kind}")
+    print(json.dumps(module.numbers(options.source)))
+    if options.grids:
+        np.savez_compressed(options.grids, **module.grids(options.source))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -25,6 +26,12 @@ class SourceTree(Protocol):
 
     def read(self, path: str) -> bytes:
         """Returns one file's bytes; raises BadData naming the file when it is missing or cannot be read whole."""
+
+    def local_file(self, path: str) -> Path:
+        """Returns where one file lies on this machine's disk, for libraries that read from a file; like `read` else.
+
+        A file of a bucket is fetched once and kept as long as the tree.
+        """
 
 
 @dataclass(frozen=True)

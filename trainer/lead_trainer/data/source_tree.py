@@ -7,6 +7,8 @@ listed or read is a sign that the work goes on, told to `at_work`: a large tree 
 
 import os
 import stat
+import tempfile
+import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -38,6 +40,8 @@ class StoreTree:
     def __init__(self, store: ObjectStore, prefix: str, at_work: AtWork = tell_nobody) -> None:
         self._store, self._at_work = store, at_work
         self._prefix = prefix.strip("/") + "/" if prefix.strip("/") else ""
+        self._lock = threading.Lock()
+        self._copies: dict[str, Path] = {}
 
     @cached_property
     def _files(self) -> tuple[SourceFile, ...]:
@@ -65,6 +69,19 @@ class StoreTree:
         if listed is not None and listed.size != len(data):
             raise _changed(where)
         return data
+
+    def local_file(self, path: str) -> Path:
+        """Returns a copy of one file, fetched once: processes that are forked later share it."""
+        with self._lock:
+            if path not in self._copies:
+                copy = Path(self._scratch.name) / str(len(self._copies))
+                copy.write_bytes(self.read(path))
+                self._copies[path] = copy
+            return self._copies[path]
+
+    @cached_property
+    def _scratch(self) -> "tempfile.TemporaryDirectory[str]":
+        return tempfile.TemporaryDirectory(prefix="lead-tree-")
 
 
 class FolderTree:
@@ -117,6 +134,21 @@ class FolderTree:
         if listed is not None and (listed.size, listed.etag) != (len(data), str(status.st_mtime_ns)):
             raise _changed(str(target))
         return data
+
+    def local_file(self, path: str) -> Path:
+        """Returns the file itself; raises BadData like `read`."""
+        target = self._root / path
+        try:
+            with _opened(target, self._border) as descriptor:
+                status = os.fstat(descriptor)
+        except OSError as error:
+            raise BadData(f"file {target}: {error.strerror or error}; restore it") from error
+        _refuse_special(target, status)
+        listed = _listed(self.__dict__.get("_files", ()), path)
+        if listed is not None and (listed.size, listed.etag) != (status.st_size, str(status.st_mtime_ns)):
+            raise _changed(str(target))
+        self._at_work()
+        return target
 
 
 @contextmanager

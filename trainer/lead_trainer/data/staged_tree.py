@@ -6,6 +6,7 @@ never found by a later stage, and `lacking` reports it before anything is made o
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from lead_protocol.object_keys import CacheKeys
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore
@@ -31,6 +32,10 @@ class StagedTree:
     def read(self, path: str) -> bytes:
         """Returns one raw file's bytes."""
         return self.whole.read(path)
+
+    def local_file(self, path: str) -> Path:
+        """Returns where one file lies on this machine's disk."""
+        return self.whole.local_file(path)
 
     def number(self, samples: Sequence[SampleKey]) -> None:
         """Takes the samples of the scan; before it nothing was made of any."""

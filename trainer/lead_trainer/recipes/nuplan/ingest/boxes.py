@@ -1,0 +1,83 @@
+"""Boxes of a log's sweeps, lights and tags: what is read from the database sweep by sweep."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lead_trainer.errors import BadData
+from lead_trainer.recipes.nuplan.geometry import Doubles
+from lead_trainer.recipes.nuplan.ingest.bounded_database import open_database
+from lead_trainer.recipes.nuplan.ingest.cell_values import integer_of, text_of, token_of
+from lead_trainer.recipes.nuplan.ingest.log_tables import Int64, Log, numbers
+
+_BOX = ("x", "y", "z", "width", "length", "height", "yaw", "vx", "vy")
+MAX_BOXES = 100_000  # of the sweeps that one call reads
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Boxes of some sweeps, a row each."""
+
+    tracks: tuple[str, ...]  # tokens
+    sweep: Int64  # (n,) of the log
+    x: Doubles  # metres in the city's UTM zone
+    y: Doubles
+    z: Doubles
+    width: Doubles
+    length: Doubles
+    height: Doubles
+    yaw: Doubles  # radians
+    vx: Doubles  # m/s, along UTM's axes
+    vy: Doubles
+
+    def of_sweep(self, sweep: int) -> Int64:
+        """Returns the rows of one sweep, in the order of the table."""
+        return np.flatnonzero(self.sweep == sweep)
+
+
+def read_boxes(log: Log, sweeps: Sequence[int]) -> Boxes:
+    """Returns the boxes of sweeps, in the table's order for each; raises BadData naming the row that is wrong."""
+    rows: list[tuple[object, ...]] = []
+    owners: list[int] = []
+    columns = ("token", "track_token", *_BOX)
+    with open_database(log.file, log.path) as database:
+        for sweep in sweeps:
+            token = bytes.fromhex(log.tokens[sweep])
+            found = database.rows("lidar_box", columns, "WHERE lidar_pc_token = ? ORDER BY rowid", (token,))
+            rows += found
+            owners += [int(sweep)] * len(found)
+            if len(rows) > MAX_BOXES:
+                raise BadData(f"{log.path}: table lidar_box has over {MAX_BOXES} boxes around sweep {log.tokens[sweep]}")
+    where = f"{log.path}: table lidar_box"
+    values = numbers(rows, 2, log.path, "lidar_box", _BOX)
+    tracks = []
+    for row in rows:
+        track = token_of(row[1], f"{where}, track_token")
+        if track not in log.tracks:
+            raise BadData(f"{where}: track_token {track} is no row of table track; fetch the file again")
+        tracks.append(track)
+    if len(values) and values[:, 3:6].min() <= 0:
+        raise BadData(f"{where}: a box of sweep {log.tokens[owners[0]]} has no size; fetch the file again")
+    return Boxes(tuple(tracks), np.array(owners, np.int64), *values.T)
+
+
+def read_lights(log: Log, sweep: int) -> list[tuple[int, str]]:
+    """Returns lane connector and status of each light at a sweep."""
+    with open_database(log.file, log.path) as database:
+        token = bytes.fromhex(log.tokens[sweep])
+        where = "WHERE lidar_pc_token = ? ORDER BY rowid"
+        rows = database.rows("traffic_light_status", ("lane_connector_id", "status"), where, (token,))
+    place = f"{log.path}: table traffic_light_status"
+    return [(integer_of(number, place), text_of(status, place).upper()) for number, status in rows]
+
+
+def read_tags(log: Log) -> dict[str, list[str]]:
+    """Returns the scenario types of each tagged sweep."""
+    found: dict[str, list[str]] = {}
+    with open_database(log.file, log.path) as database:
+        rows = database.rows("scenario_tag", ("lidar_pc_token", "type"), "ORDER BY rowid")
+    place = f"{log.path}: table scenario_tag"
+    for token, kind in rows:
+        found.setdefault(token_of(token, place), []).append(text_of(kind, place))
+    return found
