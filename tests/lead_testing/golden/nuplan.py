@@ -49,7 +49,7 @@ def numbers(source: str) -> dict[str, Any]:
 def grids(source: str) -> dict[str, npt.NDArray[np.uint8]]:
     """Returns the packed bits of each layer around each sweep with blobs."""
     tree, cells = NuplanTree(FolderTree(Path(source))), middles(RANGE_M, CELL_M)
-    found = {}
+    found: dict[str, npt.NDArray[np.uint8]] = {}
     for log in _logs(tree):
         city = tree.city_map(log.city)
         assert city is not None
@@ -147,7 +147,7 @@ def _of_frame(tree: NuplanTree, log: Log, sweep: int) -> dict[str, Any]:
             "centre": (pose.place[:2] + ahead).tolist(),
         },
         "boxes": [_of_box(agents, number) for number in _by_category(agents)],
-        "ego_future": [[*place, int(time)] for place, time in zip(way.tolist(), times, strict=True)],
+        "ego_future": [[*place, int(time)] for place, time in zip(way[:, :3].tolist(), times, strict=True)],
         "lights": [list(light) for light in read_lights(log, sweep)],
         "cloud": _of_cloud(tree, log, sweep),
         "images": {channel: _of_picture(log, channel, sweep) for channel in sorted(log.lenses)},
@@ -168,11 +168,16 @@ def rotation_2d(angle: float) -> Doubles:
 def _of_box(agents: Agents, number: int) -> dict[str, Any]:
     x, y, yaw = agents.utm[number].tolist()
     length, width, height = agents.sizes[number].tolist()
-    way = [None if np.isnan(place).any() else place.tolist() for place in agents.ways_utm[number]]
+    way = [None if np.isnan(place).any() else place.tolist() for place in agents.ways_utm[number, :, :3]]
     return {
         "track": agents.tracks[number],
         "category": agents.categories[number],
-        **{"x": x, "y": y, "yaw": yaw, "width": width, "length": length, "height": height},
+        "x": x,
+        "y": y,
+        "yaw": yaw,
+        "width": width,
+        "length": length,
+        "height": height,
         **dict(zip(("ego_x", "ego_y", "ego_yaw"), agents.poses[number].tolist(), strict=True)),
         **dict(zip(("vx", "vy"), agents.velocities_utm[number].tolist(), strict=True)),
         "future": way if agents.categories[number] in MOVING else None,
@@ -221,7 +226,9 @@ def _projected(tree: NuplanTree, log: Log, sweep: int, agents: Agents) -> list[d
         number = log.nearest_picture(channel, int(log.timestamps[sweep]), GAP_US)
         assert number is not None
         pose = log.pose(int(pictures.poses[number]))
-        points = moved(moved(places, inverse(_to_city(pose))), inverse(transform(lens.mount.translation, lens.mount.rotation)))
+        points = moved(
+            moved(places, inverse(_to_city(pose))), inverse(transform(lens.mount.translation, lens.mount.rotation))
+        )
         path = tree.blob(pictures.files[number])
         assert path is not None
         picture = decoded(tree.read(path), cv2.IMREAD_COLOR_RGB)
@@ -237,7 +244,9 @@ def _projected(tree: NuplanTree, log: Log, sweep: int, agents: Agents) -> list[d
                     {
                         "channel": channel,
                         "track": agents.tracks[row],
-                        **{"u": u, "v": v, "depth": float(points[row, 2])},
+                        "u": u,
+                        "v": v,
+                        "depth": float(points[row, 2]),
                         "rgb_there": picture[int(v), int(u)].tolist(),
                     }
                 )

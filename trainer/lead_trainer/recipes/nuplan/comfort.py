@@ -1,7 +1,8 @@
 """How comfortable a drive is: largest accelerations and jerks, plain, and as nuPlan's metrics smooth them.
 
-A log is (N, 8) at a fixed rate: time (s), x, y (m), heading (rad), velocity and acceleration in the vehicle's frame (vx,
-vy in m/s, ax, ay in m/s²). Definition of the smoothed ones: nuplan-devkit, `planning/metrics/utils/state_extractors.py`.
+A log is (N, 8) at a fixed rate: time (s), x, y (m), heading (rad), velocity and acceleration in the vehicle's frame
+(vx, vy in m/s, ax, ay in m/s²). Definition of the smoothed ones: nuplan-devkit,
+`planning/metrics/utils/state_extractors.py`.
 """
 
 from collections.abc import Mapping

@@ -20,7 +20,7 @@ def undistorted_points(pixels: Doubles, intrinsic: Doubles, distortion: Doubles)
     """Returns the pixels (n, 2) that a lens without distortion and with the same intrinsics has for those of a lens."""
     criteria = (cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, 100, 1e-12)
     points = np.ascontiguousarray(pixels).reshape(-1, 1, 2)
-    found = cv2.undistortPointsIter(points, intrinsic, distortion, np.eye(3), intrinsic, criteria)
+    found = cv2.undistortImagePoints(points, intrinsic, distortion, None, criteria)
     return np.asarray(found, np.float64).reshape(-1, 2)
 
 

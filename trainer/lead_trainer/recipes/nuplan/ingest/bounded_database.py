@@ -61,7 +61,9 @@ class Database:
             if not kinds:
                 raise BadData(f"{self.name}: table {table} is missing; fetch the file again")
             if kinds[0][0] != "table" or not str(kinds[0][1]).lstrip().upper().startswith("CREATE TABLE"):
-                raise BadData(f"{self.name}: {table} is a view or virtual table, expected a plain table; fetch it again")
+                raise BadData(
+                    f"{self.name}: {table} is a view or virtual table, expected a plain table; fetch it again"
+                )
             listed = self._run(table, f'PRAGMA table_info("{table}")', (), 2000)
             self._columns[table] = tuple(str(row[1]) for row in listed)
         missing = [column for column in columns if column not in self._columns[table]]

@@ -7,12 +7,13 @@ import numpy as np
 
 from lead_trainer.errors import BadData
 from lead_trainer.recipes.nuplan.geometry import Doubles
-from lead_trainer.recipes.nuplan.ingest.bounded_database import open_database
+from lead_trainer.recipes.nuplan.ingest.bounded_database import Row, open_database
 from lead_trainer.recipes.nuplan.ingest.cell_values import integer_of, text_of, token_of
 from lead_trainer.recipes.nuplan.ingest.log_tables import Int64, Log, numbers
 
 _BOX = ("x", "y", "z", "width", "length", "height", "yaw", "vx", "vy")
-MAX_BOXES = 100_000  # of the sweeps that one call reads
+MAX_BOXES = 200_000  # of the sweeps that one call reads
+_TOKENS_A_QUERY = 500
 
 
 @dataclass(frozen=True)
@@ -38,17 +39,21 @@ class Boxes:
 
 def read_boxes(log: Log, sweeps: Sequence[int]) -> Boxes:
     """Returns the boxes of sweeps, in the table's order for each; raises BadData naming the row that is wrong."""
-    rows: list[tuple[object, ...]] = []
+    rows: list[Row] = []
     owners: list[int] = []
-    columns = ("token", "track_token", *_BOX)
+    sweep_of = {bytes.fromhex(log.tokens[sweep]): int(sweep) for sweep in sweeps}
+    columns = ("token", "track_token", *_BOX, "lidar_pc_token")
     with open_database(log.file, log.path) as database:
-        for sweep in sweeps:
-            token = bytes.fromhex(log.tokens[sweep])
-            found = database.rows("lidar_box", columns, "WHERE lidar_pc_token = ? ORDER BY rowid", (token,))
-            rows += found
-            owners += [int(sweep)] * len(found)
+        tokens = list(sweep_of)
+        for begin in range(0, len(tokens), _TOKENS_A_QUERY):
+            asked = tokens[begin : begin + _TOKENS_A_QUERY]
+            listed = ", ".join("?" * len(asked))
+            rows += database.rows("lidar_box", columns, f"WHERE lidar_pc_token IN ({listed}) ORDER BY rowid", asked)
             if len(rows) > MAX_BOXES:
-                raise BadData(f"{log.path}: table lidar_box has over {MAX_BOXES} boxes around sweep {log.tokens[sweep]}")
+                raise BadData(
+                    f"{log.path}: table lidar_box has over {MAX_BOXES} boxes around sweep {log.tokens[sweeps[0]]}"
+                )
+        owners = [sweep_of[row[-1]] for row in rows]
     where = f"{log.path}: table lidar_box"
     values = numbers(rows, 2, log.path, "lidar_box", _BOX)
     tracks = []
@@ -58,7 +63,8 @@ def read_boxes(log: Log, sweeps: Sequence[int]) -> Boxes:
             raise BadData(f"{where}: track_token {track} is no row of table track; fetch the file again")
         tracks.append(track)
     if len(values) and values[:, 3:6].min() <= 0:
-        raise BadData(f"{where}: a box of sweep {log.tokens[owners[0]]} has no size; fetch the file again")
+        flat = owners[int(np.argmin(values[:, 3:6].min(axis=1)))]
+        raise BadData(f"{where}: a box of sweep {log.tokens[flat]} has a side of 0 m or less; fetch the file again")
     return Boxes(tuple(tracks), np.array(owners, np.int64), *values.T)
 
 

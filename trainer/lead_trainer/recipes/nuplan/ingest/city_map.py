@@ -82,7 +82,7 @@ def read_lanes(file: Path, path: str) -> tuple[dict[str, Lane], dict[str, Connec
     with open_database(file, path) as database:
         project = _projection(database)
         lane_lines, connector_lines = _middle_lines(database, project)
-        areas = {fid: found for fid, found in _areas(database, "lanes_polygons", project)}
+        areas = dict(_areas(database, "lanes_polygons", project))
         lanes = {}
         for fid, number, group, limit in database.rows(
             "lanes_polygons", ("fid", "lane_fid", "lane_group_fid", "speed_limit_mps")
@@ -135,15 +135,13 @@ def _projection(database: Database) -> _Projection:
     return _Projection(target.upper(), where)
 
 
-def _areas(
-    database: Database, table: str, project: _Projection
-) -> "list[tuple[int, list[shapely.Geometry]]]":
+def _areas(database: Database, table: str, project: _Projection) -> "list[tuple[int, list[shapely.Geometry]]]":
     """Returns the areas of each row of a table, by its fid."""
     _check_system(database, table)
     rows = database.rows(table, ("fid", "geom"))
     if not rows and table in _NEVER_EMPTY:
         raise BadData(f"{database.name}: table {table} is empty, expected the areas of a city; fetch the map again")
-    found = []
+    found: list[tuple[int, list[shapely.Geometry]]] = []
     for fid, value in rows:
         rings = polygons_of(value, f"{database.name}: table {table}, fid {fid}", project)
         areas = [shapely.Polygon(outline, holes) for outline, *holes in rings]

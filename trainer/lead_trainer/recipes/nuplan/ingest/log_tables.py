@@ -239,7 +239,7 @@ class _Reader:
         rows = self._database.rows("lidar", ("translation", "rotation"), "LIMIT 2")
         if len(rows) != 1:
             raise BadData(f"{self._database.name}: table lidar has {len(rows)} rows, expected one; fetch it again")
-        return self._mount(*rows[0], "lidar", 0)
+        return self._mount(rows[0][0], rows[0][1], "lidar", 0)
 
     def _mount(self, translation: object, rotation: object, table: str, at: int) -> Mount:
         where = self._where(table, at, "rotation")

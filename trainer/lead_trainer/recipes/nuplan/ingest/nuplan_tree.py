@@ -1,7 +1,7 @@
 """Where the files of a nuPlan tree lie: logs, blobs and maps, as unpacked by nuPlan's page or put together by hand.
 
-Logs are `…/splits/<split>/*.db` or, as the archives unpack, `…/data/cache/<split>/*.db`. Blobs lie anywhere, in a folder
-named like the log and one named like the channel. Maps are `…/nuplan-maps-v1.0.json` and beside it
+Logs are `…/splits/<split>/*.db` or, as the archives unpack, `…/data/cache/<split>/*.db`. Blobs lie anywhere, in a
+folder named like the log and one named like the channel. Maps are `…/nuplan-maps-v1.0.json` and beside it
 `<city>/<version>/map.gpkg`; a tree without them gives samples without labels of segmentation.
 """
 
@@ -84,7 +84,9 @@ class NuplanTree:
                     )
                 found = read_log(self._tree.local_file(path), path)
                 if found.name != name:
-                    raise BadData(f"{path}: table log: logfile: found {found.name!r}, expected {name!r}; fetch it again")
+                    raise BadData(
+                        f"{path}: table log: logfile: found {found.name!r}, expected {name!r}; fetch it again"
+                    )
                 self._logs[path] = found
             return self._logs[path]
 
@@ -113,11 +115,15 @@ class NuplanTree:
         """Returns the path of a city's map; raises BadData where it is not there."""
         versions = self._map_versions()
         if city not in versions:
-            raise BadData(f"{self._index}: has no city {city!r}, only {', '.join(versions)}; fetch maps and logs of one version")
+            raise BadData(
+                f"{self._index}: has no city {city!r}, only {', '.join(versions)}; fetch maps and logs of one version"
+            )
         folder = (self._index or "").rpartition("/")[0]
         path = f"{folder}/{city}/{versions[city]}/map.gpkg".lstrip("/")
         if path not in self._sizes:
-            raise BadData(f"file {path} is missing; fetch nuplan-maps-v1.0 again, or remove {self._index} to do without")
+            raise BadData(
+                f"file {path} is missing; fetch nuplan-maps-v1.0 again, or remove {self._index} to do without"
+            )
         return path
 
     def city_map(self, city: str) -> CityMap | None:
@@ -138,7 +144,9 @@ class NuplanTree:
             except ValueError as error:
                 raise BadData(f"{path}: is no JSON: {error}; fetch it again") from error
             if not isinstance(document, dict):
-                raise BadData(f"{path}: found a {type(document).__name__}, expected an object of cities; fetch it again")
+                raise BadData(
+                    f"{path}: found a {type(document).__name__}, expected an object of cities; fetch it again"
+                )
             versions = {}
             for city, entry in document.items():
                 version = entry.get("version") if isinstance(entry, dict) else None

@@ -29,7 +29,9 @@ def read_point_cloud(data: bytes, path: str) -> Float32:
     for name, size, kind, count in zip(names, header["SIZE"], header["TYPE"], header["COUNT"], strict=True):
         code = _TYPES.get(kind, {}).get(_number(size, path, "SIZE"))
         if code is None or count != "1":
-            raise BadData(f"file {path}: field {name} is of type {kind}{size} x {count}, which is none of PCD; restore it")
+            raise BadData(
+                f"file {path}: field {name} is of type {kind}{size} x {count}, which is none of PCD; restore it"
+            )
         kinds.append((name, code))
     points, width, height = (_number(header[key][0], path, key) for key in ("POINTS", "WIDTH", "HEIGHT"))
     if points != width * height or points > MAX_POINTS:
@@ -73,7 +75,12 @@ def _checked(header: dict[str, list[str]], path: str) -> dict[str, list[str]]:
         raise BadData(f"file {path}: DATA: found {' '.join(header['DATA'])!r}, expected 'binary'; restore it")
     fields = header.get("FIELDS", [])
     header.setdefault("COUNT", ["1"] * len(fields))
-    for key, count in {**dict.fromkeys(("SIZE", "TYPE", "COUNT"), len(fields)), "POINTS": 1, "WIDTH": 1, "HEIGHT": 1}.items():
+    for key, count in {
+        **dict.fromkeys(("SIZE", "TYPE", "COUNT"), len(fields)),
+        "POINTS": 1,
+        "WIDTH": 1,
+        "HEIGHT": 1,
+    }.items():
         if len(header.get(key, [])) != count or not count:
             raise BadData(f"file {path}: {key}: found {header.get(key)}, expected {count} values; restore it")
     return header

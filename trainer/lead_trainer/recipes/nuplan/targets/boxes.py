@@ -29,11 +29,7 @@ class Agents:
     z: Doubles  # (n,) metres, as the city's
     velocities_utm: Doubles  # (n, 2) m/s along UTM's axes
     velocities: Doubles  # (n, 2) over ground, along the vehicle's axes
-    ways_utm: Doubles  # (n, 1 + steps, 3) x, y, yaw at 0, 1 … steps; NaN where the track has no pose
-
-    def ways(self, ego: Doubles) -> Doubles:
-        """Returns the ways without their first pose, (n, steps, 3), relative to the ego's pose x, y, heading."""
-        return relative(self.ways_utm[:, 1:], float(ego[0]), float(ego[1]), float(ego[2]))
+    ways_utm: Doubles  # (n, 1 + steps, 4) x, y, yaw, speed at 0, 1 … steps; NaN where the track has no pose
 
 
 def agents_of(log: Log, sweep: int, steps: int, step_s: float) -> Agents:
@@ -52,7 +48,7 @@ def agents_of(log: Log, sweep: int, steps: int, step_s: float) -> Agents:
     by_track: dict[str, list[int]] = {}
     for row, track in enumerate(boxes.tracks):
         by_track.setdefault(track, []).append(row)
-    ways = np.full((len(rows), steps + 1, 3), np.nan)
+    ways = np.full((len(rows), steps + 1, 4), np.nan)
     for number, (track, category) in enumerate(zip(tracks, categories, strict=True)):
         if category in MOVING:
             ways[number] = way_at(boxes, by_track[track], log.timestamps, at)
@@ -70,25 +66,26 @@ def agents_of(log: Log, sweep: int, steps: int, step_s: float) -> Agents:
 
 
 def way_at(boxes: Boxes, rows: Sequence[int], timestamps: Int64, at: Int64) -> Doubles:
-    """Returns x, y, yaw (times, 3) of a track: linear in time between neighbouring boxes, NaN before and after all."""
+    """Returns x, y, yaw, speed (times, 4) of a track: linear in time between boxes, NaN before and after all."""
     owners = boxes.sweep[list(rows)]
     order = np.argsort(timestamps[owners], kind="stable")
     picked = np.array(rows, np.int64)[order]
     times = timestamps[boxes.sweep[picked]].astype(np.float64)
-    yaw = np.unwrap(boxes.yaw[picked])
-    values = np.stack([np.interp(at, times, column) for column in (boxes.x[picked], boxes.y[picked], yaw)], axis=1)
+    speed = np.hypot(boxes.vx[picked], boxes.vy[picked])
+    columns = (boxes.x[picked], boxes.y[picked], np.unwrap(boxes.yaw[picked]), speed)
+    values = np.stack([np.interp(at, times, column) for column in columns], axis=1)
     values[:, 2] = wrapped(values[:, 2])
     values[(at < times[0]) | (at > times[-1])] = np.nan
     return values
 
 
 def ego_way(log: Log, sweep: int, steps: int, step_s: float) -> tuple[Doubles, Int64]:
-    """Returns the ego's x, y, heading in UTM (n, 3) of later sweeps, 1 … `steps` steps on, and their times (n,), us.
+    """Returns the ego's x, y, heading, speed in UTM (n, 4), 1 … `steps` steps later, and the times (n,), us.
 
     A step is a whole number of sweeps; poses are not interpolated, and those after the end of the log are left out.
     """
     rows = sweep + np.round(np.arange(1, steps + 1) * step_s * SWEEPS_PER_S).astype(np.int64)
     rows = rows[rows < len(log.timestamps)]
     poses = [log.sweep_pose(int(row)) for row in rows]
-    places = [[pose.place[0], pose.place[1], pose.heading] for pose in poses]
-    return np.array(places, np.float64).reshape(-1, 3), log.timestamps[rows]
+    places = [[*pose.place[:2], pose.heading, np.hypot(*pose.velocity)] for pose in poses]
+    return np.array(places, np.float64).reshape(-1, 4), log.timestamps[rows]

@@ -1,6 +1,6 @@
 """Grids around the vehicle: layers of the map, boxes, and what the lidar has seen.
 
-Cell [i, j] is true where its middle, ((i + 0.5) · cell - range ahead, (j + 0.5) · cell - range to the left), lies in it.
+Cell [i, j] is true where its middle lies in it: (i + 0.5) · cell - range ahead, (j + 0.5) · cell - range to the left.
 """
 
 from collections.abc import Sequence

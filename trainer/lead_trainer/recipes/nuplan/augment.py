@@ -1,0 +1,107 @@
+"""Changes of a training sample, one draw each: colours, points left out or moved, and mirroring left to right."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from lead_trainer.contract.samples import Sample
+from lead_trainer.recipes.nuplan.data_keys import AugmentationKeys
+from lead_trainer.recipes.nuplan.sensor_bundle import calibration_hash
+
+_STREAM = 17  # of the numbers drawn for a sample
+
+Pictures = npt.NDArray[np.uint8]  # (C, H, W, 3) RGB
+Points = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What is done to one sample."""
+
+    brightness: float = 1.0
+    contrast: float = 1.0
+    saturation: float = 1.0
+    flip: bool = False
+
+
+def draw(keys: AugmentationKeys, random: np.random.Generator) -> Draw:
+    """Draws the changes of one sample."""
+    brightness, contrast, saturation, turn = random.uniform(size=4)
+    return Draw(
+        brightness=float(1 + keys.brightness * (2 * brightness - 1)),
+        contrast=float(1 + keys.contrast * (2 * contrast - 1)),
+        saturation=float(1 + keys.saturation * (2 * saturation - 1)),
+        flip=bool(turn < keys.flip),
+    )
+
+
+def random_of(seed: int, epoch: int, index: int) -> np.random.Generator:
+    """Returns the generator of one sample in one epoch."""
+    return np.random.default_rng([seed, epoch, index, _STREAM])
+
+
+def coloured(pictures: Pictures, chosen: Draw) -> Pictures:
+    """Returns pictures with other brightness, contrast and saturation, the same for all cameras."""
+    levels = np.arange(256, dtype=np.float64) * chosen.brightness
+    middle = float(pictures.mean()) * chosen.brightness
+    table = np.clip(np.round(middle + chosen.contrast * (levels - middle)), 0, 255).astype(np.uint8)
+    changed = table[pictures]
+    if chosen.saturation == 1.0:
+        return changed
+    for number, picture in enumerate(changed):
+        grey = cv2.cvtColor(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB)
+        changed[number] = cv2.addWeighted(picture, chosen.saturation, grey, 1.0 - chosen.saturation, 0.0)
+    return changed
+
+
+def thinned(points: Points, keys: AugmentationKeys, random: np.random.Generator) -> Points:
+    """Returns the points without a share of them, the others moved by noise; unchanged where both keys are 0."""
+    if keys.point_dropout:
+        points = points[random.uniform(size=len(points)) >= keys.point_dropout]
+    if keys.point_noise_m:
+        points = points.copy()
+        points[:, :3] += random.normal(0.0, keys.point_noise_m, (len(points), 3)).astype(np.float32)
+    return points
+
+
+def mirrored(sample: Mapping[str, Any]) -> Sample:
+    """Returns a sample seen in a mirror along the vehicle's x axis: left becomes right in everything.
+
+    A mirrored picture is that of a camera which is mounted, and looks, as the mirror shows it. Twice gives the sample
+    itself, bit for bit.
+    """
+    width = sample["images"].shape[-1]
+    intrinsics = sample["intrinsics"].copy()
+    intrinsics[:, 0, 2] = width - 1 - intrinsics[:, 0, 2]
+    mounts = sample["camera_to_vehicle"] * _signs(left=1, right=0)
+    changed = {
+        "images": np.ascontiguousarray(sample["images"][..., ::-1]),
+        "intrinsics": intrinsics,
+        "camera_to_vehicle": mounts,
+        "picture_to_sweep": sample["picture_to_sweep"] * _signs(left=1, right=1),
+        "calibration": calibration_hash(intrinsics, mounts, sample["images"].shape[-2:]),
+        "points": _negated(sample["points"], 1),
+        "boxes": _negated(sample["boxes"], 1, 4, 6),
+        "futures": _negated(sample["futures"], 1, 2),
+        "ego_future": _negated(sample["ego_future"], 1, 2),
+        "ego_state": _negated(sample["ego_state"], 1, 3),
+        **{name: np.ascontiguousarray(sample[name][..., ::-1]) for name in ("layers", "occupied", "known")},
+    }
+    return {**sample, **changed}
+
+
+def _signs(left: int, right: int) -> npt.NDArray[np.float32]:
+    """Returns the signs (4, 4) of a matrix whose target is mirrored along axis `left` and its source along `right`."""
+    target, source = np.ones(4, np.float32), np.ones(4, np.float32)
+    target[left], source[right] = -1, -1
+    return np.outer(target, source).astype(np.float32)
+
+
+def _negated(values: npt.NDArray[np.float32], *columns: int) -> npt.NDArray[np.float32]:
+    changed = values.copy()
+    changed[..., list(columns)] *= -1
+    return changed
