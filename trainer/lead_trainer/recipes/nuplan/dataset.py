@@ -107,7 +107,7 @@ class FrameSamples(RowsInShards):
         codes = np.asarray(self._rows.route.codes, np.int64)
         starts = np.flatnonzero(np.diff(codes, prepend=-1))
         found, short = [], 0
-        for start, end in zip(starts, np.append(starts[1:], len(codes)), strict=True):
+        for start, end in zip(starts, np.append(starts, len(codes))[1:], strict=True):
             times = [int(str(self._meta(row)["timestamp"])) for row in range(int(start), int(end))]
             windows = window_starts(times, keys.window_s, keys.stride_s)
             found.append(start + windows)

@@ -1,7 +1,8 @@
 """SQLite files of strangers: opened read-only, and never more than a bounded amount of work or memory.
 
-A log (`*.db`) and a map (`map.gpkg`) are SQLite databases. Only plain tables are read, no views, so no SQL of the file
-is run; the number of steps of a statement, the bytes of a value and the rows of an answer are bounded.
+A log (`*.db`) and a map (`map.gpkg`) are SQLite databases. Only stored columns of plain tables are read, no views and
+no generated columns, so no SQL of the file is run. An answer holds no more than the file does, whatever its pages
+claim.
 """
 
 import sqlite3
@@ -15,7 +16,8 @@ from lead_trainer.errors import BadData
 
 MAX_VALUE_BYTES = 16 * 1024 * 1024  # of one text or blob: the outline of an area of a map has some kilobytes
 MAX_ROWS = 20_000_000  # of one answer
-MAX_STEPS = 20_000_000_000  # of SQLite's machine for one statement, some minutes
+BYTES_A_ROW = 8  # no row of the tables that are read takes less
+MAX_STEPS = 4_000_000_000  # of SQLite's machine for one statement, a minute or so
 _STEPS_A_CALL = 1_000_000
 _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
@@ -26,8 +28,8 @@ Row = tuple[Any, ...]
 class Database:
     """An open database; messages name it by its path in the tree."""
 
-    def __init__(self, connection: sqlite3.Connection, name: str) -> None:
-        self._connection, self.name, self._steps = connection, name, 0
+    def __init__(self, connection: sqlite3.Connection, name: str, size: int) -> None:
+        self._connection, self.name, self._size, self._steps = connection, name, size, 0
         self._columns: dict[str, tuple[str, ...]] = {}
         connection.set_progress_handler(self._tick, _STEPS_A_CALL)
 
@@ -39,42 +41,49 @@ class Database:
         self._check(table, columns)
         listed = ", ".join(f'"{column}"' for column in columns)
         statement = f'SELECT {listed} FROM "{table}" {where}'
-        found = self._run(table, statement, values, MAX_ROWS)
-        if len(found) == MAX_ROWS:
-            raise BadData(f"{self.name}: table {table} has {MAX_ROWS} rows or more; is it a file of nuPlan?")
-        return found
+        return self._run(table, statement, values)
 
     def count(self, table: str) -> int:
         """Returns how many rows a table has."""
         self._check(table, ())
-        return int(self._run(table, f'SELECT count(*) FROM "{table}"', (), 1)[0][0])
+        return int(self._run(table, f'SELECT count(*) FROM "{table}"', ())[0][0])
 
     def has(self, table: str) -> bool:
         """Returns whether there is a table of this name."""
-        found = self._run(table, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,), 1)
+        found = self._run(table, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,))
         return bool(found)
 
     def _check(self, table: str, columns: Sequence[str]) -> None:
         if table not in self._columns:
             statement = "SELECT type, sql FROM sqlite_master WHERE name = ? AND type IN ('table', 'view')"
-            kinds = self._run(table, statement, (table,), 2)
+            kinds = self._run(table, statement, (table,))
             if not kinds:
                 raise BadData(f"{self.name}: table {table} is missing; fetch the file again")
             if kinds[0][0] != "table" or not str(kinds[0][1]).lstrip().upper().startswith("CREATE TABLE"):
                 raise BadData(
                     f"{self.name}: {table} is a view or virtual table, expected a plain table; fetch it again"
                 )
-            listed = self._run(table, f'PRAGMA table_info("{table}")', (), 2000)
+            listed = self._run(table, f'PRAGMA table_info("{table}")', ())  # without generated columns
             self._columns[table] = tuple(str(row[1]) for row in listed)
         missing = [column for column in columns if column not in self._columns[table]]
         if missing:
             raise BadData(f"{self.name}: table {table} has no column {missing[0]}; fetch the file again")
 
-    def _run(self, table: str, statement: str, values: Sequence[Any], rows: int) -> list[Row]:
-        self._steps = 0
+    def _run(self, table: str, statement: str, values: Sequence[Any]) -> list[Row]:
+        self._steps, held = 0, 0
+        found: list[Row] = []
+        most = min(MAX_ROWS, self._size // BYTES_A_ROW)
         try:
             with closing(self._connection.execute(statement, tuple(values))) as cursor:
-                return cursor.fetchmany(rows)
+                for row in cursor:
+                    found.append(row)
+                    held += sum(len(value) for value in row if type(value) in (bytes, str))
+                    if held > self._size or len(found) > most:
+                        raise BadData(
+                            f"{self.name}: table {table} gives more than the file's {self._size} bytes can hold; fetch "
+                            "the file again"
+                        )
+                return found
         except (sqlite3.Error, UnicodeDecodeError, MemoryError, OverflowError) as error:
             why = str(error)
             if self._steps >= MAX_STEPS:
@@ -102,7 +111,7 @@ def open_database(file: Path, name: str) -> Iterator[Database]:
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA query_only = ON")
-        yield Database(connection, name)
+        yield Database(connection, name, file.stat().st_size)
 
 
 def _check_header(file: Path, name: str) -> None:

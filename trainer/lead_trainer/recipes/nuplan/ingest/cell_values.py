@@ -11,7 +11,9 @@ from lead_trainer.errors import BadData
 from lead_trainer.recipes.lead.ingest.plain_pickle import plain_value
 
 TOKEN_BYTES = 8
-LARGEST = 1e15  # of any number of a log: microseconds since 1970 are larger and are integers
+LARGEST = 1e15  # of any number of a log that is no time
+LATEST_US = 10**17  # of any time: the year 5138
+MAX_VECTOR_BYTES = 4096  # of a pickled list of nine numbers
 
 Doubles = npt.NDArray[np.float64]
 
@@ -38,6 +40,14 @@ def integer_of(value: Any, where: str) -> int:
     return value
 
 
+def time_of(value: Any, where: str) -> int:
+    """Returns microseconds since 1970; raises BadData for what is no such time."""
+    found = integer_of(value, where)
+    if not 0 < found < LATEST_US:
+        raise BadData(f"{where}: found {found}, expected microseconds since 1970; fetch the file again")
+    return found
+
+
 def numbers_of(values: Sequence[Any], where: str) -> tuple[float, ...]:
     """Returns finite numbers; raises BadData for NULL (SQLite's NaN), infinities and other types."""
     for value in values:
@@ -53,6 +63,8 @@ def vector_of(value: Any, shape: tuple[int, ...], where: str) -> Doubles:
     """
     if not isinstance(value, bytes):
         raise BadData(f"{where}: found {_shown(value)}, expected a pickled list; fetch the file again")
+    if len(value) > MAX_VECTOR_BYTES:
+        raise BadData(f"{where}: found {len(value)} bytes, expected a pickled list of {shape} numbers; fetch it again")
     try:
         plain = plain_value(value, {})
     except (ValueError, MemoryError) as error:

@@ -22,6 +22,7 @@ from lead_trainer.recipes.nuplan.ingest.geopackage import lines_of, polygons_of
 log = structlog.get_logger(__name__)
 
 DEGREES = 4326  # EPSG
+MAX_POINTS, MAX_MENDED = 200_000, 2_000  # of an area's outline; of one that crosses itself and is made valid
 # Tables of the areas of each layer, in the order of data_keys.LAYERS.
 LAYER_TABLES: Mapping[str, tuple[str, ...]] = {
     "drivable": ("road_segments", "intersections", "generic_drivable_areas", "carpark_areas"),
@@ -128,8 +129,8 @@ class _Projection:
 
 def _projection(database: Database) -> _Projection:
     where = f"{database.name}: table meta, key projectedCoordSystem"
-    found = dict(database.rows("meta", ("key", "value"), "LIMIT 1000"))
-    target = found.get("projectedCoordSystem")
+    rows = database.rows("meta", ("key", "value"), "LIMIT 1000")
+    target = {str(key): value for key, value in rows}.get("projectedCoordSystem")
     if not isinstance(target, str) or not target.upper().startswith("EPSG:") or not target[5:].isdigit():
         raise BadData(f"{where}: found {target!r}, expected a system such as EPSG:32611; fetch the map again")
     return _Projection(target.upper(), where)
@@ -144,9 +145,25 @@ def _areas(database: Database, table: str, project: _Projection) -> "list[tuple[
     found: list[tuple[int, list[shapely.Geometry]]] = []
     for fid, value in rows:
         rings = polygons_of(value, f"{database.name}: table {table}, fid {fid}", project)
-        areas = [shapely.Polygon(outline, holes) for outline, *holes in rings]
-        found.append((fid, [area if area.is_valid else shapely.make_valid(area) for area in areas]))
+        found.append(
+            (fid, [_area(outline, holes, f"{database.name}: table {table}, fid {fid}") for outline, *holes in rings])
+        )
     return found
+
+
+def _area(outline: Doubles, holes: Sequence[Doubles], where: str) -> shapely.Geometry:
+    """Returns the area of an outline, made valid where it crosses itself; raises BadData where that never ends."""
+    points = len(outline) + sum(map(len, holes))
+    if points > MAX_POINTS:
+        raise BadData(
+            f"{where}: found an outline of {points} points, expected at most {MAX_POINTS}; fetch the map again"
+        )
+    area = shapely.Polygon(outline, holes)
+    if area.is_valid:
+        return area
+    if points > MAX_MENDED:
+        raise BadData(f"{where}: the outline of {points} points crosses itself; fetch the map again")
+    return shapely.make_valid(area)
 
 
 def _check_system(database: Database, table: str) -> None:

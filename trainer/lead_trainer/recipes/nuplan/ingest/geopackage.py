@@ -91,7 +91,10 @@ def _shapes(value: object, where: str, project: Project, wanted: int, name: str)
     for ring in (ring for rings in found for ring in rings):
         if len(ring) < least:
             raise BadData(f"{where}: found a {name} of {len(ring)} points, expected {least} or more; fetch it again")
-    return [tuple(project(ring) for ring in rings) for rings in found]
+    try:
+        return [tuple(project(ring) for ring in rings) for rings in found]
+    except ValueError as error:
+        raise BadData(f"{where}: found {error}; fetch the map again") from error
 
 
 def _begin(value: bytes) -> int:

@@ -19,6 +19,7 @@ from lead_trainer.recipes.nuplan.ingest.cell_values import (
     numbers_of,
     rotation_of,
     text_of,
+    time_of,
     token_of,
     vector_of,
 )
@@ -260,7 +261,7 @@ class _Reader:
         return (
             tokens,
             [text_of(row[1], f"{where}, token {token}, filename") for row, token in zip(rows, tokens, strict=True)],
-            np.array([integer_of(row[2], f"{where}, timestamp") for row in rows], np.int64),
+            np.array([time_of(row[2], f"{where}, timestamp") for row in rows], np.int64),
             self._links(rows, 3, poses, "lidar_pc", "ego_pose"),
             self._links(rows, 4, scenes, "lidar_pc", "scene"),
         )
@@ -273,7 +274,7 @@ class _Reader:
         names = {token: at for at, token in enumerate(channels)}
         cameras = self._links(rows, 4, names, "image", "camera")
         pose_rows = self._links(rows, 3, poses, "image", "ego_pose")
-        times = np.array([integer_of(row[2], f"{where}, timestamp") for row in rows], np.int64)
+        times = np.array([time_of(row[2], f"{where}, timestamp") for row in rows], np.int64)
         found = {}
         for at, channel in enumerate(channels.values()):
             of_it = np.flatnonzero(cameras == at)
