@@ -34,6 +34,9 @@ class MemoryTree:
             raise BadData(f"file {path}: no such file; restore it")
         return self.contents[path]
 
+    def local_file(self, path: str) -> Path:
+        raise NotImplementedError("these files are in memory alone")
+
 
 @dataclass
 class BytesPreparation(Preparation):

@@ -182,6 +182,10 @@ class Files:
         """Returns one file's bytes."""
         return self.content[path]
 
+    def local_file(self, path: str) -> Path:
+        """Files in memory lie nowhere."""
+        raise NotImplementedError("these files are in memory alone")
+
 
 def _stored_picture(data: bytes) -> None:
     picture = stored_picture(memoryview(data))

@@ -199,3 +199,25 @@ def test_a_folder_that_may_not_be_read_is_named_and_never_left_out(
             FolderTree(Path()).files()
     finally:
         os.seteuid(user)
+
+
+def test_a_file_for_a_library_is_the_folders_own_and_fetched_once_from_a_bucket(tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/log.db").write_bytes(b"rows")
+    (tmp_path / "secret").write_bytes(b"1")
+    (tmp_path / "tree/out").symlink_to("../secret")
+    folder = FolderTree(tmp_path / "tree")
+    assert folder.local_file("log.db") == tmp_path / "tree/log.db"
+    with pytest.raises(BadData, match="leads out of the dataset by a link"):
+        folder.local_file("out")
+    with pytest.raises(BadData, match="none: No such file or directory; restore it"):
+        folder.local_file("none")
+    store = FolderStore(tmp_path / "store")
+    store.put("raw/log.db", b"rows")
+    bucket = StoreTree(store, "raw")
+    copy = bucket.local_file("log.db")
+    assert copy.read_bytes() == b"rows" and bucket.local_file("log.db") == copy
+    store.delete("raw/log.db")
+    assert bucket.local_file("log.db").read_bytes() == b"rows"
+    del bucket
+    assert not copy.exists()
