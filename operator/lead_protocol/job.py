@@ -40,7 +40,7 @@ class InitFrom(StrictModel):
     """A beginning: a prefix of checkpoint manifests, resolved to the newest sound one, or to the one that is named."""
 
     manifests_prefix: str
-    checkpoint_prefix: str = ""  # of the data of one checkpoint, as status.checkpoint.uri shows it; empty: the newest
+    checkpoint_prefix: str = ""  # of one checkpoint, as status.stages[].checkpoint.uri shows it; empty: the newest
 
 
 class DatasetSource(StrictModel):

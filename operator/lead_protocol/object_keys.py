@@ -206,13 +206,13 @@ class ControlKeys:
         """Prefix of the records that builds of this generation of a DatasetCache have failed."""
         return f"{self.prefix}failed-{generation}-"
 
-    def failed(self, generation: int, round_: int) -> str:
-        """Key of the record that this round of a build has failed for good; the last in key order is the newest."""
-        return f"{self.failed_prefix(generation)}{round_:06d}.json"
+    def failed(self, generation: int, rebuilds: int) -> str:
+        """Key of the record that a build failed after so many rebuilds; the last in key order is the newest."""
+        return f"{self.failed_prefix(generation)}{rebuilds:06d}.json"
 
-    def failed_source(self, generation: int, round_: int) -> str:
-        """Key of the record of how the source was listed after this round of a build has failed."""
-        return f"{self.prefix}source-{generation}-{round_:06d}.json"
+    def failed_source(self, generation: int, rebuilds: int) -> str:
+        """Key of the record of how the source was listed after that failure."""
+        return f"{self.prefix}source-{generation}-{rebuilds:06d}.json"
 
     def done(self, stage: str, seed: int) -> str:
         """Key of the record that a stage instance has ended with its final checkpoint."""

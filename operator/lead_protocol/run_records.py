@@ -18,7 +18,7 @@ _Word = Annotated[str, StringConstraints(max_length=64)]
 _Time = Annotated[str, StringConstraints(max_length=40)]  # RFC 3339, UTC
 
 
-class InstanceBook(StrictModel):
+class InstanceRestarts(StrictModel):
     """The newest failures in a row of one stage instance: what its next pause and `noProgressLimit` rest on."""
 
     stage: Annotated[str, StringConstraints(max_length=20)]
@@ -31,13 +31,13 @@ class InstanceBook(StrictModel):
     reason: _Word
 
 
-class RunBook(StrictModel):
-    """The restarts of a run up to one of them, by what they were booked on."""
+class RestartRecord(StrictModel):
+    """The restarts of a run up to one of them, by what they are counted as."""
 
     program: _Number
     infrastructure: _Number
-    uncounted: _Number
-    instances: Annotated[list[InstanceBook], Field(max_length=128)]  # those that have failed before
+    voluntary: _Number
+    instances: Annotated[list[InstanceRestarts], Field(max_length=128)]  # those that have failed before
 
 
 class RunEnd(StrictModel):
@@ -86,11 +86,11 @@ def parse_published(data: bytes) -> PublishedCache | None:
     return parse_or_none(PublishedCache, data, MAX_RUN_RECORD_BYTES)
 
 
-def parse_run_book(data: bytes) -> RunBook | None:
-    """Returns the book in `data`, or None where it is not a sound one of at most MAX_RUN_RECORD_BYTES."""
-    return parse_or_none(RunBook, data, MAX_RUN_RECORD_BYTES)
+def parse_restart_record(data: bytes) -> RestartRecord | None:
+    """Returns the record in `data`, or None where it is not a valid one of at most MAX_RUN_RECORD_BYTES."""
+    return parse_or_none(RestartRecord, data, MAX_RUN_RECORD_BYTES)
 
 
 def parse_run_end(data: bytes) -> RunEnd | None:
-    """Returns the verdict in `data`, or None where it is not a sound one of at most MAX_RUN_RECORD_BYTES."""
+    """Returns the verdict in `data`, or None where it is not a valid one of at most MAX_RUN_RECORD_BYTES."""
     return parse_or_none(RunEnd, data, MAX_RUN_RECORD_BYTES)

@@ -4,6 +4,7 @@ from lead_testing.api_bench import Bench
 from lead_testing.kube_faults.truth import Truth
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.operator_process import wait_for
+from lead_testing.statuses import newest_entry
 
 
 def test_a_bucket_that_is_deleted_under_a_live_run_is_told_and_the_run_goes_on_in_the_next(bench: Bench) -> None:
@@ -12,13 +13,13 @@ def test_a_bucket_that_is_deleted_under_a_live_run_is_told_and_the_run_goes_on_i
     bench.operator.start()
     with Truth(bench.plane.kubeconfig, bench.namespace) as truth:
         bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town"))
-        wait_for("a checkpoint", lambda: bench.status("trun", "drive").get("checkpoint", {}).get("epoch") == 1)
+        wait_for("a checkpoint", lambda: newest_entry(bench.status("trun", "drive"))["checkpoint"].get("epoch") == 1)
         trainers = {pod["metadata"]["uid"] for pod in bench.pods()}
         delete_bucket(bench)
         told = wait_for("the loss to be told", lambda: storage(bench).startswith("False") and storage(bench))
         assert bench.namespace in told and "bucket" in told
         status = bench.status("trun", "drive")
-        assert (status["phase"], status["checkpoint"]["epoch"]) == ("Running", 1)
+        assert (status["phase"], status["stages"][0]["checkpoint"]["epoch"]) == ("Running", 1)
 
         bench.minio.admin().make_bucket(bench.namespace)
         wait_for("the store to be back", lambda: not storage(bench).startswith("False"))

@@ -21,8 +21,8 @@ def an_older_crd(control_plane: ControlPlane) -> Iterator[None]:
     crd = yaml.safe_load((PROJECT_ROOT / "crds/trainingrun.yaml").read_text())
     older = copy.deepcopy(crd)
     status = older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
-    del status["cacheHits"]
-    del status["progress"]["properties"]["etaSeconds"]
+    del status["display"]["properties"]["cacheHits"]
+    del status["stages"]["items"]["properties"]["progress"]["properties"]["etaSeconds"]
     del status["stages"]["items"]["properties"]["startTime"]
     _install(control_plane, older, knows_the_fields=False)
     yield

@@ -31,18 +31,22 @@ def pods_made(bench: Bench) -> Counter[str]:
     return Counter(pod["metadata"]["labels"]["lead.dev/stage"] for pod in bench.driver.seen.values())
 
 
+def at_work(bench: Bench) -> str:
+    return str(bench.status("dsc", "clips").get("display", {}).get("stage", ""))
+
+
 def test_stages_run_in_their_order_and_only_one_of_them_has_a_gpu(bench: Bench) -> None:
     script = bench.driver.script
     script.held |= {"extract", "labels", ""}
     bench.operator.start()
     bench.apply(a_staged_cache())
-    wait_for("two stages at once", lambda: bench.status("dsc", "clips").get("stage") == "extract,labels")
+    wait_for("two stages at once", lambda: at_work(bench) == "extract,labels")
     wait_for(
-        "records of their pods", lambda: all("done" in each for each in bench.status("dsc", "clips")["stages"][:2])
+        "records of their pods", lambda: all("samples" in each for each in bench.status("dsc", "clips")["stages"][:2])
     )
     assert phases(bench) == {"extract": "Running", "labels": "Running", "history": "Pending", "merge": "Pending"}
     (labels,) = [each for each in bench.status("dsc", "clips")["stages"] if each["name"] == "labels"]
-    assert (labels["workers"], labels["workersDone"], labels["done"], labels["total"]) == (2, 0, 6, 40)
+    assert (labels["pods"], labels["samples"]) == ({"done": 0, "total": 2}, {"done": 6, "total": 40})
     script.held.discard("extract")
     wait_for("the end of one", lambda: phases(bench)["extract"] == "Succeeded")
     assert phases(bench)["history"] == "Pending" and pods_made(bench)["history"] == 0
@@ -51,7 +55,7 @@ def test_stages_run_in_their_order_and_only_one_of_them_has_a_gpu(bench: Bench) 
     described = bench.kubectl("describe", "dsc", "clips")
     assert "waits for labels" in described
     script.held.discard("labels")
-    wait_for("the last stage", lambda: bench.status("dsc", "clips").get("stage") == "merge")
+    wait_for("the last stage", lambda: at_work(bench) == "merge")
     script.held.discard("")
     ready = bench.wait_phase("dsc", "clips", "Ready")
     assert {each["name"]: each["phase"] for each in ready["stages"]} == dict.fromkeys(WORKERS, "Succeeded")

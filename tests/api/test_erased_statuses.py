@@ -8,7 +8,7 @@ from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.operator_process import wait_for
 from lead_testing.pod_driver import Exit
 
-KEPT = ("phase", "reason", "restarts", "checkpoint", "datasets", "completionTime")
+KEPT = ("phase", "reason", "restarts", "datasets", "completionTime")
 STREAK = ("failedAttempt", "failedReason", "atStep", "errorsAtStep", "endsAtStep")
 ENDS = {"crashes": "Failed", "mistaken": "Failed", "fine": "Succeeded", "rests": "Suspended", "lives": "Running"}
 
@@ -24,10 +24,12 @@ def erase(bench: Bench, name: str) -> None:
 
 def told(status: dict[str, Any]) -> dict[str, Any]:
     """Returns what must come back: all but times and reports of the moment."""
-    over = [c["message"] for c in status["conditions"] if c["type"] in ("Succeeded", "Failed")]
+    ends = [c for c in status["conditions"] if c["type"] in ("Succeeded", "Failed") and c["status"] == "True"]
+    over = [c["message"] for c in ends]
     (stage,) = status["stages"]
-    found = {key: status.get(key) for key in KEPT} | {"over": over, "stage": (stage["phase"], stage["attempt"])}
-    return found if over else found | {key: stage["book"].get(key) for key in STREAK}
+    shown = [stage["phase"], stage["attempt"], stage.get("checkpoint")]
+    found = {key: status.get(key) for key in KEPT} | {"over": over, "stage": shown}
+    return found if over else found | {key: stage["restartState"].get(key) for key in STREAK}
 
 
 def test_an_erased_status_comes_back_whatever_the_run_has_come_to(bench: Bench) -> None:
@@ -49,7 +51,7 @@ def test_an_erased_status_comes_back_whatever_the_run_has_come_to(bench: Bench) 
     bench.kubectl("patch", "trun", "rests", "--type=merge", "-p", '{"spec":{"suspend":true}}')
     wait_for("the second attempt", lambda: bench.status("trun", "lives").get("restarts", {}).get("program") == 1)
     before = {name: told(bench.wait_phase("trun", name, end)) for name, end in ENDS.items()}
-    assert before["crashes"]["restarts"] == {"total": 1, "program": 1, "infrastructure": 0, "uncounted": 0}
+    assert before["crashes"]["restarts"] == {"total": 1, "program": 1, "infrastructure": 0, "voluntary": 0}
     wait_for("pods that have ended to be cleaned", lambda: not _pods_of(bench, "mistaken", "fine"))
     pods = set(bench.driver.seen)
     for name in ENDS:

@@ -44,7 +44,7 @@ def test_a_cache_that_failed_for_missing_data_is_built_when_they_come(bench: Ben
     bench.operator.kill()
     bench.store.put("datasets/later/data/Accident/route1/rgb/0001.jpg", b"a picture")
     bench.operator.start(LEAD_SOURCE_CHECK_SECONDS="1")
-    assert bench.wait_phase("dsc", "town", "Ready")["build"]["round"] == 2
+    assert bench.wait_phase("dsc", "town", "Ready")["build"]["rebuilds"] == 2
     assert bench.wait_phase("trun", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
 
 

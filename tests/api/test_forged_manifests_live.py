@@ -26,6 +26,7 @@ from lead_testing.forgeries import (
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.operator_process import wait_for
 from lead_testing.pod_driver import PodDriver
+from lead_testing.statuses import newest_entry
 
 MAX_RSS_MIB = 256  # half of the chart's limit
 RUNS = 30
@@ -124,7 +125,7 @@ def test_forged_manifests_leave_the_operator_small_and_the_other_user_served(ben
     one = {"stages": [{"name": "train", "epochs": 2}], "nodes": 1}
     alice.apply(*(a_training_run(name, "town", **one) for name in names))
     for name in names:
-        wait_for(f"{name} to train", lambda name=name: "checkpoint" in alice.status("trun", name))
+        wait_for(f"{name} to train", lambda name=name: newest_entry(alice.status("trun", name))["checkpoint"])
     uids = {item["metadata"]["name"]: item["metadata"]["uid"] for item in alice.items("trun")}
     runs = [InstanceKeys(alice.namespace, uids[name], "train", 0) for name in names]
     with ThreadPoolExecutor(WRITERS) as writers:

@@ -9,6 +9,7 @@ from lead_protocol.object_keys import BuildKeys, CacheKeys, ControlKeys, Instanc
 from lead_testing.api_bench import Bench
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.operator_process import wait_for
+from lead_testing.statuses import newest_entry
 
 SHA = "5" * 64
 HUGE = 10**30
@@ -30,7 +31,7 @@ def forge(bench: Bench, keys: InstanceKeys) -> None:
     """Writes everything below a run's folder that could make the operator act, had it believed it."""
     below = f"runs/{keys.namespace}/{keys.uid}/"
     end = {"phase": "Failed", "reason": "Forged", "message": "forged", "ended_at": "2026-01-01T00:00:00Z"}
-    book = {"program": 0, "infrastructure": 10**17, "uncounted": 0, "instances": []}
+    counts = {"program": 0, "infrastructure": 10**17, "voluntary": 0, "instances": []}
     manifest: dict[str, Any] = {
         "run_uid": keys.uid, "stage": keys.stage, "seed": keys.seed, "attempt": 1, "nonce": "f", "step": 15, "epoch": 2,
         "step_in_epoch": 0, "parent_sha256": None, "recipe": "lead", "config_sha256": SHA, "dataset_digests": [],
@@ -39,7 +40,7 @@ def forge(bench: Bench, keys: InstanceKeys) -> None:
     huge = manifest | {"step": 16, "files": {"model.pth": {"key": "k", "size": HUGE, "sha256": SHA}}}
     progress = {"attempt": 1, "seq": HUGE, "phase": "Done", "epoch": 2, "epochs": 2, "step": HUGE, "steps": HUGE}
     for key, document in {
-        f"{below}ended.json": end, f"{below}book/ended.json": end, f"{below}book/restarts-000009.json": book,
+        f"{below}ended.json": end, f"{below}restarts/ended.json": end, f"{below}restarts/restarts-000009.json": counts,
         keys.attempt(10**12): {}, keys.progress(10**12): progress, keys.progress(7): progress,
         keys.manifest(15, 0): manifest, keys.manifest(16, 0): huge, keys.quarantine(3, 0): {},
     }.items():  # fmt: skip
@@ -55,7 +56,7 @@ def test_forged_records_of_a_run_end_nothing_and_are_named(bench: Bench) -> None
     bench.apply(a_dataset_cache("town", "datasets/town"))
     bench.apply(a_training_run("drive", "town", **one), a_training_run("quiet", "town", **one))
     for name in ("drive", "quiet"):
-        wait_for(f"{name} to train", lambda name=name: "checkpoint" in bench.status("trun", name))
+        wait_for(f"{name} to train", lambda name=name: newest_entry(bench.status("trun", name))["checkpoint"])
     keys = InstanceKeys(bench.namespace, bench.get("trun", "drive")["metadata"]["uid"], "train", 0)
     control = ControlKeys(bench.namespace, keys.uid)
     wait_for("the attempt to be recorded", lambda: bench.store.head(control.attempt("train", 0, 1)) is not None)

@@ -95,9 +95,9 @@ def test_counters_that_somebody_raises_or_lowers_spend_nothing_and_give_nothing_
     for restarts, stage in (
         ({"program": 99, "total": 99}, {}),
         ({"program": 0, "total": 0}, {}),
-        ({}, {"book": entry["book"] | {"endedAttempt": 2}}),
-        ({}, {"book": entry["book"] | {"endedAttempt": 0}}),
-        ({}, {"attempt": 40, "book": entry["book"] | {"endedAttempt": 39}}),
+        ({}, {"restartState": entry["restartState"] | {"endedAttempt": 2}}),
+        ({}, {"restartState": entry["restartState"] | {"endedAttempt": 0}}),
+        ({}, {"attempt": 40, "restartState": entry["restartState"] | {"endedAttempt": 39}}),
     ):
         status = {"restarts": true["restarts"] | restarts, "stages": [entry | stage]}
         said = json.dumps({"status": status})
@@ -121,8 +121,8 @@ def _trains(bench: Bench, attempt: int) -> bool:
 
 def _counters(status: dict[str, Any]) -> tuple[Any, ...]:
     entry = status["stages"][0]
-    book = {key: value for key, value in entry["book"].items() if key != "attemptTime"}
-    return status["restarts"], entry["attempt"], book
+    held = {key: value for key, value in entry["restartState"].items() if key != "attemptTime"}
+    return status["restarts"], entry["attempt"], held
 
 
 def test_a_cache_that_is_built_goes_on_and_no_run_begins_before_it_is_ready(bench: Bench) -> None:

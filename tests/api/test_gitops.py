@@ -98,7 +98,7 @@ def test_defaults_inside_lists_are_in_force(bench: Bench) -> None:
     bench.apply(a_dataset_cache("towns", "datasets/towns"))
     bench.apply(a_training_run("drive", "towns", stages=STAGES_OF_DEFAULTS, podOverrides={"tolerations": tolerated}))
     bench.wait_phase("trun", "drive", "Running")
-    shown = [(s["name"], s["seed"], s["epochs"]) for s in bench.status("trun", "drive")["stages"]]
+    shown = [(s["name"], s["seed"], s["progress"]["epochs"]) for s in bench.status("trun", "drive")["stages"]]
     assert shown == [("short", 0, 31), ("long", 0, 31)]
     taints = [t for p in bench.pods() for t in p["spec"]["tolerations"] if t.get("key") == "nvidia.com/gpu"]
     assert taints == [{"key": "nvidia.com/gpu", "operator": "Equal"}] * 2

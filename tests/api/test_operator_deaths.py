@@ -10,6 +10,7 @@ from lead_testing.figures import wait_and_record
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.operator_process import DIE_AFTER_WRITE, KILLED, OperatorProcess, wait_for
 from lead_testing.pod_driver import Exit
+from lead_testing.statuses import newest_entry
 
 STAGES = [{"name": "pretrain", "epochs": 2}, {"name": "posttrain", "epochs": 1, "initFrom": {"stage": "pretrain"}}]
 
@@ -125,11 +126,12 @@ def test_what_pods_wrote_while_no_operator_lived_is_told_by_the_next_one(bench: 
     rank_0 = next(pod for pod in bench.pods() if pod["metadata"]["labels"]["lead.dev/rank"] == "0")
     bench.driver.begin_training(rank_0)
     before = bench.status("trun", "drive")
-    assert before["progress"]["epoch"] == 0
+    assert newest_entry(before)["progress"]["epoch"] == 0
     bench.operator.start()  # pods and status agree, so nothing but the bucket has news
-    wait_for("the second epoch to be told", lambda: bench.status("trun", "drive")["progress"]["epoch"] == 2)
+    wait_for("the second epoch to be told", lambda: bench.status("trun", "drive")["display"]["epoch"] == "2/4")
     told = bench.status("trun", "drive")
-    assert (told["checkpoint"]["epoch"], told["restarts"], told["stages"][0]["attempt"]) == (2, before["restarts"], 1)
+    (entry,) = told["stages"]
+    assert (entry["checkpoint"]["epoch"], entry["attempt"], told["restarts"]) == (2, 1, before["restarts"])
 
 
 def test_of_two_operators_one_acts_and_the_other_takes_over(bench: Bench, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from lead_testing.api_bench import Bench
 from lead_testing.kube_faults.truth import Truth
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.operator_process import CODE, wait_for
+from lead_testing.statuses import newest_entry
 
 # The first whose spec is today's: cacheRef is an object, an unset field is absent. Today's schema of the CRDs,
 # which an upgrade applies first, takes every status that it writes.
@@ -71,7 +72,7 @@ def train_to(bench: Bench, epoch: int) -> None:
 
 
 def told_epochs(bench: Bench) -> list[int]:
-    return [bench.status("trun", name)["progress"]["epoch"] for name in STAGES]
+    return [newest_entry(bench.status("trun", name))["progress"]["epoch"] for name in STAGES]
 
 
 def pods_touched(bench: Bench) -> float:

@@ -12,6 +12,7 @@ from lead_testing.kube_faults.kubelet import Kubelet
 from lead_testing.kube_faults.truth import Truth
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.operator_process import CLOCK, wait_for
+from lead_testing.statuses import newest_entry
 
 ETCD_KILLS = int(os.environ.get("LEAD_TEST_ETCD_KILLS", "5"))
 AWAY_S = float(os.environ.get("LEAD_TEST_AWAY_S", "0"))  # of the API server; a new one takes some seconds in any case
@@ -41,7 +42,7 @@ def test_killed_etcds_and_an_absent_api_server_restart_no_trainer(training: Benc
         the_first_epoch_ends(training)
         stay("the API server away", AWAY_S)
         training.plane.start_apiserver()
-        told = lambda: training.status("trun", "drive").get("progress", {}).get("epoch") == 1  # noqa: E731
+        told = lambda: newest_entry(training.status("trun", "drive"))["progress"].get("epoch") == 1  # noqa: E731
         wait_and_record("status_true_s", "what the trainer reported meanwhile to be told", told)
         assert training.status("trun", "drive")["phase"] == "Running"
         assert {p["metadata"]["uid"] for p in training.pods()} == before
@@ -55,7 +56,9 @@ def test_an_etcd_restored_to_an_older_revision_begins_no_attempt_twice(training:
     with Truth(training.plane.kubeconfig, training.namespace) as truth, Kubelet(training.operator):
         training.wait_phase("trun", "drive", "Running")
         the_first_epoch_ends(training)
-        wait_for("its checkpoint", lambda: training.status("trun", "drive").get("checkpoint", {}).get("epoch") == 1)
+        wait_for(
+            "its checkpoint", lambda: newest_entry(training.status("trun", "drive"))["checkpoint"].get("epoch") == 1
+        )
         training.plane.restore_etcd(tmp_path / "etcd")  # the run is there, and nothing that was ever made for it
         again = lambda: len(training.pods()) == 2 and "-a2-" in str(training.pods())  # noqa: E731
         wait_and_record("restored_s", "the next attempt", again)
@@ -103,7 +106,7 @@ def test_a_trainer_whose_clock_is_wrong_is_neither_hung_nor_late(bench: Bench, a
     with Truth(bench.plane.kubeconfig, bench.namespace) as truth:
         bench.wait_phase("trun", "drive", "Running")
         the_first_epoch_ends(bench)
-        wait_for("its report", lambda: bench.status("trun", "drive").get("progress", {}).get("epoch") == 1)
+        wait_for("its report", lambda: newest_entry(bench.status("trun", "drive"))["progress"].get("epoch") == 1)
         looked = bench.operator.metric("lead_reconcile_duration_seconds_count", kind="TrainingRun")
         looks = lambda: bench.operator.metric("lead_reconcile_duration_seconds_count", kind="TrainingRun")  # noqa: E731
         wait_for("looks at what it says", lambda: looks() >= looked + 3)
@@ -112,4 +115,4 @@ def test_a_trainer_whose_clock_is_wrong_is_neither_hung_nor_late(bench: Bench, a
         done = bench.wait_phase("trun", "drive", "Succeeded", "Failed")
     assert (done["phase"], done["restarts"]["total"], truth.violations) == ("Succeeded", 0, [])
     assert done["startTime"] <= done["completionTime"]
-    assert done["checkpoint"]["epoch"] == 2
+    assert newest_entry(done)["checkpoint"]["epoch"] == 2

@@ -13,6 +13,7 @@ from lead_testing import shared_dir
 from lead_testing.installed import Installed, conditions, upload_tree
 from lead_testing.live_runs import epoch_of, keys_of, kill_a_rank, newest_manifest
 from lead_testing.manifests import a_dataset_cache, a_training_run
+from lead_testing.statuses import newest_entry
 
 PREFIX = "datasets/golden"
 PRETRAIN = {"name": "pretrain", "epochs": 4}
@@ -57,7 +58,7 @@ def two_stages(installed: Installed, golden_cache: dict[str, Any]) -> dict[str, 
 
 
 def test_a_two_stage_run_over_two_pods_succeeds(installed: Installed, two_stages: dict[str, Any]) -> None:
-    assert [(s["name"], s["phase"], s["epoch"]) for s in two_stages["stages"]] == [
+    assert [(s["name"], s["phase"], s["progress"]["epoch"]) for s in two_stages["stages"]] == [
         ("pretrain", "Succeeded", 4),
         ("posttrain", "Succeeded", 2),
     ]
@@ -97,7 +98,7 @@ def test_a_suspended_run_commits_and_goes_on(installed: Installed, golden_cache:
     suspended = installed.wait_for_phase("trainingrun", "paused", "Suspended")
     live = [p for p in installed.items("pods", "lead.dev/run=paused") if p["status"]["phase"] in ("Pending", "Running")]
     assert live == []
-    assert suspended["checkpoint"]["epoch"] >= 1
+    assert newest_entry(suspended)["checkpoint"]["epoch"] >= 1
     installed.kubectl("patch", "trainingrun", "paused", "--type=merge", "-p", '{"spec":{"suspend":false}}')
     status = installed.wait_for_phase("trainingrun", "paused", "Succeeded", deadline_s=600)
     assert status["restarts"]["total"] == 0

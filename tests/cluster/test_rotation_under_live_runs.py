@@ -20,6 +20,7 @@ from lead_testing.installed import Installed, conditions, fresh_namespace, helm,
 from lead_testing.live_runs import newest_manifest
 from lead_testing.local_cluster import Cluster
 from lead_testing.manifests import a_dataset_cache, a_training_run
+from lead_testing.statuses import newest_entry
 from lead_testing.store_tls import authorities, authority, certificate, is_served_by, trusted, wait_until_mounted
 from lead_testing.sts_relay_pod import PROFILE, hand_out_key, install_relay, relayed_profile, sts_away
 from lead_trainer.example_worlds.lead.tree import write_example_tree
@@ -200,7 +201,7 @@ def epoch(release: Installed, run: str) -> int:
 
 def told_epoch(release: Installed, run: str) -> int:
     """Returns the epochs of the newest checkpoint that the operator tells of, 0 before the first."""
-    return int(release.status("trainingrun", run).get("checkpoint", {}).get("epoch", 0))
+    return int(newest_entry(release.status("trainingrun", run))["checkpoint"].get("epoch", 0))
 
 
 def pods_of(release: Installed, run: str) -> set[str]:

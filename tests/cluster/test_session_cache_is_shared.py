@@ -63,7 +63,7 @@ def test_a_second_run_on_the_node_needs_no_shard_of_the_store(
         with installed.store() as store:
             for key, data in taken.items():
                 store.put(key, data)
-    assert status["cacheHits"] == "100%"
+    assert status["display"]["cacheHits"] == "100%"
     assert DEGRADED not in conditions(status)
     claims = {
         c["metadata"]["name"]: c["status"]["phase"] for c in installed.items("pvc", "lead.dev/shared-claim=towns")

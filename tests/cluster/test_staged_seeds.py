@@ -49,7 +49,7 @@ def finished(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def test_every_instance_succeeds_and_each_kill_costs_one_attempt(finished: dict[str, Any]) -> None:
     stages = finished["stages"]
-    assert [(s["name"], s["seed"], s["phase"], s["epoch"]) for s in stages] == [
+    assert [(s["name"], s["seed"], s["phase"], s["progress"]["epoch"]) for s in stages] == [
         (*instance, "Succeeded", EPOCHS[instance[0]]) for instance in INSTANCES
     ]
     assert [s["attempt"] for s in stages] == [2, 2, 1]
@@ -58,11 +58,11 @@ def test_every_instance_succeeds_and_each_kill_costs_one_attempt(finished: dict[
 
 def test_status_tells_each_instances_figures_and_their_mean_and_deviation(finished: dict[str, Any]) -> None:
     for entry, (stage, seed) in zip(finished["stages"], INSTANCES, strict=True):
-        assert f"/{stage}-s{seed}/checkpoints/" in entry["checkpoint"]
-        assert {"loss", "best", "startTime", "completionTime"} <= set(entry)
+        assert f"/{stage}-s{seed}/checkpoints/" in entry["checkpoint"]["uri"]
+        assert entry["progress"]["loss"] and {"best", "startTime", "completionTime"} <= set(entry)
     best = [float(entry["best"]) for entry in finished["stages"] if entry["name"] == "posttrain"]
     (told,) = finished["seedStatistics"]
-    assert (told["stage"], told["seeds"], told["text"]) == ("posttrain", 2, f"{told['mean']} ± {told['std']}")
+    assert (told["stage"], told["seeds"]) == ("posttrain", 2)
     assert float(told["mean"]) == pytest.approx(statistics.fmean(best), rel=1e-3)
     assert float(told["std"]) == pytest.approx(statistics.stdev(best), rel=1e-2, abs=1e-3)
 

@@ -54,7 +54,7 @@ def test_the_example_of_the_recipe_world_trains_through_a_kill(
 ) -> None:
     cache, run = (example[kind]["metadata"]["name"] for kind in ("DatasetCache", "TrainingRun"))
     built = installed.wait_for_phase("datasetcache", cache, "Ready", deadline_s=600)
-    assert (built["routes"], built["samples"]) == ("8/8", 80)
+    assert (built["routes"], built["samples"]) == ({"kept": 8, "total": 8}, 80)
     installed.wait_for("two epochs", lambda: epoch_of(installed, run) >= 2, deadline_s=600)
     shown = row(installed, run)
     assert shown["PHASE"] == "Running" and shown["EPOCH"].endswith(f"/{EPOCHS}") and float(shown["LOSS"]) > 0, shown

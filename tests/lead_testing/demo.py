@@ -15,6 +15,7 @@ from typing import Any
 from lead_testing.local_cluster import CannotRun, Cluster, build_images, ensure_up, expected_work
 from lead_testing.local_cluster.images import repository_and_tag
 from lead_testing.local_cluster.progress import duration, expect, finish, percent, say
+from lead_testing.statuses import newest_entry
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 MANIFEST = "crds/examples/lead-demo.yaml"
@@ -153,8 +154,8 @@ def show(cluster: Cluster) -> None:
     """Prints the resources, the last checkpoint, and what to try next."""
     step("what there is now")
     call(cluster, ["kubectl", "get", "datasetcaches,trainingruns"])
-    checkpoint = resource(cluster, "trainingrun", RUN).get("status", {}).get("checkpoint", {})
-    print(f"the last checkpoint is {checkpoint.get('uri')}")
+    status = resource(cluster, "trainingrun", RUN).get("status", {})
+    print(f"the last checkpoint is {newest_entry(status)['checkpoint'].get('uri')}")
     step("try next")
     print(f"  {cluster.export_line()}")
     print("  kubectl get trainingruns                  # the columns")

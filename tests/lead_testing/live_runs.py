@@ -6,6 +6,7 @@ from typing import Any
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.object_store import ObjectStore
 from lead_testing.installed import Installed
+from lead_testing.statuses import newest_entry
 
 # Sends a signal to the newest python process of the pod: the training process, a child of the pod's main process.
 _SIGNAL_THE_TRAINER = (
@@ -40,9 +41,10 @@ def _send(installed: Installed, run: str, rank: int, signal: str) -> None:
 def epoch_of(installed: Installed, run: str, stage: str = "") -> int:
     """Returns the epochs completed by the run's current stage, 0 while unknown or while it is another than `stage`."""
     status = installed.status("trainingrun", run)
-    if stage and status.get("stage", {}).get("name") != stage:
+    entry = newest_entry(status)
+    if stage and entry.get("name") != stage:
         return 0
-    return int(status.get("progress", {}).get("epoch", 0))
+    return int(entry["progress"].get("epoch", 0))
 
 
 def live_pod(installed: Installed, run: str, rank: int) -> str:

@@ -21,3 +21,9 @@ def run_status(status: dict[str, Any]) -> TrainingRunStatus:
 def cache_status(status: dict[str, Any]) -> DatasetCacheStatus:
     """Returns the status of a DatasetCache as the operator reads it."""
     return parse_status(DatasetCacheStatus, status)
+
+
+def newest_entry(status: dict[str, Any]) -> dict[str, Any]:
+    """Returns the entry in status.stages of the last stage instance that has begun; an empty one where none has."""
+    begun: list[dict[str, Any]] = [entry for entry in status.get("stages") or [] if entry.get("attempt")]
+    return {"progress": {}, "checkpoint": {}, **(begun[-1] if begun else {})}

@@ -20,7 +20,7 @@ from pydantic import ConfigDict, ValidationError
 
 from lead_operator import metrics
 from lead_operator.bucket.cache_facts import read_cache_facts
-from lead_operator.bucket.instance_records import read_book, read_end, read_instances, record_prefixes
+from lead_operator.bucket.instance_records import read_end, read_instances, read_restart_record, record_prefixes
 from lead_operator.bucket.record_reader import RecordReader, Records
 from lead_operator.bucket.store_errors import explain_store_error
 from lead_operator.bucket.store_threads import StoreThreads
@@ -40,7 +40,7 @@ from lead_protocol.object_keys import BuildKeys, CacheKeys, ControlKeys, RunKeys
 from lead_protocol.progress_record import parse_build
 from lead_protocol.run_records import (
     MAX_RUN_RECORD_BYTES,
-    RunBook,
+    RestartRecord,
     RunEnd,
     parse_failed_source,
     parse_published,
@@ -73,7 +73,7 @@ class BucketLook:
     error: str = ""
     instances: tuple[ObservedInstance, ...] = ()
     ended: RunEnd | None = None
-    book: RunBook | None = None
+    restart_record: RestartRecord | None = None
     result_digest: str = ""
     manifest: ObservedCacheManifest | None = None
     published_sha256: str = ""
@@ -154,7 +154,7 @@ class BucketView:
                 error=reader.excess or control.excess,
                 instances=read_instances(reader, control, namespace, uid, instances),
                 ended=read_end(control, keys.control),
-                book=read_book(control, keys.control),
+                restart_record=read_restart_record(control, keys.control),
             )
 
         if untouched and time.monotonic() - self._answered_at.get(profile.name, -math.inf) < ANSWERS_FOR_S:
@@ -366,12 +366,12 @@ def _read_words(reader: RecordReader, mailboxes: Iterable[tuple[str, int, str]],
 def _read_failure(control: RecordReader, keys: BuildKeys, generation: int) -> ObservedBuildFailure | None:
     """Returns the newest failure of a generation that the operator has recorded."""
     for key in sorted(control.keys_below(keys.control.failed_prefix(generation)), reverse=True):
-        end, round_ = control.parsed(key, parse_run_end, MAX_RUN_RECORD_BYTES), key.rpartition("-")[2].split(".")[0]
-        if end is not None and round_.isascii() and round_.isdigit():
-            listed_at = keys.control.failed_source(generation, int(round_))
+        end, rebuilds = control.parsed(key, parse_run_end, MAX_RUN_RECORD_BYTES), key.rpartition("-")[2].split(".")[0]
+        if end is not None and rebuilds.isascii() and rebuilds.isdigit():
+            listed_at = keys.control.failed_source(generation, int(rebuilds))
             listed = control.parsed(listed_at, parse_failed_source, MAX_RUN_RECORD_BYTES)
             source = listed.sha256 if listed is not None else ""
-            return ObservedBuildFailure(int(round_), end.reason, end.message, end.ended_at, source)
+            return ObservedBuildFailure(int(rebuilds), end.reason, end.message, end.ended_at, source)
     return None
 
 

@@ -84,7 +84,7 @@ class CachePublisher:
     def look(self, uid: str) -> ObservedPublication | None:
         """Returns how far the publication of a resource's cache is, None where none was asked for; never waits."""
         work = self.memories.find(uid, _Work)
-        return None if work is None else replace(work.seen, digest=work.request.digest, round=work.request.round)
+        return None if work is None else replace(work.seen, digest=work.request.digest, rebuilds=work.request.rebuilds)
 
     def ask(self, profile: StorageProfile, request: PublishRequest) -> None:
         """Has a cache published soon; returns at once, and does nothing for a request that was asked before."""

@@ -18,9 +18,9 @@ from lead_protocol.object_keys import ControlKeys, InstanceKeys, position_of
 from lead_protocol.progress_record import ProgressRecord, parse_progress
 from lead_protocol.run_records import (
     MAX_RUN_RECORD_BYTES,
-    RunBook,
+    RestartRecord,
     RunEnd,
-    parse_run_book,
+    parse_restart_record,
     parse_run_end,
     parse_started,
 )
@@ -57,13 +57,13 @@ def read_end(reader: RecordReader, keys: ControlKeys) -> RunEnd | None:
     return reader.parsed(keys.ended, parse_run_end, MAX_RUN_RECORD_BYTES)
 
 
-def read_book(reader: RecordReader, keys: ControlKeys) -> RunBook | None:
-    """Returns the newest sound book of a run, where there is one."""
+def read_restart_record(reader: RecordReader, keys: ControlKeys) -> RestartRecord | None:
+    """Returns the newest valid restart record of a run, where there is one."""
     found = (
-        reader.parsed(key, parse_run_book, MAX_RUN_RECORD_BYTES)
+        reader.parsed(key, parse_restart_record, MAX_RUN_RECORD_BYTES)
         for key in sorted(reader.keys_below(keys.restarts_prefix), reverse=True)
     )
-    return next((book for book in found if book is not None), None)
+    return next((record for record in found if record is not None), None)
 
 
 def _read_instance(reader: RecordReader, control: RecordReader, keys: InstanceKeys, most: int) -> ObservedInstance:

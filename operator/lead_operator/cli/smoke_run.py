@@ -117,6 +117,9 @@ def _plural(manifest: Manifest) -> str:
 
 
 def _message(status: Mapping[str, Any]) -> str:
-    """Returns the messages of the conditions that ask for something or say why."""
-    found = [each.get("message", "") for each in status.get("conditions", []) if each.get("status") == "False"]
-    return " ".join(message for message in found if message)
+    """Returns why a resource has failed, or the messages of the conditions that do not hold yet."""
+    conditions = {each["type"]: each for each in status.get("conditions", [])}
+    ends = [conditions.pop(kind, {}) for kind in ("Succeeded", "Failed")]
+    failed = [each for each in ends if each.get("status") == "True" and each["type"] == "Failed"]
+    told = failed or [each for each in conditions.values() if each.get("status") == "False"]
+    return " ".join(each["message"] for each in told if each.get("message"))

@@ -248,12 +248,12 @@ def has_more(held: Any, wanted: Any) -> bool:
 
 
 def _count_restarts(before: KubernetesObject, after: KubernetesObject) -> None:
-    """Counts what a status write has booked; one that the server refused is decided anew, and counts nothing."""
+    """Counts what a status write has recorded; one that the server refused is decided anew, and counts nothing."""
     old, new = (parse_status(TrainingRunStatus, status).restarts or RestartsStatus() for status in (before, after))
     counts = {
         "program": new.program - old.program,
         "infrastructure": new.infrastructure - old.infrastructure,
-        "uncounted": new.uncounted - old.uncounted,
+        "voluntary": new.voluntary - old.voluntary,
     }
     for kind, more in counts.items():
         if more > 0 and before:

@@ -11,6 +11,8 @@ import os
 import socket
 import time
 import uuid
+from collections.abc import Iterator
+from datetime import datetime
 
 import structlog
 
@@ -152,11 +154,10 @@ class Operator:
             for body in self.informers.all(kind):
                 status = parse_status(TrainingRunStatus, body.get("status"))
                 metrics.RESOURCES.labels(kind.kind, status.phase or "New").inc()
-                reported = parse_time(status.progress.reported_at) if status.progress else None
                 running = status.phase == names.RunPhase.RUNNING and not is_finished(body)
                 # Where nothing is seen any more, the last report says nothing of the run.
-                if reported and running and self.informers.serves(body["metadata"]["namespace"]):
-                    oldest_s = max(oldest_s, (now - reported).total_seconds())
+                if running and self.informers.serves(body["metadata"]["namespace"]):
+                    oldest_s = max([oldest_s, *_report_ages_s(status, now)])
         metrics.PROGRESS_AGE.set(oldest_s)
         for namespace in self._settings.run_namespaces:
             metrics.SERVED.labels(namespace or "*").set(self.informers.serves(namespace))
@@ -203,6 +204,14 @@ class Operator:
 
     def _oldest_pass_s(self) -> float:
         return time.monotonic() - min(self._started_at.values(), default=time.monotonic())
+
+
+def _report_ages_s(status: TrainingRunStatus, now: datetime) -> Iterator[float]:
+    """Yields how old the newest report of each stage instance is that trains."""
+    for entry in status.stages:
+        reported = parse_time(entry.progress.reported_at) if entry.progress else None
+        if reported and entry.phase == names.RunPhase.RUNNING:
+            yield (now - reported).total_seconds()
 
 
 def _give_memory_back() -> None:

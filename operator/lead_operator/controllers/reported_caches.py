@@ -37,7 +37,7 @@ class ReportedCaches:
 
     def disproves_failure(self, uid: str, status: DatasetCacheStatus, look: BucketLook) -> bool:
         """Tells whether nobody but the status knows of a failure that it may report."""
-        recorded = look.failure is not None and look.failure.round == (status.build or BuildStatus()).round
+        recorded = look.failure is not None and look.failure.rebuilds == (status.build or BuildStatus()).rebuilds
         return not look.error and not recorded and _failure(status) not in self.memories.of(uid, _Decided).failures
 
     def is_published(self, uid: str, digest: str, manifest_sha256: str) -> bool:
@@ -48,4 +48,4 @@ class ReportedCaches:
 
 def _failure(status: DatasetCacheStatus) -> str:
     build = status.build or BuildStatus()
-    return f"{build.generation} {build.round} {status.reason}"
+    return f"{build.generation} {build.rebuilds} {status.reason}"

@@ -108,7 +108,13 @@ class TrainingRuns:
             untouched=_is_untouched(body, observed),
             erased=observed.erased,
         )
-        observed = replace(observed, instances=look.instances, ended=look.ended, book=look.book, store_error=look.error)
+        observed = replace(
+            observed,
+            instances=look.instances,
+            ended=look.ended,
+            restart_record=look.restart_record,
+            store_error=look.error,
+        )
         return self.reported.check_counters(run, observed)
 
     def decide(self, run: TrainingRun, observed: ObservedRun) -> Plan:

@@ -52,9 +52,9 @@ def cache_failure(failure: FailureStatus) -> EventNote:
 
 def cache_phase(status: DatasetCacheStatus) -> EventNote:
     """Returns the phase that a DatasetCache has come to."""
-    message = _condition_message(status, Condition.FAILED) or _condition_message(status, Condition.READY)
-    kind = "Warning" if status.phase == CachePhase.FAILED else "Normal"
-    return EventNote(kind, status.phase, message)
+    if status.phase == CachePhase.FAILED:
+        return EventNote("Warning", status.phase, _condition_message(status, Condition.FAILED))
+    return EventNote("Normal", status.phase, _condition_message(status, Condition.READY))
 
 
 def _untold(notes: list[EventNote], before: ResourceStatus, after: ResourceStatus) -> list[EventNote]:
@@ -103,7 +103,7 @@ def _stages(before: TrainingRunStatus, after: TrainingRunStatus) -> list[EventNo
         was = before.instance(*entry.key) or InstanceStatus(name=entry.name, seed=entry.seed)
         if entry.attempt > was.attempt and (entry.attempt == 1 or not erased):
             notes.append(stage_begun(entry))
-        if entry.checkpoint and not was.checkpoint:
+        if entry.checkpoint_uri and not was.checkpoint_uri:
             notes.append(checkpoint_saved(entry))
         if entry.phase == "Succeeded" and was.phase != "Succeeded" and not erased:
             notes.append(stage_completed(entry))
@@ -112,7 +112,7 @@ def _stages(before: TrainingRunStatus, after: TrainingRunStatus) -> list[EventNo
 
 def stage_begun(entry: InstanceStatus) -> EventNote:
     """Returns that the newest attempt of a stage instance has begun; in the same words for as long as it lasts."""
-    attempt, streak = entry.attempt, read_streak(entry.book)
+    attempt, streak = entry.attempt, read_streak(entry.restart_state)
     known = streak.failed_attempt == attempt - 1 and streak.at_step != NO_CHECKPOINT
     begins = f", from the checkpoint of step {streak.at_step}" if known else ""
     text = f"attempt {attempt} of stage {entry.name}, seed {entry.seed}{begins}"
@@ -121,13 +121,13 @@ def stage_begun(entry: InstanceStatus) -> EventNote:
 
 def checkpoint_saved(entry: InstanceStatus) -> EventNote:
     """Returns that a stage instance has a checkpoint."""
-    text = f"stage {entry.name}, seed {entry.seed}: {entry.checkpoint}"
+    text = f"stage {entry.name}, seed {entry.seed}: {entry.checkpoint_uri}"
     return EventNote("Normal", "CheckpointSaved", text)
 
 
 def stage_completed(entry: InstanceStatus) -> EventNote:
     """Returns that a stage instance has succeeded."""
-    text = f"stage {entry.name}, seed {entry.seed}: {entry.checkpoint or 'its checkpoint is committed'}"
+    text = f"stage {entry.name}, seed {entry.seed}: {entry.checkpoint_uri or 'its checkpoint is committed'}"
     return EventNote("Normal", "StageCompleted", text)
 
 
@@ -153,7 +153,7 @@ def _run_phase(before: TrainingRunStatus, after: TrainingRunStatus) -> list[Even
 
 def run_phase(after: TrainingRunStatus) -> list[EventNote]:
     """Returns the phase that a TrainingRun has come to; none where other events tell it."""
-    phase, stage = after.phase, after.stage.text if after.stage else ""
+    phase, stage = after.phase, after.display.stage if after.display else ""
     if phase == RunPhase.RUNNING and after.reason == FINISHING:
         return []  # it ended before it was seen to train: StageCompleted or Succeeded follows
     if phase == RunPhase.RUNNING:

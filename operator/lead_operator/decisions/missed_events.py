@@ -48,9 +48,9 @@ def missed_run_events(status: TrainingRunStatus, now: datetime) -> Iterator[Miss
     begun, saved, completed = (defaultdict[str, list[EventNote]](list) for _ in range(3))
     for entry in status.stages:
         if entry.attempt == 1 or entry.attempt > entry.ended_attempt:  # the words of an attempt end with it
-            begun[str(entry.book and entry.book.attempt_time)].append(stage_begun(entry))
-        if entry.checkpoint:
-            saved[_saved_at(status, entry)].append(checkpoint_saved(entry))
+            begun[str(entry.restart_state and entry.restart_state.attempt_time)].append(stage_begun(entry))
+        if entry.checkpoint_uri:
+            saved[_saved_at(entry)].append(checkpoint_saved(entry))
         if entry.phase == RunPhase.SUCCEEDED:
             completed[str(entry.completion_time)].append(stage_completed(entry))
     for by_time in (begun, saved, completed):  # what one pass has found is one event
@@ -72,12 +72,10 @@ def _failure(failure: FailureStatus, note: EventNote, now: datetime) -> Iterator
     yield from _recent(one_a_reason([note]), failure.time, now)
 
 
-def _saved_at(status: TrainingRunStatus, entry: InstanceStatus) -> str:
+def _saved_at(entry: InstanceStatus) -> str:
     """When the checkpoint of a stage instance was saved; not before the instance began, where nothing else is known."""
-    shown = status.checkpoint
-    if shown is not None and shown.uri == entry.checkpoint and shown.saved_at:
-        return shown.saved_at
-    return str(entry.completion_time or entry.start_time)
+    saved_at = entry.checkpoint.saved_at if entry.checkpoint else None
+    return str(saved_at or entry.completion_time or entry.start_time)
 
 
 def _resumed_at(status: TrainingRunStatus) -> str | None:

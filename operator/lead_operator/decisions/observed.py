@@ -11,7 +11,7 @@ from lead_operator.resources.dataset_cache_status import DatasetCacheStatus
 from lead_operator.resources.status_format import JsonObject, parse_status
 from lead_operator.resources.training_run_status import TrainingRunStatus
 from lead_protocol.progress_record import BuildRecord, ProgressRecord
-from lead_protocol.run_records import RunBook, RunEnd, StartedAttempt
+from lead_protocol.run_records import RestartRecord, RunEnd, StartedAttempt
 
 STAYS_S = 60.0  # after its grace, for the kubelet to say that a pod is gone
 
@@ -137,7 +137,7 @@ class ObservedRun:
     ended: RunEnd | None = None  # the verdict, once the bucket holds it, whatever status says
     end_disproved: bool = False  # status says that the run has ended, and the operator has ended no such run
     counters_disproved: str = ""  # what status reports of restarts and ends, and the operator has not recorded
-    book: RunBook | None = None  # the newest that the bucket holds
+    restart_record: RestartRecord | None = None  # the newest that the bucket holds
 
     @cached_property
     def status(self) -> TrainingRunStatus:
@@ -146,7 +146,7 @@ class ObservedRun:
 
     @property
     def erased(self) -> bool:
-        """Whether status holds no accounts: it was erased, or nothing was written yet."""
+        """Whether status holds no counters: it was erased, or nothing was written yet."""
         return self.status.restarts is None
 
     @property
@@ -237,7 +237,7 @@ class ObservedPublication:
     missing: bool = False  # nothing is staged
     done: bool = False
     digest: str = ""
-    round: int = 0
+    rebuilds: int = 0
 
     @property
     def ended(self) -> bool:
@@ -254,7 +254,7 @@ class ObservedPublication:
 class ObservedBuildFailure:
     """A build that has failed for good, as recorded."""
 
-    round: int
+    rebuilds: int  # how often it was begun again before it failed
     reason: str
     message: str
     ended_at: str = ""

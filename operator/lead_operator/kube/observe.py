@@ -89,7 +89,7 @@ def expected_training_pods(
     for entry in status.stages:
         attempt, last_ended = entry.attempt, entry.ended_attempt
         over = entry.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED)
-        created = entry.book is not None and entry.book.created
+        created = entry.restart_state is not None and entry.restart_state.created
         if (0 < attempt == last_ended and not over) if ended else (created and attempt > last_ended):
             for rank in range(run.nodes):
                 if (entry.name, str(entry.seed), str(attempt), str(rank)) not in seen:

@@ -32,7 +32,7 @@ def parse_checkpoint_uri(uri: str, *, field: str, owner: str, namespace: str, pr
     if match is None:
         raise SpecError(
             f"{owner}: {field} is {uri!r}, expected {root}runs/<namespace>/<uid>/<stage>-s<seed>/ with or without "
-            "checkpoints/<step>/<attempt>-<nonce>/; copy it from status.checkpoint.uri or status.stages[].checkpoint"
+            "checkpoints/<step>/<attempt>-<nonce>/; copy it from status.stages[].checkpoint.uri"
         )
     if match["namespace"] != namespace:
         raise SpecError(

@@ -3,7 +3,37 @@
 from dataclasses import dataclass, field
 
 from lead_operator.resources.condition_status import ResourceStatus
-from lead_operator.resources.status_format import Flag, Int, Number, StatusPart
+from lead_operator.resources.status_format import Flag, Int, StatusPart
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheDisplay(StatusPart):
+    """What the columns of `kubectl get` print."""
+
+    routes: str = ""
+    shards: str = ""
+    size: str = ""
+    used_by: str = ""
+    digest: str = ""
+    rate: str = ""
+    eta: str = ""
+    stage: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoutesStatus(StatusPart):
+    """Routes of the source: those that the cache keeps, and all that were found."""
+
+    kept: Int = 0
+    total: Int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoneOfTotal(StatusPart):
+    """How many of a number of equal pieces of work are done."""
+
+    done: Int = 0
+    total: Int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,10 +42,8 @@ class BuildStageStatus(StatusPart):
 
     name: str
     phase: str
-    workers: Int = 0
-    workers_done: Int = 0
-    done: Int | None = None
-    total: Int | None = None
+    pods: DoneOfTotal | None = None
+    samples: DoneOfTotal | None = None
     message: str = ""
 
 
@@ -30,7 +58,7 @@ class WorkerStatus(StatusPart):
     created: Flag = False
     done: Flag = False
     errors: Int = 0
-    disturbances: Int = 0
+    infrastructure_failures: Int = 0
     end_time: str | None = None
 
 
@@ -42,10 +70,9 @@ class BuildSpeed(StatusPart):
     shards: Int = 0
     bytes: Int = 0
     samples: Int = 0
-    samples_per_second: Number | None = None
+    milli_samples_per_second: Int | None = None
     bytes_per_second: Int | None = None
-    rate: str = ""
-    eta: str = ""
+    eta_seconds: Int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +81,8 @@ class BuildStatus(StatusPart):
 
     generation: Int | None = None
     inputs: str = ""
-    round: Int | None = None
-    pods: str = ""
+    rebuilds: Int = 0
+    pods: DoneOfTotal | None = None
     workers: tuple[WorkerStatus, ...] = ()
     speed: BuildSpeed | None = None
 
@@ -64,19 +91,16 @@ class BuildStatus(StatusPart):
 class DatasetCacheStatus(ResourceStatus):
     """`.status` of a DatasetCache."""
 
+    display: CacheDisplay | None = None
     digest: str = ""
-    digest_text: str = ""
     manifest_sha256: str = ""
     uri: str = ""
-    routes: str = ""
+    routes: RoutesStatus | None = None
     route_reasons: dict[str, Int] = field(default_factory=dict)
     samples: Int | None = None
-    shards: str = ""
+    shards: DoneOfTotal | None = None
     percent: Int | None = None
     size_bytes: Int | None = None
-    size: str = ""
     used_by: tuple[str, ...] = ()
-    used_by_text: str = ""
-    stage: str = ""
     stages: tuple[BuildStageStatus, ...] = ()
     build: BuildStatus | None = None

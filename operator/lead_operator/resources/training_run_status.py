@@ -3,40 +3,64 @@
 from dataclasses import dataclass, field
 
 from lead_operator.resources.condition_status import FailureStatus, ResourceStatus
-from lead_operator.resources.status_format import Flag, Int, Number, StatusPart
+from lead_operator.resources.status_format import Flag, Int, StatusPart
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunDisplay(StatusPart):
+    """What the columns of `kubectl get` print, of the stage instance that is trained now, or was last."""
+
+    stage: str = ""
+    epoch: str = ""
+    step: str = ""
+    loss: str = ""
+    rate: str = ""
+    eta: str = ""
+    checkpoint_time: str | None = None
+    resumed_from: str = ""
+    pods: str = ""
+    nodes: str = ""
+    cache_hits: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProgressStatus(StatusPart):
-    """How far a stage instance is, as its rank 0 reported it."""
+    """How far a stage instance is, as its rank 0 reported it; of one that has ended, how far it came."""
 
     attempt: Int | None = None
-    seq: Int | None = None
+    sequence: Int | None = None
     phase: str = ""
-    epoch: Int | None = None
-    epochs: Int | None = None
-    epoch_text: str = ""
+    epoch: Int = 0
+    epochs: Int = 0
     step: Int | None = None
     steps: Int | None = None
-    step_text: str = ""
     percent: Int | None = None
     loss: str = ""
     metrics: dict[str, str] = field(default_factory=dict)
-    samples_per_second: Number | None = None
-    rate: str = ""
+    milli_samples_per_second: Int | None = None
     eta_seconds: Int | None = None
-    eta: str = ""
     reported_at: str | None = None
     advanced_at: str | None = None
 
     @property
     def order(self) -> tuple[int, int]:
         """The attempt and, within it, the number of the report: later reports are greater."""
-        return self.attempt or 0, -1 if self.seq is None else self.seq
+        return self.attempt or 0, -1 if self.sequence is None else self.sequence
 
 
 @dataclass(frozen=True, kw_only=True)
-class BookStatus(StatusPart):
+class CheckpointStatus(StatusPart):
+    """The newest committed checkpoint of a stage instance."""
+
+    uri: str = ""
+    step: Int | None = None
+    epoch: Int | None = None
+    saved_at: str | None = None
+    size_bytes: Int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestartState(StatusPart):
     """The operator's own counters of a stage instance; those of failures are absent until something has failed."""
 
     ended_attempt: Int = 0
@@ -58,15 +82,13 @@ class InstanceStatus(StatusPart):
     seed: Int
     phase: str = ""
     attempt: Int = 0
-    epoch: Int = 0
-    epochs: Int = 0
-    loss: str = ""
+    resumed_from_step: Int | None = None
     best: str = ""
-    checkpoint: str = ""
+    progress: ProgressStatus | None = None
+    checkpoint: CheckpointStatus | None = None
     start_time: str | None = None
     completion_time: str | None = None
-    progress: ProgressStatus | None = None
-    book: BookStatus | None = None
+    restart_state: RestartState | None = None
 
     @property
     def key(self) -> tuple[str, int]:
@@ -76,18 +98,12 @@ class InstanceStatus(StatusPart):
     @property
     def ended_attempt(self) -> int:
         """The newest attempt that has ended and is accounted for; 0: none has."""
-        return self.book.ended_attempt if self.book else 0
+        return self.restart_state.ended_attempt if self.restart_state else 0
 
-
-@dataclass(frozen=True, kw_only=True)
-class StageStatus(StatusPart):
-    """The stage instance that is trained now, or was last."""
-
-    text: str = ""
-    name: str = ""
-    seed: Int | None = None
-    index: Int | None = None
-    total: Int | None = None
+    @property
+    def checkpoint_uri(self) -> str:
+        """Where its newest checkpoint lies; empty where it has none."""
+        return self.checkpoint.uri if self.checkpoint else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +114,6 @@ class SeedStatistics(StatusPart):
     seeds: Int = 0
     mean: str = ""
     std: str = ""
-    text: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,24 +126,13 @@ class DatasetStatus(StatusPart):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointStatus(StatusPart):
-    """The newest committed checkpoint of the current stage instance."""
-
-    uri: str = ""
-    step: Int | None = None
-    epoch: Int | None = None
-    saved_at: str | None = None
-    size_bytes: Int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class RestartsStatus(StatusPart):
     """How often the group was replaced."""
 
     total: Int = 0
     program: Int = 0
     infrastructure: Int = 0
-    uncounted: Int = 0
+    voluntary: Int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +141,18 @@ class PodsStatus(StatusPart):
 
     desired: Int = 0
     ready: Int = 0
-    text: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionCacheStatus(StatusPart):
+    """Reads of the session cache and time spent in loading, of all ranks of the newest attempt."""
+
+    hits: Int = 0
+    misses: Int = 0
+    fetched_bytes: Int = 0
+    fetched_twice_bytes: Int = 0
+    corrupt: Int = 0
+    loading_milliseconds: dict[str, Int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,21 +168,16 @@ class AttemptFailure(FailureStatus):
 class TrainingRunStatus(ResourceStatus):
     """`.status` of a TrainingRun."""
 
+    display: RunDisplay | None = None
     config_hash: str = ""
-    stage: StageStatus | None = None
     stages: tuple[InstanceStatus, ...] = ()
     seed_statistics: tuple[SeedStatistics, ...] = ()
     datasets: tuple[DatasetStatus, ...] = ()
-    progress: ProgressStatus | None = None
-    checkpoint: CheckpointStatus | None = None
-    resumed_from: str = ""
     restarts: RestartsStatus | None = None
     pods: PodsStatus | None = None
     nodes: tuple[str, ...] = ()
-    nodes_text: str = ""
     cache_nodes: tuple[str, ...] = ()
-    cache_hits: str = ""
-    cache: dict[str, str] = field(default_factory=dict)
+    session_cache: SessionCacheStatus | None = None
     last_failure: AttemptFailure | None = None
 
     def instance(self, stage: str, seed: int) -> InstanceStatus | None:

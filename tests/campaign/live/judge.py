@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lead_testing.statuses import newest_entry
+
 # What no sentence for people may hold, whatever it speaks of.
 _NEVER = {
     "a Python object": re.compile(r"0x[0-9a-f]{6,}|\bobject at\b|<class |Traceback|Exception\(|Error\("),
@@ -22,7 +24,7 @@ _ABOUT_TO_START = re.compile(r"^attempt (\d+) failed; the next one is about to s
 ORDINARY = frozenset(
     {"Advisory", "FailedMount", "Unschedulable", "LostPeer", "PodGone", "GroupIncomplete", "WaitingForOldPods"}
 )
-ACCOUNTS = ("program", "infrastructure", "uncounted")
+ACCOUNTS = ("program", "infrastructure", "voluntary")
 ENDS_WELL = (0, 137, 143)  # of the operator's process: asked, or killed
 _LEASE_IS_LOST = "LeaseLost: "  # as promised where it stands still, its lease is taken, or the API server is away
 
@@ -128,8 +130,4 @@ def wrong_history(statuses: Sequence[dict[str, Any]], forged: bool = False) -> I
 
 
 def _current_attempt(status: dict[str, Any]) -> int:
-    stage = status.get("stage") or {}
-    for entry in status.get("stages") or []:
-        if (entry.get("name"), entry.get("seed")) == (stage.get("name"), stage.get("seed")):
-            return int(entry.get("attempt") or 0)
-    return 0
+    return int(newest_entry(status).get("attempt", 0))

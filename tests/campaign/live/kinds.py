@@ -17,10 +17,10 @@ Strike = Callable[[LiveRun], None]
 
 FREE = Cost()
 CRASH = Cost(1, ("program",), 1)  # a rank that dies
-STOP = Cost(1, ("uncounted", "infrastructure"))  # it commits and stops; or, where it cannot in time, it is taken away
-TAKEN = Cost(1, ("infrastructure", "uncounted"))
+STOP = Cost(1, ("voluntary", "infrastructure"))  # it commits and stops; or, where it cannot in time, it is taken away
+TAKEN = Cost(1, ("infrastructure", "voluntary"))
 NOT_STARTED = Cost(1, ("infrastructure",))
-MAYBE_CRASH = Cost(1, ("program", "infrastructure", "uncounted"))
+MAYBE_CRASH = Cost(1, ("program", "infrastructure", "voluntary"))
 
 _DEATH = ("ProgramError", "Killed", "Error", "OOMKilled")
 _STOPPED = ("StoppedUnasked", "PodDeleted", "PodGone", "DeletionByTaintManager", "EvictionByEvictionAPI", "PodStays")
@@ -74,7 +74,7 @@ KINDS: dict[str, Kind] = {
     "the status is erased": Kind(r.erase_status),
     "the status is forged as Succeeded": Kind(r.forge_success, FREE, ("StatusRestored",), forges=True),
     "the status is forged as Failed": Kind(r.forge_failure, FREE, ("StatusRestored", "Failed"), forges=True),
-    "the restart state in the status is forged": Kind(r.forge_book, FREE, ("StatusRestored",), forges=True),
+    "the restart state in the status is forged": Kind(r.forge_restart_state, FREE, ("StatusRestored",), forges=True),
     # What lies in the bucket.
     "the newest checkpoint is flipped": Kind(s.flip_newest, CRASH, _CORRUPT),
     "the newest checkpoint is cut": Kind(s.cut_newest, CRASH, _CORRUPT),
@@ -83,7 +83,7 @@ KINDS: dict[str, Kind] = {
     "the newest manifest is garbage": Kind(s.garble_manifest, CRASH, _CORRUPT),
     "the progress report is cut": Kind(s.cut_progress, FREE, ("ImplausibleReport",), stalls=True),
     "a later attempt is forged": Kind(
-        s.forge_fence, Cost(6, ("infrastructure", "uncounted")), ("Fenced", "UnknownAttempt")
+        s.forge_fence, Cost(6, ("infrastructure", "voluntary")), ("Fenced", "UnknownAttempt")
     ),
     "all manifests are deleted": Kind(s.delete_manifests, CRASH, _CORRUPT, ends="NoValidCheckpoint"),
     "all checkpoints are flipped": Kind(s.flip_all, CRASH, _CORRUPT, ends="NoValidCheckpoint"),
@@ -133,7 +133,7 @@ KINDS: dict[str, Kind] = {
     "helm upgrade and the operator killed in it": _shared(c.upgrade_and_kill, control=True),
     "a wrong trainer image at a kill, corrected": _shared(
         c.wrong_image, *_DEATH, "ImagePullBackOff", "ErrImagePull", "ImageChanged", control=True,
-        cost=Cost(2, ("program", "uncounted"), 1), others=Cost(1, ("uncounted",)),
+        cost=Cost(2, ("program", "voluntary"), 1), others=Cost(1, ("voluntary",)),
     ),
     "a quota refuses pods at a kill": _shared(c.quota, *_DEATH, *_HELD, cost=CRASH),
     "the pods' ServiceAccount is deleted at a kill": _shared(c.delete_account, *_DEATH, *_HELD, cost=CRASH),

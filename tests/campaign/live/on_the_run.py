@@ -182,10 +182,11 @@ def _forge(run: LiveRun, phase: str, reason: str) -> None:
     _patch_status(run, forged)
 
 
-def forge_book(run: LiveRun) -> None:
+def forge_restart_state(run: LiveRun) -> None:
     stages = insist(lambda: run.home.status("trainingrun", run.name)).get("stages", [])
-    book = {"endedAttempt": 0, "created": False, "atStep": 3, "errorsAtStep": 9, "endsAtStep": 9, "failedAttempt": 1}
-    _patch_status(run, {"stages": [{**each, "book": book} for each in stages], "lastFailure": {"reason": "Forged"}})
+    forged = {"endedAttempt": 0, "created": False, "atStep": 3, "errorsAtStep": 9, "endsAtStep": 9, "failedAttempt": 1}
+    entries = [{**each, "restartState": forged} for each in stages]
+    _patch_status(run, {"stages": entries, "lastFailure": {"reason": "Forged"}})
 
 
 def _patch_status(run: LiveRun, status: Mapping[str, object]) -> None:

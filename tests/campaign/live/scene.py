@@ -19,6 +19,7 @@ from lead_protocol.store.object_store import ObjectStore
 from lead_testing.installed import Installed, fresh_namespace, helm, uninstall, upload_tree
 from lead_testing.local_cluster import Cluster
 from lead_testing.manifests import a_dataset_cache, a_training_run
+from lead_testing.statuses import newest_entry
 from lead_trainer.example_worlds.lead.tree import write_example_tree
 
 Seen = TypeVar("Seen")
@@ -225,7 +226,7 @@ class LiveRun:
     @property
     def epochs(self) -> int:
         """Epochs that all stages have completed together."""
-        return sum(int(entry.get("epoch") or 0) for entry in self.status.get("stages") or [])
+        return sum(int((entry.get("progress") or {}).get("epoch") or 0) for entry in self.status.get("stages") or [])
 
     @property
     def over(self) -> bool:
@@ -265,8 +266,8 @@ class LiveRun:
 
     def keys(self) -> InstanceKeys:
         """Returns the keys of the stage instance that it trains."""
-        stage = self.status["stage"]
-        return InstanceKeys(self.home.namespace, self.story.uid, stage["name"], int(stage["seed"]))
+        entry = newest_entry(self.status)
+        return InstanceKeys(self.home.namespace, self.story.uid, entry["name"], int(entry["seed"]))
 
 
 def secret_of(installed: Installed, name: str) -> dict[str, bytes]:

@@ -77,7 +77,7 @@ MUTATIONS = (
         f"{OPERATOR}/test_pods_and_services.py::test_the_pod_of_rank_1_of_a_small_run",
     ),
     Mutation(
-        "disturbances eat the budget of program errors",
+        "infrastructure failures eat the budget of program errors",
         "operator/lead_operator/decisions/failure_policy.py",
         "counts = ExitClass.STOPPED if pod.exit_code == ExitCode.STOPPED else ExitClass.INFRASTRUCTURE",
         "counts = ExitClass.STOPPED if pod.exit_code == ExitCode.STOPPED else ExitClass.PROGRAM_ERROR",

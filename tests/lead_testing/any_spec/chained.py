@@ -172,7 +172,7 @@ def _view(bench: Bench, kind: str, name: str) -> dict[str, Any]:
         "conditions": sorted(f"{c['type']}={c['status']} {c['reason']}" for c in conditions),
     }
     if kind == CACHE:
-        return found | {key: status.get(key) for key in ("digest", "samples", "routes", "size")}
+        return found | {key: status.get(key) for key in ("digest", "samples", "routes", "sizeBytes")}
     pods = [pod for pod in bench.items("pod") if pod["metadata"]["labels"].get("lead.dev/owner-uid") == uid]
     return found | {"pods": sum(map(_lives, pods)), "restarts": status.get("restarts")}
 

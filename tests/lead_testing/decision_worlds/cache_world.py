@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from lead_operator.decisions.dataset_cache.build_state import answers, build_generation
-from lead_operator.decisions.dataset_cache.plan import MAX_DISTURBANCES, decide_dataset_cache
+from lead_operator.decisions.dataset_cache.plan import MAX_INFRASTRUCTURE_FAILURES, decide_dataset_cache
 from lead_operator.decisions.observed import BuildWord, ObservedBuild, ObservedCacheManifest, ObservedPod
 from lead_operator.decisions.plan import Plan
 from lead_operator.resources.crd_defaults import fill_defaults
@@ -141,7 +141,7 @@ class CacheMachine(PodsMachine):
             assert status["phase"] == "Failed"
         for worker in status["build"]["workers"]:
             assert worker["errors"] <= MAX_RETRIES + 1
-            assert worker["disturbances"] <= MAX_DISTURBANCES + 1
+            assert worker["infrastructureFailures"] <= MAX_INFRASTRUCTURE_FAILURES + 1
             assert worker["endedAttempt"] <= worker["attempt"]
 
     @rule()

@@ -19,7 +19,7 @@ from lead_operator.resources.training_run import parse_training_run
 from lead_protocol.job import TrainJob, parse_job
 from lead_protocol.object_keys import ControlKeys
 from lead_protocol.progress_record import ProgressRecord
-from lead_protocol.run_records import RunBook, RunEnd, parse_run_book, parse_run_end
+from lead_protocol.run_records import RestartRecord, RunEnd, parse_restart_record, parse_run_end
 from lead_testing.decision_worlds.pods_world import PodsMachine, PodsWorld, difference
 from lead_testing.makers import SETTINGS, a_ready_cache, a_run_body
 
@@ -81,7 +81,7 @@ class RunWorld(PodsWorld):
             previous=copy.deepcopy(self.status),
             ended=self.recorded_end() if self.store_up else None,
             end_disproved=self.forged and self.store_up,
-            book=self.recorded_book() if self.store_up else None,
+            restart_record=self.newest_restart_record() if self.store_up else None,
         )
         return replace(observed, counters_disproved=find_contradiction(self.run, observed))
 
@@ -89,9 +89,9 @@ class RunWorld(PodsWorld):
         data = self.records.get(self.keys.ended)
         return parse_run_end(data) if data is not None else None
 
-    def recorded_book(self) -> RunBook | None:
+    def newest_restart_record(self) -> RestartRecord | None:
         newest = max((key for key in self.records if key.startswith(self.keys.restarts_prefix)), default=None)
-        return parse_run_book(self.records[newest]) if newest is not None else None
+        return parse_restart_record(self.records[newest]) if newest is not None else None
 
     def _instance(self, stage: str, seed: int) -> ObservedInstance:
         held = self.instances[(stage, seed)]
@@ -277,10 +277,11 @@ class RunMachine(PodsMachine):
         if self.ended:
             assert not plan.creates, f"something is started after {self.ended}"
             assert not self.world.store_up or plan.status["phase"] == self.ended, "a verdict was taken back"
-        if "restarts" not in observed.previous and (book := self.world.recorded_book()) and self.world.store_up:
+        held = self.world.newest_restart_record()
+        if "restarts" not in observed.previous and held and self.world.store_up:
             spent = plan.status["restarts"]
-            assert spent["program"] >= book.program, "an erased status has refilled a budget"
-            assert spent["infrastructure"] >= book.infrastructure, "an erased status has refilled a budget"
+            assert spent["program"] >= held.program, "an erased status has refilled a budget"
+            assert spent["infrastructure"] >= held.infrastructure, "an erased status has refilled a budget"
 
     def check(self, status: dict[str, Any]) -> None:
         fill_defaults({**a_run_body(**self.world.spec), "status": status})
@@ -291,15 +292,16 @@ class RunMachine(PodsMachine):
 
     def check_progress(self, status: dict[str, Any]) -> None:
         assert "ImplausibleReport" not in str(status["conditions"]), "a true report was refused"
-        stage, progress = status["stage"], status.get("progress", {})
-        instance, attempt, epoch = (stage["name"], stage["seed"]), progress.get("attempt", 0), progress.get("epoch", 0)
-        last_attempt, last_epoch = self.epochs.get(instance, (0, 0))
-        if epoch < last_epoch:
-            assert attempt > last_attempt, "an epoch was taken back within one attempt"
-            entry = next(e for e in status["stages"] if (e["name"], e["seed"]) == instance)
-            assert entry["book"]["endedAttempt"] >= last_attempt, "an epoch was taken back, no end is recorded"
-        assert epoch >= status.get("checkpoint", {}).get("epoch", 0), "progress is behind the newest checkpoint"
-        self.epochs[instance] = (attempt, epoch)
+        for entry in status["stages"]:
+            instance, progress = (entry["name"], entry["seed"]), entry["progress"]
+            attempt, epoch = progress.get("attempt", entry["attempt"]), progress["epoch"]
+            last_attempt, last_epoch = self.epochs.get(instance, (0, 0))
+            if epoch < last_epoch:
+                assert attempt > last_attempt, "an epoch was taken back within one attempt"
+                ended = entry["restartState"]["endedAttempt"]
+                assert ended >= last_attempt, "an epoch was taken back, no end is recorded"
+            assert epoch >= entry.get("checkpoint", {}).get("epoch", 0), "progress is behind the newest checkpoint"
+            self.epochs[instance] = (attempt, epoch)
 
     @rule(data=st.data())
     def a_pod_starts(self, data: st.DataObject) -> None:
@@ -380,7 +382,8 @@ class RunMachine(PodsMachine):
         self.world.status["conditions"] = [*self.world.status["conditions"], said]
 
     @rule(
-        raised=st.sampled_from([-2, -1, 1, 100]), field=st.sampled_from(["restarts", "attempt", "endedAttempt", "book"])
+        raised=st.sampled_from([-2, -1, 1, 100]),
+        field=st.sampled_from(["restarts", "attempt", "endedAttempt", "restartState"]),
     )
     def somebody_writes_other_counters_into_the_status(self, raised: int, field: str) -> None:
         """Other counters than those that the operator reports, before it looks with a store that answers."""
@@ -395,13 +398,13 @@ class RunMachine(PodsMachine):
             self.world.status = status | {"restarts": counts}
         stages = [copy.deepcopy(entry) for entry in status["stages"]]
         for entry in stages:
-            book = entry.get("book") or {}
+            held = entry.get("restartState") or {}
             if field == "attempt" and "attempt" in entry:
                 entry["attempt"] = max(0, entry["attempt"] + raised)
-            elif field == "endedAttempt" and book:
-                book["endedAttempt"] = max(0, book["endedAttempt"] + raised)
-            elif field == "book" and book:
-                book |= {"errorsAtStep": raised, "failedAttempt": max(0, raised), "failedAt": "2099-01-01T00:00:00Z"}
+            elif field == "endedAttempt" and held:
+                held["endedAttempt"] = max(0, held["endedAttempt"] + raised)
+            elif field == "restartState" and held:
+                held |= {"errorsAtStep": raised, "failedAttempt": max(0, raised), "failedAt": "2099-01-01T00:00:00Z"}
         if field != "restarts":
             self.world.status = status | {"stages": stages}
         self.look(None)

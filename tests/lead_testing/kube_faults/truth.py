@@ -145,16 +145,16 @@ def _went_back(before: Body, after: Body) -> list[str]:
             found.append(f"{where} went from attempt {held['attempt']} back to {entry.get('attempt', 0)}")
         if held.get("phase") == "Succeeded" and entry["phase"] != "Succeeded":
             found.append(f"{where} had succeeded and is {entry['phase']}")
-    return found + _progress_back(before, after)
+        if held and entry["phase"] != "Succeeded":  # of one that has, no more than how far it came is kept
+            found += _progress_back(held, entry, after)
+    return found
 
 
-def _progress_back(before: Body, after: Body) -> list[str]:
-    one, two = before.get("progress", {}), after.get("progress", {})
-    if before.get("stage", {}).get("text") != after.get("stage", {}).get("text"):
-        return []
+def _progress_back(before: Body, entry: Body, after: Body) -> list[str]:
+    one, two = before.get("progress", {}), entry.get("progress", {})
     if two.get("epoch", 0) >= one.get("epoch", 0) and two.get("step", 0) >= one.get("step", 0):
         return []
     if one.get("attempt") == two.get("attempt"):
         return [f"progress went back within attempt {one.get('attempt')}: {json.dumps(one)} to {json.dumps(two)}"]
-    recorded = after.get("lastFailure") or after.get("resumedFrom") or "suspend" in json.dumps(after).lower()
+    recorded = after.get("lastFailure") or entry.get("resumedFromStep") or "suspend" in json.dumps(after).lower()
     return [] if recorded else [f"progress went back without a record: {json.dumps(one)} to {json.dumps(two)}"]

@@ -12,6 +12,7 @@ from lead_testing.api_bench import Bench
 from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.operator_process import wait_for
 from lead_testing.pod_driver import Exit
+from lead_testing.statuses import newest_entry
 
 ENDED = ("Succeeded", "Failed", "Ready")
 CACHE = a_dataset_cache("town", "datasets/town")
@@ -132,9 +133,11 @@ def _run(body: dict[str, Any]) -> dict[str, Any]:
     return {
         "phase": status.get("phase"),
         "current": status.get("observedGeneration") == body["metadata"]["generation"],
-        "stages": [[s["name"], s["seed"], s["phase"], s["attempt"], s["epoch"]] for s in status.get("stages", [])],
+        "stages": [
+            [s["name"], s["seed"], s["phase"], s["attempt"], s["progress"]["epoch"]] for s in status.get("stages", [])
+        ],
         "restarts": status.get("restarts"),
-        "checkpoint": status.get("checkpoint", {}).get("step"),
+        "checkpoint": newest_entry(status)["checkpoint"].get("step"),
         # A manifest names keys of its own namespace, so its SHA-256 is another in each trial.
         "datasets": [[dataset["name"], dataset["digest"]] for dataset in status.get("datasets", [])],
         # Whether a config was checked ahead depends on how long the run waited, which a fault may change.

@@ -43,7 +43,7 @@ def pod_cgroups() -> list[Path]:
 
 
 def remove_containers() -> None:
-    """Takes dead containers out of containerd's books, with their snapshots; the images stay."""
+    """Takes dead containers out of containerd's records, with their snapshots; the images stay."""
     ctr = ["ctr", "--address", str(at.CONTAINERD_SOCKET), "--namespace", "k8s.io"]
     for task in try_output([*ctr, "tasks", "list", "-q"]).split():
         try_output([*ctr, "tasks", "delete", "--force", task])

@@ -380,7 +380,7 @@ def forge_own_records(scene: Scene, keys: Keys) -> list[Answer]:
     progress = {"attempt": 1, "seq": huge, "phase": "Done", "epoch": 1, "epochs": 1, "step": huge, "steps": huge}
     end = {"phase": "Succeeded", "reason": "Forged", "message": "forged", "ended_at": "2026-01-01T00:00:00Z"}
     forged: dict[str, Any] = {
-        f"{_OWN_RUN}ended.json": end, f"{_OWN_RUN}book/ended.json": end,
+        f"{_OWN_RUN}ended.json": end, f"{_OWN_RUN}restarts/ended.json": end,
         f"{instance}progress/{10**12}.json": progress,
         f"{instance}manifest/{10**9:012d}.0.json": manifest,
         f"{instance}manifest/{10**9 + 1:012d}.0.json": manifest | {"step": 10**9 + 1, "files": files},

@@ -206,7 +206,7 @@ def test_an_address_is_exported_as_a_status_shows_it(tmp_path: Path, capsys: pyt
     assert main(["export", f"{address[:-12]}000000000000", str(tmp_path / "none")]) == ExitCode.BAD_DATA
     assert "was removed since" in capsys.readouterr().err
     assert main(["export", "s3://lead/runs/team-a", str(tmp_path / "none")]) == ExitCode.BAD_CONFIG
-    assert "status.checkpoint.uri" in capsys.readouterr().err
+    assert "status.stages[].checkpoint.uri" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("store", [None, "s3://lead", "s3://lead/some/prefix", "s3://lead/runs"])

@@ -8,6 +8,7 @@ from tensorboard.backend.event_processing.event_multiplexer import EventMultiple
 
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.store.folder import FolderStore
+from lead_trainer.commands.runs import loss_history
 from lead_trainer.engine.checkpoints.attempt_fence import start_attempt
 from lead_trainer.report.event_mirror import EventMirror
 from lead_trainer.report.tensorboard import EventFile
@@ -94,3 +95,14 @@ def test_other_objects_are_left_out(store: FolderStore, mirror: EventMirror, tmp
     store.put(f"runs/team-a/{UIDS[0]}/no stage/{key}", b"x")
     assert mirror.refresh() == 0
     assert not (tmp_path / "shown").exists()
+
+
+def test_the_course_of_a_run_is_that_of_the_stage_that_it_began_last(store: FolderStore, tmp_path: Path) -> None:
+    for stage, loss in (("pretrain", 0.5), ("posttrain", 0.25)):
+        log_epoch(an_attempt(store, tmp_path / stage, "drive", "uid-1", stage), 1, loss)
+    begun = [{"name": "pretrain", "seed": 0, "attempt": 2}, {"name": "posttrain", "seed": 0, "attempt": 1}]
+    run = {"metadata": {"namespace": "team-a", "uid": "uid-1"}, "status": {"stages": begun}}
+    assert loss_history(store, run) == [0.25]
+    run["status"] = {"stages": [begun[0], {**begun[1], "attempt": 0}]}
+    assert loss_history(store, run) == [0.5]
+    assert loss_history(store, {**run, "status": {}}) == []

@@ -21,7 +21,7 @@ NOT_OURS_ALONE = {
     "attempt", "checkpoint", "class", "completionTime", "conditions", "config", "datasets", "done", "index", "message",
     "name", "node", "nodes", "observedGeneration", "phase", "pod", "pods", "reason", "seed", "shards", "stage",
     "stages", "startTime", "status", "time", "type", "uri", "build", "resources", "generation", "cache", "digest",
-    "infrastructure", "program", "uncounted", "routes", "samples", "metrics", "seeds", "lastTransitionTime", "desired",
+    "infrastructure", "program", "voluntary", "routes", "samples", "metrics", "seeds", "lastTransitionTime", "desired",
     "exitCode", "created", "restarts", "epoch", "epochs", "step", "total", "size", "workers",
 }  # fmt: skip
 

@@ -10,7 +10,7 @@ import pytest
 from lead_operator.bucket.bucket_view import read_build
 from lead_operator.bucket.record_reader import Records
 from lead_operator.decisions.dataset_cache.build_health import HANG_S
-from lead_operator.decisions.dataset_cache.plan import MAX_DISTURBANCES, decide_dataset_cache
+from lead_operator.decisions.dataset_cache.plan import MAX_INFRASTRUCTURE_FAILURES, decide_dataset_cache
 from lead_operator.decisions.observed import BuildWord, ObservedBuild, ObservedPod
 from lead_operator.decisions.plan import Plan
 from lead_operator.resources.crd_defaults import fill_defaults
@@ -83,7 +83,7 @@ def test_a_build_pod_that_says_nothing_new_is_replaced_as_a_disturbance() -> Non
     assert [pod.name for pod in plan.deletes] == [GROUP[1].name]
     assert plan.claim_attempt, "its end is written before the pod goes"
     workers = plan.status["build"]["workers"]
-    assert [(w["errors"], w["disturbances"], w["endedAttempt"]) for w in workers] == [(0, 0, 0), (0, 1, 1)]
+    assert [(w["errors"], w["infrastructureFailures"], w["endedAttempt"]) for w in workers] == [(0, 0, 0), (0, 1, 1)]
     gone = watched.look(110 + HANG_S, GROUP[:1], new_at=(1900, 100))
     assert [body["metadata"]["name"] for body in gone.creates] == ["towns-build-g1-a2-1"]
 
@@ -103,12 +103,12 @@ def test_a_pod_that_never_said_a_word_is_replaced_too_and_a_word_of_an_earlier_a
     watched = Watched()
     watched.look(HANG_S)
     assert "it has told nothing at all" in watched.failure["message"]
-    assert [w["disturbances"] for w in watched.plan.status["build"]["workers"]] == [1, 1]
+    assert [w["infrastructureFailures"] for w in watched.plan.status["build"]["workers"]] == [1, 1]
     watched.look(HANG_S + 10, ())
     begun = NOW + timedelta(seconds=HANG_S + 20)
     again = tuple(a_build_pod(index, attempt=2, created_at=begun, started_at=begun) for index in (0, 1))
     watched.look(HANG_S + 30, again, new_at=(0, 0))
-    assert [w["disturbances"] for w in watched.plan.status["build"]["workers"]] == [1, 1]
+    assert [w["infrastructureFailures"] for w in watched.plan.status["build"]["workers"]] == [1, 1]
 
 
 def test_a_pod_that_repeats_itself_and_one_that_is_told_to_stop_are_not_hung() -> None:
@@ -139,14 +139,14 @@ def test_a_node_whose_clock_is_wrong_is_no_hang(skew_s: int) -> None:
 
 def test_a_share_that_hangs_again_and_again_fails_the_build_and_says_why() -> None:
     watched, after_s = Watched(), 0.0
-    for attempt in range(1, MAX_DISTURBANCES + 2):
+    for attempt in range(1, MAX_INFRASTRUCTURE_FAILURES + 2):
         begun = NOW + timedelta(seconds=after_s)
         watched.look(after_s, tuple(a_build_pod(i, attempt, created_at=begun, started_at=begun) for i in (0, 1)))
         after_s += HANG_S
         watched.look(after_s, tuple(a_build_pod(i, attempt, created_at=begun, started_at=begun) for i in (0, 1)))
         after_s += 60
         watched.look(after_s, ())
-    assert (watched.plan.status["phase"], watched.plan.status["reason"]) == ("Failed", "MaxDisturbances")
+    assert (watched.plan.status["phase"], watched.plan.status["reason"]) == ("Failed", "MaxInfraFailures")
     failed = next(c for c in watched.plan.status["conditions"] if c["type"] == "Failed")
     assert "the last was Hung: pod towns-build-g1-a51-0" in failed["message"]
 

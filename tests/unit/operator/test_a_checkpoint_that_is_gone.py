@@ -9,7 +9,7 @@ import pytest
 from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstance, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import Plan
 from lead_operator.decisions.training_run.plan import decide_training_run
-from lead_protocol.run_records import RunBook, parse_run_book
+from lead_protocol.run_records import RestartRecord, parse_restart_record
 from lead_testing.makers import NOW, RUN_UID, SETTINGS, a_failed_pod, a_pod, a_ready_cache, a_training_run
 
 PREFIX = f"runs/team-a/{RUN_UID}/train-s0/"
@@ -24,7 +24,7 @@ ENDED = (a_failed_pod(0, 137), a_failed_pod(1, 137))
 
 class Life:
     def __init__(self, **spec: Any) -> None:
-        self.run, self.plan, self.book = a_training_run(**spec), Plan(status={}), None
+        self.run, self.plan, self.restart_record = a_training_run(**spec), Plan(status={}), None
         self.look(0, bucket=NOTHING)
         self.look(5, a_pod(0), a_pod(1), bucket=KEPT)
 
@@ -48,7 +48,8 @@ def test_it_is_told_while_the_run_trains_and_the_next_attempt_fails_the_run(buck
     found = life.condition("Checkpointed")
     assert (found["status"], found["reason"]) == ("False", "CheckpointMissing")
     assert "CheckpointMissing" in [note.reason for note in life.plan.events]
-    assert (status["checkpoint"]["step"], status["stages"][0]["checkpoint"][-13:]) == (12, "012/0001-abc/")
+    checkpoint = status["stages"][0]["checkpoint"]
+    assert (checkpoint["step"], checkpoint["uri"][-13:]) == (12, "012/0001-abc/")
     status = life.look(20, *ENDED, bucket=bucket)
     assert (status["phase"], status["reason"]) == ("Failed", "NoValidCheckpoint")
     assert "the checkpoint of step 12 was committed" in life.condition("Failed")["message"]
@@ -61,7 +62,7 @@ def test_a_newer_checkpoint_makes_up_for_it() -> None:
     assert KEPT.checkpoint is not None
     newer = replace(KEPT, checkpoint=replace(KEPT.checkpoint, step=24, epoch=2))
     status = life.look(20, a_pod(0), a_pod(1), bucket=newer)
-    assert (status["checkpoint"]["step"], life.condition("Checkpointed")["status"]) == (24, "True")
+    assert (status["stages"][0]["checkpoint"]["step"], life.condition("Checkpointed")["status"]) == (24, "True")
     assert "CheckpointSaved" not in [note.reason for note in life.plan.events], "it is not the first of its stage"
     assert life.look(30, *ENDED, bucket=newer)["phase"] == "Recovering"
 
@@ -69,9 +70,9 @@ def test_a_newer_checkpoint_makes_up_for_it() -> None:
 def test_the_restart_records_know_it_after_an_erased_status() -> None:
     life = Life()
     life.look(10, *ENDED, bucket=KEPT)
-    books = [parse_run_book(record.data) for record in life.plan.records]
-    (book,) = [book for book in books if isinstance(book, RunBook)]
-    status = life.look(20, bucket=replace(GONE, highest_attempt=1), previous={}, book=book)
+    records = [parse_restart_record(record.data) for record in life.plan.records]
+    (recorded,) = [recorded for recorded in records if isinstance(recorded, RestartRecord)]
+    status = life.look(20, bucket=replace(GONE, highest_attempt=1), previous={}, restart_record=recorded)
     assert (status["phase"], status["reason"]) == ("Failed", "NoValidCheckpoint")
 
 

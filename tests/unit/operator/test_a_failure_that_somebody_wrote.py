@@ -12,7 +12,7 @@ from lead_testing.makers import CACHE_UID, NOW, SETTINGS, a_dataset_cache, a_pod
 from lead_testing.statuses import cache_status
 
 CACHE = a_dataset_cache(build={"parallelism": 1})
-KEY = f"control/team-a/{CACHE_UID}/failed-1-000001.json"
+KEY = f"control/team-a/{CACHE_UID}/failed-1-000000.json"
 
 
 def a_build_pod(**fields: Any) -> Any:
@@ -55,7 +55,7 @@ def test_a_true_failure_is_recorded_and_outlives_its_status() -> None:
     (record,) = plan.records
     end = parse_run_end(record.data)
     assert record.key == KEY and end is not None and end.reason == "BadData"
-    known = ObservedBuildFailure(1, end.reason, end.message)
+    known = ObservedBuildFailure(0, end.reason, end.message)
     again = look({}, failure=known)
     assert (again.status["phase"], again.status["reason"], again.creates, again.records) == (
         "Failed",
@@ -76,7 +76,7 @@ def test_a_process_knows_what_it_has_decided_and_nothing_else() -> None:
     known, status = ReportedCaches(), failed().status
     assert known.disproves_failure("a", cache_status(status), BucketLook())
     assert not known.disproves_failure("a", cache_status(status), BucketLook(error="no answer"))
-    recorded = BucketLook(failure=ObservedBuildFailure(1, "BadData", ""))
+    recorded = BucketLook(failure=ObservedBuildFailure(0, "BadData", ""))
     assert not known.disproves_failure("a", cache_status(status), recorded)
     known.note("a", ObservedBuild(now=NOW, previous=status), cache_status(status))
     assert known.disproves_failure("a", cache_status(status), BucketLook()), "it has only seen it in the status"

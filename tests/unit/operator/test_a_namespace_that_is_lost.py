@@ -98,7 +98,9 @@ def test_a_run_has_an_age_of_progress_by_the_servers_clock_and_one_that_is_not_s
     operator = an_operator("team-a", "team-b")
     run = a_run_body()
     run["metadata"] |= {"resourceVersion": "7"}
-    run["status"] = {"phase": "Running", "progress": {"reportedAt": "2026-01-01T12:00:00Z"}}
+    progress = {"reportedAt": "2026-01-01T12:00:00Z"}
+    entry = {"name": "train", "seed": 0, "phase": "Running", "progress": progress}
+    run["status"] = {"phase": "Running", "stages": [entry]}
     operator.informers.of(TRAINING_RUN, "team-a").note_own_write(run)
 
     def age_s() -> float:

@@ -37,7 +37,7 @@ def look_at_run(held: dict[str, Any]) -> dict[str, Any]:
 def test_the_layout_of_an_older_release_keeps_its_attempts_and_its_budgets() -> None:
     status = look_at_run(OLDER_RUN)
     assert (status["stages"][0]["attempt"], status["restarts"]["program"]) == (2, 1)
-    assert status["stages"][0]["book"]["created"] is True
+    assert status["stages"][0]["restartState"]["created"] is True
     assert "endedAttempt" not in status["stages"][0]
 
 

@@ -42,7 +42,8 @@ def forged(status: dict[str, Any], *ends: str) -> dict[str, Any]:
     ]  # fmt: skip
     stages = [entry | {"phase": ends[0]} for entry in status.get("stages", [])]
     over = {"phase": ends[0], "reason": "Forged", "stages": stages, "completionTime": "2025-01-01T00:00:00Z"}
-    return status | over | {"conditions": [*status.get("conditions", []), *said]}
+    others = [each for each in status.get("conditions", []) if each["type"] not in ends]
+    return status | over | {"conditions": [*others, *said]}
 
 
 def kinds(plan: Plan) -> set[str]:

@@ -19,7 +19,7 @@ from lead_operator.kube.kinds import KubernetesObject
 from lead_operator.names import Condition
 from lead_operator.resources.training_run import TrainingRun
 from lead_protocol.object_keys import ControlKeys
-from lead_protocol.run_records import RunBook, RunEnd, parse_run_book, parse_run_end
+from lead_protocol.run_records import RestartRecord, RunEnd, parse_restart_record, parse_run_end
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import StoreUnavailable
 from lead_testing.makers import (
@@ -92,14 +92,14 @@ def test_a_live_run_keeps_its_budgets_and_books_no_failure_twice() -> None:
     run = a_training_run()
     booked = look(run, previous=started(run), pods=FAILED)
     (record,) = booked.records
-    book = parse_run_book(record.data)
-    assert (record.key, record.final) == (KEYS.restarts(1), False) and book is not None
-    again = look(run, pods=FAILED, book=book)
+    recorded = parse_restart_record(record.data)
+    assert (record.key, record.final) == (KEYS.restarts(1), False) and recorded is not None
+    again = look(run, pods=FAILED, restart_record=recorded)
     assert again.status["restarts"] == booked.status["restarts"]
     entries = [plan.status["stages"][0] for plan in (booked, again)]
     kept = ("atStep", "errorsAtStep", "endsAtStep", "failedAttempt", "failedAt", "failedReason", "endedAttempt")
-    assert [{key: entry["book"][key] for key in kept} for entry in entries[1:]] == [
-        {key: entries[0]["book"][key] for key in kept}
+    assert [{key: entry["restartState"][key] for key in kept} for entry in entries[1:]] == [
+        {key: entries[0]["restartState"][key] for key in kept}
     ]
     assert [entry["attempt"] for entry in entries] == [2, 2]
     assert not again.records
@@ -112,9 +112,9 @@ def test_nothing_is_booked_or_made_while_nobody_can_say_what_an_erased_run_has_s
     assert not waits.creates and not waits.claim_attempt
     half = look(run, pods=(a_pod(0),), instances=(), store_error=AWAY)
     assert not half.creates
-    book = RunBook(program=0, infrastructure=0, uncounted=2, instances=[])
-    known = look(run, previous=waits.status, pods=FAILED, book=book)
-    assert (known.status["phase"], known.status["restarts"]["uncounted"]) == ("Failed", 2)
+    recorded = RestartRecord(program=0, infrastructure=0, voluntary=2, instances=[])
+    known = look(run, previous=waits.status, pods=FAILED, restart_record=recorded)
+    assert (known.status["phase"], known.status["restarts"]["voluntary"]) == ("Failed", 2)
 
 
 def test_a_verdict_is_told_while_the_store_is_away_and_recorded_when_it_is_back() -> None:
@@ -195,7 +195,7 @@ async def test_what_is_recorded_is_read_back_though_the_run_looks_new(tmp_path: 
         assert await record(view, body(), plan) is plan
     found = await look_into(view, untouched=True, erased=True)
     assert found.ended == verdict_of(told)
-    assert found.book is not None and found.book.program == 1
+    assert found.restart_record is not None and found.restart_record.program == 1
     assert (await look_into(view)).ended == verdict_of(told)
 
 
@@ -203,10 +203,10 @@ async def test_the_newest_book_counts_and_one_that_is_not_sound_is_passed_over(t
     store = FolderStore(tmp_path)
     view = BucketView(SETTINGS, lambda profile: store)
     for total in (2, 10, 9):
-        book = RunBook(program=total, infrastructure=0, uncounted=0, instances=[])
-        store.put(KEYS.restarts(total), book.model_dump_json().encode())
+        recorded = RestartRecord(program=total, infrastructure=0, voluntary=0, instances=[])
+        store.put(KEYS.restarts(total), recorded.model_dump_json().encode())
     store.put(KEYS.restarts(11), b"{}")
-    found = (await look_into(view, erased=True)).book
+    found = (await look_into(view, erased=True)).restart_record
     assert found is not None and found.program == 10
 
 

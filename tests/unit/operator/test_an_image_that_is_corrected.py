@@ -66,7 +66,7 @@ def test_pods_that_could_not_start_are_created_again_and_it_costs_no_budget(reas
     again = look(status=plan.status, after_s=101)
     assert [body["metadata"]["name"][-4:] for body in again.creates] == ["a2-0", "a2-1"]
     restarts = again.status["restarts"]
-    assert (restarts["program"], restarts["infrastructure"], restarts["uncounted"]) == (0, 0, 1)
+    assert (restarts["program"], restarts["infrastructure"], restarts["voluntary"]) == (0, 0, 1)
 
 
 @pytest.mark.parametrize(

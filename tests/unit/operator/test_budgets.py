@@ -8,7 +8,7 @@ import pytest
 
 from lead_operator import metrics
 from lead_operator.controllers.apply import Applier
-from lead_operator.decisions.dataset_cache.plan import MAX_DISTURBANCES, MAX_ROUNDS, decide_dataset_cache
+from lead_operator.decisions.dataset_cache.plan import MAX_INFRASTRUCTURE_FAILURES, MAX_REBUILDS, decide_dataset_cache
 from lead_operator.decisions.failure_policy import Failure, pause_s
 from lead_operator.decisions.observed import ObservedBuild, ObservedInstance, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import Plan
@@ -67,7 +67,7 @@ def test_a_run_gives_up_at_the_right_failure(failures: list[tuple[ExitClass, int
 
 def test_each_failure_is_booked_where_it_belongs() -> None:
     _, _, restarts, streak = ends((PROGRAM, 10), (INFRA, 20), (STOPPED, 20), (INFRA, 20))
-    assert (restarts.program, restarts.infrastructure, restarts.uncounted, restarts.total) == (1, 2, 1, 4)
+    assert (restarts.program, restarts.infrastructure, restarts.voluntary, restarts.total) == (1, 2, 1, 4)
     assert (streak.at_step, streak.errors, streak.ends) == (20, 0, 3)
 
 
@@ -96,8 +96,8 @@ def build_until_failed(cache: DatasetCache, **end: Any) -> tuple[int, str]:
     [
         ({"phase": "Failed", "exit_code": 1}, 4, "MaxRetries"),
         ({"phase": "Failed", "exit_code": 65}, 1, "BadData"),
-        ({"phase": "Failed", "exit_code": 80}, MAX_DISTURBANCES + 1, "MaxDisturbances"),
-        ({"phase": "Succeeded"}, MAX_ROUNDS, "SourceChanges"),
+        ({"phase": "Failed", "exit_code": 80}, MAX_INFRASTRUCTURE_FAILURES + 1, "MaxInfraFailures"),
+        ({"phase": "Succeeded"}, MAX_REBUILDS + 1, "SourceChanges"),
     ],
 )
 def test_a_build_gives_up_at_the_right_failure(end: dict[str, Any], attempts: int, reason: str) -> None:
@@ -108,7 +108,7 @@ def test_a_build_gives_up_at_the_right_failure(end: dict[str, Any], attempts: in
 def test_a_share_waits_its_pause_and_its_old_pod_before_the_next_attempt() -> None:
     cache = a_dataset_cache(build={"parallelism": 1})
     status = decide_dataset_cache(cache, ObservedBuild(now=NOW), SETTINGS).status
-    worker = {**status["build"]["workers"][0], "errors": 0, "disturbances": 4}
+    worker = {**status["build"]["workers"][0], "errors": 0, "infrastructureFailures": 4}
     status = {**status, "build": {**status["build"], "workers": [worker]}}
     ended = (a_build_pod(1, phase="Failed", exit_code=80),)
     for after_s, pods, made in [(0, ended, 0), (7, ended, 0), (8, ended, 1), (99, (a_build_pod(1, deleting=True),), 0)]:
@@ -121,11 +121,11 @@ def test_a_share_waits_its_pause_and_its_old_pod_before_the_next_attempt() -> No
 
 def test_a_new_stage_does_not_inherit_the_last_ones_failures_in_a_row() -> None:
     run = a_training_run(stages=[{"name": "train", "epochs": 1}, {"name": "tune", "epochs": 1}])
-    book = {"endedAttempt": 2, "failedAttempt": 2, "atStep": NO_CHECKPOINT, "errorsAtStep": 2, "endsAtStep": 2}
+    held = {"endedAttempt": 3, "failedAttempt": 2, "atStep": NO_CHECKPOINT, "errorsAtStep": 2, "endsAtStep": 2}
     before = {
         "stages": [
-            {"name": "train", "seed": 0, "phase": "Succeeded", "attempt": 3, "book": book | {"endedAttempt": 3}},
-            {"name": "tune", "seed": 0, "phase": "Running", "attempt": 1, "book": {"created": True}},
+            {"name": "train", "seed": 0, "phase": "Succeeded", "attempt": 3, "restartState": held},
+            {"name": "tune", "seed": 0, "phase": "Running", "attempt": 1, "restartState": {"created": True}},
         ],
         "restarts": {"program": 2},
         "lastFailure": {"stage": "train", "seed": 0, "attempt": 2},
@@ -133,7 +133,7 @@ def test_a_new_stage_does_not_inherit_the_last_ones_failures_in_a_row() -> None:
     pods = tuple(a_failed_pod(rank, stage="tune") for rank in (0, 1))
     observed = ObservedRun(now=NOW, pods=pods, caches=(a_ready_cache(),), service_exists=True, previous=before)
     after = decide_training_run(run, observed, SETTINGS).status
-    tuned = after["stages"][1]["book"]
+    tuned = after["stages"][1]["restartState"]
     assert (after["restarts"]["program"], tuned["errorsAtStep"], tuned["endsAtStep"]) == (3, 1, 1)
 
 
@@ -143,7 +143,7 @@ def test_restarts_survive_an_erased_status_without_spending_a_budget() -> None:
     seen = ObservedRun(now=NOW, pods=tuple(a_pod(r, attempt=3) for r in (0, 1)), caches=(a_ready_cache(),),
                        service_exists=True, instances=bucket)  # fmt: skip
     rebuilt = decide_training_run(run, seen, SETTINGS).status
-    assert rebuilt["restarts"] == {"total": 2, "program": 0, "infrastructure": 0, "uncounted": 2}
+    assert rebuilt["restarts"] == {"total": 2, "program": 0, "infrastructure": 0, "voluntary": 2}
     later = decide_training_run(run, replace(seen, previous=rebuilt), SETTINGS).status
     assert later["restarts"] == rebuilt["restarts"]
 

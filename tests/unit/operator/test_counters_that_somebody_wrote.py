@@ -14,7 +14,7 @@ from lead_operator.decisions.plan import Plan
 from lead_operator.decisions.training_run.plan import decide_training_run
 from lead_operator.decisions.training_run.reported_counters import find_contradiction
 from lead_operator.names import Condition
-from lead_protocol.run_records import RunBook, parse_run_book
+from lead_protocol.run_records import RestartRecord, parse_restart_record
 from lead_testing.makers import NOW, SETTINGS, a_failed_pod, a_pod, a_ready_cache, a_training_run
 from lead_testing.statuses import find_condition, run_status
 
@@ -43,83 +43,84 @@ def look(observed: ObservedRun) -> Plan:
     return decide_training_run(RUN, observed, SETTINGS)
 
 
-def restarted() -> tuple[Status, RunBook]:
+def restarted() -> tuple[Status, RestartRecord]:
     """Returns the status of a run whose second attempt runs, and what is recorded of its first."""
     first = look(observe({}, instances=(ObservedInstance("train", 0),))).status
     up = look(observe(first, a_pod(0))).status
     failed = look(observe(up, a_failed_pod(0)))
     (record,) = (record for record in failed.records if record.counts)
-    book = parse_run_book(record.data)
-    assert book is not None and failed.claim_attempt and book.program == 1
-    return look(observe(failed.status, a_pod(0, attempt=2), attempt=2, book=book)).status, book
+    recorded = parse_restart_record(record.data)
+    assert recorded is not None and failed.claim_attempt and recorded.program == 1
+    return look(observe(failed.status, a_pod(0, attempt=2), attempt=2, restart_record=recorded)).status, recorded
 
 
 def forged(status: Status, field: str, value: Any) -> Status:
     made = copy.deepcopy(status)
     entry = made["stages"][0]
-    holder = {"restarts": made["restarts"], "stage": entry, "book": entry["book"]}
+    holder = {"restarts": made["restarts"], "stage": entry, "restartState": entry["restartState"]}
     where, _, name = field.partition(".")
     holder[where][name] = value
     return made
 
 
 FORGED = [
-    ("restarts.program", 100), ("restarts.program", 0), ("restarts.infrastructure", 100), ("restarts.uncounted", 7),
-    ("book.endedAttempt", 2), ("book.endedAttempt", 0), ("book.endedAttempt", 50), ("stage.attempt", 50),
-    ("book.errorsAtStep", 9), ("book.errorsAtStep", 0), ("book.failedAttempt", 2),
-    ("book.failedAt", "2099-01-01T00:00:00Z"),
-    ("book.endsAtStep", 9), ("book.atStep", 10**6),
+    ("restarts.program", 100), ("restarts.program", 0), ("restarts.infrastructure", 100), ("restarts.voluntary", 7),
+    ("restartState.endedAttempt", 2), ("restartState.endedAttempt", 0), ("restartState.endedAttempt", 50),
+    ("stage.attempt", 50),
+    ("restartState.errorsAtStep", 9), ("restartState.errorsAtStep", 0), ("restartState.failedAttempt", 2),
+    ("restartState.failedAt", "2099-01-01T00:00:00Z"),
+    ("restartState.endsAtStep", 9), ("restartState.atStep", 10**6),
 ]  # fmt: skip
 
 
 def test_what_the_operator_writes_contradicts_nothing() -> None:
-    status, book = restarted()
-    assert find_contradiction(RUN, observe(status, a_pod(0, attempt=2), attempt=2, book=book)) == ""
+    status, recorded = restarted()
+    assert find_contradiction(RUN, observe(status, a_pod(0, attempt=2), attempt=2, restart_record=recorded)) == ""
 
 
 def test_a_status_erased_between_two_suspensions_counts_one_of_them_and_is_believed() -> None:
     status = look(observe({}, a_pod(0, attempt=2), attempt=2)).status
-    assert status["restarts"]["uncounted"] == 1
-    third = forged(forged(status, "stage.attempt", 3), "book.endedAttempt", 2)
+    assert status["restarts"]["voluntary"] == 1
+    third = forged(forged(status, "stage.attempt", 3), "restartState.endedAttempt", 2)
     seen = observe(third, a_pod(0, attempt=3), attempt=3)
     assert find_contradiction(RUN, seen) == ""
-    assert find_contradiction(RUN, observe(forged(third, "restarts.uncounted", 3), a_pod(0, attempt=3), attempt=3))
+    assert find_contradiction(RUN, observe(forged(third, "restarts.voluntary", 3), a_pod(0, attempt=3), attempt=3))
 
 
 @pytest.mark.parametrize(("field", "value"), FORGED)
 def test_forged_counters_are_replaced_and_move_nothing(field: str, value: Any) -> None:
-    status, book = restarted()
+    status, recorded = restarted()
     pods = (a_pod(0, attempt=2),)
-    seen = observe(forged(status, field, value), *pods, attempt=2, book=book)
+    seen = observe(forged(status, field, value), *pods, attempt=2, restart_record=recorded)
     observed = a_new_process().check_counters(RUN, seen)
     assert observed.counters_disproved
     plan = look(observed)
     assert not plan.deletes and not plan.creates and not plan.records
     assert plan.status["restarts"] == status["restarts"]
     entry, before = plan.status["stages"][0], status["stages"][0]
-    assert {**entry, "book": entry["book"] | {"attemptTime": ""}} == {
+    assert {**entry, "restartState": entry["restartState"] | {"attemptTime": ""}} == {
         **before,
-        "book": before["book"] | {"attemptTime": ""},
+        "restartState": before["restartState"] | {"attemptTime": ""},
     }
     assert [note.reason for note in plan.events if note.type == "Warning"] == ["StatusRestored"]
-    again = observe(plan.status, *pods, attempt=2, book=book)
+    again = observe(plan.status, *pods, attempt=2, restart_record=recorded)
     assert find_contradiction(RUN, again) == "" and look(again).status == plan.status
 
 
 def test_a_lowered_counter_gives_no_restart_back() -> None:
-    status, book = restarted()
+    status, recorded = restarted()
     lowered = forged(forged(status, "restarts.program", 0), "restarts.total", 0)
     pods = (a_failed_pod(0, attempt=2),)
-    plan = look(a_new_process().check_counters(RUN, observe(lowered, *pods, attempt=2, book=book)))
+    plan = look(a_new_process().check_counters(RUN, observe(lowered, *pods, attempt=2, restart_record=recorded)))
     assert plan.status["restarts"]["program"] == 2
 
 
 def test_an_operator_that_died_between_record_and_status_books_the_same_again() -> None:
-    status, book = restarted()
+    status, recorded = restarted()
     pods = (a_failed_pod(0, attempt=2),)
-    told = look(observe(status, *pods, attempt=2, book=book))
+    told = look(observe(status, *pods, attempt=2, restart_record=recorded))
     (record,) = (record for record in told.records if record.counts)
-    ahead = observe(status, *pods, attempt=2, book=parse_run_book(record.data))
+    ahead = observe(status, *pods, attempt=2, restart_record=parse_restart_record(record.data))
     assert find_contradiction(RUN, ahead) == ""
     again = look(ahead)
     assert again.status["restarts"] == told.status["restarts"] and again.status["lastFailure"]["attempt"] == 2
@@ -128,31 +129,31 @@ def test_an_operator_that_died_between_record_and_status_books_the_same_again() 
 
 def test_one_failure_that_two_operators_booked_contradicts_nothing() -> None:
     """One of them stood still between the record and its status: it sees the failure later, and as another one."""
-    status, book = restarted()
-    dated = forged(status, "book.failedAt", format_time(NOW + timedelta(seconds=50)))
-    later = forged(dated, "book.failedReason", "PodGone")
-    assert status["stages"][0]["book"]["failedReason"] != "PodGone"
-    assert find_contradiction(RUN, observe(later, a_pod(0, attempt=2), attempt=2, book=book)) == ""
+    status, recorded = restarted()
+    dated = forged(status, "restartState.failedAt", format_time(NOW + timedelta(seconds=50)))
+    later = forged(dated, "restartState.failedReason", "PodGone")
+    assert status["stages"][0]["restartState"]["failedReason"] != "PodGone"
+    assert find_contradiction(RUN, observe(later, a_pod(0, attempt=2), attempt=2, restart_record=recorded)) == ""
 
 
 def test_what_the_store_did_not_take_is_believed_and_recorded_when_it_is_back() -> None:
-    status, book = restarted()
+    status, recorded = restarted()
     away = look(observe(status, a_failed_pod(0, attempt=2), instances=(), store_error=AWAY))
     assert away.status["restarts"]["program"] == 2 and not away.records
     assert (find_condition(away.status, Condition.STORAGE_AVAILABLE) or {})["status"] == "False"
-    back = observe(away.status, a_failed_pod(0, attempt=2), attempt=2, book=book)
+    back = observe(away.status, a_failed_pod(0, attempt=2), attempt=2, restart_record=recorded)
     assert find_contradiction(RUN, back) == ""
     (record,) = (record for record in look(back).records if record.counts)
-    owed = parse_run_book(record.data)
+    owed = parse_restart_record(record.data)
     assert owed is not None and owed.program == 2
 
 
-@pytest.mark.parametrize(("field", "value"), [("book.endedAttempt", 50), ("stage.attempt", 50)])
+@pytest.mark.parametrize(("field", "value"), [("restartState.endedAttempt", 50), ("stage.attempt", 50)])
 def test_no_outage_explains_an_attempt_that_nobody_started(field: str, value: int) -> None:
-    status, book = restarted()
+    status, recorded = restarted()
     pods = (a_pod(0, attempt=2),)
     away = look(observe(forged(status, field, value), *pods, instances=(), store_error=AWAY)).status
-    back = a_new_process().check_counters(RUN, observe(away, *pods, attempt=2, book=book))
+    back = a_new_process().check_counters(RUN, observe(away, *pods, attempt=2, restart_record=recorded))
     assert back.counters_disproved
     plan = look(back)
     assert not plan.deletes and not plan.creates and plan.status["stages"][0]["attempt"] == 2
@@ -167,7 +168,7 @@ def test_nothing_is_said_while_nobody_can_know() -> None:
 def test_a_process_believes_what_it_has_decided_itself_whatever_its_last_look_held() -> None:
     status, _ = restarted()
     known = a_new_process()
-    stale = observe(status, a_pod(0, attempt=2), attempt=2, book=None)
+    stale = observe(status, a_pod(0, attempt=2), attempt=2, restart_record=None)
     assert known.check_counters(RUN, stale).counters_disproved
     known.note(RUN, run_status(status), run_status(status))
     assert not known.check_counters(RUN, stale).counters_disproved

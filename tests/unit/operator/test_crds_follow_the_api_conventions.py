@@ -1,11 +1,17 @@
 """Both CRDs keep the API conventions of Kubernetes; the rules are those of kube-api-linter, named in each test."""
 
 import re
+from typing import Any
 
 import pytest
+import yaml
 
+from lead_operator.decisions.dataset_cache.plan import decide_dataset_cache
+from lead_operator.decisions.observed import ObservedBuild, ObservedRun
+from lead_operator.decisions.training_run.plan import decide_training_run
 from lead_operator.resources.crd_defaults import crd_folder, read_schema
 from lead_testing.crd_fields import KINDS, crd_fields
+from lead_testing.makers import NOW, SETTINGS, a_dataset_cache, a_training_run
 
 LINE = 150  # columns; a regular expression is not wrapped
 
@@ -91,3 +97,79 @@ def test_a_reference_is_an_object_and_a_choice_is_in_camel_case(kind: str) -> No
         words = [*field.get("enum", ()), *([field["default"]] if isinstance(field.get("default"), str) else [])]
         if path.startswith(".spec") and not path.endswith(".storageProfile"):
             assert all(re.fullmatch(r"[A-Z][A-Za-z]+|[0-9].*", word) for word in words), path
+
+
+def status_of(kind: str) -> dict[str, Any]:
+    schema: dict[str, Any] = read_schema(kind)["properties"]["status"]
+    return schema
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_number_of_a_status_is_a_float(kind: str) -> None:
+    """Rule nofloats: a number is whole, in thousandths where it has to be; losses and metrics are decimal texts."""
+    assert [path for path, field in crd_fields(status_of(kind)) if field.get("type") == "number"] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_field_of_display_is_printed_by_a_column_and_no_column_prints_two(kind: str) -> None:
+    """Numbers are numbers; the texts that are made of them stand in one object, and none that nothing shows."""
+    crd = yaml.safe_load((crd_folder() / f"{kind.lower()}.yaml").read_text())
+    columns = [each["jsonPath"] for each in crd["spec"]["versions"][0]["additionalPrinterColumns"]]
+    assert len(set(columns)) == len(columns)
+    printed = {path.removeprefix(".status.display.") for path in columns if path.startswith(".status.display.")}
+    assert printed == set(status_of(kind)["properties"]["display"]["properties"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_field_beside_display_is_a_text_for_people(kind: str) -> None:
+    beside = {name: field for name, field in status_of(kind)["properties"].items() if name != "display"}
+    found = [path for path, _ in crd_fields({"properties": beside}) if re.search(r"([a-z]Text|\.text)$", path)]
+    assert found == []
+
+
+def test_progress_and_checkpoint_of_a_run_stand_in_its_stages_alone() -> None:
+    properties = status_of("TrainingRun")["properties"]
+    assert {"progress", "checkpoint", "stage", "resumedFrom"}.isdisjoint(properties)
+    entry = properties["stages"]["items"]["properties"]
+    assert {"progress", "checkpoint", "restartState", "resumedFromStep"} <= set(entry)
+    assert {"epoch", "epochs", "step", "loss"} <= set(entry["progress"]["properties"]) - set(entry)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_done_of_total_and_counts_of_a_status_are_whole_numbers(kind: str) -> None:
+    """What counts is never a text: {done, total}, {kept, total}, bytes, milliseconds."""
+    counts = ("done", "total", "kept", "hits", "misses", "corrupt")
+    for path, field in crd_fields(status_of(kind)):
+        name = path.rsplit(".", 1)[-1]
+        if (name in counts and not path.endswith("workers[].done")) or name.endswith(("Bytes", "Milliseconds{}")):
+            assert field["type"] == "integer", path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_choice_of_a_status_is_in_camel_case(kind: str) -> None:
+    for path, field in crd_fields(status_of(kind)):
+        assert all(re.fullmatch(r"([A-Z][a-z]+)+", value) for value in field.get("enum", ())), path
+        assert "default" not in field, f"{path}: what was not seen yet is absent"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_field_of_a_status_says_what_it_is_in_a_sentence(kind: str) -> None:
+    """`kubectl explain` prints it: it begins with a capital, ends with a full stop, and refers to no other line."""
+    for path, field in crd_fields(status_of(kind)):
+        text = field.get("description")
+        if text is None:
+            assert path.endswith(("[]", "{}")), path
+            continue
+        assert re.match(r"[A-Z]", text) and text.endswith("."), path
+        assert not re.match(r"(Both|The same) for people", text), path
+
+
+def test_both_ends_of_a_resource_are_told_as_false_from_the_first_pass() -> None:
+    """The conventions on conditions: a controller sets them at its first visit, so that absence means unknown."""
+    run = decide_training_run(a_training_run(), ObservedRun(now=NOW), SETTINGS).status
+    cache = decide_dataset_cache(a_dataset_cache(), ObservedBuild(now=NOW), SETTINGS).status
+    told = [(c["type"], c["status"]) for status in (run, cache) for c in status["conditions"]]
+    ends = [(kind, status) for kind, status in told if kind in ("Succeeded", "Failed")]
+    assert ends == [("Succeeded", "False"), ("Failed", "False"), ("Failed", "False")]
+    for status in (run, cache):
+        assert all(c["reason"] and c["message"] and c["lastTransitionTime"] for c in status["conditions"])

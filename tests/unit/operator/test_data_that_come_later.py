@@ -33,8 +33,8 @@ def failed(cache: DatasetCache = CACHE, code: int = 65) -> Plan:
     return look(building, pod, cache=cache)
 
 
-def known(reason: str = "BadData", source: str = EMPTY.sha256, round_: int = 1) -> ObservedBuildFailure:
-    return ObservedBuildFailure(round_, reason, "empty", format_time(NOW), source)
+def known(reason: str = "BadData", source: str = EMPTY.sha256, rebuilds: int = 0) -> ObservedBuildFailure:
+    return ObservedBuildFailure(rebuilds, reason, "empty", format_time(NOW), source)
 
 
 def message(plan: Plan) -> str:
@@ -43,9 +43,9 @@ def message(plan: Plan) -> str:
 
 def test_it_begins_again_when_files_have_come_with_a_budget_of_its_own() -> None:
     again = look(failed().status, after_s=61, failure=known(), source=FULL)
-    assert (again.status["phase"], again.status["build"]["round"]) == ("Building", 2) and again.claim_attempt
+    assert (again.status["phase"], again.status["build"]["rebuilds"]) == ("Building", 1) and again.claim_attempt
     assert [body["metadata"]["name"] for body in again.creates] == ["towns-build-g1-a2-0"]
-    assert not any(c["type"] == "Failed" for c in again.status["conditions"])
+    assert [c["status"] for c in again.status["conditions"] if c["type"] == "Failed"] == ["False"]
     assert [w["errors"] for w in again.status["build"]["workers"]] == [0]
     later = look(again.status, after_s=65, failure=known(), source=FULL)
     assert later.status["phase"] == "Building" and not later.claim_attempt
@@ -70,8 +70,8 @@ def test_nothing_else_begins_it_again(after_s: float, failure: ObservedBuildFail
 
 def test_the_pause_grows_with_each_failure() -> None:
     status = failed().status
-    status["build"]["round"] = 3
-    third = known(round_=3)
+    status["build"]["rebuilds"] = 2
+    third = known(rebuilds=2)
     assert look(status, after_s=239, failure=third, source=FULL).status["phase"] == "Failed"
     assert look(status, after_s=241, failure=third, source=FULL).status["phase"] == "Building"
 
@@ -79,7 +79,7 @@ def test_the_pause_grows_with_each_failure() -> None:
 def test_the_source_is_recorded_once_as_it_was_after_the_failure() -> None:
     (record,) = look(failed().status, failure=known(source=""), source=EMPTY).records
     listed = parse_failed_source(record.data)
-    assert record.key == f"control/team-a/{CACHE_UID}/source-1-000001.json"
+    assert record.key == f"control/team-a/{CACHE_UID}/source-1-000000.json"
     assert listed is not None and listed.sha256 == EMPTY.sha256
     assert look(failed().status, failure=known(), source=EMPTY).records == ()
     assert look(failed().status, failure=known(), source=EMPTY).requeue_after_s == 60
@@ -100,7 +100,7 @@ def test_a_restarted_operator_reads_what_the_source_was(tmp_path: Any) -> None:
         store.create(record.key, record.data)
     found = read_build(store, Records(), BuildKeys("team-a", CACHE_UID), 1, shares=1, now=NOW).failure
     assert found is not None and (found.reason, found.source_sha256) == ("BadData", EMPTY.sha256)
-    assert look({}, after_s=61, failure=found, source=FULL).status["build"]["round"] == 2, "an erased status as well"
+    assert look({}, after_s=61, failure=found, source=FULL).status["build"]["rebuilds"] == 1, "an erased status as well"
 
 
 def test_the_message_says_what_helps_for_a_bucket_and_for_a_volume() -> None:

@@ -29,8 +29,8 @@ from lead_testing.statuses import cache_status, run_status
 
 THEN = "2026-01-01T11:59:00Z"
 STAGES: list[dict[str, Any]] = [
-    {"name": "train", "seed": seed, "attempt": 1, "phase": "Succeeded", "checkpoint": f"s3://lead/{seed}",
-     "completionTime": THEN, "book": {"attemptTime": THEN}} for seed in (0, 1)
+    {"name": "train", "seed": seed, "attempt": 1, "phase": "Succeeded", "checkpoint": {"uri": f"s3://lead/{seed}"},
+     "completionTime": THEN, "restartState": {"attemptTime": THEN}} for seed in (0, 1)
 ]  # fmt: skip
 END = {"type": "Succeeded", "status": "True", "reason": "AllStagesDone", "message": "done", "lastTransitionTime": THEN}
 STATUS = {"phase": "Succeeded", "stages": STAGES, "conditions": [END]}
@@ -107,7 +107,8 @@ def seen(stage: str, attempt: int, epoch: int = 0, step: int = 0) -> ObservedIns
         attempt=max(1, attempt), seq=step, phase="Training", epoch=epoch, epochs=2, step=step + 1, steps=24
     )
     prefix = f"runs/team-a/{RUN_UID}/{stage}-s0/checkpoints/{step:012d}/0001-abc/"
-    checkpoint = ObservedCheckpoint("key", prefix, step, epoch, 1, 10, format_time(NOW)) if epoch else None
+    saved_at = format_time(NOW + timedelta(seconds=step))  # two checkpoints that one pass finds are one event
+    checkpoint = ObservedCheckpoint("key", prefix, step, epoch, 1, 10, saved_at) if epoch else None
     return ObservedInstance(
         stage, 0, progress=record if attempt else None, checkpoint=checkpoint, highest_attempt=attempt,
         recorded_attempt=attempt,

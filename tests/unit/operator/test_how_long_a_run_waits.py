@@ -94,7 +94,7 @@ def test_a_group_that_never_ran_whole_spends_no_budget_however_often_it_waits() 
     watched = Watched(a_training_run(failurePolicy={"maxInfraRestarts": 2}))
     wait_in_vain(watched, 5)
     restarts = watched.plan.status["restarts"]
-    assert (restarts["infrastructure"], restarts["program"], restarts["uncounted"]) == (0, 0, 5)
+    assert (restarts["infrastructure"], restarts["program"], restarts["voluntary"]) == (0, 0, 5)
     failure = watched.plan.status["lastFailure"]
     assert (failure["class"], failure["reason"]) == ("Stopped", "GroupIncomplete")
     assert "night-drive-train-s0-a5-1 did not start" in failure["message"] and NO_ADDRESS in failure["message"]
@@ -131,7 +131,7 @@ def test_the_pending_deadline_begins_anew_when_the_group_ran_whole_between() -> 
     watched.look(begun_s + 100, *ended)
     begun = watched.look(begun_s + 200, *ended)
     assert begun.claim_attempt
-    assert begun.status["stages"][0]["book"]["attemptTime"] == "2026-01-01T12:20:00Z"
+    assert begun.status["stages"][0]["restartState"]["attemptTime"] == "2026-01-01T12:20:00Z"
 
 
 def test_a_cache_that_lies_on_a_lost_node_is_named_with_what_lets_the_rank_begin_elsewhere() -> None:
@@ -381,7 +381,7 @@ def test_what_goes_wrong_after_the_final_checkpoint_spoils_nothing(pod: Observed
 
 def test_after_the_final_checkpoint_pods_of_earlier_attempts_are_stopped_too() -> None:
     watched = training(failurePolicy={"maxRestarts": 0, "maxInfraRestarts": 0})
-    watched.plan.status["stages"][0] |= {"attempt": 2, "book": {"endedAttempt": 1, "created": True}}
+    watched.plan.status["stages"][0] |= {"attempt": 2, "restartState": {"endedAttempt": 1, "created": True}}
     straggler = a_pod(0)
     watched.look(90, a_pod(0, attempt=2), a_failed_pod(1, 1, attempt=2), straggler, bucket=DONE)
     assert watched.plan.status["reason"] == "Finishing"

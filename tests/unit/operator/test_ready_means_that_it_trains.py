@@ -72,7 +72,7 @@ def test_a_run_is_ready_from_its_first_report_of_training_on_and_its_stage_says_
     for loading in ((), (told("Starting"),), (told("Loading", seq=2),)):
         life.look(GROUP, *loading)
         assert (life.phases, life.ready) == (["Starting", "Starting"], ("False", "Loading"))
-        assert life.status["reason"] == "Loading" and life.status["pods"]["text"] == "2/2"
+        assert life.status["reason"] == "Loading" and life.status["display"]["pods"] == "2/2"
     life.look(GROUP, told("Training", seq=3, step=1))
     assert (life.phases, life.ready) == (["Running", "Running"], ("True", "AllRanksRun"))
     ended = (a_pod(0, phase="Succeeded", ready=False), a_pod(1))

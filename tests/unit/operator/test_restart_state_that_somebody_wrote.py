@@ -27,9 +27,9 @@ def running() -> dict[str, Any]:
     return look(look({}, (), 0).status, GROUP, 5).status
 
 
-def with_book(status: dict[str, Any], **book: Any) -> dict[str, Any]:
+def with_restart_state(status: dict[str, Any], **held: Any) -> dict[str, Any]:
     (stage,) = status["stages"]
-    return {**status, "stages": [{**stage, "book": {**stage["book"], **book}}]}
+    return {**status, "stages": [{**stage, "restartState": {**stage["restartState"], **held}}]}
 
 
 def nulls(value: Any, where: str = "status") -> list[str]:
@@ -42,14 +42,14 @@ def nulls(value: Any, where: str = "status") -> list[str]:
 
 @pytest.mark.parametrize("left_out", ["failedAt", "failedReason", "atStep", "endsAtStep", "failedAttempt"])
 def test_a_field_that_is_not_there_is_not_written_as_null(left_out: str) -> None:
-    book = {"failedAt": "2026-01-01T00:00:00Z", "failedReason": "Forged", **FORGED}
-    forged = with_book(running(), **{key: value for key, value in book.items() if key != left_out})
+    held = {"failedAt": "2026-01-01T00:00:00Z", "failedReason": "Forged", **FORGED}
+    forged = with_restart_state(running(), **{key: value for key, value in held.items() if key != left_out})
     assert nulls(look(forged, GROUP, 10).status) == []
 
 
 def recovering() -> dict[str, Any]:
     """A run whose tenth failure at one place is followed by the longest pause."""
-    return look(with_book(running(), atStep=-1, endsAtStep=9, failedAttempt=1), ENDED, 10).status
+    return look(with_restart_state(running(), atStep=-1, endsAtStep=9, failedAttempt=1), ENDED, 10).status
 
 
 def attempt_at(status: dict[str, Any], at_s: float) -> int:
@@ -62,4 +62,4 @@ def test_a_pause_is_waited_for() -> None:
 
 
 def test_a_failure_of_the_future_holds_no_attempt_back() -> None:
-    assert attempt_at(with_book(recovering(), failedAt="2999-01-01T00:00:00Z"), 80) == 2
+    assert attempt_at(with_restart_state(recovering(), failedAt="2999-01-01T00:00:00Z"), 80) == 2

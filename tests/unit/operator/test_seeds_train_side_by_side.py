@@ -93,8 +93,8 @@ def test_a_failed_group_is_replaced_while_the_other_goes_on() -> None:
     assert not {d.name for d in plan.deletes} & {p.name for p in group("pretrain")}
     entries = {e["name"]: e for e in plan.status["stages"] if e["seed"] == 0}
     assert (entries["pretrain"]["attempt"], entries["other"]["attempt"]) == (1, 2)
-    assert (entries["other"]["book"]["failedAttempt"], entries["other"]["book"]["endsAtStep"]) == (1, 1)
-    assert "failedAttempt" not in entries["pretrain"]["book"]
+    assert (entries["other"]["restartState"]["failedAttempt"], entries["other"]["restartState"]["endsAtStep"]) == (1, 1)
+    assert "failedAttempt" not in entries["pretrain"]["restartState"]
     assert plan.status["restarts"]["program"] == 1
 
 
@@ -117,10 +117,10 @@ def test_the_columns_tell_of_the_first_and_stages_of_all() -> None:
     pods = (*group("pretrain"), *group("other"))
     seen = buckets(run, pretrain0=trains("pretrain", 0, 7), other0=trains("other", 0, 11))
     status = look(run, previous=look(run).status, pods=pods, instances=seen).status
-    assert (status["phase"], status["stage"]["name"], status["progress"]["step"]) == ("Running", "pretrain", 7)
-    entries = {e["name"]: e for e in status["stages"] if e["seed"] == 0}
-    assert entries["other"]["progress"]["step"] == 11
-    assert "progress" not in entries["pretrain"]
+    display = status["display"]
+    assert (status["phase"], display["stage"], display["step"].split("/")[0]) == ("Running", "pretrain", "7")
+    entries = {e["name"]: e["progress"]["step"] for e in status["stages"] if e["seed"] == 0 and e["attempt"]}
+    assert entries == {"pretrain": 7, "other": 11}
     assert look(run, previous=status, pods=pods, instances=seen).status == status
 
 

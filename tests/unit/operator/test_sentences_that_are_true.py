@@ -10,7 +10,7 @@ from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstanc
 from lead_operator.decisions.plan import Plan
 from lead_operator.decisions.training_run.plan import decide_training_run
 from lead_protocol.progress_record import ProgressRecord
-from lead_protocol.run_records import RunBook
+from lead_protocol.run_records import RestartRecord
 from lead_testing.makers import NOW, RUN_UID, SETTINGS, a_failed_pod, a_pod, a_ready_cache, a_training_run
 
 PREFIX = f"runs/team-a/{RUN_UID}/train-s0/"
@@ -101,5 +101,6 @@ def test_restarts_that_could_not_be_read_at_the_end_are_filled_in_later() -> Non
     del ended["restarts"]
     away = ObservedRun(now=NOW, previous=ended, store_error="StoreUnavailable: no answer")
     assert "restarts" not in decide_training_run(RUN, away, SETTINGS).status
-    back = replace(away, store_error="", book=RunBook(program=1, infrastructure=2, uncounted=0, instances=[]))
+    recorded = RestartRecord(program=1, infrastructure=2, voluntary=0, instances=[])
+    back = replace(away, store_error="", restart_record=recorded)
     assert decide_training_run(RUN, back, SETTINGS).status["restarts"]["total"] == 3

@@ -187,9 +187,9 @@ def test_status_counts_samples_stage_by_stage_and_says_which_is_at_work() -> Non
     words = (word("extract", 0, 3, 10), word("extract", 1, 4, 10), word("labels", 0, 1, 20))
     waiting = a_stage_pod("labels", phase="Pending", waiting_reason="Unschedulable", waiting_message="no GPU")
     plan = look(cache, look(cache).status, *[a_stage_pod("extract", i) for i in (0, 1)], waiting, words=words)
-    assert plan.status["stage"] == "extract,labels" and plan.status["digest"] == DIGEST
+    assert plan.status["display"]["stage"] == "extract,labels" and plan.status["digest"] == DIGEST
     assert entry(plan, "extract") == {
-        "name": "extract", "phase": "Running", "workers": 2, "workersDone": 0, "done": 7, "total": 20
+        "name": "extract", "phase": "Running", "pods": {"done": 0, "total": 2}, "samples": {"done": 7, "total": 20}
     }  # fmt: skip
     assert entry(plan, "labels")["message"] == "pods wait: Unschedulable"
     assert entry(plan, "history")["message"] == "waits for extract, labels"
@@ -200,7 +200,7 @@ def test_status_counts_samples_stage_by_stage_and_says_which_is_at_work() -> Non
     )
     assert "shards" not in plan.status, "samples of stages are no shards"
     ready = look(cache, plan.status, **COMPLETE)
-    assert set(phases(ready).values()) == {"Succeeded"} and "stage" not in ready.status
+    assert set(phases(ready).values()) == {"Succeeded"} and "stage" not in ready.status["display"]
 
 
 def test_an_erased_status_is_rebuilt_from_pods_and_records() -> None:
@@ -226,7 +226,7 @@ def test_without_a_manifest_all_stages_begin_again() -> None:
         status = look(cache, status, *done).status
     assert all(worker["done"] for worker in status["build"]["workers"])
     again = look(cache, status, *done, after_s=MANIFEST_WAIT_S + 1)
-    assert (again.status["reason"], again.status["build"]["round"]) == ("SourceChanged", 2)
+    assert (again.status["reason"], again.status["build"]["rebuilds"]) == ("SourceChanged", 1)
     assert {worker["done"] for worker in again.status["build"]["workers"]} == {False}
     anew = look(cache, again.status, *done, after_s=MANIFEST_WAIT_S + 2)
     assert made(anew) == ["-extract-g1-a2-0", "-extract-g1-a2-1", "-labels-g1-a2-0"]

@@ -78,16 +78,20 @@ def after_a_loss() -> Life:
     return life
 
 
+def step_of(status: dict[str, Any]) -> int:
+    return int(status["stages"][0]["progress"]["step"])
+
+
 def test_an_attempt_shows_its_checkpoint_while_it_loads_and_then_its_own_steps() -> None:
     life = after_a_loss()
     status = life.look(a_report(2, 0, phase="Starting", steps=0))
-    assert (status["phase"], status["progress"]["epochText"], status["progress"]["stepText"]) == (
+    assert (status["phase"], status["display"]["epoch"], status["display"]["step"]) == (
         "Recovering", "1/4", "12/48",
     )  # fmt: skip
     life.look(a_report(2, 2, 12, phase="Loading", resumed_from_step=12))
     for seq, step in enumerate((12, 13, 20, 24, 39, 40, 41), 3):
         status = life.look(a_report(2, seq, step, resumed_from_step=12, eta_s=60.0), after_s=5)
-        progress = status["progress"]
+        progress = status["stages"][0]["progress"]
         assert (status["phase"], life.progressing) == ("Running", ("True", "StepsArrive"))
         assert (progress["step"], progress["epoch"], progress["attempt"]) == (step, step // STEPS_PER_EPOCH, 2)
         assert progress["etaSeconds"] == 60
@@ -108,10 +112,10 @@ def test_a_run_that_lost_more_than_the_time_out_is_not_killed_again() -> None:
 def test_an_attempt_that_took_an_older_checkpoint_than_the_newest_is_believed() -> None:
     life = after_a_loss()
     life.committed = 36  # of the first attempt, and found spoiled by the second
-    assert life.look(a_report(2, 0, phase="Loading", steps=0))["progress"]["step"] == 36
+    assert step_of(life.look(a_report(2, 0, phase="Loading", steps=0))) == 36
     life.committed = 12
-    assert life.look(a_report(2, 1, 12, phase="Loading", resumed_from_step=12))["progress"]["step"] == 12
-    assert life.look(a_report(2, 2, 13, resumed_from_step=12), after_s=5)["progress"]["step"] == 13
+    assert step_of(life.look(a_report(2, 1, 12, phase="Loading", resumed_from_step=12))) == 12
+    assert step_of(life.look(a_report(2, 2, 13, resumed_from_step=12), after_s=5)) == 13
     assert life.progressing == ("True", "StepsArrive")
 
 
@@ -119,13 +123,13 @@ def test_a_step_that_goes_back_within_one_attempt_is_refused() -> None:
     life = after_a_loss()
     life.look(a_report(2, 1, 30, resumed_from_step=12))
     status = life.look(a_report(2, 2, 20, resumed_from_step=12), after_s=5)
-    assert (status["progress"]["step"], life.progressing) == (30, ("False", "ImplausibleReport"))
+    assert (step_of(status), life.progressing) == (30, ("False", "ImplausibleReport"))
 
 
 @pytest.mark.parametrize("epoch", [5])
 def test_an_epoch_beyond_the_stage_is_refused_in_a_later_attempt_too(epoch: int) -> None:
     life = after_a_loss()
-    assert life.look(a_report(2, 1, 13, epoch=epoch))["progress"]["step"] == 40
+    assert step_of(life.look(a_report(2, 1, 13, epoch=epoch))) == 40
     assert life.progressing == ("False", "ImplausibleReport")
 
 
@@ -156,7 +160,7 @@ def test_every_report_that_is_true_is_shown_at_once_whatever_was_lost_before(
                 break
             step += more
             status = life.look(a_report(life.attempt, seq, step, resumed_from_step=resumed), after_s=pause_s)
-            assert (status["progress"]["step"], status["progress"]["attempt"]) == (step, life.attempt)
+            assert (step_of(status), status["stages"][0]["progress"]["attempt"]) == (step, life.attempt)
             assert (status["phase"], life.progressing[0]) == ("Running", "True")
         newest = max(newest, step)
     assert life.plan.status["restarts"]["total"] == len(attempts) - 1

@@ -61,8 +61,9 @@ def test_the_columns_tell_how_far_the_build_is() -> None:
     records = tuple(BuildRecord(**common, **counts, shards_done=n, size_bytes=2**20) for n in (3, 4))
     plan = look(cache, previous=look(cache).status, records=records, pods=(a_build_pod(0), a_build_pod(1)))
     status = plan.status
-    assert (status["routes"], status["samples"], status["shards"], status["percent"]) == ("9/17", 1234, "7/12", 58)
-    assert (status["size"], status["digestText"]) == ("2.0Mi", "d1" * 6)
+    assert (status["routes"], status["samples"]) == ({"kept": 9, "total": 17}, 1234)
+    assert (status["shards"], status["percent"], status["sizeBytes"]) == ({"done": 7, "total": 12}, 58, 2**21)
+    assert status["display"] == {"routes": "9/17", "shards": "7/12", "size": "2.0Mi", "digest": "d1" * 6}
 
 
 def test_rate_and_time_left_move_with_news_and_not_with_the_clock() -> None:
@@ -76,8 +77,8 @@ def test_rate_and_time_left_move_with_news_and_not_with_the_clock() -> None:
     told = []
     for after_s, done in [(0, 2), (20, 3), (40, 4), (60, 4), (90, 4), (100, 6)]:
         status = look(cache, after_s=after_s, previous=status, records=shards(done), pods=pods).status
-        speed = status["build"]["speed"]
-        told.append((speed["shards"], speed.get("rate"), speed.get("eta")))
+        speed, display = status["build"]["speed"], status["display"]
+        told.append((speed["shards"], display.get("rate"), display.get("eta")))
     first, second = (4, "3.0Mi/s", "2m40s"), (6, "2.0Mi/s", "3m0s")
     assert told == [(2, None, None), (2, None, None), first, first, first, second]
     message = next(c["message"] for c in status["conditions"] if c["type"] == "Ready")
@@ -99,8 +100,8 @@ def test_pods_that_tell_how_fast_they_are_tell_what_a_person_waits_for() -> None
     told = []
     for after_s, samples in [(20, (200, 190)), (40, (300, 250)), (60, (300, 250)), (90, (300, 250)), (95, (450, 300))]:
         status = look(cache, after_s=after_s, previous=status, records=packed(*samples), pods=pods).status
-        speed = status["build"]["speed"]
-        told.append((speed["samples"], speed["rate"], speed["eta"]))  # the slowest share is what remains
+        speed, display = status["build"]["speed"], status["display"]
+        told.append((speed["samples"], display["rate"], display["eta"]))  # the slowest share is what remains
     assert told == [(200, "10.0/s", "1m40s"), *[(550, "10.0/s", "1m10s")] * 3, (750, "10.0/s", "1m0s")]
     message = next(c["message"] for c in status["conditions"] if c["type"] == "Ready")
     assert message == (
@@ -150,9 +151,9 @@ def test_routes_that_changed_are_named_the_first_of_many_and_by_the_next_operato
 def test_a_cache_is_ready_when_its_manifest_exists() -> None:
     plan = look(a_dataset_cache(), used_by=("a", "b", "c"), **COMPLETE)
     assert (plan.status["phase"], condition(plan, "Ready")["status"]) == ("Ready", "True")
-    assert (plan.status["shards"], plan.status["size"], plan.status["routes"]) == ("12/12", "1.2Gi", "9/17")
+    assert [plan.status["display"][key] for key in ("shards", "size", "routes")] == ["12/12", "1.2Gi", "9/17"]
     assert plan.status["routeReasons"] == {"too short": 8}
-    assert plan.status["usedByText"] == "a +2"
+    assert plan.status["display"]["usedBy"] == "a +2"
     assert plan.status["uri"] == f"s3://lead/caches/team-a/{DIGEST}/"
     assert not plan.creates and not plan.claim_attempt
     assert look(a_dataset_cache(), after_s=99, previous=plan.status, used_by=("a", "b", "c"), **COMPLETE).status == (
@@ -231,7 +232,7 @@ def test_a_source_that_changed_while_it_was_read_is_read_again() -> None:
     late = look(cache, after_s=20, previous=early.status, pods=pods)
     again = look(cache, after_s=21, previous=late.status, pods=pods)
     assert made(again) == ["towns-build-g1-a2-0", "towns-build-g1-a2-1"]
-    assert again.status["build"]["round"] == 2
+    assert again.status["build"]["rebuilds"] == 1
 
 
 def test_a_changed_spec_is_built_anew_after_the_old_pods_are_gone() -> None:

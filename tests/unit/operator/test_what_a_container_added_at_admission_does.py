@@ -48,7 +48,7 @@ def test_a_failed_rank_is_seen_and_its_pod_is_stopped_once_its_end_is_booked() -
     run = a_training_run()
     failed = a_failed_pod(1, lingers=True)
     plan = look(run, begun(run), a_pod(0), failed)
-    assert plan.claim_attempt and plan.status["stages"][0]["book"]["endedAttempt"] == 1
+    assert plan.claim_attempt and plan.status["stages"][0]["restartState"]["endedAttempt"] == 1
     assert names(plan) == {a_pod(0).name, failed.name}
     again = look(run, plan.status, replace(failed, deleting=True))
     assert again.claim_attempt and again.status["stages"][0]["attempt"] == 2

@@ -108,9 +108,9 @@ def test_a_sentence_of_the_run_itself_passes(text: str) -> None:
         ({"total": 0}, [CRASH], 1),
         ({"total": 1, "infrastructure": 1}, [CRASH], 1),
         ({"total": 2, "program": 2}, [CRASH], 2),
-        ({"total": 2, "program": 1, "uncounted": 1}, [CRASH, STOP], 0),
+        ({"total": 2, "program": 1, "voluntary": 1}, [CRASH, STOP], 0),
         ({"total": 2, "program": 1}, [CRASH, Cost(1, ("program",))], 1),
-        ({"total": 1, "uncounted": 1}, [], 2),
+        ({"total": 1, "voluntary": 1}, [], 2),
     ],
 )
 def test_restarts_are_held_against_what_the_faults_may_cost(

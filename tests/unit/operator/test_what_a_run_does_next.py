@@ -153,16 +153,16 @@ def test_the_columns_tell_what_rank_0_reported() -> None:
     plan = look(run, previous=started(run), pods=(a_pod(0), a_pod(1)), instances=(held,))
     status = plan.status
     assert status["phase"] == "Running"
-    assert status["stage"]["text"] == "train"
-    assert status["progress"]["epochText"] == "1/4"
-    assert status["progress"]["stepText"] == "12/48"
-    assert status["progress"]["loss"] == "0.8312"
-    assert status["progress"]["rate"] == "412/s"
-    assert status["progress"]["eta"] == "1h12m"
-    assert status["checkpoint"]["savedAt"] == "2026-01-01T12:00:00Z"
-    assert status["checkpoint"]["uri"] == f"s3://lead/{PREFIX}checkpoints/x/"
-    assert status["cacheHits"] == "93%"
-    assert (status["pods"]["text"], status["nodesText"]) == ("2/2", "node-0,node-1")
+    assert status["display"]["stage"] == "train"
+    assert status["display"]["epoch"] == "1/4"
+    assert status["display"]["step"] == "12/48"
+    assert status["stages"][0]["progress"]["loss"] == "0.8312"
+    assert status["display"]["rate"] == "412/s"
+    assert status["display"]["eta"] == "1h12m"
+    assert status["stages"][0]["checkpoint"]["savedAt"] == "2026-01-01T12:00:00Z"
+    assert status["stages"][0]["checkpoint"]["uri"] == f"s3://lead/{PREFIX}checkpoints/x/"
+    assert status["display"]["cacheHits"] == "93%"
+    assert (status["display"]["pods"], status["display"]["nodes"]) == ("2/2", "node-0,node-1")
     assert condition(plan, "Progressing")["status"] == condition(plan, "Ready")["status"] == "True"
 
 
@@ -191,7 +191,7 @@ def test_a_report_that_cannot_be_true_is_ignored_and_named(forged: dict[str, int
     run = a_training_run()
     held = replace(bucket(), progress=record(**forged))
     plan = look(run, previous=started(run), pods=(a_pod(0), a_pod(1)), instances=(held,))
-    assert plan.status["progress"]["epoch"] == 0
+    assert plan.status["stages"][0]["progress"]["epoch"] == 0
     assert condition(plan, "Progressing")["reason"] == "ImplausibleReport"
 
 
@@ -200,12 +200,12 @@ RESTARTED = [
     (a_failed_pod(1, 137, reason="OOMKilled"), "program", "OOMKilled"),
     (a_failed_pod(1, 137, disruption="PreemptionByScheduler"), "infrastructure", "PreemptionByScheduler"),
     (a_failed_pod(1, None, reason="Evicted"), "infrastructure", "Evicted"),
-    (a_failed_pod(1, 75, disruption="EvictionByEvictionAPI"), "uncounted", "EvictionByEvictionAPI"),
-    (a_failed_pod(1, 75, reason="Terminated"), "uncounted", "Terminated"),
+    (a_failed_pod(1, 75, disruption="EvictionByEvictionAPI"), "voluntary", "EvictionByEvictionAPI"),
+    (a_failed_pod(1, 75, reason="Terminated"), "voluntary", "Terminated"),
     (a_failed_pod(1, 143, deleting=True), "infrastructure", "PodDeleted"),
     (a_failed_pod(1, 80), "infrastructure", "StoreUnavailable"),
-    (a_failed_pod(1, 75), "uncounted", "StoppedUnasked"),
-    (a_failed_pod(1, 82), "uncounted", "StepTooLarge"),
+    (a_failed_pod(1, 75), "voluntary", "StoppedUnasked"),
+    (a_failed_pod(1, 82), "voluntary", "StepTooLarge"),
 ]
 
 
@@ -346,7 +346,7 @@ def test_a_stage_is_done_when_its_final_checkpoint_is_committed_and_nothing_runs
     assert (early.status["phase"], early.status["reason"]) == ("Running", "Finishing")
     plan = look(run, after_s=2, previous=early.status, pods=done, instances=(bucket(epoch=4, step=48),))
     assert plan.status["phase"] == "Succeeded"
-    assert plan.status["progress"]["epochText"] == "4/4"
+    assert plan.status["display"]["epoch"] == "4/4"
     late = look(run, after_s=90, previous=early.status, pods=done)
     assert late.status["lastFailure"]["reason"] == "FinalCheckpointMissing"
 
@@ -365,7 +365,7 @@ def test_a_run_whose_last_epoch_is_done_does_not_go_back_while_its_pods_end(atte
     told = replace(bucket(epoch=4, step=48) if committed else bucket(), progress=report)
     at_work = (a_pod(0, attempt=attempt), a_pod(1, attempt=attempt))
     seen = look(run, after_s=601, previous=before, pods=at_work, instances=(told,))
-    assert (seen.status["phase"], seen.status["progress"]["epochText"]) == ("Running", "4/4")
+    assert (seen.status["phase"], seen.status["display"]["epoch"]) == ("Running", "4/4")
     ending = a_pod(0, attempt=attempt, ready=False)
     others = (a_pod(1, attempt=attempt, ready=False), a_pod(1, attempt=attempt, phase="Succeeded", ready=False))
     for other in others:
@@ -383,7 +383,7 @@ def test_the_pods_of_a_next_stage_start() -> None:
     begun = look(run, instances=instances).status
     pods = (a_pod(0, stage="tune", phase="Pending", ready=False), a_pod(1, stage="tune", ready=False))
     status = look(run, after_s=9, previous=begun, pods=pods, instances=instances).status
-    assert (status["phase"], status["stage"]["text"], status["progress"]["epochText"]) == ("Starting", "tune", "0/1")
+    assert (status["phase"], status["display"]["stage"], status["display"]["epoch"]) == ("Starting", "tune", "0/1")
 
 
 def test_a_stage_that_stopped_early_is_done_and_its_columns_say_how_far_it_came() -> None:
@@ -397,9 +397,9 @@ def test_a_stage_that_stopped_early_is_done_and_its_columns_say_how_far_it_came(
     plan = look(run, after_s=2, previous=started(run), pods=done, instances=(marked,))
     again = look(run, after_s=9, previous=plan.status, instances=(), store_error="StoreUnavailable: no answer")
     for status in (plan.status, again.status):  # the second cannot read the bucket
-        assert (status["phase"], status["stages"][0]["epoch"]) == ("Succeeded", 3)
-        assert (status["progress"]["epochText"], status["progress"]["percent"]) == ("3/4", 100)
-        assert "eta" not in status["progress"]
+        assert (status["phase"], status["stages"][0]["progress"]["epoch"]) == ("Succeeded", 3)
+        assert (status["display"]["epoch"], status["stages"][0]["progress"]["percent"]) == ("3/4", 100)
+        assert "eta" not in status["display"] and "etaSeconds" not in status["stages"][0]["progress"]
     assert "stopped early, 3 of 4 epochs" in condition(plan, "Succeeded")["message"]
 
 
@@ -428,7 +428,7 @@ def test_mean_and_deviation_over_seeds_are_shown() -> None:
     ]
     plan = look(run, instances=tuple(found))
     assert plan.status["phase"] == "Succeeded"
-    assert plan.status["seedStatistics"][0]["text"] == "0.5 ± 0.3536"
+    assert plan.status["seedStatistics"] == [{"stage": "train", "seeds": 2, "mean": "0.5", "std": "0.3536"}]
 
 
 @pytest.mark.parametrize(
@@ -559,7 +559,8 @@ def test_a_time_that_there_is_not_in_utc_is_not_shown() -> None:
     assert held.checkpoint is not None
     spoiled = replace(held, checkpoint=replace(held.checkpoint, saved_at="0001-01-01T00:00:00+14:00"))
     plan = look(run, previous=started(run), pods=(a_pod(0), a_pod(1)), instances=(spoiled,))
-    assert plan.status["checkpoint"]["step"] == 12 and "savedAt" not in plan.status["checkpoint"]
+    shown = plan.status["stages"][0]["checkpoint"]
+    assert shown["step"] == 12 and "savedAt" not in shown and "checkpointTime" not in plan.status["display"]
 
 
 @pytest.mark.parametrize(("policy", "deleted"), [("Running", 1), ("All", 2), ("None", 1)])
@@ -586,7 +587,7 @@ def test_an_erased_status_is_rebuilt_from_pods_and_bucket() -> None:
     assert not plan.creates and not plan.deletes and not plan.claim_attempt
     assert plan.status["phase"] == "Running"
     assert plan.status["stages"][0]["attempt"] == 2
-    assert plan.status["progress"]["epochText"] == "1/4"
+    assert plan.status["display"]["epoch"] == "1/4"
 
 
 def test_a_renamed_config_key_is_noticed_though_the_api_server_lets_it_pass() -> None:

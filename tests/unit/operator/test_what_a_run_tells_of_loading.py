@@ -1,13 +1,15 @@
-"""From a session cache's counters to the CACHE column: figures of the newest report, kept while there is none."""
+"""From a session cache's counters to the CACHE column: those of the newest report, kept while there is none."""
 
 import json
 from typing import Any
 
 import pytest
 
-from lead_operator.decisions.training_run.session_cache_figures import cache_figures
+from lead_operator.decisions.training_run.display import run_display
+from lead_operator.decisions.training_run.session_cache_counters import session_cache_counters
+from lead_operator.resources.status_format import status_json
+from lead_operator.resources.training_run_status import InstanceStatus, PodsStatus, SessionCacheStatus
 from lead_protocol.progress_record import MAX_DEGRADED_RANKS, MAX_RECORD_BYTES, ProgressRecord, parse_progress, to_bytes
-from lead_testing.statuses import run_status
 
 PLAIN: dict[str, Any] = {
     "attempt": 1, "seq": 4, "phase": "Training", "epoch": 0, "epochs": 4, "step": 3, "steps": 48,
@@ -19,35 +21,32 @@ READ: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_the_column_is_the_share_of_reads_and_the_rest_lies_beside_it() -> None:
+def text(counters: SessionCacheStatus | None) -> str:
+    entry = InstanceStatus(name="train", seed=0)
+    return run_display(entry, "train", PodsStatus(), (), counters).cache_hits
+
+
+def test_the_column_is_the_share_of_reads_and_the_counters_are_numbers() -> None:
     record = parse_progress(to_bytes(ProgressRecord(**READ)))
-    assert cache_figures(record, run_status({"cacheHits": "1%", "cache": {"hits": "1"}})) == (
-        "93%",
-        {
-            "hits": "930", "misses": "70", "fetched": "1.5Gi", "damaged": "2", "fetchSeconds": "61.9",
-            "copySeconds": "1.5", "loadSeconds": "12.35", "outageSeconds": "0", "stepSeconds": "30",
-            "waitSeconds": "0.25",
-        },
-    )  # fmt: skip
+    found = session_cache_counters(record, SessionCacheStatus(hits=1))
+    assert found is not None and text(found) == "93%"
+    assert status_json(found) == {
+        "hits": 930, "misses": 70, "fetchedBytes": 3 * 2**29, "fetchedTwiceBytes": 0, "corrupt": 2,
+        "loadingMilliseconds": {"copy": 1500, "fetch": 61900, "load": 12346, "outage": 0, "step": 30000, "wait": 250},
+    }  # fmt: skip
 
 
-def test_what_was_asked_of_the_store_twice_is_told_where_there_is_any() -> None:
-    assert "askedTwice" not in cache_figures(ProgressRecord(**READ), run_status({}))[1]
-    told = cache_figures(ProgressRecord(**READ, cache_second_bytes=2**20), run_status({}))[1]
-    assert told["askedTwice"] == "1.0Mi"
-
-
-@pytest.mark.parametrize("hits, misses, text", [(0, 1, "0%"), (999, 1, "99%"), (1000, 0, "100%")])
-def test_only_a_cache_that_answered_everything_shows_100(hits: int, misses: int, text: str) -> None:
+@pytest.mark.parametrize("hits, misses, shown", [(0, 1, "0%"), (999, 1, "99%"), (1000, 0, "100%")])
+def test_only_a_cache_that_answered_everything_shows_100(hits: int, misses: int, shown: str) -> None:
     record = ProgressRecord(**PLAIN, cache_hits=hits, cache_misses=misses)
-    assert cache_figures(record, run_status({}))[0] == text
+    assert text(session_cache_counters(record, None)) == shown
 
 
 @pytest.mark.parametrize("record", [None, ProgressRecord(**PLAIN)])
-def test_figures_stay_until_something_was_read_again(record: ProgressRecord | None) -> None:
-    before = run_status({"cacheHits": "93%", "cache": {"hits": "930"}, "phase": "Running"})
-    assert cache_figures(record, before) == ("93%", {"hits": "930"})
-    assert cache_figures(record, run_status({})) == ("", {})
+def test_counters_stay_until_something_was_read_again(record: ProgressRecord | None) -> None:
+    before = SessionCacheStatus(hits=930, misses=70)
+    assert session_cache_counters(record, before) == before and text(before) == "93%"
+    assert session_cache_counters(record, None) is None and text(None) == ""
 
 
 @pytest.mark.parametrize(

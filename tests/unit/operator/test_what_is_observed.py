@@ -52,8 +52,8 @@ def test_a_caches_profile_and_answer_are_seen_and_an_old_answer_counts_for_nothi
 
 def test_pods_are_expected_from_when_they_were_seen_until_their_end_is_accounted_for() -> None:
     def expected(created: bool, last_ended: int, *, ended: bool = False, phase: str = "Recovering") -> list[str]:
-        book = {"created": created, "endedAttempt": last_ended}
-        entry = {"name": "train", "seed": 0, "attempt": 2, "phase": phase, "book": book}
+        held = {"created": created, "endedAttempt": last_ended}
+        entry = {"name": "train", "seed": 0, "attempt": 2, "phase": phase, "restartState": held}
         run: Any = a_training_run(nodes=2)
         return list(expected_training_pods(run, run_status({"stages": [entry]}), ended=ended))
 
@@ -71,7 +71,7 @@ def test_pods_are_expected_from_when_they_were_seen_until_their_end_is_accounted
 
 
 def test_a_pod_under_the_name_of_an_older_operator_is_seen_and_not_asked_for() -> None:
-    entry = {"name": "big-train", "seed": 1, "attempt": 2, "phase": "Running", "book": {"created": True}}
+    entry = {"name": "big-train", "seed": 1, "attempt": 2, "phase": "Running", "restartState": {"created": True}}
     run: Any = a_training_run(nodes=2)
 
     def expected(*ranks: int, attempt: int = 2) -> list[str]:

@@ -124,7 +124,7 @@ def test_every_part_has_a_limit_and_none_fails_the_object() -> None:
     body["spec"]["unknown"] = "x" * MAX_SPEC_BYTES
     assert read_resource(wire(body))[REJECTION].reason == "SpecTooLarge"
     body = a_run_body()
-    body["status"] = {"nodesText": "x" * MAX_STATUS_BYTES}
+    body["status"] = {"reason": "x" * MAX_STATUS_BYTES}
     found = read_resource(wire(body))
     assert found["status"] == {} and REJECTION not in found  # rebuilt, as one that was erased
     body = a_run_body()

@@ -146,10 +146,10 @@ async def test_an_end_that_a_pod_has_written_ends_nothing(tmp_path: Path) -> Non
     """Audit: B3."""
     store = FolderStore(tmp_path)
     end = json.dumps({"phase": "Failed", "reason": "Forged", "message": "x", "ended_at": "2026-01-01T00:00:00Z"})
-    for key in ("book/ended.json", "ended.json", "control/ended.json", "restarts-000009.json"):
+    for key in ("restarts/ended.json", "ended.json", "control/ended.json", "restarts-000009.json"):
         store.put(f"runs/team-a/{RUN_UID}/{key}", end.encode())
     found = await look_at(store, erased=True)
-    assert found.ended is None and found.book is None
+    assert found.ended is None and found.restart_record is None
     store.put(CONTROL.ended, end.encode())
     assert (await look_at(store)).ended is not None
 

@@ -12,7 +12,7 @@ from lead_operator.bucket.bucket_view import BucketLook, BucketView
 from lead_operator.bucket.cache_publisher import CachePublisher, check
 from lead_operator.bucket.source_watch import list_source
 from lead_operator.decisions.dataset_cache.build_state import read_build_state
-from lead_operator.decisions.dataset_cache.plan import MAX_ROUNDS, decide_dataset_cache
+from lead_operator.decisions.dataset_cache.plan import MAX_REBUILDS, decide_dataset_cache
 from lead_operator.decisions.dataset_cache.verification import PublishRequest, find_mismatch, publish_request
 from lead_operator.decisions.observed import ObservedBuild, ObservedCacheManifest, ObservedPublication
 from lead_operator.decisions.plan import Plan
@@ -57,22 +57,24 @@ def test_what_the_pods_say_is_built_is_published_first_and_not_ready() -> None:
     assert [(note.type, note.reason) for note in plan.events if note.reason == "Publishing"] == [
         ("Normal", "Publishing")
     ]
-    going = built(publication=ObservedPublication(3, 40, 2**30, digest=DIGEST, round=plan.publish.round))
+    going = built(publication=ObservedPublication(3, 40, 2**30, digest=DIGEST, rebuilds=plan.publish.rebuilds))
     assert "3 of 40 objects (1.0Gi) are verified" in ready_condition(going)["message"]
-    away = built(publication=ObservedPublication(3, 40, 0, error="StoreUnavailable: x", digest=DIGEST, round=1))
+    away = built(publication=ObservedPublication(3, 40, 0, error="StoreUnavailable: x", digest=DIGEST, rebuilds=0))
     assert "the store failed: StoreUnavailable: x; it is tried again" in ready_condition(away)["message"]
 
 
 def test_after_an_erased_status_what_is_staged_is_published_before_anything_is_built() -> None:
     plan = look(result_digest=DIGEST)
     assert plan.publish is not None and not plan.creates and plan.status["reason"] == "Publishing"
-    nothing = look(result_digest=DIGEST, publication=ObservedPublication(missing=True, digest=DIGEST, round=1))
+    nothing = look(result_digest=DIGEST, publication=ObservedPublication(missing=True, digest=DIGEST, rebuilds=0))
     assert nothing.publish is None and nothing.creates
 
 
 def test_a_refused_cache_has_failed_with_what_was_found_and_expected() -> None:
     """Audit: B3."""
-    refused = ObservedPublication(reason="SpecMismatch", refused="recipe: found x, expected y", digest=DIGEST, round=1)
+    refused = ObservedPublication(
+        reason="SpecMismatch", refused="recipe: found x, expected y", digest=DIGEST, rebuilds=0
+    )
     plan = built(publication=refused)
     assert (plan.status["phase"], plan.status["reason"]) == ("Failed", "SpecMismatch")
     assert "recipe: found x, expected y" in ready_condition(plan)["message"]
@@ -81,20 +83,20 @@ def test_a_refused_cache_has_failed_with_what_was_found_and_expected() -> None:
 
 
 def test_a_source_that_changed_before_publication_is_built_again_a_few_times() -> None:
-    status, rounds = look().status, []
-    for _ in range(MAX_ROUNDS + 2):
-        number = status["build"]["round"]
-        changed = ObservedPublication(reason="SourceChanged", refused="source: …", digest=DIGEST, round=number)
+    status, ends = look().status, []
+    for _ in range(MAX_REBUILDS + 3):
+        number = status["build"]["rebuilds"]
+        changed = ObservedPublication(reason="SourceChanged", refused="source: …", digest=DIGEST, rebuilds=number)
         attempt = status["build"]["workers"][0]["attempt"]
         pods = tuple(replace(pod, attempt=attempt, name=pod.name.replace("a1", f"a{attempt}")) for pod in DONE)
         plan = look(status, pods=pods, result_digest=DIGEST, publication=changed)
         status = plan.status
-        rounds.append((status["phase"], status["reason"]))
+        ends.append((status["phase"], status["reason"]))
         if status["phase"] == "Failed":
             break
         status = look(status, pods=pods, result_digest=DIGEST).status
-    assert rounds[0] == ("Building", "SourceChanged") and rounds[-1] == ("Failed", "SourceChanged")
-    assert len(rounds) <= MAX_ROUNDS + 1
+    assert ends[0] == ("Building", "SourceChanged") and ends[-1] == ("Failed", "SourceChanged")
+    assert len(ends) <= MAX_REBUILDS + 2
 
 
 def test_a_pin_on_another_digest_is_published_nowhere() -> None:
@@ -244,7 +246,7 @@ async def test_a_damaged_cache_of_an_earlier_resource_is_named_until_it_is_resto
 
 def test_a_damaged_cache_is_pending_with_what_to_restore_and_is_built_again_once_it_is_removed() -> None:
     damage = "1 of 40 objects (1 missing): s3://lead/caches/team-a/d1/shards/0: found no object"
-    known: dict[str, Any] = {"digest": DIGEST, "round": 1}
+    known: dict[str, Any] = {"digest": DIGEST, "rebuilds": 0}
     plan = built(publication=ObservedPublication(reason="ObjectMissing", damaged=damage, **known))
     assert (plan.status["phase"], plan.status["reason"]) == ("Pending", "ObjectMissing")
     said = ready_condition(plan)["message"]

@@ -91,7 +91,7 @@ async def test_mere_progress_waits_until_ten_seconds_are_over_and_then_the_newes
     assert len(server.written) == before
     server.now_s += 1
     await server.look(at(22))
-    assert [status["progress"]["step"] for status in server.written[before:]] == [22]
+    assert [status["stages"][0]["progress"]["step"] for status in server.written[before:]] == [22]
     server.now_s += 9
     await server.look(at(23))
     assert len(server.written) == before + 1

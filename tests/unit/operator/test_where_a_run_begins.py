@@ -49,9 +49,9 @@ def test_only_the_first_stage_goes_on_from_another_run() -> None:
     [
         ("s3://other/runs/team-a/6a1b/one-s0/", "expected an address below s3://lead/"),
         ("s3://lead/runs/team-b/6a1b/one-s0/", "names a checkpoint of namespace 'team-b'"),
-        ("s3://lead/runs/team-a/../team-b/6a1b/one-s0/", "copy it from status.checkpoint.uri"),
-        ("s3://lead/datasets/towns", "copy it from status.checkpoint.uri"),
-        ("s3://lead/runs/team-a/6a1b/one-s0/checkpoints/12/1-x", "copy it from status.checkpoint.uri"),
+        ("s3://lead/runs/team-a/../team-b/6a1b/one-s0/", "copy it from status.stages[].checkpoint.uri"),
+        ("s3://lead/datasets/towns", "copy it from status.stages[].checkpoint.uri"),
+        ("s3://lead/runs/team-a/6a1b/one-s0/checkpoints/12/1-x", "copy it from status.stages[].checkpoint.uri"),
     ],
 )
 def test_an_address_that_is_none_or_of_somebody_else_is_refused_with_the_remedy(uri: str, said: str) -> None:

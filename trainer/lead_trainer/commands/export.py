@@ -82,8 +82,8 @@ def parse_address(text: str) -> Address:
     match = _ADDRESS.fullmatch(text.strip("/"))
     if match is None:
         raise BadConfig(
-            f"export: found {text!r}, expected runs/<namespace>/<uid>, an address as status.checkpoint.uri shows it "
-            "(s3://…/runs/…), or a logdir of lead train"
+            f"export: found {text!r}, expected runs/<namespace>/<uid>, an address as status.stages[].checkpoint.uri "
+            "shows it (s3://…/runs/…), or a logdir of lead train"
         )
     run = match["store"], match["namespace"], match["uid"]
     if match["stage"] is None:

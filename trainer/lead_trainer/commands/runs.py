@@ -57,9 +57,12 @@ def _answer(command: Sequence[str]) -> str:
 
 
 def loss_history(store: ObjectStore, run: Mapping[str, Any]) -> list[float]:
-    """Returns the mean loss of each epoch of a run's current stage, from its event files, if any."""
-    metadata, stage = run["metadata"], run.get("status", {}).get("stage", {})
-    keys = InstanceKeys(metadata["namespace"], metadata["uid"], stage.get("name", ""), stage.get("seed", 0))
+    """Returns the mean loss of each epoch of the stage instance that a run began last, from its event files, if any."""
+    metadata, stages = run["metadata"], run.get("status", {}).get("stages", [])
+    begun = [stage for stage in stages if stage.get("attempt")]
+    if not begun:
+        return []
+    keys = InstanceKeys(metadata["namespace"], metadata["uid"], begun[-1]["name"], begun[-1]["seed"])
     try:
         infos = [info for info in store.list(keys.tensorboard_prefix) if "tfevents" in info.key]
         with tempfile.TemporaryDirectory(prefix="lead-events-") as folder:

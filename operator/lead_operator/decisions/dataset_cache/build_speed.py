@@ -9,7 +9,7 @@ a minute has passed, so that rate and time left change with news and not with th
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lead_operator.decisions.formatting import format_duration, format_rate, format_size, format_time, seconds_since
+from lead_operator.decisions.formatting import format_time, seconds_since
 from lead_operator.decisions.observed import ObservedBuild
 from lead_operator.resources.dataset_cache_status import BuildSpeed
 from lead_protocol.progress_record import BuildRecord
@@ -34,7 +34,7 @@ def build_speed(observed: ObservedBuild, before: BuildSpeed | None) -> BuildSpee
     marked_s = seconds_since(before.time, observed.now) if before is not None else None
     if before is None or marked_s is None or done < before.shards or mark.bytes < before.bytes:
         return reported or mark
-    if (reported and before.samples_per_second is None) or mark.samples < before.samples:
+    if (reported and before.milli_samples_per_second is None) or mark.samples < before.samples:
         return reported or mark
     moved = done > before.shards or (reported and mark.samples > before.samples)
     if not moved or marked_s < MARK_S:
@@ -43,7 +43,7 @@ def build_speed(observed: ObservedBuild, before: BuildSpeed | None) -> BuildSpee
         return reported
     left_s = marked_s / (done - before.shards) * max(0, total - done)
     rate = int((mark.bytes - before.bytes) / marked_s)
-    return replace(mark, bytes_per_second=rate, rate=f"{format_size(rate)}/s", eta=format_duration(left_s))
+    return replace(mark, bytes_per_second=rate, eta_seconds=int(left_s))
 
 
 def _with_reported_rate(mark: BuildSpeed, records: Sequence[BuildRecord]) -> BuildSpeed | None:
@@ -56,7 +56,6 @@ def _with_reported_rate(mark: BuildSpeed, records: Sequence[BuildRecord]) -> Bui
     known = len(left_s) == len(working) and max(left_s) <= MAX_LEFT_S
     return replace(
         mark,
-        samples_per_second=round(sum(rates), 2),
-        rate=format_rate(sum(rates)),
-        eta=format_duration(max(left_s)) if known else "",
+        milli_samples_per_second=round(1000 * sum(rates)),
+        eta_seconds=int(max(left_s)) if known else None,
     )

@@ -98,4 +98,4 @@ def _pause_left_s(worker: Worker, observed: ObservedBuild) -> float:
     ended_s = seconds_since(worker.end_time, observed.now)
     if ended_s is None:
         return 0.0
-    return pause_s(worker.errors + worker.disturbances) - ended_s
+    return pause_s(worker.errors + worker.infrastructure_failures) - ended_s

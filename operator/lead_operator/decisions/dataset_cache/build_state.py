@@ -27,7 +27,7 @@ class Worker:
     created: bool = False
     done: bool = False
     errors: int = 0
-    disturbances: int = 0
+    infrastructure_failures: int = 0
     end_time: str | None = None
     pods: tuple[ObservedPod, ...] = ()
 
@@ -56,7 +56,7 @@ class Worker:
             created=self.created,
             done=self.done,
             errors=self.errors,
-            disturbances=self.disturbances,
+            infrastructure_failures=self.infrastructure_failures,
             end_time=self.end_time,
         )
 
@@ -67,7 +67,7 @@ class BuildState:
 
     generation: int  # that began it
     workers: tuple[Worker, ...]
-    round: int
+    rebuilds: int  # how often it was begun again
     strays: tuple[ObservedPod, ...]  # live pods of an older spec or of no worker
 
     def with_worker(self, worker: Worker) -> "BuildState":
@@ -85,12 +85,12 @@ class BuildState:
     def begun_anew(self) -> "BuildState":
         """Returns the state in which every share has to be done once more."""
         again = tuple(replace(w, done=False, ended=w.attempt, created=False) for w in self.workers)
-        return replace(self, workers=again, round=self.round + 1)
+        return replace(self, workers=again, rebuilds=self.rebuilds + 1)
 
     def begun_with_other_data(self) -> "BuildState":
         """Returns the state in which every share has to be done once more, with a budget of its own."""
         again = self.begun_anew()
-        return replace(again, workers=tuple(replace(w, errors=0, disturbances=0) for w in again.workers))
+        return replace(again, workers=tuple(replace(w, errors=0, infrastructure_failures=0) for w in again.workers))
 
 
 def worker_pod_name(cache: DatasetCache, generation: int, worker: Worker) -> str:
@@ -138,9 +138,9 @@ def read_build_state(cache: DatasetCache, observed: ObservedBuild, *, anew: bool
         workers = tuple(_as_reported(worker, observed) for worker in workers)
     own = {pod.uid for share in shares for pod in pods.get(share, ())}
     strays = tuple(p for p in observed.pods if not p.terminal and p.uid not in own)
-    recorded = observed.failure.round if observed.failure is not None and not anew else 1  # of an erased status
-    round_ = max(build.round or 1, recorded)
-    return BuildState(generation=generation, workers=workers, round=round_, strays=strays)
+    recorded = observed.failure.rebuilds if observed.failure is not None and not anew else 0  # of an erased status
+    rebuilds = max(build.rebuilds, recorded)
+    return BuildState(generation=generation, workers=workers, rebuilds=rebuilds, strays=strays)
 
 
 def _worker(share: tuple[str, int], told: WorkerStatus | None, mine: tuple[ObservedPod, ...]) -> Worker:
@@ -155,7 +155,7 @@ def _worker(share: tuple[str, int], told: WorkerStatus | None, mine: tuple[Obser
         created=seen or (entry.created and attempt == entry.attempt),
         done=entry.done,
         errors=entry.errors,
-        disturbances=entry.disturbances,
+        infrastructure_failures=entry.infrastructure_failures,
         end_time=entry.end_time,
         pods=mine,
     )

@@ -46,8 +46,8 @@ from lead_protocol.object_keys import CacheKeys, ControlKeys
 from lead_protocol.run_records import RunEnd
 
 MANIFEST_WAIT_S = 15.0  # the bucket is read less often than the pods
-MAX_ROUNDS = 5  # a source that changes under every reading is no source
-MAX_DISTURBANCES = 50  # of one share
+MAX_REBUILDS = 4  # a source that changes under every reading is no source
+MAX_INFRASTRUCTURE_FAILURES = 50  # of one share
 REMOVAL_LOOK_S = 5.0  # a cache that is being deleted
 _BUILD_AGAIN = "to build again, delete the DatasetCache and create it anew"
 _CORRECT_SPEC = "correct the spec: a changed one is built again by itself; more tries would fail alike"
@@ -181,27 +181,27 @@ def next_cache_step(cache: DatasetCache, observed: ObservedBuild, settings: Sett
 
 
 def _known_failure(observed: ObservedBuild, state: BuildState, same_spec: bool) -> ObservedBuildFailure | None:
-    """Returns the failure of this round: as recorded, or as status reports it where no record can contradict that."""
-    if observed.failure is not None and observed.failure.round == state.round:
+    """Returns the failure of this build: as recorded, or as status reports it where no record can contradict that."""
+    if observed.failure is not None and observed.failure.rebuilds == state.rebuilds:
         return observed.failure
     told = observed.status.condition(Condition.FAILED) if same_spec else None
     if told is None or told.status != "True" or observed.failure_disproved:
         return None
-    return ObservedBuildFailure(state.round, told.reason, told.message)
+    return ObservedBuildFailure(state.rebuilds, told.reason, told.message)
 
 
 def _failure_records(cache: DatasetCache, observed: ObservedBuild, step: CacheStep) -> tuple[RunRecord, ...]:
     if step.phase is not CachePhase.FAILED:
         return ()
     source = source_record(cache, step.state.generation, observed, observed.failure)
-    known = observed.failure is not None and observed.failure.round == step.state.round
+    known = observed.failure is not None and observed.failure.rebuilds == step.state.rebuilds
     if known or observed.store_error:
         return source
     end = RunEnd(
         phase="Failed", reason=step.reason[:64], message=step.message[:2048], ended_at=format_time(observed.now)
     )  # fmt: skip
     keys = ControlKeys(cache.identity.namespace, cache.identity.uid)
-    failed = keys.failed(step.state.generation, step.state.round)
+    failed = keys.failed(step.state.generation, step.state.rebuilds)
     return (RunRecord(failed, end.model_dump_json().encode()), *source)
 
 
@@ -263,7 +263,7 @@ def _account(
         ended=worker.attempt,
         end_time=now,
         errors=worker.errors + (1 if is_error else 0),
-        disturbances=worker.disturbances + (0 if is_error else 1),
+        infrastructure_failures=worker.infrastructure_failures + (0 if is_error else 1),
     )
     state = step.state.with_worker(ended)
     if failure.exit_class is ExitClass.USER_ERROR:
@@ -277,9 +277,12 @@ def _account(
     if ended.errors > cache.max_retries:
         text = f"{_share(worker)} failed {ended.errors} times (build.maxRetries); the last was {failure.reason}: "
         return fail_build(state, fields, observed, "MaxRetries", f"{text}{failure.message}; {_MORE_TRIES}")
-    if ended.disturbances > MAX_DISTURBANCES:
-        text = f"{_share(worker)} was disturbed {ended.disturbances} times; the last was {failure.reason}: "
-        return fail_build(state, fields, observed, "MaxDisturbances", f"{text}{failure.message}; {_BUILD_AGAIN}")
+    if ended.infrastructure_failures > MAX_INFRASTRUCTURE_FAILURES:
+        text = (
+            f"{_share(worker)} was ended {ended.infrastructure_failures} times by infrastructure failures; the last "
+            f"was {failure.reason}: "
+        )
+        return fail_build(state, fields, observed, "MaxInfraFailures", f"{text}{failure.message}; {_BUILD_AGAIN}")
     return replace(step, state=state, last_failure=fields, claim=True)  # before its pod goes: that is no second failure
 
 
@@ -317,11 +320,11 @@ def _publish(cache: DatasetCache, step: CacheStep, observed: ObservedBuild) -> C
     if cache.expect_digest and digest != cache.expect_digest:
         return _other_digest(cache, observed, step.state, step.last_failure)
     request, found = publish_request(cache, step.state, digest), observed.publication
-    if found is None or (found.digest, found.round) != (request.digest, request.round):
+    if found is None or (found.digest, found.rebuilds) != (request.digest, request.rebuilds):
         found = ObservedPublication()
     if found.missing:
         return None
-    if found.reason == SOURCE_CHANGED and step.state.round < MAX_ROUNDS:
+    if found.reason == SOURCE_CHANGED and step.state.rebuilds < MAX_REBUILDS:
         again = replace(step, state=step.state.begun_anew(), reason=SOURCE_CHANGED, message=found.refused)
         return replace(again, requeue_after_s=SOON_S)
     if found.damaged:
@@ -359,9 +362,9 @@ def _await_manifest(cache: DatasetCache, step: CacheStep, observed: ObservedBuil
         return replace(step, reason=STORAGE_UNAVAILABLE)
     if since_s < MANIFEST_WAIT_S:
         return replace(step, reason="Finishing", requeue_after_s=SOON_S)
-    if step.state.round >= MAX_ROUNDS:
+    if step.state.rebuilds >= MAX_REBUILDS:
         text = (
-            f"the source changed while it was read, {step.state.round} times in a row; "
+            f"the source changed while it was read, {step.state.rebuilds + 1} times in a row; "
             f"let it come to rest; {how_it_begins_again(cache)}"
         )
         return fail_build(step.state, step.last_failure, observed, "SourceChanges", text)
@@ -369,7 +372,7 @@ def _await_manifest(cache: DatasetCache, step: CacheStep, observed: ObservedBuil
 
 
 def _release(step: CacheStep, observed: ObservedBuild) -> CacheStep:
-    """Returns the step with the deletion of pods that only hold their nodes' resources; first their end is booked."""
+    """Returns the step with the deletion of pods that only hold their nodes' resources; first their end is recorded."""
     building = step.phase not in (CachePhase.READY, CachePhase.FAILED)
     awaited = {w.pod.uid for w in step.state.workers if building and w.pod is not None and w.attempt > w.ended}
     released = retire_pods(tuple(p for p in observed.pods if p.lingers and p.uid not in awaited), observed)

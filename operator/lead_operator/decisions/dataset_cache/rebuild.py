@@ -55,7 +55,7 @@ def source_has_changed(
         return False
     if observed.store_error or observed.source.sha256 == failed.source_sha256:
         return False
-    pause_s = min(LONGEST_PAUSE_S, every_s * 2 ** min(failed.round - 1, 10))
+    pause_s = min(LONGEST_PAUSE_S, every_s * 2 ** min(failed.rebuilds, 10))
     ended_s = seconds_since(failed.ended_at, observed.now)
     return ended_s is None or ended_s >= pause_s
 
@@ -70,4 +70,4 @@ def source_record(
         return ()
     keys = ControlKeys(cache.identity.namespace, cache.identity.uid)
     record = FailedSource(sha256=observed.source.sha256, files=observed.source.files)
-    return (RunRecord(keys.failed_source(generation, failed.round), record.model_dump_json().encode()),)
+    return (RunRecord(keys.failed_source(generation, failed.rebuilds), record.model_dump_json().encode()),)

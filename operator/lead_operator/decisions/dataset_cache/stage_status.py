@@ -11,7 +11,7 @@ from lead_operator.names import CachePhase
 from lead_operator.resources.build_stages import BuildStage
 from lead_operator.resources.condition_status import FailureStatus
 from lead_operator.resources.dataset_cache import DatasetCache
-from lead_operator.resources.dataset_cache_status import BuildStageStatus
+from lead_operator.resources.dataset_cache_status import BuildStageStatus, DoneOfTotal
 
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
 MAX_MESSAGE = 512
@@ -34,10 +34,14 @@ def at_work(entries: tuple[BuildStageStatus, ...]) -> tuple[BuildStageStatus, ..
 def how_far(entries: tuple[BuildStageStatus, ...]) -> list[str]:
     """Returns a clause for each stage that is at work."""
     return [
-        f"stage {entry.name}: {entry.workers_done} of {entry.workers} pods are done"
-        + (f", {entry.done} of {entry.total} samples are made" if entry.total is not None else "")
+        f"stage {entry.name}: {_of(entry.pods)} pods are done"
+        + (f", {_of(entry.samples)} samples are made" if entry.samples is not None else "")
         for entry in at_work(entries)
     ]
+
+
+def _of(count: DoneOfTotal | None) -> str:
+    return f"{count.done} of {count.total}" if count is not None else "none"
 
 
 def _entry(
@@ -55,10 +59,8 @@ def _entry(
     return BuildStageStatus(
         name=stage.shown_name,
         phase=stage_phase,
-        workers=len(workers),
-        workers_done=sum(worker.done for worker in workers),
-        done=sum(record.samples_done for record in records) if total else None,
-        total=total or None,
+        pods=DoneOfTotal(done=sum(worker.done for worker in workers), total=len(workers)),
+        samples=DoneOfTotal(done=sum(record.samples_done for record in records), total=total) if total else None,
         message=shorten(message, MAX_MESSAGE) if message else "",
     )
 

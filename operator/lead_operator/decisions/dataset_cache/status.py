@@ -5,9 +5,10 @@ from dataclasses import replace
 from lead_operator.decisions.conditions import Finding, update_conditions
 from lead_operator.decisions.dataset_cache.build_speed import build_speed
 from lead_operator.decisions.dataset_cache.build_state import BuildState, answers, build_inputs
+from lead_operator.decisions.dataset_cache.display import eta_text, rate_text, with_display
 from lead_operator.decisions.dataset_cache.stage_status import at_work, how_far, stage_entries
 from lead_operator.decisions.failure_policy import SPEC_REASONS
-from lead_operator.decisions.formatting import format_size, format_time
+from lead_operator.decisions.formatting import format_time
 from lead_operator.decisions.observed import ObservedBuild
 from lead_operator.decisions.policy_check import NOT_ALLOWED
 from lead_operator.decisions.refusals import explain_refusal
@@ -16,7 +17,14 @@ from lead_operator.decisions.waiting_pod import explain_waiting
 from lead_operator.names import CachePhase, Condition
 from lead_operator.resources.condition_status import FailureStatus
 from lead_operator.resources.dataset_cache import DatasetCache
-from lead_operator.resources.dataset_cache_status import BuildSpeed, BuildStageStatus, BuildStatus, DatasetCacheStatus
+from lead_operator.resources.dataset_cache_status import (
+    BuildSpeed,
+    BuildStageStatus,
+    BuildStatus,
+    DatasetCacheStatus,
+    DoneOfTotal,
+    RoutesStatus,
+)
 from lead_operator.settings import Settings, StorageProfile
 from lead_protocol.object_keys import CacheKeys
 
@@ -24,7 +32,6 @@ MAX_USERS = 64
 MAX_REASONS = 64
 SHOWN_PLACES = 3
 MAX_PLACE = 120
-DIGEST_DIGITS = 12
 
 
 def build_cache_status(
@@ -49,23 +56,20 @@ def build_cache_status(
     stages = stage_entries(cache, state, observed, phase, last_failure)
     speed = None if ended else build_speed(observed, previous.build.speed if previous.build else None)
     progress = _how_far(observed, state, speed, stages)
-    return replace(
+    status = replace(
         _contents(observed, previous),
         observed_generation=generation,
         phase=phase.value,
         reason=reason[:64],
         digest=digest,
-        digest_text=digest[:DIGEST_DIGITS],
         uri=profile.uri(CacheKeys(cache.identity.namespace, digest).prefix) if profile and digest else "",
         used_by=observed.used_by[:MAX_USERS],
-        used_by_text=_users(observed.used_by),
-        stage=",".join(entry.name for entry in at_work(stages)),
         stages=stages,
         build=BuildStatus(
             generation=state.generation,
             inputs=build_inputs(cache),
-            round=state.round,
-            pods=f"{done}/{len(state.workers)}",
+            rebuilds=state.rebuilds,
+            pods=DoneOfTotal(done=done, total=len(state.workers)),
             workers=tuple(w.to_status() for w in state.workers),
             speed=speed,
         ),
@@ -79,6 +83,7 @@ def build_cache_status(
             now=observed.now,
         ),
     )
+    return with_display(status, tuple(entry.name for entry in at_work(stages)))
 
 
 def is_urgent(previous: DatasetCacheStatus, status: DatasetCacheStatus) -> bool:
@@ -104,14 +109,13 @@ def _contents(observed: ObservedBuild, previous: DatasetCacheStatus) -> DatasetC
     manifest, records = observed.manifest, observed.records
     if manifest is not None and manifest.digest == observed.result_digest:
         return DatasetCacheStatus(
-            routes=f"{manifest.routes_kept}/{manifest.routes_total}",
+            routes=RoutesStatus(kept=manifest.routes_kept, total=manifest.routes_total),
             route_reasons=dict(sorted(manifest.route_reasons.items())[:MAX_REASONS]),
             samples=manifest.samples,
-            shards=f"{manifest.shards}/{manifest.shards}",
+            shards=DoneOfTotal(done=manifest.shards, total=manifest.shards),
             percent=100,
             manifest_sha256=manifest.sha256,
             size_bytes=manifest.size_bytes,
-            size=format_size(manifest.size_bytes),
         )
     if not records:
         return DatasetCacheStatus(
@@ -122,25 +126,16 @@ def _contents(observed: ObservedBuild, previous: DatasetCacheStatus) -> DatasetC
             percent=previous.percent,
             manifest_sha256=previous.manifest_sha256,
             size_bytes=previous.size_bytes,
-            size=previous.size,
         )
     total = max(r.shards_total for r in records)
     done = min(total, sum(r.shards_done for r in records))
-    size_bytes = sum(r.size_bytes for r in records)
     return DatasetCacheStatus(
-        routes=f"{max(r.routes_kept for r in records)}/{max(r.routes_total for r in records)}",
+        routes=RoutesStatus(kept=max(r.routes_kept for r in records), total=max(r.routes_total for r in records)),
         samples=max(r.samples for r in records),
-        shards=f"{done}/{total}" if total else "",
+        shards=DoneOfTotal(done=done, total=total) if total else None,
         percent=100 * done // total if total else None,
-        size_bytes=size_bytes,
-        size=format_size(size_bytes),
+        size_bytes=sum(r.size_bytes for r in records),
     )
-
-
-def _users(users: tuple[str, ...]) -> str:
-    if len(users) <= 2:
-        return ",".join(users)[:300]
-    return f"{users[0]} +{len(users) - 1}"
 
 
 def _findings(
@@ -173,6 +168,8 @@ def _findings(
         findings.append(Finding(Condition.READY, False, reason[:64], text))
     if phase is CachePhase.FAILED:
         findings.append(Finding(Condition.FAILED, True, reason[:64], message))
+    else:
+        findings.append(Finding(Condition.FAILED, False, "NotFailed", "the build has not failed"))
     return findings
 
 
@@ -225,8 +222,8 @@ def _how_far(
         told.append(f"{min(total, sum(r.shards_done for r in observed.records))} of {total} shards are complete")
     if speed is not None and speed.samples:
         told.append(f"{speed.samples} of {sum(r.share_samples for r in observed.records)} samples are packed")
-    if speed is not None and speed.eta:
-        told.append(f"about {speed.eta} are left at {speed.rate}")
+    if speed is not None and speed.eta_seconds is not None:
+        told.append(f"about {eta_text(speed)} are left at {rate_text(speed)}")
     return ", ".join(told)
 
 

@@ -23,7 +23,7 @@ class PublishRequest:
     namespace: str
     uid: str
     generation: int
-    round: int
+    rebuilds: int
     digest: str
     recipe: str
     collections: tuple[str, ...]  # empty: the recipe's own choice
@@ -37,7 +37,7 @@ def publish_request(cache: DatasetCache, state: BuildState, digest: str) -> Publ
         namespace=cache.identity.namespace,
         uid=cache.identity.uid,
         generation=state.generation,
-        round=state.round,
+        rebuilds=state.rebuilds,
         digest=digest,
         recipe=cache.recipe,
         collections=cache.collections,

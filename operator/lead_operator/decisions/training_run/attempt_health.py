@@ -49,7 +49,7 @@ def _told_for_a_run(view: RunView, failure: Failure) -> Failure:
     if failure.reason == "StoppedUnasked":
         text = (
             f"pod {failure.pod} was deleted or stopped by somebody, not by the operator; that counts against no budget "
-            f"(status.restarts.uncounted): {failure.message}"
+            f"(status.restarts.voluntary): {failure.message}"
         )
         return replace(failure, message=shorten(text, MAX_MESSAGE))
     return failure

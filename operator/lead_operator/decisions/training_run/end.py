@@ -84,7 +84,7 @@ def after_end(run: TrainingRun, observed: ObservedRun) -> Plan:
         return Plan(status=status_json(status))
     if status.restarts is None and not observed.accounts_unknown:
         attempts = [entry.attempt for entry in status.stages]
-        status = replace(status, restarts=read_restarts(None, observed.book, attempts).to_status())
+        status = replace(status, restarts=read_restarts(None, observed.restart_record, attempts).to_status())
     records: tuple[RunRecord, ...] = ()
     if store_is_back(observed):
         records, status = owed_verdict(run, observed), with_the_store(status, observed.now)

@@ -25,6 +25,7 @@ from lead_operator.objects.session_cache_claim import claim_name
 from lead_protocol.exit_codes import SET_CLOCKS
 from lead_protocol.progress_record import ProgressRecord
 
+NOT_SUCCEEDED, NOT_FAILED = "NotSucceeded", "NotFailed"
 _NAMED_PODS = 4
 _OVER = (RunPhase.SUSPENDED, RunPhase.SUCCEEDED, RunPhase.FAILED)  # no pod of it uses a cache
 
@@ -55,11 +56,22 @@ def run_findings(view: RunView, step: Step) -> list[Finding]:
     findings += _degraded_caches(view) if step.phase not in _OVER else []
     findings += _advisory(view)
     findings.append(_suspended(view, step))
+    return [*findings, _succeeded(view, step), _failed(step)]
+
+
+def _succeeded(view: RunView, step: Step) -> Finding:
     if step.phase is RunPhase.SUCCEEDED:
-        findings.append(Finding(Condition.SUCCEEDED, True, step.reason, _what_was_trained(view, step)))
+        return Finding(Condition.SUCCEEDED, True, step.reason, _what_was_trained(view, step))
     if step.phase is RunPhase.FAILED:
-        findings.append(Finding(Condition.FAILED, True, step.reason, step.message))
-    return findings
+        return Finding(Condition.SUCCEEDED, False, NOT_SUCCEEDED, "the run has failed; the condition Failed says why")
+    return Finding(Condition.SUCCEEDED, False, NOT_SUCCEEDED, "the run has not ended")
+
+
+def _failed(step: Step) -> Finding:
+    if step.phase is RunPhase.FAILED:
+        return Finding(Condition.FAILED, True, step.reason, step.message)
+    text = "the run has succeeded" if step.phase is RunPhase.SUCCEEDED else "the run has not ended"
+    return Finding(Condition.FAILED, False, NOT_FAILED, text)
 
 
 def _what_was_trained(view: RunView, step: Step) -> str:

@@ -13,7 +13,12 @@ from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstanc
 from lead_operator.decisions.training_run.restarts import Streak, read_streak, recorded_streak
 from lead_operator.names import Role
 from lead_operator.resources.training_run import StageInstance, TrainingRun
-from lead_operator.resources.training_run_status import BookStatus, InstanceStatus
+from lead_operator.resources.training_run_status import (
+    CheckpointStatus,
+    InstanceStatus,
+    ProgressStatus,
+    RestartState,
+)
 from lead_protocol.object_keys import position_of
 
 _STEP = re.compile(r"/checkpoints/(\d{12})/")  # in the URI of a checkpoint
@@ -32,10 +37,10 @@ class InstanceState:
     streak: Streak  # its newest ends in a row
     start_time: str | None
     completion_time: str | None
-    loss: str
     best: str
-    told_epoch: int
-    checkpoint_uri: str
+    resumed_from_step: int | None
+    known_progress: ProgressStatus  # as the status last had it, like the next one
+    known_checkpoint: CheckpointStatus | None
     pods: tuple[ObservedPod, ...]
     bucket: ObservedInstance | None
 
@@ -65,6 +70,11 @@ class InstanceState:
         return self.bucket.checkpoint if self.bucket else None
 
     @property
+    def checkpoint_uri(self) -> str:
+        """Where the newest checkpoint lies that the status named; empty where it named none."""
+        return self.known_checkpoint.uri if self.known_checkpoint else ""
+
+    @property
     def final_committed(self) -> bool:
         """Whether the checkpoint is committed with which the stage ends: of the last epoch, or of an early end."""
         found = self.checkpoint
@@ -90,7 +100,7 @@ class InstanceState:
     def epochs_trained(self) -> int:
         """Epochs of its final checkpoint; as told before where that is not seen."""
         found = self.checkpoint if self.final_committed else None
-        return min(found.epoch, self.instance.stage.epochs) if found is not None else self.told_epoch
+        return min(found.epoch, self.instance.stage.epochs) if found is not None else self.known_progress.epoch
 
 
 def choose_positions(run: TrainingRun, states: tuple[InstanceState, ...]) -> tuple[int, ...]:
@@ -120,32 +130,32 @@ def _state(run: TrainingRun, observed: ObservedRun, instance: StageInstance) -> 
     entry = observed.status.instance(*key) or InstanceStatus(name=key[0], seed=key[1])
     pods = tuple(p for p in observed.pods if p.role == Role.TRAIN and (p.stage, p.seed) == key)
     bucket = next((b for b in observed.instances if (b.stage, b.seed) == key), None)
-    book = BookStatus() if entry.book is None or observed.counters_disproved else entry.book
-    recorded = recorded_streak(observed.book if observed.by_records else None, *key)
-    streak = max(read_streak(book), recorded, key=lambda each: each.failed_attempt)
+    held = RestartState() if entry.restart_state is None or observed.counters_disproved else entry.restart_state
+    recorded = recorded_streak(observed.restart_record if observed.by_records else None, *key)
+    streak = max(read_streak(held), recorded, key=lambda each: each.failed_attempt)
     claimed = entry.attempt if not observed.counters_disproved else 0
-    ended = max(book.ended_attempt, recorded.failed_attempt)
+    ended = max(held.ended_attempt, recorded.failed_attempt)
     attempt = max([claimed, ended, *(p.attempt for p in pods)])
     ended = max(ended, attempt - 1)  # an attempt begins when the one before has ended, by a suspension too
     if bucket is not None and bucket.highest_attempt > attempt:
         # It has written to the bucket, and nothing of it is left here: it is over.
         attempt = ended = bucket.highest_attempt
     seen = {p.rank for p in pods if p.attempt == attempt}
-    created = (book.created and attempt == claimed) or (attempt > 0 and len(seen) >= run.nodes)
+    created = (held.created and attempt == claimed) or (attempt > 0 and len(seen) >= run.nodes)
     state = InstanceState(
         instance=instance,
         result="Succeeded" if entry.phase == "Succeeded" else "",
         attempt=attempt,
         ended=ended,
         created=created,
-        attempt_time=book.attempt_time,
+        attempt_time=held.attempt_time,
         streak=streak,
         start_time=entry.start_time,
         completion_time=entry.completion_time,
-        loss=entry.loss,
         best=entry.best,
-        told_epoch=entry.epoch,
-        checkpoint_uri=entry.checkpoint,
+        resumed_from_step=entry.resumed_from_step,
+        known_progress=entry.progress or ProgressStatus(epochs=instance.stage.epochs),
+        known_checkpoint=entry.checkpoint,
         pods=pods,
         bucket=bucket,
     )

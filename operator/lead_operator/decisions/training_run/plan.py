@@ -170,7 +170,7 @@ def _going_on(view: RunView) -> Step:
     training = fields.attempt == state.attempt and fields.phase not in ("", *LOADING)
     if up and training:
         phase, reason = RunPhase.RUNNING, fields.phase
-    elif state.final_committed or (training and (fields.epoch or 0) >= state.instance.stage.epochs):
+    elif state.final_committed or (training and fields.epoch >= state.instance.stage.epochs):
         phase, reason = RunPhase.RUNNING, FINISHING  # its pods end one after another, and nothing starts again
     else:
         phase = RunPhase.RECOVERING if state.recovering else RunPhase.STARTING

@@ -1,14 +1,14 @@
-"""Brings the reports of rank 0 into `status.progress`: only what grew in (attempt, seq), and only what can be true.
+"""Brings the reports of rank 0 into `status.stages[].progress`: only what grew, and only what can be true.
 
 A report comes from the bucket or, at a pod's end, from its termination message. Step and epoch belong to the attempt
-that reports: within one attempt they never go back, but a new attempt starts from a checkpoint (`resumedFrom`) and
+that reports: within one attempt they never go back, but a new attempt starts from a checkpoint (`resumedFromStep`) and
 trains the steps after it again. Until it has loaded, progress shows the checkpoint.
 """
 
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from lead_operator.decisions.formatting import format_duration, format_number, format_rate, format_time
+from lead_operator.decisions.formatting import format_number, format_time
 from lead_operator.decisions.training_run.instance_state import InstanceState
 from lead_operator.resources.training_run_status import ProgressStatus
 from lead_protocol.progress_record import ProgressRecord, parse_progress
@@ -27,7 +27,7 @@ class Progress:
 
 
 def read_progress(state: InstanceState, before: ProgressStatus, now: datetime) -> Progress:
-    """Returns the progress of an instance; `before` is status.progress if it was of the same instance, else empty."""
+    """Returns the progress of an instance; `before` is what its entry in the status held."""
     record, refused = _newest_record(state, before)
     fields, checkpoint = before, state.checkpoint
     if record is not None and (record.attempt, record.seq) > before.order:
@@ -36,13 +36,25 @@ def read_progress(state: InstanceState, before: ProgressStatus, now: datetime) -
         fields = replace(fields, epoch=checkpoint.epoch, step=checkpoint.step)
     if state.final_committed and state.succeeded and checkpoint is not None:
         fields = replace(fields, epoch=state.epochs_trained, step=max(checkpoint.step, fields.step or 0))
-    texts = _with_texts(fields, state.instance.stage.epochs)
-    return Progress(replace(texts, percent=100) if state.succeeded else texts, record, refused)
+    fields = _with_percent(replace(fields, epochs=state.instance.stage.epochs), state.succeeded)
+    return Progress(fields, record, refused)
 
 
 def without_live_fields(fields: ProgressStatus) -> ProgressStatus:
     """Returns progress without rate and time left, which nobody can promise while nothing runs."""
-    return replace(fields, samples_per_second=None, rate="", eta_seconds=None, eta="")
+    return replace(fields, milli_samples_per_second=None, eta_seconds=None)
+
+
+def final_fields(fields: ProgressStatus) -> ProgressStatus:
+    """Returns what is kept of the progress of an instance that has ended: a run may have a hundred of them."""
+    return ProgressStatus(
+        epoch=fields.epoch,
+        epochs=fields.epochs,
+        step=fields.step,
+        steps=fields.steps,
+        percent=fields.percent,
+        loss=fields.loss,
+    )
 
 
 def _newest_record(state: InstanceState, before: ProgressStatus) -> tuple[ProgressRecord | None, str]:
@@ -74,7 +86,7 @@ def _implausible(report: ProgressRecord, state: InstanceState, before: ProgressS
     return ""
 
 
-def _start(state: InstanceState, before: ProgressStatus) -> tuple[int | None, int | None]:
+def _start(state: InstanceState, before: ProgressStatus) -> tuple[int, int | None]:
     """Returns epoch and step at which a new attempt starts, as far as they are known before its first step."""
     if state.bucket is None:
         return before.epoch, before.step
@@ -83,7 +95,7 @@ def _start(state: InstanceState, before: ProgressStatus) -> tuple[int | None, in
 
 
 def _apply(
-    before: ProgressStatus, record: ProgressRecord, now: datetime, start: tuple[int | None, int | None]
+    before: ProgressStatus, record: ProgressRecord, now: datetime, start: tuple[int, int | None]
 ) -> ProgressStatus:
     same = record.attempt == before.attempt
     epoch, step = (before.epoch, before.step) if same else start
@@ -96,7 +108,7 @@ def _apply(
     advanced_at = None if advanced or not same else before.advanced_at
     fields = ProgressStatus(
         attempt=record.attempt,
-        seq=record.seq,
+        sequence=record.seq,
         phase=record.phase,
         epoch=epoch,
         step=step,
@@ -116,17 +128,16 @@ def _tells_position(record: ProgressRecord) -> bool:
 
 def _with_live_fields(fields: ProgressStatus, record: ProgressRecord) -> ProgressStatus:
     if record.samples_per_s is not None:
-        rate = format_rate(record.samples_per_s)
-        fields = replace(fields, samples_per_second=round(record.samples_per_s, 2), rate=rate)
+        fields = replace(fields, milli_samples_per_second=round(1000 * record.samples_per_s))
     if record.eta_s is not None and record.eta_s <= MAX_ETA_S:
-        fields = replace(fields, eta_seconds=int(record.eta_s), eta=format_duration(record.eta_s))
+        fields = replace(fields, eta_seconds=int(record.eta_s))
     return fields
 
 
-def _with_texts(fields: ProgressStatus, epochs: int) -> ProgressStatus:
-    epoch, step, steps = fields.epoch or 0, fields.step, fields.steps or 0
-    fields = replace(fields, epoch=epoch, epochs=epochs, epoch_text=f"{epoch}/{epochs}")
-    if step is None:
+def _with_percent(fields: ProgressStatus, succeeded: bool) -> ProgressStatus:
+    if succeeded:
+        return replace(fields, percent=100)
+    if fields.step is None:
         return fields
-    percent = min(100, 100 * step // steps) if steps else min(100, 100 * epoch // epochs)
-    return replace(fields, step_text=f"{step}/{steps}" if steps else str(step), percent=percent)
+    done, of = (fields.step, fields.steps) if fields.steps else (fields.epoch, fields.epochs)
+    return replace(fields, percent=min(100, 100 * done // of))

@@ -24,16 +24,16 @@ from lead_operator.resources.condition_status import ConditionStatus
 from lead_operator.resources.training_run import TrainingRun
 from lead_operator.resources.training_run_status import TrainingRunStatus
 from lead_protocol.object_keys import ControlKeys
-from lead_protocol.run_records import InstanceBook, RunBook, RunEnd, StartedAttempt
+from lead_protocol.run_records import InstanceRestarts, RestartRecord, RunEnd, StartedAttempt
 
 
 def run_records(view: RunView, step: Step, status: TrainingRunStatus) -> tuple[RunRecord, ...]:
-    """Returns what a step books and decides for good, as control records; none where it cannot be read."""
+    """Returns what a step counts and decides for good, as control records; none where it cannot be read."""
     if view.unreadable:
         return ()
     records = [*_started(view), *_done(view)]
     if step.restarts != view.restarts or _owes_restarts(view):
-        records.append(_book(view.run, step.restarts, step.states))
+        records.append(_restarts(view.run, step.restarts, step.states))
     if step.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED) and view.observed.ended is None:
         records.append(_verdict(view.run, status))
     return tuple(records)
@@ -97,13 +97,13 @@ def _done(view: RunView) -> Iterator[RunRecord]:
             yield RunRecord(_keys(view.run).done(stage, seed), json.dumps({"epoch": state.epochs_trained}).encode())
 
 
-def _book(run: TrainingRun, restarts: Restarts, states: tuple[InstanceState, ...]) -> RunRecord:
-    book = RunBook(
+def _restarts(run: TrainingRun, restarts: Restarts, states: tuple[InstanceState, ...]) -> RunRecord:
+    record = RestartRecord(
         program=restarts.program,
         infrastructure=restarts.infrastructure,
-        uncounted=restarts.uncounted,
+        voluntary=restarts.voluntary,
         instances=[
-            InstanceBook(
+            InstanceRestarts(
                 stage=state.instance.stage.name,
                 seed=state.instance.seed,
                 at_step=state.streak.at_step,
@@ -117,12 +117,12 @@ def _book(run: TrainingRun, restarts: Restarts, states: tuple[InstanceState, ...
             if state.streak.failed_attempt > 0
         ],
     )
-    return RunRecord(_keys(run).restarts(restarts.total), book.model_dump_json().encode(), counts=True)
+    return RunRecord(_keys(run).restarts(restarts.total), record.model_dump_json().encode(), counts=True)
 
 
 def _owes_restarts(view: RunView) -> bool:
     """Whether status has told of restarts that the store was not there to take."""
-    held = read_restarts(None, view.observed.book, ())
+    held = read_restarts(None, view.observed.restart_record, ())
     return store_is_back(view.observed) and not view.observed.erased and view.restarts.total > held.total
 
 

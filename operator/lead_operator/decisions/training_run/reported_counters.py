@@ -4,8 +4,8 @@ A status is output. Who raises its counters would end the run at the next failur
 budget, and who writes that an attempt has ended would have its group replaced. The restart state below `control/`
 decides, with the pods: it is written before the status tells it. Of a run that has ended the counters steer nothing.
 A status may be ahead of the records by what happened while the store was away, which it says by StorageAvailable=False,
-and behind them by failures of attempts that it still reports as active: an operator that died between the two books
-them again, to the same numbers.
+and behind them by failures of attempts that it still reports as active: an operator that died between the two writes
+records them again, with the same numbers.
 """
 
 from dataclasses import replace
@@ -25,7 +25,9 @@ Counters = tuple[object, ...]
 
 def reported_counters(status: TrainingRunStatus) -> Counters:
     """Returns all that a status reports of restarts and ends, to be compared with what was decided."""
-    entries = [(entry.key, entry.attempt, entry.ended_attempt, read_streak(entry.book)) for entry in status.stages]
+    entries = [
+        (entry.key, entry.attempt, entry.ended_attempt, read_streak(entry.restart_state)) for entry in status.stages
+    ]
     return (status.restarts and read_restarts(status.restarts, None, ()), *entries)
 
 
@@ -41,10 +43,12 @@ def find_contradiction(run: TrainingRun, observed: ObservedRun) -> str:
         return ""
     unreported = sum(_is_unreported(entry, observed) for entry in entries)
     told = read_restarts(observed.status.restarts, None, ())
-    recorded = read_restarts(None, observed.book, ())
+    recorded = read_restarts(None, observed.restart_record, ())
     replaced = sum(entry.attempt - 1 for entry in entries)
     # Without a record suspensions alone may have ended attempts: a status erased in between counts some of them.
-    suspended = observed.book is None and told == Restarts(uncounted=told.uncounted) and told.uncounted <= replaced
+    suspended = (
+        observed.restart_record is None and told == Restarts(voluntary=told.voluntary) and told.voluntary <= replaced
+    )
     if told != recorded and not suspended and recorded.total != told.total + unreported:
         return f"{_words(told)}, but the operator's records hold {_words(recorded)}"
     return next(filter(None, (_of_ends(run, observed, entry) for entry in entries)), "")
@@ -68,7 +72,7 @@ def _of_ends(run: TrainingRun, observed: ObservedRun, entry: InstanceStatus) -> 
     which = f"stage {name}, seed {seed}"
     if _is_unreported(entry, observed) or entry.phase == "Succeeded":
         return ""
-    told, recorded = read_streak(entry.book), recorded_streak(observed.book, name, seed)
+    told, recorded = read_streak(entry.restart_state), recorded_streak(observed.restart_record, name, seed)
     if not _is_one_failure(told, recorded) or ended < recorded.failed_attempt:
         return f"{_ends(told, ended)} of {which}, but the operator's records hold {_ends(recorded, ended)}"
     if ended == attempt > recorded.failed_attempt and not _was_suspended(run, observed):
@@ -79,7 +83,7 @@ def _of_ends(run: TrainingRun, observed: ObservedRun, entry: InstanceStatus) -> 
 
 
 def _is_one_failure(told: Streak, recorded: Streak) -> bool:
-    """Whether two operators may have booked one failure so: who stood still meanwhile dates and names it otherwise."""
+    """Whether two operators may have recorded one failure so: one that was paused dates and names it otherwise."""
     moment = parse_time(recorded.failed_at)
     apart_s = None if moment is None else seconds_since(told.failed_at, moment)
     near = told.failed_at == recorded.failed_at or (apart_s is not None and abs(apart_s) <= SAME_FAILURE_S)
@@ -95,7 +99,7 @@ def _newest_known(observed: ObservedRun, bucket: ObservedInstance | None, name: 
 
 def _is_unreported(entry: InstanceStatus, observed: ObservedRun) -> bool:
     """Whether a failure is recorded of an attempt that the status still reports as active."""
-    return recorded_streak(observed.book, *entry.key).failed_attempt == entry.attempt > entry.ended_attempt
+    return recorded_streak(observed.restart_record, *entry.key).failed_attempt == entry.attempt > entry.ended_attempt
 
 
 def _was_suspended(run: TrainingRun, observed: ObservedRun) -> bool:

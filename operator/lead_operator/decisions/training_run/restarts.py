@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from lead_operator.decisions.failure_policy import CORRECT_AND_CREATE, SPEC_REASONS, Failure, pause_s
 from lead_operator.decisions.formatting import plausible_time
 from lead_operator.resources.training_run import FailurePolicy
-from lead_operator.resources.training_run_status import BookStatus, RestartsStatus
+from lead_operator.resources.training_run_status import RestartsStatus, RestartState
 from lead_protocol.exit_codes import ExitClass
-from lead_protocol.run_records import RunBook
+from lead_protocol.run_records import RestartRecord
 
 NO_CHECKPOINT = -1
 
@@ -19,12 +19,12 @@ class Restarts:
 
     program: int = 0
     infrastructure: int = 0
-    uncounted: int = 0
+    voluntary: int = 0
 
     @property
     def total(self) -> int:
         """All replacements together."""
-        return self.program + self.infrastructure + self.uncounted
+        return self.program + self.infrastructure + self.voluntary
 
     def to_status(self) -> RestartsStatus:
         """Returns status.restarts."""
@@ -32,7 +32,7 @@ class Restarts:
             total=self.total,
             program=self.program,
             infrastructure=self.infrastructure,
-            uncounted=self.uncounted,
+            voluntary=self.voluntary,
         )
 
 
@@ -52,12 +52,12 @@ class Streak:
         """The pause before the next attempt."""
         return pause_s(self.ends)
 
-    def added_to(self, book: BookStatus) -> BookStatus:
-        """Returns status.stages[].book with its part; as it is where nothing has failed yet."""
+    def added_to(self, state: RestartState) -> RestartState:
+        """Returns status.stages[].restartState with its part; as it is where nothing has failed yet."""
         if not self.failed_attempt:
-            return book
+            return state
         return replace(
-            book,
+            state,
             at_step=self.at_step,
             errors_at_step=self.errors,
             ends_at_step=self.ends,
@@ -78,37 +78,37 @@ class Verdict:
 
 
 def read_restarts(
-    told: RestartsStatus | None, book: RunBook | None, attempts: Iterable[int], *, by_records: bool = False
+    told: RestartsStatus | None, record: RestartRecord | None, attempts: Iterable[int], *, by_records: bool = False
 ) -> Restarts:
-    """Returns the accounts that a status holds; after an erased one, or `by_records`, those of the newest book.
+    """Returns the counters that a status holds; after an erased one, or `by_records`, those of the newest record.
 
-    Where there is no book either, the instances' `attempts` are counted. They do not tell why they ended, or whether a
-    suspension ended them: they spend no budget.
+    Where there is no record either, the instances' `attempts` are counted. They do not show why they ended, or whether
+    a suspension ended them: they spend no budget.
     """
     if told is not None and not by_records:
-        return Restarts(told.program, told.infrastructure, told.uncounted)
-    if book is not None:
-        return Restarts(book.program, book.infrastructure, book.uncounted)
-    return Restarts(uncounted=sum(attempt - 1 for attempt in attempts if attempt > 0))
+        return Restarts(told.program, told.infrastructure, told.voluntary)
+    if record is not None:
+        return Restarts(record.program, record.infrastructure, record.voluntary)
+    return Restarts(voluntary=sum(attempt - 1 for attempt in attempts if attempt > 0))
 
 
-def read_streak(book: BookStatus | None) -> Streak:
-    """Returns the newest ends in a row that an instance's book holds."""
-    if book is None:
+def read_streak(state: RestartState | None) -> Streak:
+    """Returns the newest ends in a row that an instance's restart state holds."""
+    if state is None:
         return Streak()
     return Streak(
-        at_step=NO_CHECKPOINT if book.at_step is None else book.at_step,
-        errors=book.errors_at_step or 0,
-        ends=book.ends_at_step or 0,
-        failed_attempt=book.failed_attempt or 0,
-        failed_at=book.failed_at,
-        reason=book.failed_reason,
+        at_step=NO_CHECKPOINT if state.at_step is None else state.at_step,
+        errors=state.errors_at_step or 0,
+        ends=state.ends_at_step or 0,
+        failed_attempt=state.failed_attempt or 0,
+        failed_at=state.failed_at,
+        reason=state.failed_reason,
     )
 
 
-def recorded_streak(book: RunBook | None, stage: str, seed: int) -> Streak:
-    """Returns the newest ends in a row that a book in the bucket holds of an instance."""
-    entries = book.instances if book is not None else []
+def recorded_streak(record: RestartRecord | None, stage: str, seed: int) -> Streak:
+    """Returns the newest ends in a row that a record in the bucket holds of an instance."""
+    entries = record.instances if record is not None else []
     entry = next((each for each in entries if (each.stage, each.seed) == (stage, seed)), None)
     if entry is None:
         return Streak()
@@ -127,11 +127,14 @@ def judge_failure(
     grown = _grown(streak, failure, checkpoint_step)
     if failure.exit_class is ExitClass.INFRASTRUCTURE:
         if restarts.infrastructure >= policy.max_infra_restarts:
-            text = f"restarted {restarts.infrastructure} times after disturbances (failurePolicy.maxInfraRestarts)"
+            text = (
+                f"restarted {restarts.infrastructure} times after infrastructure failures "
+                "(failurePolicy.maxInfraRestarts)"
+            )
             return Verdict(restarts, grown, "MaxInfraRestarts", _last(text, failure, checkpoint_step))
         return Verdict(replace(restarts, infrastructure=restarts.infrastructure + 1), grown)
     if failure.exit_class is not ExitClass.PROGRAM_ERROR:
-        return Verdict(replace(restarts, uncounted=restarts.uncounted + 1), grown)
+        return Verdict(replace(restarts, voluntary=restarts.voluntary + 1), grown)
     if restarts.program >= policy.max_restarts:
         text = f"restarted {restarts.program} times after program errors (failurePolicy.maxRestarts)"
         return Verdict(restarts, grown, "MaxRestarts", _last(text, failure, checkpoint_step))

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from lead_operator.decisions.formatting import format_time, parse_time
 from lead_operator.decisions.observed import ObservedPod, ObservedRun
@@ -16,7 +17,7 @@ from lead_operator.names import Condition, RunPhase
 from lead_operator.objects.training_pod import instance_keys
 from lead_operator.resources.recipe_config import config_sha256
 from lead_operator.resources.training_run import TrainingRun
-from lead_operator.resources.training_run_status import AttemptFailure, CheckpointStatus, ProgressStatus
+from lead_operator.resources.training_run_status import AttemptFailure, CheckpointStatus
 from lead_operator.settings import Settings, StorageProfile
 
 SUSPEND_REQUESTED = "SuspendRequested"
@@ -24,7 +25,7 @@ SUSPEND_REQUESTED = "SuspendRequested"
 
 @dataclass(frozen=True)
 class InstanceView:
-    """What is told of one stage instance that is trained now."""
+    """What is known of one stage instance."""
 
     progress: Progress
     checkpoint: CheckpointStatus | None
@@ -162,9 +163,12 @@ def look_at_run(run: TrainingRun, observed: ObservedRun, settings: Settings) -> 
         states=states,
         positions=positions,
         position=positions[0],
-        told={i: _look_at_instance(run, states[i], profile, observed) for i in positions},
+        told={i: look_at_instance(run, states[i], profile, observed.now) for i in positions},
         restarts=read_restarts(
-            observed.status.restarts, observed.book, (state.attempt for state in states), by_records=observed.by_records
+            observed.status.restarts,
+            observed.restart_record,
+            (state.attempt for state in states),
+            by_records=observed.by_records,
         ),
         last_failure=observed.status.last_failure,
         datasets=check_datasets(run, observed),
@@ -173,19 +177,11 @@ def look_at_run(run: TrainingRun, observed: ObservedRun, settings: Settings) -> 
     )
 
 
-def _look_at_instance(
-    run: TrainingRun, state: InstanceState, profile: StorageProfile | None, observed: ObservedRun
+def look_at_instance(
+    run: TrainingRun, state: InstanceState, profile: StorageProfile | None, now: datetime
 ) -> InstanceView:
-    key, status = (state.instance.stage.name, state.instance.seed), observed.status
-    checkpoint: CheckpointStatus | None = None
-    if status.stage is not None and (status.stage.name, status.stage.seed) == key:
-        progress, checkpoint = status.progress, status.checkpoint
-    else:
-        entry = status.instance(*key)
-        progress = entry.progress if entry is not None else None
-    return InstanceView(
-        read_progress(state, progress or ProgressStatus(), observed.now), _checkpoint(run, state, profile, checkpoint)
-    )
+    """Returns what is known of one stage instance, trained now or not."""
+    return InstanceView(read_progress(state, state.known_progress, now), _newest_checkpoint(run, state, profile))
 
 
 def hash_config(run: TrainingRun) -> str:
@@ -217,14 +213,12 @@ def _start_time(run: TrainingRun, observed: ObservedRun, states: tuple[InstanceS
     return format_time(min(working) if working else max(created)) if created else None
 
 
-def _checkpoint(
-    run: TrainingRun, state: InstanceState, profile: StorageProfile | None, before: CheckpointStatus | None
+def _newest_checkpoint(
+    run: TrainingRun, state: InstanceState, profile: StorageProfile | None
 ) -> CheckpointStatus | None:
-    if state.bucket is None:
-        return before  # the bucket could not be read: what was true stays true
     found = state.checkpoint
-    if found is None:
-        return before if state.lost_step else None
+    if found is None:  # what was true stays true while the bucket is not read
+        return state.known_checkpoint if state.bucket is None or state.lost_step else None
     keys = instance_keys(run, state.instance)
     # The prefix comes from a manifest that a pod wrote: only one below this instance's own keys is shown.
     prefix = found.prefix if found.prefix.startswith(keys.prefix) and ".." not in found.prefix else keys.prefix
