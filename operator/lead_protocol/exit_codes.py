@@ -15,7 +15,7 @@ class ExitCode(IntEnum):
     USAGE = 2  # wrong command line
     BAD_CONFIG = 64  # unknown key, wrong type, contradictory values
     BAD_DATA = 65  # dataset empty, truncated file, missing cache
-    NO_VALID_CHECKPOINT = 66  # manifests exist but none is sound: never step 0 in silence
+    NO_VALID_CHECKPOINT = 66  # manifests exist but none is valid: never step 0 in silence
     NO_SUCH_RECIPE = 69
     STORE_DENIED = 77  # credentials refused: a person must act
     STOPPED = 75  # stopped on request after a committed checkpoint

@@ -78,7 +78,7 @@ def _life_s(text: str, headers: Mapping[str, str], now: datetime, where: str) ->
     try:
         end = datetime.fromisoformat(text)
         end = end if end.tzinfo else end.replace(tzinfo=UTC)
-        life_s = (end - _told_time(headers, now)).total_seconds()
+        life_s = (end - _server_time(headers, now)).total_seconds()
     except (ValueError, OverflowError) as error:
         raise TryAgain(f"{where}: Expiration is {_shown(text)}, expected an ISO 8601 time", doubtful=False) from error
     if life_s <= 0:
@@ -86,7 +86,7 @@ def _life_s(text: str, headers: Mapping[str, str], now: datetime, where: str) ->
     return life_s
 
 
-def _told_time(headers: Mapping[str, str], now: datetime) -> datetime:
+def _server_time(headers: Mapping[str, str], now: datetime) -> datetime:
     try:
         told = parsedate_to_datetime(headers.get("Date", ""))
     except (TypeError, ValueError, OverflowError):
@@ -95,7 +95,7 @@ def _told_time(headers: Mapping[str, str], now: datetime) -> datetime:
 
 
 def _ahead(headers: Mapping[str, str], now: datetime) -> timedelta:
-    return now - _told_time(headers, now)
+    return now - _server_time(headers, now)
 
 
 def _field(parent: ElementTree.Element, name: str, longest: int, where: str) -> str:

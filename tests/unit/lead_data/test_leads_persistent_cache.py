@@ -247,7 +247,7 @@ def test_the_command_builds_from_it(left: Path, tmp_path: Path, capsys: pytest.C
     entry = tmp_path / "tree" / CACHED / "normal/0009.pkl"
     entry.write_bytes(entry.read_bytes()[:-9])
     assert main(["cache", f"carla_root={tmp_path / 'tree'}", "--collection", "full_posttrain"]) == ExitCode.BAD_DATA
-    assert "normal/0009.pkl is not a sound xz pickle" in capsys.readouterr().err
+    assert "normal/0009.pkl is not a valid xz pickle" in capsys.readouterr().err
 
 
 def spoiled(**changes: Any) -> bytes:

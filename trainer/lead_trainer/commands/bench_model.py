@@ -39,10 +39,10 @@ class Measured:
     peak_bytes: int | None  # of a GPU
 
 
-def bench_model(words: Sequence[str], config: Sequence[Path], environ: Mapping[str, str], seconds: float) -> None:
+def bench_model(arguments: Sequence[str], config: Sequence[Path], environ: Mapping[str, str], seconds: float) -> None:
     """Measures the step of each variant for about `seconds` and prints a table."""
     open_log()
-    data = data_of("bench model", words, config, environ)
+    data = data_of("bench model", arguments, config, environ)
     run, device = data.run, device_of(World())
     batch, facts = first_batch(run, data.samples), computed_facts(run.recipe, run.config, data.caches)
     found: dict[str, Measured] = {}

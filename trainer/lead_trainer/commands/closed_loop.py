@@ -96,7 +96,7 @@ def _newest(logdir: Path, stage: str) -> _Newest:
 
 
 def _has_regressed(folder: Path, metric: str, max_drop: float | None) -> bool:
-    """Tells whether an evaluation is worse than the best one before it by more than `max_drop`; prints the verdict."""
+    """Returns whether an evaluation is worse than the best one before it by more than `max_drop`; prints it."""
     if max_drop is None:
         return False
     numbers = numbers_of(folder)

@@ -30,7 +30,7 @@ MAX_CURVATURE = 0.3  # 1/m
 
 @dataclass(frozen=True)
 class Horizon:
-    """How far a mode looks back and ahead, and how densely; steps of `dt_s` seconds."""
+    """History, horizon and density of a mode; steps of `dt_s` seconds."""
 
     past: int  # poses, the present one included
     future: int

@@ -76,7 +76,7 @@ class ExtractedFrames:
         path = self.path(split, number)
         found = read_frames(self._tree.read(path), path)
         if found.clip != clip:
-            raise BadData(f"file {path} shows clip {found.clip}, but the index says {clip}; extract the frames again")
+            raise BadData(f"file {path} shows clip {found.clip}, but the index lists {clip}; extract the frames again")
         height, width = found.pictures.shape[2:4]
         if min(height, width) < resolution:
             raise BadConfig(

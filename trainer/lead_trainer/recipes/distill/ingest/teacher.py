@@ -86,7 +86,7 @@ def yaw_rotations(yaw: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
 
 
 def text_embedding(text: str) -> npt.NDArray[np.float32]:
-    """Returns a unit vector (384,): the mean of one pseudo-random direction a word, so that like texts lie near."""
+    """Returns a unit vector (384,): the mean of one pseudo-random direction a word, so that similar texts are near."""
     words = text.lower().replace(",", " ").replace(".", " ").split()
     seeds = [int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "little") for word in words]
     total = np.sum([np.random.default_rng(seed).normal(size=EMBEDDING_WIDTH) for seed in seeds], axis=0)
@@ -110,7 +110,7 @@ class AlpamayoTeacher:
         except ImportError as error:
             raise BadConfig(
                 f"teacher: found 'alpamayo_r1', but {error.name} is not installed in the trainer image; install "
-                "alpamayo_r1, physical_ai_av and sentence-transformers, or set teacher=files and bring labels"
+                "alpamayo_r1, physical_ai_av and sentence-transformers, or set teacher=files and provide labels"
             ) from error
         if not torch.cuda.is_available():
             raise BadConfig("teacher: found 'alpamayo_r1', which needs a GPU of 24 GB; give the pods one")
