@@ -1,4 +1,4 @@
-"""A pod's main process, `lead pod`: reads the mounted job, does it, and leaves the last report for the kubelet.
+"""A pod's main process, `lead pod`: reads the mounted job, does it, and leaves the final report for the kubelet.
 
 A build job and a check run in this process; a train job runs in worker processes that `launcher` starts.
 """

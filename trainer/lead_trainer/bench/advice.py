@@ -1,4 +1,4 @@
-"""What measured stages mean, in one sentence: what bounds a run, and what would help. Pure; detail by `cli_bench`."""
+"""What measured stages mean, in one sentence: what bounds a run, and what would help. Pure; printed by `lead bench`."""
 
 import math
 from collections.abc import Sequence

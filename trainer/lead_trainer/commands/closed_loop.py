@@ -19,7 +19,7 @@ from lead_trainer.local.store import NAMESPACE, UID, logdirs_of, store_in
 
 FOLDER = "closed_loop"  # in the logdir, as below a run's prefix in a store
 REGRESSION = 1  # exit status
-LOG_COLUMNS = 120  # where no terminal says how wide it is
+LOG_COLUMNS = 120  # without a terminal
 
 
 @dataclass(frozen=True)

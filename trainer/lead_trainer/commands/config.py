@@ -22,7 +22,7 @@ from lead_trainer.local.run import installed_recipe
 from lead_trainer.local.run_keys import DEFAULT_RECIPE, RunKeys
 
 _TYPE_NAMES = {str: "text", bool: "true or false", type(None): "null"}
-LOG_COLUMNS = 160  # where no terminal says how wide it is
+LOG_COLUMNS = 160  # without a terminal
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from lead_trainer.weights_file import read_weights_file
 from lead_trainer.world import World
 
 VALIDATION_SPLIT = "val"
-LOG_COLUMNS = 160  # where no terminal says how wide it is
+LOG_COLUMNS = 160  # without a terminal
 
 
 def evaluate_checkpoint(

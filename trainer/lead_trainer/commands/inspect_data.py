@@ -30,7 +30,7 @@ from lead_trainer.report.console import open_log
 from lead_trainer.report.picture_files import PictureFiles
 from lead_trainer.world import World
 
-LOG_COLUMNS = 160  # where no terminal says how wide it is
+LOG_COLUMNS = 160  # without a terminal
 
 
 @dataclass(frozen=True)

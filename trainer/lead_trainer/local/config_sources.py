@@ -39,7 +39,7 @@ class Sources:
 
 @dataclass(frozen=True)
 class Resolved:
-    """The run's keys and the recipe's, each of what the user given."""
+    """The run's keys and the recipe's, as the user gave them."""
 
     run: RunKeys
     recipe: Mapping[str, Any]

@@ -3,12 +3,12 @@
     1. gradient checkpointing, where the model has it
     2. each rank's batch in 2, 3, 4 … equal parts, one after the other
 
-A memory_plan is recorded beside the run before it is taken: create-only, so that every later attempt starts with it.
+A plan is recorded beside the run before it is taken: create-only, so that every later attempt starts with it.
 What is recorded is how many samples a process takes at once: with more or fewer processes other parts have as many. One
 process tries again at once, from its newest checkpoint; in a group the other ranks wait for the one that failed, so the
-attempt ends in an exit code of its own and the next one takes the memory_plan. The operator counts that against no
+attempt ends in an exit code of its own and the next one takes the plan. The operator counts that against no
 budget: the ladder ends with single samples, and what does not fit then is a program error. Batch norms see smaller
-batches, which changes the numbers: the memory_plan stands in the log, in an advisory and in every manifest.
+batches, which changes the numbers: the plan is in the log, in an advisory and in every manifest.
 """
 
 import json
@@ -32,7 +32,7 @@ class OutOfMemory(TrainerError):
 
 
 class StepTooLarge(OutOfMemory):
-    """A step does not fit, and the memory_plan that the next attempt takes is recorded."""
+    """A step does not fit, and the plan that the next attempt uses is recorded."""
 
     exit_code = ExitCode.STEP_TOO_LARGE
 
@@ -56,7 +56,7 @@ def save_memory(recipe: Recipe[Any], model: torch.nn.Module) -> None:
 
 
 def next_memory_plan(memory_plan: MemoryPlan, rank_batch: int, *, can_checkpoint: bool) -> MemoryPlan | None:
-    """Returns the memory_plan after `memory_plan`, None when there is nothing left to try."""
+    """Returns the plan after `memory_plan`, None when there is nothing left to try."""
     if can_checkpoint and not memory_plan.gradient_checkpointing:
         return MemoryPlan(True, memory_plan.parts)
     parts = next_parts(memory_plan.parts, rank_batch)
@@ -71,7 +71,7 @@ def record_memory_plan(store: ObjectStore, keys: InstanceKeys, memory_plan: Memo
 
 
 def recorded_memory_plan(store: ObjectStore, keys: InstanceKeys, first: MemoryPlan, rank_batch: int) -> MemoryPlan:
-    """Returns the last recorded memory_plan, for a rank's batch of `rank_batch` samples; `first` where there is none.
+    """Returns the last recorded plan, for a rank's batch of `rank_batch` samples; `first` where there is none.
 
     Raises BadData for an object that is not a valid record.
     """

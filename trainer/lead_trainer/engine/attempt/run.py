@@ -101,7 +101,7 @@ def _owner() -> str:
 
 
 def _first_memory_plan(attempt: Attempt) -> MemoryPlan:
-    """Returns the memory_plan that earlier attempts of this run have come to, where it may leave the first one."""
+    """Returns the plan that earlier attempts of this run have reached, where it may differ from the first one."""
     first = MemoryPlan(attempt.config.saves_memory)
     if not attempt.config.split_when_out_of_memory:
         return first
@@ -112,7 +112,7 @@ def _first_memory_plan(attempt: Attempt) -> MemoryPlan:
 
 
 def _after_out_of_memory(attempt: Attempt, memory_plan: MemoryPlan, error: OutOfMemory) -> MemoryPlan:
-    """Records the next memory_plan and returns it.
+    """Records the next plan and returns it.
 
     Raises `error` where there is none, and StepTooLarge in a group, whose other ranks wait for this one.
     """

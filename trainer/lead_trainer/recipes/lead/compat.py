@@ -48,7 +48,7 @@ class Compat(BaseModel):
 
     @classmethod
     def written_out(cls, given: Any) -> Any:
-        """Returns the words `lead` and `fixed` as a mapping with every switch; everything else as it was given."""
+        """Returns `lead` and `fixed` as a mapping with every switch; everything else unchanged."""
         if given == "lead":
             return cls.lead().model_dump()
         return cls.fixed().model_dump() if given == "fixed" else given

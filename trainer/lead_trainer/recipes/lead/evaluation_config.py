@@ -1,7 +1,7 @@
-"""The `config.json` that LEAD's closed-loop evaluation reads beside exported weights, and what it cannot be notes.
+"""The `config.json` that LEAD's closed-loop evaluation reads beside exported weights, and settings that it ignores.
 
 LEAD reads every key of the file that it has itself, but what its code computes from the data set it does not set, and
-says nothing. Of `carla_root` it wants to know one thing, which cameras to mount, by a list of folder names, and any
+does not report that. Of `carla_root` it needs one thing, which cameras to mount, from a list of folder names, and any
 other path ends its evaluation; so the exported file names a folder of that list.
 """
 

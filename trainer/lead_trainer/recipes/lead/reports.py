@@ -56,7 +56,7 @@ def picture(config: LeadConfig, batch: Batch, outputs: Any) -> Picture | None:
 
 
 def warnings(config: LeadConfig) -> Sequence[str]:
-    """Returns what is warning before a local run begins."""
+    """Returns the warnings before a local run begins."""
     warning = random_backbone(config)
     return [warning] if warning else []
 

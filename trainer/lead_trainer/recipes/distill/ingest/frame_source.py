@@ -104,7 +104,7 @@ class ExtractedFrames:
 class StreamedFrames:
     """The PhysicalAI-AV data set through its developer kit, which downloads what it is asked for.
 
-    Needs the package `physical_ai_av` and a user's own access to the gated data set. Which clips a split has is said by
+    Needs the package `physical_ai_av` and a user's own access to the gated data set. The clips of a split are listed by
     the index in the raw tree, so that a cache's digest holds it.
     """
 
