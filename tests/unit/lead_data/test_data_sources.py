@@ -190,7 +190,7 @@ HOSTILE = {
     "missing": ({"camera_feature": b"x"}, "has no status_feature"),
     "status": ({"camera_feature": b"x", "status_feature": torch.zeros(7)}, r"status_feature has shape \(7,\)"),
     "nan": ({"camera_feature": b"x", "status_feature": torch.full((8,), torch.nan)}, "expected 8 finite numbers"),
-    "picture": ({"camera_feature": b"x", "status_feature": torch.zeros(8)}, "is not a sound picture"),
+    "picture": ({"camera_feature": b"x", "status_feature": torch.zeros(8)}, "is not a valid picture"),
 }
 
 

@@ -314,7 +314,7 @@ def test_a_small_entry_whose_radars_unpack_to_much_is_refused() -> None:
     path = f"{CACHED}/normal/0009.pkl"
     keys = PreparationKeys.parse(PREPARATION.config_keys({"use_sensor_perburtation": False}))
     with pytest.raises(
-        BadData, match=r"file cache/.*/0009\.pkl holds no sound radars: its arrays have more than 67108864"
+        BadData, match=r"file cache/.*/0009\.pkl holds no valid radars: its arrays have more than 67108864"
     ):
         cached_fields(Entries({path: spoiled(radars=(packed.getvalue(),) * 4)}), CACHED, 9, keys)
 
