@@ -267,10 +267,10 @@ class S3Store:
     def _other_range(
         self, full: str, offset: int, length: int, found: int, headers: Mapping[str, str]
     ) -> ObjectCorrupt:
-        found = headers.get("Content-Range", "no Content-Range")
+        content_range = headers.get("Content-Range", "no Content-Range")
         return ObjectCorrupt(
             f"s3://{self._target.bucket}/{full}: asked for bytes {offset}-{offset + length - 1}, got {found} bytes "
-            f"({found}); it was truncated or replaced"
+            f"({content_range}); it was truncated or replaced"
         )
 
     def _settle(self, request: Request, deadline: Deadline, *, size: int, sha256: str) -> bool:
