@@ -2,7 +2,7 @@
 
 Build pods write below builds/ alone. Who owns caches/ (the operator; without a cluster the command line) goes through
 `publication_steps`. A copy is made by the store itself, which computes the SHA-256 of what it wrote; only a store that
-keeps no checksums has its copies read. Every step looks first at what is there, so a publication may be killed and
+keeps no checksums has its copies read. Every step first checks what exists, so a publication may be killed and
 repeated at any point. What is published was checked where pods cannot write any more.
 """
 
@@ -36,11 +36,11 @@ Check = Callable[[CacheManifest], None]  # raises CacheRefused
 
 
 class CacheRefused(Exception):
-    """A staged cache is not what it claims to be, or not what was asked for; the message says found and expected."""
+    """A staged cache is not what it claims to be, or not what was asked for; the message names found and expected."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
-        self.reason = reason  # one word, for a condition
+        self.reason = reason  # in CamelCase, for a condition
 
 
 class CacheDamaged(CacheRefused):
@@ -201,7 +201,7 @@ def _fault(store: ObjectStore, item: StoredObject) -> str:
 
 
 def _difference(item: StoredObject, info: ObjectInfo | None) -> str:
-    """Returns how an object differs from its entry in the manifest, as far as the store can tell without a read."""
+    """Returns how an object differs from its entry in the manifest, as far as the store reports it without a read."""
     if info is None:
         return NO_OBJECT
     if info.size != item.size:

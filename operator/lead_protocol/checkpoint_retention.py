@@ -1,14 +1,14 @@
 """Which checkpoints a policy lets go: one rule for `lead train` on a folder and for the operator on a bucket. Pure.
 
 It knows neither keys nor stores: who deletes, and in what order, is decided by its two callers. The newest manifest
-says by which metric its instance ranks epochs.
+records the metric by which its instance ranks epochs.
 """
 
 from collections.abc import Sequence
 
 from lead_protocol.manifests import CheckpointManifest
 
-FEWEST_CHECKPOINTS = 2  # a spoiled newest checkpoint must have one to fall back to
+FEWEST_CHECKPOINTS = 2  # a corrupt newest checkpoint needs one to fall back to
 VALIDATION = "val/"  # begins the tag of every validation metric
 
 

@@ -1,4 +1,4 @@
-"""The document that tells a pod what to do: built by `lead_operator.objects`, parsed by `lead_trainer` at start.
+"""A pod's job, as a document: built by `lead_operator.objects`, parsed by `lead_trainer` at start.
 
 It travels as a pod annotation that the downward API mounts as `environment.JOB_FILE`. The same model drives
 `lead train` without a cluster (the command line builds one), so pods and laptops run one code path.
@@ -37,7 +37,7 @@ class CheckpointPolicy(StrictModel):
 
 
 class InitFrom(StrictModel):
-    """A beginning: a prefix of checkpoint manifests, resolved to the newest sound one, or to the one that is named."""
+    """A beginning: a prefix of checkpoint manifests, resolved to the newest valid one, or to the named one."""
 
     manifests_prefix: str
     checkpoint_prefix: str = ""  # of one checkpoint, as status.stages[].checkpoint.uri shows it; empty: the newest

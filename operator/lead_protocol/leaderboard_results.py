@@ -122,7 +122,7 @@ def parse_results(data: bytes) -> ResultFile:
 
 
 class ClosedLoopSummary(StrictModel):
-    """The numbers of one closed-loop evaluation. Means are over routes with a record, unless they say otherwise."""
+    """The numbers of one closed-loop evaluation. Means are over routes with a record, unless noted."""
 
     routes: int  # that were to be driven
     recorded: int  # that have a record

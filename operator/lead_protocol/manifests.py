@@ -157,7 +157,7 @@ def parse_cache_manifest(data: bytes) -> CacheManifest:
 
 
 def _parse(model: type[Manifest], data: bytes, lists: Collection[bytes] = ()) -> Manifest:
-    """Looks first for what is missing or too long: pydantic's errors hold a copy of all that they are about."""
+    """First checks for what is missing or too long: pydantic's errors hold a copy of all that they are about."""
     _check_members(model, data, lists)
     return model.model_validate_json(data, extra="ignore")
 
@@ -189,7 +189,7 @@ def _invalid(model: type[StrictModel], kind: str, *names: str, **context: Any) -
 
 
 def is_bloated(data: bytes) -> bool:
-    """Tells whether a manifest holds more values than any cache has: parsed, they would take fifty times its bytes."""
+    """Returns whether a manifest holds more values than any cache has: parsed, they take fifty times its bytes."""
     return sum(map(data.count, (b"[", b"{"))) > MAX_CONTAINERS or data.count(b",") > MAX_VALUES
 
 

@@ -1,4 +1,4 @@
-"""How layers of a configuration come together: a file, spec.config, a stage's, a command line's words. Pure."""
+"""Merges layers of a configuration: a file, spec.config, a stage's, a command line's. Pure."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -261,7 +261,7 @@ class InstanceKeys:
         return f"{self.prefix}attempt/"
 
     def manifest(self, step: int, number: int) -> str:
-        """Key of a checkpoint's manifest; `number` counts the earlier ones of that step, spoiled or outdone."""
+        """Key of a checkpoint's manifest; `number` counts the earlier ones of that step, corrupt or superseded."""
         return f"{self.manifests_prefix}{step:012d}.{number}.json"
 
     @property
@@ -270,7 +270,7 @@ class InstanceKeys:
         return f"{self.prefix}manifest/"
 
     def quarantine(self, step: int, quarantined: int) -> str:
-        """Key of the create-only record that a manifest was found spoiled."""
+        """Key of the create-only record that a manifest was found corrupt."""
         return f"{self.quarantine_prefix}{step:012d}.{quarantined}.json"
 
     @property
@@ -279,7 +279,7 @@ class InstanceKeys:
         return f"{self.prefix}quarantine/"
 
     def progress(self, attempt: int) -> str:
-        """Key of the progress mailbox of one attempt; overwritten every few seconds by rank 0."""
+        """Key of the progress record of one attempt; overwritten every few seconds by rank 0."""
         return f"{self.mailboxes_prefix}{attempt:04d}.json"
 
     @property

@@ -1,8 +1,8 @@
-"""The small records by which pods tell the operator how far they are.
+"""The small records with which pods report their progress to the operator.
 
 Rank 0 overwrites `InstanceKeys.progress(attempt)` every few seconds and writes the last record to the termination log;
 build pods do the same at `BuildKeys.progress`. The operator pulls them and trusts nothing: size, schema and bounds are
-checked here, and only what grew in (attempt, seq) is applied. What a newer trainer tells besides is passed over, so
+checked here, and only what grew in (attempt, seq) is applied. Unknown fields of a newer trainer are ignored, so
 that an operator that was rolled back still sees that its runs are alive.
 """
 
@@ -57,7 +57,7 @@ class ProgressRecord(StrictModel):
     metrics: Annotated[dict[_Name, float], Field(max_length=16)] = Field(default_factory=dict)
     samples_per_s: Annotated[float, Field(ge=0, le=1e12)] | None = None
     eta_s: Annotated[float, Field(ge=0, le=1e12)] | None = None
-    # Of all ranks' session caches and loaders, in this attempt; older trainers tell of rank 0's alone.
+    # Of all ranks' session caches and loaders, in this attempt; older trainers report rank 0's alone.
     cache_hits: _Count = 0
     cache_misses: _Count = 0
     cache_fetched_bytes: _Count = 0  # from the store
@@ -99,7 +99,7 @@ class BuildRecord(StrictModel):
 
 
 def to_bytes(record: ProgressRecord) -> bytes:
-    """Returns the record as JSON of at most MAX_RECORD_BYTES; what is only told goes first where it is too long."""
+    """Returns the record as JSON of at most MAX_RECORD_BYTES; if too long, without display-only fields."""
     updates: tuple[dict[str, Any], ...] = ({}, {"metrics": {}}, {"metrics": {}, "advisories": []})
     for update in updates:
         data = record.model_copy(update=update).model_dump_json().encode()
@@ -110,10 +110,10 @@ def to_bytes(record: ProgressRecord) -> bytes:
 
 
 def parse_progress(data: bytes) -> ProgressRecord | None:
-    """Returns the record in `data`, or None where it is not a sound ProgressRecord of at most MAX_RECORD_BYTES."""
+    """Returns the record in `data`, or None where it is not a valid ProgressRecord of at most MAX_RECORD_BYTES."""
     return parse_or_none(ProgressRecord, data, MAX_RECORD_BYTES)
 
 
 def parse_build(data: bytes) -> BuildRecord | None:
-    """Returns the record in `data`, or None where it is not a sound BuildRecord of at most MAX_RECORD_BYTES."""
+    """Returns the record in `data`, or None where it is not a valid BuildRecord of at most MAX_RECORD_BYTES."""
     return parse_or_none(BuildRecord, data, MAX_RECORD_BYTES)

@@ -15,17 +15,17 @@ _CACHED_VIEW = re.compile(r"cache/[^/]+/[^/]+/(?:[^/]+/){12}(?:normal|perturbate
 
 
 def is_raw(path: str) -> bool:
-    """Tells whether a file, by its path below the root of the source, is raw data and none that was made from it."""
+    """Returns whether a file, by its path below the root of the source, is raw data and not derived from it."""
     return not path.startswith(_DERIVED_FOLDERS)
 
 
 def is_picture(path: str) -> bool:
-    """Tells whether a file is a picture of LEAD's tree, which every build from the tree's own files needs."""
+    """Returns whether a file is a picture of LEAD's tree, which every build from the tree's own files needs."""
     return _PICTURE.fullmatch(path) is not None
 
 
 def is_cached_view(path: str) -> bool:
-    """Tells whether a file is an entry of LEAD's persistent cache: one view of one frame, raw without pictures."""
+    """Returns whether a file is an entry of LEAD's persistent cache: one view of one frame, raw without pictures."""
     return _CACHED_VIEW.fullmatch(path) is not None
 
 

@@ -17,7 +17,7 @@ Document = TypeVar("Document", bound=StrictModel)
 
 
 def parse_or_none(model: type[Document], data: bytes, max_bytes: int) -> Document | None:
-    """Returns the document in `data`, or None where it is not a sound one of at most `max_bytes`.
+    """Returns the document in `data`, or None where it is not a valid one of at most `max_bytes`.
 
     Keys that only a newer release knows are passed over.
     """

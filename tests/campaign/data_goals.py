@@ -69,7 +69,7 @@ def _trials(goal: str, count: int, seed: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="lead-data-faults-") as name, bench(Path(name)) as here:
         for kind, number in cases(goal)[:asked]:
             played[kind] += 1
-            if said := _said(TRIALS[goal][kind][1], here, Path(name), 10_000 * seed + number):
+            if said := _given(TRIALS[goal][kind][1], here, Path(name), 10_000 * seed + number):
                 violations.append({"trial": kind, "seed": 10_000 * seed + number, "said": said})
                 print(f"{goal}: {kind} {number}: {said}", flush=True)
     return conclude(
@@ -78,7 +78,7 @@ def _trials(goal: str, count: int, seed: int) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def _said(trial: Trial, here: Bench, folder: Path, seed: int) -> str:
+def _given(trial: Trial, here: Bench, folder: Path, seed: int) -> str:
     try:
         return "" if trial(here, folder, seed) else "the epoch differs, or the fault was not found"
     except Exception:  # an error is a wrong answer like another

@@ -1,4 +1,4 @@
-"""Building a cache, in a pod or on a laptop: the tree, the recipe, and where progress is told.
+"""Building a cache, in a pod or on a laptop: the tree, the recipe, and where progress is reported.
 
 A pod's share is one `BuildJob`; a laptop's is the only one. Both end in `data.build.build_share`.
 """
@@ -24,7 +24,7 @@ from lead_protocol.store.object_store import ObjectStore, StoreError
 from lead_trainer.contract.installed import load_recipe
 from lead_trainer.contract.raw_data import SourceFile, SourceTree
 from lead_trainer.data.build import build_share
-from lead_trainer.data.source_tree import AtWork, FolderTree, StoreTree, tell_nobody
+from lead_trainer.data.source_tree import AtWork, FolderTree, StoreTree, ignore_progress
 from lead_trainer.engine.attempt.build_check import check_build
 from lead_trainer.report.console import open_log
 from lead_trainer.storage import open_store
@@ -68,7 +68,7 @@ class RawTree:
 
 
 def source_tree(
-    job: BuildJob, store: ObjectStore, at_work: AtWork = tell_nobody, *, links_may_leave: bool = False
+    job: BuildJob, store: ObjectStore, at_work: AtWork = ignore_progress, *, links_may_leave: bool = False
 ) -> RawTree:
     """Returns the raw tree a build reads: of a bucket everything, of a folder what its preparation asks for.
 
@@ -88,7 +88,7 @@ def build(
     job: BuildJob,
     store: ObjectStore,
     on_progress: Callable[[BuildRecord], None],
-    at_work: AtWork = tell_nobody,
+    at_work: AtWork = ignore_progress,
     *,
     at_home: bool = False,
     asked: Sequence[str] = (),
@@ -104,24 +104,24 @@ def build(
 
 
 def run_build_job(job: BuildJob, termination_log: Path, environ: Mapping[str, str]) -> int:
-    """Builds a pod's share, telling progress in its writer and its last word in the termination log."""
+    """Builds a pod's share; writes progress to the store and the final report to the termination log."""
     stage: dict[str, Any] = {"stage": job.stage} if job.stage else {}
     open_log(cache=job.owner.name, **stage, worker=job.index, attempt=job.attempt)
     store = open_store(environ, job_access(job))
-    writer = _BuildMailbox(job, store, termination_log)
+    writer = _BuildProgressWriter(job, store, termination_log)
     try:
         check_build(job, load_recipe(job.recipe))
-        build(job, store, writer.tell, writer.at_work)
+        build(job, store, writer.write, writer.at_work)
     except BaseException as error:
         writer.fail(error)
         raise
     return ExitCode.DONE
 
 
-class _BuildMailbox:
+class _BuildProgressWriter:
     """The progress of one build pod, by any thread; a store that does not take it does not stop the build.
 
-    Whoever hears nothing new for long takes the pod for hung, so while files are listed or read the last record is
+    A pod without new reports counts as hung, so while files are listed or read the last record is
     written again under a new number. A pod that is blocked repeats nothing.
     """
 
@@ -132,7 +132,7 @@ class _BuildMailbox:
         self._reachable, self._seq, self._written_at = True, 0, time.monotonic()
         self._writing, self._process = threading.Lock(), os.getpid()
 
-    def tell(self, record: BuildRecord) -> None:
+    def write(self, record: BuildRecord) -> None:
         """Writes one record."""
         with self._writing:
             if record.phase != self._record.phase:
@@ -155,13 +155,13 @@ class _BuildMailbox:
     def fail(self, error: BaseException) -> None:
         """Writes the last record of a build that failed."""
         message = (str(error) or type(error).__name__)[:MESSAGE_CHARS]
-        self.tell(self._record.model_copy(update={"phase": "Failed", "message": message}))
+        self.write(self._record.model_copy(update={"phase": "Failed", "message": message}))
 
     def _write(self) -> None:
         self._seq, self._written_at = self._seq + 1, time.monotonic()
         text = self._record.model_copy(update={"seq": self._seq}).model_dump_json()
         if self._record.phase in ("Done", "Failed"):
-            self._leave_word(text)
+            self._write_termination_log(text)
         try:
             self._store.put(self._key, text.encode())
             self._reachable = True
@@ -170,7 +170,7 @@ class _BuildMailbox:
                 log.warning("progress is not written for now; the build goes on", error=str(error))
             self._reachable = False
 
-    def _leave_word(self, text: str) -> None:
+    def _write_termination_log(self, text: str) -> None:
         try:
             self._termination_log.write_text(text)
         except OSError as error:

@@ -14,7 +14,7 @@ from lead_trainer.manifest_check import judge
 
 def run_check_job(job: CheckJob, termination_log: Path) -> int:
     """Judges each stage's configuration, leaves the answer for the kubelet and returns the exit code."""
-    faults: dict[str, str] = {}  # by sentence: one that all stages share is told once
+    faults: dict[str, str] = {}  # by sentence: one that all stages share is reported once
     code = int(ExitCode.DONE)
     for stage in job.train_jobs:
         try:

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"error: lead {options.command} needs more: {missing_extra(error.name)}", file=sys.stderr)
             return ExitCode.BAD_CONFIG
         if options.command == "train":
-            return _end(options, _told_by_worker(error))
+            return _end(options, _reported_by_worker(error))
         if options.command == "pod":
             from lead_trainer.report.console import report_error
 
@@ -62,7 +62,7 @@ def _refuse_mistakes(options: argparse.Namespace) -> None:
     """Raises BadConfig for what is wrong with a run, before torch is loaded."""
     from lead_trainer.local.run import local_run
 
-    local_run(options.words, options.config, os.environ)
+    local_run(options.arguments, options.config, os.environ)
 
 
 def _report(options: argparse.Namespace, error: TrainerError | StoreError, code: int) -> None:
@@ -84,7 +84,7 @@ def _sentence(options: argparse.Namespace, error: TrainerError | StoreError) -> 
     return refused(options.command, error, {**os.environ, **({environment.STORE_URL: named} if named else {})})
 
 
-def _told_by_worker(error: Exception) -> int:
+def _reported_by_worker(error: Exception) -> int:
     from lead_trainer.engine.worker import ended
     from lead_trainer.world import world_of
 

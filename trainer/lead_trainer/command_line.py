@@ -14,7 +14,7 @@ from lead_trainer.local.config_sources import with_flags
 DESCRIPTION = """\
 Trains driving models: on this machine, or in pods that the LEAD operator starts.
 
-train and look:
+train and inspect:
   train         train or resume on this machine: lead train preset=demo carla_root=DIR logdir=OUT
   config        list every key with its default, type and meaning: lead config recipe=distill preset=tiny
   runs          list the TrainingRuns of a cluster, with their losses
@@ -26,14 +26,14 @@ train and look:
   lr-find       sweep the learning rate and show the loss over it
   inspect       show a batch, samples with NaN, or the range of a fresh model's outputs
   preflight     check device, disks, data and loggers before a run
-  bench data    tell whether loading is the bottleneck of a run, and which part of it
+  bench data    find out whether loading is the bottleneck of a run, and which step of it
   bench model   measure a step in fp32 and in half precision, with and without gradient checkpointing
   compare-perf  compare how fast two runs trained
 prepare data:
   example-data  write a small generated dataset
   buckets       show which routes and frames a dataset's bucket collections hold
   cache         build the cache that training reads
-look after a store:
+maintain a store:
   fsck          check every object of a cache or a run
 for the operator:
   pod           do the job mounted in this pod
@@ -120,7 +120,9 @@ def parser() -> argparse.ArgumentParser:
         "Write a small generated dataset, the same for the same seed.",
     )
     example.add_argument("target", help="a folder, or a prefix below LEAD_STORE_URL, written store:PREFIX")
-    example.add_argument("words", nargs="*", metavar="key=value", help="recipe=NAME, and numbers of its tree: routes=4")
+    example.add_argument(
+        "arguments", nargs="*", metavar="key=value", help="recipe=NAME, and numbers of its tree: routes=4"
+    )
 
     _add_commands_of_stores(commands)
     _add_commands_of_runs(commands)
@@ -128,13 +130,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_commands_of_stores(commands: "argparse._SubParsersAction[Parser]") -> None:
-    """Adds what looks after a store, and at what runs have left there."""
+    """Adds the commands for a store and for what runs have written there."""
     fsck = _command(commands, "fsck", "Check every object of a cache, of a run, or of a logdir.")
     fsck.add_argument("prefix", help="caches/<namespace>/<digest>, runs/<namespace>/<uid>, a logdir of lead train")
     fsck.add_argument("--store", help="s3://bucket/prefix or file:///folder (default: LEAD_STORE_URL)")
 
     keys = _command(commands, "config", "List every key with its default, type and meaning.")
-    keys.add_argument("words", nargs="*", metavar="key=value", help="recipe=NAME, preset=NAME")
+    keys.add_argument("arguments", nargs="*", metavar="key=value", help="recipe=NAME, preset=NAME")
     keys.add_argument("--markdown", action="store_true", help="as a page in Markdown")
 
     runs = _command(commands, "runs", "List TrainingRuns as kubectl does, with the course of the loss.")
@@ -153,7 +155,7 @@ def _add_commands_of_stores(commands: "argparse._SubParsersAction[Parser]") -> N
         "--host", default="127.0.0.1", help="where the page is served (default 127.0.0.1; *: everywhere)"
     )
     board.add_argument("--port", type=int, default=6006)
-    board.add_argument("--every", type=float, default=30.0, metavar="SECONDS", help="looks at the store (default 30)")
+    board.add_argument("--every", type=float, default=30.0, metavar="SECONDS", help="read interval (default 30)")
 
     logs = _command(commands, "logs", "Print what every pod of a run logs, as kubectl logs does.")
     logs.add_argument("run")
@@ -180,7 +182,9 @@ def _add_commands_of_runs(commands: "argparse._SubParsersAction[Parser]") -> Non
         "Measure weights on a split: lead evaluate best.pt key=value.",
     )
     evaluate.add_argument("weights", type=Path, help="with the run's config.json beside them")
-    evaluate.add_argument("words", nargs="*", metavar="key=value", help="keys to change, such as argoverse2_root=DIR")
+    evaluate.add_argument(
+        "arguments", nargs="*", metavar="key=value", help="keys to change, such as argoverse2_root=DIR"
+    )
     evaluate.add_argument("--split", default="val", help="val, or another that the recipe's benchmark has")
     evaluate.add_argument("--submission", type=Path, help="the file to write (default: beside the weights)")
 
@@ -246,14 +250,14 @@ def _add_commands_of_runs(commands: "argparse._SubParsersAction[Parser]") -> Non
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """Returns the options of a command line; words `key=value` may also stand behind options, as may flags for them."""
+    """Returns the options of a command line; `key=value` arguments, and flags for them, may follow options."""
     takes_keys = arguments and arguments[0] in TAKE_KEYS
     options, rest = parser().parse_known_args(with_flags(arguments) if takes_keys else list(arguments))
-    unknown = [word for word in rest if word.startswith("-") or "=" not in word]
-    if unknown or (rest and not hasattr(options, "words")):
+    unknown = [argument for argument in rest if argument.startswith("-") or "=" not in argument]
+    if unknown or (rest and not hasattr(options, "arguments")):
         options.usage.error(f"unrecognized arguments: {' '.join(unknown or rest)}")
     if rest:
-        options.words += rest
+        options.arguments += rest
     return options
 
 
@@ -272,5 +276,5 @@ def _command(commands: "argparse._SubParsersAction[Parser]", name: str, text: st
 
 
 def _add_keys(command: argparse.ArgumentParser) -> None:
-    command.add_argument("words", nargs="*", metavar="key=value", help="keys of the run and of its recipe")
+    command.add_argument("arguments", nargs="*", metavar="key=value", help="keys of the run and of its recipe")
     command.add_argument("--config", action="append", default=[], type=Path, metavar="FILE", help="a YAML file of keys")

@@ -23,7 +23,7 @@ def cpu_share(processes: int = 1, cgroup: Path = CGROUP) -> int:
 
 
 def loader_threads() -> int:
-    """Returns how many threads load samples where nobody says it: one a core, up to a number that any GPU is fed by."""
+    """Returns how many threads load samples by default: one per core, up to a number that feeds any GPU."""
     return min(MOST_LOADER_THREADS, cpu_share())
 
 

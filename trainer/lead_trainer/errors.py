@@ -4,7 +4,7 @@
     ├── BadConfig          the user must change the manifest or the command line
     │   └── NoSuchRecipe
     ├── BadData            the dataset, cache or a file of it is not what was promised
-    ├── NoValidCheckpoint  manifests exist but none is sound
+    ├── NoValidCheckpoint  manifests exist but none is valid
     ├── Fenced             a higher attempt exists; this process must stop writing
     ├── LostPeer           another rank went away
     ├── StuckLoader        a sample does not come: its thread is blocked, or its worker process died
@@ -46,7 +46,7 @@ class BadData(TrainerError):
 
 
 class NoValidCheckpoint(TrainerError):
-    """Checkpoints were committed, but none of them is sound."""
+    """Checkpoints were committed, but none of them is valid."""
 
     exit_code = ExitCode.NO_VALID_CHECKPOINT
 
@@ -81,7 +81,7 @@ def missing_extra(module: str, extra: str = "trainer") -> str:
 def exit_code_of(error: BaseException) -> int:
     """Returns the exit code in which `error` ends the process.
 
-    A recipe's `sys.exit` keeps its code, unless it is one that would say that another attempt can go on, or success.
+    A recipe's `sys.exit` keeps its code, unless it is one that means success, or that another attempt can go on.
     """
     if isinstance(error, TrainerError):
         return error.exit_code

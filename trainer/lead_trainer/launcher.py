@@ -1,4 +1,4 @@
-"""The parent of a pod's worker processes: starts them, passes signals on, and ends with what they have to say.
+"""The parent of a pod's worker processes: starts them, passes signals on, and ends with their exit code.
 
 Standard library only: the parent of eight GPU processes must not hold a CUDA context or the memory of torch. Why not
 torchrun: its agent ends with code 1 whatever its workers ended with (64, 75, 79 … are what the operator decides by),
@@ -23,11 +23,11 @@ PEER_GRACE_S = 10.0  # after one worker failed; the others cannot commit without
 
 @dataclass(frozen=True)
 class Worker:
-    """How to start one worker process; `word` is the file in which it leaves its last record."""
+    """How to start one worker process; `report` is the file in which it leaves its last record."""
 
     argv: Sequence[str]
     environ: Mapping[str, str]
-    word: Path
+    report: Path
 
 
 @dataclass(frozen=True)
@@ -39,25 +39,25 @@ class Ended:
 
 
 def run_workers(workers: Sequence[Worker], *, peer_grace_s: float = PEER_GRACE_S) -> Ended:
-    """Runs all workers to their end and returns the most telling of their ends."""
+    """Runs all workers to their end and returns the most significant of their ends."""
     for worker in workers:
-        worker.word.parent.mkdir(parents=True, exist_ok=True)
-        worker.word.unlink(missing_ok=True)
+        worker.report.parent.mkdir(parents=True, exist_ok=True)
+        worker.report.unlink(missing_ok=True)
     children: list[subprocess.Popen[bytes]] = []
     with _signals_passed_to(children) as passed:
         for worker in workers:
             children.append(subprocess.Popen(list(worker.argv), env=dict(worker.environ)))
         if passed.stop_asked:  # while not all of them were there
             _signal_all(children, signal.SIGTERM)
-        return most_telling(_wait_for_all(children, peer_grace_s, lambda: passed.stop_asked))
+        return most_significant(_wait_for_all(children, peer_grace_s, lambda: passed.stop_asked))
 
 
-def most_telling(ends: Sequence[Ended]) -> Ended:
+def most_significant(ends: Sequence[Ended]) -> Ended:
     """Returns the end that explains the others: a user's mistake, too large a step, a crash, what followed from it."""
-    return min(ends, key=lambda end: (_telling(end.code), end.local_rank))
+    return min(ends, key=lambda end: (_significance(end.code), end.local_rank))
 
 
-def _telling(code: int) -> int:
+def _significance(code: int) -> int:
     order = (ExitCode.FENCED, ExitCode.STORE_UNAVAILABLE, ExitCode.LOST_PEER, ExitCode.STOPPED, ExitCode.DONE)
     if classify_exit_code(code) == ExitClass.USER_ERROR:
         return 0

@@ -1,4 +1,4 @@
-"""No part of training or of a build reaches a network but the store's: libraries that fetch are told so.
+"""No part of training or of a build reaches a network but the store's: libraries that download are configured not to.
 
 Called before any of them is imported. W&B is another matter: it is asked for by name.
 """

@@ -1,4 +1,4 @@
-"""A pod's main process, `lead pod`: reads the mounted job, does it, and leaves the last word for the kubelet.
+"""A pod's main process, `lead pod`: reads the mounted job, does it, and leaves the final report for the kubelet.
 
 A build job and a check run in this process; a train job runs in worker processes that `launcher` starts.
 """
@@ -61,32 +61,32 @@ def read_job(path: Path) -> AnyJob:
 def _run_train_job(job: TrainJob, paths: PodPaths, environ: Mapping[str, str]) -> int:
     processes = job.procs_per_node or max(1, visible_gpus(environ))
     threads = environ.get("OMP_NUM_THREADS", str(cpu_share(processes)))
-    words = [paths.scratch / f"last-word-{local}" for local in range(processes)]
+    reports = [paths.scratch / f"final-report-{local}" for local in range(processes)]
     workers = [
-        Worker(worker_argv(paths, word), {**child, "OMP_NUM_THREADS": threads}, word)
-        for child, word in zip(child_environments(environ, processes), words, strict=True)
+        Worker(worker_argv(paths, report), {**child, "OMP_NUM_THREADS": threads}, report)
+        for child, report in zip(child_environments(environ, processes), reports, strict=True)
     ]
     end = run_workers(workers)
-    _leave_word(job, end, words[end.local_rank], paths.termination_log)
+    _copy_final_report(job, end, reports[end.local_rank], paths.termination_log)
     return end.code
 
 
-def worker_argv(paths: PodPaths, word: Path) -> list[str]:
+def worker_argv(paths: PodPaths, report: Path) -> list[str]:
     """Returns the command of one worker process."""
     return [
         sys.executable, "-m", "lead_trainer.engine.worker",
         "--job", str(paths.job),
         "--scratch", str(paths.scratch),
         "--session-cache", str(paths.session_cache),
-        "--termination-log", str(word),
+        "--termination-log", str(report),
     ]  # fmt: skip
 
 
-def _leave_word(job: TrainJob, end: Ended, word: Path, termination_log: Path) -> None:
-    """Passes on what the most telling worker said, or says what is known of one that could not."""
+def _copy_final_report(job: TrainJob, end: Ended, report: Path, termination_log: Path) -> None:
+    """Copies the report of the most significant worker, or writes what is known of one without a report."""
     try:
-        if word.is_file() and word.stat().st_size <= MAX_RECORD_BYTES:
-            shutil.copyfile(word, termination_log)
+        if report.is_file() and report.stat().st_size <= MAX_RECORD_BYTES:
+            shutil.copyfile(report, termination_log)
         elif end.code != ExitCode.DONE:
             termination_log.write_text(_obituary(job, end).model_dump_json())
     except OSError as error:
@@ -99,7 +99,7 @@ def _obituary(job: TrainJob, end: Ended) -> ProgressRecord:
     phase: Literal["Stopped", "Failed"] = "Failed"
     how = f"ended with code {end.code}"
     if end.code == ExitCode.STOPPED:
-        phase, how = "Stopped", "was told to stop before its first step; there was nothing to commit"
+        phase, how = "Stopped", "got a stop signal before its first step; there was nothing to commit"
     elif end.code > 128:
         name = signal.Signals(end.code - 128).name
         how = f"was killed by {name}" + ("; too little memory is the usual reason" if name == "SIGKILL" else "")

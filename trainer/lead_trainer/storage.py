@@ -10,7 +10,7 @@ from lead_protocol.store.s3_target import S3Limits
 from lead_protocol.store.session_policy import Access, PolicyNotPossible
 from lead_trainer.errors import BadConfig
 
-LIMITS = S3Limits(rotation_s=300.0)  # the kubelet brings a changed Secret within two minutes
+LIMITS = S3Limits(rotation_s=300.0)  # the kubelet updates a changed Secret within two minutes
 
 
 def open_store(environ: Mapping[str, str], access: Access | None = None) -> ObjectStore:

@@ -1,4 +1,4 @@
-"""What the address of an S3 store may look like, wherever it is typed: pods, operator and the chart ask the same.
+"""The rules for the address of an S3 store, the same for pods, operator and chart.
 
 ENDPOINT and BUCKET are texts of regular expressions for the whole of a value.
 """

@@ -41,7 +41,7 @@ class CredentialsProvider(Protocol):
         """Returns what to sign with, after at most about `timeout_s`; raises TryAgain or a StoreError."""
 
     def replaced(self, refused: Credentials, *, of_key: bool | None, since: float) -> bool:
-        """Looks for others than the refused ones; returns whether a request may be signed anew. Raises a StoreError.
+        """Fetches others than the denied ones; returns whether a request can be signed again. Raises a StoreError.
 
         `of_key` as in StoreDenied. `since` (monotonic): when the store refused the call first; what was obtained later
         and is refused too is not replaced for the same call again.

@@ -225,7 +225,7 @@ class FolderStore:
                 yield part
         except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
             raise StoreError(
-                f"{self.url}/{key}: {error.filename} is in the way; a folder cannot hold both the object `a` and "
+                f"{self.url}/{key}: {error.filename} exists; a folder cannot hold both the object `a` and "
                 "objects below `a/`; choose another key"
             ) from error
         except OSError as error:

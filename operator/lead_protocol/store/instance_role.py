@@ -15,7 +15,7 @@ from lead_protocol.store.renewed_credentials import Session
 from lead_protocol.store.s3_answers import TryAgain
 
 SOURCE = "instanceRole credentials (of AWS's metadata service)"
-_LONGEST_S = 3600.0  # then they are asked for again, however long they say that they live
+_LONGEST_S = 3600.0  # then they are requested again, whatever their stated lifetime
 
 
 def aws_provider(timeout_s: float) -> Provider:
@@ -40,11 +40,11 @@ def obtain_role(
     except (ValueError, KeyError, TypeError, AttributeError, OSError, urllib3.exceptions.HTTPError) as error:
         took = time.monotonic() - began
         raise TryAgain(
-            f"{SOURCE}: {type(error).__name__} after {took:.0f} s; has this pod a role?", doubtful=False
+            f"{SOURCE}: {type(error).__name__} after {took:.0f} s; has this pod a role?", uncertain=False
         ) from error
     if life_s <= 0:
         raise TryAgain(
-            f"{SOURCE}: the credentials ended {-life_s:.0f} s ago; check this machine's clock", doubtful=False
+            f"{SOURCE}: the credentials ended {-life_s:.0f} s ago; check this machine's clock", uncertain=False
         )
     credentials = Credentials(found.access_key, found.secret_key, found.session_token or "")
     return Session(credentials, min(life_s, _LONGEST_S))

@@ -1,6 +1,6 @@
 """The verbs on objects that operator and trainer share, and what can go wrong with them.
 
-`s3.py` speaks them to MinIO or any plain-S3 server, `folder.py` to a directory; one conformance suite tests both.
+`s3.py` implements them for MinIO or any plain-S3 server, `folder.py` for a directory; one conformance suite tests both.
 Keys are relative to the store's prefix. Every call ends within its total deadline, with a result or a StoreError.
 
     StoreError
@@ -35,7 +35,7 @@ class StoreDenied(StoreError):
     """The store refused the credentials or the permission."""
 
     def __init__(self, message: str, *, of_key: bool | None = False) -> None:
-        """`of_key`: it was the key itself, which may have been rotated; None where the answer does not say."""
+        """`of_key`: it was the key itself, which may have been rotated; None where the response does not show it."""
         super().__init__(message)
         self.of_key = of_key
 
@@ -58,7 +58,7 @@ class ObjectReplaced(ObjectCorrupt):
 
 @dataclass(frozen=True)
 class ObjectInfo:
-    """What a LIST or HEAD tells of one object."""
+    """The result of a LIST or HEAD for one object."""
 
     key: str
     size: int
@@ -76,7 +76,7 @@ class ObjectStore(Protocol):
     def get(self, key: str, *, max_bytes: int, etag: str = "") -> bytes:
         """Returns the whole object; raises ObjectNotFound, or ObjectCorrupt when it is larger than `max_bytes`.
 
-        `etag`, as LIST or HEAD told it: of that version alone; raises ObjectReplaced where another lies there.
+        `etag`, as returned by LIST or HEAD: of that version alone; raises ObjectReplaced where another lies there.
         """
 
     def get_range(self, key: str, offset: int, length: int) -> bytes:

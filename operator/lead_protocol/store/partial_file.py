@@ -1,7 +1,7 @@
 """Files that appear whole or not at all: written as `.part`, synced, then renamed or linked.
 
 Called by both stores for everything they write to disk. A part file is locked while its writer lives, so a later writer
-can tell one that a killed process left behind, and removes it.
+can recognise one that a killed process left behind, and removes it.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from lead_protocol.store.object_store import StoreFull
 
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # what a disk says that has no room, for this user or this file
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # errors of a full disk, for this user or this file
 SUFFIX = ".part"
 PIECE_BYTES = 1024 * 1024
 STALE_AFTER_S = 600.0  # younger ones may just be between their creation and their lock
@@ -63,7 +63,7 @@ class PartialFile:
         sync_folder(target.parent)
 
     def link(self, target: Path) -> bool:
-        """Makes the synced bytes visible under `target` if that name is free; tells whether it was."""
+        """Makes the synced bytes visible under `target` if that name is free; returns whether it was."""
         self._sync()
         try:
             os.link(self.path, target)

@@ -119,13 +119,13 @@ class RenewedCredentials:
     def _renewed_now(self, held: _Held | None, timeout_s: float) -> _Held:
         lock = self._lock()
         if not lock.acquire(timeout=max(0.0, timeout_s)):
-            raise TryAgain(f"another thread still asks for the {self._source}", doubtful=False)
+            raise TryAgain(f"another thread still asks for the {self._source}", uncertain=False)
         try:
             found = self._held
             if found is not None and found is not held:
                 return found  # another thread was faster
             if self._failed and self._clock() < min(self._not_before, self._failed_at + LONGEST_PAUSE_WITHOUT_S):
-                raise TryAgain(self._failed, doubtful=False)
+                raise TryAgain(self._failed, uncertain=False)
             return self._exchange(timeout_s, good=False)
         finally:
             lock.release()
@@ -137,7 +137,7 @@ class RenewedCredentials:
             self._note(error, good=good)
             if isinstance(error, StoreDenied) and self._is_believed():
                 raise NotGranted(str(error)) from error
-            raise TryAgain(str(error), doubtful=False) from error
+            raise TryAgain(str(error), uncertain=False) from error
         now = self._clock()
         renew_at = now + session.life_s * self._jitter.uniform(EARLIEST, LATEST)
         end = now + session.life_s - min(END_MARGIN_S, session.life_s / 4)

@@ -1,6 +1,6 @@
 """The object store over S3; one instance a process, shared by its threads.
 
-Tested against MinIO, speaks plain S3: signed requests, ListObjectsV2, multipart uploads, `If-None-Match: *`.
+Tested against MinIO, uses plain S3: signed requests, ListObjectsV2, multipart uploads, `If-None-Match: *`.
 """
 
 import contextlib
@@ -245,7 +245,7 @@ class S3Store:
 
         def attempt() -> None:
             nonlocal begin, at
-            if at == end:  # only what followed it was spoiled
+            if at == end:  # only what followed it was damaged
                 return
             if at > begin:
                 deadline.progress()
@@ -267,19 +267,19 @@ class S3Store:
     def _other_range(
         self, full: str, offset: int, length: int, found: int, headers: Mapping[str, str]
     ) -> ObjectCorrupt:
-        told = headers.get("Content-Range", "no Content-Range")
+        content_range = headers.get("Content-Range", "no Content-Range")
         return ObjectCorrupt(
             f"s3://{self._target.bucket}/{full}: asked for bytes {offset}-{offset + length - 1}, got {found} bytes "
-            f"({told}); it was truncated or replaced"
+            f"({content_range}); it was truncated or replaced"
         )
 
     def _settle(self, request: Request, deadline: Deadline, *, size: int, sha256: str) -> bool:
         """Sends a create-only request until it is certain whose bytes are stored."""
-        doubt = False
+        uncertain = False
 
         def attempt() -> bool:
-            nonlocal doubt
-            if doubt:  # an earlier try may have landed: look before writing again
+            nonlocal uncertain
+            if uncertain:  # an earlier try may have succeeded: check before writing again
                 verdict = self._compare(request.key, size, sha256, deadline)
                 if verdict is not None:
                     return verdict
@@ -291,7 +291,7 @@ class S3Store:
                     check_completion(answer.body, where=self._requests.where(request))
                 return True
             except TryAgain as failed:
-                doubt = doubt or failed.doubtful
+                uncertain = uncertain or failed.uncertain
                 raise
 
         return self._requests.retrying(attempt, deadline, self._requests.where(request))
@@ -299,11 +299,11 @@ class S3Store:
     def _verdict_on_taken(self, full: str, size: int, sha256: str, deadline: Deadline) -> bool:
         verdict = self._compare(full, size, sha256, deadline)
         if verdict is None:
-            raise TryAgain(f"s3://{self._target.bucket}/{full}: taken, then gone", doubtful=False)
+            raise TryAgain(f"s3://{self._target.bucket}/{full}: taken, then gone", uncertain=False)
         return verdict
 
     def _compare(self, full: str, size: int, sha256: str, deadline: Deadline) -> bool | None:
-        """Tells whether the stored object has that size and SHA-256; None when there is none."""
+        """Returns whether the stored object has that size and SHA-256; None when there is none."""
         digest = hashlib.sha256()
         try:
             with self._requests.stream(Request("GET", full), deadline) as (response, chunks):
@@ -329,7 +329,7 @@ class S3Store:
             )  # fmt: skip
             return self._settle(commit, deadline, size=size, sha256=sha256)
         except UploadGone as error:
-            raise TryAgain(str(error), doubtful=True) from error
+            raise TryAgain(str(error), uncertain=True) from error
         finally:
             self._abort(full, upload)  # also after a commit: the stored bytes may come from another writer's
 

@@ -4,7 +4,7 @@ Only these facts of the protocol are used, so that any plain-S3 server will do: 
 request ids and ETags, ListObjectsV2 and multipart XML.
 
 Where the store is away for a moment, something else may answer in its place: a gateway, an ingress without a route, a
-captive portal. Only an answer that bears the marks of S3 says anything about objects; every other one means that the
+captive portal. Only a response with S3's headers is evidence about objects; every other one means that the
 store was not reached.
 """
 
@@ -32,8 +32,8 @@ from lead_protocol.store.object_store import (
 _TRY_AGAIN_STATUS = {408, 425, 429, 499, 500, 502, 503, 504, *range(520, 528)}  # 499: MinIO itself was stopped
 # What S3 servers send with every answer, or with the failure of a HEAD, which has no body.
 _S3_HEADERS = ("x-amz-request-id", "x-amz-id-2", "x-minio-error-code")
-_NOTHING_HAPPENED = {429, 503}  # the server says that it did not even try
-# Spoiled or interrupted on the way, or in the way of another writer: the same request may succeed.
+_NOTHING_HAPPENED = {429, 503}  # the server did not even try
+# Damaged or interrupted in transit, or in conflict with another writer: the same request may succeed.
 _TRY_AGAIN_CODES = {
     "RequestTimeout", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch", "InvalidDigest", "SlowDown",
     "OperationAborted", "ConditionalRequestConflict", "InternalError", "ClientDisconnected",
@@ -50,11 +50,11 @@ _MOST_SKEW = timedelta(minutes=15)  # what S3 servers allow
 
 
 class TryAgain(Exception):
-    """One try failed in a way that may pass; `doubtful` when the server may have done what was asked."""
+    """One try failed in a way that may pass; `uncertain` when the server may have executed the request."""
 
-    def __init__(self, reason: str, *, doubtful: bool, pause_s: float = 0.0) -> None:
+    def __init__(self, reason: str, *, uncertain: bool, pause_s: float = 0.0) -> None:
         super().__init__(reason)
-        self.doubtful = doubtful
+        self.uncertain = uncertain
         self.pause_s = pause_s  # the server's Retry-After
 
 
@@ -89,33 +89,33 @@ def explain_failure(
     """
     ahead = _ahead(headers, signed_at)
     code, detail = _error_code(headers, body)
-    told = f"{where}: the store answered {status} {code}".rstrip() + (f" ({detail})" if detail else "")
+    answer = f"{where}: the store answered {status} {code}".rstrip() + (f" ({detail})" if detail else "")
     if 300 <= status < 400:
-        return StoreDenied(f"{told}, a redirect, which is refused; set the profile's final endpoint and region")
+        return StoreDenied(f"{answer}, a redirect, which is refused; set the profile's final endpoint and region")
     if code == "NoSuchUpload":
-        return UploadGone(told)
+        return UploadGone(answer)
     if code in _SKEW_CODES or (status == 403 and not code and abs(ahead) > _MOST_SKEW):
-        return StoreSkew(f"{told}; {SET_CLOCKS}{_by(ahead)}")
+        return StoreSkew(f"{answer}; {SET_CLOCKS}{_by(ahead)}")
     if code in _FULL_CODES or status == 507:
-        return StoreFull(f"{told}; free or add space in the store")
+        return StoreFull(f"{answer}; free or add space in the store")
     if status in _TRY_AGAIN_STATUS or code in _TRY_AGAIN_CODES:
-        return TryAgain(told, doubtful=status not in _NOTHING_HAPPENED, pause_s=_retry_after_s(headers))
+        return TryAgain(answer, uncertain=status not in _NOTHING_HAPPENED, pause_s=_retry_after_s(headers))
     if not code and not _bears_s3_headers(headers) and status not in (401, 403):
-        return TryAgain(f"{told}, which is no answer of S3; {_NOT_THE_STORE}", doubtful=True)
+        return TryAgain(f"{answer}, which is no answer of S3; {_NOT_THE_STORE}", uncertain=True)
     if code == "NoSuchBucket":
-        return StoreUnavailable(f"{told}; create the bucket, or correct the storage profile's bucket or addressing")
+        return StoreUnavailable(f"{answer}; create the bucket, or correct the storage profile's bucket or addressing")
     if status == 404:
-        return ObjectNotFound(f"{told}; the object does not exist")
+        return ObjectNotFound(f"{answer}; the object does not exist")
     if status in (401, 403) or code in _KEY_CODES:  # AWS refuses an expired token with 400
         of_key = True if status == 401 or code in _KEY_CODES else False if code else None  # a HEAD may name no code
-        return StoreDenied(f"{told}; {CHECK_CREDENTIALS}", of_key=of_key)
+        return StoreDenied(f"{answer}; {CHECK_CREDENTIALS}", of_key=of_key)
     if status == 412:
-        return ObjectReplaced(f"{told}: another version lies there than the one that was asked for")
+        return ObjectReplaced(f"{answer}: another version lies there than the one that was asked for")
     if code == "InvalidRequest" and _ENCRYPTED in detail.lower():
-        return ObjectCorrupt(f"{told}: whoever wrote the object encrypted it with a key that nobody else has")
+        return ObjectCorrupt(f"{answer}: whoever wrote the object encrypted it with a key that nobody else has")
     if status == 416:
-        return ObjectCorrupt(f"{told}: the object is shorter than expected; it was truncated or replaced")
-    return StoreError(f"{told}; the server does not speak S3 as expected: check the storage profile's endpoint")
+        return ObjectCorrupt(f"{answer}: the object is shorter than expected; it was truncated or replaced")
+    return StoreError(f"{answer}; the server does not implement S3 as expected: check the storage profile's endpoint")
 
 
 def check_success(method: str, headers: Mapping[str, str], *, where: str) -> None:
@@ -124,7 +124,7 @@ def check_success(method: str, headers: Mapping[str, str], *, where: str) -> Non
         return
     if _media_type(headers) != "text/html" and (headers.get("ETag") or method == "DELETE"):
         return
-    raise TryAgain(f"{where}: a good answer without the marks of S3; {_NOT_THE_STORE}", doubtful=True)
+    raise TryAgain(f"{where}: a good answer without the marks of S3; {_NOT_THE_STORE}", uncertain=True)
 
 
 def parse_list_page(body: bytes, *, where: str) -> ListPage:
@@ -132,7 +132,7 @@ def parse_list_page(body: bytes, *, where: str) -> ListPage:
     root = _parse(body, where)
     if _name(root) != "ListBucketResult":
         raise TryAgain(
-            f"{where}: expected ListBucketResult, found {_name(root)[:80]}; {_NOT_THE_STORE}", doubtful=False
+            f"{where}: expected ListBucketResult, found {_name(root)[:80]}; {_NOT_THE_STORE}", uncertain=False
         )
     url_encoded = _text(root, "EncodingType") == "url"
     objects = []
@@ -165,7 +165,7 @@ def parse_upload_id(body: bytes, *, where: str) -> str:
     """Returns the UploadId of an InitiateMultipartUpload answer; raises TryAgain where there is none."""
     found = _text(_parse(body, where), "UploadId")
     if not found:
-        raise TryAgain(f"{where}: the answer names no UploadId; {_NOT_THE_STORE}", doubtful=True)
+        raise TryAgain(f"{where}: the answer names no UploadId; {_NOT_THE_STORE}", uncertain=True)
     return found
 
 
@@ -182,10 +182,10 @@ def check_copy(body: bytes, *, where: str) -> None:
 
 
 def whole_sha256(headers: Mapping[str, str]) -> str:
-    """Returns the SHA-256 that a HEAD told of the whole object as hex digits; "" where it told none, or of parts."""
-    told = headers.get("x-amz-checksum-sha256", "")
+    """Returns the SHA-256 of the whole object in a HEAD as hex digits; "" where it has none, or one of parts."""
+    checksum = headers.get("x-amz-checksum-sha256", "")
     try:
-        digest = base64.b64decode(told, validate=True)
+        digest = base64.b64decode(checksum, validate=True)
     except ValueError:  # "<base64>-<n>" is a checksum of the checksums of n parts
         return ""
     return digest.hex() if len(digest) == 32 else ""
@@ -211,7 +211,7 @@ def _error_code(headers: Mapping[str, str], body: bytes) -> tuple[str, str]:
 
 def _bears_s3_headers(headers: Mapping[str, str]) -> bool:
     present = {name.lower() for name in headers}
-    # Of a HEAD some servers say no more than that the body would have been XML.
+    # For a HEAD some servers return only that the body would have been XML.
     return any(name in present for name in _S3_HEADERS) or _media_type(headers) == "application/xml"
 
 
@@ -220,10 +220,10 @@ def _media_type(headers: Mapping[str, str]) -> str:
 
 
 def _ahead(headers: Mapping[str, str], signed_at: datetime | None) -> timedelta:
-    """Returns how far this machine's clock is ahead of the store's, as far as the answer tells."""
+    """Returns how far this machine's clock is ahead of the store's, as far as the response shows it."""
     try:
-        told = parsedate_to_datetime(headers.get("Date", ""))
-        return timedelta() if signed_at is None else signed_at - told
+        server_time = parsedate_to_datetime(headers.get("Date", ""))
+        return timedelta() if signed_at is None else signed_at - server_time
     except (TypeError, ValueError):  # no date, or one without a zone
         return timedelta()
 
@@ -244,7 +244,7 @@ def _parse(body: bytes, where: str) -> ElementTree.Element:
     try:
         return ElementTree.fromstring(body)
     except _NOT_XML as error:
-        raise TryAgain(f"{where}: the answer is not whole XML ({error})", doubtful=True) from error
+        raise TryAgain(f"{where}: the answer is not whole XML ({error})", uncertain=True) from error
 
 
 def _size(element: ElementTree.Element, where: str) -> int:

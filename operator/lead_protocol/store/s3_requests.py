@@ -79,7 +79,7 @@ class Answer:
 
 
 class _CutOff(TryAgain):
-    """The call's own deadline ended the try before any answer came, so it tells nothing of the store."""
+    """The call's own deadline ended the try before any response came, so it is no evidence about the store."""
 
 
 class SignedRequests:
@@ -142,27 +142,27 @@ class SignedRequests:
                 response.release_conn()
         except urllib3.exceptions.SSLError as error:
             if ended_by_the_server(error):
-                raise TryAgain(f"{where}: the connection ended in TLS ({_cause(error)})", doubtful=True) from error
+                raise TryAgain(f"{where}: the connection ended in TLS ({_cause(error)})", uncertain=True) from error
             denial = Untrusted(
                 f"{where}: TLS failed ({_cause(error)}); check `ca.crt`, host name and `secure`", of_key=True
             )
             if self._pool.reload(pool):
-                raise TryAgain(str(denial), doubtful=False) from error
+                raise TryAgain(str(denial), uncertain=False) from error
             raise denial from error
         except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError) as error:
-            raise _try_again(error, deadline)(f"{where}: no connection ({_cause(error)})", doubtful=False) from error
+            raise _try_again(error, deadline)(f"{where}: no connection ({_cause(error)})", uncertain=False) from error
         except urllib3.exceptions.HTTPError as error:
             raise _try_again(error, deadline)(
-                f"{where}: {type(error).__name__} ({_cause(error)})", doubtful=True
+                f"{where}: {type(error).__name__} ({_cause(error)})", uncertain=True
             ) from error
 
     def retrying(self, attempt: Callable[[], _Result], deadline: Deadline, where: str) -> _Result:
         """Repeats `attempt` while it raises TryAgain, with growing jittered pauses; then raises StoreUnavailable.
 
-        It tells the last failure that was the store's: the last try of all may begin with no time left, and that it
-        ended tells nobody why. A denied one is repeated too, while the refused key may have a successor.
+        It reports the last failure of the store itself: the last try may begin with no time left, and that it
+        ended explains nothing. A denied one is repeated too, while the refused key may have a successor.
         """
-        tries, refused_at, told = 0, None, ""
+        tries, refused_at, reason = 0, None, ""
         while True:
             tries += 1
             used = self._key.latest
@@ -174,13 +174,13 @@ class SignedRequests:
                     raise
                 deadline.begin_again()
             except TryAgain as failure:
-                if not told or not isinstance(failure, _CutOff):
-                    told = str(failure)  # not the failure itself, whose traceback would keep the body alive
+                if not reason or not isinstance(failure, _CutOff):
+                    reason = str(failure)  # not the failure itself, whose traceback would keep the body alive
                 pause_s = max(min(failure.pause_s, self._limits.longest_retry_after_s), self._pause_s(tries))
                 if pause_s >= deadline.remaining_s():
                     raise StoreUnavailable(
                         f"{where} had no good answer within {deadline.piece_s:.0f} s and {tries} tries; the last: "
-                        f"{told}; check that the store runs and is reachable"
+                        f"{reason}; check that the store runs and is reachable"
                     ) from failure
                 time.sleep(pause_s)
 
@@ -189,7 +189,7 @@ class SignedRequests:
         return full * self._jitter.uniform(0.5, 1.0)
 
     def _with_source(self, failure: Exception) -> Exception:
-        """Returns a failure that, where it is a denial, also tells by which credentials the request was signed."""
+        """Returns a failure that, if it is a denial, also names the credentials that signed the request."""
         if type(failure) is not StoreDenied:
             return failure
         return StoreDenied(f"{failure}; signed by {self._key.source}", of_key=failure.of_key)
@@ -197,7 +197,7 @@ class SignedRequests:
     def _open(self, request: Request, deadline: Deadline, pool: urllib3.PoolManager) -> BaseHTTPResponse:
         left_s = deadline.remaining_s()
         if left_s <= 0:
-            raise _CutOff(f"{self.where(request)}: the deadline passed before it was sent", doubtful=False)
+            raise _CutOff(f"{self.where(request)}: the deadline passed before it was sent", uncertain=False)
         url, headers = self._sign(request, self._key.current(left_s))
         left_s = max(deadline.remaining_s(), 0.1)
         timeout = urllib3.Timeout(connect=min(self._limits.connect_s, left_s), read=min(self._limits.read_s, left_s))
@@ -251,4 +251,4 @@ def _chunks(response: BaseHTTPResponse, deadline: Deadline, where: str) -> Itera
             deadline.progress()
         yield chunk
         if deadline.remaining_s() <= 0 and response.length_remaining != 0:
-            raise TryAgain(f"{where}: the answer was not whole when the deadline passed", doubtful=True)
+            raise TryAgain(f"{where}: the answer was not whole when the deadline passed", uncertain=True)

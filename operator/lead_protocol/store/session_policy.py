@@ -3,7 +3,7 @@
 A session policy only takes away: what the role itself may not do stays forbidden. STS takes 2,048 characters of it, so
 it is written short, and lists fewer prefixes than it could where many would not fit.
 
-MinIO looks the key `s3:prefix` up among a request's headers first, so within its namespace a session's listing is no
+MinIO reads the key `s3:prefix` from a request's headers first, so within its namespace a session's listing is no
 border: whoever sends a header `Prefix` sees names of the namespace's other keys, but not of another namespace's, which
 the role's policy withholds. Getting and putting are bound by the resource, which no header changes.
 """
@@ -21,7 +21,7 @@ _WILDCARDS = re.compile(r"[*?$]")
 
 
 class PolicyNotPossible(StoreError):
-    """No policy says what a job needs; the message names the length or the character that is why."""
+    """No policy can express what a job needs; the message names the length or the character that is why."""
 
 
 @dataclass(frozen=True)

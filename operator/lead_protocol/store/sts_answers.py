@@ -37,7 +37,7 @@ def parse_session(headers: Mapping[str, str], body: bytes, *, asked_s: float, wh
     root = _parse(body)
     found = None if root is None else _descendant(root, "Credentials")
     if found is None:
-        raise TryAgain(f"{where}: the answer is not that of an STS; check the STS endpoint", doubtful=False)
+        raise TryAgain(f"{where}: the answer is not that of an STS; check the STS endpoint", uncertain=False)
     access_key = _field(found, "AccessKeyId", 256, where)
     secret_key = _field(found, "SecretAccessKey", 256, where)
     token = _field(found, "SessionToken", MAX_TOKEN_CHARS, where)
@@ -57,10 +57,10 @@ def explain_refusal(status: int, headers: Mapping[str, str], body: bytes, *, whe
     if 300 <= status < 400:
         return StoreDenied(f"{answered}, a redirect, which is refused; set the final STS endpoint", of_key=True)
     if status >= 500 or status in (408, 425, 429) or code in _TRY_AGAIN_CODES:
-        return TryAgain(answered, doubtful=False)
+        return TryAgain(answered, uncertain=False)
     if error is None and status not in (401, 403):
         no_sts = "this is no STS: check the profile's stsEndpoint; a gateway may have answered in the store's place"
-        return TryAgain(f"{answered}; {no_sts}", doubtful=False)
+        return TryAgain(f"{answered}; {no_sts}", uncertain=False)
     skew = _ahead(headers, now)
     clocks = f"; {SET_CLOCKS}" if abs(skew) > _LARGEST_SKEW else ""
     remedy = "check that the store trusts the cluster's tokens, the profile's role ARN, and what the role allows"
@@ -78,34 +78,34 @@ def _life_s(text: str, headers: Mapping[str, str], now: datetime, where: str) ->
     try:
         end = datetime.fromisoformat(text)
         end = end if end.tzinfo else end.replace(tzinfo=UTC)
-        life_s = (end - _told_time(headers, now)).total_seconds()
+        life_s = (end - _server_time(headers, now)).total_seconds()
     except (ValueError, OverflowError) as error:
-        raise TryAgain(f"{where}: Expiration is {_shown(text)}, expected an ISO 8601 time", doubtful=False) from error
+        raise TryAgain(f"{where}: Expiration is {_shown(text)}, expected an ISO 8601 time", uncertain=False) from error
     if life_s <= 0:
-        raise TryAgain(f"{where}: the credentials ended {-life_s:.0f} s before the answer", doubtful=False)
+        raise TryAgain(f"{where}: the credentials ended {-life_s:.0f} s before the answer", uncertain=False)
     return life_s
 
 
-def _told_time(headers: Mapping[str, str], now: datetime) -> datetime:
+def _server_time(headers: Mapping[str, str], now: datetime) -> datetime:
     try:
-        told = parsedate_to_datetime(headers.get("Date", ""))
+        time = parsedate_to_datetime(headers.get("Date", ""))
     except (TypeError, ValueError, OverflowError):
         return now
-    return told if told.tzinfo else told.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _ahead(headers: Mapping[str, str], now: datetime) -> timedelta:
-    return now - _told_time(headers, now)
+    return now - _server_time(headers, now)
 
 
 def _field(parent: ElementTree.Element, name: str, longest: int, where: str) -> str:
     text = _text(parent, name)
     if not text:
-        raise TryAgain(f"{where}: the answer holds no {name}; check the STS endpoint", doubtful=False)
+        raise TryAgain(f"{where}: the answer holds no {name}; check the STS endpoint", uncertain=False)
     if len(text) > longest or not _PRINTABLE.fullmatch(text):
         raise TryAgain(
             f"{where}: {name} has {len(text)} characters, expected at most {longest}, all of them printable ASCII",
-            doubtful=False,
+            uncertain=False,
         )
     return text
 

@@ -18,11 +18,11 @@ CONNECTIONS = 32
 
 
 class Untrusted(StoreDenied):
-    """The server's certificate is not one that this process trusts, or it speaks no TLS."""
+    """The server's certificate is not one that this process trusts, or it does not use TLS."""
 
 
 def ended_by_the_server(error: urllib3.exceptions.SSLError) -> bool:
-    """Tells whether the server has only gone away, as one that restarts does; it has shown nothing to distrust."""
+    """Returns whether the server only went away, like one that restarts; it has shown nothing to distrust."""
     return any(isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError) for cause in error.args)
 
 

@@ -88,11 +88,11 @@ class TokenExchange:
             status, headers, answer = self._answer(pool, body, end, where)
         except urllib3.exceptions.SSLError as error:
             if ended_by_the_server(error):
-                raise TryAgain(f"{where}: no answer ({error})", doubtful=False) from error
+                raise TryAgain(f"{where}: no answer ({error})", uncertain=False) from error
             remedy = "check `ca.crt` and the host name of the STS"
             raise Untrusted(f"{where}: TLS failed ({error}); {remedy}", of_key=True) from error
         except urllib3.exceptions.HTTPError as error:
-            raise TryAgain(f"{where}: no answer ({error})", doubtful=False) from error
+            raise TryAgain(f"{where}: no answer ({error})", uncertain=False) from error
         now = self._clock()
         if status != 200:
             raise explain_refusal(status, headers, answer, where=where, now=now)
@@ -123,10 +123,10 @@ def _bounded(response: urllib3.BaseHTTPResponse, end: float, where: str) -> byte
         found += len(piece)
         if found > MAX_ANSWER_BYTES:
             raise TryAgain(
-                f"{where}: the answer has more than {MAX_ANSWER_BYTES} bytes; is this an STS?", doubtful=False
+                f"{where}: the answer has more than {MAX_ANSWER_BYTES} bytes; is this an STS?", uncertain=False
             )
         if time.monotonic() > end:
-            raise TryAgain(f"{where}: the answer was not whole in time", doubtful=False)
+            raise TryAgain(f"{where}: the answer was not whole in time", uncertain=False)
     return b"".join(pieces)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lead_trainer.errors import BadConfig
-from lead_trainer.local.config_sources import parse_words, read_sources
+from lead_trainer.local.config_sources import parse_arguments, read_sources
 from lead_trainer.local.job import session_cache_folder
 from lead_trainer.local.run import local_run
 from lead_trainer.recipes.lead.compat import Compat
@@ -16,7 +16,7 @@ from lead_trainer.recipes.lead.config_values import to_config_json
 
 def test_values_are_yaml_and_dots_make_mappings() -> None:
     words = ["batch_size=64", "lr=3e-4", "used_cameras=[true, false]", "--logdir=a b", "compat.lagging_lr=true", "x="]
-    assert parse_words(words, "argument") == {
+    assert parse_arguments(words, "argument") == {
         "batch_size": 64,
         "lr": 3e-4,
         "used_cameras": [True, False],
@@ -29,7 +29,7 @@ def test_values_are_yaml_and_dots_make_mappings() -> None:
 def test_a_text_of_the_run_stays_as_it_was_typed() -> None:
     words = ["logdir=010", "load_file=1e3", "carla_root=2026-11-22", "wandb_project='a #b'", "session_cache=null"]
     said = {"logdir": "010", "load_file": "1e3", "carla_root": "2026-11-22", "wandb_project": "a #b"}
-    assert parse_words(words, "argument") == {**said, "session_cache": None}
+    assert parse_arguments(words, "argument") == {**said, "session_cache": None}
 
 
 def test_a_path_below_the_home_is_one_wherever_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def test_a_path_below_the_home_is_one_wherever_it_is_said(tmp_path: Path, monkey
 
 def test_a_word_without_a_value_is_refused() -> None:
     with pytest.raises(BadConfig, match="expected key=value"):
-        parse_words(["batch_size"], "argument")
+        parse_arguments(["batch_size"], "argument")
 
 
 def test_the_nearer_source_wins(tmp_path: Path) -> None:

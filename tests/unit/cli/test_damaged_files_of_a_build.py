@@ -22,7 +22,7 @@ def test_a_build_names_a_damaged_file_once_and_counts_the_others(
         (route / name).write_bytes(b"not this file")
     assert main(["cache", "preset=demo", f"carla_root={tmp_path / 'tree'}"]) == ExitCode.BAD_DATA
     (said,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
-    first = re.match(rf"error: file data/{route.parent.name}/{route.name}/(\S+) is not a sound ", said)
+    first = re.match(rf"error: file data/{route.parent.name}/{route.name}/(\S+) is not a valid ", said)
     assert first is not None and first[1] in damaged
     others = sorted({int(name[-8:-4]) for name in damaged} - {int(first[1][-8:-4])})
     assert said.count(route.name) == 1 + len(others) and "restore the file, or remove the whole route" in said

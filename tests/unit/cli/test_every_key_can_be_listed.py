@@ -10,7 +10,7 @@ import pytest
 from lead_trainer.cli import main
 from lead_trainer.commands.config import changed_by, keys_of, values_of
 from lead_trainer.contract.installed import load_recipe
-from lead_trainer.contract.training_keys import words_of
+from lead_trainer.contract.training_keys import key_names
 from lead_trainer.errors import BadConfig
 from lead_trainer.local.run import local_run
 from lead_trainer.local.run_keys import RunKeys
@@ -22,7 +22,7 @@ from lead_trainer.recipes.lead.config_values import load_config, to_config_json
 def test_every_key_is_listed_with_its_type_and_value(name: str) -> None:
     recipe = load_recipe(name)
     listed = {key.name: key for key in keys_of(recipe.config_model)}
-    assert listed.keys() == set(words_of(recipe.config_model)) == values_of(recipe, "").keys()
+    assert listed.keys() == set(key_names(recipe.config_model)) == values_of(recipe, "").keys()
     assert all(key.type for key in listed.values())
     assert listed["batch_size"].type == "int >= 1"
     assert {key.name for key in keys_of(RunKeys)} == RunKeys.model_fields.keys()
@@ -45,7 +45,7 @@ def test_no_row_lacks_a_meaning_or_shows_a_name_of_the_code(
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in capsys.readouterr().out.splitlines()]
     rows = [row for row in rows if row and row[0]]
     shown = {row[0].rstrip("*") for row in rows}
-    assert shown | {key.split(".")[0] for key in shown} >= set(words_of(load_recipe(recipe).config_model))
+    assert shown | {key.split(".")[0] for key in shown} >= set(key_names(load_recipe(recipe).config_model))
     assert [row[0] for row in rows if not row[3]] == []
     words = {word for row in rows for word in re.findall(r"[A-Za-z]+", row[2])}
     assert not {word for word in words if word[0].isupper()}, "a class of the code"

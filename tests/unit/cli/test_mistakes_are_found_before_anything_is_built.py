@@ -97,7 +97,7 @@ def test_render_holds_every_job_against_its_recipe(tmp_path: Path, capfd: pytest
         ("preset", "defualt", "did you mean default"),
         ("recipe", "leed", "did you mean 'lead'?"),
         ("config", {"image_architecture": "resnet35"}, "timm has no model 'resnet35'"),
-        ("config", {"logdir": "/data"}, "in a cluster the storage profile says this"),
+        ("config", {"logdir": "/data"}, "in a cluster the storage profile sets this"),
         ("config", {"lr": "fast"}, "lr: found 'fast'"),
     ],
 )

@@ -95,5 +95,5 @@ def test_a_build_is_heard_while_it_asks_for_every_part_of_a_large_cache(
         return len(words) - done[0]
 
     quiet = after_the_last_part()
-    monkeypatch.setattr(build, "TELL_EVERY_S", 0.0)
+    monkeypatch.setattr(build, "REPORT_EVERY_S", 0.0)
     assert after_the_last_part() > quiet + 3

@@ -43,7 +43,7 @@ class Bench:
         self.samples = BytesSamples(self.reader)
         self.shards = [entry.object for entry in self.reader.manifest.shards]
 
-    def network(self, seconds: float) -> cold_cache.Brought:
+    def network(self, seconds: float) -> cold_cache.FetchedSamples:
         return measure_network(self.samples, [self.reader], self.session, THREADS, seconds)
 
 
@@ -69,12 +69,12 @@ def test_after_the_deadline_no_shard_is_begun_and_the_other_stages_read_what_is_
     store: FailingStore, tmp_path: Path
 ) -> None:
     bench = Bench(store, tmp_path / "ssd")
-    brought = bench.network(0.0)
-    assert f"{AT_ONCE} of {len(bench.shards)} shards" in brought.rate.detail and len(bench.shards) > 2 * AT_ONCE
+    fetched_samples = bench.network(0.0)
+    assert f"{AT_ONCE} of {len(bench.shards)} shards" in fetched_samples.rate.detail and len(bench.shards) > 2 * AT_ONCE
     fetched = bench.session.stats().fetched_bytes
     store.reads.clear()
-    disk = measure_disk(bench.session, brought, [bench.reader], THREADS, 0.1)
-    here = samples_here(bench.samples, brought, THREADS, 0.1)
+    disk = measure_disk(bench.session, fetched_samples, [bench.reader], THREADS, 0.1)
+    here = samples_here(bench.samples, fetched_samples, THREADS, 0.1)
     config = TrainingKeys(num_threads=THREADS, batch_size=4)
     decode = measure_decode(here, config, 0.1)
     recipe = replace(bytes_recipe(), collate=stack)
@@ -87,21 +87,24 @@ def test_after_the_deadline_no_shard_is_begun_and_the_other_stages_read_what_is_
 def test_of_shards_that_do_not_fit_only_what_is_kept_is_read_from_the_disk(store: FailingStore, tmp_path: Path) -> None:
     sizes = [shard.size for shard in Bench(store, None).shards]
     bench = Bench(store, tmp_path / "ssd", limit=2 * max(sizes))
-    brought = bench.network(60.0)
-    assert f" 2 of {len(sizes)} shards" in brought.rate.detail
+    fetched_samples = bench.network(60.0)
+    assert f" 2 of {len(sizes)} shards" in fetched_samples.rate.detail
     store.reads.clear()
-    assert measure_disk(bench.session, brought, [bench.reader], THREADS, 0.1).samples_per_s > 0
-    assert store.reads == [] and len({shard.sha256 for shard, _ in brought.places}) == 2
+    assert measure_disk(bench.session, fetched_samples, [bench.reader], THREADS, 0.1).samples_per_s > 0
+    assert store.reads == [] and len({shard.sha256 for shard, _ in fetched_samples.places}) == 2
 
 
 def test_records_that_are_kept_one_by_one_are_measured_where_they_are_kept(store: FailingStore, tmp_path: Path) -> None:
     bench = Bench(store, tmp_path / "ssd", "diskcache")
     records = bench.reader.manifest.samples
-    brought = bench.network(0.0)
-    assert f"{THREADS} of {records} records, one by one" in brought.rate.detail
-    here = samples_here(bench.samples, brought, THREADS, 0.0)
+    fetched_samples = bench.network(0.0)
+    assert f"{THREADS} of {records} records, one by one" in fetched_samples.rate.detail
+    here = samples_here(bench.samples, fetched_samples, THREADS, 0.0)
     store.reads.clear()
-    assert 0 < len(here) < records and measure_disk(bench.session, brought, [bench.reader], 1, 0.1).samples_per_s > 0
+    assert (
+        0 < len(here) < records
+        and measure_disk(bench.session, fetched_samples, [bench.reader], 1, 0.1).samples_per_s > 0
+    )
     for index in here.epoch_draw(0):
         here.load(int(index), 0)
     assert store.reads == []
@@ -109,11 +112,11 @@ def test_records_that_are_kept_one_by_one_are_measured_where_they_are_kept(store
 
 def test_without_a_disk_records_are_streamed_and_none_is_on_one(store: FailingStore) -> None:
     bench = Bench(store, None)
-    brought = bench.network(60.0)
+    fetched_samples = bench.network(60.0)
     records = bench.reader.manifest.samples
-    assert f"{records} of {records} records, one by one" in brought.rate.detail
-    assert not brought.places
-    assert samples_here(bench.samples, brought, THREADS, 0.1) is bench.samples
+    assert f"{records} of {records} records, one by one" in fetched_samples.rate.detail
+    assert not fetched_samples.places
+    assert samples_here(bench.samples, fetched_samples, THREADS, 0.1) is bench.samples
 
 
 def test_what_a_node_keeps_follows_from_limit_volume_and_what_makes_way(
@@ -148,8 +151,8 @@ def test_decoding_is_measured_in_the_workers_that_the_loader_has(store: FailingS
         assert f"in each of 2 {kind}" in rate.detail and rate.samples_per_s > 0
         assert len({path.name for path in seen.iterdir()} - {str(os.getpid())}) == others
     rates = [StageRate(stage, 90) for stage in ("network", "hand-over")] + [StageRate("decode", 95)]
-    told = advice([*rates, StageRate("disk", 9e3), StageRate("step", 100)], 4, 8, "processes")
-    assert "4 processes on 8 cores" in told
+    detail = advice([*rates, StageRate("disk", 9e3), StageRate("step", 100)], 4, 8, "processes")
+    assert "4 processes on 8 cores" in detail
 
 
 def test_the_disk_that_is_measured_is_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

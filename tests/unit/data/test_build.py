@@ -210,7 +210,7 @@ def test_an_error_in_a_build_process_is_the_users_error(job: Make, store: Any, t
 def test_progress_is_told_within_a_part(
     job: Make, store: Any, tree: Any, recipe: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lead_trainer.data.build.TELL_EVERY_S", 0.0)
+    monkeypatch.setattr("lead_trainer.data.build.REPORT_EVERY_S", 0.0)
     records: list[BuildRecord] = []
     build_and_publish(job(), store, tree, recipe, records.append, part_bytes=10**6)
     counts = [record.samples_done for record in records if record.phase == "Building"]

@@ -13,7 +13,7 @@ from lead_protocol.store.object_store import StoreFull
 from lead_testing.built_caches import build_and_publish
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.diskcache_backend import DiskcacheBackend
-from lead_trainer.data.packed_backend import LOOK_EVERY_S, PackedBackend
+from lead_trainer.data.packed_backend import CHECK_EVERY_S, PackedBackend
 from lead_trainer.data.session_cache import RETRY_S, open_session_cache
 
 Make = Callable[..., Any]
@@ -109,7 +109,7 @@ def test_a_wiped_disk_is_noticed_and_filled_again(store: Any, digest: str, tmp_p
     for path in (tmp_path / "ssd/shards").iterdir():
         path.unlink()
     assert everything(reader) == expected  # open files outlive their names
-    now = LOOK_EVERY_S
+    now = CHECK_EVERY_S
     assert cache.stats().degraded
     assert everything(reader) == expected
     now += RETRY_S

@@ -227,7 +227,7 @@ def test_what_processes_read_is_counted_and_a_killed_one_frees_the_lock() -> Non
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(holder, 0)[1]) == -signal.SIGKILL
-    counters.add(brought=1)
+    counters.add(fetched=1)
     counters.degrade()
     assert counters.read() == CacheStats(3000, 3000, 1, 21000, degraded=True)
     assert (counters.read().hits, counters.read().misses) == (2999, 1)

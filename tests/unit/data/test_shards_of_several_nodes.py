@@ -155,7 +155,7 @@ def test_nodes_that_do_not_divide_the_canonical_ones_share_every_batch_too() -> 
     rows = [RankShare(60, rank, 6, 4).rows(order) for rank in range(6)]
     assert np.array_equal(np.concatenate(rows, axis=1).sum(axis=1), order[:49_980].reshape(-1, 60).sum(axis=1))
     assert "no multiple of the 3 nodes" in shares_advice(3, 6, 4)
-    assert "each of the 3 nodes brings every shard; canonical_nodes: 3" in shares_advice(3, 6, 1)
+    assert "each of the 3 nodes fetches every shard; canonical_nodes: 3" in shares_advice(3, 6, 1)
     assert shares_advice(1, 8, 1) == shares_advice(2, 16, 4) == shares_advice(4, 32, 4) == ""
 
 

@@ -17,7 +17,7 @@ from lead_testing.built_caches import build_and_publish
 from lead_testing.bytes_recipe import MemoryTree
 from lead_trainer.data import packed_backend
 from lead_trainer.data.cache_reader import CacheReader
-from lead_trainer.data.packed_backend import LOOK_EVERY_S, PackedBackend
+from lead_trainer.data.packed_backend import CHECK_EVERY_S, PackedBackend
 from lead_trainer.data.session_cache import RETRY_S, DirectReads
 
 Make = Callable[..., Any]
@@ -208,14 +208,14 @@ def test_a_damaged_shard_that_one_process_fetches_again_degrades_no_other(
 
     def look(*args: Any, **expected: Any) -> None:
         nonlocal now
-        now += LOOK_EVERY_S
+        now += CHECK_EVERY_S
         looks.append((path.exists(), other.stats().degraded))
         download(*args, **expected)
 
     store.download = look
     assert data(PackedBackend(store, tmp_path / "ssd"), shard) == expected
     assert looks == [(False, False)]
-    now += LOOK_EVERY_S
+    now += CHECK_EVERY_S
     assert not other.stats().degraded
     assert data(other, shard) == expected and other.stats().corrupt == 0
 

@@ -68,7 +68,10 @@ def test_weights_are_measured_by_the_recipe_whose_config_lies_beside_them(
     (tmp_path / "config.json").write_text('{"nobody": 1}')
     assert main(["evaluate", str(weights)]) == ExitCode.BAD_CONFIG
     (sentence,) = capsys.readouterr().err.strip().splitlines()
-    assert "is a config of none of the installed recipes (distill, lead, world); say whose weights" in sentence
+    assert (
+        "is a config of none of the installed recipes (distill, lead, world); set the recipe of these weights"
+        in sentence
+    )
 
 
 def test_a_word_that_is_no_key_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -291,7 +291,7 @@ def test_d_06_shards_with_clips_that_failed_are_merged(tmp_path: Path) -> None:
             ChoosyTeacher(2), tmp_path, "train", source=drawn(train=5), resolution=SIDE, shard=shard, num_shards=2
         )
     merge_shards(tmp_path, "train", 2)
-    assert label_report(tmp_path, "train") == {"sound": 4, "teacher_failed": 1}
+    assert label_report(tmp_path, "train") == {"valid": 4, "teacher_failed": 1}
 
 
 def test_d_06_a_teacher_that_fails_clip_after_clip_ends_the_call_and_leaves_what_was_labelled(tmp_path: Path) -> None:
@@ -376,7 +376,7 @@ def test_d_48_a_useless_label_is_found(tmp_path: Path, fault: str) -> None:
     assert list(label_faults(spoiled(fault))) == [fault]
     labels: Mapping[Clip, Label] = {Clip("good", 0): sound_label(), Clip("bad", 0): spoiled(fault)}
     write_npz(tmp_path / "teacher_labels/val_labels.npz", label_arrays(labels))
-    assert label_report(tmp_path, "val") == {fault: 1, "sound": 1}
+    assert label_report(tmp_path, "val") == {fault: 1, "valid": 1}
 
 
 def test_d_49_streaming_is_an_optional_import_and_says_what_else_to_do() -> None:
@@ -395,6 +395,6 @@ def test_d_50_the_stages_by_hand_make_a_whole_tree(tmp_path: Path, capsys: pytes
         main(["generate_teacher_labels", *root, *words])
     main(["generate_ego_history", *root, "--split", "all"])
     main(["merge_shards", *root, "--split", "train", "--num-shards", "2"])
-    assert "{'sound': 4}" in capsys.readouterr().out
+    assert "{'valid': 4}" in capsys.readouterr().out
     assert {c.clip_id: label.text for c, label in read_labels(labelled.read_bytes(), "x").items()}
     assert labelled.read_bytes() == before

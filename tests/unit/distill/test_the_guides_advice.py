@@ -8,7 +8,7 @@ import pytest
 import structlog.testing
 import torch
 
-from lead_trainer.engine.attempt.memory import Rung, next_rung
+from lead_trainer.engine.attempt.memory import MemoryPlan, next_memory_plan
 from lead_trainer.engine.reporting.watch import ENGINE_RULES, WAITING, advise
 from lead_trainer.engine.step import compilation
 from lead_trainer.local.config_sources import with_flags
@@ -49,10 +49,10 @@ def test_d_29_a_machine_that_cannot_compile_trains_as_it_is_and_says_so(monkeypa
 def test_d_47_a_batch_of_32_that_does_not_fit_becomes_4_by_8_and_then_2_by_16() -> None:
     config = load_config({"model": "baseline", "batch_size": 32})
     assert config.split_when_out_of_memory
-    rung: Rung | None = Rung(config.saves_memory)
+    memory_plan: MemoryPlan | None = MemoryPlan(config.saves_memory)
     steps = []
-    while (rung := next_rung(rung, 32, can_checkpoint=True)) is not None:
-        steps.append((32 // rung.parts, rung.parts))
+    while (memory_plan := next_memory_plan(memory_plan, 32, can_checkpoint=True)) is not None:
+        steps.append((32 // memory_plan.parts, memory_plan.parts))
     assert steps == [(16, 2), (8, 4), (4, 8), (2, 16), (1, 32)]
 
 

@@ -18,7 +18,7 @@ from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
 from lead_testing.toy_runs import train_here
 from lead_trainer.engine.checkpoints import quarantine
 from lead_trainer.engine.checkpoints.checkpoint import CheckpointIdentity
-from lead_trainer.engine.checkpoints.resume import newest_sound
+from lead_trainer.engine.checkpoints.resume import newest_valid
 from lead_trainer.engine.checkpoints.retry_budget import RetryBudget
 from lead_trainer.errors import NoValidCheckpoint
 
@@ -104,8 +104,8 @@ def test_what_is_missing_is_looked_for_again_after_a_pause(tmp_path: Path) -> No
         pauses.append(seconds)
         restore(lost)
 
-    found = newest_sound(store, IDENTITY, tmp_path / "resume", RetryBudget(pause=pause))
-    assert found is not None and (found.manifest.step, pauses) == (12, [quarantine.LOOK_AGAIN_S])
+    found = newest_valid(store, IDENTITY, tmp_path / "resume", RetryBudget(pause=pause))
+    assert found is not None and (found.manifest.step, pauses) == (12, [quarantine.RECHECK_S])
     assert list(store.list(KEYS.quarantine_prefix)) == []
 
 
@@ -117,7 +117,7 @@ def test_a_checkpoint_that_retention_removes_meanwhile_is_not_called_corrupt(tmp
     def pause(seconds: float) -> None:
         store.delete(KEYS.manifest(12, 0))
 
-    found = newest_sound(store, IDENTITY, tmp_path / "resume", RetryBudget(pause=pause))
+    found = newest_valid(store, IDENTITY, tmp_path / "resume", RetryBudget(pause=pause))
     assert found is not None and found.manifest.step == 6
     assert list(store.list(KEYS.quarantine_prefix)) == []
 
@@ -125,7 +125,7 @@ def test_a_checkpoint_that_retention_removes_meanwhile_is_not_called_corrupt(tmp
 def test_a_quarantine_for_missing_objects_is_undone_when_nothing_else_is_valid_and_they_are_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quarantine, "LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(quarantine, "RECHECK_S", 0.0)
     store = a_trained_store(tmp_path)
     lost = lose_a_file_of_each(tmp_path, store)
     with pytest.raises(NoValidCheckpoint, match="2 checkpoints were committed, none of them is valid"):
@@ -138,7 +138,7 @@ def test_a_quarantine_for_missing_objects_is_undone_when_nothing_else_is_valid_a
 
 
 def test_a_corrupt_checkpoint_stays_quarantined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quarantine, "LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(quarantine, "RECHECK_S", 0.0)
     store = a_trained_store(tmp_path, epochs=1)
     path = tmp_path / "store" / manifests(store)[0].files["config.json"].key
     whole = path.read_bytes()
@@ -152,7 +152,7 @@ def test_a_corrupt_checkpoint_stays_quarantined(tmp_path: Path, monkeypatch: pyt
 def test_a_quarantined_checkpoint_that_is_whole_again_may_be_named_by_another_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quarantine, "LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(quarantine, "RECHECK_S", 0.0)
     store = a_trained_store(tmp_path)
     lost = lose_a_file_of_each(tmp_path, store)
     with pytest.raises(NoValidCheckpoint):

@@ -11,7 +11,7 @@ from lead_testing import toy_recipe
 from lead_testing.toy_jobs import a_toy_job
 from lead_trainer.contract.installed import load_recipe
 from lead_trainer.contract.keys import Keys
-from lead_trainer.contract.training_keys import word_of
+from lead_trainer.contract.training_keys import key_name
 from lead_trainer.engine.attempt.pod_config import refuse_places
 from lead_trainer.engine.checkpoints.resume import RUN_KEYS, not_learned
 from lead_trainer.engine.group.ddp import Group
@@ -50,7 +50,7 @@ def test_no_key_of_a_pods_config_names_a_place(recipe: str, place: str) -> None:
     """
     found: Any = load_recipe(recipe)
     fields = found.config_model.model_fields.items()
-    texts = [word_of(found.config_model, key) for key, field in fields if "str" in str(field.annotation)]
+    texts = [key_name(found.config_model, key) for key, field in fields if "str" in str(field.annotation)]
     assert len(texts) > 5
     for key in texts:
         for value in (place, [place], {"a": {"b": [place]}}):

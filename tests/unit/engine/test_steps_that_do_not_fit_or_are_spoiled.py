@@ -13,7 +13,13 @@ from lead_testing.toy_jobs import KEYS, a_toy_job, manifests
 from lead_testing.toy_recipe import RECIPE, ToyConfig, ToyModel
 from lead_testing.toy_runs import toy_recipe_with, train_group, train_here
 from lead_trainer.contract.step import Facts
-from lead_trainer.engine.attempt.memory import OutOfMemory, Rung, next_rung, record_rung, recorded_rung
+from lead_trainer.engine.attempt.memory import (
+    MemoryPlan,
+    OutOfMemory,
+    next_memory_plan,
+    record_memory_plan,
+    recorded_memory_plan,
+)
 from lead_trainer.errors import BadData
 
 
@@ -45,10 +51,10 @@ def test_a_batch_that_does_not_fit_is_cut_and_the_run_goes_on(tmp_path: Path) ->
     train_here(store, tmp_path, a_toy_job(epochs=2, config=config))
     last = manifests(store)[-1]
     assert (last.step, last.micro_batches) == (12, 4)  # as many steps as with whole batches of 8
-    assert recorded_rung(store, KEYS, Rung(False), rank_batch=8) == Rung(True, 4)
+    assert recorded_memory_plan(store, KEYS, MemoryPlan(False), rank_batch=8) == MemoryPlan(True, 4)
     record = parse_progress(store.get(KEYS.progress(1), max_bytes=4096))
     assert record is not None and record.advisories[0].rule == "memory"
-    train_here(store, tmp_path, a_toy_job(2, epochs=3, config=config))  # begins at the rung that worked
+    train_here(store, tmp_path, a_toy_job(2, epochs=3, config=config))  # begins at the memory_plan that worked
     assert manifests(store)[-1].micro_batches == 4
 
 
@@ -65,7 +71,7 @@ def test_a_model_is_built_once_a_try_and_saves_memory_where_its_recipe_can(
     store, config = FolderStore(tmp_path / "store"), {"rows_in_memory": 2, "split_when_out_of_memory": True}
     with toy_recipe_with(model=model, save_memory=RECIPE.save_memory if can_checkpoint else None):
         train_here(store, tmp_path, a_toy_job(epochs=1, config=config))
-    assert recorded_rung(store, KEYS, Rung(False), rank_batch=8) == Rung(can_checkpoint, 4)
+    assert recorded_memory_plan(store, KEYS, MemoryPlan(False), rank_batch=8) == MemoryPlan(can_checkpoint, 4)
     assert len(built) == 3 + can_checkpoint  # whole batches, halves, quarters
 
 
@@ -73,8 +79,8 @@ def test_a_model_is_built_once_a_try_and_saves_memory_where_its_recipe_can(
 def test_a_group_of_another_size_takes_as_many_samples_at_once(tmp_path: Path, rank_batch: int, parts: int) -> None:
     store = FolderStore(tmp_path)
     for recorded in (1, 2):  # of 8 samples a process: first whole, then 4 at once
-        record_rung(store, KEYS, Rung(True, recorded), rank_batch=8)
-    assert recorded_rung(store, KEYS, Rung(False), rank_batch) == Rung(True, parts)
+        record_memory_plan(store, KEYS, MemoryPlan(True, recorded), rank_batch=8)
+    assert recorded_memory_plan(store, KEYS, MemoryPlan(False), rank_batch) == MemoryPlan(True, parts)
 
 
 def test_a_run_whose_group_became_larger_cuts_no_more_than_it_must(tmp_path: Path) -> None:
@@ -101,16 +107,16 @@ def test_without_leave_to_cut_the_error_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_the_rungs_end_with_single_samples_and_a_spoiled_record_is_named(tmp_path: Path) -> None:
-    rung: Rung | None = Rung(False)
+    memory_plan: MemoryPlan | None = MemoryPlan(False)
     seen = []
-    while rung is not None:
-        seen.append((rung.gradient_checkpointing, rung.parts))
-        rung = next_rung(rung, 6, can_checkpoint=True)
+    while memory_plan is not None:
+        seen.append((memory_plan.gradient_checkpointing, memory_plan.parts))
+        memory_plan = next_memory_plan(memory_plan, 6, can_checkpoint=True)
     assert seen == [(False, 1), (True, 1), (True, 2), (True, 3), (True, 6)]
     store = FolderStore(tmp_path)
     store.create(KEYS.memory(2, True), b"{}")
-    with pytest.raises(BadData, match="no record of a memory rung"):
-        recorded_rung(store, KEYS, Rung(False), rank_batch=8)
+    with pytest.raises(BadData, match="no record of a memory memory_plan"):
+        recorded_memory_plan(store, KEYS, MemoryPlan(False), rank_batch=8)
 
 
 def test_recomputed_activations_give_the_same_weights(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_a_pod_whose_first_batch_does_not_come_stops_at_once(tmp_path: Path, sta
     pod.terminate()
     assert pod.wait(ENDS_WITHIN_S) == ExitCode.STOPPED
     assert not manifests(FolderStore(tmp_path / "store"))
-    assert told_at_the_end(tmp_path).startswith("Stopped: worker process 0 was told to stop before its first step")
+    assert told_at_the_end(tmp_path).startswith("Stopped: worker process 0 got a stop signal before its first step")
 
 
 def test_a_pod_that_waits_for_its_group_stops_at_once(tmp_path: Path, start: Callable[..., Pod]) -> None:

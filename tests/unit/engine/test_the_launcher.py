@@ -12,7 +12,7 @@ from lead_protocol.exit_codes import ExitCode
 from lead_trainer.cli import main
 from lead_trainer.cpu_limit import THREADS, cpu_share, limit_threads
 from lead_trainer.errors import BadConfig
-from lead_trainer.launcher import Ended, Worker, most_telling, run_workers
+from lead_trainer.launcher import Ended, Worker, most_significant, run_workers
 from lead_trainer.world import World, child_environments, visible_gpus, world_of
 
 
@@ -32,7 +32,7 @@ from lead_trainer.world import World, child_environments, visible_gpus, world_of
     ],
 )
 def test_the_cause_wins_over_what_followed_from_it(codes: list[int], telling: int) -> None:
-    assert most_telling([Ended(rank, code) for rank, code in enumerate(codes)]).code == telling
+    assert most_significant([Ended(rank, code) for rank, code in enumerate(codes)]).code == telling
 
 
 def a_worker(folder: Path, rank: int, program: str) -> Worker:

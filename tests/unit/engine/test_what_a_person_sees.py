@@ -32,7 +32,7 @@ from lead_trainer.engine.step.clip import Clipper
 from lead_trainer.engine.step.optimizers import Optimizers
 from lead_trainer.engine.step.ranking import Ranking
 from lead_trainer.engine.step.state import TrainState
-from lead_trainer.engine.worker import last_words, leave_word
+from lead_trainer.engine.worker import final_message, write_final_report
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.report import live as live_module
 from lead_trainer.report import tensorboard
@@ -303,16 +303,16 @@ def test_the_page_shows_the_last_words_of_a_rank_with_a_wrong_key() -> None:
     world = World(world_size=2)
     with pytest.raises(BadConfig) as error:
         load_recipe("lead").config({"batchsize": 64}, "")
-    assert last_words(error.value, world, "lead") == UNKNOWN_KEY
-    assert last_words(error.value, world, "") == UNKNOWN_KEY.replace("lead:", "rank 0:"), "before the job is read"
-    assert last_words(BadData("it ends"), world, "lead") == "rank 0: it ends"
+    assert final_message(error.value, world, "lead") == UNKNOWN_KEY
+    assert final_message(error.value, world, "") == UNKNOWN_KEY.replace("lead:", "rank 0:"), "before the job is read"
+    assert final_message(BadData("it ends"), world, "lead") == "rank 0: it ends"
 
 
 def test_words_that_are_too_long_are_cut_and_the_record_is_left(tmp_path: Path) -> None:
     """Else the rank would end in code 1, as an error of the program, whatever its own code is."""
     long = StoreUnavailable("no good answer; " + "HTTPSConnection " * 40)
     left = tmp_path / "last-word"
-    leave_word(left, long, World(world_size=2), "lead")
+    write_final_report(left, long, World(world_size=2), "lead")
     record = parse_progress(left.read_bytes())
     assert record is not None and len(record.message) == MESSAGE_CHARS
     assert record.message.startswith("rank 0: StoreUnavailable: no good answer")

@@ -102,14 +102,14 @@ def test_rates_are_of_what_came_since_the_last_look_and_nothing_is_said_of_nothi
     shown = figures(World(), counted)
     assert set(shown.scalars()) == {"cache/degraded", "cache/fetched_mb", "cache/second_mb"}
     counted.batches = 4
-    counted.now = {"cache_reads": 40, "cache_first_reads": 40, "cache_brought": 10, "cache_fetched_bytes": 2_500_000,
+    counted.now = {"cache_reads": 40, "cache_first_reads": 40, "cache_fetched": 10, "cache_fetched_bytes": 2_500_000,
                    "cache_fetch_s": 0.2, "cache_second_bytes": 500_000, "cache_degraded": True}  # fmt: skip
     assert shown.scalars() == pytest.approx(
         {"cache/hit_rate": 0.75, "data/fetch_ms": 50.0, "cache/fetched_mb": 2.5, "cache/second_mb": 0.5,
          "cache/degraded": 1.0}
     )  # fmt: skip
     # Forty records were there when the run began; now a shard was brought.
-    counted.now = {**counted.now, "cache_reads": 50, "cache_first_reads": 50, "cache_brought": 30}
+    counted.now = {**counted.now, "cache_reads": 50, "cache_first_reads": 50, "cache_fetched": 30}
     assert shown.scalars()["cache/hit_rate"] == 0.0
     counted.batches, counted.now = 8, {**counted.now, "cache_reads": 90, "cache_degraded": False}
     assert shown.scalars() == pytest.approx(
@@ -124,7 +124,7 @@ def test_what_one_rank_brings_and_others_read_is_missed_once() -> None:
         group = []
         for rank in (0, 1):
             counted = Counted()
-            counted.now = {"cache_reads": reads, "cache_first_reads": reads, "cache_brought": 100 * (rank == 0)}
+            counted.now = {"cache_reads": reads, "cache_first_reads": reads, "cache_fetched": 100 * (rank == 0)}
             group.append(figures(World(rank=rank, world_size=2), counted))
         group[0].take(sums(*(one.row() for one in group)))
         told = group[0].reported()

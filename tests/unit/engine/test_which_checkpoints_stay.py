@@ -82,7 +82,7 @@ def test_a_spoiled_manifest_stays_and_the_others_go_as_ever(tmp_path: Path, caps
     left = [info.key for info in store.list(KEYS.manifests_prefix)]
     assert left == [spoiled.key, KEYS.manifest(8, 0), KEYS.manifest(10, 0)]
     printed = capsys.readouterr()
-    assert (printed.out + printed.err).count("its manifest is spoiled") == 2  # once each time the run is started
+    assert (printed.out + printed.err).count("its manifest is corrupt") == 2  # once each time the run is started
 
 
 def test_a_better_epoch_is_saved_although_none_is_due(tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ HOSTILE = {
     "missing": ({"camera_feature": b"x"}, "has no status_feature"),
     "status": ({"camera_feature": b"x", "status_feature": torch.zeros(7)}, r"status_feature has shape \(7,\)"),
     "nan": ({"camera_feature": b"x", "status_feature": torch.full((8,), torch.nan)}, "expected 8 finite numbers"),
-    "picture": ({"camera_feature": b"x", "status_feature": torch.zeros(8)}, "is not a sound picture"),
+    "picture": ({"camera_feature": b"x", "status_feature": torch.zeros(8)}, "is not a valid picture"),
 }
 
 
@@ -213,7 +213,7 @@ def test_a_bad_navsim_feature_is_named(case: str, navsim_tree: Path, capsys: pyt
 @pytest.mark.parametrize("keep", [0, 3, 40, -5])
 def test_a_truncated_feature_is_named(keep: int, navsim_tree: Path) -> None:
     data = first_files(navsim_tree, "transfuser_feature.gz").read_bytes()
-    with pytest.raises(BadData, match=r"file a/b\.gz is not a sound gzip pickle"):
+    with pytest.raises(BadData, match=r"file a/b\.gz is not a valid gzip pickle"):
         read_gzip_pickle(data[:keep], "a/b.gz")
 
 

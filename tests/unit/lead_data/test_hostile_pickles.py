@@ -75,7 +75,7 @@ def test_each_known_attack_is_refused_by_name_within_seconds_and_memory(attack: 
     data, held = stream(ATTACKS[attack]()), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for read, packed in ((read_plain, lzma.compress(data, preset=0)), (read_gzip_pickle, gzip.compress(data))):
         begin = time.thread_time()
-        with pytest.raises(BadData, match=r"file metas/0001\.pkl is not a sound .* pickle"):
+        with pytest.raises(BadData, match=r"file metas/0001\.pkl is not a valid .* pickle"):
             read(packed, "metas/0001.pkl")
         assert time.thread_time() - begin < LONGEST_S
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - held < 1 << 20, "more than 1 GiB (in KiB) was taken"

@@ -195,7 +195,7 @@ def is_mined(folder: Path, route: str, frame: int, scenario: str) -> bool:
     ("words", "sentence"),
     [
         (("use_waymo_e2e_data=true", "LTF=true", "use_planning_decoder=true"), "waymo_posttrain: LEAD has no such"),
-        (("--collection", "navsim_pretrain"), "navsim_pretrain: LEAD draws from it beside real data alone"),
+        (("--collection", "navsim_pretrain"), "navsim_pretrain: LEAD draws from it only beside real data"),
         (("use_carla_data=false", "use_navsim_data=true", "LTF=true"), "LEAD has bucket files of CARLA data alone"),
     ],
 )

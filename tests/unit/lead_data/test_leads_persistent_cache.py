@@ -247,7 +247,7 @@ def test_the_command_builds_from_it(left: Path, tmp_path: Path, capsys: pytest.C
     entry = tmp_path / "tree" / CACHED / "normal/0009.pkl"
     entry.write_bytes(entry.read_bytes()[:-9])
     assert main(["cache", f"carla_root={tmp_path / 'tree'}", "--collection", "full_posttrain"]) == ExitCode.BAD_DATA
-    assert "normal/0009.pkl is not a sound xz pickle" in capsys.readouterr().err
+    assert "normal/0009.pkl is not a valid xz pickle" in capsys.readouterr().err
 
 
 def spoiled(**changes: Any) -> bytes:
@@ -314,7 +314,7 @@ def test_a_small_entry_whose_radars_unpack_to_much_is_refused() -> None:
     path = f"{CACHED}/normal/0009.pkl"
     keys = PreparationKeys.parse(PREPARATION.config_keys({"use_sensor_perburtation": False}))
     with pytest.raises(
-        BadData, match=r"file cache/.*/0009\.pkl holds no sound radars: its arrays have more than 67108864"
+        BadData, match=r"file cache/.*/0009\.pkl holds no valid radars: its arrays have more than 67108864"
     ):
         cached_fields(Entries({path: spoiled(radars=(packed.getvalue(),) * 4)}), CACHED, 9, keys)
 

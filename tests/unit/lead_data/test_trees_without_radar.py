@@ -72,7 +72,7 @@ def test_fewer_radars_than_recorded_are_read() -> None:
 
 def test_more_radars_than_recorded_are_named() -> None:
     keys = PREPARATION.config_keys({"num_radar_sensors": 5})
-    with pytest.raises(BadData, match=r"radar/0009\.npz is not a sound npz file of 5 radars"):
+    with pytest.raises(BadData, match=r"radar/0009\.npz is not a valid npz file of 5 radars"):
         PREPARATION.record(tree(), keys, SampleKey(ROUTE, 9))
 
 

@@ -77,7 +77,7 @@ def test_what_leads_code_computes_by_itself_is_said_where_the_run_had_other_valu
 ) -> None:
     assert exported(**values)[1] == [
         f"config.json: {key} is {trained} in training, but LEAD's evaluation takes {leads} from its own code, whatever "
-        "the file says; change it there before these weights are driven"
+        "the file contains; change it there before these weights are driven"
     ]
 
 

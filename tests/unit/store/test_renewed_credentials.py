@@ -36,7 +36,7 @@ class Sts:
 
 
 def away() -> TryAgain:
-    return TryAgain("the STS is away", doubtful=False)
+    return TryAgain("the STS is away", uncertain=False)
 
 
 def refused() -> StoreDenied:

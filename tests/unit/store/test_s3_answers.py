@@ -58,7 +58,7 @@ def test_a_final_failure_has_one_class_and_names_what_failed(
 
 
 @pytest.mark.parametrize(
-    "status, body, doubtful",
+    "status, body, uncertain",
     [
         (503, error("SlowDown"), False),
         (503, b"", False),
@@ -85,10 +85,10 @@ def test_a_final_failure_has_one_class_and_names_what_failed(
         (416, b"", True),
     ],
 )
-def test_a_passing_failure_says_whether_the_write_may_have_landed(status: int, body: bytes, doubtful: bool) -> None:
+def test_a_passing_failure_says_whether_the_write_may_have_landed(status: int, body: bytes, uncertain: bool) -> None:
     failure = explain_failure(status, {}, body, where="PUT k")
     assert isinstance(failure, TryAgain)
-    assert failure.doubtful is doubtful
+    assert failure.uncertain is uncertain
 
 
 @pytest.mark.parametrize("told, pause_s", [("7", 7.0), ("-3", 0.0), ("Wed, 21 Oct 2026 07:28:00 GMT", 1.0), ("", 1.0)])

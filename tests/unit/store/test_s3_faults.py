@@ -42,7 +42,7 @@ def big_file(folder: Path) -> tuple[Path, bytes]:
 def test_a_lost_answer_does_not_turn_our_own_write_into_a_defeat(s3_behind_proxy: S3Store, proxy: StoreProxy) -> None:
     proxy.plan("drop-answer", method="PUT")
     assert s3_behind_proxy.create("k", b"mine") is True
-    assert proxy.seen.count("PUT") == 1, "after a doubtful answer it looks before it writes again"
+    assert proxy.seen.count("PUT") == 1, "after a uncertain answer it looks before it writes again"
     assert s3_behind_proxy.get("k", max_bytes=10) == b"mine"
 
 

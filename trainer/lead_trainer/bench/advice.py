@@ -1,4 +1,4 @@
-"""What measured stages mean, in one sentence: what bounds a run, and what would help. Pure; told by `cli_bench`."""
+"""What measured stages mean, in one sentence: what bounds a run, and what would help. Pure; printed by `lead bench`."""
 
 import math
 from collections.abc import Sequence
@@ -52,12 +52,12 @@ def advice(
         )
     return (
         f"Bound by the hand-over: samples are decoded at {speed['decode']:.0f} a second but delivered at "
-        f"{delivered:.0f}; lower batch_size or free memory bandwidth, and look for keys whose shape changes."
+        f"{delivered:.0f}; lower batch_size or free memory bandwidth, and check for keys whose shape changes."
     )
 
 
 def _at_most(speed: dict[str, float], kept: Kept) -> float:
-    """Returns how many samples a second the network allows where it brings only what is not kept."""
+    """Returns how many samples a second the network allows if only what is not kept is fetched."""
     return speed["network"] / (1 - kept.share) if kept.share < 1 else math.inf
 
 

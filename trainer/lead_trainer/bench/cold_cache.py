@@ -48,7 +48,7 @@ class WatchedCache:
         return self._inner.record(shard, slot, sample)
 
     def fetch(self, shard: StoredObject) -> bool:
-        """Brings a shard to the disk and notes it."""
+        """Fetches a shard to the disk and notes it."""
         there = self._inner.fetch(shard)
         if there:
             self.fetched[shard.sha256] = shard
@@ -64,7 +64,7 @@ class WatchedCache:
 
 
 @dataclass(frozen=True)
-class Brought:
+class FetchedSamples:
     """What the network stage measured, and what it left on the disk."""
 
     rate: StageRate
@@ -74,15 +74,15 @@ class Brought:
 
 def measure_network(
     samples: Samples, readers: Sequence[CacheReader], session: WatchedCache, threads: int, seconds: float
-) -> Brought:
+) -> FetchedSamples:
     """Fetches shards of an epoch's draw, a few at once as training does, and begins none after `seconds`.
 
     Where none is kept whole, records are read one by one by `threads`.
     """
     entries = [entry for reader in readers for entry in reader.manifest.shards]
-    brought = _shards(samples, samples.epoch_draw(0), entries, session, seconds)
-    if brought is not None:
-        return brought
+    fetched_samples = _shards(samples, samples.epoch_draw(0), entries, session, seconds)
+    if fetched_samples is not None:
+        return fetched_samples
     return _records(entries, session, threads, seconds)
 
 
@@ -98,7 +98,7 @@ def kept_of(readers: Sequence[CacheReader], disk: Path | None, limit_bytes: int)
 
 def _shards(
     samples: Samples, draw: Indices, entries: Sequence[ShardEntry], session: WatchedCache, seconds: float
-) -> Brought | None:
+) -> FetchedSamples | None:
     """Returns None where no shard is kept whole."""
     shard_of = samples.shards_of(draw)
     if shard_of is None:
@@ -109,18 +109,20 @@ def _shards(
         if samples.fetch_shard(shard):
             here.append(shard)
 
-    took_s = each_until(fetch, turns, AT_ONCE, seconds, lambda: _told(session, len(here), len(turns), "shards"))
+    took_s = each_until(
+        fetch, turns, AT_ONCE, seconds, lambda: _print_progress(session, len(here), len(turns), "shards")
+    )
     fetched = session.stats().fetched_bytes
     if not fetched or not here:
         return None
     known = {entry.object.sha256: entry for entry in entries}
     places = [(shard, slot) for sha256, shard in session.fetched.items() for slot in range(known[sha256].records)]
     shards = np.array(here, np.int64)
-    told = f"{fetched / took_s / 1e6:.0f} MB/s from the store, {len(here)} of {len(turns)} shards"
-    return Brought(StageRate("network", np.isin(shard_of, shards).sum() / took_s, told), places, shards)
+    detail = f"{fetched / took_s / 1e6:.0f} MB/s from the store, {len(here)} of {len(turns)} shards"
+    return FetchedSamples(StageRate("network", np.isin(shard_of, shards).sum() / took_s, detail), places, shards)
 
 
-def _records(entries: Sequence[ShardEntry], session: WatchedCache, threads: int, seconds: float) -> Brought:
+def _records(entries: Sequence[ShardEntry], session: WatchedCache, threads: int, seconds: float) -> FetchedSamples:
     places = [(entry.object, slot) for entry in entries for slot in range(entry.records)]
     before, read = session.stats().fetched_bytes, list[Place]()
 
@@ -128,10 +130,12 @@ def _records(entries: Sequence[ShardEntry], session: WatchedCache, threads: int,
         session.record(*place)
         read.append(place)
 
-    took_s = each_until(record, places, threads, seconds, lambda: _told(session, len(read), len(places), "records"))
+    took_s = each_until(
+        record, places, threads, seconds, lambda: _print_progress(session, len(read), len(places), "records")
+    )
     fetched = session.stats().fetched_bytes - before
-    told = f"{fetched / took_s / 1e6:.0f} MB/s from the store, {len(read)} of {len(places)} records, one by one"
-    return Brought(StageRate("network", len(read) / took_s, told), _on_disk(session, read, seconds), None)
+    detail = f"{fetched / took_s / 1e6:.0f} MB/s from the store, {len(read)} of {len(places)} records, one by one"
+    return FetchedSamples(StageRate("network", len(read) / took_s, detail), _on_disk(session, read, seconds), None)
 
 
 def _on_disk(session: WatchedCache, places: Sequence[Place], seconds: float) -> list[Place]:
@@ -147,7 +151,7 @@ def _on_disk(session: WatchedCache, places: Sequence[Place], seconds: float) -> 
     return found
 
 
-def _told(session: WatchedCache, done: int, whole: int, what: str) -> None:
+def _print_progress(session: WatchedCache, done: int, whole: int, what: str) -> None:
     log.info(
         "bench: still at the network", **{what: f"{done} of {whole}"}, fetched_mb=session.stats().fetched_bytes // 10**6
     )

@@ -11,7 +11,7 @@ from typing import TypeVar
 from lead_trainer.data.shared_counters import SharedCounters
 from lead_trainer.errors import StuckLoader
 
-TELL_EVERY_S = 5.0
+REPORT_EVERY_S = 5.0
 Item = TypeVar("Item")
 
 
@@ -20,11 +20,11 @@ def each_until(
     items: Sequence[Item],
     threads: int,
     seconds: float,
-    tell: Callable[[], None] = lambda: None,
+    report: Callable[[], None] = lambda: None,
 ) -> float:
     """Works on one item after the other in threads, begins none after `seconds`; returns how long it took.
 
-    What is begun is finished, meanwhile `tell` is called every few seconds. Each thread works on one item at least.
+    What is begun is finished, meanwhile `report` is called every few seconds. Each thread works on one item at least.
     """
     begin, numbers, lock = time.perf_counter(), itertools.count(), threading.Lock()
 
@@ -39,11 +39,11 @@ def each_until(
     with ThreadPoolExecutor(threads) as pool:
         left = {pool.submit(repeat) for _ in range(threads)}
         while left:
-            done, left = wait(left, timeout=TELL_EVERY_S)
+            done, left = wait(left, timeout=REPORT_EVERY_S)
             for future in done:
                 future.result()
             if left:
-                tell()
+                report()
     return time.perf_counter() - begin
 
 
@@ -84,5 +84,5 @@ def rate_of_processes(work: Callable[[int], object], processes: int, seconds: fl
     for child in children:
         child.join()
     if any(child.exitcode for child in children):
-        raise StuckLoader("a process that decodes samples ended with an error, which is told above")
+        raise StuckLoader("a process that decodes samples ended with an error, which is detail above")
     return done.read()["calls"] / (time.perf_counter() - begin)

@@ -1,4 +1,4 @@
-"""Disk, decoding, hand-over and step, each alone, on the samples that the network stage has brought to this machine.
+"""Disk, decoding, hand-over and step, each alone, on the samples that the network stage fetched to this machine.
 
 Other samples would come over the network in the middle of a stage, and the stage would measure that.
 """
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from lead_trainer.bench.advice import StageRate
-from lead_trainer.bench.cold_cache import Brought
+from lead_trainer.bench.cold_cache import FetchedSamples
 from lead_trainer.bench.deadlines import each_until, rate_of_processes, rate_of_threads
 from lead_trainer.bench.model_step import Variant, seconds_a_step, step_trial
 from lead_trainer.contract.recipe import Recipe
@@ -51,17 +51,17 @@ class SamplesHere(Samples):
         return self.source.name(index)
 
 
-def samples_here(samples: Samples, brought: Brought, threads: int, seconds: float) -> Samples:
-    """Returns what may be drawn without the store: all of it, or what was brought.
+def samples_here(samples: Samples, fetched_samples: FetchedSamples, threads: int, seconds: float) -> Samples:
+    """Returns what may be drawn without the store: all of it, or what was fetched_samples.
 
     Where records are kept one by one, those of the first samples that are loaded within `seconds`. Where nothing is
     kept, all samples: each is streamed, as it will be in training.
     """
     draw = samples.epoch_draw(0)
     lie_in = samples.shards_of(draw)
-    if brought.shards is not None and lie_in is not None:
-        here = draw[np.isin(lie_in, brought.shards)]
-    elif brought.places:
+    if fetched_samples.shards is not None and lie_in is not None:
+        here = draw[np.isin(lie_in, fetched_samples.shards)]
+    elif fetched_samples.places:
         loaded: list[int] = []
         each_until(lambda index: loaded.append(_loaded(samples, index)), draw.tolist(), threads, seconds)
         here = np.array(loaded, np.int64)
@@ -71,16 +71,16 @@ def samples_here(samples: Samples, brought: Brought, threads: int, seconds: floa
 
 
 def measure_disk(
-    session: SessionCache, brought: Brought, readers: Sequence[CacheReader], threads: int, seconds: float
+    session: SessionCache, fetched_samples: FetchedSamples, readers: Sequence[CacheReader], threads: int, seconds: float
 ) -> StageRate:
     """Reads and checks the records that are on the disk, of which there must be some."""
-    places = brought.places
+    places = fetched_samples.places
     rate = rate_of_threads(lambda n: session.record(*places[n % len(places)]), threads, seconds)
     shards = [entry for reader in readers for entry in reader.manifest.shards]
     size = sum(entry.object.size for entry in shards) / max(1, sum(entry.records for entry in shards))
     read = len({shard.sha256 for shard, _ in places})
-    told = f"{rate * size / 1e6:.0f} MB/s, {size / 1e3:.0f} kB a sample, page cache included"
-    return StageRate("disk", rate, f"{told}; of {read} of {len(shards)} shards")
+    detail = f"{rate * size / 1e6:.0f} MB/s, {size / 1e3:.0f} kB a sample, page cache included"
+    return StageRate("disk", rate, f"{detail}; of {read} of {len(shards)} shards")
 
 
 def measure_decode(samples: Samples, config: TrainingKeys, seconds: float) -> StageRate:
@@ -93,8 +93,8 @@ def measure_decode(samples: Samples, config: TrainingKeys, seconds: float) -> St
 
     count = config.loader_threads
     rate = (rate_of_processes if config.loader == "process" else rate_of_threads)(load, count, seconds)
-    told = f"{1e3 * count / rate:.1f} ms a sample in each of {count} {kind_of(config)}"
-    return StageRate("decode", rate, f"{told}; of {len(draw)} samples")
+    detail = f"{1e3 * count / rate:.1f} ms a sample in each of {count} {kind_of(config)}"
+    return StageRate("decode", rate, f"{detail}; of {len(draw)} samples")
 
 
 def kind_of(config: TrainingKeys) -> str:

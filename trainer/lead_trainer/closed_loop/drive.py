@@ -1,7 +1,7 @@
 """One evaluation on this machine: a command of the user's drives with a bundle of weights and writes its results.
 
 What the command gets are the environment variables of `lead_protocol.environment`. `summary.json` comes last, by a
-rename: an evaluation exists when it does, and one that was interrupted begins anew.
+rename: an evaluation exists when it does, and an interrupted one starts again.
 """
 
 import json
@@ -40,7 +40,7 @@ class Drive:
 
 
 def is_done(folder: Path) -> bool:
-    """Tells whether an evaluation is complete."""
+    """Returns whether an evaluation is complete."""
     return (folder / SUMMARY).is_file()
 
 

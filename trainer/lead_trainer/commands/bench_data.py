@@ -41,11 +41,11 @@ from lead_trainer.report.console import open_log
 log = structlog.get_logger(__name__)
 
 
-def bench_data(words: Sequence[str], config: Sequence[Path], environ: Mapping[str, str], seconds: float) -> None:
+def bench_data(arguments: Sequence[str], config: Sequence[Path], environ: Mapping[str, str], seconds: float) -> None:
     """Measures every stage for about `seconds` and prints a table and one sentence."""
     open_log()
-    named = any(word.startswith("logdir=") for word in words)
-    run = local_run([*words, *([] if named else ["logdir=."])], config, environ)
+    named = any(argument.startswith("logdir=") for argument in arguments)
+    run = local_run([*arguments, *([] if named else ["logdir=."])], config, environ)
     caches = cache_store(run, environ)
     if caches is None:
         raise BadConfig(f"recipe {run.recipe.name} reads no dataset, so there is nothing to load")
@@ -91,13 +91,13 @@ def _stages(run: LocalRun, dataset: Dataset, session: WatchedCache, seconds: flo
     threads = config.loader_threads
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     log.info("bench: network", seconds=seconds)
-    brought = measure_network(dataset.samples, readers, session, threads, seconds)
-    yield brought.rate
-    if brought.places:
+    fetched_samples = measure_network(dataset.samples, readers, session, threads, seconds)
+    yield fetched_samples.rate
+    if fetched_samples.places:
         log.info("bench: disk", seconds=seconds)
-        yield measure_disk(session, brought, readers, threads, seconds)
+        yield measure_disk(session, fetched_samples, readers, threads, seconds)
     log.info("bench: decode", seconds=seconds)
-    here = samples_here(dataset.samples, brought, threads, seconds)
+    here = samples_here(dataset.samples, fetched_samples, threads, seconds)
     yield measure_decode(here, config, seconds)
     log.info("bench: hand-over", seconds=seconds)
     loader = loader_of(run.recipe, config, here, device)

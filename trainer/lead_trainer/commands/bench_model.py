@@ -39,10 +39,10 @@ class Measured:
     peak_bytes: int | None  # of a GPU
 
 
-def bench_model(words: Sequence[str], config: Sequence[Path], environ: Mapping[str, str], seconds: float) -> None:
+def bench_model(arguments: Sequence[str], config: Sequence[Path], environ: Mapping[str, str], seconds: float) -> None:
     """Measures the step of each variant for about `seconds` and prints a table."""
     open_log()
-    data = data_of("bench model", words, config, environ)
+    data = data_of("bench model", arguments, config, environ)
     run, device = data.run, device_of(World())
     batch, facts = first_batch(run, data.samples), computed_facts(run.recipe, run.config, data.caches)
     found: dict[str, Measured] = {}
@@ -94,7 +94,7 @@ def table(title: str, found: Mapping[str, Measured], rows: int, stated: Mapping[
     for name, one in found.items():
         peak = "not measured" if one.peak_bytes is None else f"{one.peak_bytes / GIB:.2f} GiB"
         key = CHECKPOINTING if name == f"{PLAIN}, {CHECKPOINTING}" else name.partition(" (")[0]
-        says = "" if CHECKPOINTING in name and key != CHECKPOINTING else stated.get(key, "")
+        stated_value = "" if CHECKPOINTING in name and key != CHECKPOINTING else stated.get(key, "")
         shown.add_row(
             name,
             f"{one.seconds:.3g}",
@@ -103,9 +103,9 @@ def table(title: str, found: Mapping[str, Measured], rows: int, stated: Mapping[
             f"{one.kept_bytes / GIB:.3g} GiB",
             f"{one.kept_bytes / max(1, plain.kept_bytes) - 1:+.0%}",
             peak,
-            says,
+            stated_value,
         )
-    for name, says in stated.items():
+    for name, value in stated.items():
         if name not in (HALF, CHECKPOINTING):
-            shown.add_row(name, "not measured", *[""] * 5, says)
+            shown.add_row(name, "not measured", *[""] * 5, value)
     return shown

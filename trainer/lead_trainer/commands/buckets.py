@@ -19,7 +19,7 @@ from lead_trainer.recipes.local_runs import collections_of, refuse_missing_sourc
 
 
 def show_buckets(
-    words: Sequence[str],
+    arguments: Sequence[str],
     config: Sequence[Path],
     collection: Sequence[str],
     environ: Mapping[str, str],
@@ -31,7 +31,7 @@ def show_buckets(
     With `write` they are also written for the program that the recipe's runs come from; of a mix, the data sets that
     it has such files of.
     """
-    parts = dataset_runs(dataset_run(words, config, environ))
+    parts = dataset_runs(dataset_run(arguments, config, environ))
     named = {name: list(collection) or collections_of(run.recipe, run.config) for name, run in parts.items()}
     if not write:
         for name, run in parts.items():

@@ -9,11 +9,11 @@ from lead_trainer.report.console import open_log
 
 
 def build_local_cache(
-    words: Sequence[str], config: Sequence[Path], collection: Sequence[str], environ: Mapping[str, str]
+    arguments: Sequence[str], config: Sequence[Path], collection: Sequence[str], environ: Mapping[str, str]
 ) -> None:
     """Builds a cache, or what is missing of it, and prints its digest."""
     open_log()
-    run = dataset_run(words, config, environ)
+    run = dataset_run(arguments, config, environ)
     store = cache_store(run, environ)
     assert store is not None
     for part in dataset_runs(run).values():

@@ -19,7 +19,7 @@ from lead_trainer.local.store import NAMESPACE, UID, logdirs_of, store_in
 
 FOLDER = "closed_loop"  # in the logdir, as below a run's prefix in a store
 REGRESSION = 1  # exit status
-LOG_COLUMNS = 120  # where no terminal says how wide it is
+LOG_COLUMNS = 120  # without a terminal
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _newest(logdir: Path, stage: str) -> _Newest:
 
 
 def _has_regressed(folder: Path, metric: str, max_drop: float | None) -> bool:
-    """Tells whether an evaluation is worse than the best one before it by more than `max_drop`; prints the verdict."""
+    """Returns whether an evaluation is worse than the best one before it by more than `max_drop`; prints it."""
     if max_drop is None:
         return False
     numbers = numbers_of(folder)

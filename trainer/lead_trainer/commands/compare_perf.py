@@ -1,4 +1,4 @@
-"""`lead compare-perf`: what a person looks at after a change of the code; imports no torch."""
+"""`lead compare-perf`: compare the speed of two runs after a code change; imports no torch."""
 
 from pathlib import Path
 

@@ -15,14 +15,14 @@ from rich.console import Console
 from rich.table import Table
 
 from lead_trainer.contract.recipe import Recipe
-from lead_trainer.contract.training_keys import word_of
+from lead_trainer.contract.training_keys import key_name
 from lead_trainer.errors import BadConfig
 from lead_trainer.local.config_sources import read_sources
 from lead_trainer.local.run import installed_recipe
 from lead_trainer.local.run_keys import DEFAULT_RECIPE, RunKeys
 
-_WORDS = {str: "text", bool: "true or false", type(None): "null"}
-LOG_COLUMNS = 160  # where no terminal says how wide it is
+_TYPE_NAMES = {str: "text", bool: "true or false", type(None): "null"}
+LOG_COLUMNS = 160  # without a terminal
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,16 @@ class Section:
     rows: tuple[tuple[str, str, str, str], ...]  # key, value, type, meaning
 
 
-def show_config(words: Sequence[str], *, markdown: bool = False) -> None:
-    """Prints the keys that `recipe=…` and `preset=…` choose; raises BadConfig for any other word."""
-    said = read_sources(words, [], {}).merged()
-    if more := sorted(said.keys() - {"recipe", "preset"}):
+def show_config(arguments: Sequence[str], *, markdown: bool = False) -> None:
+    """Prints the keys that `recipe=…` and `preset=…` choose; raises BadConfig for any other argument."""
+    given = read_sources(arguments, [], {}).merged()
+    if more := sorted(given.keys() - {"recipe", "preset"}):
         raise BadConfig(f"config: found {more[0]!r}, expected recipe=NAME and preset=NAME alone")
-    recipe, preset = installed_recipe(str(said.get("recipe", DEFAULT_RECIPE))), str(said.get("preset") or "")
+    recipe, preset = installed_recipe(str(given.get("recipe", DEFAULT_RECIPE))), str(given.get("preset") or "")
     if markdown:
         print(key_page(recipe, preset), end="")
         return
-    sections = key_sections(recipe, preset)  # a wrong preset is told before any table
+    sections = key_sections(recipe, preset)  # a wrong preset is reported before any table
     console = Console(width=None if sys.stdout.isatty() else LOG_COLUMNS)
     for section in sections:
         console.print(_table(section))
@@ -90,18 +90,18 @@ def values_of(recipe: Recipe[Any], preset: str) -> dict[str, Any]:
     """Returns the value of each key of a recipe, a preset's in place of defaults; `required` where there is none."""
     model = recipe.config_model
     values = {
-        word_of(model, name): "required" if field.is_required() else field.default
+        key_name(model, name): "required" if field.is_required() else field.default
         for name, field in model.model_fields.items()
     }
     found = recipe.config({}, preset) if preset else None
     changed = found.model_fields_set if found is not None else ()
-    return {**values, **{word_of(model, name): getattr(found, name) for name in changed}}
+    return {**values, **{key_name(model, name): getattr(found, name) for name in changed}}
 
 
 def changed_by(recipe: Recipe[Any], preset: str) -> frozenset[str]:
     """Returns the keys that a preset sets, or that follow from one it sets."""
     found = recipe.config({}, preset).model_fields_set if preset else ()
-    return frozenset(word_of(recipe.config_model, name) for name in found)
+    return frozenset(key_name(recipe.config_model, name) for name in found)
 
 
 def keys_of(declared: type[BaseModel]) -> list[Key]:
@@ -129,7 +129,7 @@ def _own_keys(declared: type[BaseModel], base: type) -> dict[str, Key]:
     fields = [node for node in body.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)]
     return {
         node.target.id: Key(
-            word_of(declared, node.target.id), _type_of(declared, node.target.id), _meaning(comments, node)
+            key_name(declared, node.target.id), _type_of(declared, node.target.id), _meaning(comments, node)
         )
         for node in fields
         if isinstance(node.target, ast.Name) and not ast.unparse(node.annotation).startswith("ClassVar")
@@ -161,7 +161,7 @@ def _plain(annotation: Any) -> str:
         return " or ".join(_plain(part) for part in inner)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "keys"
-    return _WORDS.get(annotation) or str(annotation.__name__)
+    return _TYPE_NAMES.get(annotation) or str(annotation.__name__)
 
 
 def _meaning(comments: dict[int, str], node: ast.AnnAssign) -> str:
@@ -179,10 +179,10 @@ def _rows(
             continue
         value, marked = values[key.name], key.name in changed
         if isinstance(value, BaseModel):
-            inner = {word_of(type(value), name): getattr(value, name) for name in type(value).model_fields}
+            inner = {key_name(type(value), name): getattr(value, name) for name in type(value).model_fields}
             if key.meaning:  # of the section as a whole
                 rows.append((f"{section}{key.name}", "", key.type, key.meaning))
-            its_own = frozenset(word_of(type(value), name) for name in value.model_fields_set if marked)
+            its_own = frozenset(key_name(type(value), name) for name in value.model_fields_set if marked)
             rows += _rows(type(value), inner, its_own, f"{section}{key.name}.")
         else:
             rows.append((f"{section}{key.name}{'*' if marked else ''}", str(value), key.type, key.meaning))

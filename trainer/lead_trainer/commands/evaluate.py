@@ -1,6 +1,6 @@
 """`lead evaluate`: a checkpoint measured on a split, by its recipe's benchmark, or by the metrics of its validation.
 
-The weights' config is read from beside them; words on the command line win, for example another root.
+The weights' config is read from beside them; arguments on the command line win, for example another root.
 """
 
 import sys
@@ -17,7 +17,7 @@ from lead_protocol.store.folder import FolderStore
 from lead_trainer.contract.benchmark import Evaluated
 from lead_trainer.contract.installed import recipe_names
 from lead_trainer.contract.recipe import Recipe
-from lead_trainer.contract.training_keys import words_of
+from lead_trainer.contract.training_keys import key_names
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.engine.attempt.given import Attempt
 from lead_trainer.engine.attempt.location import RunLocation
@@ -37,11 +37,11 @@ from lead_trainer.weights_file import read_weights_file
 from lead_trainer.world import World
 
 VALIDATION_SPLIT = "val"
-LOG_COLUMNS = 160  # where no terminal says how wide it is
+LOG_COLUMNS = 160  # without a terminal
 
 
 def evaluate_checkpoint(
-    weights: Path, words: Sequence[str], split: str, submission: Path | None, environ: Mapping[str, str]
+    weights: Path, arguments: Sequence[str], split: str, submission: Path | None, environ: Mapping[str, str]
 ) -> Any:
     """Measures weights on a split and prints what was found; raises BadConfig or BadData.
 
@@ -50,7 +50,7 @@ def evaluate_checkpoint(
     open_log()
     if not weights.is_file():
         raise BadConfig(f"evaluate: there is no file {weights}; name a checkpoint's weights")
-    run = run_of_weights(weights, words)
+    run = run_of_weights(weights, arguments)
     benchmark = run.recipe.benchmark
     splits = (VALIDATION_SPLIT,) if benchmark is None else benchmark.splits
     if split not in splits:
@@ -71,14 +71,14 @@ def evaluate_checkpoint(
     )
 
 
-def run_of_weights(weights: Path, words: Sequence[str]) -> LocalRun:
-    """Returns the run that weights came from, by the config beside them, with what the words change."""
-    path, said = config_beside(weights), read_sources(words, [], {}).merged()
+def run_of_weights(weights: Path, arguments: Sequence[str]) -> LocalRun:
+    """Returns the run that weights came from, by the config beside them, with what the arguments change."""
+    path, given = config_beside(weights), read_sources(arguments, [], {}).merged()
     if not path.is_file():
         raise BadConfig(f"evaluate: there is no {path}; weights are evaluated with the config they were trained with")
     document = read_config_json(path)
-    recipe = _recipe_of(document, str(said.pop("recipe", "")), path)
-    resolved = resolve(recipe.keys.respell(said), words_of(recipe.config_model))
+    recipe = _recipe_of(document, str(given.pop("recipe", "")), path)
+    resolved = resolve(recipe.keys.respell(given), key_names(recipe.config_model))
     values = {**recipe.keys.from_document(document), **resolved.recipe}
     return LocalRun(resolved.run, recipe, values, recipe.config(values))
 
@@ -93,7 +93,7 @@ def _recipe_of(document: Mapping[str, Any], named: str, path: Path) -> Recipe[An
     known = (
         f"of {' and of '.join(found)}" if found else f"of none of the installed recipes ({', '.join(recipe_names())})"
     )
-    raise BadConfig(f"evaluate: {path} is a config {known}; say whose weights these are: recipe=NAME")
+    raise BadConfig(f"evaluate: {path} is a config {known}; set the recipe of these weights: recipe=NAME")
 
 
 def model_with(run: LocalRun, weights: Path) -> torch.nn.Module:

@@ -18,11 +18,11 @@ STORE_MARK = "store:"
 EVERY_S = 10.0  # between two lines of a log
 
 
-def write_example_data(target: str, words: Sequence[str], environ: Mapping[str, str]) -> None:
+def write_example_data(target: str, arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     """Writes a recipe's example world to a folder or to a store; a repeated call finishes what is missing."""
     if not target.removeprefix(STORE_MARK):
         raise BadConfig("example-data: found an empty target, expected a folder, or store:PREFIX")
-    given = dict(read_sources(words, [], {}).merged())
+    given = dict(read_sources(arguments, [], {}).merged())
     recipe = str(given.pop("recipe", DEFAULT_RECIPE))
     world = example_world(recipe)
     numbers = {**world.numbers, **{name: _number(recipe, world, name, value) for name, value in given.items()}}

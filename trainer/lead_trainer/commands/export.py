@@ -44,7 +44,7 @@ class Address:
 def export_run(
     run: str, folder: Path, stage: str, store: str | None, environ: Mapping[str, str], *, best: bool = False
 ) -> None:
-    """Writes the newest (or best) sound weights of each seed as LEAD's evaluation reads them: an ensemble, one config.
+    """Writes the newest (or best) valid weights of each seed as LEAD's evaluation reads them: an ensemble, one config.
 
     Weights that were averaged while training are the ones that were validated, and so the ones that are written.
     """
@@ -94,7 +94,7 @@ def parse_address(text: str) -> Address:
 
 
 def _fit_for_evaluation(name: str, config_json: Path) -> None:
-    """Rewrites an exported `config.json` for whoever evaluates it, where the recipe is installed and says how."""
+    """Rewrites an exported `config.json` for the program that evaluates it, if its recipe is installed."""
     if find_spec("torch") is None:
         print(f"config.json is as the run wrote it, not as LEAD's evaluation reads it: {missing_extra('torch')}")
         return
@@ -105,9 +105,9 @@ def _fit_for_evaluation(name: str, config_json: Path) -> None:
     except NoSuchRecipe:  # weights are copied without their recipe too
         return
     if recipe.keys.for_evaluation is not None:
-        document, told = recipe.keys.for_evaluation(json.loads(config_json.read_text(encoding="utf-8")))
+        document, notes = recipe.keys.for_evaluation(json.loads(config_json.read_text(encoding="utf-8")))
         config_json.write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-        for sentence in told:
+        for sentence in notes:
             print(sentence)
 
 
@@ -133,9 +133,9 @@ def _export_instance(
                 _warn_if_unfinished(manifests[0], read_config_json(folder / "config.json"))
                 return target, manifest.recipe
     raise BadData(
-        f"{checkpoint_prefix} is no sound checkpoint, or was removed since: its stage keeps the newest and the best"
+        f"{checkpoint_prefix} is no valid checkpoint, or was removed since: its stage keeps the newest and the best"
         if checkpoint_prefix
-        else f"{keys.prefix} has no sound checkpoint of an epoch's end"
+        else f"{keys.prefix} has no valid checkpoint of an epoch's end"
     )
 
 

@@ -52,12 +52,12 @@ def _print_findings(checked: str, findings: Sequence[str]) -> int:
 
 
 def _checked_checkpoints(store: ObjectStore, namespace: str, uid: str) -> Iterator[str]:
-    """Yields "" for each sound checkpoint of a run, and what is wrong with each other one."""
+    """Yields "" for each valid checkpoint of a run, and the fault of each other one."""
     for keys in instances(store, namespace, uid):
         bad = quarantined_positions(store, keys.quarantine_prefix)
         for key in manifest_keys(store, keys.manifests_prefix):
             if position_of(key) in bad:
-                yield f"{key}: quarantined, as {keys.quarantine_prefix} says"
+                yield f"{key}: quarantined, see {keys.quarantine_prefix}"
                 continue
             with tempfile.TemporaryDirectory(prefix="lead-fsck-") as folder:
                 fault, _, _ = find_fault(store, keys, key, Path(folder), MAX_CHECKPOINT_MANIFEST_BYTES)

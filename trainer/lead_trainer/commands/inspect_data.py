@@ -1,4 +1,4 @@
-"""`lead inspect`: what a person looks for in the data of a run, and in what a fresh model makes of them.
+"""`lead inspect`: inspect the data of a run, and what a fresh model computes from them.
 
 batch   each key of a batch with its shape, type and values, and the recipe's pictures of it below logdir
 nan     loads every training sample once and names those with a value that is not finite; ends in 1 if there are any
@@ -30,7 +30,7 @@ from lead_trainer.report.console import open_log
 from lead_trainer.report.picture_files import PictureFiles
 from lead_trainer.world import World
 
-LOG_COLUMNS = 160  # where no terminal says how wide it is
+LOG_COLUMNS = 160  # without a terminal
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class RunData:
     samples: Samples
 
 
-def data_of(command: str, words: Sequence[str], config: Sequence[Path], environ: Mapping[str, str]) -> RunData:
+def data_of(command: str, arguments: Sequence[str], config: Sequence[Path], environ: Mapping[str, str]) -> RunData:
     """Opens a run's training samples, its cache built where it is missing; raises BadConfig and BadData."""
-    named = any(word.startswith("logdir=") for word in words)
-    run = local_run([*words, *([] if named else ["logdir=."])], config, environ)
+    named = any(argument.startswith("logdir=") for argument in arguments)
+    run = local_run([*arguments, *([] if named else ["logdir=."])], config, environ)
     collections = [] if run.recipe.preparation is None else collections_of(run.recipe, run.config)
     caches = caches_of(run, collections, environ)
     samples = run.recipe.samples(run.config, caches)
@@ -54,10 +54,10 @@ def data_of(command: str, words: Sequence[str], config: Sequence[Path], environ:
     return RunData(run, caches, samples)
 
 
-def inspect_data(what: str, words: Sequence[str], config: Sequence[Path], environ: Mapping[str, str]) -> int:
+def inspect_data(what: str, arguments: Sequence[str], config: Sequence[Path], environ: Mapping[str, str]) -> int:
     """Prints what was asked for; returns 1 where samples hold what is not finite. Raises BadConfig and BadData."""
     open_log()
-    data = data_of("inspect", words, config, environ)
+    data = data_of("inspect", arguments, config, environ)
     run, caches, samples = data.run, data.caches, data.samples
     if what == "nan":
         return named_if_not_finite(samples, run.config.loader_threads)
@@ -78,7 +78,7 @@ def inspect_data(what: str, words: Sequence[str], config: Sequence[Path], enviro
 def named_if_not_finite(samples: Samples, threads: int) -> int:
     """Prints the names of samples that hold NaN or infinity; returns 1 if there are any."""
     bad = 0
-    found = ordered_map(lambda number: spoiled_keys(samples.load(number, 0)), range(len(samples)), threads)
+    found = ordered_map(lambda number: nonfinite_keys(samples.load(number, 0)), range(len(samples)), threads)
     for number, keys in enumerate(found):
         if keys:
             bad += 1
@@ -87,7 +87,7 @@ def named_if_not_finite(samples: Samples, threads: int) -> int:
     return int(bad > 0)
 
 
-def spoiled_keys(sample: Sample) -> list[str]:
+def nonfinite_keys(sample: Sample) -> list[str]:
     """Returns the keys whose numbers are not all finite."""
     arrays = {key: np.asarray(value) for key, value in sample.items()}
     return [key for key, array in arrays.items() if array.dtype.kind == "f" and not np.isfinite(array).all()]

@@ -1,4 +1,4 @@
-"""`lead logs`: what the pods of a run log, by kubectl, which brings the user's credentials and context."""
+"""`lead logs`: what the pods of a run log, by kubectl, with the user's credentials and context."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""`lead lr-find`: what a person looks at before a long run."""
+"""`lead lr-find`: find a learning rate before a long run."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,24 +23,24 @@ from lead_trainer.world import World
 CURVE_FILE = "lr_curve.csv"
 NO_FALL = (
     "no suggestion: the loss does not fall by more than its noise; try a higher --max-lr, more --steps or a larger "
-    "batch_size, or look at the data"
+    "batch_size, or inspect the data"
 )
 
 
 def find_learning_rate(
-    words: Sequence[str],
+    arguments: Sequence[str],
     config: Sequence[Path],
     environ: Mapping[str, str],
     min_lr: float,
     max_lr: float,
     steps: int,
 ) -> None:
-    """Sweeps the learning rate of the run that the words describe; prints the curve and writes it to its logdir."""
+    """Sweeps the learning rate of the run that the arguments describe; prints the curve and writes it to its logdir."""
     if not 0 < min_lr < max_lr or steps < 3:
         raise BadConfig(
             f"lr-find: expected 0 < --min-lr < --max-lr and --steps of at least 3, found {min_lr}, {max_lr}, {steps}"
         )
-    run = local_run(words, config, environ)
+    run = local_run(arguments, config, environ)
     open_log()
     store, caches = FolderStore(run.logdir / PRIVATE_FOLDER), cache_store(run, environ)
     with gone_if_refused(run.logdir):

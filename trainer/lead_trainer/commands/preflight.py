@@ -1,6 +1,6 @@
 """`lead preflight`: whether this machine can train a run, before it begins: device, model, data, disks and loggers.
 
-Takes the words of `lead train`. Builds no cache, writes nothing, and asks no network but the store's.
+Takes the arguments of `lead train`. Builds no cache, writes nothing, and asks no network but the store's.
 """
 
 import sys
@@ -24,10 +24,10 @@ from lead_trainer.report.console import open_log
 from lead_trainer.report.wandb import wandb_mode
 
 
-def preflight(words: Sequence[str], config: Sequence[Path], environ: Mapping[str, str]) -> int:
-    """Prints one line a check; returns 1 where one has failed. Raises BadConfig for words that are no config."""
+def preflight(arguments: Sequence[str], config: Sequence[Path], environ: Mapping[str, str]) -> int:
+    """Prints one line a check; returns 1 where one has failed. Raises BadConfig for arguments that are no config."""
     open_log()
-    run = local_run(words, config, environ)
+    run = local_run(arguments, config, environ)
     findings = [device_finding(devices_here()), *run_findings(run, environ)]
     console = Console(width=None if sys.stdout.isatty() else LOG_COLUMNS)
     title = f"recipe {run.recipe.name}, logdir {run.logdir}"

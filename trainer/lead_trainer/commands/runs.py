@@ -1,6 +1,6 @@
 """`lead runs`: the TrainingRuns of a cluster with the course of their losses.
 
-kubectl brings the user's credentials and context.
+kubectl uses the user's credentials and context.
 """
 
 import json

@@ -78,7 +78,7 @@ def serve_folder(logdir: Path, page: Page) -> int:
         raise BadConfig(f"tensorboard: {logdir} {_what_it_is(logdir)}; name the logdir of a lead train")
     if not files:
         log.warning(f"{logdir} holds no event file yet; curves appear when training begins, unless the run has "
-                    "tensorboard=false or had no space on its disk, which its log says")  # fmt: skip
+                    "tensorboard=false or had no space on its disk, see its log")  # fmt: skip
     return _until_stopped(page.command(logdir, logdir.name), page, lambda: None)
 
 
@@ -94,7 +94,7 @@ def serve(namespace: str, url: str | None, page: Page, environ: Mapping[str, str
     """Shows the event files until it is stopped; returns TensorBoard's exit code where that ends by itself.
 
     Raises BadConfig where the store is not named, StoreError where it refuses at the beginning: later its outages are
-    warnings, and what was brought stays in sight.
+    warnings, and fetched files stay visible.
     """
     open_log()
     with tempfile.TemporaryDirectory(prefix="lead-tensorboard-") as folder:
@@ -128,7 +128,7 @@ def _refresh(mirror: EventMirror) -> None:
     try:
         mirror.refresh()
     except (StoreError, OSError) as error:
-        log.warning("event files are not brought for now", error=str(error))
+        log.warning("event files cannot be fetched for now", error=str(error))
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

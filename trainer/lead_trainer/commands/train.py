@@ -41,13 +41,13 @@ IDENTITY_KEY = "identity"
 log = structlog.get_logger(__name__)
 
 
-def train_locally(words: Sequence[str], config: Sequence[Path], environ: Mapping[str, str]) -> None:
-    """Trains the run that the words describe, or resumes it, once a seed; raises what `run_attempt` raises."""
-    run = local_run(words, config, environ)
+def train_locally(arguments: Sequence[str], config: Sequence[Path], environ: Mapping[str, str]) -> None:
+    """Trains the run that the arguments describe, or resumes it, once a seed; raises what `run_attempt` raises."""
+    run = local_run(arguments, config, environ)
     world = world_of(environ)
     open_log(rank=world.rank, run=run.logdir.name)
     stop, group = StopFlag(), Group(world, device_of(world))
-    each = [local_run([*words, *seed_words(run, seed)], config, environ) for seed in run.keys.seeds] or [run]
+    each = [local_run([*arguments, *seed_arguments(run, seed)], config, environ) for seed in run.keys.seeds] or [run]
     for one in each:
         with gone_if_refused(one.logdir):
             train_one(one, group, stop, environ)
@@ -56,8 +56,8 @@ def train_locally(words: Sequence[str], config: Sequence[Path], environ: Mapping
     group.close()
 
 
-def seed_words(run: LocalRun, seed: int) -> list[str]:
-    """Returns what the command line says more for one seed of several."""
+def seed_arguments(run: LocalRun, seed: int) -> list[str]:
+    """Returns the additional arguments for one seed of several."""
     return [f"seed={seed}", f"logdir={run.logdir / f'seed_{seed}'}"]
 
 

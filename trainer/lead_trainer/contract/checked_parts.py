@@ -1,6 +1,6 @@
 """Refuses a part that is misspelt or of a wrong type where it is written: when a recipe is imported.
 
-`checked_parts` guards the values of a recipe (`Recipe` and the groups of parts in it), `Overridable` the classes that a
+`checked_parts` checks the values of a recipe (`Recipe` and its groups of fields), `Overridable` the classes that a
 recipe derives from. Without it a misspelt optional part would be left out in silence.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from lead_trainer.errors import BadConfig
 
 T = TypeVar("T")
-NEAR = 0.75  # how much a word must be like a known one, of 1, to be taken for a misspelling
+NEAR = 0.75  # how similar a name must be to a known one, of 1, to count as a misspelling
 
 
 class BadPart(BadConfig, TypeError):
@@ -101,7 +101,7 @@ def type_fault(value: Any, hint: Any) -> str:
         )
     kind = origin or hint
     if isinstance(kind, type) and not _is_a(value, kind):
-        return f"found {_name_of(value)}, expected {_word(kind)}"
+        return f"found {_name_of(value)}, expected {_kind_name(kind)}"
     return ""
 
 
@@ -111,9 +111,9 @@ def _is_a(value: Any, kind: type) -> bool:
     return isinstance(value, kind) and not (isinstance(value, bool) and kind is int)
 
 
-def _word(kind: type) -> str:
-    words: dict[Any, str] = {str: "a text", Mapping: "a mapping", AbstractSet: "a set", frozenset: "a set"}
-    return words.get(kind, f"a {kind.__name__}")
+def _kind_name(kind: type) -> str:
+    names: dict[Any, str] = {str: "a text", Mapping: "a mapping", AbstractSet: "a set", frozenset: "a set"}
+    return names.get(kind, f"a {kind.__name__}")
 
 
 def _name_of(value: Any) -> str:
@@ -129,7 +129,7 @@ def _function_fault(value: Any, arguments: tuple[Any, ...]) -> str:
         return ""
     try:
         signature = inspect.signature(value)
-    except (TypeError, ValueError):  # some functions written in C say nothing of their arguments
+    except (TypeError, ValueError):  # some functions written in C have no signature
         return ""
     wanted = [getattr(kind, "__name__", str(kind)) for kind in arguments[0]]
     try:
@@ -146,16 +146,16 @@ class Overridable:
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Checks what the new class says beside its bases."""
+        """Checks what the new class defines beside its bases."""
         super().__init_subclass__(**options)
         base = next((one for one in cls.__mro__[1:] if Overridable in one.__bases__), None)
         if base is None:
             return
         declared = {**dict.fromkeys(inspect.get_annotations(base)), **vars(base)}
         offered = {name: value for name, value in declared.items() if not name.startswith("_")}
-        said = {**dict.fromkeys(inspect.get_annotations(cls), None), **vars(cls)}
+        given = {**dict.fromkeys(inspect.get_annotations(cls), None), **vars(cls)}
         inherited = {name for one in cls.__mro__[1:] for name in vars(one)}
-        for name, value in said.items():
+        for name, value in given.items():
             if name.startswith("_"):
                 continue
             if name in offered:

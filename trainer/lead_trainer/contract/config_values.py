@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from lead_trainer.contract.training_keys import section_of, words_of
+from lead_trainer.contract.training_keys import key_names, section_of
 from lead_trainer.errors import BadConfig
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -47,12 +47,12 @@ def checked(
     base: Mapping[str, Any],
     values: Mapping[str, Any],
     spellings: Mapping[str, str],
-    own_words: Callable[[str, Sequence[str]], str] = lambda kind, path: "",
+    explain: Callable[[str, Sequence[str]], str] = lambda kind, path: "",
 ) -> ModelT:
     """Returns defaults < `base` < `values`, validated, sections key by key; raises BadConfig naming every bad key.
 
-    `spellings` are second words for keys. `own_words` gets pydantic's name of an error and the path of the key, and
-    returns what the recipe says about it, empty where the usual sentence will do.
+    `spellings` are aliases of keys. `explain` gets pydantic's name of an error and the path of the key, and
+    returns the recipe's explanation, empty where the usual sentence will do.
     """
     twice = [key for key in values if spellings.get(key) in values]
     if twice:
@@ -61,21 +61,21 @@ def checked(
         return model.model_validate(_over(base, {spellings.get(key, key): value for key, value in values.items()}))
     except ValidationError as error:
         details = [(detail, [str(part) for part in detail["loc"]]) for detail in error.errors()]
-        said = [
-            own_words(detail["type"], path) or _sentence(detail, path, _known(model, path, spellings))
+        given = [
+            explain(detail["type"], path) or _sentence(detail, path, _known(model, path, spellings))
             for detail, path in details
         ]
-        raise BadConfig("; ".join(said)) from error
+        raise BadConfig("; ".join(given)) from error
 
 
 def _known(model: type[BaseModel], path: Sequence[str], spellings: Mapping[str, str]) -> list[str]:
-    """Returns the words that there are where the last word of a path stands."""
+    """Returns the keys that exist at the last position of a path."""
     section = section_of(model, path[:-1])
-    return [] if section is None else [*words_of(section), *(spellings if len(path) == 1 else ())]
+    return [] if section is None else [*key_names(section), *(spellings if len(path) == 1 else ())]
 
 
-def as_words(values: Mapping[str, Any]) -> str:
-    """Returns keys as the words of a command line, quoted for a shell."""
+def as_arguments(values: Mapping[str, Any]) -> str:
+    """Returns keys as arguments of a command line, quoted for a shell."""
     return " ".join(shlex.quote(f"{key}={value if isinstance(value, str) else json.dumps(value)}")
                     for key, value in values.items())  # fmt: skip
 

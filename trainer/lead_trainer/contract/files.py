@@ -42,7 +42,7 @@ def name_fault(name: Any) -> str:
 @checked_parts
 @dataclass(frozen=True, kw_only=True)
 class Files(Generic[ConfigT]):
-    """Names of files; by epoch unless a recipe says otherwise."""
+    """Names of files; by epoch unless a recipe defines others."""
 
     #: File names by part (model, optimizer or, of several, optimizer_<name>, scheduler, scaler, skipped, ema, clipper);
     #: no two may be the same.
@@ -50,7 +50,7 @@ class Files(Generic[ConfigT]):
     #: The names under which a local run's folder shows weights (config, epoch from 0, newest?, best?), instead of all
     #: files of the newest checkpoint under their own.
     shown: Callable[[ConfigT, int, bool, bool], Sequence[str]] | None = None
-    #: The word that tells apart runs that share a folder and a seed; shown names then begin `{kind}_seed{seed}_`.
+    #: A prefix that distinguishes runs that share a folder and a seed; shown names then begin `{kind}_seed{seed}_`.
     run_kind: Callable[[ConfigT], str] | None = None
     #: Epochs, counted from 1, whose model file stays in a local run's folder when newer ones come.
     kept_epochs: Callable[[ConfigT], Sequence[int]] = lambda config: ()

@@ -1,4 +1,4 @@
-"""What a recipe says of its config besides the keys themselves: presets, second words, and where a key counts."""
+"""What a recipe defines about its config besides the keys: presets, aliases, and where a key counts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,13 +10,13 @@ from lead_trainer.contract.config_values import checked, values_in
 from lead_trainer.contract.step import ConfigT
 
 
-def unchanged(said: Mapping[str, Any]) -> Mapping[str, Any]:
+def unchanged(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns what it was given."""
-    return said
+    return given
 
 
-def not_told_apart(kind: str, path: Sequence[str]) -> str:
-    """Says nothing more of a bad value than its type does."""
+def no_explanation(kind: str, path: Sequence[str]) -> str:
+    """Adds nothing to pydantic's message about a bad value."""
     return ""
 
 
@@ -27,18 +27,18 @@ class Keys(Generic[ConfigT]):
 
     #: Named presets, or the dotted package whose folder `presets` holds them as YAML.
     presets: str | Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    #: Second words for keys.
+    #: Aliases of keys.
     spellings: Mapping[str, str] = field(default_factory=dict)
     #: What is wrong with a bad value: pydantic's name of the error and the key's path to a sentence, empty for none.
-    explain: Callable[[str, Sequence[str]], str] = not_told_apart
-    #: A last look at a valid config; raises BadConfig for what the recipe does not support.
+    explain: Callable[[str, Sequence[str]], str] = no_explanation
+    #: The last check of a valid config; raises BadConfig for what the recipe does not support.
     check: Callable[[ConfigT], None] = lambda config: None
-    #: A look at a run on this machine that begins at step 0 (config, `load_file`, its folder of results); raises
+    #: The check of a run on this machine that begins at step 0 (config, `load_file`, its folder of results); raises
     #: BadConfig where its user asked for a run to be continued.
     check_begin: Callable[[ConfigT, Path | None, Path], None] = lambda config, load_file, logdir: None
-    #: One source of configuration (a file, the command line) with the mapping in the place of each word for one.
+    #: One source of configuration (a file, the command line) with each shorthand replaced by its mapping.
     expand: Callable[[Mapping[str, Any]], Mapping[str, Any]] = unchanged
-    #: What a user of `lead train` said, under the trainer's names; raises BadConfig for what cannot be kept.
+    #: Translates a user's keys to the trainer's names; raises BadConfig for what cannot be kept.
     respell: Callable[[Mapping[str, Any]], Mapping[str, Any]] = unchanged
     #: `config.json` of a resolved config, where others read it too; default: its keys.
     to_document: Callable[[ConfigT], Mapping[str, Any]] | None = None
@@ -50,7 +50,7 @@ class Keys(Generic[ConfigT]):
     inherited: frozenset[str] = frozenset()
     #: Keys of the recipe's own that teach nothing: they may differ between a checkpoint and the run that resumes it.
     not_learned: frozenset[str] = frozenset()
-    #: Keys that a cluster says in another place, with that place; refused in a pod.
+    #: Keys that a cluster sets in another place, with that place; rejected in a pod.
     local: Mapping[str, str] = field(default_factory=dict)
     #: Keys that name a file of weights, on a laptop any, in a cluster one of the store's folder `weights/`.
     weights: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""What a raw dataset tree holds, in the words that preparations and builds share."""
+"""What a raw dataset tree holds, as types that preparations and builds share."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -87,7 +87,7 @@ class Recipe(Generic[ConfigT]):
     validation: Validation[ConfigT] | None = None
     #: A measure of its own behind `lead evaluate`; default: the metrics of the validation.
     benchmark: Benchmark[ConfigT] | None = None
-    #: Presets, second words of keys, and where keys count.
+    #: Presets, aliases of keys, and where keys count.
     keys: Keys[ConfigT] = field(default_factory=Keys)
     #: Names of checkpoints' files.
     files: Files[ConfigT] = field(default_factory=Files)

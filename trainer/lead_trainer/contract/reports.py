@@ -1,4 +1,4 @@
-"""What a recipe says to the people who watch a run: tags, pictures, advice, and what usually comes next."""
+"""What a recipe reports about a run: tags, pictures, advice, and the usual next command."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,15 +17,15 @@ Picture = npt.NDArray[np.uint8]  # (H, W, 3), RGB
 
 @dataclass(frozen=True)
 class WatchRule:
-    """One thing worth saying to a person who watches a run."""
+    """One piece of advice about a run."""
 
-    name: str  # lower-case words joined by dashes
+    name: str  # in kebab-case
     check: Callable[[Sequence[Mapping[str, float]]], str | None]  # means by tag of each epoch -> the advice, or None
 
 
 @dataclass(frozen=True)
 class WandbKeys:
-    """What a recipe's keys say about W&B; an empty text says nothing."""
+    """A recipe's W&B settings; an empty text means not set."""
 
     on: bool = False
     project: str = ""
@@ -108,5 +108,5 @@ class Reports(Generic[ConfigT]):
     #: What the recipe's origin states of speed and memory, by variant: `half precision`, `gradient checkpointing`, or
     #: what is not measured here, such as `4 GPUs`. `lead bench model` prints it beside what it measured.
     stated_speed: Mapping[str, str] = field(default_factory=dict)
-    #: What the config's keys say about W&B.
+    #: The W&B settings in the config.
     wandb: Callable[[ConfigT], WandbKeys] = lambda config: WandbKeys()

@@ -46,7 +46,7 @@ class Cache(Protocol):
         """Returns the number of the shard that the record of each sample lies in, by the samples' numbers."""
 
     def fetch_shard(self, shard: int) -> bool:
-        """Brings a shard to this node; returns False where that may succeed later."""
+        """Fetches a shard to this node; returns False where that may succeed later."""
 
 
 Caches = Mapping[
@@ -78,9 +78,9 @@ class Samples(Overridable, ABC):
         return None
 
     def fetch_shard(self, shard: int) -> bool:
-        """Brings a shard to this node before its samples are needed; returns False where that may succeed later.
+        """Fetches a shard to this node before its samples are needed; returns False where that may succeed later.
 
-        Raises StoreError, and CorruptRecord for a spoiled copy.
+        Raises StoreError, and CorruptRecord for a corrupt copy.
         """
         return True
 

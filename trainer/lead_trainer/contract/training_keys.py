@@ -1,6 +1,6 @@
 """The keys of a config that the engine reads, and their defaults: every recipe's config inherits them.
 
-A recipe states another default, or another word (`Field(alias=…)`), by declaring a key again. Where one of its own keys
+A recipe sets another default, or another name (`Field(alias=…)`), by declaring a key again. Where one of its own keys
 decides what the engine does, it overrides the property that the engine asks.
 """
 
@@ -51,7 +51,7 @@ class TrainingKeys(BaseModel):
     num_threads: CountOrZero = 0  # loader threads a process; 0: one a core this process may use
     prefetch_factor: Count = 2  # batches ready ahead of the step
     loader: Literal["ring", "process"] = "ring"  # threads, or worker processes of torch's DataLoader
-    canonical_nodes: Count = 1  # into so many parts shards are dealt, so that each of as many nodes brings its own
+    canonical_nodes: Count = 1  # number of parts of the shards, so that each of as many nodes fetches its own
     use_training_session_cache: bool = True  # keeps shards on the local disk while training
     session_cache_backend: Literal["packed", "diskcache"] = "packed"  # whole shards, or single records
 
@@ -129,7 +129,7 @@ class TrainingKeys(BaseModel):
         )
 
 
-# Of the keys above, those that say nothing of what is learned: they may differ between a checkpoint and a run that
+# Of the keys above, those that do not affect what is learned: they may differ between a checkpoint and a run that
 # resumes it.
 NOT_LEARNED = frozenset(
     {
@@ -163,10 +163,10 @@ def values_at(values: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any
 
 
 def section_of(model: type[BaseModel], path: Sequence[str]) -> type[BaseModel] | None:
-    """Returns the class of the section at a path of words, None where there is no such section."""
-    for word in path:
+    """Returns the class of the section at a path of keys, None where there is no such section."""
+    for key in path:
         fields = {field.alias or name: field for name, field in model.model_fields.items()}
-        within = fields[word].annotation if word in fields else None
+        within = fields[key].annotation if key in fields else None
         if not (isinstance(within, type) and issubclass(within, BaseModel)):
             return None
         model = within
@@ -179,16 +179,16 @@ def sections_of(model: type[BaseModel], path: str = "") -> dict[str, type[BaseMo
     for name, field in model.model_fields.items():
         within = field.annotation
         if isinstance(within, type) and issubclass(within, BaseModel):
-            word = field.alias or name
-            found |= sections_of(within, f"{path}.{word}" if path else word)
+            key = field.alias or name
+            found |= sections_of(within, f"{path}.{key}" if path else key)
     return found
 
 
-def word_of(model: type[BaseModel], name: str) -> str:
-    """Returns the word of a key as users write it: its alias, where it has one."""
+def key_name(model: type[BaseModel], name: str) -> str:
+    """Returns the name of a key as users write it: its alias, where it has one."""
     return model.model_fields[name].alias or name
 
 
-def words_of(model: type[BaseModel]) -> list[str]:
-    """Returns the words of every key of a config."""
-    return [word_of(model, name) for name in model.model_fields]
+def key_names(model: type[BaseModel]) -> list[str]:
+    """Returns the names of every key of a config."""
+    return [key_name(model, name) for name in model.model_fields]

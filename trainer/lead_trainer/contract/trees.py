@@ -1,4 +1,4 @@
-"""What a recipe says of raw data for runs without a cluster, where one command builds the cache and trains."""
+"""What a recipe defines about raw data for runs without a cluster, where one command builds the cache and trains."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Trees(Generic[ConfigT]):
     layout_fault: Callable[[ConfigT, Path], str] = lambda config, root: ""
     #: What a cache on this machine holds, where one serves several stages; default: what a run reads.
     cache_collections: Callable[[ConfigT], Sequence[str]] | None = None
-    #: The keys that such a cache is built with, of a run's (config, what was said).
+    #: The keys that such a cache is built with, of a run's (config, given keys).
     cache_values: Callable[[ConfigT, Mapping[str, Any]], Mapping[str, Any]] = lambda config, values: values
     #: The keys that make the config of each tree's cache out of the run's, by the tree's name, where there are several.
     datasets: Callable[[ConfigT], Mapping[str, Mapping[str, Any]]] = lambda config: {"local": {}}

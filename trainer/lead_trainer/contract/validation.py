@@ -1,4 +1,4 @@
-"""What a recipe says of its validation: the samples of the split, and what is measured on them."""
+"""A recipe's validation: the samples of the split, and what is measured on them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -49,7 +49,7 @@ class Validation(Generic[ConfigT]):
     #: What is reported as `val/<tag>`: the means, and what follows from them, such as a mean over classes.
     summary: Callable[[ConfigT, Mapping[str, float]], Mapping[str, float]] = as_they_are
     #: Metrics of torchmetrics by name (one of your own sets `full_state_update = False`), for
-    #: what no mean can tell (average precision, Fréchet distance, calibration): states that `evaluate` updates through
-    #: `context.metrics`, that the engine merges over the ranks, and whose result is reported as `val/<name>`, or under
-    #: `val/<tag>` each where `compute` returns a mapping by tag.
+    #: what no mean can express (average precision, Fréchet distance, calibration): states that `evaluate` updates
+    #: through `context.metrics`, that the engine merges over the ranks, and whose result is reported as `val/<name>`,
+    #: or under `val/<tag>` each where `compute` returns a mapping by tag.
     metrics: "Callable[[ConfigT, Facts], Mapping[str, torchmetrics.Metric]]" = no_metrics

@@ -53,7 +53,7 @@ def unpack_arrays(block: bytes | memoryview, *, compressed: bool) -> dict[str, n
 def _decompress(block: bytes | memoryview) -> bytes:
     (size,) = _LENGTH.unpack_from(block)
     if size > MAX_BLOCK_BYTES:
-        raise ValueError(f"block says it holds {size} bytes, at most {MAX_BLOCK_BYTES} are allowed")
+        raise ValueError(f"block claims {size} bytes, at most {MAX_BLOCK_BYTES} are allowed")
     return bytes(lz4.block.decompress(block))
 
 

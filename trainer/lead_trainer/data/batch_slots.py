@@ -100,7 +100,7 @@ class Slot:
     def _collated(self, collate: Collate, keys: Sequence[str]) -> Batch:
         try:
             batch = collate(self.samples(keys))
-        except (LookupError, TypeError, AttributeError):  # it looks at other keys; what is really wrong comes again
+        except (LookupError, TypeError, AttributeError):  # it reads other keys; the real error is raised again later
             return collate(self.samples())
         return batch if all(key in batch for key in keys) else collate(self.samples())
 

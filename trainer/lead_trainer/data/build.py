@@ -3,7 +3,7 @@
 A job with a stage makes that stage's fields of its samples and no part; later ones read them (`staged_tree`).
 It writes below builds/ alone. A cache is published from there by whoever owns caches/: `cache_publication`.
 
-Every write is create-only and named by content, and every step looks first at what is there, so the same call may be
+Every write is create-only and named by content, and every step first checks what exists, so the same call may be
 killed and repeated at any point and by any number of pods: the manifest comes out byte for byte the same.
 """
 
@@ -41,7 +41,7 @@ from lead_trainer.errors import BadData
 
 OnProgress = Callable[[BuildRecord], None]
 DEFAULT_THREADS = 4
-TELL_EVERY_S = 5.0  # within a part, and while the parts are asked for
+REPORT_EVERY_S = 5.0  # within a part, and while the parts are asked for
 
 log = structlog.get_logger(__name__)
 
@@ -98,12 +98,12 @@ def build_share(
     """
     job = _with_collections(job, recipe)
     report = _Reporter(job, on_progress)
-    report.say(phase="Listing")
+    report.update(phase="Listing")
     check_stages(job, recipe)
     wanted = wanted_cache(job, recipe, tree.files())
     staged = StagedTree(tree, store, wanted.keys, tuple(job.made))
     build = _Build(wanted, store, staged, recipe, threads, processes, takes_another, asked)
-    report.say(digest=wanted.digest)
+    report.update(digest=wanted.digest)
     manifest = wanted.made(store, takes_another=takes_another)
     if job.stage and manifest is None:
         return _make_stage(build, report)
@@ -113,8 +113,8 @@ def build_share(
         manifest, why_none = _build_parts(build, report, part_bytes)
     manifest = manifest or wanted.made(store, takes_another=takes_another)  # meanwhile
     if manifest is None:
-        return report.say(phase="Done", message=why_none)
-    done = report.say(
+        return report.update(phase="Done", message=why_none)
+    done = report.update(
         phase="Done",
         digest=manifest.digest,
         routes_total=manifest.routes.total,
@@ -163,7 +163,7 @@ def _scan(build: _Build, report: "_Reporter") -> Scan:
             f"({kept} routes kept) for {', '.join(build.asked or build.job.collections)}; see the routes' results.json"
         )
     build.tree.number(scan.samples)
-    report.say(phase="Building", routes_total=len(scan.verdicts), routes_kept=kept, samples=len(scan.samples))
+    report.update(phase="Building", routes_total=len(scan.verdicts), routes_kept=kept, samples=len(scan.samples))
     return scan
 
 
@@ -173,9 +173,9 @@ def _make_stage(build: _Build, report: "_Reporter") -> BuildRecord:
     preparation = build.recipe.required_preparation
     share = range(build.job.index, len(scan.samples), build.job.parallelism)
     if lacking := build.tree.lacking(share):
-        return report.say(phase="Done", message=lacking)
+        return report.update(phase="Done", message=lacking)
     missing = sorted(set(share) - outputs_there(build.store, build.keys, stage))
-    report.say(share_samples=len(share), samples_done=len(share) - len(missing))
+    report.update(share_samples=len(share), samples_done=len(share) - len(missing))
 
     def encoded(number: int) -> tuple[int, bytes]:
         fields = preparation.stage_fields(build.tree, build.config, stage, scan.samples[number])
@@ -183,7 +183,7 @@ def _make_stage(build: _Build, report: "_Reporter") -> BuildRecord:
 
     for number, data in report.counted(_encoded(build, scan, missing, encoded)):
         build.store.create(build.keys.stage_output(stage, number), data)  # or another attempt's, which was first
-    return report.say(phase="Done", samples_done=len(share), message=f"this share of stage {stage} is made")
+    return report.update(phase="Done", samples_done=len(share), message=f"this share of stage {stage} is made")
 
 
 def _build_parts(build: _Build, report: "_Reporter", part_bytes: int) -> tuple[CacheManifest | None, str]:
@@ -194,13 +194,13 @@ def _build_parts(build: _Build, report: "_Reporter", part_bytes: int) -> tuple[C
     if lacking := build.tree.lacking(int(number) for part in share for number in part.samples):
         return None, lacking  # without a manifest all stages begin again
     size, done, samples = 0, 0, 0
-    report.say(shards_total=len(plan.parts), share_samples=sum(len(part.samples) for part in share))
+    report.update(shards_total=len(plan.parts), share_samples=sum(len(part.samples) for part in share))
     with tempfile.TemporaryDirectory(prefix="lead-build-") as folder:
         for part in share:
             found = part_record(build.store, build.keys, part.number)
             record = found or _make_part(build, scan, part, Path(folder), report)
             done, size, samples = done + 1, size + record.size_bytes, samples + record.records
-            report.say(shards_done=done, size_bytes=size, samples_done=samples)
+            report.update(shards_done=done, size_bytes=size, samples_done=samples)
     return _finish(build, scan, plan, report), "this share is built; other workers are still at theirs"
 
 
@@ -233,7 +233,7 @@ def _make_part(build: _Build, scan: Scan, part: Part, folder: Path, report: "_Re
         raise BadData(f"part {part.number} has {shard.records} records, expected {len(numbers)}; build again")
     staged = build.keys.shard(part.number, shard.sha256)
     if not build.store.create_file(staged, path, sha256=shard.sha256):
-        raise BadData(f"{build.store.url}/{staged} holds other bytes than its name says; delete it and build again")
+        raise BadData(f"{build.store.url}/{staged} holds other bytes than its name claims; delete it and build again")
     metas = _upload_metas(build, part) if part.routes else None
     entry = StoredObject(key=build.keys.as_published(staged), size=shard.size, sha256=shard.sha256)
     record = PartRecord(shard=entry, records=shard.records, metas=metas, counts=counts.as_lists())
@@ -308,29 +308,29 @@ class _Reporter:
     def __init__(self, job: BuildJob, on_progress: OnProgress) -> None:
         self._record = BuildRecord(attempt=job.attempt, seq=0, phase="Listing")
         self._on_progress = on_progress
-        self._told_at = time.monotonic()
+        self._reported_at = time.monotonic()
 
     def repeating(self, parts: Iterable[Part]) -> Iterator[Part]:
-        """Passes parts on and says every few seconds that the work goes on: many are asked for one after another."""
+        """Passes parts on and reports every few seconds that the work goes on: many are requested one after another."""
         for part in parts:
             yield part
-            if time.monotonic() - self._told_at >= TELL_EVERY_S:
-                self.say()
+            if time.monotonic() - self._reported_at >= REPORT_EVERY_S:
+                self.update()
 
     def counted(self, records: Iterator[Encoded]) -> Iterator[Encoded]:
-        """Passes the records of a part on and tells how many there are, every few seconds."""
+        """Passes the records of a part on and reports their number, every few seconds."""
         before, begin = self._record.samples_done, time.monotonic()
         for done, record in enumerate(records, start=1):
             yield record
             now = time.monotonic()
-            if now - self._told_at >= TELL_EVERY_S:
+            if now - self._reported_at >= REPORT_EVERY_S:
                 rate = done / (now - begin)
                 left = self._record.share_samples - before - done
-                self.say(samples_done=before + done, samples_per_s=rate, eta_s=left / rate)
+                self.update(samples_done=before + done, samples_per_s=rate, eta_s=left / rate)
 
-    def say(self, **changes: Any) -> BuildRecord:
+    def update(self, **changes: Any) -> BuildRecord:
         """Reports the record with these fields changed."""
         self._record = self._record.model_copy(update={**changes, "seq": self._record.seq + 1})
-        self._told_at = time.monotonic()
+        self._reported_at = time.monotonic()
         self._on_progress(self._record)
         return self._record

@@ -1,4 +1,4 @@
-"""The last step of a build: the manifest, which says that every part is staged. Called by `build`."""
+"""The last step of a build: the manifest, which proves that every part is staged. Called by `build`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -73,5 +73,5 @@ def stage_manifest(store: ObjectStore, keys: CacheKeys, manifest: CacheManifest)
         return manifest
     found = stored_manifest(store, keys)
     if found is None or found.samples != manifest.samples:
-        raise BadData(f"{store.url}/{key} is there already and says something else; delete this cache and build again")
+        raise BadData(f"{store.url}/{key} exists already with other content; delete this cache and build again")
     return found

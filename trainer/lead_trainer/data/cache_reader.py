@@ -113,7 +113,7 @@ class CacheReader:
         return self._session.record(self.manifest.shards[shard].object, slot, sample).fields
 
     def fetch_shard(self, shard: int) -> bool:
-        """Brings a shard to this node before its samples are needed; see `SessionCache.fetch`."""
+        """Fetches a shard to this node before its samples are needed; see `SessionCache.fetch`."""
         return self._session.fetch(self.manifest.shards[shard].object)
 
     def stats(self) -> CacheStats:
@@ -136,7 +136,7 @@ class CacheReader:
         return joined_metas([read_table(blob, "metas") for blob in blobs])
 
     def _table(self, item: StoredObject) -> bytes:
-        for _ in range(TRIES):  # it may have been spoiled on the way
+        for _ in range(TRIES):  # it may have been corrupted in transit
             try:
                 data = self._store.get(item.key, max_bytes=item.size)
             except ObjectNotFound as error:

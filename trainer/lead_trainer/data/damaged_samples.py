@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lead_trainer.errors import BadData
 
-MOST = 20  # damaged samples of a shard after which no more are looked for
+MOST = 20  # damaged samples of a shard after which the search ends
 _NAMED = 3  # beside the first
 _MESSAGE_CHARS = 400  # a library's cause may hold the file's bytes
 

@@ -55,7 +55,7 @@ class DiskcacheBackend:
         self._opened()
 
     def record(self, shard: StoredObject, slot: int, sample: int | None = None) -> Record:
-        """Returns one record, from the disk where it is there and sound."""
+        """Returns one record, from the disk where it exists and is valid."""
         key = f"{shard.sha256}/{slot}"
         value = self._get(key)
         if value is not None:

@@ -22,7 +22,7 @@ class Finding:
 
 
 def fsck_cache(store: ObjectStore, keys: CacheKeys) -> list[Finding]:
-    """Returns every object that is missing, of another size, or of other bytes; an empty list means sound."""
+    """Returns every object that is missing, of another size, or of other bytes; an empty list means valid."""
     manifest_key = keys.manifest
     try:
         manifest = stored_manifest(store, keys)

@@ -53,19 +53,19 @@ def why_none_fits(
 def _differences(
     manifest: CacheManifest, builder: str, config: Mapping[str, Any], collections: Sequence[str]
 ) -> list[str]:
-    """Returns in words what would have to be another for a cache to be the wanted one."""
+    """Returns the differences between a cache and the wanted one, as text."""
     keys = sorted(config.keys() | manifest.config.keys())
     unlike = [key for key in keys if config.get(key) != manifest.config.get(key)]
-    told = [f"{key}: found {config.get(key)!r}, it has {manifest.config.get(key)!r}" for key in unlike]
+    differences = [f"{key}: found {config.get(key)!r}, it has {manifest.config.get(key)!r}" for key in unlike]
     if lacking := sorted(set(collections) - manifest.collections.keys()):
-        told.append(f"it lacks collection {', '.join(lacking)}")
+        differences.append(f"it lacks collection {', '.join(lacking)}")
     if manifest.builder != builder:
-        told.append(f"it was prepared by version {manifest.builder}, this is {builder}")
-    return told
+        differences.append(f"it was prepared by version {manifest.builder}, this is {builder}")
+    return differences
 
 
 def _holds(manifest: CacheManifest, digest: str, collections: Sequence[str]) -> bool:
-    """Tells whether a cache would have this digest, had it been built with these of its collections alone."""
+    """Returns whether a cache would have this digest, had it been built with these of its collections alone."""
     if not manifest.collections.keys() >= set(collections):
         return False
     part = {name: manifest.collections[name] for name in collections}

@@ -43,12 +43,12 @@ def remove_unlocked(path: Path) -> bool:
 
 
 def identity(status: os.stat_result) -> FileIdentity:
-    """Returns what tells a file from every other, as long as it is open somewhere."""
+    """Returns what identifies a file, as long as it is open somewhere."""
     return status.st_dev, status.st_ino
 
 
 def file_at(path: Path) -> FileIdentity | None:
-    """Returns which file has a name now, None where there is none or its disk does not tell."""
+    """Returns which file has a name now, None where there is none or its disk gives no answer."""
     try:
         return identity(path.stat())
     except OSError:  # gone, or its disk is

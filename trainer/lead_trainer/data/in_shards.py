@@ -17,5 +17,5 @@ class RowsInShards(Samples):
         return np.asarray(self._cache.sample_shards(self._rows.sample[indices]), np.int64)
 
     def fetch_shard(self, shard: int) -> bool:
-        """Brings a shard to this node; see `session_cache.SessionCache.fetch`."""
+        """Fetches a shard to this node; see `session_cache.SessionCache.fetch`."""
         return self._cache.fetch_shard(shard)

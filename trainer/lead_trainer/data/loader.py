@@ -90,7 +90,7 @@ class Loader:
         self._keys = RowKeys()
         self._keys_lock = threading.Lock()
         self._clock = LoaderClock()
-        self._told = LoaderStats()
+        self._reported = LoaderStats()
 
     @property
     def threads(self) -> int:
@@ -164,8 +164,8 @@ class Loader:
 
     def stage_scalars(self) -> dict[str, float]:
         """Returns what each stage took a batch since the last call, for the event files."""
-        before, self._told = self._told, self._clock.read()
-        return stage_scalars(before, self._told)
+        before, self._reported = self._reported, self._clock.read()
+        return stage_scalars(before, self._reported)
 
     def _begin_more(
         self, threads: LoaderThreads, pending: "deque[_Pending]", wanted: Iterator[SmallInts], epoch: int, ahead: int

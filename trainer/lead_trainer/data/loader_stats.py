@@ -32,7 +32,7 @@ class LoaderStats:
 
 
 def stage_scalars(before: LoaderStats, now: LoaderStats) -> dict[str, float]:
-    """Returns the milliseconds a batch took in each stage between two looks, by the tags of the event files."""
+    """Returns the milliseconds a batch took in each stage between two reads, by the tags of the event files."""
     batches = now.batches - before.batches
     if batches <= 0:
         return {}

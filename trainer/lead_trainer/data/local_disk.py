@@ -23,7 +23,7 @@ def refuse_shared_volume(folder: Path) -> None:
 
 
 def volume_kind(folder: Path) -> str:
-    """Returns the type of the file system that holds a folder, empty where the system does not tell."""
+    """Returns the type of the file system that holds a folder, empty where the system does not report it."""
     status = folder.stat()
     device = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
     if not MOUNTS.exists():

@@ -1,4 +1,4 @@
-"""Which samples of an epoch which node reads, so that it brings its own shards and not those of all nodes.
+"""Which samples of an epoch which node reads, so that it fetches its own shards and not those of all nodes.
 
 The shards are dealt to `canonical_nodes`, a number of the config and not of the machines. Each orders its samples by
 itself, and every global batch has a section of equal size from each, in their order. So the batches are the same for
@@ -120,14 +120,14 @@ def validation_share(draw: Indices, shards: Indices | None, rank: int, world: in
 
 
 def shares_advice(nodes: int, world: int, canonical_nodes: int) -> str:
-    """Returns what a person should know of a run whose nodes bring more than their share, empty where none does."""
+    """Returns advice for a run whose nodes fetch more than their share, empty where none does."""
     if math.gcd(canonical_nodes, world) % nodes == 0:
         return ""
     if canonical_nodes == 1:
         return (
-            f"each of the {nodes} nodes brings every shard; canonical_nodes: {nodes}, set before a run begins, lets "
-            "each bring its own"
+            f"each of the {nodes} nodes fetches every shard; canonical_nodes: {nodes}, set before a run begins, lets "
+            "each fetch its own"
         )
     return (
-        f"canonical_nodes: {canonical_nodes} is no multiple of the {nodes} nodes, so neighbours bring the same shards"
+        f"canonical_nodes: {canonical_nodes} is no multiple of the {nodes} nodes, so neighbours fetch the same shards"
     )

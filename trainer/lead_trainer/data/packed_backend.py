@@ -37,7 +37,7 @@ from lead_trainer.data.water_marks import HIGH, LOW, Mark, room_bytes, volume_is
 log = structlog.get_logger(__name__)
 
 ROOM = "room"
-LOOK_EVERY_S = 5.0  # for shards that were removed while they are open
+CHECK_EVERY_S = 5.0  # for shards that were removed while they are open
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class PackedBackend:
         """`limit_bytes` 0: no limit but the volume's own."""
         self._clock = clock
         self._resting_until = clock()  # after a disk error
-        self._look_at = clock() + LOOK_EVERY_S
+        self._check_at = clock() + CHECK_EVERY_S
         self._store = store
         self._shards = folder / "shards"
         self._locks = folder / "locks"
@@ -66,7 +66,7 @@ class PackedBackend:
         self._seen: dict[str, bytearray] = {}  # by shard: which records were read, for the counters
         self._most = max(1, most_files() // 2)  # open at once: sockets and checkpoints need files too
         self._stays: set[str] = set()  # damaged shards that the disk did not let go of
-        self._streamed: dict[str, float] = {}  # shards there was no room for, and when to look again
+        self._streamed: dict[str, float] = {}  # shards that did not fit, and when to retry
         self._mutex = threading.Lock()
         self._opening: dict[str, threading.Lock] = {}
         self._away: dict[str, tuple[int, StoreUnavailable]] = {}  # by shard: how often the store was away, and how
@@ -91,9 +91,9 @@ class PackedBackend:
         return with_tries(fetch, shard, self._store, self._counters, lambda: self._quarantine(shard))
 
     def fetch(self, shard: StoredObject) -> bool:
-        """Brings a shard to the disk; returns False where it cannot take it for now.
+        """Fetches a shard to the disk; returns False where it cannot take it for now.
 
-        Raises StoreError, and CorruptRecord for a spoiled copy.
+        Raises StoreError, and CorruptRecord for a corrupt copy.
         """
         return self._reader(shard) is not None
 
@@ -103,9 +103,9 @@ class PackedBackend:
         return self._shards
 
     def stats(self) -> CacheStats:
-        """Returns the counters; looks now and then whether the open shards are still on the disk."""
-        if self._clock() >= self._look_at:
-            self._look_at = self._clock() + LOOK_EVERY_S
+        """Returns the counters; checks now and then whether the open shards are still on the disk."""
+        if self._clock() >= self._check_at:
+            self._check_at = self._clock() + CHECK_EVERY_S
             self._notice_removed()
         return self._counters.read()
 
@@ -192,7 +192,7 @@ class PackedBackend:
         """Degrades when open shards were removed by somebody else; they serve on, and are fetched again after a rest.
 
         Without this a wiped volume would stay empty, and the next run or pod would find it cold. A shard that another
-        process has replaced, or is fetching again, as it does with a damaged one, is opened anew.
+        process has replaced, or is fetching again, as it does with a damaged one, is reopened.
         """
         with self._mutex:
             shards = list(self._open.items())
@@ -246,7 +246,7 @@ class PackedBackend:
             try:
                 self._store.download(shard.key, self._shards / shard.sha256, size=shard.size, sha256=shard.sha256)
                 held = self._on_disk(shard)
-                self._counters.add(brought=len(held.reader) if held else 0, fetched_bytes=shard.size)
+                self._counters.add(fetched=len(held.reader) if held else 0, fetched_bytes=shard.size)
                 return held
             except StoreUnavailable:
                 away.touch()

@@ -20,7 +20,7 @@ _JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
 _CHUNK = struct.Struct(">I4s")  # bytes of its content, which a checksum of four follows; kind
 _PIXELS, _PACKED = b"IDAT", frozenset({b"zTXt", b"iTXt", b"iCCP"})
 _SCAN = b"\xff\xda"  # never among a JPEG's pixels, where a zero follows 0xff
-_FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})  # JPEG markers that tell a picture's size
+_FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})  # JPEG markers with a picture's size
 
 
 def decoded(data: bytes | memoryview, flags: int) -> npt.NDArray[Any] | None:

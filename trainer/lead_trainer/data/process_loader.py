@@ -19,12 +19,12 @@ from lead_trainer.data.batch_slots import Collate
 from lead_trainer.data.device_batch import to_device
 from lead_trainer.data.loader import STUCK_AFTER_S, Loader
 from lead_trainer.data.loader_stats import STAGES, LoaderClock
-from lead_trainer.data.retrying_source import RetryingSource, decoded_sample, retold
+from lead_trainer.data.retrying_source import RetryingSource, decoded_sample, rephrased
 from lead_trainer.data.shared_counters import SharedCounters
 from lead_trainer.data.small_ints import SmallInts
 from lead_trainer.errors import BadConfig, StuckLoader, TrainerError
 
-_LOST_WORKER = re.compile(r"DataLoader (worker \(pid|timed out)")  # as torch words it
+_LOST_WORKER = re.compile(r"DataLoader (worker \(pid|timed out)")  # torch's wording
 
 
 class ProcessLoader(Loader):
@@ -83,24 +83,24 @@ class _Failed:
 
     @classmethod
     def of(cls, error: Exception) -> "_Failed":
-        """Returns an error on its way; raises one that torch can tell, with the traceback of its process.
+        """Returns an error in transit; raises one that torch can report, with the traceback of its process.
 
-        What does not pickle would be lost on the way without a word, and the loop would wait for it: its text goes.
+        What does not pickle would be lost silently, and the loop would wait for it, so its text is sent.
         """
         if isinstance(error, (TrainerError, StoreError)):
-            return cls(error if _pickles(error) else retold(error, str(error), _pickles))
+            return cls(error if _pickles(error) else rephrased(error, str(error), _pickles))
         if _pickles(type(error)):
             raise error
-        told = retold(error, f"{type(error).__name__}: {error}", _pickles)
+        picklable = rephrased(error, f"{type(error).__name__}: {error}", _pickles)
         for note in getattr(error, "__notes__", []):
-            told.add_note(note)
-        return cls(told)
+            picklable.add_note(note)
+        return cls(picklable)
 
 
 def _pickles(value: Any) -> bool:
     try:
         pickle.dumps(value)
-        copy.copy(value)  # makes it anew as the parent would: its class may take more than it keeps
+        copy.copy(value)  # recreates it as the parent would: its class may need more arguments than it keeps
     except Exception:  # of any class: what is asked is whether there is none
         return False
     return True
@@ -135,14 +135,14 @@ class _Collated:
         self._collate, self._clock = collate, clock
 
     def __call__(self, samples: list[Sample | _Failed]) -> Batch | _Failed:
-        sound: list[Sample] = []
+        loaded: list[Sample] = []
         for sample in samples:
             if isinstance(sample, _Failed):
                 return sample
-            sound.append(sample)
+            loaded.append(sample)
         try:
             with self._clock.stage("copy"):
-                return self._collate(sound)
+                return self._collate(loaded)
         except Exception as error:
             return _Failed.of(error)
 

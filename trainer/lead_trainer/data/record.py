@@ -22,7 +22,7 @@ _CHECKSUM = struct.Struct("<Q")
 
 
 class CorruptRecord(ValueError):
-    """The bytes are not a sound record; the message says which check failed."""
+    """The bytes are not a valid record; the message names the failed check."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def decode_record(buffer: bytes | memoryview) -> Record:
     if version != VERSION:
         raise CorruptRecord(f"record has format version {version}, this program reads {VERSION}")
     if total != len(view):
-        raise CorruptRecord(f"record says it has {total} bytes, found {len(view)}")
+        raise CorruptRecord(f"record claims {total} bytes, found {len(view)}")
     body = view[: -_CHECKSUM.size]
     (expected,) = _CHECKSUM.unpack_from(view, len(body))
     found = xxhash.xxh3_64_intdigest(body)
@@ -78,7 +78,7 @@ def decode_record(buffer: bytes | memoryview) -> Record:
 
 def _fields(body: memoryview, count: int) -> dict[str, memoryview]:
     if count > MAX_FIELDS:
-        raise CorruptRecord(f"record says it has {count} fields, at most {MAX_FIELDS} are allowed")
+        raise CorruptRecord(f"record claims {count} fields, at most {MAX_FIELDS} are allowed")
     position, fields = _HEADER.size, {}
     for _ in range(count):
         if position >= len(body):

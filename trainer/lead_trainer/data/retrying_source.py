@@ -48,7 +48,7 @@ class RetryingSource:
 
 
 def is_of_the_machine(error: Exception) -> bool:
-    """Returns whether an error tells of memory or disk, so that the same sample may load elsewhere or later."""
+    """Returns whether an error is about memory or disk, so that the same sample may load elsewhere or later."""
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _OF_THE_MACHINE)
 
 
@@ -72,12 +72,12 @@ def named(error: Exception, name: str) -> Exception:
     if isinstance(error, StoreError):
         return error
     if isinstance(error, TrainerError):
-        return retold(error, f"sample {name}: {error}")
+        return rephrased(error, f"sample {name}: {error}")
     return BadData(f"sample {name}: {type(error).__name__}: {error}")
 
 
-def retold(error: Exception, text: str, usable: Callable[[Exception], bool] = lambda found: True) -> Exception:
-    """Returns an error of the same class that says `text`, with the same exit code.
+def rephrased(error: Exception, text: str, usable: Callable[[Exception], bool] = lambda found: True) -> Exception:
+    """Returns an error of the same class with the message `text` and the same exit code.
 
     Of the nearest ancestor where the class takes more than a text, or where such an error is not `usable`.
     """

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from lead_trainer.contract.samples import Indices
 from lead_trainer.errors import BadConfig, BadData
 
-LENGTH_WINDOW = 50  # batches among which samples of like length are brought together
+LENGTH_WINDOW = 50  # batches among which samples of similar length are grouped
 SHARD_WINDOW = 16  # shards whose samples are shuffled together: 2 GB
 FIRST_WINDOW = 1  # in the first epoch, when most nodes are without the cache
 

@@ -31,11 +31,11 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class CacheStats:
-    """Counters since the process started; `degraded` says that the disk cannot be used."""
+    """Counters since the process started; `degraded` means that the disk cannot be used."""
 
     reads: int = 0  # records handed out
     first_reads: int = 0  # of them, the ones that this process had not read from the disk before
-    brought: int = 0  # records that came from the store, alone or with their shard
+    fetched: int = 0  # records that came from the store, alone or with their shard
     fetched_bytes: int = 0  # from the store
     corrupt: int = 0  # copies thrown away
     fetch_s: float = 0.0  # seconds that threads which wanted a record waited for the store
@@ -43,8 +43,8 @@ class CacheStats:
 
     @property
     def misses(self) -> int:
-        """Reads that needed the store: not all records of a shard that was brought may ever be read."""
-        return min(self.brought, self.first_reads)
+        """Reads that needed the store: not all records of a fetched shard may ever be read."""
+        return min(self.fetched, self.first_reads)
 
     @property
     def hits(self) -> int:
@@ -71,9 +71,9 @@ class Counters:
         """Adds one record handed out, which is done for every sample."""
         self._shared.add(_FIRST_READ if first else _READ)
 
-    def add(self, *, brought: int = 0, fetched_bytes: int = 0, corrupt: int = 0) -> None:
+    def add(self, *, fetched: int = 0, fetched_bytes: int = 0, corrupt: int = 0) -> None:
         """Adds records that came from the store, its bytes, and copies thrown away."""
-        self._shared.add({"brought": brought, "fetched_bytes": fetched_bytes, "corrupt": corrupt})
+        self._shared.add({"fetched": fetched, "fetched_bytes": fetched_bytes, "corrupt": corrupt})
 
     def degrade(self, degraded: bool = True) -> None:
         """Notes whether the disk cannot be used."""
@@ -82,7 +82,7 @@ class Counters:
     def read(self) -> CacheStats:
         """Returns the counters now."""
         now = self._shared.read()
-        counts = {name: int(now[name]) for name in ("reads", "first_reads", "brought", "fetched_bytes", "corrupt")}
+        counts = {name: int(now[name]) for name in ("reads", "first_reads", "fetched", "fetched_bytes", "corrupt")}
         return CacheStats(**counts, fetch_s=now["fetch_s"], degraded=bool(now["degraded"]))
 
 
@@ -100,9 +100,9 @@ class SessionCache(Protocol):
         """
 
     def fetch(self, shard: StoredObject) -> bool:
-        """Brings a shard to the node before it is needed; returns False where that may succeed later.
+        """Fetches a shard to the node before it is needed; returns False where that may succeed later.
 
-        True too where shards are not kept whole. Raises StoreError, and CorruptRecord for a spoiled copy.
+        True too where shards are not kept whole. Raises StoreError, and CorruptRecord for a corrupt copy.
         """
 
     def stats(self) -> CacheStats:
@@ -133,7 +133,7 @@ class DirectReads:
             with self._counters.fetching():
                 record, data = self._reader(shard).read_record(slot)
             self._counters.handed_out(first=True)
-            self._counters.add(brought=1, fetched_bytes=len(data))
+            self._counters.add(fetched=1, fetched_bytes=len(data))
             return refuse_other_sample(record, sample), bytes(data)
 
         return with_tries(fetch, shard, self._store, self._counters, lambda: self._readers.pop(shard.sha256, None))
@@ -171,7 +171,7 @@ def with_tries(
     counters: Counters,
     forget: Callable[[], object],
 ) -> Result:
-    """Returns the first sound result of `fetch`, calling `forget` after each bad one.
+    """Returns the first valid result of `fetch`, calling `forget` after each bad one.
 
     Raises BadData after TRIES, and at once for a shard that is not in the store.
     """
@@ -191,7 +191,7 @@ def with_tries(
 
 
 def _cause(error: Exception | None, url: str) -> str:
-    """Returns an error without the address it begins with and with short checksums: a pod's last words have a limit."""
+    """Returns an error without the address it begins with and with short checksums: a final message has a limit."""
     return short_checksums(re.sub(rf"^{re.escape(url)}/\S+ ", "", str(error)))
 
 

@@ -107,5 +107,5 @@ class ShardReader:
         data = self._read(offset, length)
         record = decode_record(data)  # which finds bytes that are missing
         if record.sample_id != sample_id:
-            raise CorruptRecord(f"slot {slot} holds sample {record.sample_id}, the footer says {sample_id}")
+            raise CorruptRecord(f"slot {slot} holds sample {record.sample_id}, the footer lists {sample_id}")
         return record, data

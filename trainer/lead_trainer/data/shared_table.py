@@ -25,7 +25,7 @@ SUFFIX = ".arrow"
 
 
 def shared_table(folder: Path | None, name: str, make: Callable[[], pa.Table]) -> pa.Table:
-    """Returns the table `make` gives, from the node's copy where there is one; `name` must say what it holds."""
+    """Returns the table `make` gives, from the node's copy where there is one; `name` must identify its content."""
     if folder is None:
         return make()
     made: pa.Table | None = None

@@ -1,8 +1,9 @@
 """A raw dataset tree, in a bucket or in a folder, behind one small interface; used by `build` and the preparations.
 
 The listing is taken once, when the tree is opened: it is what the cache's digest vouches for. A file that is no longer
-what was listed when it is read ends the build, or a cache would hold other bytes than its name says. Each file that was
-listed or read is a sign that the work goes on, told to `at_work`: a large tree takes hours before there is other news.
+what was listed when it is read ends the build, or a cache would hold other bytes than its name claims. Each file that
+was listed or read is a sign that the work goes on, reported to `at_work`: a large tree takes hours before there is
+other news.
 """
 
 import os
@@ -23,21 +24,21 @@ from lead_trainer.contract.raw_data import SourceFile
 from lead_trainer.errors import BadData
 
 log = structlog.get_logger(__name__)
-NOT_DATA = "lost+found"  # at the root of an ext4 volume, where only root may look into it
+NOT_DATA = "lost+found"  # at the root of an ext4 volume, which only root may read
 MAX_FILE_BYTES = 2 * 1024 * 1024 * 1024  # the sensor data of the whole nuScenes are one JSON of some 1.2 GB
 _Identity = tuple[int, int]  # device and inode
 AtWork = Callable[[], None]
 Entry = TypeVar("Entry")
 
 
-def tell_nobody() -> None:
+def ignore_progress() -> None:
     """For a tree whose reader is not waited for."""
 
 
 class StoreTree:
     """A tree below a prefix of an object store."""
 
-    def __init__(self, store: ObjectStore, prefix: str, at_work: AtWork = tell_nobody) -> None:
+    def __init__(self, store: ObjectStore, prefix: str, at_work: AtWork = ignore_progress) -> None:
         self._store, self._at_work = store, at_work
         self._prefix = prefix.strip("/") + "/" if prefix.strip("/") else ""
         self._lock = threading.Lock()
@@ -46,7 +47,7 @@ class StoreTree:
     @cached_property
     def _files(self) -> tuple[SourceFile, ...]:
         cut = len(self._prefix)
-        infos = _each_told(self._store.list(self._prefix), self._at_work)
+        infos = _each_reported(self._store.list(self._prefix), self._at_work)
         files = [SourceFile(i.key[cut:], i.size, i.etag) for i in infos if not i.key.endswith("/")]
         return tuple(sorted(files, key=lambda file: file.path))
 
@@ -96,7 +97,7 @@ class FolderTree:
     def __init__(
         self,
         root: Path | str,
-        at_work: AtWork = tell_nobody,
+        at_work: AtWork = ignore_progress,
         *,
         links_may_leave: bool = False,
         volume: Path | None = None,
@@ -110,7 +111,7 @@ class FolderTree:
     def _files(self) -> tuple[SourceFile, ...]:
         if not self._root.is_dir():
             raise BadData(f"dataset folder {self._root} does not exist; mount it, or correct the path")
-        files = _each_told(_files_below(self._root, "", (), self._border), self._at_work)
+        files = _each_reported(_files_below(self._root, "", (), self._border), self._at_work)
         return tuple(sorted(files, key=lambda file: file.path))
 
     def files(self) -> Sequence[SourceFile]:
@@ -173,7 +174,7 @@ def _refuse_special(path: Path | str, status: os.stat_result) -> None:
         raise BadData(f"{path} is no regular file; remove it from the dataset")
 
 
-def _each_told(listed: Iterator[Entry], at_work: AtWork) -> Iterator[Entry]:
+def _each_reported(listed: Iterator[Entry], at_work: AtWork) -> Iterator[Entry]:
     for entry in listed:
         at_work()
         yield entry

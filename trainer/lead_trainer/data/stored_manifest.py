@@ -26,7 +26,7 @@ def stored_manifest(store: ObjectStore, keys: CacheKeys, sha256: str = "") -> Ca
         except ObjectNotFound:
             return None
         except ValidationError as error:
-            if not left:  # else it may have been spoiled on the way
+            if not left:  # otherwise it may have been corrupted in transit
                 raise BadData(
                     f"{store.url}/{key} is not a cache manifest: {error.error_count()} faults; build again"
                 ) from error

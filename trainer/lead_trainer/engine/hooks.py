@@ -1,4 +1,4 @@
-"""What happens between two steps: counting, validating, judging, saving, stopping; rank 0 also tells.
+"""What happens between two steps: counting, validating, saving, stopping; rank 0 also reports.
 
 `loop` calls one method after every step and one after every epoch; each rank calls them in the same order, because some
 of them are collectives.
@@ -95,26 +95,27 @@ class Hooks:
             batches.close()  # type: ignore[attr-defined]  # a generator
 
     def after_start(self, state: TrainState) -> None:
-        """Tells that training begins, unless a stop was asked for while loading.
+        """Reports that training begins, unless a stop was requested while loading.
 
-        A stage that ended early and has no checkpoint that says so gets one: nothing else of it is left to do.
+        A stage that ended early and has no checkpoint that is marked as its end gets one: nothing else of it is left to
+        do.
         """
         self.pace.mark(state.step)
         if self.first is not None:
-            self.first.tell(state, urgent=True, phase="Training", message="")
+            self.first.report(state, urgent=True, phase="Training", message="")
         if state.ranking.stops_early and state.epoch < self.epochs and not self.checkpointer.stage_is_closed:
             self._save(state, final=True)
         self._stop_if_asked(state)
 
     def after_step(self, state: TrainState, step: Step) -> None:
-        """Counts, tells, and, inside an epoch, validates, saves or stops where that is due."""
+        """Counts, reports, and, inside an epoch, validates, saves or stops where that is due."""
         self.stop.trained()
         self.clock.step_done()
         if not math.isfinite(step.gradient_norm):
             self._name_bad_samples(state, step)
         rate = self.pace.mark(state.step)
         if self.first is not None:
-            self._tell_step(self.first, state, step, rate)
+            self._report_step(self.first, state, step, rate)
         if state.step_in_epoch < self.plan.epoch(state.epoch).steps:
             if self._due(self.config.validate_every_steps, state.step):
                 self._validate(state)
@@ -150,8 +151,8 @@ class Hooks:
         if self.validator is None:
             return {}
         first = self.first
-        tell = first.validating(state) if first is not None else lambda done, of: None
-        found = self.validator.run(state, tell, lambda: self.stop.raised)
+        report = first.validating(state) if first is not None else lambda done, of: None
+        found = self.validator.run(state, report, lambda: self.stop.raised)
         self.pace.restart()
         if found is None:
             self._stop_before_judging(state)
@@ -160,7 +161,7 @@ class Hooks:
         return found.values
 
     def _name_bad_samples(self, state: TrainState, step: Step) -> None:
-        """Says which samples a skipped step had; an overflow of fp16 with a finite loss is the loss scale's matter."""
+        """Logs the samples of a skipped step; an fp16 overflow with a finite loss is handled by the loss scale."""
         finite = [bool(torch.isfinite(output.loss.detach())) for output in step.outputs]
         ours = self._samples_of(state, [not one for one in finite]) if not all(finite) else []
         gathered = [name for names in self.group.gather(ours) for name in names]
@@ -220,13 +221,13 @@ class Hooks:
 
     def _save(self, state: TrainState, *, final: bool = False) -> None:
         if self.first is not None:
-            self.first.tell(state, urgent=True, phase="Checkpointing")
+            self.first.report(state, urgent=True, phase="Checkpointing")
         manifest = self.checkpointer.commit(state, final=final)
         if self.first is not None:
             self.first.committed(state, manifest, self.checkpointer.manifest_key)
         self.pace.restart()
 
-    def _tell_step(self, first: FirstRank, state: TrainState, step: Step, rate: float | None) -> None:
+    def _report_step(self, first: FirstRank, state: TrainState, step: Step, rate: float | None) -> None:
         plan, steps = self.plan.epoch(state.epoch), self.plan.steps
         due = state.step % self.config.log_scalars_frequency == 0
         if due:
@@ -256,7 +257,7 @@ class Hooks:
             }
             loss = means(state.totals.as_pairs()).get("loss")
             first.live.show(EpochSoFar(**{**at, "loss": loss, **fields}))
-        first.tell(state, **fields)
+        first.report(state, **fields)
 
     def _figures(self, state: TrainState, step: Step, loading: Mapping[str, float]) -> RunFigures:
         plan, load_ms = self.plan.epoch(state.epoch), loading.get("data/load_ms")

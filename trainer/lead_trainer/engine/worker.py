@@ -83,7 +83,7 @@ def main() -> None:
     except BaseException as error:
         code = ended(error, world)
         if not world.is_first or not options.termination_log.exists():
-            leave_word(options.termination_log, error, world, recipe)
+            write_final_report(options.termination_log, error, world, recipe)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -91,8 +91,8 @@ def main() -> None:
     os._exit(code)
 
 
-def last_words(error: BaseException, world: World, recipe: str) -> str:
-    """Returns what a rank says of its end, after its number; a config is as wrong for all, and named by its recipe.
+def final_message(error: BaseException, world: World, recipe: str) -> str:
+    """Returns the error of a rank, after its number; a config error is the same for all and names the recipe.
 
     At most as long as a record's message may be: a record that cannot be made would end the rank in another code.
     """
@@ -100,9 +100,9 @@ def last_words(error: BaseException, world: World, recipe: str) -> str:
     return f"{whose}: {sentence(lost_peer_behind(error, world) or error)}"[:MESSAGE_CHARS]
 
 
-def leave_word(path: Path, error: BaseException, world: World, recipe: str) -> None:
-    """Leaves what a rank says of its end at `path`, for the launcher."""
-    message = last_words(error, world, recipe)
+def write_final_report(path: Path, error: BaseException, world: World, recipe: str) -> None:
+    """Writes the error of a rank to `path`, for the launcher."""
+    message = final_message(error, world, recipe)
     record = ProgressRecord(attempt=1, seq=0, phase="Failed", epoch=0, epochs=0, step=0, steps=0, message=message)
     write_termination_log(path, record)
 

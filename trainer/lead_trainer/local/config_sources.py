@@ -26,31 +26,31 @@ ENVIRONMENT = "LEAD_TRAINING_CONFIG"
 
 @dataclass(frozen=True)
 class Sources:
-    """What was said, by whom; a later one wins over an earlier one."""
+    """Given keys by source; a later source wins over an earlier one."""
 
     files: Sequence[Mapping[str, Any]]
     environment: Mapping[str, Any]
     command_line: Mapping[str, Any]
 
     def merged(self, written_out: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict) -> dict[str, Any]:
-        """Returns every key that was said, by the one who wins; each source is read through `written_out` first."""
+        """Returns every given key, from the winning source; each source is read through `written_out` first."""
         return merged_keys(*map(written_out, (*self.files, self.environment, self.command_line)))
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """The run's keys and the recipe's, each of what the user said."""
+    """The run's keys and the recipe's, as the user gave them."""
 
     run: RunKeys
     recipe: Mapping[str, Any]
 
 
-def read_sources(words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> Sources:
-    """Parses command line words, files and environment; raises BadConfig naming the word or file."""
+def read_sources(arguments: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> Sources:
+    """Parses command line arguments, files and environment; raises BadConfig naming the argument or file."""
     return Sources(
         [at_home(read_config_file(path.expanduser())) for path in config_files],
-        at_home(parse_words(environ.get(ENVIRONMENT, "").split(), ENVIRONMENT)),
-        at_home(parse_words(words, "argument")),
+        at_home(parse_arguments(environ.get(ENVIRONMENT, "").split(), ENVIRONMENT)),
+        at_home(parse_arguments(arguments, "argument")),
     )
 
 
@@ -63,32 +63,32 @@ def at_home(value: Any) -> Any:
     return str(Path(value).expanduser()) if isinstance(value, str) and value.startswith("~/") else value
 
 
-def parse_words(words: Sequence[str], where: str) -> dict[str, Any]:
-    """Returns the values of `key=value` words; values are YAML, `a.b=1` sets key b of a. Raises BadConfig.
+def parse_arguments(arguments: Sequence[str], where: str) -> dict[str, Any]:
+    """Returns the values of `key=value` arguments; values are YAML, `a.b=1` sets key b of a. Raises BadConfig.
 
     What a run's key of text is set to stays as it was typed, and the root of a raw tree: `logdir=010` is no number.
     """
     values: dict[str, Any] = {}
-    for word in words:
-        key, equals, text = word.removeprefix("--").partition("=")
+    for argument in arguments:
+        key, equals, text = argument.removeprefix("--").partition("=")
         if not equals or not key:
-            raise BadConfig(f"{where} {word!r}: expected key=value, for example batch_size=64")
+            raise BadConfig(f"{where} {argument!r}: expected key=value, for example batch_size=64")
         try:
             value = yaml.safe_load(text) if text else ""
         except yaml.YAMLError as error:
-            raise BadConfig(f"{where} {word!r}: the value is no YAML: {str(error).splitlines()[0]}") from error
+            raise BadConfig(f"{where} {argument!r}: the value is no YAML: {str(error).splitlines()[0]}") from error
         if key in TEXT_KEYS or key.endswith("_root"):
             values[key] = text if isinstance(value, int | float | date) and not isinstance(value, bool) else value
         else:
-            _set(values, key.split("."), value, word)
+            _set(values, key.split("."), value, argument)
     return values
 
 
-def _set(values: dict[str, Any], path: Sequence[str], value: Any, word: str) -> None:
+def _set(values: dict[str, Any], path: Sequence[str], value: Any, argument: str) -> None:
     for name in path[:-1]:
         values = values.setdefault(name, {})
         if not isinstance(values, dict):
-            raise BadConfig(f"argument {word!r}: {name} has a value already, so it cannot have keys")
+            raise BadConfig(f"argument {argument!r}: {name} has a value already, so it cannot have keys")
     # YAML 1.1 reads 3e-4 as a text, because it lacks the dot.
     values[path[-1]] = _number(value) if isinstance(value, str) else value
 
@@ -127,33 +127,33 @@ SWITCHES = ("--help", "--write")  # without a value
 
 
 def with_flags(arguments: Sequence[str]) -> list[str]:
-    """Returns the words of a command line with `--a-key value`, `--a-key=value` and `--a-key` as `a_key=value` words.
+    """Returns a command line's arguments with `--a-key value`, `--a-key=value` and `--a-key` as `a_key=value`.
 
-    A flag without a value says true; `--no-a-key` says false where the key is called `a_key` (see `resolve`).
+    A flag without a value means true; `--no-a-key` means false where the key is called `a_key` (see `resolve`).
     """
-    words: list[str] = []
+    resolved: list[str] = []
     waiting = list(arguments)
     while waiting:
-        word = waiting.pop(0)
-        name, equals, value = word.partition("=")
-        if not word.startswith("--") or name in (*OPTIONS, *SWITCHES) or len(word) == 2:
-            words.append(word)
+        argument = waiting.pop(0)
+        name, equals, value = argument.partition("=")
+        if not argument.startswith("--") or name in (*OPTIONS, *SWITCHES) or len(argument) == 2:
+            resolved.append(argument)
             if name in OPTIONS and not equals and waiting:
-                words.append(waiting.pop(0))
+                resolved.append(waiting.pop(0))
             continue
         if not equals:
             follows = bool(waiting) and not waiting[0].startswith("--") and "=" not in waiting[0]
             value = waiting.pop(0) if follows else "true"
-        words.append(f"{name[2:].replace('-', '_')}={value}")
-    return words
+        resolved.append(f"{name[2:].replace('-', '_')}={value}")
+    return resolved
 
 
-def resolve(said: Mapping[str, Any], recipe_keys: Sequence[str]) -> Resolved:
+def resolve(given: Mapping[str, Any], recipe_keys: Sequence[str]) -> Resolved:
     """Parts the run's keys from the recipe's; raises BadConfig for a run key of a wrong value."""
     names = RunKeys.model_fields
-    said = dict(_positive(key, value, {*names, *recipe_keys}) for key, value in said.items())
-    run = {key: value for key, value in said.items() if key in names}
-    recipe = {key: value for key, value in said.items() if key not in names}
+    given = dict(_positive(key, value, {*names, *recipe_keys}) for key, value in given.items())
+    run = {key: value for key, value in given.items() if key in names}
+    recipe = {key: value for key, value in given.items() if key not in names}
     for key in recipe:
         near = difflib.get_close_matches(key, names, n=1)
         if key.split(".")[0] not in recipe_keys and near and not difflib.get_close_matches(key, recipe_keys, n=1):
@@ -162,7 +162,7 @@ def resolve(said: Mapping[str, Any], recipe_keys: Sequence[str]) -> Resolved:
 
 
 def _positive(key: str, value: Any, known: Collection[str]) -> tuple[str, Any]:
-    """Returns `no_x` said true as `x` said false, where only `x` is a key."""
+    """Returns `no_x: true` as `x: false`, where only `x` is a key."""
     if key.startswith("no_") and key not in known and key[3:] in known and value is True:
         return key[3:], False
     return key, value

@@ -124,13 +124,13 @@ def build_cache(run: LocalRun, store: ObjectStore, collections: Sequence[str] = 
     job = cache_job(run, collections)
     phase = ""
 
-    def tell(record: Any) -> None:
+    def report(record: Any) -> None:
         nonlocal phase
         if record.phase != phase:
             phase = record.phase
             known = {"digest": record.digest[:12], "samples": record.samples} if record.samples else {}
             log.info(f"cache: {_PHASES.get(phase, phase.lower())}", **known)
 
-    digest = build(job, store, tell, at_home=True, asked=collections or collections_of(run.recipe, run.config)).digest
+    digest = build(job, store, report, at_home=True, asked=collections or collections_of(run.recipe, run.config)).digest
     publish_staged(store, job.keys, digest)
     return digest

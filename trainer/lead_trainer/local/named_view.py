@@ -99,5 +99,5 @@ def config_beside(weights: Path) -> Path:
 
 
 def own_config_name(shown: str) -> str:
-    """Returns the name of the config of weights shown as `{kind}_seed{seed}_{word}.pt`."""
+    """Returns the name of the config of weights shown as `{kind}_seed{seed}_{name}.pt`."""
     return f"{shown.rpartition('_')[0]}_config.json"

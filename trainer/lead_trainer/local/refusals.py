@@ -1,4 +1,4 @@
-"""What a run without a cluster is refused, because it would go on otherwise than its user said."""
+"""Settings that a run without a cluster rejects, because it would not do what its user asked for."""
 
 import hashlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A run without a cluster, as its user described it: what was said, resolved, and where its objects lie."""
+"""A run without a cluster, as its user described it: resolved keys, and where its objects are."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from lead_protocol.store.object_store import StoreError
 from lead_trainer.contract.config_values import near_matches
 from lead_trainer.contract.installed import load_recipe, recipe_names
 from lead_trainer.contract.recipe import Recipe
-from lead_trainer.contract.training_keys import values_at, word_of, words_of
+from lead_trainer.contract.training_keys import key_name, key_names, values_at
 from lead_trainer.errors import BadConfig
 from lead_trainer.local.config_sources import (
     Resolved,
@@ -68,34 +68,34 @@ class LocalRun:
         return "" if kind is None else kind(self.config)
 
 
-def local_run(words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> LocalRun:
+def local_run(arguments: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> LocalRun:
     """Resolves every source of configuration; raises BadConfig naming the key and who is wrong."""
-    sources = read_sources(words, config_files, environ)
+    sources = read_sources(arguments, config_files, environ)
     recipe = installed_recipe(str(sources.merged().get("recipe", DEFAULT_RECIPE)))
     sources = replace(sources, files=[
         dict(recipe.keys.from_document(keys)) if path.suffix == ".json" else keys
         for path, keys in zip(config_files, sources.files, strict=True)
     ])  # fmt: skip
-    said = _said(sources, recipe)
-    resolved = resolve(said, words_of(recipe.config_model))
+    given = _given(sources, recipe)
+    resolved = resolve(given, key_names(recipe.config_model))
     logdir = _default(recipe, "logdir") or ""
     run = resolved.run if resolved.run.logdir else resolved.run.model_copy(update={"logdir": logdir})
     if not run.logdir:
-        raise BadConfig("logdir is not set: say where checkpoints go, for example logdir=outputs/training/pretrain")
+        raise BadConfig("logdir is not set: name a folder for checkpoints, such as logdir=outputs/training/pretrain")
     if run.load_file and not Path(run.load_file).is_file():
         raise BadConfig(f"load_file: there is no file {run.load_file}; name a model_<epoch>.pth")
     values = recipe_values(recipe, Resolved(run, resolved.recipe))
-    if "seed" not in said:
+    if "seed" not in given:
         values.pop("seed", None)  # the preset's, or the recipe's own
     config = recipe.config(values, run.preset)
     keys = run.model_copy(update={"seed": getattr(config, "seed", run.seed)})
     return LocalRun(keys, recipe, values, config)
 
 
-def dataset_run(words: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> LocalRun:
+def dataset_run(arguments: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> LocalRun:
     """Returns the run of a command that writes no results, so that needs no logdir; its recipe must read a dataset."""
-    named = any(word.startswith("logdir=") for word in words)
-    run = local_run([*words, *([] if named else ["logdir=."])], config_files, environ)
+    named = any(argument.startswith("logdir=") for argument in arguments)
+    run = local_run([*arguments, *([] if named else ["logdir=."])], config_files, environ)
     if run.recipe.preparation is None:
         raise BadConfig(f"recipe {run.recipe.name} reads no dataset")
     return run
@@ -108,8 +108,8 @@ def installed_recipe(name: str) -> Recipe[Any]:
     return load_recipe(name)
 
 
-def _said(sources: Sources, recipe: Recipe[Any]) -> Mapping[str, Any]:
-    """Returns what was said, under the trainer's names, by the one who wins."""
+def _given(sources: Sources, recipe: Recipe[Any]) -> Mapping[str, Any]:
+    """Returns the given keys, under the trainer's names, from the winning sources."""
     return recipe.keys.respell(sources.merged(recipe.keys.expand))
 
 
@@ -119,7 +119,7 @@ def _default(recipe: Recipe[Any], key: str) -> Any:
 
 
 def recipe_values(recipe: Recipe[Any], resolved: Resolved) -> dict[str, Any]:
-    """Returns the recipe's keys: what was said, over what is taken over from `load_file`'s stage."""
+    """Returns the recipe's keys: the given ones, over those inherited from `load_file`'s stage."""
     run = resolved.run
     values: dict[str, Any] = {}
     if run.load_file:
@@ -134,7 +134,7 @@ def recipe_values(recipe: Recipe[Any], resolved: Resolved) -> dict[str, Any]:
         values = values_at(set_there, recipe.keys.inherited)
         if run.preset:
             model = recipe.config_model
-            named = {word_of(model, name) for name in recipe.config({}, run.preset).model_fields_set}
+            named = {key_name(model, name) for name in recipe.config({}, run.preset).model_fields_set}
             values = {key: value for key, value in values.items() if key not in named}
     shared = {"seed": run.seed, "logdir": run.logdir, "load_file": run.load_file, "epochs": run.epochs}
     for key, value in shared.items():
@@ -145,7 +145,7 @@ def recipe_values(recipe: Recipe[Any], resolved: Resolved) -> dict[str, Any]:
 
 def keys_of_checkpoint(run: LocalRun, store: FolderStore, manifest: CheckpointManifest) -> Mapping[str, Any]:
     """Returns the recipe's keys of the attempt that wrote a checkpoint; none where they cannot be read."""
-    with suppress(KeyError, ValueError, StoreError):  # a spoiled checkpoint is judged when it is resumed
+    with suppress(KeyError, ValueError, StoreError):  # a corrupt checkpoint is reported when it is resumed
         document = json.loads(store.get(manifest.files["config.json"].key, max_bytes=MAX_CONFIG_BYTES))
         return run.recipe.keys.from_document(document)
     return {}

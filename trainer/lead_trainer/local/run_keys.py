@@ -22,7 +22,7 @@ class RunKeys(BaseModel):
     logdir: str = ""  # folder of the results, from which a run also resumes
     load_file: str = ""  # model_<epoch>.pth of an earlier stage, whose weights this one begins with
     resume: str = "auto"  # auto | never | a file that a run shows in logdir, where the recipe names its files
-    epochs: CountOrZero | None = None  # length of the training; None: as the recipe says
+    epochs: CountOrZero | None = None  # length of the training; None: the recipe's default
     seed: CountOrZero = 0  # of initial weights, order of samples and augmentation
     seeds: tuple[CountOrZero, ...] = ()  # trains once a seed, each in `logdir/seed_<n>`
     every_epochs: CountOrZero = 1  # between checkpoints; 0: after the last epoch alone
@@ -34,7 +34,7 @@ class RunKeys(BaseModel):
     tensorboard: bool = True  # writes the event files that `lead tensorboard` shows
     session_cache: str = ""  # a folder on a fast disk; empty: below logdir for a store of S3, none for one of folders
     wandb_mode: Literal["online", "offline", "disabled"] = "disabled"  # of Weights & Biases
-    wandb_project: str = ""  # empty: the recipe says
+    wandb_project: str = ""  # empty: the recipe's default
 
     @field_validator("*", mode="before")
     @classmethod
@@ -60,10 +60,10 @@ TEXT_KEYS = frozenset(name for name, field in RunKeys.model_fields.items() if fi
 DEFAULT_RECIPE = str(RunKeys.model_fields["recipe"].default)
 
 
-def run_keys(said: Mapping[str, Any]) -> RunKeys:
-    """Returns the run's keys of what was said; raises BadConfig naming every bad key, what it is and should be."""
+def run_keys(given: Mapping[str, Any]) -> RunKeys:
+    """Returns the run's keys among the given ones; raises BadConfig naming every bad key, found and expected."""
     try:
-        return RunKeys.model_validate(dict(said))
+        return RunKeys.model_validate(dict(given))
     except ValidationError as error:
         raise BadConfig("; ".join(_sentence(detail) for detail in error.errors())) from error
 
@@ -71,23 +71,25 @@ def run_keys(said: Mapping[str, Any]) -> RunKeys:
 def _sentence(detail: Any) -> str:
     """Returns one of pydantic's errors as key, found, expected and, where there is one, the near match."""
     key, kind, found = ".".join(map(str, detail["loc"])), detail["type"], detail["input"]
-    said = str(detail["msg"]).removeprefix("Value error, ")
+    given = str(detail["msg"]).removeprefix("Value error, ")
     if not key:
-        return said
+        return given
     if kind == "extra_forbidden":
         return f"{key}: unknown key{_near(key, RunKeys.model_fields)}"
     if kind == "literal_error":
-        words = detail["ctx"]["expected"].replace("'", "")
-        return f"{key}: found {found!r}, expected {words}{_near(found, words.replace(' or ', ', ').split(', '))}"
+        arguments = detail["ctx"]["expected"].replace("'", "")
+        return (
+            f"{key}: found {found!r}, expected {arguments}{_near(found, arguments.replace(' or ', ', ').split(', '))}"
+        )
     expected = {
         "string_type": "expected str; write a text that YAML takes for something else in quotes",
         "int_type": "expected int",
         "bool_type": "expected bool",
         "greater_than_equal": "expected 0 or more",
     }
-    return f"{key}: found {found!r}, {expected.get(kind, said)}"
+    return f"{key}: found {found!r}, {expected.get(kind, given)}"
 
 
-def _near(word: Any, known: Any) -> str:
-    near = difflib.get_close_matches(word, known, n=1) if isinstance(word, str) else []
+def _near(argument: Any, known: Any) -> str:
+    near = difflib.get_close_matches(argument, known, n=1) if isinstance(argument, str) else []
     return f"; did you mean {near[0]}?" if near else ""

@@ -24,7 +24,7 @@ REPORTED_K = (1, 5, 6, 10)
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a model says of B agents: K futures each, and how probable it holds each."""
+    """A model's prediction for B agents: K futures each, and their probabilities."""
 
     trajectories: Tensor  # (B, K, T, 2) metres, in the agent's frame at the present step
     probabilities: Tensor  # (B, K), each row sums to 1

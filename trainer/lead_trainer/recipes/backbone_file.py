@@ -52,7 +52,7 @@ def backbone_state(
 
 
 def _refuse_other(source: str, data: bytes, sha256: str, key: str) -> None:
-    if hashlib.sha256(data).hexdigest() != sha256.lower():  # which digest it has is nothing to tell: it may be a secret
+    if hashlib.sha256(data).hexdigest() != sha256.lower():  # its digest is not reported: it may be a secret
         raise BadConfig(
             f"{key}_sha256: the bytes of {source} have another digest than {sha256}; correct it or restore the file"
         )

@@ -1,6 +1,6 @@
 """The raw trees and caches of runs without a cluster, where one command builds the cache and trains.
 
-Asked by `lead train`, `lead cache` and `lead buckets`; what a recipe says of them is in `contract.trees`.
+Asked by `lead train`, `lead cache` and `lead buckets`; a recipe's part is in `contract.trees`.
 """
 
 from pathlib import Path
@@ -11,13 +11,13 @@ from lead_trainer.errors import BadConfig
 
 
 def source_root(recipe: Recipe[Any], config: Any) -> str | None:
-    """Returns the folder of a run's raw tree, None where it reads none; raises BadConfig where nobody says it."""
+    """Returns the folder of a run's raw tree, None where it reads none; raises BadConfig if it is not set."""
     if recipe.trees.root is not None:
         return recipe.trees.root(config)
     if recipe.preparation is None:
         return None
     raise BadConfig(
-        f"recipe {recipe.name} does not say where raw data lie on this machine (its part trees.root); build its cache "
+        f"recipe {recipe.name} does not define the place of raw data on this machine (trees.root); build its cache "
         "in a cluster by a DatasetCache"
     )
 

@@ -1,7 +1,7 @@
 """Arrays of `.npz` and `.npy` files, read without pickle by one thread of a process at a time.
 
 Used by the recipes' ingests. numpy parses an array's header with `ast`. Before CPython 3.11.8 that is not safe between
-threads (python/cpython#106905): now and then a sound file raises SystemError, and its build would have failed for good.
+threads (python/cpython#106905): now and then a valid file raises SystemError, and its build would have failed for good.
 """
 
 import io

@@ -26,5 +26,5 @@ def weights_fault(wanted: Collection[str], found: Collection[str]) -> str:
     """Returns which parameters are missing and which are too many, empty where they are those wanted."""
     lacking = [name for name in wanted if name not in found]
     beyond = [name for name in found if name not in wanted]
-    said = {"they lack": lacking, "they also hold": beyond}
-    return "; ".join(f"{what} {few_names(names)}" for what, names in said.items() if names)
+    differences = {"they lack": lacking, "they also hold": beyond}
+    return "; ".join(f"{what} {few_names(names)}" for what, names in differences.items() if names)

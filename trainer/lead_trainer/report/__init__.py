@@ -1,1 +1,1 @@
-"""What a run says: the log, the event files, the pictures."""
+"""What a run reports: the log, the event files, the pictures."""

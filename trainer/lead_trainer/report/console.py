@@ -1,7 +1,7 @@
 """The log: JSON lines for machines (pods, pipes, files), short key=value lines at a terminal.
 
 structlog and the standard library's `logging` (urllib3, minio, torch, asyncio, `warnings`, recipes of others) share
-one handler, so every line of a process has the same form and the same fields. INFO tells the story of a run in a few
+one handler, so every line of a process has the same form and the same fields. INFO describes a run in a few
 dozen lines; other ranks than the first log from WARNING on. A person sees the numbers of an epoch that matter,
 machines all of them; nobody sees more digits than mean something.
 """
@@ -60,7 +60,7 @@ def report_error(sentence: str, **fields: Any) -> None:
 
 
 class _StandardError(logging.StreamHandler[TextIO]):
-    """Writes to standard error as it is when a line is written; its lock is made anew in a forked process."""
+    """Writes to standard error as it is when a line is written; its lock is recreated in a forked process."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -71,7 +71,7 @@ class _StandardError(logging.StreamHandler[TextIO]):
 
 
 def _route_standard_logging(handler: logging.Handler, level: int) -> None:
-    """Makes `handler` the only one that writes to a console, also for libraries that brought handlers of their own."""
+    """Makes `handler` the only one that writes to a console, also for libraries with handlers of their own."""
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level)

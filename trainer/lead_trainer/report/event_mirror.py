@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 class EventMirror:
-    """Brings event files of one namespace's runs to a folder; `refresh` as often as they shall be new."""
+    """Copies event files of one namespace's runs to a folder; call `refresh` as often as needed."""
 
     def __init__(self, store: ObjectStore, namespace: str, folder: Path) -> None:
         self._store, self._namespace, self._folder = store, namespace, folder
@@ -35,10 +35,10 @@ class EventMirror:
         self._shown: dict[str, str] = {}  # by UID, the folder of a run
 
     def refresh(self) -> int:
-        """Brings what is new and returns how many bytes that were; raises StoreError."""
+        """Fetches what is new and returns its number of bytes; raises StoreError."""
         found = list(self._instances())
         self._rename({keys.uid: keys for keys in reversed(found)})
-        return sum(self._bring(keys) for keys in found)
+        return sum(self._fetch(keys) for keys in found)
 
     def _instances(self) -> Iterator[InstanceKeys]:
         """Yields the stage instances of all runs; a LIST or two each, however many checkpoints they have."""
@@ -81,7 +81,7 @@ class EventMirror:
         name = record.get("run") if isinstance(record, dict) else None
         return name if isinstance(name, str) and _NAME.fullmatch(name) else ""
 
-    def _bring(self, keys: InstanceKeys) -> int:
+    def _fetch(self, keys: InstanceKeys) -> int:
         folder = self._folder / self._shown[keys.uid] / f"{keys.stage}-s{keys.seed}"
         return sum(self._append(info, folder) for info in self._store.list(keys.tensorboard_prefix))
 

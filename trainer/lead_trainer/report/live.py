@@ -46,7 +46,7 @@ class EpochSoFar:
 
 
 def duration(seconds: float) -> str:
-    """Returns a time as a person says it, in two units at most: `45 s`, `20 min`, `5 h 20 min`."""
+    """Returns a time for people, in two units at most: `45 s`, `20 min`, `5 h 20 min`."""
     minutes, hours = round(seconds / 60), round(seconds / 3600)
     if seconds < 90:
         return f"{seconds:.0f} s"

@@ -1,4 +1,4 @@
-"""Training pictures as files, for people who look into a folder: one PNG a picture, named by its step.
+"""Training pictures as files, for browsing a folder: one PNG per picture, named by its step.
 
 Used on rank 0 by a run on this machine, beside the event file; a pod's pictures are in its event file in the store.
 """
@@ -50,7 +50,7 @@ class PictureFiles:
         """Histograms are in the event file."""
 
     def upload(self) -> None:
-        """Files are where they are looked at."""
+        """Files are written where they are read."""
 
     def close(self) -> None:
         """Nothing is left: every picture is written at once."""

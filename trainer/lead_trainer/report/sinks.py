@@ -1,4 +1,4 @@
-"""Where rank 0 says how training goes; one call reaches every place that is on.
+"""Where rank 0 reports training; one call writes to every enabled output.
 
 Called by `engine.hooks` while other ranks may wait, so a slow store is left to a thread. `tensorboard.EventFile` and
 `wandb.WandbRun` are the places.
@@ -30,7 +30,7 @@ class Sink(Protocol):
         """Adds how the numbers of a tensor are spread."""
 
     def upload(self) -> None:
-        """Copies what was said so far to the store."""
+        """Copies what was written so far to the store."""
 
     def close(self) -> None:
         """Writes what is left, for the last time."""
@@ -64,7 +64,7 @@ class Sinks:
             sink.histogram(tag, values, step)
 
     def upload(self) -> None:
-        """Begins to copy what was said so far to the store, unless a copy is still under way: the next has it all."""
+        """Begins to copy what was written so far to the store, unless a copy is under way: the next has it all."""
         if self._uploading is None or not self._uploading.is_alive():
             self._uploading = threading.Thread(target=self._upload, name="upload", daemon=True)
             self._uploading.start()

@@ -43,7 +43,7 @@ class EventFile:
             return
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            # This attempt may have written here before: one that ran out of memory begins anew in its own process.
+            # This attempt may have written here before: one that ran out of memory starts again in its own process.
             # Another process's file of the same attempt is another run's, whose steps shall stay in sight.
             own = f"events.out.tfevents.*.{os.getpid()}.*{self._suffix}"
             follows = first_step or attempt > 1 or any(folder.glob(own))
@@ -58,18 +58,18 @@ class EventFile:
             for tag, value in values.items():
                 writer.add_scalar(tag, value, step)
 
-        self._say(add)
+        self._write(add)
 
     def picture(self, tag: str, picture_HWC: npt.NDArray[np.uint8], step: int) -> None:
         """Adds an RGB picture."""
-        self._say(lambda writer: writer.add_image(tag, picture_HWC, step, dataformats="HWC"))
+        self._write(lambda writer: writer.add_image(tag, picture_HWC, step, dataformats="HWC"))
 
     def clip(self, tag: str, clip_THWC: npt.NDArray[np.uint8], step: int) -> None:
         """Adds RGB pictures that follow each other, as a GIF: what a browser plays in the place of a picture."""
         height, width, channels = clip_THWC.shape[1:]
         value = Summary.Image(height=height, width=width, colorspace=channels, encoded_image_string=as_gif(clip_THWC))
         summary = Summary(value=[Summary.Value(tag=tag, image=value)])
-        self._say(lambda writer: writer._get_file_writer().add_summary(summary, step))
+        self._write(lambda writer: writer._get_file_writer().add_summary(summary, step))
 
     def histogram(self, tag: str, values: torch.Tensor, step: int) -> None:
         """Adds how the finite numbers of a tensor are spread."""
@@ -78,7 +78,7 @@ class EventFile:
         finite = values.detach().float().cpu().flatten()
         finite = finite[torch.isfinite(finite)]
         if len(finite):
-            self._say(lambda writer: writer.add_histogram(tag, finite, step))
+            self._write(lambda writer: writer.add_histogram(tag, finite, step))
 
     def upload(self) -> None:
         """Copies what has grown to the store; one that does not answer now gets it with the next checkpoint."""
@@ -97,14 +97,14 @@ class EventFile:
 
     def close(self) -> None:
         """Writes what is left and uploads it."""
-        self._say(lambda writer: writer.close())
+        self._write(lambda writer: writer.close())
         self._writer = None
         self.upload()
 
     def _opened(self, purge_step: int | None) -> SummaryWriter:
         return SummaryWriter(str(self._folder), purge_step=purge_step, filename_suffix=self._suffix)
 
-    def _say(self, add: Callable[[SummaryWriter], None]) -> None:
+    def _write(self, add: Callable[[SummaryWriter], None]) -> None:
         """Lets the writer do something, in a new file where the last one is large."""
         if self._writer is None:
             return

@@ -98,21 +98,21 @@ class WandbRun:
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         """Adds one value a tag."""
-        self._say({tag: float(value) for tag, value in values.items()}, step)
+        self._log({tag: float(value) for tag, value in values.items()}, step)
 
     def picture(self, tag: str, picture_HWC: npt.NDArray[np.uint8], step: int) -> None:
         """Adds an RGB picture."""
         if self._run is not None:
             import wandb
 
-            self._say({tag: wandb.Image(picture_HWC)}, step)
+            self._log({tag: wandb.Image(picture_HWC)}, step)
 
     def clip(self, tag: str, clip_THWC: npt.NDArray[np.uint8], step: int) -> None:
         """Adds RGB pictures that follow each other."""
         if self._run is not None:
             import wandb
 
-            self._say({tag: wandb.Video(io.BytesIO(as_gif(clip_THWC)), format="gif")}, step)
+            self._log({tag: wandb.Video(io.BytesIO(as_gif(clip_THWC)), format="gif")}, step)
 
     def histogram(self, tag: str, values: "torch.Tensor", step: int) -> None:
         """Adds how the finite numbers of a tensor are spread."""
@@ -121,7 +121,7 @@ class WandbRun:
         if self._run is not None and len(finite):
             import wandb
 
-            self._say({tag: wandb.Histogram(finite.tolist())}, step)
+            self._log({tag: wandb.Histogram(finite.tolist())}, step)
 
     def upload(self) -> None:
         """Copies offline files to the store; one that does not answer now gets them with the next checkpoint."""
@@ -136,7 +136,7 @@ class WandbRun:
             log.warning("W&B files are not uploaded for now", error=str(error))
 
     def close(self) -> None:
-        """Ends the run, uploads what is left, and tells how offline files reach W&B."""
+        """Ends the run, uploads what is left, and logs how to upload offline files."""
         if self._run is not None:
             run, self._run = self._run, None
             try:
@@ -147,7 +147,7 @@ class WandbRun:
         if self._offline and self._files is not None:
             log.info(_how_to_sync(self._files, self._uploads))
 
-    def _say(self, values: Mapping[str, Any], step: int) -> None:
+    def _log(self, values: Mapping[str, Any], step: int) -> None:
         if self._run is None:
             return
         try:

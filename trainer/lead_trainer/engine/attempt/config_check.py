@@ -43,7 +43,7 @@ def check_config(recipe: Recipe[Any], config: Any, *, epochs: int, ranks: int) -
 def check_model(recipe: Recipe[Any], config: Any, initial_weights: Path | None = None) -> None:
     """Makes model, helpers and optimizers as an attempt does, and lets go; raises BadConfig where one cannot be made.
 
-    A recipe whose model needs facts of the data, and says none to check with, is checked when it begins to train.
+    A recipe whose model needs facts of the data, and gives none to check with, is checked when it begins to train.
     """
     if recipe.facts is not no_facts and recipe.facts_without_data is None:
         return

@@ -18,7 +18,7 @@ from lead_trainer.engine.step.state import TrainState
 
 _SMOOTHING = 0.9  # weight of the past in the moving average of the loss, by which a sweep ends
 _WINDOW = 0.04  # spread of the Gaussian that smooths a whole curve, as a share of its steps
-_ENDS = 0.05  # share of the steps at each end where no minimum is looked for
+_ENDS = 0.05  # share of the steps at each end that are ignored in the search
 _START = 0.2  # share of the steps, at rates too low to change anything, whose median loss is where a fall begins
 _CLEAR_FALL = 4.0  # times what noise leaves of the smoothed loss
 _BELOW_MINIMUM = 10.0
@@ -61,7 +61,7 @@ def _smoothed(losses: npt.NDArray[np.float64], spread: float) -> npt.NDArray[np.
 
 
 def _noise(losses: npt.NDArray[np.float64]) -> float:
-    """Returns the standard deviation of a loss from step to step, of which a few large differences say nothing."""
+    """Returns the standard deviation of a loss from step to step, robust against a few large differences."""
     return float(1.4826 * np.median(np.abs(np.diff(losses))) / math.sqrt(2.0))
 
 

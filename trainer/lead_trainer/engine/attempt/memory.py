@@ -1,14 +1,14 @@
-"""What is done for a step that does not fit into memory, one rung after the other; the global batch never changes.
+"""Memory plans: how a step that does not fit into memory gets smaller, plan by plan; the global batch never changes.
 
     1. gradient checkpointing, where the model has it
     2. each rank's batch in 2, 3, 4 … equal parts, one after the other
 
-A rung is recorded beside the run before it is taken: create-only, so that every later attempt starts with it. What is
-recorded is how many samples a process takes at once: with more or fewer processes other parts have as many. One
+A plan is recorded beside the run before it is taken: create-only, so that every later attempt starts with it.
+What is recorded is how many samples a process takes at once: with more or fewer processes other parts have as many. One
 process tries again at once, from its newest checkpoint; in a group the other ranks wait for the one that failed, so the
-attempt ends in an exit code of its own and the next one takes the rung. The operator counts that against no budget: the
-ladder ends with single samples, and what does not fit then is a program error. Batch norms see smaller batches, which
-changes the numbers: the rung stands in the log, in an advisory and in every manifest.
+attempt ends in an exit code of its own and the next one takes the plan. The operator counts that against no
+budget: the ladder ends with single samples, and what does not fit then is a program error. Batch norms see smaller
+batches, which changes the numbers: the plan is in the log, in an advisory and in every manifest.
 """
 
 import json
@@ -32,13 +32,13 @@ class OutOfMemory(TrainerError):
 
 
 class StepTooLarge(OutOfMemory):
-    """A step does not fit, and the rung that the next attempt takes is recorded."""
+    """A step does not fit, and the plan that the next attempt uses is recorded."""
 
     exit_code = ExitCode.STEP_TOO_LARGE
 
 
 @dataclass(frozen=True)
-class Rung:
+class MemoryPlan:
     """How a step is made to fit."""
 
     gradient_checkpointing: bool
@@ -55,34 +55,36 @@ def save_memory(recipe: Recipe[Any], model: torch.nn.Module) -> None:
     recipe.save_memory(model)
 
 
-def next_rung(rung: Rung, rank_batch: int, *, can_checkpoint: bool) -> Rung | None:
-    """Returns the rung after `rung`, None when there is nothing left to try."""
-    if can_checkpoint and not rung.gradient_checkpointing:
-        return Rung(True, rung.parts)
-    parts = next_parts(rung.parts, rank_batch)
-    return None if parts is None else Rung(rung.gradient_checkpointing, parts)
+def next_memory_plan(memory_plan: MemoryPlan, rank_batch: int, *, can_checkpoint: bool) -> MemoryPlan | None:
+    """Returns the plan after `memory_plan`, None when there is nothing left to try."""
+    if can_checkpoint and not memory_plan.gradient_checkpointing:
+        return MemoryPlan(True, memory_plan.parts)
+    parts = next_parts(memory_plan.parts, rank_batch)
+    return None if parts is None else MemoryPlan(memory_plan.gradient_checkpointing, parts)
 
 
-def record_rung(store: ObjectStore, keys: InstanceKeys, rung: Rung, rank_batch: int) -> None:
-    """Lets every later attempt of this instance start with `rung`, or what is like it for another number of ranks."""
-    rows = rank_batch // rung.parts
-    record = {"gradient_checkpointing": rung.gradient_checkpointing, "rows": rows}
-    store.create(keys.memory(rows, rung.gradient_checkpointing), json.dumps(record).encode())
+def record_memory_plan(store: ObjectStore, keys: InstanceKeys, memory_plan: MemoryPlan, rank_batch: int) -> None:
+    """Records `memory_plan` for every later attempt, or its equivalent for another number of ranks."""
+    rows = rank_batch // memory_plan.parts
+    record = {"gradient_checkpointing": memory_plan.gradient_checkpointing, "rows": rows}
+    store.create(keys.memory(rows, memory_plan.gradient_checkpointing), json.dumps(record).encode())
 
 
-def recorded_rung(store: ObjectStore, keys: InstanceKeys, first: Rung, rank_batch: int) -> Rung:
-    """Returns the last recorded rung, for a rank's batch of `rank_batch` samples; `first` where there is none.
+def recorded_memory_plan(store: ObjectStore, keys: InstanceKeys, first: MemoryPlan, rank_batch: int) -> MemoryPlan:
+    """Returns the last recorded plan, for a rank's batch of `rank_batch` samples; `first` where there is none.
 
     Raises BadData for an object that is not a valid record.
     """
-    rungs = [first]
+    memory_plans = [first]
     for info in store.list(keys.memory_prefix):
         try:
             value = json.loads(store.get(info.key, max_bytes=200))
-            rungs.append(Rung(bool(value["gradient_checkpointing"]), parts_of(rank_batch, int(value["rows"]))))
+            memory_plans.append(
+                MemoryPlan(bool(value["gradient_checkpointing"]), parts_of(rank_batch, int(value["rows"])))
+            )
         except (ValueError, KeyError, TypeError, StopIteration, ZeroDivisionError) as error:
-            raise BadData(f"{info.key} is no record of a memory rung: {error}") from error
-    return max(rungs, key=lambda rung: (rung.parts, rung.gradient_checkpointing))
+            raise BadData(f"{info.key} is no record of a memory memory_plan: {error}") from error
+    return max(memory_plans, key=lambda memory_plan: (memory_plan.parts, memory_plan.gradient_checkpointing))
 
 
 @contextmanager

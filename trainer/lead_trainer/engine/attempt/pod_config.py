@@ -36,7 +36,7 @@ def _places(job: TrainJob | BuildJob, recipe: Recipe[Any]) -> Iterator[str]:
         for key, place in {**LOCAL_KEYS, **recipe.keys.local}.items():
             if value := value_at(job.config, key):
                 known.add(key)
-                yield f"{key}: found {value!r}, but in a cluster {place} says this; remove the key"
+                yield f"{key}: found {value!r}, but in a cluster {place} sets this; remove the key"
     weights = recipe.keys.weights
     for key in sorted(weights):
         value = value_at(job.config, key)

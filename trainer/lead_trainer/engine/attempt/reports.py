@@ -10,7 +10,7 @@ import torch
 from lead_protocol.progress_record import Advisory
 from lead_protocol.store.object_store import StoreError
 from lead_trainer.engine.attempt.given import Attempt
-from lead_trainer.engine.attempt.memory import Rung
+from lead_trainer.engine.attempt.memory import MemoryPlan
 from lead_trainer.engine.checkpoints.commit import Checkpointer
 from lead_trainer.engine.checkpoints.retention import Retention
 from lead_trainer.engine.loop import Stage
@@ -27,7 +27,12 @@ log = structlog.get_logger(__name__)
 
 
 def first_rank_of(
-    attempt: Attempt, stage: Stage, state: TrainState, checkpointer: Checkpointer, data: LoadingStatistics, rung: Rung
+    attempt: Attempt,
+    stage: Stage,
+    state: TrainState,
+    checkpointer: Checkpointer,
+    data: LoadingStatistics,
+    memory_plan: MemoryPlan,
 ) -> FirstRank | None:
     """Returns what rank 0 reports through, None on every other rank; the record shows where training begins."""
     if attempt.writer is None:
@@ -53,8 +58,8 @@ def first_rank_of(
         data_counters=data.reported,
         reported=location.reported,
     )
-    if rung.parts > 1:
-        text = f"each batch is cut into {rung.parts} parts to fit into memory; batch norms see smaller batches"
+    if memory_plan.parts > 1:
+        text = f"each batch is cut into {memory_plan.parts} parts to fit into memory; batch norms see smaller batches"
         first.advise(state, [Advisory(rule="memory", epoch=state.epoch, message=text)])
     return first
 

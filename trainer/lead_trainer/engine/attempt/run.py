@@ -1,6 +1,6 @@
 """One rank of one attempt, from a job to its last commit; called by `worker` in a pod and by `lead train` on a laptop.
 
-A step that does not fit into memory starts the training once more, one rung further down (`memory`).
+A step that does not fit into memory starts the training once more, one memory_plan further down (`memory`).
 """
 
 import os
@@ -17,7 +17,14 @@ from lead_protocol.progress_record import ProgressRecord
 from lead_trainer.contract.installed import load_recipe
 from lead_trainer.engine.attempt.given import Attempt
 from lead_trainer.engine.attempt.location import RunLocation
-from lead_trainer.engine.attempt.memory import OutOfMemory, Rung, StepTooLarge, next_rung, record_rung, recorded_rung
+from lead_trainer.engine.attempt.memory import (
+    MemoryPlan,
+    OutOfMemory,
+    StepTooLarge,
+    next_memory_plan,
+    record_memory_plan,
+    recorded_memory_plan,
+)
 from lead_trainer.engine.attempt.stage_config import resolve_config
 from lead_trainer.engine.attempt.training import opened_training
 from lead_trainer.engine.checkpoints.attempt_fence import start_attempt
@@ -36,13 +43,13 @@ def run_attempt(job: TrainJob, location: RunLocation, group: Group, stop: StopFl
     """Trains one attempt to its end; raises StopRequested, a TrainerError or a StoreError, after it is reported."""
     with _reported(job, location, group, stop) as attempt:
         fix_algorithms(attempt.config.deterministic)
-        rung = _first_rung(attempt)
+        memory_plan = _first_memory_plan(attempt)
         while True:
             try:
-                with opened_training(attempt, rung) as (stage, state, hooks):
+                with opened_training(attempt, memory_plan) as (stage, state, hooks):
                     return train(stage, state, hooks)
             except OutOfMemory as error:
-                rung = _after_out_of_memory(attempt, rung, error)
+                memory_plan = _after_out_of_memory(attempt, memory_plan, error)
             torch.cuda.empty_cache()  # after the error is gone: its traceback holds what it was raised over
 
 
@@ -93,27 +100,29 @@ def _owner() -> str:
     return f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex}"
 
 
-def _first_rung(attempt: Attempt) -> Rung:
-    """Returns the rung that earlier attempts of this run have come to, where it may leave the first one."""
-    first = Rung(attempt.config.saves_memory)
+def _first_memory_plan(attempt: Attempt) -> MemoryPlan:
+    """Returns the plan that earlier attempts of this run have reached, where it may differ from the first one."""
+    first = MemoryPlan(attempt.config.saves_memory)
     if not attempt.config.split_when_out_of_memory:
         return first
     store, keys = attempt.location.store, attempt.job.keys
-    return Rung(**done_by_first(attempt.group, lambda: vars(recorded_rung(store, keys, first, attempt.rank_batch))))
+    return MemoryPlan(
+        **done_by_first(attempt.group, lambda: vars(recorded_memory_plan(store, keys, first, attempt.rank_batch)))
+    )
 
 
-def _after_out_of_memory(attempt: Attempt, rung: Rung, error: OutOfMemory) -> Rung:
-    """Records the next rung and returns it.
+def _after_out_of_memory(attempt: Attempt, memory_plan: MemoryPlan, error: OutOfMemory) -> MemoryPlan:
+    """Records the next plan and returns it.
 
     Raises `error` where there is none, and StepTooLarge in a group, whose other ranks wait for this one.
     """
     if not attempt.config.split_when_out_of_memory:
         raise error
     can_checkpoint = attempt.recipe.save_memory is not None
-    following = next_rung(rung, attempt.rank_batch, can_checkpoint=can_checkpoint)
+    following = next_memory_plan(memory_plan, attempt.rank_batch, can_checkpoint=can_checkpoint)
     if following is None:
         raise error
-    record_rung(attempt.location.store, attempt.job.keys, following, attempt.rank_batch)
+    record_memory_plan(attempt.location.store, attempt.job.keys, following, attempt.rank_batch)
     log.warning("a step did not fit into memory", next_parts=following.parts,
                 gradient_checkpointing=following.gradient_checkpointing, error=str(error))  # fmt: skip
     if attempt.group.world.world_size > 1:

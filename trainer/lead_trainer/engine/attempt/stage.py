@@ -8,7 +8,7 @@ from lead_trainer.contract.samples import Samples
 from lead_trainer.data.loader import on_device_of
 from lead_trainer.data.process_loader import loader_named
 from lead_trainer.engine.attempt.given import Attempt
-from lead_trainer.engine.attempt.memory import Rung
+from lead_trainer.engine.attempt.memory import MemoryPlan
 from lead_trainer.engine.attempt.start import Start
 from lead_trainer.engine.checkpoints.checkpoint import CheckpointIdentity
 from lead_trainer.engine.checkpoints.resume import config_digest, not_learned
@@ -34,7 +34,7 @@ def opened_dataset(attempt: Attempt) -> Iterator[Dataset]:
         dataset.close()
 
 
-def stage_of(attempt: Attempt, samples: StageSamples, rung: Rung) -> Stage:
+def stage_of(attempt: Attempt, samples: StageSamples, memory_plan: MemoryPlan) -> Stage:
     """Returns what the loop trains: the loader over the training samples, and the plan of its epochs."""
     config, world, epochs = attempt.config, attempt.group.world, attempt.job.epochs
     loader = loader_named(config.loader)(
@@ -59,12 +59,12 @@ def stage_of(attempt: Attempt, samples: StageSamples, rung: Rung) -> Stage:
         device=attempt.group.device,
         dtype=chosen_dtype(config.number_format, attempt.group.device),
         loader=loader,
-        plan=StagePlan.of(batches, attempt.rank_batch, config.gradient_accumulation_steps, rung.parts),
+        plan=StagePlan.of(batches, attempt.rank_batch, config.gradient_accumulation_steps, memory_plan.parts),
         lr_factor=lambda at: attempt.recipe.lr_factor(config, at),
     )
 
 
-def start_of(attempt: Attempt, samples: StageSamples, dataset: Dataset, rung: Rung) -> Start:
+def start_of(attempt: Attempt, samples: StageSamples, dataset: Dataset, memory_plan: MemoryPlan) -> Start:
     """Returns what the choice of a checkpoint and the making of a state need."""
     config_json = attempt.recipe.config_document(attempt.config)
     ranking = ranking_of(attempt.config, validates=samples.validation is not None)
@@ -73,10 +73,10 @@ def start_of(attempt: Attempt, samples: StageSamples, dataset: Dataset, rung: Ru
         recipe=attempt.recipe,
         config=attempt.config,
         config_json=config_json,
-        gradient_checkpointing=rung.gradient_checkpointing,
+        gradient_checkpointing=memory_plan.gradient_checkpointing,
         group=attempt.group,
         store=attempt.location.store,
-        identity=_identity(attempt, config_json, rung, ranking),
+        identity=_identity(attempt, config_json, memory_plan, ranking),
         scratch=attempt.location.scratch,
         budget=attempt.budget,
         ranking=ranking,
@@ -103,7 +103,9 @@ def validator_of(attempt: Attempt, samples: Samples | None, stage: Stage) -> Val
     )
 
 
-def _identity(attempt: Attempt, config_json: Mapping[str, Any], rung: Rung, ranking: Ranking) -> CheckpointIdentity:
+def _identity(
+    attempt: Attempt, config_json: Mapping[str, Any], memory_plan: MemoryPlan, ranking: Ranking
+) -> CheckpointIdentity:
     job = attempt.job
     return CheckpointIdentity(
         keys=job.keys,
@@ -113,7 +115,7 @@ def _identity(attempt: Attempt, config_json: Mapping[str, Any], rung: Rung, rank
         dataset_digests=tuple(dataset.digest for dataset in job.datasets),
         dataset_manifests=tuple(dataset.manifest_sha256 for dataset in job.datasets),
         world_size=attempt.group.world.world_size,
-        parts=rung.parts,
+        parts=memory_plan.parts,
         best_by=ranking.metric,
         best_is_greatest=ranking.greatest,
     )

@@ -7,5 +7,5 @@ from lead_trainer.contract.recipe import Recipe
 
 
 def resolve_config(recipe: Recipe[Any], job: TrainJob) -> Any:
-    """Returns the recipe's config of a job; seed and epochs are the stage's, whatever the recipe keys say."""
+    """Returns the recipe's config of a job; seed and epochs are the stage's, whatever the recipe keys are."""
     return recipe.config({**job.config, "seed": job.seed, "epochs": job.epochs}, job.preset)

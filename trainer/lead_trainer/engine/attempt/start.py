@@ -20,11 +20,11 @@ from lead_trainer.contract.samples import Caches
 from lead_trainer.contract.step import Facts
 from lead_trainer.engine.attempt.memory import save_memory
 from lead_trainer.engine.checkpoints.checkpoint import CheckpointIdentity, parameters_sha256
-from lead_trainer.engine.checkpoints.origin import newest_sound_weights, sound_origin
+from lead_trainer.engine.checkpoints.origin import newest_valid_weights, valid_origin
 from lead_trainer.engine.checkpoints.quarantine import fetch_fault
 from lead_trainer.engine.checkpoints.resume import (
     Found,
-    newest_sound,
+    newest_valid,
     refuse_other_run,
     restore,
     saved_loop,
@@ -91,7 +91,7 @@ def _choose(start: Start, folder: Path) -> dict[str, Any] | None:
     if start.job.checkpoint.resume == "Never":
         supersede_all(start.store, start.identity, start.budget)
         return _origin(start, folder)
-    found = newest_sound(start.store, start.identity, folder, start.budget)
+    found = newest_valid(start.store, start.identity, folder, start.budget)
     if found is None:
         return _origin(start, folder)
     return {"key": found.key, "sha256": found.sha256, "manifest": found.manifest.model_dump(mode="json")}
@@ -100,7 +100,7 @@ def _choose(start: Start, folder: Path) -> dict[str, Any] | None:
 def _origin(start: Start, folder: Path) -> dict[str, Any] | None:
     if start.job.resume_from is None:
         return None
-    found = sound_origin(start.store, start.job.resume_from, start.job.epochs, folder, start.budget)
+    found = valid_origin(start.store, start.job.resume_from, start.job.epochs, folder, start.budget)
     return {"key": found.key, "sha256": found.sha256, "manifest": found.manifest.model_dump(mode="json")}
 
 
@@ -165,7 +165,7 @@ def _load_initial_weights(start: Start, model: torch.nn.Module, facts: Facts) ->
     if start.job.init_from is not None:
         parent, folder = start.job.init_from, start.scratch / f"init-{start.group.world.rank}"
         start.budget.begin()
-        path = newest_sound_weights(start.store, parent, start.job.stage, folder, start.budget)
+        path = newest_valid_weights(start.store, parent, start.job.stage, folder, start.budget)
     if path is not None:
         start.recipe.load_initial_weights(model, start.config, facts, read_weights_file(path, "load_file"))
         log.info("initial weights loaded", file=str(path))

@@ -8,7 +8,7 @@ import structlog
 from lead_trainer.data.node_shares import shares_advice
 from lead_trainer.engine.attempt.given import Attempt
 from lead_trainer.engine.attempt.later_stages import check_later_stages
-from lead_trainer.engine.attempt.memory import Rung, memory_errors_named
+from lead_trainer.engine.attempt.memory import MemoryPlan, memory_errors_named
 from lead_trainer.engine.attempt.reports import first_rank_of, precision_name, record_speed
 from lead_trainer.engine.attempt.stage import opened_dataset, stage_of, start_of, validator_of
 from lead_trainer.engine.attempt.start import Start, build_state, choose_checkpoint
@@ -29,23 +29,25 @@ log = structlog.get_logger(__name__)
 
 
 @contextmanager
-def opened_training(attempt: Attempt, rung: Rung) -> Iterator[tuple[Stage, TrainState, Hooks]]:
+def opened_training(attempt: Attempt, memory_plan: MemoryPlan) -> Iterator[tuple[Stage, TrainState, Hooks]]:
     """Opens what the loop needs, at the position of the checkpoint to resume; names errors of the device's memory."""
     if attempt.writer is not None:
         attempt.writer.update(urgent=True, phase="Loading")
     with memory_errors_named(), opened_dataset(attempt) as dataset:
         if attempt.job.later_jobs:
             done_by_first(attempt.group, lambda: check_later_stages(attempt.job, attempt.recipe, dataset))
-        with _at_its_position(attempt, dataset, rung) as training:
+        with _at_its_position(attempt, dataset, memory_plan) as training:
             yield training
 
 
 @contextmanager
-def _at_its_position(attempt: Attempt, dataset: Dataset, rung: Rung) -> Iterator[tuple[Stage, TrainState, Hooks]]:
+def _at_its_position(
+    attempt: Attempt, dataset: Dataset, memory_plan: MemoryPlan
+) -> Iterator[tuple[Stage, TrainState, Hooks]]:
     samples = limited(attempt.recipe, attempt.config, dataset)
-    start = start_of(attempt, samples, dataset, rung)
+    start = start_of(attempt, samples, dataset, memory_plan)
     found = choose_checkpoint(start)
-    stage = stage_of(attempt, samples, rung)
+    stage = stage_of(attempt, samples, memory_plan)
     state = build_state(start, found, stage.device, stage.dtype)
     checkpointer = _checkpointer(attempt, start, state, found)
     clock, data = StepClock(attempt.group.device), LoadingStatistics(attempt.group.world, dataset, stage.loader)
@@ -65,9 +67,9 @@ def _at_its_position(attempt: Attempt, dataset: Dataset, rung: Rung) -> Iterator
         data=data,
         validator=validator_of(attempt, samples.validation, stage),
         rules=(*ENGINE_RULES, *attempt.recipe.reports.watch_rules(attempt.config)),
-        first=first_rank_of(attempt, stage, state, checkpointer, data, rung),
+        first=first_rank_of(attempt, stage, state, checkpointer, data, memory_plan),
     )
-    _log_begin(attempt, stage, state, rung)
+    _log_begin(attempt, stage, state, memory_plan)
     try:
         yield stage, state, hooks
     finally:
@@ -92,12 +94,12 @@ def _checkpointer(attempt: Attempt, start: Start, state: TrainState, found: Foun
     return checkpointer
 
 
-def _log_begin(attempt: Attempt, stage: Stage, state: TrainState, rung: Rung) -> None:
+def _log_begin(attempt: Attempt, stage: Stage, state: TrainState, memory_plan: MemoryPlan) -> None:
     job, ranks, first_epoch = attempt.job, attempt.group.world.world_size, stage.plan.epoch(0)
     log.info("training", recipe=job.recipe, ranks=ranks, device=str(attempt.group.device),
              precision=precision_name(stage.dtype), epochs=job.epochs, steps=stage.plan.steps,
              steps_per_epoch=first_epoch.steps, batch=attempt.config.batch_size * first_epoch.accumulate,
-             parts=rung.parts, first_step=state.step)  # fmt: skip
+             parts=memory_plan.parts, first_step=state.step)  # fmt: skip
     advice = shares_advice(job.nodes, ranks, attempt.config.canonical_nodes)
     if advice and job.datasets:
         log.info(advice)

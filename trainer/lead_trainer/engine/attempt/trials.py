@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from lead_trainer.engine.attempt.given import Attempt
 from lead_trainer.engine.attempt.lr_finder import Curve, sweep_stage
-from lead_trainer.engine.attempt.memory import Rung
+from lead_trainer.engine.attempt.memory import MemoryPlan
 from lead_trainer.engine.attempt.stage import opened_dataset, stage_of, start_of, validator_of
 from lead_trainer.engine.attempt.start import build_state
 from lead_trainer.engine.loop import Stage
@@ -33,9 +33,13 @@ def validation_of_weights(attempt: Attempt) -> dict[str, float] | None:
 
 @contextmanager
 def _fresh(attempt: Attempt) -> Iterator[tuple[Stage, TrainState, StageSamples]]:
-    """Opens a stage with a state at step 0; no checkpoint is looked for."""
+    """Opens a stage with a state at step 0; no checkpoint is read."""
     with opened_dataset(attempt) as dataset:
-        rung = Rung(attempt.config.saves_memory)
+        memory_plan = MemoryPlan(attempt.config.saves_memory)
         samples = limited(attempt.recipe, attempt.config, dataset)
-        stage = stage_of(attempt, samples, rung)
-        yield stage, build_state(start_of(attempt, samples, dataset, rung), None, stage.device, stage.dtype), samples
+        stage = stage_of(attempt, samples, memory_plan)
+        yield (
+            stage,
+            build_state(start_of(attempt, samples, dataset, memory_plan), None, stage.device, stage.dtype),
+            samples,
+        )

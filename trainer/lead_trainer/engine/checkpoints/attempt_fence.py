@@ -1,4 +1,4 @@
-"""Fencing: one create-only object an attempt says which process group may write.
+"""Fencing: one create-only object per attempt decides which process group may write.
 
 The operator raises the attempt number; the group that creates `attempt/<n>.json` owns it. A process that finds a higher
 number, or its own number taken by another, must not write any more.

@@ -3,7 +3,7 @@
 Called on rank 0 by `commit.py` with files that `stage_files` wrote to scratch. Nothing is ever overwritten: a process
 killed on any line leaves either the whole checkpoint or some unreferenced objects. A manifest that is there already is
 ours (an answer got lost), or a higher attempt's (Fenced), or an older attempt's that finished late: then it is adopted
-when its objects verify, unless the new one says more, and quarantined when they do not.
+when its objects verify, unless the new one holds more, and quarantined when they do not.
 """
 
 import hashlib
@@ -83,7 +83,7 @@ class Committed:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Committed":
-        """Returns what rank 0 told."""
+        """Returns what rank 0 sent."""
         manifest = CheckpointManifest.model_validate(value["manifest"])
         return cls(value["key"], value["sha256"], manifest, value["adopted"])
 
@@ -93,7 +93,7 @@ class _HashingFile(io.RawIOBase):
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._hash, self.size = file, hashlib.sha256(), 0
-        self.error: OSError | None = None  # of the disk: torch says something else in its place
+        self.error: OSError | None = None  # of the disk: torch raises something else instead
 
     def write(self, data: Any, /) -> int:
         self._hash.update(data)
@@ -126,7 +126,7 @@ def file_names(recipe: Recipe[Any], config: Any, at: CheckpointAt, optimizers: S
     """Returns the file names of a checkpoint by part; raises BadConfig for two of one name, and one that is no name.
 
     `optimizers`: the parts of the state of optimizers that have a name; their files are called after the one of
-    `optimizer` unless the recipe says otherwise.
+    `optimizer` unless the recipe names others.
     """
     own = returned(recipe.name, "files.names", recipe.files.names(config, at), Mapping)
     known = names_by_epoch(config, at)
@@ -207,8 +207,8 @@ def commit_checkpoint(
 ) -> Committed:
     """Uploads the files and commits them; raises Fenced, or a StoreError once the retry budget is spent.
 
-    It stands above a checkpoint of the same step that says less: that an epoch is not judged yet, or that the stage
-    goes on where this one is `final`.
+    It stands above a checkpoint of the same step with less information: that an epoch is not validated yet, or that the
+    stage goes on where this one is `final`.
     """
     keys, attempt, step = identity.keys, identity.attempt, loop["step"]
     budget.call(lambda: refuse_if_fenced(store, keys, attempt))
@@ -248,12 +248,12 @@ def commit_checkpoint(
             return Committed(key, sha256_hex(data), manifest)
         budget.call(lambda: refuse_if_fenced(store, keys, attempt))
         adopted = _adopt(store, identity, key, budget, scratch)
-        if adopted is not None and _says(adopted.manifest) >= _says(manifest):
+        if adopted is not None and _completeness(adopted.manifest) >= _completeness(manifest):
             return adopted
         number += 1
 
 
-def _says(manifest: CheckpointManifest) -> tuple[int, bool]:
+def _completeness(manifest: CheckpointManifest) -> tuple[int, bool]:
     return manifest.epoch, manifest.final
 
 
@@ -271,7 +271,7 @@ def _upload(
 def _adopt(
     store: ObjectStore, identity: CheckpointIdentity, key: str, budget: RetryBudget, scratch: Path
 ) -> Committed | None:
-    """Returns the checkpoint that stands under `key` when it is sound; else quarantines it and returns None."""
+    """Returns the checkpoint that stands under `key` when it is valid; else quarantines it and returns None."""
     fault, manifest, digest = find_lasting_fault(store, identity.keys, key, scratch / "adopt", budget)
     if fault is None and manifest is not None:
         return Committed(key, digest, manifest, adopted=True)

@@ -60,7 +60,7 @@ class Checkpointer:
 
     @property
     def stage_is_closed(self) -> bool:
-        """Whether a checkpoint of this instance says that the stage ends with it."""
+        """Whether a checkpoint of this instance is marked as the end of the stage."""
         own = self.manifest_key.startswith(self.identity.keys.manifests_prefix)
         return own and self.manifest is not None and self.manifest.final
 

@@ -28,7 +28,7 @@ def instances(store: ObjectStore, namespace: str, uid: str) -> list[InstanceKeys
 
 
 def instance_manifests(store: ObjectStore, keys: InstanceKeys) -> list[CheckpointManifest]:
-    """Returns the manifests of an instance that are sound as far as anybody knows, newest first."""
+    """Returns the manifests of an instance that are not known to be corrupt, newest first."""
     bad = quarantined_positions(store, keys.quarantine_prefix)
     named = [key for key in manifest_keys(store, keys.manifests_prefix) if position_of(key) not in bad]
     found = []

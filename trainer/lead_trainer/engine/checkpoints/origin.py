@@ -16,7 +16,7 @@ from lead_protocol.object_keys import InstanceKeys, position_of
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore
 from lead_trainer.engine.checkpoints.manifest_listing import manifest_keys, model_file_name
 from lead_trainer.engine.checkpoints.quarantine import (
-    LOOK_AGAIN_S,
+    RECHECK_S,
     Fault,
     fetch_fault,
     find_lasting_fault,
@@ -33,8 +33,8 @@ Fetch = Callable[[str], tuple[Fault | None, Wanted | None]]  # of a manifest's k
 log = structlog.get_logger(__name__)
 
 
-def sound_origin(store: ObjectStore, origin: InitFrom, epochs: int, folder: Path, budget: RetryBudget) -> Found:
-    """Returns the checkpoint that `origin` names, or the newest sound one of its instance; its files in `folder`.
+def valid_origin(store: ObjectStore, origin: InitFrom, epochs: int, folder: Path, budget: RetryBudget) -> Found:
+    """Returns the checkpoint that `origin` names, or the newest valid one of its instance; its files in `folder`.
 
     Raises NoValidCheckpoint when there is none, BadConfig when it has nothing left to train.
     """
@@ -57,7 +57,7 @@ def sound_origin(store: ObjectStore, origin: InitFrom, epochs: int, folder: Path
     return found
 
 
-def newest_sound_weights(store: ObjectStore, origin: InitFrom, stage: str, folder: Path, budget: RetryBudget) -> Path:
+def newest_valid_weights(store: ObjectStore, origin: InitFrom, stage: str, folder: Path, budget: RetryBudget) -> Path:
     """Downloads the model file of the checkpoint that `stage` begins with; returns its path.
 
     Raises NoValidCheckpoint when there is none.
@@ -66,7 +66,7 @@ def newest_sound_weights(store: ObjectStore, origin: InitFrom, stage: str, folde
     def fetch(key: str) -> tuple[Fault | None, Path | None]:
         fault, manifest = budget.call(_fetch_model, store, key, folder, origin.checkpoint_prefix)
         if fault is not None and fault.missing:
-            budget.pause(LOOK_AGAIN_S)
+            budget.pause(RECHECK_S)
             fault, manifest = budget.call(_fetch_model, store, key, folder, origin.checkpoint_prefix)
         return fault, None if fault is not None or manifest is None else folder / model_file_name(manifest)
 
@@ -98,7 +98,7 @@ def _newest_valid(
         text = "found no checkpoint; name one that a run's status shows, of a stage that has committed one"
         raise NoValidCheckpoint(f"{field} {wanted}: {text}")
     many = "found 1 checkpoint, which is corrupt" if len(keys) == 1 else f"found {len(keys)} checkpoints, all corrupt"
-    why = short_checksums(first or "it is quarantined, and the record below quarantine/ says why")
+    why = short_checksums(first or "it is quarantined, and the record below quarantine/ gives the reason")
     raise NoValidCheckpoint(f"{field} {wanted}: {many}: {why}; restore its objects, or name another checkpoint")
 
 

@@ -22,7 +22,7 @@ from lead_protocol.object_keys import InstanceKeys, position_of
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, ObjectStore
 from lead_trainer.engine.checkpoints.retry_budget import RetryBudget
 
-LOOK_AGAIN_S = 2.0  # until what was missing is looked for a second time
+RECHECK_S = 2.0  # until missing objects are checked a second time
 MAX_QUARANTINE_BYTES = 64 * 1024
 LOOP = "loop"  # the part of a checkpoint with the loop's position
 
@@ -45,7 +45,7 @@ def count_quarantined(store: ObjectStore, keys: InstanceKeys, step: int) -> int:
 
 
 def quarantined_positions(store: ObjectStore, quarantine_prefix: str) -> set[tuple[int, int]]:
-    """Returns (step, q) of every manifest found spoiled before."""
+    """Returns (step, q) of every manifest found corrupt before."""
     return {position for info in store.list(quarantine_prefix) if (position := position_of(info.key))}
 
 
@@ -91,11 +91,11 @@ def readmit(store: ObjectStore, keys: InstanceKeys, manifest_key: str) -> str:
 def find_lasting_fault(
     store: ObjectStore, keys: InstanceKeys, key: str, folder: Path, budget: RetryBudget
 ) -> tuple[Fault | None, CheckpointManifest | None, str]:
-    """As `find_fault`, waiting for a store that is away; what is missing is looked for again after a pause."""
+    """As `find_fault`, waiting for a store that is away; missing objects are checked again after a pause."""
     found = budget.call(find_fault, store, keys, key, folder, MAX_CHECKPOINT_MANIFEST_BYTES)
     if found[0] is None or not found[0].missing:
         return found
-    budget.pause(LOOK_AGAIN_S)
+    budget.pause(RECHECK_S)
     return budget.call(find_fault, store, keys, key, folder, MAX_CHECKPOINT_MANIFEST_BYTES)
 
 
@@ -162,6 +162,6 @@ def _foreign(manifest: CheckpointManifest, keys: InstanceKeys, key: str) -> Faul
         return Fault(f"it belongs to {manifest.run_uid}/{manifest.stage}-s{manifest.seed}, expected {keys.prefix}")
     position = position_of(key)
     if position is None or position[0] != manifest.step:
-        return Fault(f"it says step {manifest.step}, but its key is {key}")
+        return Fault(f"it states step {manifest.step}, but its key is {key}")
     outside = [stored.key for stored in manifest.files.values() if not stored.key.startswith(keys.prefix)]
     return Fault(f"it names {outside[0]}, outside {keys.prefix}") if outside else None

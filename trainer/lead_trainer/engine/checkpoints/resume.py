@@ -23,7 +23,7 @@ from lead_protocol.manifests import (
 from lead_protocol.object_keys import position_of
 from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.contract.recipe import Recipe
-from lead_trainer.contract.training_keys import NOT_LEARNED, word_of
+from lead_trainer.contract.training_keys import NOT_LEARNED, key_name
 from lead_trainer.engine.checkpoints.checkpoint import CheckpointIdentity
 from lead_trainer.engine.checkpoints.manifest_listing import manifest_keys
 from lead_trainer.engine.checkpoints.quarantine import (
@@ -56,7 +56,7 @@ class Found:
     manifest: CheckpointManifest
 
 
-def newest_sound(store: ObjectStore, identity: CheckpointIdentity, folder: Path, budget: RetryBudget) -> Found | None:
+def newest_valid(store: ObjectStore, identity: CheckpointIdentity, folder: Path, budget: RetryBudget) -> Found | None:
     """Returns the newest valid checkpoint, its files in `folder`; None when none was ever committed.
 
     Raises NoValidCheckpoint when all that were committed are corrupt.
@@ -129,8 +129,10 @@ def refuse_other_run(
         before = json.loads((folder / "config.json").read_text())
         changed, unknown = _differences(_learned(before, free), _learned(config, free))
         if changed:
-            told = ", ".join(changed[:5])
-            raise BadConfig(f"the checkpoint of step {manifest.step} was written with another config: {told}; {remedy}")
+            shown = ", ".join(changed[:5])
+            raise BadConfig(
+                f"the checkpoint of step {manifest.step} was written with another config: {shown}; {remedy}"
+            )
         if unknown:
             log.warning("the checkpoint is of another version of the trainer, which knew other keys", keys=unknown)
     if manifest.dataset_digests != list(identity.dataset_digests):
@@ -180,7 +182,7 @@ def load_tensors(path: Path) -> Any:
 
 def not_learned(recipe: Recipe[Any]) -> frozenset[str]:
     """Returns the keys that may differ between a checkpoint and the run that resumes it."""
-    engines = {word_of(recipe.config_model, name) for name in NOT_LEARNED & recipe.config_model.model_fields.keys()}
+    engines = {key_name(recipe.config_model, name) for name in NOT_LEARNED & recipe.config_model.model_fields.keys()}
     return RUN_KEYS | engines | recipe.keys.not_learned
 
 

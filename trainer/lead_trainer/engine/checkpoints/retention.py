@@ -67,5 +67,5 @@ class Retention:
         try:
             return read_checkpoint_manifest(self.store, key)
         except (ValidationError, ObjectCorrupt) as error:
-            log.warning("a checkpoint stays: its manifest is spoiled", manifest=key, error=str(error).splitlines()[0])
+            log.warning("a checkpoint is kept: its manifest is corrupt", manifest=key, error=str(error).splitlines()[0])
             return None

@@ -44,10 +44,10 @@ class RetryBudget:
             except (StoreUnavailable, StoreFull) as error:
                 if time.monotonic() + pause_s > self._deadline:
                     raise
-                self._tell(error, pause_s)
+                self._log(error, pause_s)
             self.pause(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
-    def _tell(self, error: StoreError, pause_s: float) -> None:
+    def _log(self, error: StoreError, pause_s: float) -> None:
         self.on_wait(f"waiting for the store: {error}")
         log.warning("waiting for the store", error=str(error), next_try_s=pause_s)

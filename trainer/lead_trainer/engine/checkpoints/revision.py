@@ -1,6 +1,6 @@
 """Which version of the code trains: every checkpoint names it.
 
-An image says it by LEAD_GIT_REVISION; a checkout is asked through git.
+An image sets LEAD_GIT_REVISION; in a checkout git is asked.
 """
 
 import os
@@ -15,9 +15,9 @@ _TIMEOUT_S = 5.0
 @cache
 def git_revision() -> str:
     """Returns the commit, with `-dirty` where files differ from it; empty where nobody knows."""
-    told = os.environ.get(VARIABLE, "")
-    if told:
-        return told
+    revision = os.environ.get(VARIABLE, "")
+    if revision:
+        return revision
     folder = Path(__file__).resolve().parent
     try:
         answer = subprocess.run(

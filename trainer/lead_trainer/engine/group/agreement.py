@@ -17,7 +17,7 @@ from lead_trainer.errors import TrainerError
 def done_by_first(group: Group, work: Callable[[], Any]) -> Any:
     """Runs `work` on rank 0 and returns its JSON result on every rank; every rank raises what `work` raises.
 
-    Of what a disk says too: a resume writes to it.
+    OSErrors are passed on as well: a resume writes to the disk.
     """
     if not group.world.is_first:
         outcome = group.from_first(None)

@@ -96,7 +96,7 @@ class Group:
         )
 
     def any(self, flag: bool) -> bool:
-        """Returns whether any rank says yes; every rank gets the same answer."""
+        """Returns whether the value is true on any rank; every rank gets the same result."""
         if self._decisions is None:
             return flag
         vote = torch.tensor([int(flag)], dtype=torch.int32)

@@ -16,7 +16,7 @@ class StopFlag:
         """Listens from `trained` on.
 
         Until then a signal ends the process, wherever it is: there is nothing to commit, and a rank that waits for its
-        group, or within a library, could not look at the flag.
+        group, or within a library, could not check the flag.
         """
         self._listens_later = True
 

@@ -1,4 +1,4 @@
-"""What only rank 0 does between two steps: it tells. The writer, the event file and W&B, the console, retention.
+"""Rank 0's reports between steps: the progress writer, the event file and W&B, the console, retention.
 
 Called by `hooks`; nothing in here is a collective, and nothing in here may stop training.
 """
@@ -20,7 +20,7 @@ from lead_trainer.contract.samples import Batch
 from lead_trainer.contract.step import StepOutput
 from lead_trainer.engine.checkpoints.retention import Retention
 from lead_trainer.engine.reporting.progress import ProgressWriter
-from lead_trainer.engine.step.ranking import TELLABLE, VALIDATION
+from lead_trainer.engine.step.ranking import METRIC_NAME, VALIDATION
 from lead_trainer.engine.step.state import TrainState
 from lead_trainer.engine.validation.validation import Validated
 from lead_trainer.report.console import EPOCH_DONE
@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(kw_only=True)
 class FirstRank:
-    """Everything that rank 0 tells of a stage."""
+    """Everything that rank 0 reports of a stage."""
 
     recipe: Recipe[Any]
     config: Any
@@ -47,16 +47,16 @@ class FirstRank:
     advisories: dict[str, Advisory] = field(default_factory=dict)  # the newest of each rule
     live: Live = field(default_factory=Live)
     reported: frozenset[str] = frozenset()  # advice that a person has read before the run began
-    _untold: set[str] = field(default_factory=set)  # metrics whose names no progress record takes
+    _unreported: set[str] = field(default_factory=set)  # metrics whose names no progress record takes
 
-    def tell(self, state: TrainState, *, urgent: bool = False, **fields: Any) -> None:
+    def report(self, state: TrainState, *, urgent: bool = False, **fields: Any) -> None:
         """Puts the position and `fields` into the progress record."""
         fields |= {"epoch": state.epoch, "step": state.step, **self.data_counters()}
         best = {"best_metric": state.best_metric, "best_by": state.ranking.metric}
         self.writer.update(urgent=urgent, **best, **fields)
 
     def advise(self, state: TrainState, advisories: Sequence[Advisory]) -> None:
-        """Tells what watch rules say, the newest last."""
+        """Reports the advice of watch rules, the newest last."""
         for advisory in advisories:
             if advisory.message not in self.reported:
                 log.warning(f"advice: {advisory.rule}", epoch=advisory.epoch, message=advisory.message)
@@ -64,16 +64,16 @@ class FirstRank:
             self.advisories[advisory.rule] = advisory
         if advisories:
             newest = [advisory.model_dump() for advisory in self.advisories.values()][-MAX_ADVISORIES:]
-            self.tell(state, urgent=True, advisories=newest)
+            self.report(state, urgent=True, advisories=newest)
 
     def validating(self, state: TrainState) -> Callable[[int, int], None]:
-        """Returns what tells of each batch of a validation, so that a long one is not taken for a hang."""
-        return lambda done, of: self.tell(state, phase="Checkpointing", message=f"validation: batch {done} of {of}")
+        """Returns a callback that reports each batch of a validation, so that a long one is not taken for a hang."""
+        return lambda done, of: self.report(state, phase="Checkpointing", message=f"validation: batch {done} of {of}")
 
     def validated(self, state: TrainState, found: Validated) -> None:
-        """Tells that a validation is over, with its values where that is inside an epoch, and what was left out."""
-        if found.spoiled:
-            text = f"the loss of {found.spoiled} of {found.batches} batches of validation was not finite; "
+        """Reports the end of a validation, with its values inside an epoch, and what was left out."""
+        if found.nonfinite:
+            text = f"the loss of {found.nonfinite} of {found.batches} batches of validation was not finite; "
             text += "val/loss is the mean of the others" if found.values else "this epoch has no val/loss"
             self.advise(state, [Advisory(rule="validation-not-finite", epoch=state.epoch, message=text)])
         for tag, picture in found.pictures.items():
@@ -81,7 +81,7 @@ class FirstRank:
         if state.step_in_epoch:
             self.events.scalars(found.values, state.step)
             log.info("validated", step=state.step, **found.values)
-        self.tell(state, phase="Training", message="")
+        self.report(state, phase="Training", message="")
 
     def scalars(self, state: TrainState, output: StepOutput) -> None:
         """Writes losses and metrics of one step, under the recipe's tags."""
@@ -111,8 +111,8 @@ class FirstRank:
         if picture.dtype == np.uint8 and picture.ndim in (3, 4) and picture.shape[-1] == 3 and picture.size:
             show = self.events.clip if picture.ndim == 4 else self.events.picture
             show(tag, picture, step)
-        elif tag not in self._untold:
-            self._untold.add(tag)
+        elif tag not in self._unreported:
+            self._unreported.add(tag)
             log.warning("a picture is not shown", tag=tag, found=f"{picture.dtype} {picture.shape}",
                         expected="uint8 (H, W, 3), or (T, H, W, 3) for a clip")  # fmt: skip
 
@@ -130,11 +130,11 @@ class FirstRank:
         self.after_commit(manifest)
         self.events.upload()
         reference = checkpoint_reference(manifest, manifest_key)
-        self.tell(state, urgent=True, phase="Training", message="", checkpoint=reference.model_dump())
+        self.report(state, urgent=True, phase="Training", message="", checkpoint=reference.model_dump())
         log.info("checkpoint committed", step=manifest.step, epoch=manifest.epoch, size_bytes=reference.size_bytes)
 
     def epoch_done(self, state: TrainState, values: Mapping[str, float], epochs: int) -> None:
-        """Tells the means of an epoch, and its validation."""
+        """Reports the means of an epoch, and its validation."""
         self.events.scalars(
             {
                 name if name.startswith(VALIDATION) else f"{self.recipe.reports.tags.epoch}{name}": value
@@ -145,20 +145,20 @@ class FirstRank:
         log.info(EPOCH_DONE, epoch=state.epoch, of=epochs, step=state.step, skipped=state.skipped_steps,
                  best=state.best_metric, best_epoch=state.ranking.best.epoch or None,
                  epochs_since_best=state.ranking.best.epochs_since, **values)  # fmt: skip
-        self.tell(state, urgent=True, loss=values.get("loss"), metrics=self._few(values))
+        self.report(state, urgent=True, loss=values.get("loss"), metrics=self._few(values))
 
     def _few(self, values: Mapping[str, float]) -> dict[str, float]:
-        if untold := sorted({name for name in values if not TELLABLE.fullmatch(name)} - self._untold):
-            self._untold.update(untold)
+        if unreported := sorted({name for name in values if not METRIC_NAME.fullmatch(name)} - self._unreported):
+            self._unreported.update(unreported)
             log.warning("metrics are left out of the progress record: a name is up to 64 of A-Z a-z 0-9 _ . / -",
-                        names=untold)  # fmt: skip
-        names = [name for name in values if name != "loss" and name not in self._untold]
+                        names=unreported)  # fmt: skip
+        names = [name for name in values if name != "loss" and name not in self._unreported]
         validation_first = sorted(names, key=lambda name: (not name.startswith(VALIDATION), name))
         return {name: values[name] for name in validation_first[:_PROGRESS_METRICS]}
 
 
 def checkpoint_reference(manifest: CheckpointManifest, manifest_key: str) -> CheckpointRef:
-    """Returns what the progress record tells of a committed checkpoint."""
+    """Returns the fields of the progress record about a committed checkpoint."""
     return CheckpointRef(
         step=manifest.step,
         epoch=manifest.epoch,

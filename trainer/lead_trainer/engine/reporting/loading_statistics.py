@@ -17,7 +17,7 @@ from lead_trainer.data.session_cache import CacheStats, DirectReads
 from lead_trainer.engine.samples.dataset import Dataset
 from lead_trainer.world import World
 
-_READS = ("cache_reads", "cache_first_reads", "cache_brought")
+_READS = ("cache_reads", "cache_first_reads", "cache_fetched")
 _AS_THEY_ARE = ("cache_fetched_bytes", "cache_second_bytes", "cache_corrupt")  # as they are
 _FETCH_S = "cache_fetch_s"
 _MB = 1e6
@@ -58,8 +58,8 @@ class LoadingStatistics:
     def take(self, sums: Sequence[float]) -> None:
         """Notes the sums of all ranks' rows."""
         numbers = iter(sums)
-        reads, first_reads, brought = (round(next(numbers)) for _ in _READS)
-        together = CacheStats(reads=reads, first_reads=first_reads, brought=brought)  # one brings what others read too
+        reads, first_reads, fetched = (round(next(numbers)) for _ in _READS)
+        together = CacheStats(reads=reads, first_reads=first_reads, fetched=fetched)  # a rank fetches for others, too
         counts = {"cache_hits": together.hits, "cache_misses": together.misses}
         counts |= {name: round(next(numbers)) for name in _AS_THEY_ARE}
         self._newest = _Totals(
@@ -101,7 +101,7 @@ class LoadingStatistics:
             "cache/degraded": float(len(now.degraded_ranks)),
         }
         if self._keeps_shards and hits + misses > 0:
-            # Records of shards that were there count as first reads too, until others are brought.
+            # Records of shards that were there count as first reads too, until others are fetched.
             scalars["cache/hit_rate"] = max(0.0, hits / (hits + misses))
         if batches > self._shown_batches:
             scalars["data/fetch_ms"] = 1000 * (fetch_s - self._shown_fetch_s) / (batches - self._shown_batches)

@@ -49,12 +49,12 @@ class StepClock:
         return sum(self._steps[-1]) if self._steps else 0.0
 
     def epoch_done(self, batches_a_step: int) -> dict[str, float]:
-        """Returns what watch rules know of the epoch's speed, by tag; of an epoch too short to tell no rate."""
+        """Returns what watch rules know of the epoch's speed, by tag; without a rate for too short an epoch."""
         steps = self._steps[max(self._epoch_begin, _WARM_UP_STEPS) :]
         self._epoch_begin = len(self._steps)
         found: dict[str, float] = {}
         if self._device.type == "cuda":
-            # Without nvidia-ml-py, or where the driver does not tell, there is nothing to record.
+            # Without nvidia-ml-py, or where the driver does not report it, there is nothing to record.
             with suppress(ModuleNotFoundError, RuntimeError):
                 self._utilisation.append(float(torch.cuda.utilization(self._device)))
                 found[GPU_SHARE] = self._utilisation[-1] / 100
@@ -65,7 +65,7 @@ class StepClock:
         return {**found, WAITING: waiting, BATCHES_PER_S: len(steps) * batches_a_step / total}
 
     def record(self, *, batch_size: int, ranks: int, precision: str) -> PerfRecord | None:
-        """Returns the record of everything so far, None while there is too little to tell."""
+        """Returns the record of everything so far, None while there is too little data."""
         steps = np.asarray(self._steps[_WARM_UP_STEPS:])
         if not len(steps):
             return None

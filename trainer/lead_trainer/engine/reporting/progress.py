@@ -1,6 +1,6 @@
 """Rank 0's writer: one small record, overwritten every few seconds, that the operator pulls.
 
-A thread writes it, so a slow store never slows training; failures are said once and tried again. The last record also
+A thread writes it, so a slow store never slows training; failures are logged once and retried. The last record also
 goes to the termination log on every way out, and every rank that fails leaves its sentence there.
 """
 
@@ -82,10 +82,10 @@ class ProgressWriter:
 
 
 def write_termination_log(path: Path | None, record: ProgressRecord) -> None:
-    """Leaves the last word of this process where the kubelet reads it; a path that cannot be written is skipped."""
+    """Writes the final report of this process where the kubelet reads it; a path that cannot be written is skipped."""
     if path is None:
         return
-    with contextlib.suppress(OSError):  # outside a pod there is no such file, and the exit code still tells
+    with contextlib.suppress(OSError):  # outside a pod there is no such file, and the exit code is enough
         path.write_bytes(to_bytes(record))
 
 
@@ -100,7 +100,7 @@ class Pace:
         self._marks.clear()
 
     def mark(self, step: int) -> float | None:
-        """Notes a finished step; returns steps per second, or None while there is too little to tell."""
+        """Notes a finished step; returns steps per second, or None while there is too little data."""
         now = time.monotonic()
         self._marks.append((now, step))
         while now - self._marks[0][0] > 60.0 and len(self._marks) > 2:

@@ -1,7 +1,7 @@
-"""Watch rules: what the course of a run says to somebody who knows the signs. Pure functions of the epochs' means.
+"""Watch rules: advice from the course of a run. Pure functions of the epochs' means.
 
 A rule advises and changes nothing; its advisory goes to the log, to the progress record and from there to the resource.
-Each rule speaks once a stage, when its sign first appears; the history is part of a checkpoint, so a resumed run does
+Each rule fires once per stage, when its sign first appears; the history is part of a checkpoint, so a resumed run does
 not repeat itself. Recipes add rules of their own (`recipe.Advises`).
 """
 
@@ -14,8 +14,8 @@ from lead_trainer.contract.reports import WatchRule
 
 History = Sequence[Mapping[str, float]]  # of each epoch, oldest first: `loss`, `val/…`, `watch/…`
 WAITING = "watch/waiting_share"  # of the time, spent waiting for batches
-BATCHES_PER_S = "watch/batches_per_s"  # of one process; absent for an epoch too short to tell
-GPU_SHARE = "watch/gpu_share"  # of the time that the GPU was busy, as its driver says at the end of an epoch
+BATCHES_PER_S = "watch/batches_per_s"  # of one process; absent for too short an epoch
+GPU_SHARE = "watch/gpu_share"  # of the time that the GPU was busy, as its driver reports at the end of an epoch
 YOUNG = "watch/young_share"  # of the averaged weights that are validated: what the first ones still weigh in them
 _FLAT_EPOCHS = 10
 _FLAT_SHARE = 0.01  # of the loss: less progress than this in _FLAT_EPOCHS epochs is none
@@ -30,17 +30,17 @@ _MESSAGE_CHARS = 240
 
 
 def advise(rules: Sequence[WatchRule], history: History, epoch: int) -> list[Advisory]:
-    """Returns what the rules say after the last epoch of `history` and said after none before.
+    """Returns the advice of rules that fire after the last epoch of `history` and fired after none before.
 
-    Of rules with the same name the last one counts: a recipe's own words in place of the engine's.
+    Of rules with the same name the last one counts: a recipe's rule replaces the engine's.
     """
-    said = []
+    advice = []
     for rule in {rule.name: rule for rule in rules}.values():
         text = rule.check(history)
         before = (rule.check(history[:end]) for end in range(1, len(history)))
         if text is not None and not any(before):
-            said.append(Advisory(rule=rule.name, epoch=epoch, message=one_line(text)))
-    return said
+            advice.append(Advisory(rule=rule.name, epoch=epoch, message=one_line(text)))
+    return advice
 
 
 def one_line(text: str) -> str:
@@ -59,7 +59,7 @@ def plateau(history: History) -> str | None:
         return None
     return (
         f"the loss has not fallen by 1 % in {_FLAT_EPOCHS} epochs (best {min(before, since):.4g}); if it is too high, "
-        "try a higher lr and look at the data and its labels; else train shorter"
+        "try a higher lr and inspect the data and its labels; else train shorter"
     )
 
 

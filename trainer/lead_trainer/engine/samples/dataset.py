@@ -28,14 +28,14 @@ class Dataset:
     store: ObjectStore | None = None  # where the caches lie
 
     def counters(self) -> Mapping[str, Any]:
-        """Returns the session cache's counters; for where they are told, see `loading_figures`."""
+        """Returns the session cache's counters; for where they are reported, see `loading_figures`."""
         if self.session is None:
             return {}
         stats = self.session.stats()
         return {
             "cache_reads": stats.reads,
             "cache_first_reads": stats.first_reads,
-            "cache_brought": stats.brought,
+            "cache_fetched": stats.fetched,
             "cache_fetched_bytes": stats.fetched_bytes,
             "cache_second_bytes": self.store.second_bytes if isinstance(self.store, AsksTwice) else 0,
             "cache_fetch_s": round(stats.fetch_s, 3),

@@ -39,7 +39,7 @@ class LimitedSamples(Samples):
         return self.source.shards_of(indices)
 
     def fetch_shard(self, shard: int) -> bool:
-        """Brings a shard of the source to this node."""
+        """Fetches a shard of the source to this node."""
         return self.source.fetch_shard(shard)
 
     def group_lengths(self) -> Indices | None:

@@ -1,7 +1,7 @@
 """What the engine does with batch norms: freezes them, and undoes what a batch that is not finite did to them.
 
 A skipped step leaves the weights, but its forward pass has moved the running statistics; one NaN there would stay for
-good and spoil every evaluation.
+good and ruin every evaluation.
 """
 
 import torch

@@ -76,7 +76,7 @@ class Optimizers:
     def set_rates(self, factor: float | Mapping[str, float]) -> None:
         """Sets each group's rate to its base rate times the factor, or times the one of its `name`.
 
-        Raises BadConfig for a group of which the schedule says nothing, and for a factor of no group.
+        Raises BadConfig for a group without a factor in the schedule, and for a factor of no group.
         """
         unused = set(factor) if isinstance(factor, Mapping) else set()
         for group, base in zip(self.groups(), self.base_rates, strict=True):

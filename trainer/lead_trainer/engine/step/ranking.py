@@ -13,7 +13,7 @@ from lead_trainer.contract.training_keys import TrainingKeys
 from lead_trainer.errors import BadConfig
 
 VALIDATION = "val/"  # begins the tag of every validation metric
-TELLABLE = re.compile(r"[A-Za-z0-9_./-]{1,64}")  # what a progress record takes as the name of a metric
+METRIC_NAME = re.compile(r"[A-Za-z0-9_./-]{1,64}")  # what a progress record takes as the name of a metric
 
 
 class Best(StrictModel):
@@ -70,7 +70,7 @@ class Ranking:
 def ranking_of(config: TrainingKeys, *, validates: bool) -> Ranking:
     """Returns the ranking a stage asks for; raises BadConfig for a metric that it cannot have."""
     metric = config.best_metric or (f"{VALIDATION}loss" if validates else "loss")
-    if not TELLABLE.fullmatch(metric):
+    if not METRIC_NAME.fullmatch(metric):
         raise BadConfig(f"best_metric: found {metric!r}, expected the tag of a metric, for example val/loss")
     if metric.startswith(VALIDATION) and not validates:
         raise BadConfig(

@@ -1,7 +1,7 @@
 """All randomness of training as a pure function of (seed, epoch, step, rank).
 
-The generators are set anew before every step, so a resumed run draws the same dropout masks as an uninterrupted one and
-no generator state has to be part of a checkpoint. Called by `worker` once and by `loop` before each step.
+The generators are re-seeded before every step, so a resumed run draws the same dropout masks as an uninterrupted one
+and no generator state has to be part of a checkpoint. Called by `worker` once and by `loop` before each step.
 """
 
 import hashlib

@@ -59,7 +59,7 @@ class EpochTotals:
 
 
 def totals_of(pairs: Mapping[str, tuple[float, float]]) -> EpochTotals:
-    """Returns the totals that `as_pairs` told."""
+    """Returns the totals that `as_pairs` returned."""
     sums = {name: torch.tensor(total, dtype=torch.float64) for name, (total, _) in pairs.items()}
     return EpochTotals(sums, {name: count for name, (_, count) in pairs.items()})
 

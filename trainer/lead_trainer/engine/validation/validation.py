@@ -1,7 +1,7 @@
 """Validation: every sample of the split once, over all ranks, and the exact means of what the recipe counts.
 
 The bare model runs on each rank's share in eval mode; the shares need not be equal. Before each batch the ranks ask
-each other whether one of them was told to stop: then validation ends without a result. A sum of a batch that is not
+each other whether one of them got a stop signal: then validation ends without a result. A sum of a batch that is not
 finite is left out, and batches without a loss are counted: no single sample ends a run. Nothing that training depends
 on changes: its generators are seeded before every step.
 """
@@ -46,7 +46,7 @@ class Validated:
     """What validation found, the same on every rank."""
 
     values: dict[str, float]  # `val/<tag>`, finite
-    spoiled: int  # batches without a finite loss, of all ranks
+    nonfinite: int  # batches without a finite loss, of all ranks
     batches: int
     pictures: Mapping[str, Picture] = field(default_factory=dict)  # of this rank's samples, by whole tag
 
@@ -105,12 +105,12 @@ class Validator:
     def run(
         self,
         state: TrainState,
-        tell: Callable[[int, int], None] = lambda done, of: None,
+        report: Callable[[int, int], None] = lambda done, of: None,
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> Validated | None:
-        """Evaluates the weights that count, on every rank; a collective. `tell` hears of each batch of this rank.
+        """Evaluates the current weights on every rank; a collective. `report` is called for each batch of this rank.
 
-        Returns None once `is_stopping` says so on any rank. Raises BadData for a split in which nothing can be counted.
+        Returns None once `is_stopping` is true on any rank. Raises BadData for a split in which nothing can be counted.
         """
         model = state.judged
         self.group.share_buffers(model)
@@ -118,15 +118,15 @@ class Validator:
         model.eval()
         metrics = self._metrics(state)
         try:
-            sums = self._sums(model, self._context(state, metrics), tell, is_stopping)
+            sums = self._sums(model, self._context(state, metrics), report, is_stopping)
         finally:
             model.train(was_training)
         if sums is None:
             return None
         exact = means(merged(self.group.gather(sums.as_pairs()))) | greatest(self.group.gather(sums.largest_values()))
-        spoiled, batches = (sum(counts) for counts in zip(*self.group.gather(sums.batch_counts()), strict=True))
-        if "loss" not in exact and not spoiled:
-            raise BadData("validation counts no sample for `loss`; look at the labels of the validation split")
+        nonfinite, batches = (sum(counts) for counts in zip(*self.group.gather(sums.batch_counts()), strict=True))
+        if "loss" not in exact and not nonfinite:
+            raise BadData("validation counts no sample for `loss`; check the labels of the validation split")
         values = self._summary(exact) if "loss" in exact else {}
         results = self._results(metrics)
         if twice := sorted(values.keys() & results.keys()):
@@ -136,7 +136,7 @@ class Validator:
         values = {f"{VALIDATION}{tag}": float(value) for tag, value in {**values, **results}.items()}
         state.validation = {tag: value for tag, value in values.items() if math.isfinite(value)}
         state.validated_step = state.step
-        return Validated(state.validation, spoiled, batches, sums.pictures)
+        return Validated(state.validation, nonfinite, batches, sums.pictures)
 
     def _summary(self, exact: Mapping[str, float]) -> dict[str, float]:
         found = self.validation.summary(self.config, exact)
@@ -179,7 +179,7 @@ class Validator:
         self,
         model: torch.nn.Module,
         context: StepContext[Any],
-        tell: Callable[[int, int], None],
+        report: Callable[[int, int], None],
         is_stopping: Callable[[], bool],
     ) -> Sums | None:
         draw, world = self.samples.epoch_draw(0), self.group.world
@@ -196,7 +196,7 @@ class Validator:
                 with autocast(self.dtype, self.group.device):
                     found = self.validation.evaluate(model, batch, replace(context, micro_batch=number))
                 sums.add(returned(self.recipe.name, "validation.evaluate", found, Evaluation))
-                tell(number + 1, -(-len(numbers) // self.rank_batch))
+                report(number + 1, -(-len(numbers) // self.rank_batch))
         return sums
 
     def _share(self, draw: Indices) -> list[int]:

@@ -23,7 +23,7 @@ HORIZON = SIDE // 2
 SIGHT_M = 110.0
 _NEAR_M = 0.3
 _FAR_ROWS = int(FOCAL * CAMERA_HEIGHT_M / 20.0)
-"""Rows below the horizon that look further than 20 m and take the smoothed ground picture."""
+"""Rows below the horizon that show more than 20 m and take the smoothed ground picture."""
 _SUBPIXEL_BITS = 4
 
 FloatImage = npt.NDArray[np.float32]

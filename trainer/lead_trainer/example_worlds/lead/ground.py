@@ -97,7 +97,7 @@ class _Brush:
 
 
 def _arms(roads: RoadMap) -> list[Pose2]:
-    """Poses at the crossing, one looking in from each of its four arms."""
+    """Poses at the crossing, one facing it from each of its four arms."""
     centre = roads.crossing
     return [Pose2(centre.x, centre.y, centre.yaw + k * np.pi / 2) for k in range(4)]
 

@@ -85,7 +85,7 @@ def _ego(episode: Episode, step: int, ego: Pose2) -> Box:
 
 
 def is_braking(episode: Episode, step: int) -> bool:
-    """Tells whether the ego brakes at a step: it slows on purpose, or is held at standstill."""
+    """Returns whether the ego brakes at a step: it slows on purpose, or is held at standstill."""
     slowing = episode.ego_acceleration[step] < -0.4
     return bool(slowing or (episode.ego_speed[step] < 0.15 and episode.ego_acceleration[step] < 0.3))
 

@@ -96,7 +96,7 @@ def _v(*values: float) -> FloatArray:
 
 
 def vehicle(extent: tuple[float, float, float], colour: Colour, *, braking: bool, boxy: bool) -> list[Face]:
-    """Returns a car or a van standing on z = 0, looking along x."""
+    """Returns a car or a van standing on z = 0, facing along x."""
     length, width, height = extent
     dark, glass, tyre = (28, 30, 34), (44, 56, 66), (22, 22, 24)
     sill = 0.16

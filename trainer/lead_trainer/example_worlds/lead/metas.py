@@ -1,6 +1,6 @@
 """The measurement dict of one frame: what LEAD's expert writes into `metas`, key by key.
 
-Called by `route_files.py`. Every key of the expert's dict is present; what the example world has no use for says
+Called by `route_files.py`. Every key of the expert's dict is present; what the example world does not use contains
 "none" as the expert would (None, -1, False, empty list).
 """
 

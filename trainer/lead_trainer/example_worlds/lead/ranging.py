@@ -118,7 +118,7 @@ def _crossings(boxes: Boxes, origin: FloatArray, heading: FloatArray) -> tuple[F
 def radial_velocity(
     hits: Hits, boxes: Boxes, rig: Pose2, mount: tuple[float, float, float], ego_velocity: FloatArray
 ) -> FloatArray:
-    """Returns how fast the distance to every hit grows (m/s, negative while approaching), as CARLA's radar says."""
+    """Returns how fast the distance to every hit grows (m/s, negative while approaching), like CARLA's radar."""
     ray = (hits.points - np.array(mount))[:, :2]
     ray /= np.maximum(np.linalg.norm(ray, axis=1, keepdims=True), 1e-6)
     relative = (boxes.velocity[hits.box] - ego_velocity) @ rotation2(rig.yaw)

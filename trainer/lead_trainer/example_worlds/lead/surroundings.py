@@ -1,6 +1,6 @@
 """What stands around an example route: parked cars, obstacles, buildings, trees, lamp and sign poles.
 
-Called by `episode.py`. Everything here stands still; the road map says where.
+Called by `episode.py`. Everything here stands still, at places from the road map.
 """
 
 import numpy as np
@@ -96,7 +96,7 @@ def _row(rng: np.random.Generator, roads: RoadMap, road: Curve) -> list[Actor]:
 
 
 def _clear(roads: RoadMap, road: Curve, xy: np.ndarray, reach_m: float) -> bool:
-    """Tells whether a place beside `road` is off the other road, and off this one's later bends."""
+    """Returns whether a place beside `road` is off the other road, and off this one's later bends."""
     other = roads.cross if road is roads.main else roads.main
     clearance = min(float(np.min(np.linalg.norm(line.points[::5] - xy, axis=1))) for line in (other,))
     own = float(np.min(np.linalg.norm(road.points[::5] - xy, axis=1)))

@@ -26,7 +26,7 @@ Progress = Callable[[int, int], None]
 
 
 class ExampleDataError(Exception):
-    """A request that cannot be met; the message says what to change."""
+    """A request that cannot be met; the message names what to change."""
 
 
 @dataclass(frozen=True)

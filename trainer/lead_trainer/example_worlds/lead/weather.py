@@ -1,6 +1,6 @@
 """Light and air of an example route: sun, sky picture, haze.
 
-Called by `camera.py`. Three looks, named as CARLA names its presets.
+Called by `camera.py`. Three weathers, named like CARLA's presets.
 """
 
 from dataclasses import dataclass

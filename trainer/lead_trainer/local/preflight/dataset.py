@@ -1,4 +1,4 @@
-"""Whether a run's data can be read: the cache is looked up, else the raw tree is scanned and one record made."""
+"""Whether a run's data can be read: the cache is found, else the raw tree is scanned and one record made."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

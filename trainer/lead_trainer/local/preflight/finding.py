@@ -8,7 +8,7 @@ Result = Literal["ok", "warning", "failed"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found; a failed one says what to do."""
+    """What one check found; a failed one names the remedy."""
 
     check: str
     result: Result

@@ -18,13 +18,13 @@ from lead_trainer.recipes.distill.config import MAX_ACCELERATION, MAX_CURVATURE
 from lead_trainer.recipes.distill.ingest.label_files import DT_S
 
 SMALLEST_SPREAD = (0.05, 0.001)  # m/s², 1/m: labels that all drive straight on must not divide by zero
-MOVING_MPS = 0.5  # a slower step says nothing of the curvatures that people drive
+MOVING_MPS = 0.5  # slower steps do not show the curvatures that people drive
 _TAIL = 0.01  # share of the values at each end that counts as much as the value beside it
 # m/s², 1/m: a value is counted as the nearest multiple within a student's limits.
 _GRAIN = {"acceleration": (0.01, MAX_ACCELERATION), "curvature": (0.00025, MAX_CURVATURE)}
 MEAN, SPREAD = "action_mean", "action_spread"  # as a cache's manifest calls them
 STATS = "action_stats"  # rows mean and spread, as a run's facts and the student's buffer call them
-PLAIN_STATS = ((0.0, 0.0), (1.0, 0.02))  # until labels say theirs
+PLAIN_STATS = ((0.0, 0.0), (1.0, 0.02))  # until those of the labels are known
 
 Floats = npt.NDArray[np.float64]
 Counts = Mapping[str, npt.NDArray[np.int64]]
@@ -77,8 +77,8 @@ def stats_in(facts: Facts) -> Sequence[Sequence[float]]:
 def stats_of(facts: Mapping[str, Sequence[float]], cache: str) -> npt.NDArray[np.float32]:
     """Returns mean and spread, (2, 2), that a cache states; raises BadData naming the cache where it states none."""
     mean, spread = facts.get(MEAN, ()), facts.get(SPREAD, ())
-    sound = len(mean) == len(spread) == len(SMALLEST_SPREAD)
-    if not sound or any(value < least for value, least in zip(spread, SMALLEST_SPREAD, strict=True)):
+    valid = len(mean) == len(spread) == len(SMALLEST_SPREAD)
+    if not valid or any(value < least for value, least in zip(spread, SMALLEST_SPREAD, strict=True)):
         raise BadData(
             f"the training split holds no usable clip in cache {cache}, which states no mean and spread of actions; "
             "extract and label some, and build the cache again with its collection train"

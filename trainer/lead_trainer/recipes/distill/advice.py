@@ -12,19 +12,19 @@ RECOMMENDED_WORKERS = 8
 
 def slow_frames(history: Sequence[Mapping[str, float]]) -> str | None:
     """Training waits for pictures."""
-    said = slow_loading(history)
-    return said and (
-        f"{said.partition(';')[0]}; set num_workers={RECOMMENDED_WORKERS}, and extract frames before training instead "
-        "of streaming them"
+    advice = slow_loading(history)
+    return advice and (
+        f"{advice.partition(';')[0]}; set num_workers={RECOMMENDED_WORKERS}, and extract frames before training "
+        "instead of streaming them"
     )
 
 
 def rising_loss(history: Sequence[Mapping[str, float]]) -> str | None:
     """The loss grows."""
-    said = divergence(history)
-    return said and (
-        f"{said.partition(';')[0]}; try lr={RECOMMENDED_LR:g} and grad_clip=1.0, and look at what merge_shards says of "
-        "the labels"
+    advice = divergence(history)
+    return advice and (
+        f"{advice.partition(';')[0]}; try lr={RECOMMENDED_LR:g} and grad_clip=1.0, and check the report of "
+        "merge_shards on the labels"
     )
 
 

@@ -1,6 +1,6 @@
 """Every key of the recipe `distill`, under the names and with the defaults of its training guide's flags.
 
-Read by the preparation, the samples, the model and the losses; it holds values, never behaviour. Flags whose word
+Read by the preparation, the samples, the model and the losses; it holds values, never behaviour. Flags whose name
 differs from a key here (`--max-epochs`, `--output-dir`) are spelled in `config_values`. Values come in through
 `config_values.load_config`, which knows presets and near matches.
 """
@@ -30,7 +30,7 @@ MAX_CURVATURE = 0.3  # 1/m
 
 @dataclass(frozen=True)
 class Horizon:
-    """How far a mode looks back and ahead, and how densely; steps of `dt_s` seconds."""
+    """History, horizon and density of a mode; steps of `dt_s` seconds."""
 
     past: int  # poses, the present one included
     future: int

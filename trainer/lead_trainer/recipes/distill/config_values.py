@@ -29,16 +29,16 @@ STUDENT_KEYS = frozenset(
 _SHOWN = re.compile(r"(?P<model>baseline|reasoning)_seed(?P<seed>\d+)_(best|latest|epoch\d+)\.pt")
 
 
-def respelled(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what a user said under the trainer's names.
+def respelled(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a user's keys under the trainer's names.
 
     `resume=FILE` names a file that a run shows in its folder, and so that run's folder, model and seed. Of a copy that
     lies elsewhere or is called otherwise `logdir` names the run's folder. Raises BadConfig where there is no such file,
     and for a model or seed that another run has.
     """
-    values = {SPELLINGS.get(key, key): value for key, value in said.items()}
-    if len(values) < len(said):
-        twice = next(key for key in said if SPELLINGS.get(key) in said)
+    values = {SPELLINGS.get(key, key): value for key, value in given.items()}
+    if len(values) < len(given):
+        twice = next(key for key in given if SPELLINGS.get(key) in given)
         raise BadConfig(f"{SPELLINGS[twice]} is given twice, once spelled {twice}; keep one")
     named = str(values.get("resume", "auto"))
     if named in ("auto", "never"):
@@ -64,7 +64,7 @@ def load_config(values: Mapping[str, Any], preset: str = "") -> DistillConfig:
 
 
 def config_of_cache(config: Mapping[str, Any]) -> DistillConfig:
-    """Returns the config of a cache: the recipe's keys and optionally `preset`; it need not say who will read it."""
+    """Returns the config of a cache: the recipe's keys and optionally `preset`; it need not name its readers."""
     values = {"model": "baseline", **{key: value for key, value in config.items() if key != "preset"}}
     return load_config(values, str(config.get("preset", "")))
 

@@ -1,4 +1,4 @@
-"""The student's samples: from a cache's records, or dummies for a first look without any data.
+"""The student's samples: from a cache's records, or dummies for a first try without any data.
 
 One sample is a pure function of (index, config.seed) and the cache; several threads may call `load` at once.
 """

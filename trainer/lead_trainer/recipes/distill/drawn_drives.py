@@ -1,4 +1,4 @@
-"""Made-up drives: constant turn rate and acceleration, so that a drive's past says how it goes on."""
+"""Made-up drives: constant turn rate and acceleration, so that a drive's past determines its future."""
 
 import numpy as np
 

@@ -72,11 +72,11 @@ def likeliest_actions(config: DistillConfig, predictions: Mapping[str, torch.Ten
 
 def with_spreads(means: Mapping[str, float]) -> dict[str, float]:
     """Returns the means with `<name>_std` in place of `<name>_square`, `<name>_min` of `<name>_negated_min`."""
-    told = {tag: value for tag, value in means.items() if not tag.endswith(("_square", "_negated_min"))}
+    summary = {tag: value for tag, value in means.items() if not tag.endswith(("_square", "_negated_min"))}
     for tag in means:
         if tag.endswith("_negated_min"):
-            told[tag.replace("_negated_min", "_min")] = -means[tag]
+            summary[tag.replace("_negated_min", "_min")] = -means[tag]
         if tag.endswith("_square"):
             name = tag.removesuffix("_square")
-            told[f"{name}_std"] = math.sqrt(max(means[tag] - means[f"{name}_mean"] ** 2, 0.0))
-    return told
+            summary[f"{name}_std"] = math.sqrt(max(means[tag] - means[f"{name}_mean"] ** 2, 0.0))
+    return summary

@@ -1,4 +1,4 @@
-"""How the teacher's clips become cache records: pictures, ego history, and what the teacher says, one record a sample.
+"""How the teacher's clips become cache records: pictures, ego history, and the teacher's output, one record per sample.
 
 Stages, as the training guide has them, each of which may be done beforehand or here: extract frames ∥ label (a GPU for
 the real teacher; shards) → ego history → merge. A record holds `frame_<camera>_<time>` (JPEG), `arrays` (poses, the
@@ -53,7 +53,7 @@ class ClipPreparation(Preparation):
         return ClipKeys.parse(config).paths
 
     def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
-        """Judges every sample of the named splits by its history and, where the teacher's files say it, its label."""
+        """Judges every sample of the named splits by its history and, if the teacher's files contain it, its label."""
         splits = known_collections(collections, SPLITS)
         keys, clips = ClipKeys.parse(config), self._tree(tree, config)
         verdicts: list[RouteVerdict] = []

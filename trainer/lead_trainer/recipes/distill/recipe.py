@@ -157,9 +157,9 @@ def measured(run: Evaluated[DistillConfig]) -> "Results":
 
 
 def warnings(config: DistillConfig) -> Sequence[str]:
-    """Returns what is said before a local run begins."""
-    said = fresh_frozen_norms(config)
-    return [said] if said else []
+    """Returns the warnings before a local run begins."""
+    warning = fresh_frozen_norms(config)
+    return [warning] if warning else []
 
 
 def next_command(config: DistillConfig, weights: Path, logdir: Path, chosen: Mapping[str, str]) -> str:
@@ -172,8 +172,8 @@ def next_command(config: DistillConfig, weights: Path, logdir: Path, chosen: Map
 
 def watch_rules(config: DistillConfig) -> Sequence[WatchRule]:
     """Returns the guide's advice, and in pods what a local run is warned of before it begins."""
-    said = fresh_frozen_norms(config)
-    return (*GUIDE_RULES, WatchRule("fresh-frozen-norms", lambda history: said if history else None))
+    warning = fresh_frozen_norms(config)
+    return (*GUIDE_RULES, WatchRule("fresh-frozen-norms", lambda history: warning if history else None))
 
 
 def file_names(config: DistillConfig, at: CheckpointAt) -> Mapping[str, str]:
@@ -189,9 +189,9 @@ def shown_names(config: DistillConfig, epoch: int, newest: bool, best: bool) -> 
     With `save_final_only` nothing but the best is shown.
     """
     every = (epoch + 1) % config.save_every == 0
-    words = [("best", best), ("latest", newest), (f"epoch{epoch + 1}", every)]
-    shown = words[:1] if config.save_final_only else words
-    return [f"{config.model}_seed{config.seed}_{word}.pt" for word, holds in shown if holds]
+    names = [("best", best), ("latest", newest), (f"epoch{epoch + 1}", every)]
+    shown = names[:1] if config.save_final_only else names
+    return [f"{config.model}_seed{config.seed}_{name}.pt" for name, holds in shown if holds]
 
 
 RECIPE = Recipe[DistillConfig](

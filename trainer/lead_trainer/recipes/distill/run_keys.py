@@ -1,9 +1,9 @@
-"""Which keys of `DistillConfig` say nothing about what is learned, and which of them a cluster says in another place.
+"""Keys of `DistillConfig` that do not affect what is learned, and those that a cluster sets in another place.
 
 Asked by the engine through the recipe: the first when a checkpoint is resumed, the second when a pod begins.
 """
 
-# Where files lie, what is told of the run, and how long it goes on.
+# Locations of files, reports of the run, and its length.
 NOT_LEARNED = frozenset(
     {
         "argoverse2_root", "data_root", "ego_history_dir", "frames_dir", "log_action_stats", "nuscenes_root",

@@ -101,14 +101,14 @@ def _write_motion(source: FrameSource, root: Path, clip: Clip) -> bool:
 
 
 def _list_failures(path: Path, failed: Mapping[int, str], judged: Collection[int]) -> None:
-    """Adds the failed samples to the list, in place of what it said of the judged ones."""
+    """Adds the failed samples to the list, in place of its entries of the judged ones."""
     before = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     stay = [line for line in before if line.strip() and int(line.split()[0]) not in judged]
     _write_text(path, "".join(f"{line}\n" for line in [*stay, *(f"{n} {fault}" for n, fault in failed.items())]))
 
 
 def _listed(path: Path, written: Collection[int]) -> dict[int, Clip]:
-    """Returns what the index says of samples that were not written anew."""
+    """Returns the index entries of samples that were not rewritten."""
     listed = read_index(path.read_bytes(), str(path)) if path.is_file() else {}
     return {number: clip for number, clip in listed.items() if number not in written}
 
@@ -221,7 +221,7 @@ def _question(source: FrameSource, split: str, number: int, clip: Clip, resoluti
 def _stored_resolution(source: FrameSource, split: str, number: int) -> int:
     """Returns the side at which a sample was extracted."""
     if not isinstance(source, ExtractedFrames):
-        raise BadConfig("--resolution is not set; say the pictures' side in pixels, for example 224")
+        raise BadConfig("--resolution is not set; set the pictures' side in pixels, for example 224")
     return source.resolution(split, number)
 
 
@@ -255,9 +255,9 @@ def merge_shards(root: Path, split: str, num_shards: int) -> Path:
 
 
 def label_report(root: Path, split: str) -> dict[str, int]:
-    """Returns how many labels have which fault; `sound` counts the others."""
+    """Returns how many labels have which fault; `valid` counts the others."""
     path = root / LABELS / labels_name(split)
-    faults = [next(label_faults(label), "sound") for label in read_labels(path.read_bytes(), str(path)).values()]
+    faults = [next(label_faults(label), "valid") for label in read_labels(path.read_bytes(), str(path)).values()]
     return dict(zip(*(part.tolist() for part in np.unique(faults, return_counts=True)), strict=True))
 
 

@@ -1,7 +1,7 @@
 """LEAD's bucket files: the collections of a tree as LEAD's own code loads them, written on request and never read here.
 
 A file is an xz pickle, whatever its suffix: the collection's counters, and for each bucket an object of LEAD's class
-whose arrays hold the paths of each row's files. These paths begin with `carla_root` as it was said, so LEAD finds them
+whose arrays hold the paths of each row's files. These paths begin with `carla_root` as given, so LEAD finds them
 where it runs in the folder that `carla_root` is relative to. Facts: autonomousvision/lead,
 `lead/training/data_loader/buckets` (2025-12).
 """
@@ -60,7 +60,7 @@ def bucket_file_fault(collection: str, config: LeadConfig) -> str:
     kind, _, stage = collection.partition("_")
     if collection_of(config).partition("_")[0] != kind:
         switch = (WAYMO if kind == "waymo" else NAVSIM).use_key
-        return f"{collection}: LEAD draws from it beside real data alone; say {switch}=true too"
+        return f"{collection}: LEAD draws from it only beside real data; set {switch}=true too"
     if (kind, stage) == ("waymo", "posttrain"):
         return (
             f"{collection}: LEAD has no such file; where it posttrains on CARLA and Waymo, its code ends with "
@@ -85,8 +85,8 @@ def write_bucket_files(scan: Scan, config: LeadConfig, root: Path) -> Iterator[P
 
 
 def _content(collection: Collection, samples: Sequence[SampleKey], config: LeadConfig) -> dict[str, object]:
-    said = {"carla_root": config.carla_root, "use_planning_decoder": stage_of(collection.name) == "posttrain"}
-    made_with = LeadObject(*_CONFIG, {**said, "_loaded_config": said})
+    given = {"carla_root": config.carla_root, "use_planning_decoder": stage_of(collection.name) == "posttrain"}
+    made_with = LeadObject(*_CONFIG, {**given, "_loaded_config": given})
     buckets = [_bucket(bucket, samples, made_with, config.carla_root) for bucket in collection.buckets]
     return {"buckets": buckets, **collection.counters}
 

@@ -72,7 +72,7 @@ class FilledCollection:
 
 @dataclass(frozen=True)
 class JudgedRoute:
-    """One route with what the two filters say about it."""
+    """One route with the verdicts of the two filters."""
 
     path: str
     frames: int
@@ -182,7 +182,7 @@ def fill_mined(
 ) -> FilledCollection:
     """Fills a collection of MINED: every frame of the kept routes in the bucket that `buckets_of` finds for it.
 
-    Buckets have LEAD's numbers; `buckets_of` tells positions among the rules, in the order of their tests.
+    Buckets have LEAD's numbers; `buckets_of` returns positions among the rules, in the order of their tests.
     """
     posttrain, rules = MINED[name]
     base = fill_collection("full_posttrain" if posttrain else "full_pretrain", routes, keys)

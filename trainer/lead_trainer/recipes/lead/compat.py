@@ -1,6 +1,6 @@
 """Where LEAD's behaviour can be mended and the mending changes numbers: one switch each, read wherever it applies.
 
-What a trained network computes is LEAD's unless somebody says otherwise, because LEAD's evaluation runs our weights by
+A trained network computes what LEAD's computes by default, because LEAD's evaluation runs our weights by
 LEAD's code. `compat: lead` switches the rest on too; then losses, gradients and steps equal LEAD's. `compat: fixed`
 switches all off.
 """
@@ -47,11 +47,11 @@ class Compat(BaseModel):
         return cls(**dict.fromkeys(cls.model_fields, False))
 
     @classmethod
-    def written_out(cls, said: Any) -> Any:
-        """Returns the words `lead` and `fixed` as a mapping with every switch; everything else as it was said."""
-        if said == "lead":
+    def written_out(cls, given: Any) -> Any:
+        """Returns `lead` and `fixed` as a mapping with every switch; everything else unchanged."""
+        if given == "lead":
             return cls.lead().model_dump()
-        return cls.fixed().model_dump() if said == "fixed" else said
+        return cls.fixed().model_dump() if given == "fixed" else given
 
     @property
     def mended_forward(self) -> tuple[str, ...]:

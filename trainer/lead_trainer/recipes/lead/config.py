@@ -206,7 +206,7 @@ class LeadConfig(TrainingKeys):
 
     # --- model: radar detector
     radar_detection: bool = True  # the detector and its loss
-    use_radar_detection: bool = True  # what it finds is told to the planner
+    use_radar_detection: bool = True  # its detections are an input of the planner
     num_radar_queries: Count = 20  # objects that the radar detector finds at most
     radar_hidden_dim_tokenizer: Count = 1024  # hidden width of its tokenizer
     radar_token_dim: Count = 256  # width of its tokens
@@ -255,14 +255,14 @@ class LeadConfig(TrainingKeys):
             renamed[name] = value
         if "compat" in renamed:
             renamed["compat"] = Compat.written_out(renamed["compat"])
-        said = {**source_defaults(renamed), **rig_defaults(renamed), **renamed}
-        return {**cls._skips(said), **said}
+        given = {**source_defaults(renamed), **rig_defaults(renamed), **renamed}
+        return {**cls._skips(given), **given}
 
     @classmethod
-    def _skips(cls, said: Mapping[str, Any]) -> dict[str, int]:
-        """Returns the skips that follow from what was said, where they are others than with default waypoints."""
+    def _skips(cls, given: Mapping[str, Any]) -> dict[str, int]:
+        """Returns the skips that follow from the given keys, where they differ from those of default waypoints."""
         default = {key: field.default for key, field in cls.model_fields.items()}
-        followed = skip_defaults({**{key: default[key] for key in HORIZON}, **said})
+        followed = skip_defaults({**{key: default[key] for key in HORIZON}, **given})
         return {key: frames for key, frames in followed.items() if frames != default[key]}
 
     @model_validator(mode="after")

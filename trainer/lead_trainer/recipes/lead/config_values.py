@@ -12,7 +12,7 @@ from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.lead.batch_shares import batch_shares
 from lead_trainer.recipes.lead.compat import Compat
 from lead_trainer.recipes.lead.config import ALIASES, STAGE_PROJECTS, LeadConfig
-from lead_trainer.recipes.lead.continued_runs import refuse_two_words_on_resuming, refuse_weights_alone
+from lead_trainer.recipes.lead.continued_runs import refuse_weights_alone, reject_contradictory_resume_keys
 from lead_trainer.recipes.lead.data_sources import KEPT_EPOCHS, kept_epochs, skip_defaults
 from lead_trainer.recipes.lead.evaluation_config import for_leads_evaluation
 from lead_trainer.recipes.lead.inheritance import INHERITED
@@ -71,11 +71,11 @@ WITHOUT_EFFECT: dict[str, str] = {
     "visualize_failed_scenarios": "lead cache --collection failed, or lead buckets, takes the routes that ended badly",
     "waymo_e2e_test_data_root": "training reads no test split",
     "waymo_e2e_val_data_root": "put that split into the tree and its folder's name into validation_towns, for val/rfm",
-    "workers_per_cpu_cores": "the loader has threads; num_threads says how many",
+    "workers_per_cpu_cores": "the loader has threads; num_threads sets their number",
     "world_size": "torchrun or the operator sets it",
 }
 
-# Of those keys, the ones that a user may set but that a config.json tells about another machine or run.
+# Of those keys, the ones that a user may set but that a config.json holds about another machine or run.
 OF_ANOTHER_MACHINE = frozenset({"assigned_cpu_cores", "gpu_name"})
 
 CROPS_SIDES = "horizontal_fov_reduction"
@@ -113,9 +113,9 @@ def refuse_unsupported(config: LeadConfig) -> None:
     batch_shares(config, len(config.sources), config.batch_size, 0, config.canonical_nodes)
 
 
-def written_out(said: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns what one source said with every switch in the place of `compat: lead` and `compat: fixed`."""
-    return {**said, "compat": Compat.written_out(said["compat"])} if "compat" in said else said
+def written_out(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns one source with every switch in the place of `compat: lead` and `compat: fixed`."""
+    return {**given, "compat": Compat.written_out(given["compat"])} if "compat" in given else given
 
 
 def from_config_json(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def to_config_json(config: LeadConfig) -> dict[str, Any]:
 
 
 def explained(kind: str, path: Sequence[str]) -> str:
-    """Returns what LEAD's keys want said of an unknown key, empty where its near matches are all there is."""
+    """Returns an explanation of an unknown key of LEAD's, empty if its near matches are enough."""
     key = ".".join(path)
     if path[:1] == ["compat"] and kind != "extra_forbidden":
         switch = f"{key}: expected true or false" if len(path) > 1 else "compat: expected lead, fixed, or switches"
@@ -171,7 +171,7 @@ KEYS = Keys[LeadConfig](
     explain=explained,
     check=refuse_unsupported,
     check_begin=refuse_weights_alone,
-    respell=refuse_two_words_on_resuming,
+    respell=reject_contradictory_resume_keys,
     expand=written_out,
     to_document=to_config_json,
     from_document=from_config_json,

@@ -1,4 +1,4 @@
-"""LEAD's word for a run that goes on, `continue_failed_training`; ours is `resume=auto`, the default."""
+"""LEAD's key for resuming a run, `continue_failed_training`; ours is `resume=auto`, the default."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,11 +11,11 @@ from lead_trainer.recipes.lead.config import LeadConfig
 CONTINUE = "continue_failed_training"
 
 
-def refuse_two_words_on_resuming(said: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns what was said; raises BadConfig where LEAD's word and `resume=never` contradict each other."""
-    if said.get(CONTINUE) is True and said.get("resume") == "never":
+def reject_contradictory_resume_keys(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the given keys; raises BadConfig where LEAD's key and `resume=never` contradict each other."""
+    if given.get(CONTINUE) is True and given.get("resume") == "never":
         raise BadConfig(f"{CONTINUE}: found true beside resume=never; keep one of them")
-    return said
+    return given
 
 
 def refuse_weights_alone(config: LeadConfig, load_file: Path | None, logdir: Path) -> None:

@@ -81,7 +81,7 @@ _PAST = {"use_past_positions": True, "use_past_speeds": True, "num_past_samples_
 
 KEPT_EPOCHS = "epoch_checkpoints_keep"
 _FIRST_KEPT_CYCLE = 2  # counted from 0: the models of the first two short cycles are of no use
-_EPOCHS = 31  # of CARLA, where nobody says another number
+_EPOCHS = 31  # of CARLA, by default
 
 HORIZON = ("num_way_points_prediction", "waypoints_spacing", "data_save_freq")  # how far waypoints reach
 

@@ -99,7 +99,7 @@ class LeadSamples(RowsInShards):
         return f"{self._rows.route[index]} frame {self._rows.frame[index]:04d}"
 
     def load(self, index: int, epoch: int) -> Sample:
-        """Returns one sample, of the perturbated view where the coin of (seed, epoch, sample) says so."""
+        """Returns one sample, of the perturbated view if the coin of (seed, epoch, sample) chooses it."""
         config = self._config
         coin = unit_float(config.seed, epoch, int(self._rows.sample[index]), COIN)
         perturbed = config.use_sensor_perburtation and coin < config.use_sensor_perburtation_prob

@@ -116,7 +116,7 @@ class MixedSamples(Samples):
         return len(draws[0]) if alone else sum(map(len, draws))
 
     def source_draw(self, source: DataSource, epoch: int) -> Indices:
-        """Returns what an epoch draws of one data set: its caches' draws, brought to the number the config asks for."""
+        """Returns what an epoch draws of one data set: its caches' draws, repeated or cut to the config's number."""
         draw = np.concatenate([self._parts[n].epoch_draw(epoch) + self._starts[n] for n in self._groups[source]])
         if not len(draw):
             raise BadData(
@@ -155,7 +155,7 @@ class MixedSamples(Samples):
         return shards
 
     def fetch_shard(self, shard: int) -> bool:
-        """Brings a shard of one of the caches to this node."""
+        """Fetches a shard of one of the caches to this node."""
         number, part = divmod(shard, len(self._parts))
         return self._parts[part].fetch_shard(number)
 

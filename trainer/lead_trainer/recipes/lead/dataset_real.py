@@ -100,7 +100,7 @@ def navsim_status(arrays: Arrays, config: LeadConfig) -> Sample:
 
 
 def waymo_status(arrays: Arrays, config: LeadConfig) -> Sample:
-    """Returns command, speed, past, future and what raters said of a Waymo frame; the test split has no future."""
+    """Returns command, speed, past, future and ratings of a Waymo frame; the test split has no future."""
     past = np.asarray(arrays["past"], np.float64)  # x, y, vx, vy; the last row is now
     speeds = np.hypot(past[:, 2], past[:, 3])
     sample: Sample = {"command": np.eye(COMMANDS)[int(arrays["command"].item())], "speed": float(speeds[-1])}

@@ -1,7 +1,7 @@
-"""The `config.json` that LEAD's closed-loop evaluation reads beside exported weights, and what it cannot be told.
+"""The `config.json` that LEAD's closed-loop evaluation reads beside exported weights, and settings that it ignores.
 
 LEAD reads every key of the file that it has itself, but what its code computes from the data set it does not set, and
-says nothing. Of `carla_root` it wants to know one thing, which cameras to mount, by a list of folder names, and any
+does not report that. Of `carla_root` it needs one thing, which cameras to mount, from a list of folder names, and any
 other path ends its evaluation; so the exported file names a folder of that list.
 """
 
@@ -30,35 +30,35 @@ SIZES = ("image_height", "image_width")
 def for_leads_evaluation(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Returns a run's `config.json` as LEAD can read it, and a sentence for each thing a person should know."""
     root = str(document.get("carla_root", ""))
-    known, told = _known_root(document, root), []
+    known, notes = _known_root(document, root), []
     if known is None:
-        told.append(
+        notes.append(
             "config.json: LEAD's evaluation has no rig of these cameras and pictures (cameras, used_cameras, "
             f"image_height, image_width), and its list of folders does not hold carla_root {root!r}; declare the rig "
             "in LEAD's code before these weights are driven"
         )
     elif known != root:
-        told.append(f"config.json: carla_root is {known}, by which LEAD knows these cameras; trained on {root}")
+        notes.append(f"config.json: carla_root is {known}, by which LEAD knows these cameras; trained on {root}")
     past = document.get("use_past_positions") or document.get("use_past_speeds")
     switches = Compat.model_validate(document.get("compat") or {}).mended_forward
     mended = [name for name in switches if past or name != "unread_past"]
     if mended:
         names = ", ".join(f"compat.{name}" for name in mended)
-        told.append(f"{names}: false in training, so LEAD's evaluation computes other outputs with these weights")
-    told += [
+        notes.append(f"{names}: false in training, so LEAD's evaluation computes other outputs with these weights")
+    notes += [
         f"config.json: {key} is {document[key]} in training, but LEAD's evaluation takes {value} from its own code, "
-        "whatever the file says; change it there before these weights are driven"
+        "whatever the file contains; change it there before these weights are driven"
         for key, value in _computed_by_lead(document).items()
         if document.get(key, value) != value
     ]
     if not document.get("use_planning_decoder"):
-        told.append(
+        notes.append(
             "use_planning_decoder: false in training, so these weights have no planner: LEAD's evaluation loads them "
             "and ends at the first frame; export the posttrain stage to drive"
         )
     path = root if known is None else known
     shown = {key: value for key, value in document.items() if key not in _unanswered(document)}
-    return {**shown, "carla_root": path, "carla_data": f"{path}/data"}, told
+    return {**shown, "carla_root": path, "carla_data": f"{path}/data"}, notes
 
 
 def _unanswered(document: Mapping[str, Any]) -> tuple[str, ...]:

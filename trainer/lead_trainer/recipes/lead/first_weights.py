@@ -6,9 +6,9 @@ TINY = "test_"  # begins timm's networks for tests, as in preset demo, whose ran
 
 
 def random_backbone(config: LeadConfig) -> str | None:
-    """Returns what to say of an image backbone that the config gives no weights, None where it gives some.
+    """Returns a warning for an image backbone without weights in the config, None if it has some.
 
-    Nothing is said of a network for tests.
+    There is no warning for a test network.
     """
     if config.backbone_weights or config.load_file or config.image_architecture.startswith(TINY):
         return None

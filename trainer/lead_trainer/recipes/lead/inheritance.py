@@ -47,7 +47,7 @@ INPUT_AND_LABELS = frozenset(
     }
 )  # fmt: skip
 
-# Which routes are held out: a later stage that trained on them would spoil what they are held out for.
+# Which routes are held out: a later stage that trained on them would defeat their purpose.
 HELD_OUT = frozenset({"hold_out_town13_routes", "validation_fraction", "validation_towns"})
 
 INHERITED = ARCHITECTURE | INPUT_AND_LABELS | HELD_OUT

@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 def load_initial_weights(model: "torch.nn.Module", config: LeadConfig, facts: Facts, state: Mapping[str, Any]) -> None:
     """Loads an earlier stage's weights, of which heads as a whole may be left over or missing; raises BadConfig.
 
-    A head that they lack begins fresh, which is said unless it is the planner.
+    A head that they lack begins fresh, with a warning unless it is the planner.
     """
     if fault := foreign_weights(model.state_dict(), state):
         raise BadConfig(f"load_file: {fault}")

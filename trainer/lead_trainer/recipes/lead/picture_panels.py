@@ -100,7 +100,7 @@ def write(picture: Picture, text: str, at: tuple[int, int], colour: Colour = TEX
 
 
 def empty(width: int, height: int, text: str) -> Picture:
-    """Returns a dark panel that says why it is empty."""
+    """Returns a dark panel with the reason why it is empty."""
     panel = np.full((height, width, 3), BACKGROUND, np.uint8)
     write(panel, text, (12, height // 2), (140, 142, 148))
     return panel

@@ -87,7 +87,7 @@ class LeadPreparation(Preparation):
 
 
 def cache_source(config: LeadConfig) -> str:
-    """Returns which data set a cache with this config is built from; raises BadConfig where that is not said."""
+    """Returns which data set a cache with this config is built from; raises BadConfig if that is not set."""
     if config.source_dataset:
         return config.source_dataset
     names = [source.name for source in config.sources]

@@ -2,7 +2,7 @@
 
 The records are those of the tree's own files, byte for byte, but for depth: LEAD keeps 8 bits of it, up to 50 m, and
 rounds 19 of their 256 values down by one (0.2 m). What LEAD made with keys that no folder of its cache names is taken
-only with LEAD's values of these keys: nobody could tell others. Called by `prepare_carla`.
+only with LEAD's values of these keys: others cannot be detected. Called by `prepare_carla`.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from lead_trainer.recipes.lead.targets.label_classes import BOX_COLUMNS, MAP_CLA
 from lead_trainer.recipes.lead.targets.occupancy import GRID_HALF_M, occupancy_window
 from lead_trainer.recipes.lead.targets.radar import radar_detections
 
-# Keys that make no difference to what an entry holds, or of which its folders or its values tell the difference.
+# Keys that make no difference to what an entry holds, or whose difference shows in its folders or values.
 _FREE = frozenset({
     *FOLDER_KEYS, "num_radar_sensors", "num_radar_queries", "use_sensor_perburtation", "tp_pop_distance",
     "skip_first_pretrain", "skip_last_pretrain", "skip_first_posttrain", "skip_last_posttrain",
@@ -91,7 +91,7 @@ def _planes(view: CachedView, keys: PreparationKeys) -> dict[str, Plane]:
     if keys.use_bev_semantic:
         classes = _classes(view, "bev_semantic", max(MAP_CLASSES))
         if classes.shape[0] != classes.shape[1]:
-            raise _spoiled(view, "bev_semantic", classes)
+            raise _corrupt(view, "bev_semantic", classes)
         planes["map"] = map_window(classes, keys)
     if keys.use_semantic:
         planes["semantic"] = fitted(_classes(view, "semantic"), keys, cv2.INTER_NEAREST, view.path)
@@ -101,11 +101,11 @@ def _planes(view: CachedView, keys: PreparationKeys) -> dict[str, Plane]:
     if keys.use_bev_semantic:
         occupancy = _classes(view, "bev_occupancy", max(Occupancy))
         if occupancy.shape != (int(2 * GRID_HALF_M * keys.pixels_per_meter),) * 2:
-            raise _spoiled(view, "bev_occupancy", occupancy)
+            raise _corrupt(view, "bev_occupancy", occupancy)
         planes["occupancy"] = occupancy_window(occupancy, keys)
     raster = view.plane("lidar_bev")
     if raster.dtype != np.uint16 or raster.shape != (keys.bev_height, keys.bev_width):
-        raise _spoiled(view, "lidar_bev", raster)
+        raise _corrupt(view, "lidar_bev", raster)
     planes["lidar"] = np.rint(raster / _LIDAR_ONE * keys.hist_max_per_pixel).astype(np.uint8)
     return planes
 
@@ -113,13 +113,13 @@ def _planes(view: CachedView, keys: PreparationKeys) -> dict[str, Plane]:
 def _classes(view: CachedView, field: str, largest: int = 255) -> Plane:
     plane = view.plane(field)
     if plane.dtype != np.uint8 or int(plane.max(initial=0)) > largest:
-        raise _spoiled(view, field, plane)
+        raise _corrupt(view, field, plane)
     return plane
 
 
-def _spoiled(view: CachedView, field: str, plane: Plane) -> BadData:
+def _corrupt(view: CachedView, field: str, plane: Plane) -> BadData:
     largest = int(plane.max(initial=0))
-    return BadData(f"file {view.path} holds no sound {field}: found {plane.dtype} of {plane.shape} up to {largest}")
+    return BadData(f"file {view.path} holds no valid {field}: found {plane.dtype} of {plane.shape} up to {largest}")
 
 
 def _box_rows(view: CachedView, keys: PreparationKeys) -> BoxRows:
@@ -128,7 +128,7 @@ def _box_rows(view: CachedView, keys: PreparationKeys) -> BoxRows:
     columns = [BoxColumn.X, BoxColumn.Y, BoxColumn.CLASS]
     ends = np.array([keys.bev_width, keys.bev_height, len(BoxClass)])
     if not np.isfinite(rows).all() or (rows[:, columns] < 0).any() or (rows[:, columns] >= ends).any():
-        raise BadData(f"file {view.path} holds no sound bboxes: found a value that no box has")
+        raise BadData(f"file {view.path} holds no valid bboxes: found a value that no box has")
     return rows
 
 

@@ -137,7 +137,7 @@ def _fields(tree: SourceTree, keys: PreparationKeys, sample: SampleKey) -> dict[
             rows = box_rows(boxes, scene, view, keys)
             occupancy = {"occupancy": occupancy_plane(boxes, scene, view, keys)} if keys.use_bev_semantic else {}
         except (KeyError, TypeError, IndexError, ValueError, AttributeError, OverflowError) as error:
-            raise BadData(f"file {boxes_path}, or the frame's meta, lacks or spoils a field: {error!r}") from error
+            raise BadData(f"file {boxes_path}, or the frame's meta, lacks a valid field: {error!r}") from error
         planes = _sensor_planes(tree, sample, suffix, keys)
         planes |= {**occupancy, "lidar": lidar_counts(lidar, view, keys)}
         arrays: dict[str, Plane] = {"boxes": rows, "radar_detections": radar_detections(rows, keys)}

@@ -11,7 +11,7 @@ from lead_trainer.recipes.prepare_keys import DigestedKeys
 class PreparationKeys(DigestedKeys):
     """LEAD's key names; sizes in pixels, lengths in metres."""
 
-    carla_leaderboard_mode: bool  # CARLA alone; beside real data labels tell fewer kinds of cars and obstacles apart
+    carla_leaderboard_mode: bool  # CARLA alone; beside real data, labels distinguish fewer kinds of cars and obstacles
     image_height: int
     image_width: int
     pixels_per_meter: float

@@ -43,7 +43,7 @@ MEASURES = (
     "traffic_light_height", "second_highest_speed", "second_highest_speed_limit", "max_adversarial_speed",
     "perturbation_rotation", "perturbation_translation",
 )  # fmt: skip
-# LEAD's collections of 2026 say what they are in `dataset_information` and no longer write these.
+# LEAD's collections of 2026 describe themselves in `dataset_information` and no longer write these.
 LAYOUT_MARK = "dataset_information"
 DROPPED = frozenset({"reduce_speed_discontinuous_road", "reduce_speed_high_route_curvature"})
 REQUIRED_MEASURES = frozenset({"speed", "theta", "perturbation_rotation", "perturbation_translation"})

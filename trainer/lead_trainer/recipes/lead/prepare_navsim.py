@@ -33,7 +33,7 @@ class NavsimPreparation:
     """NavSim's preparation; pure in (tree, keys)."""
 
     def keys(self, config: LeadConfig) -> Mapping[str, Any]:
-        """Returns the size pictures are brought to."""
+        """Returns the size that pictures are scaled to."""
         return {"image_height": config.image_height, "image_width": config.image_width}
 
     def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
@@ -98,7 +98,7 @@ def _array(content: Mapping[str, Any], name: str, shape: tuple[int | None, ...],
 
 
 def _bev_map(target: Mapping[str, Any], path: str) -> npt.NDArray[np.uint8]:
-    """Returns the map turned by 90 degrees against the clock, as LEAD does to bring it to CARLA's grid."""
+    """Returns the map turned by 90 degrees against the clock, as LEAD does to align it with CARLA's grid."""
     grid = _array(target, "bev_semantic_map", (None, None), path)
     if grid.size == 0 or grid.min() < 0 or grid.max() >= NAVSIM_BEV_CLASSES:
         raise BadData(f"file {path}: bev_semantic_map holds classes beyond 0..{NAVSIM_BEV_CLASSES - 1}")

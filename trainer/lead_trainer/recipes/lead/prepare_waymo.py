@@ -37,7 +37,7 @@ class WaymoPreparation:
     """Waymo-E2E's preparation; pure in (tree, keys)."""
 
     def keys(self, config: LeadConfig) -> Mapping[str, Any]:
-        """Returns the size pictures are brought to."""
+        """Returns the size that pictures are scaled to."""
         return {"image_height": config.image_height, "image_width": config.image_width}
 
     def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:

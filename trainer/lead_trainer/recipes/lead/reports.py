@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lead_trainer.contract.config_values import as_words, values_in
+from lead_trainer.contract.config_values import as_arguments, values_in
 from lead_trainer.contract.reports import Picture, Reports, RunFigures, Tags, WandbKeys, WatchRule
 from lead_trainer.contract.samples import Batch
 from lead_trainer.recipes.lead.config import LeadConfig
@@ -56,15 +56,15 @@ def picture(config: LeadConfig, batch: Batch, outputs: Any) -> Picture | None:
 
 
 def warnings(config: LeadConfig) -> Sequence[str]:
-    """Returns what is said before a local run begins."""
-    said = random_backbone(config)
-    return [said] if said else []
+    """Returns the warnings before a local run begins."""
+    warning = random_backbone(config)
+    return [warning] if warning else []
 
 
 def watch_rules(config: LeadConfig) -> Sequence[WatchRule]:
-    """Returns a word on a first stage without weights: a config does not tell from which stage a pod begins."""
-    said = random_backbone(config) if config.is_pretraining else None
-    return [WatchRule("random-backbone", lambda history: said if history else None)]
+    """Returns a warning for a first stage without weights: a config does not contain the stage a pod starts from."""
+    warning = random_backbone(config) if config.is_pretraining else None
+    return [WatchRule("random-backbone", lambda history: warning if history else None)]
 
 
 def next_command(config: LeadConfig, weights: Path, logdir: Path, chosen: Mapping[str, str]) -> str:
@@ -72,10 +72,10 @@ def next_command(config: LeadConfig, weights: Path, logdir: Path, chosen: Mappin
     if not config.is_pretraining:
         return f"evaluate with LEAD: lead export {shlex.quote(str(logdir))} FOLDER"
     run = {key: value for key, value in chosen.items() if value != {"recipe": RECIPE_NAME, "preset": ""}[key]}
-    words = as_words(
+    arguments = as_arguments(
         {**run, **_shared_with_next(config, chosen["preset"]), "load_file": str(weights), PLANNER_KEY: True}
     )
-    return f"posttrain: lead train {words} logdir=…"
+    return f"posttrain: lead train {arguments} logdir=…"
 
 
 def _shared_with_next(config: LeadConfig, preset: str) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _shared_with_next(config: LeadConfig, preset: str) -> dict[str, Any]:
 
 
 def wandb_keys(config: LeadConfig) -> WandbKeys:
-    """Returns what LEAD's keys say about W&B."""
+    """Returns the W&B settings of LEAD's keys."""
     usual = {key: LeadConfig.model_fields[key].default for key in ("description", "id")}
     return WandbKeys(
         on=config.log_wandb,

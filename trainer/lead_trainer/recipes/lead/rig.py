@@ -65,13 +65,13 @@ def rig_of(carla_root: str) -> tuple[Camera, ...]:
 def rig_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the camera keys that follow from `cameras`, or from `carla_root` where CARLA is trained on alone.
 
-    `values` is what was said, not yet validated. Raises ValueError where root and keys contradict each other.
+    `values` are the given keys, not yet validated. Raises ValueError where root and keys contradict each other.
     """
     if values.get("cameras"):
         try:
             return rig_keys(TypeAdapter(list[Camera]).validate_python(values["cameras"]))
         except ValidationError:
-            return {}  # the key's own validation says what is wrong with it
+            return {}  # the key's own validation reports the error
     root, mixed = values.get("carla_root"), values.get("use_navsim_data") or values.get("use_waymo_e2e_data")
     if not isinstance(root, str) or mixed:
         return {}

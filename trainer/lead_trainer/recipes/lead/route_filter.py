@@ -1,6 +1,6 @@
 """Which routes LEAD trains on, and why not: its rules, odd ones included, each with a reason code.
 
-Read by `buckets`. A verdict needs only `results.json` and the listing. Two of LEAD's rules look like slips and are
+Read by `buckets`. A verdict needs only `results.json` and the listing. Two of LEAD's rules appear to be slips and are
 kept because collections must be equal: a failed route without any infraction passes (0 infractions = 0 min-speed
 infractions), unless its failure text is one of REFUSED_STATUS. LEAD fills its persistent cache from kept routes alone,
 so one that lies there and has lost its verdict is kept.

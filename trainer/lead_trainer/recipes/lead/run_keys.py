@@ -1,9 +1,9 @@
-"""Which keys of `LeadConfig` say nothing about what is learned, and which of them a cluster says in another place.
+"""Keys of `LeadConfig` that do not affect what is learned, and those that a cluster sets in another place.
 
 Asked by the engine through the recipe: the first when a checkpoint is resumed, the second when a pod begins.
 """
 
-# Where files lie, what is told of the run, and how long it goes on; also those of `config.json` that follow from them.
+# Locations of files, reports of the run, and its length; also those of `config.json` that follow from them.
 NOT_LEARNED = frozenset(
     {
         "carla_data", "carla_root", "continue_failed_training", "description", "epoch_checkpoints_keep", "id",

@@ -93,7 +93,7 @@ class MinedFrame:
         return self.number("distance_to_next_junction") < 5.0 and len(self.meta["scenario_actors_ids"]) > 0
 
     def stands_at_red(self, kind: str = "affects_ego") -> bool:
-        """Returns whether the ego stands at a red light, of a kind that its box tells."""
+        """Returns whether the ego stands at a red light, of a kind that its box names."""
         if not self.meta["light_hazard"] or self.number("speed") >= 0.1:
             return False
         return self.any_box(
@@ -291,4 +291,4 @@ def bucket_of(rules: Sequence[Rule], frame: MinedFrame, path: str) -> int:
     try:
         return next(number for number, rule in enumerate(rules) if rule.fits(frame))
     except (KeyError, TypeError, IndexError, ValueError) as error:
-        raise BadData(f"file {path}, or the frame's boxes, lacks or spoils a field: {error!r}") from error
+        raise BadData(f"file {path}, or the frame's boxes, lacks a valid field: {error!r}") from error

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lead_trainer.contract.config_values import as_words
+from lead_trainer.contract.config_values import as_arguments
 from lead_trainer.contract.raw_data import Scan
 from lead_trainer.contract.trees import BucketFiles, Trees
 from lead_trainer.recipes.lead.bucket_files import bucket_file_fault, write_bucket_files
@@ -38,7 +38,7 @@ def layout_fault(config: LeadConfig, root: Path) -> str:
     if source_of(config) is not CARLA or (root / TREE_FOLDER).is_dir():
         return ""
     near = [folder for folder in (*sorted(root.iterdir()), root.parent) if (folder / TREE_FOLDER).is_dir()]
-    asked = f"; did you mean {as_words({CARLA.root_key: str(near[0])})}?" if near else ""
+    asked = f"; did you mean {as_arguments({CARLA.root_key: str(near[0])})}?" if near else ""
     return f"{root} has no folder {TREE_FOLDER}/{asked or ', which holds the scenarios of a CARLA dataset'}"
 
 

@@ -105,7 +105,7 @@ class CachePart:
         return self.cache.sample_shards(samples)
 
     def fetch_shard(self, shard: int) -> bool:
-        """Brings a shard to this node."""
+        """Fetches a shard to this node."""
         return self.cache.fetch_shard(shard)
 
 

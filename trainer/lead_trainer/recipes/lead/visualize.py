@@ -1,7 +1,7 @@
-"""The training picture: what the car saw, what was to be learnt and what the network says, side by side.
+"""The training picture: the car's inputs, the labels and the network's output, side by side.
 
 Called by the recipe's `picture` for TensorBoard and by whoever wants the same as a file (`write_picture`). Never
-changes the batch or the predictions; a head that is off leaves its panel empty, and says so.
+changes the batch or the predictions; a head that is off leaves its panel empty, with a note.
 """
 
 from collections.abc import Mapping
@@ -153,8 +153,8 @@ def _bev_row(config: LeadConfig, sample: Mapping[str, Array], predictions: Predi
     if predictions is None:
         right = empty(width, height, "no prediction")
     else:
-        said = blank if guess is None else guess
-        right = bev_picture(config, said, colours, None, _guess(config, predictions, index), **size)
+        shown = blank if guess is None else guess
+        right = bev_picture(config, shown, colours, None, _guess(config, predictions, index), **size)
     legend = _legend(config, sample, predictions, index, height)
     return np.concatenate([titled(left, "BEV, truth"), titled(right, "BEV, prediction"), legend], axis=1)
 

@@ -33,7 +33,7 @@ from lead_trainer.report.picture_files import PictureFiles
 
 MODEL = "model"
 REPORT, PICTURES = "report", "report_pictures"
-LOG_COLUMNS = 160  # where no terminal says how wide it is
+LOG_COLUMNS = 160  # without a terminal
 
 log = structlog.get_logger(__name__)
 Sums = dict[str, torch.Tensor]

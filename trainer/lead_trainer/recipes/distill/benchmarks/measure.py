@@ -27,7 +27,7 @@ from lead_trainer.recipes.distill.modes import collection_of, mode_of, only_cach
 
 MODEL = "model"
 LOADER_THREADS = 2
-LOG_COLUMNS = 160  # where no terminal says how wide it is
+LOG_COLUMNS = 160  # without a terminal
 
 
 @dataclass

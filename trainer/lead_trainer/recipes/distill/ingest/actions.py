@@ -34,7 +34,7 @@ def fitted_actions(xy: Floats, yaw: Floats, speed: float, dt_s: float) -> Floats
 
     Accelerations are differences of fitted speeds; a curvature is the turn of a step over the distance it covers, and
     smooth. A step of a car that stands covers no distance and determines no curvature: there it falls to 0 within a few
-    steps, as STANDSTILL_M says, instead of continuing the neighbours' trend without bound.
+    steps (see STANDSTILL_M) instead of continuing the neighbours' trend without bound.
     """
     path = np.concatenate([np.zeros((1, 2)), np.asarray(xy, np.float64)])
     headings = np.unwrap(np.concatenate([[0.0], np.asarray(yaw, np.float64)]))

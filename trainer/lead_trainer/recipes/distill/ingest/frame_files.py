@@ -62,7 +62,7 @@ def sample_number(name: str) -> int | None:
 
 
 def index_name(split: str) -> str:
-    """Returns the name of the file that says which sample is which clip, so that nobody opens every sample for it."""
+    """Returns the name of the index from samples to clips, which saves opening every sample."""
     return f"{split}_clips.npz"
 
 

@@ -76,7 +76,7 @@ class ExtractedFrames:
         path = self.path(split, number)
         found = read_frames(self._tree.read(path), path)
         if found.clip != clip:
-            raise BadData(f"file {path} shows clip {found.clip}, but the index says {clip}; extract the frames again")
+            raise BadData(f"file {path} shows clip {found.clip}, but the index lists {clip}; extract the frames again")
         height, width = found.pictures.shape[2:4]
         if min(height, width) < resolution:
             raise BadConfig(
@@ -104,7 +104,7 @@ class ExtractedFrames:
 class StreamedFrames:
     """The PhysicalAI-AV data set through its developer kit, which downloads what it is asked for.
 
-    Needs the package `physical_ai_av` and a user's own access to the gated data set. Which clips a split has is said by
+    Needs the package `physical_ai_av` and a user's own access to the gated data set. The clips of a split are listed by
     the index in the raw tree, so that a cache's digest holds it.
     """
 

@@ -1,4 +1,4 @@
-"""The files of `teacher_labels/`: what the teacher says of each clip, and the ego history before it.
+"""The files of `teacher_labels/`: the teacher's output for each clip, and the ego history before it.
 
 `{split}_labels.npz` or its shards `{split}_labels_shard{i}of{n}.npz`, and `{split}_ego_history.npz`. Frame: the ego's
 at t0, x ahead, y left, z up; metres; rotations are matrices from the pose's frame to that one.
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Label:
-    """What the teacher says of one clip: xyz (64, 3), rotations (64, 3, 3), its reasoning and that text's embedding."""
+    """The teacher's output for one clip: xyz (64, 3), rotations (64, 3, 3), its reasoning and that text's embedding."""
 
     xyz: Floats
     rotations: Floats

@@ -86,7 +86,7 @@ def yaw_rotations(yaw: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
 
 
 def text_embedding(text: str) -> npt.NDArray[np.float32]:
-    """Returns a unit vector (384,): the mean of one pseudo-random direction a word, so that like texts lie near."""
+    """Returns a unit vector (384,): the mean of a pseudo-random direction per word, so that similar texts are near."""
     words = text.lower().replace(",", " ").replace(".", " ").split()
     seeds = [int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "little") for word in words]
     total = np.sum([np.random.default_rng(seed).normal(size=EMBEDDING_WIDTH) for seed in seeds], axis=0)
@@ -110,7 +110,7 @@ class AlpamayoTeacher:
         except ImportError as error:
             raise BadConfig(
                 f"teacher: found 'alpamayo_r1', but {error.name} is not installed in the trainer image; install "
-                "alpamayo_r1, physical_ai_av and sentence-transformers, or set teacher=files and bring labels"
+                "alpamayo_r1, physical_ai_av and sentence-transformers, or set teacher=files and provide labels"
             ) from error
         if not torch.cuda.is_available():
             raise BadConfig("teacher: found 'alpamayo_r1', which needs a GPU of 24 GB; give the pods one")
@@ -128,7 +128,7 @@ class AlpamayoTeacher:
 
     def _labels(self, clips: Sequence[Clip]) -> list[Label]:
         data = [self._load(clip.clip_id, t0_us=clip.t0_us, avdi=self._clips) for clip in clips]
-        words = self._processor.apply_chat_template(
+        tokens = self._processor.apply_chat_template(
             [self._helper.create_message(one["image_frames"].flatten(0, 1)) for one in data],
             tokenize=True,
             add_generation_prompt=False,
@@ -137,7 +137,7 @@ class AlpamayoTeacher:
             return_tensors="pt",
         )
         poses = {key: self._torch.cat([one[key] for one in data]) for key in ("ego_history_xyz", "ego_history_rot")}
-        inputs = self._helper.to_device({"tokenized_data": words, **poses}, "cuda")
+        inputs = self._helper.to_device({"tokenized_data": tokens, **poses}, "cuda")
         digest = hashlib.sha256(f"{clips[0].clip_id}@{clips[0].t0_us}".encode()).digest()
         self._torch.cuda.manual_seed_all(int.from_bytes(digest[:4], "little"))
         with self._torch.autocast("cuda", dtype=self._torch.bfloat16):

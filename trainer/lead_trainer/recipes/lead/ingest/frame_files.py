@@ -39,7 +39,7 @@ def decode_picture(data: bytes, path: str) -> UInt8:
     """Returns an (H, W, 3) RGB picture."""
     picture = decoded(data, cv2.IMREAD_COLOR)
     if picture is None:
-        raise BadData(f"file {path} is not a sound picture {_told(data)}")
+        raise BadData(f"file {path} is not a valid picture {_found(data)}")
     return np.asarray(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), np.uint8)
 
 
@@ -47,11 +47,11 @@ def decode_plane(data: bytes, path: str) -> npt.NDArray[np.uint8] | npt.NDArray[
     """Returns an (H, W) label plane as stored, 8 or 16 bit."""
     plane = decoded(data, cv2.IMREAD_UNCHANGED)
     if plane is None or plane.ndim != 2 or plane.dtype not in (np.uint8, np.uint16):
-        raise BadData(f"file {path} is not a sound one-channel picture of 8 or 16 bit {_told(data)}")
+        raise BadData(f"file {path} is not a valid one-channel picture of 8 or 16 bit {_found(data)}")
     return np.asarray(plane)
 
 
-def _told(data: bytes) -> str:
+def _found(data: bytes) -> str:
     why = why_refused(data)
     return f"({len(data)} bytes): {why}" if why else f"({len(data)} bytes)"
 
@@ -65,7 +65,7 @@ def decode_lidar(data: bytes, path: str) -> LidarPoints:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # laspy and lazrs raise classes of their own; a panic of Rust is no Exception
-        raise BadData(f"file {path} is not a sound LAZ file with a dimension `time`: {error}") from error
+        raise BadData(f"file {path} is not a valid LAZ file with a dimension `time`: {error}") from error
 
 
 def _check_las(data: bytes) -> None:
@@ -94,7 +94,7 @@ def decode_radar(data: bytes, path: str, sensors: int) -> list[npt.NDArray[np.fl
         with npz_arrays(data) as archive:
             clouds = [np.asarray(archive[f"radar{sensor + 1}"], np.float16) for sensor in range(sensors)]
     except Exception as error:  # zipfile, zlib and numpy each raise their own
-        raise BadData(f"file {path} is not a sound npz file of {sensors} radars: {error}") from error
+        raise BadData(f"file {path} is not a valid npz file of {sensors} radars: {error}") from error
     for cloud in clouds:
         if cloud.ndim != 2 or cloud.shape[1] != RADAR_COLUMNS:
             raise BadData(f"file {path}: a radar has shape {cloud.shape}, expected (N, {RADAR_COLUMNS})")

@@ -89,14 +89,14 @@ class CachedView:
         """Returns the box rows."""
         rows = self.held["bboxes"]
         if type(rows) is not np.ndarray or rows.dtype != np.float32 or rows.shape != shape:
-            raise self._spoiled("bboxes")
+            raise self._corrupt("bboxes")
         return rows
 
     def clouds(self, sensors: int) -> list[npt.NDArray[np.float16]]:
         """Returns the points of each radar."""
         packed = self.held["radars"]
         if type(packed) is not tuple or len(packed) < sensors:
-            raise self._spoiled("radars")
+            raise self._corrupt("radars")
         return [self._cloud(one) for one in packed[:sensors]]
 
     def _cloud(self, data: Any) -> npt.NDArray[np.float16]:
@@ -104,9 +104,9 @@ class CachedView:
             with npz_arrays(exactly(data, bytes), MAX_CLOUD_BYTES) as stored:
                 cloud = np.asarray(stored["arr"], np.float16)
         except ValueError as error:
-            raise self._spoiled("radars", str(error)) from error
+            raise self._corrupt("radars", str(error)) from error
         if cloud.ndim != 2 or cloud.shape[1] != RADAR_COLUMNS:
-            raise self._spoiled("radars", f"a radar has shape {cloud.shape}")
+            raise self._corrupt("radars", f"a radar has shape {cloud.shape}")
         return cloud
 
     def _bytes(self, field: str) -> bytes:
@@ -114,12 +114,12 @@ class CachedView:
         if type(value) is np.ndarray and value.dtype == np.uint8:
             return value.tobytes()
         if type(value) is not bytes:
-            raise self._spoiled(field)
+            raise self._corrupt(field)
         return value
 
-    def _spoiled(self, field: str, why: str = "") -> BadData:
+    def _corrupt(self, field: str, why: str = "") -> BadData:
         found = why or f"found a {type(self.held[field]).__name__}"
-        return BadData(f"file {self.path} holds no sound {field}: {found}")
+        return BadData(f"file {self.path} holds no valid {field}: {found}")
 
 
 def view_path(folder: str, view: str, frame: int) -> str:

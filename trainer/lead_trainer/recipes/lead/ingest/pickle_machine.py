@@ -1,5 +1,5 @@
 """Pickle streams of protocols 2 to 5 as plain data, read by an interpreter of our own: no `pickle`, no constructor of
-anybody's, no attribute is ever looked up for a stream.
+anyone's, no attribute is ever looked up for a stream.
 
 It knows the opcodes that Python's pickler writes for plain data. A name in a stream is looked up in a table of `Name`s,
 small stand-ins that check their arguments and copy bytes; what a stream may do to them is to call them, and to give a

@@ -66,7 +66,7 @@ def _value(value: Any) -> Iterator[bytes]:
 
 
 def _array(array: npt.NDArray[Any]) -> Iterator[bytes]:
-    """Writes what numpy's `__reduce__` says: an empty array, then version, shape, type, order and bytes."""
+    """Writes the output of numpy's `__reduce__`: an empty array, then version, shape, type, order and bytes."""
     yield _RECONSTRUCT + _EMPTY + b"R"
     yield b"(K\x01("
     for size in array.shape:

@@ -22,7 +22,7 @@ def read_plain(data: bytes, path: str, names: Names = PLAIN) -> Any:
     try:
         return plain_value(decompress(data), names)
     except (ValueError, EOFError, lzma.LZMAError, MemoryError) as error:
-        raise BadData(f"file {path} is not a sound xz pickle of plain data: {error}") from error
+        raise BadData(f"file {path} is not a valid xz pickle of plain data: {error}") from error
 
 
 def plain_value(stream: bytes, names: Names = PLAIN) -> Any:

@@ -39,7 +39,7 @@ OPTIONAL_FOLDERS = {  # config key -> folders that are read only where it is tru
 
 @dataclass(frozen=True)
 class RouteFolder:
-    """One entry of a scenario folder: a route, or a stray file (LEAD counts both as routes)."""
+    """One entry of a scenario folder: a route, or another file (LEAD counts both as routes)."""
 
     path: str  # data/<Scenario>/<route>
     frames: int  # files in bboxes/, or in metas/ where pictures are gone
@@ -98,7 +98,7 @@ def no_cache(_: str) -> str:
 def route_tree(files: Sequence[SourceFile], cache_folder: Callable[[str], str] = no_cache) -> RouteTree:
     """Groups a listing into routes; the tree's root is the folder that holds `data/`.
 
-    `cache_folder` tells where LEAD's persistent cache has a route, empty for nowhere; it is asked for a tree without
+    `cache_folder` returns where LEAD's persistent cache has a route, empty for nowhere; it is asked for a tree without
     pictures alone.
     """
     frames, metas = Counter[str](), Counter[str]()

@@ -54,7 +54,7 @@ class StoredType(Unfinished):
         return self
 
     def numpy(self) -> np.dtype[Any]:
-        """Returns the type; raises Refused when the stream has not said its byte order."""
+        """Returns the type; raises Refused when the stream has no byte order."""
         if self._type is None:
             raise Refused(f"its type {self._code} has no byte order")
         return self._type

@@ -109,7 +109,7 @@ def read_gzip_pickle(data: bytes, path: str) -> Any:
     try:
         return tensor_value(decompress(data))
     except (ValueError, OSError, EOFError, MemoryError) as error:
-        raise BadData(f"file {path} is not a sound gzip pickle of tensors and plain data: {error}") from error
+        raise BadData(f"file {path} is not a valid gzip pickle of tensors and plain data: {error}") from error
 
 
 def tensor_value(stream: bytes) -> Any:

@@ -18,7 +18,7 @@ def sample_bev(config: LeadConfig, features: Tensor, points: Tensor) -> Tensor:
     """Reads features (B, C, H, W) at points (B, N, 2), bilinear, as (B, N, C); outside of the window they fade to 0.
 
     The map's rows run along y and its columns along x, but LEAD reads rows along x and columns along y, and so does
-    `compat.transposed_radar_sampling`, which is on unless somebody says otherwise.
+    `compat.transposed_radar_sampling`, which is on by default.
     """
     place = unit_points(config, points)
     if config.compat.transposed_radar_sampling:

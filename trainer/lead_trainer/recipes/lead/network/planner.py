@@ -54,7 +54,7 @@ class PlanningContextEncoder(nn.Module):
         grid = embed_grid(bev.shape[2], bev.shape[3], bev.shape[1] // 2, bev.device).to(bev.dtype)
         tokens = (bev + grid).flatten(2).transpose(1, 2)
         status = self._status_tokens(bev.dtype, radar, batch)
-        if not status:  # a planner that is told nothing
+        if not status:  # a planner without inputs
             return tokens
         # With an unread past there is one status token, which fills the places of all.
         return torch.cat((tokens, torch.cat(status, dim=1) + self.status_pos_embedding), dim=1)

@@ -140,7 +140,7 @@ def _inside(row: BoxRows, z: float, keys: PreparationKeys) -> bool:
 
 
 def _plain_class(box: Box) -> BoxClass:
-    """Returns the detection class beside real data, which tells nothing of what a car is in its scenario."""
+    """Returns the detection class beside real data, which ignores a car's role in its scenario."""
     type_id = box.get("type_id")
     if type_id in BIKES:
         return BoxClass.BIKER

@@ -1,6 +1,6 @@
 """Targets of the box detector on the coarse BEV grid, made from box rows when a sample is loaded.
 
-LEAD lets the zero padding of the box array leave a vehicle peak in cell (0, 0); `phantom_padded_boxes` brings it back.
+LEAD lets the zero padding of the box array leave a vehicle peak in cell (0, 0); `phantom_padded_boxes` restores it.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the planner should predict and is told: route, waypoints, target points, commands, in the frame of one view.
+"""Targets and inputs of the planner: route, waypoints, target points, commands, in the frame of one view.
 
 Called when a sample is loaded, on the columnar metas.
 """

@@ -1,4 +1,4 @@
-"""CARLA's label classes where real data is trained beside them: what no real camera tells apart becomes one class.
+"""CARLA's label classes where real data is trained beside them: what no real camera can distinguish becomes one class.
 
 LEAD's SIM2REAL_* tables (lead/common/constants.py); used when a sample is loaded, except in leaderboard mode.
 """

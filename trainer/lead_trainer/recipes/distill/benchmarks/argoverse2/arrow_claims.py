@@ -1,8 +1,8 @@
 """What the messages of an Arrow stream would unpack to, read before anything is unpacked.
 
-pyarrow tells a batch's size once it has it, and a compressed buffer of some bytes may become gigabytes. The size is in
-the message: a flatbuffer (Message.fbs and Schema.fbs of apache/arrow) says where the buffers lie, and a compressed
-buffer begins with the bytes that it becomes, to which pyarrow holds it.
+pyarrow reports a batch's size once it has it, and a compressed buffer of some bytes may become gigabytes. The size is
+in the message: a flatbuffer (Message.fbs and Schema.fbs of apache/arrow) locates the buffers, and a compressed buffer
+begins with the bytes that it becomes, to which pyarrow holds it.
 """
 
 import struct

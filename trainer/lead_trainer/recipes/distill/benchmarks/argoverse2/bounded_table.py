@@ -21,17 +21,19 @@ _MAGIC = b"ARROW1\0\0"  # of a Feather file, version 2; a stream of Arrow follow
 
 
 class OverLimit(ValueError):
-    """Something of a file is more than a data set's files have; the text says what, how much, and the limit."""
+    """A file exceeds the limits of a data set's files; the text names the quantity, its value, and the limit."""
 
 
 def parquet_columns(data: bytes, names: Sequence[str]) -> dict[str, pa.ChunkedArray]:
     """Returns columns of numbers and text; raises OverLimit, ValueError, pa.ArrowException or OSError."""
-    told = pq.read_metadata(pa.BufferReader(data))
-    _refuse_more("rows", told.num_rows, MAX_ROWS)
-    _refuse_more("bytes", sum(told.row_group(group).total_byte_size for group in range(told.num_row_groups)), MAX_BYTES)
-    leaves = {told.schema.column(number).path for number in range(told.num_columns)}
+    metadata = pq.read_metadata(pa.BufferReader(data))
+    _refuse_more("rows", metadata.num_rows, MAX_ROWS)
+    _refuse_more(
+        "bytes", sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups)), MAX_BYTES
+    )
+    leaves = {metadata.schema.column(number).path for number in range(metadata.num_columns)}
     _refuse_lacking(names, leaves)
-    _refuse_large_pages(data, told, names)
+    _refuse_large_pages(data, metadata, names)
     file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=list(names))  # a text that many rows share stays one
     batches = file.iter_batches(_BATCH_ROWS, columns=list(names), use_threads=False)
     return columns_of(batches, names)
@@ -83,9 +85,9 @@ def _plain(name: str, column: pa.Array) -> pa.Array:
     return column.cast(pa.string())
 
 
-def _refuse_large_pages(data: bytes, told: pq.FileMetaData, names: Sequence[str]) -> None:
+def _refuse_large_pages(data: bytes, metadata: pq.FileMetaData, names: Sequence[str]) -> None:
     total = 0
-    for group in map(told.row_group, range(told.num_row_groups)):
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for chunk in map(group.column, range(group.num_columns)):
             for size in claimed_page_bytes(data, chunk) if chunk.path_in_schema in names else ():
                 total += size

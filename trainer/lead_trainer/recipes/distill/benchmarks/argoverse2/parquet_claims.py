@@ -1,7 +1,7 @@
 """How many bytes the pages of a Parquet file claim to unpack to, read without unpacking one.
 
 Used by `bounded_table`. pyarrow makes room for a whole page as its header asks, up to 2 GiB, whatever the file's index
-says of it. A header is a struct of Thrift's compact protocol; three of its numbers are read, the rest is passed over.
+contains. A header is a struct of Thrift's compact protocol; three of its numbers are read, the rest is passed over.
 """
 
 from collections.abc import Iterator

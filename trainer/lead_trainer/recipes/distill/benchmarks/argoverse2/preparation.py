@@ -3,7 +3,7 @@
 A route is `<split>/<scenario>/<track>`, a frame the present step. The collections `train`, `val` and `test` hold the
 focal track of every whole scenario; `windows_train` and `windows_val` every track over time. A folder that cannot be
 used is a verdict with its reason, never replaced by another. Scanning reads every scenario and its map once, because
-only their content tells whether they are whole.
+only their content shows whether they are complete.
 """
 
 from bisect import bisect_left

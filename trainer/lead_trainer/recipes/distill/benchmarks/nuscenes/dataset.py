@@ -25,7 +25,7 @@ class NuscenesSamples(BenchmarkSamples):
         """Returns raster, past and the names of instance and sample.
 
         `raster` is (3, H, W) uint8; `history` (5, 4) float32 is x, y, sin and cos of the yaw at -2.0 … 0 s, zeros where
-        the agent was not seen, which `history_seen` (5,) tells.
+        the agent was not seen, as marked in `history_seen` (5,).
         """
         picture = unpack_arrays(record["image"], compressed=True)["raster"]
         past = arrays["history"]

@@ -43,7 +43,7 @@ class CityMap:
     lanes: tuple[Points, ...]  # (N, 3): x, y, yaw along each centreline
 
     def drivable_at(self) -> DrivableAt:
-        """Returns the look-up of OffRoadRate: pixels of the whole map's mask, of which only what is asked is drawn."""
+        """Returns the lookup of OffRoadRate: pixels of the whole map's mask, drawn only where requested."""
         height, width = round(self.height_m * PIXELS_PER_METRE), round(self.width_m * PIXELS_PER_METRE)
 
         def drivable(rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

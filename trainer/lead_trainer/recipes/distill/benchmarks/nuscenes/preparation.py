@@ -70,7 +70,7 @@ class NuscenesPreparation(Preparation):
         return RasterKeys.of(config_of_cache(config)).as_mapping()
 
     def scan(self, tree: SourceTree, config: Mapping[str, Any], collections: Sequence[str]) -> Scan:
-        """Fills the named collections with the challenge's agents; a scene's verdict says whether it gave any."""
+        """Fills the named collections with the challenge's agents; a scene's verdict records whether it had any."""
         names = known_collections(collections, COLLECTIONS)
         tables, version = read_tables(tree, config["nuscenes_version"]), config["nuscenes_version"]
         kept: dict[str, list[SampleKey]] = {name: [] for name in COLLECTIONS}
@@ -92,7 +92,7 @@ class NuscenesPreparation(Preparation):
         )
 
     def record(self, tree: SourceTree, config: Mapping[str, Any], sample: SampleKey) -> Mapping[str, bytes]:
-        """Returns raster and arrays of one agent; raises BadData naming the file that is missing or spoiled."""
+        """Returns raster and arrays of one agent; raises BadData naming the file that is missing or corrupt."""
         tables = read_tables(tree, config["nuscenes_version"])
         scene, target = _target(tables, sample.route, sample.frame)
         frame = AgentFrame(target.x, target.y, target.yaw)

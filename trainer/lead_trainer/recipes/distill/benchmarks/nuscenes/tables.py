@@ -19,7 +19,7 @@ from lead_trainer.recipes.distill.benchmarks.agent_frame import wrapped
 
 KEYFRAME_SECONDS = 0.5
 BUFFER_SECONDS = 0.15  # keyframes are not exactly half a second apart
-STALE_SECONDS = 1.5  # an older annotation says nothing about the present speed
+STALE_SECONDS = 1.5  # an older annotation is no measure of the present speed
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Tables:
         return found
 
     def kinematics(self, annotation: Annotation) -> tuple[float, float, float, float, float]:
-        """Returns speed, acceleration, yaw rate and velocity x, y (map frame); 0 where the past does not tell.
+        """Returns speed, acceleration, yaw rate and velocity x, y (map frame); 0 where the past is unknown.
 
         Differences to the annotation before, none older than STALE_SECONDS; as nuscenes-devkit's `PredictHelper`.
         """

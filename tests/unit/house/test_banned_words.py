@@ -1,0 +1,71 @@
+"""Pages, messages, docstrings and names use the field's words: none of a closed list of private ones.
+
+A pattern sees the parts of names too: `tell` is found in `tell_run` and `TellRun`, not in `intelligence`. Where a
+banned word is right, EXCEPTIONS has its place with the reason.
+"""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from fnmatch import fnmatch
+
+from lead_testing import PROJECT_ROOT
+
+TEXTS = (".md", ".py", ".yaml", ".yml", ".tpl", ".txt", ".json", ".toml", "Makefile", "Containerfile")
+
+BANNED = {  # words, as alternatives -> what to write
+    "tell|tells|told|telling|retold|untold": "report, log, record, return, show, distinguish",
+    "say|says|said|saying|unsaid": "report, state, name, set, describe",
+    "speak|speaks|spoke|spoken": "use, implement (a protocol); report",
+    "hear|hears|heard": "receive, observe",
+    "look|looks|looked|looking(?! for| up)": "read, check, list, inspect; a look is a snapshot, a read or a pass",
+    "anew": "again; recreated, rebuilt, reopened",
+    "sound": "valid",
+    "spoil|spoils|spoiled|spoilt": "corrupt, damaged",
+    "book|books|booked": "restart state, RestartRecord; record, count",
+    "word|words": "report, message, text, name, key, argument",
+    "bring|brings|bringing|brought": "fetch, upload, provide, install",
+    "guard|guards|guarded": "finalizer; check, protect",
+    "deaf": "stalled watch",
+    "doubt|doubtful": "stale; uncertain",
+    "stray|strays": "orphan",
+    "linger|lingers|lingering|outstay|outstays": "past its deadline, kept running",
+    "disturb|disturbs|disturbed|disturbance|disturbances": "infrastructure failure; interrupt",
+    "treaty": "API, contract",
+    "rooms|door|doors": "module, package, entry point",
+    "rung|rungs|mailbox|mailboxes": "MemoryPlan, progress record",
+    "thought better": "changed back",
+    "the least one": "the smallest",
+    "what it may have more": "optional",
+}  # fmt: skip
+
+EXCEPTIONS = {  # (path, text that holds the word) -> reason
+    ("tests/unit/house/test_banned_words.py", ""): "the list itself",
+    ("*", "look for"): "what a reader does",
+    ("*", "guard.go"): "the name of a file of ours in Go",
+    ("*", "lookup"): "the field's own word",
+}
+
+
+def tracked() -> list[str]:
+    listed = subprocess.run(["git", "ls-files"], cwd=PROJECT_ROOT, capture_output=True, text=True, check=True)
+    return listed.stdout.splitlines()
+
+
+def split(line: str) -> str:
+    """Returns a line with the words of its names apart: `tellRun` and `tell_run` as `tell Run` and `tell run`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", line).replace("_", " ")
+
+
+def found(pattern: str, area: str) -> Iterator[str]:
+    banned = re.compile(rf"(?<![A-Za-z])(?:{pattern})(?![A-Za-z])", re.IGNORECASE)
+    for path in tracked():
+        if not path.startswith(area) or not path.endswith(TEXTS):
+            continue
+        for number, line in enumerate((PROJECT_ROOT / path).read_text().splitlines(), 1):
+            if banned.search(split(line)) and not is_excepted(path, line):
+                yield f"{path}:{number}: {line.strip()[:160]}"
+
+
+def is_excepted(path: str, line: str) -> bool:
+    return any(fnmatch(path, where) and text in line for where, text in EXCEPTIONS)
