@@ -24,6 +24,7 @@ from lead_protocol.store.object_store import ObjectStore, StoreError
 from lead_trainer.contract.installed import load_recipe
 from lead_trainer.contract.raw_data import SourceFile, SourceTree
 from lead_trainer.data.build import build_share
+from lead_trainer.data.preparation_results import config_keys
 from lead_trainer.data.source_tree import AtWork, FolderTree, StoreTree, ignore_progress
 from lead_trainer.engine.attempt.build_check import check_build
 from lead_trainer.report.console import open_log
@@ -77,11 +78,11 @@ def source_tree(
     """
     if job.source.kind == "store":
         return RawTree(StoreTree(store, job.source.prefix, at_work))
-    preparation = load_recipe(job.recipe).required_preparation
+    recipe = load_recipe(job.recipe)
     root, mounted = Path(job.source.path), Path(SOURCE_DIR)
     volume = mounted if root.is_relative_to(mounted) else None
     tree = FolderTree(root, at_work, links_may_leave=links_may_leave, volume=volume)
-    return RawTree(tree, tuple(preparation.reads(preparation.config_keys(job.config))))
+    return RawTree(tree, tuple(recipe.required_preparation.reads(config_keys(recipe, job.config))))
 
 
 def build(

@@ -1,5 +1,6 @@
 """Facts of the data reach the model in one form: when they are computed, on every rank, and after a restart."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from lead_protocol.store.folder import FolderStore
 from lead_testing import toy_recipe
 from lead_testing.toy_jobs import a_toy_job
 from lead_testing.toy_runs import toy_recipe_with, train_here
-from lead_trainer.contract.recipe import Recipe
+from lead_trainer.contract.recipe import Recipe, no_facts
+from lead_trainer.engine.attempt.config_check import check_model
 from lead_trainer.errors import BadConfig
 
 
@@ -54,3 +56,33 @@ def test_a_schedule_names_the_parameter_group_that_it_forgets(tmp_path: Path) ->
         assert recipe.name == "toy"
         with toy_recipe_with(lr_factor=lambda config, at, factor=factor: factor), pytest.raises(BadConfig, match=told):
             train_here(FolderStore(tmp_path / told[:4].strip()), tmp_path / "out", a_toy_job(epochs=1))
+
+
+class Classes(torch.nn.Module):
+    """One output a class of the data."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.layers = torch.nn.Linear(toy_recipe.FEATURES, count)
+
+    def forward(self, x_BF: torch.Tensor) -> torch.Tensor:
+        return torch.Tensor(self.layers(x_BF).mean(1))
+
+
+def test_weights_whose_size_follows_from_the_data_begin_another_stage(tmp_path: Path) -> None:
+    """The check before a cache is built knows no facts, only what stands in their place."""
+    recipe = replace(
+        toy_recipe.RECIPE,
+        facts=lambda config, caches: {"classes": 5},
+        facts_without_data=lambda config: {"classes": 2},
+        model=lambda config, facts: Classes(facts["classes"]),
+    )
+    weights = tmp_path / "model.pth"
+    torch.save(Classes(5).state_dict(), weights)
+    check_model(recipe, toy_recipe.ToyConfig(), weights)
+    torch.save(torch.nn.Linear(2, 2).state_dict(), weights)
+    with pytest.raises(BadConfig, match="load_file: its weights are of another model"):
+        check_model(recipe, toy_recipe.ToyConfig(), weights)
+    with pytest.raises(BadConfig, match="size mismatch"):
+        torch.save(Classes(4).state_dict(), weights)
+        check_model(replace(recipe, facts=no_facts), toy_recipe.ToyConfig(), weights)

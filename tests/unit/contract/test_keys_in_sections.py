@@ -6,6 +6,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from lead_testing import toy_recipe
+from lead_trainer.commands.config import keys_of
 from lead_trainer.contract.checked_parts import BadPart
 from lead_trainer.contract.config_values import checked
 from lead_trainer.contract.training_keys import TrainingKeys, values_at
@@ -53,3 +54,26 @@ class WithOpenSection(TrainingKeys):
 def test_a_section_that_takes_unknown_keys_is_refused_where_the_recipe_is_made() -> None:
     with pytest.raises(BadPart, match=r"section 'data': its class Open takes unknown keys; write model_config"):
         replace(toy_recipe.RECIPE, config_model=WithOpenSection)
+
+
+class Again(TrainingKeys):
+    epochs: int = 3
+    batch_size: int = Field(4, alias="batch")
+    rate: float = 0.5
+
+
+def test_a_key_of_the_engine_that_is_declared_again_keeps_its_bounds() -> None:
+    assert checked(Again, {}, {"batch": 8}, {}).batch_size == 8
+    with pytest.raises(BadConfig, match=r"^epochs: found 0; .*greater than or equal to 1; batch: found -8; .*1$"):
+        checked(Again, {}, {"batch": -8, "epochs": 0}, {})
+    (epochs,) = [key for key in keys_of(Again) if key.name == "epochs"]
+    assert (epochs.type, epochs.meaning) == ("int >= 1", "length of the stage")
+
+
+class Mistyped(TrainingKeys):
+    rate: float = "fast"  # type: ignore[assignment]
+
+
+def test_a_default_of_a_wrong_type_is_refused() -> None:
+    with pytest.raises(BadConfig, match=r"^rate: found 'fast'; input should be a valid number"):
+        checked(Mistyped, {}, {}, {})

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ConfigDict
 
 from lead_testing import toy_recipe
 from lead_testing.bytes_recipe import BytesPreparation
@@ -14,7 +15,7 @@ from lead_trainer.contract.files import Files
 from lead_trainer.contract.keys import Keys
 from lead_trainer.contract.preparation import Preparation
 from lead_trainer.contract.recipe import Recipe
-from lead_trainer.contract.reports import Reports, Tags
+from lead_trainer.contract.reports import Reports, Tags, WatchRule
 from lead_trainer.contract.samples import Samples
 from lead_trainer.contract.trees import Trees
 from lead_trainer.contract.validation import Validation
@@ -40,6 +41,22 @@ def a_class(base: type, body: dict[str, Any]) -> Callable[[], Any]:
 
 def parts(kind: Any, **values: Any) -> Callable[[], Any]:
     return lambda: kind(**values)
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    crop: int = 3
+
+
+class Sectioned(toy_recipe.ToyConfig):
+    data: Section = Section()
+
+
+def named_key(**keys: Any) -> Callable[[], Any]:
+    return lambda: RECIPE(**{**WHOLE, "config_model": Sectioned}, keys=Keys(**keys))
+
+
+rule_of_two: Any = lambda history, epoch: None  # noqa: E731
 
 
 MISTAKES: list[tuple[Callable[[], Any], str]] = [
@@ -82,6 +99,16 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (parts(Keys, not_learned="logdir"), "part 'not_learned': found 'logdir', expected a set"),
     (parts(Keys, local=["logdir"]), "part 'local': found list, expected a mapping"),
     (parts(Tags, parts=3), "part 'parts': found 3, expected a text"),
+    # keys that a recipe names and its config has not
+    (named_key(inherited=frozenset({"layers.width"})), "keys.inherited: the config has no key 'layers.width'"),
+    (named_key(inherited=frozenset({"data.croop"})), "no key 'data.croop'; did you mean 'data.crop'"),
+    (named_key(not_learned=frozenset({"dropot"})), "keys.not_learned: .* no key 'dropot'; did you mean 'dropout'"),
+    (named_key(local={"lode_file": "spec"}), "keys.local: .* no key 'lode_file'; did you mean 'load_file'"),
+    (named_key(weights=frozenset({"load_fil"})), "keys.weights: .*did you mean 'load_file'"),
+    (named_key(spellings={"rate": "lrr"}), "keys.spellings: the config has no key 'lrr'; did you mean 'lr'"),
+    (named_key(presets={"wide": {"data": {"corp": 1}}}), r"presets\['wide'\]: .*'data.corp'; did you mean 'data.crop'"),
+    (lambda: WatchRule("Loss stands!", lambda history: None), "found the name 'Loss stands!', expected up to 40"),
+    (lambda: WatchRule("loss-stands", rule_of_two), "'loss-stands': check: .*expected 1 arguments"),
     # classes that derive from a base of the contract
     (a_class(Preparation, {"colections_for": lambda self, config: ()}), "no 'colections_for'; .*'collections_for'"),
     (a_class(Preparation, {"route_meta": lambda self, *more: ()}), "did you mean 'route_metas'"),

@@ -11,6 +11,7 @@ from rich.table import Table
 from lead_trainer.building import RawTree
 from lead_trainer.contract.raw_data import Scan
 from lead_trainer.contract.trees import BucketFiles
+from lead_trainer.data.preparation_results import config_keys, scanned
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import BadConfig
 from lead_trainer.local.job import dataset_runs
@@ -56,11 +57,10 @@ def _writer(run: LocalRun) -> BucketFiles[Any]:
 
 
 def _show_buckets(run: LocalRun, names: Sequence[str]) -> Scan:
-    preparation = run.recipe.required_preparation
     refuse_missing_source(run.recipe, run.config)
     root = str(source_root(run.recipe, run.config))
-    keys = preparation.config_keys({**run.values, **({"preset": run.keys.preset} if run.keys.preset else {})})
-    scan = preparation.scan(RawTree(FolderTree(Path(root), links_may_leave=True)), keys, names)
+    keys = config_keys(run.recipe, {**run.values, **({"preset": run.keys.preset} if run.keys.preset else {})})
+    scan = scanned(run.recipe, RawTree(FolderTree(Path(root), links_may_leave=True)), keys, names)
     verdicts = Table("verdict", "routes", "frames", title=f"routes of {root}", title_justify="left")
     for reason in sorted({verdict.reason for verdict in scan.verdicts}):
         of_it = [verdict for verdict in scan.verdicts if verdict.reason == reason]

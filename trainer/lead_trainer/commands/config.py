@@ -7,7 +7,7 @@ import re
 import sys
 import tokenize
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lead_trainer.contract.recipe import Recipe
-from lead_trainer.contract.training_keys import key_name
+from lead_trainer.contract.training_keys import TrainingKeys, key_name
 from lead_trainer.errors import BadConfig
 from lead_trainer.local.config_sources import read_sources
 from lead_trainer.local.run import installed_recipe
@@ -107,12 +107,14 @@ def changed_by(recipe: Recipe[Any], preset: str) -> frozenset[str]:
 def keys_of(declared: type[BaseModel]) -> list[Key]:
     """Returns the keys in the order of their declaration, those of its bases last; what is declared again counts.
 
-    A meaning is the comment behind a key, and no other's.
+    A meaning is the comment behind a key, where it has one, else that of the base whose key is declared again.
     """
     keys: dict[str, Key] = {}
     for one in declared.__mro__[: declared.__mro__.index(BaseModel)]:
         for name, key in _own_keys(declared, one).items():
-            keys.setdefault(name, key)
+            before = keys.setdefault(name, key)
+            if not before.meaning:
+                keys[name] = replace(before, meaning=key.meaning)
     return list(keys.values())
 
 
@@ -138,8 +140,11 @@ def _own_keys(declared: type[BaseModel], base: type) -> dict[str, Key]:
 
 def _type_of(declared: type[BaseModel], name: str) -> str:
     """Returns a key's type as a person writes its values: `int >= 1`, `list of text`, `ring or process`."""
-    field = declared.model_fields[name]
-    return f"{_plain(field.annotation)} {' and '.join(_bounds(field.metadata))}".strip()
+    field, of_engine = declared.model_fields[name], TrainingKeys.model_fields.get(name)
+    bounds = field.metadata
+    if not bounds and of_engine is not None and of_engine.annotation is field.annotation:
+        bounds = of_engine.metadata  # which a key that is declared again keeps
+    return f"{_plain(field.annotation)} {' and '.join(_bounds(bounds))}".strip()
 
 
 def _bounds(metadata: Sequence[Any]) -> list[str]:

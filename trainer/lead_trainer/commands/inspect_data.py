@@ -1,6 +1,6 @@
 """`lead inspect`: inspect the data of a run, and what a fresh model computes from them.
 
-batch   each key of a batch with its shape, type and values, and the recipe's pictures of it below logdir
+batch   each key of a batch with its shape, type and values, and the recipe's pictures and clips of it below logdir
 nan     loads every training sample once and names those with a value that is not finite; ends in 1 if there are any
 range   the least and the greatest value of each output of a fresh model
 """
@@ -17,11 +17,19 @@ from rich.console import Console
 from rich.table import Table
 
 from lead_trainer.commands.evaluate import caches_of
+from lead_trainer.contract.checked_parts import BadPart
+from lead_trainer.contract.reports import picture_fault
 from lead_trainer.contract.samples import Batch, Caches, Sample, Samples
 from lead_trainer.contract.step import StepContext, StepOutput
 from lead_trainer.data.device_batch import to_device
+from lead_trainer.data.loader import on_device_of
 from lead_trainer.data.ordered_pool import ordered_map
+from lead_trainer.engine.loop import step_output
+from lead_trainer.engine.samples.data_facts import computed_facts
+from lead_trainer.engine.samples.dataset import checked_samples
 from lead_trainer.engine.step.helper_networks import frozen_helpers
+from lead_trainer.engine.step.recipe_parts import collated, made_model, made_optimizers, pictures_of
+from lead_trainer.engine.step.seeding import seed_process
 from lead_trainer.engine.worker import device_of
 from lead_trainer.errors import BadData
 from lead_trainer.local.run import LocalRun, local_run
@@ -48,7 +56,7 @@ def data_of(command: str, arguments: Sequence[str], config: Sequence[Path], envi
     run = local_run([*arguments, *([] if named else ["logdir=."])], config, environ)
     collections = [] if run.recipe.preparation is None else collections_of(run.recipe, run.config)
     caches = caches_of(run, collections, environ)
-    samples = run.recipe.samples(run.config, caches)
+    samples = checked_samples(run.recipe, run.config, caches)
     if not len(samples):
         raise BadData(f"{command}: the training split holds no sample; add some to the dataset")
     return RunData(run, caches, samples)
@@ -68,10 +76,13 @@ def inspect_data(what: str, arguments: Sequence[str], config: Sequence[Path], en
         show("output", found)
         return 0
     show("key", batch)
-    if (pictures := run.recipe.reports.pictures) is not None:
-        files = PictureFiles(run.logdir)
-        for tag, picture in pictures(run.config, batch, output.outputs).items():
-            files.picture(tag, picture, 0)
+    files = PictureFiles(run.logdir)
+    for tag, picture in pictures_of(run.recipe, run.config, batch, output.outputs).items():
+        if fault := picture_fault(picture):
+            raise BadPart(f"recipe {run.recipe.name!r}: its picture {tag} is {fault}, expected uint8 (H, W, 3), or "
+                          "(T, H, W, 3) for a clip")  # fmt: skip
+        show_picture = files.clip if picture.ndim == 4 else files.picture
+        show_picture(tag, picture, 0)
     return 0
 
 
@@ -96,20 +107,25 @@ def nonfinite_keys(sample: Sample) -> list[str]:
 def first_batch(run: LocalRun, samples: Samples) -> Batch:
     """Returns the first samples of epoch 0 as the model reads them."""
     numbers = samples.epoch_draw(0)[: run.config.batch_size]
-    batch = run.recipe.collate([samples.load(int(number), 0) for number in numbers])
+    batch = collated(run.recipe)([samples.load(int(number), 0) for number in numbers])
     batch = to_device(batch, device_of(World()))
-    return batch if run.recipe.on_device is None else run.recipe.on_device(batch, run.config)
+    finish = on_device_of(run.recipe, run.config)
+    return batch if finish is None else finish(batch)
 
 
 def output_of(run: LocalRun, caches: Caches, batch: Batch) -> StepOutput:
-    """Returns what the step of a fresh model gives for a batch."""
-    device, facts = device_of(World()), run.recipe.facts(run.config, caches)
-    torch.manual_seed(run.config.seed)
-    model = run.recipe.model(run.config, facts).to(device)
-    helpers = frozen_helpers(run.recipe, run.config, device)
-    context: StepContext[Any] = StepContext(config=run.config, facts=facts, device=device, helpers=helpers)
-    with torch.no_grad():
-        return run.recipe.step(model, batch, context)
+    """Returns what the step of a fresh model gives for a batch, of several optimizers for the first one."""
+    device, facts = device_of(World()), computed_facts(run.recipe, run.config, caches)
+    seed_process(run.config.seed)
+    model = made_model(run.recipe, run.config, facts).to(device)
+    context: StepContext[Any] = StepContext(
+        config=run.config,
+        facts=facts,
+        device=device,
+        helpers=frozen_helpers(run.recipe, run.config, device),
+        optimizer=next(iter(made_optimizers(run.recipe, model, run.config).by_name)),
+    )
+    return step_output(run.recipe, model, batch, context)
 
 
 def show(title: str, values: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from lead_trainer.contract.training_keys import key_names, section_of
+from lead_trainer.contract.training_keys import TrainingKeys, key_name, key_names, section_of
 from lead_trainer.errors import BadConfig
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -58,7 +58,7 @@ def checked(
     if twice:
         raise BadConfig(f"{spellings[twice[0]]} is given twice, once spelled {twice[0]}; keep one")
     try:
-        return model.model_validate(_over(base, {spellings.get(key, key): value for key, value in values.items()}))
+        found = model.model_validate(_over(base, {spellings.get(key, key): value for key, value in values.items()}))
     except ValidationError as error:
         details = [(detail, [str(part) for part in detail["loc"]]) for detail in error.errors()]
         given = [
@@ -66,6 +66,18 @@ def checked(
             for detail, path in details
         ]
         raise BadConfig("; ".join(given)) from error
+    if isinstance(found, TrainingKeys):
+        _refuse_what_the_engine_cannot_use(found)
+    return found
+
+
+def _refuse_what_the_engine_cannot_use(config: TrainingKeys) -> None:
+    """Raises BadConfig for a value out of the engine's bounds, where a recipe declares a key again without them."""
+    try:
+        TrainingKeys.model_validate({name: getattr(config, name) for name in TrainingKeys.model_fields})
+    except ValidationError as error:
+        named = [(detail, key_name(type(config), str(detail["loc"][0]))) for detail in error.errors()]
+        raise BadConfig("; ".join(_sentence(detail, [word], ()) for detail, word in named)) from error
 
 
 def _known(model: type[BaseModel], path: Sequence[str], spellings: Mapping[str, str]) -> list[str]:

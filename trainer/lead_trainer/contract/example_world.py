@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from lead_trainer.contract.checked_parts import checked_parts
 from lead_trainer.contract.config_values import near_matches
 from lead_trainer.errors import BadConfig
 
@@ -17,6 +18,7 @@ GROUP = "lead.example_worlds"
 Progress = Callable[[int, int], None]  # of how many pieces, how many are made
 
 
+@checked_parts
 @dataclass(frozen=True, kw_only=True)
 class ExampleWorld:
     """Writes the same tree for the same numbers, and finishes what an interrupted call has left."""
@@ -32,7 +34,10 @@ def example_world(recipe: str) -> ExampleWorld:
     names = sorted({entry.name for entry in entry_points(group=GROUP)})
     for entry in entry_points(group=GROUP):
         if entry.name == recipe:
-            world: ExampleWorld = entry.load()
+            world = entry.load()
+            if not isinstance(world, ExampleWorld):
+                raise BadConfig(f"example world of {recipe!r}: {entry.value} is a {type(world).__name__}, expected an "
+                                "ExampleWorld")  # fmt: skip
             return world
     raise BadConfig(f"recipe: found {recipe!r}, expected one with example data: {', '.join(names)}"
                     f"{near_matches(recipe, names)}")  # fmt: skip

@@ -1,5 +1,6 @@
 """What a recipe reports about a run: tags, pictures, advice, and the usual next command."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,11 +9,21 @@ from typing import Any, Generic
 import numpy as np
 import numpy.typing as npt
 
-from lead_trainer.contract.checked_parts import checked_parts
+from lead_trainer.contract.checked_parts import BadPart, checked_parts, type_fault
 from lead_trainer.contract.samples import Batch
 from lead_trainer.contract.step import ConfigT
 
+_RULE_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
 Picture = npt.NDArray[np.uint8]  # (H, W, 3), RGB
+
+
+def picture_fault(picture: Any) -> str:
+    """Returns what a value is that is neither a picture (H, W, 3) nor a clip (T, H, W, 3) of uint8, empty for one."""
+    if not isinstance(picture, np.ndarray):
+        return f"a {type(picture).__name__}"
+    fits = picture.dtype == np.uint8 and picture.ndim in (3, 4) and picture.shape[-1] == 3 and picture.size
+    return "" if fits else f"{picture.dtype} {picture.shape}"
 
 
 @dataclass(frozen=True)
@@ -21,6 +32,14 @@ class WatchRule:
 
     name: str  # in kebab-case
     check: Callable[[Sequence[Mapping[str, float]]], str | None]  # means by tag of each epoch -> the advice, or None
+
+    def __post_init__(self) -> None:
+        """Raises BadPart for a name that no record takes, and a check that is no function of one argument."""
+        if not (isinstance(self.name, str) and len(self.name) <= 40 and _RULE_NAME.fullmatch(self.name)):
+            raise BadPart(f"WatchRule: found the name {self.name!r}, expected up to 40 lower-case letters in words "
+                          "joined by dashes")  # fmt: skip
+        if fault := type_fault(self.check, Callable[[Any], Any]):
+            raise BadPart(f"WatchRule {self.name!r}: check: {fault}")
 
 
 @dataclass(frozen=True)

@@ -126,4 +126,7 @@ def _stacked(key: str, values: Sequence[Any], fill_missing: bool, hint: str) -> 
     if len({array.shape for array in arrays}) > 1:
         shapes = sorted({str(array.shape) for array in arrays})
         raise BadData(f"key {key} has shapes {', '.join(shapes)} in one batch; {hint}")
-    return torch.from_numpy(np.stack(arrays))
+    together = np.stack(arrays)
+    if together.dtype.kind not in "biufc":
+        raise BadData(f"key {key} holds {type(example).__name__}, expected numbers, arrays of them, or texts; {hint}")
+    return torch.from_numpy(together)

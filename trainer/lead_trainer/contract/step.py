@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from lead_trainer.contract.checked_parts import BadPart
+from lead_trainer.contract.results import refuse_no_scalars
 from lead_trainer.contract.training_keys import TrainingKeys
 
 if TYPE_CHECKING:
@@ -73,10 +74,9 @@ class StepOutput:
     scaled: Mapping[str, "torch.Tensor"] = field(default_factory=dict)  # what `loss` sums, by the tags of `parts`
 
     def __post_init__(self) -> None:
-        """Raises BadPart for a tag that two values would share."""
+        """Raises BadPart for what is no scalar tensor by its tag, and for a tag that two values would share."""
         for name in ("parts", "metrics", "scaled"):
-            if not isinstance(found := getattr(self, name), Mapping):
-                raise BadPart(f"StepOutput.{name}: found a {type(found).__name__}, expected a mapping by tag")
+            refuse_no_scalars(f"StepOutput.{name}", getattr(self, name))
         taken = {"loss"} | self.parts.keys()
         if twice := sorted({"loss"} & self.parts.keys()) or sorted(taken & self.metrics.keys()):
             raise BadPart(f"StepOutput: the tag {twice[0]!r} is given twice; each value needs a tag of its own")

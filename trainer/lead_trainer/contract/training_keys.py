@@ -34,7 +34,13 @@ class TrainingKeys(BaseModel):
     """What the engine must know of a stage, whatever the recipe."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=(), serialize_by_alias=True
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        protected_namespaces=(),
+        serialize_by_alias=True,
+        validate_default=True,
     )
 
     seed: int = 0  # of initial weights, order of samples and augmentation

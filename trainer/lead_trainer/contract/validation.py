@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic
 
-from lead_trainer.contract.checked_parts import checked_parts
+from lead_trainer.contract.checked_parts import BadPart, checked_parts
 from lead_trainer.contract.reports import Picture
+from lead_trainer.contract.results import refuse_no_scalars, refuse_no_tags, scalar_fault, short
 from lead_trainer.contract.samples import Batch, Caches, Samples
 from lead_trainer.contract.step import ConfigT, Facts, StepContext
 
@@ -25,6 +26,21 @@ class Evaluation:
     totals: Mapping[str, "tuple[torch.Tensor, torch.Tensor | int]"]  # (scalar sum, count) by tag; has `loss`
     largest: Mapping[str, "torch.Tensor"] = field(default_factory=dict)  # scalars; the greatest of all batches counts
     pictures: Mapping[str, Picture] = field(default_factory=dict)  # by whole tag; of (T, H, W, 3) a clip is shown
+
+    def __post_init__(self) -> None:
+        """Raises BadPart for totals that are no pairs, without `loss`, and for what is no scalar tensor by its tag."""
+        refuse_no_tags("Evaluation.totals", self.totals)
+        for tag, pair in self.totals.items():
+            if not (isinstance(pair, tuple) and len(pair) == 2):
+                raise BadPart(f"Evaluation.totals[{tag!r}]: found {short(pair)}, expected a pair (sum, count)")
+            if fault := scalar_fault(pair[0]):
+                raise BadPart(f"Evaluation.totals[{tag!r}]: its sum is {fault}, expected a tensor with one value")
+            if not isinstance(pair[1], int | float) and (fault := scalar_fault(pair[1])):
+                raise BadPart(f"Evaluation.totals[{tag!r}]: its count is {fault}, expected a number")
+        if "loss" not in self.totals:
+            raise BadPart(f"Evaluation.totals: found {sorted(self.totals)}, expected `loss` among them")
+        refuse_no_scalars("Evaluation.largest", self.largest)
+        refuse_no_tags("Evaluation.pictures", self.pictures)
 
 
 def no_metrics(config: Any, facts: Facts) -> "Mapping[str, torchmetrics.Metric]":

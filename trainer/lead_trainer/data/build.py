@@ -25,6 +25,7 @@ from lead_protocol.store.object_store import ObjectStore
 from lead_trainer.contract.preparation import Preparation
 from lead_trainer.contract.raw_data import Scan, SourceTree
 from lead_trainer.contract.recipe import Recipe
+from lead_trainer.data import preparation_results
 from lead_trainer.data.build_finish import finished_manifest, stage_manifest
 from lead_trainer.data.build_parts import PartRecord, part_record
 from lead_trainer.data.build_plan import PART_BYTES, BuildPlan, Part, plan_build
@@ -149,13 +150,12 @@ def _with_collections(job: BuildJob, recipe: Recipe[Any]) -> BuildJob:
     """Names the recipe's collections where the job names none, before the digest: both spellings are one cache."""
     if job.collections:
         return job
-    names = recipe.required_preparation.collections_for(job.config)
-    return job.model_copy(update={"collections": [*names]})
+    return job.model_copy(update={"collections": preparation_results.collections_for(recipe, job.config)})
 
 
 def _scan(build: _Build, report: "_Reporter") -> Scan:
     """Returns what the tree holds for the job's collections; raises BadData where that is no sample."""
-    scan = build.recipe.required_preparation.scan(build.tree, build.config, build.job.collections)
+    scan = preparation_results.scanned(build.recipe, build.tree, build.config, build.job.collections)
     kept = sum(verdict.kept for verdict in scan.verdicts)
     if not scan.samples:
         raise BadData(
@@ -170,7 +170,6 @@ def _scan(build: _Build, report: "_Reporter") -> Scan:
 def _make_stage(build: _Build, report: "_Reporter") -> BuildRecord:
     """Makes what is missing of this share of the job's stage; returns the last progress."""
     stage, scan = build.job.stage, _scan(build, report)
-    preparation = build.recipe.required_preparation
     share = range(build.job.index, len(scan.samples), build.job.parallelism)
     if lacking := build.tree.lacking(share):
         return report.update(phase="Done", message=lacking)
@@ -178,7 +177,7 @@ def _make_stage(build: _Build, report: "_Reporter") -> BuildRecord:
     report.update(share_samples=len(share), samples_done=len(share) - len(missing))
 
     def encoded(number: int) -> tuple[int, bytes]:
-        fields = preparation.stage_fields(build.tree, build.config, stage, scan.samples[number])
+        fields = preparation_results.stage_fields(build.recipe, build.tree, build.config, stage, scan.samples[number])
         return number, encode_record(number, fields)
 
     for number, data in report.counted(_encoded(build, scan, missing, encoded)):
@@ -218,10 +217,9 @@ def _encoded(build: _Build, scan: Scan, numbers: Sequence[int], encoded: Callabl
 
 def _make_part(build: _Build, scan: Scan, part: Part, folder: Path, report: "_Reporter") -> PartRecord:
     """Uploads one shard and its routes' metas, then the record that they are complete."""
-    preparation = build.recipe.required_preparation
 
     def encoded(number: int) -> tuple[int, bytes]:
-        fields = preparation.record(build.tree, build.config, scan.samples[number])
+        fields = preparation_results.record(build.recipe, build.tree, build.config, scan.samples[number])
         return number, encode_record(number, fields)
 
     path = folder / "shard.part"
@@ -244,7 +242,7 @@ def _make_part(build: _Build, scan: Scan, part: Part, folder: Path, report: "_Re
 def _upload_metas(build: _Build, part: Part) -> StoredObject:
     tables = []
     for route, frames in part.routes:
-        table = build.recipe.required_preparation.route_metas(build.tree, build.config, route, frames)
+        table = preparation_results.route_metas(build.recipe, build.tree, build.config, route, frames)
         tables.append(table.append_column(ROUTE_COLUMN, pa.array([route] * len(frames), pa.string())))
     data = write_table(pa.concat_tables(tables))
     return _create(build, build.keys.metas(part.number, sha256_hex(data)), data)
@@ -281,15 +279,15 @@ def _finish(build: _Build, scan: Scan, plan: BuildPlan, report: "_Reporter") -> 
 
 
 def _part_counts(build: _Build, scan: Scan) -> PartCounts:
-    preparation = build.recipe.required_preparation
-    if type(preparation).counts is Preparation.counts:
+    if type(build.recipe.required_preparation).counts is Preparation.counts:
         return PartCounts(None)  # no record is decoded for nothing
-    return PartCounts(lambda number, fields: preparation.counts(build.config, scan.samples[number], fields))
+    return PartCounts(
+        lambda number, fields: preparation_results.counts(build.recipe, build.config, scan.samples[number], fields)
+    )
 
 
 def _facts(build: _Build, parts: Iterable[PartRecord]) -> Mapping[str, Sequence[float]]:
-    preparation = build.recipe.required_preparation
-    return preparation.facts(build.config, summed(part.counts for part in parts))
+    return preparation_results.facts(build.recipe, build.config, summed(part.counts for part in parts))
 
 
 def _create(build: _Build, key: str, data: bytes) -> StoredObject:

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from lead_protocol.job import BuildJob
-from lead_trainer.contract.preparation import Fields, Preparation
+from lead_trainer.contract.preparation import Fields
 from lead_trainer.contract.raw_data import SampleKey, SourceTree
 from lead_trainer.contract.recipe import Recipe
+from lead_trainer.data.preparation_results import config_keys
 from lead_trainer.data.staged_tree import StagedTree
 from lead_trainer.errors import BadConfig
 
@@ -27,7 +28,7 @@ def made_by(tree: SourceTree, stage: str, sample: SampleKey) -> Fields | None:
 
 def check_stages(job: BuildJob, recipe: Recipe[Any]) -> None:
     """Raises BadConfig naming the first stage of a build that its recipe does not offer with this config."""
-    offered = offered_stages(recipe.required_preparation, job.config)
+    offered = offered_stages(recipe, job.config)
     for stage in job.stages:
         if stage not in offered:
             near = difflib.get_close_matches(stage, offered, n=1)
@@ -38,6 +39,6 @@ def check_stages(job: BuildJob, recipe: Recipe[Any]) -> None:
             )
 
 
-def offered_stages(preparation: Preparation, config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the stages of a preparation with a config as the user wrote it."""
-    return tuple(preparation.build_stages(preparation.config_keys(config)))
+def offered_stages(recipe: Recipe[Any], config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the stages of a recipe's preparation with a config as the user wrote it."""
+    return tuple(recipe.required_preparation.build_stages(config_keys(recipe, config)))

@@ -20,6 +20,7 @@ import torch
 
 from lead_protocol.store.object_store import StoreError
 from lead_trainer.contract.recipe import Recipe
+from lead_trainer.contract.results import returned
 from lead_trainer.contract.samples import Batch, Indices, Sample, Samples
 from lead_trainer.data.batch_slots import Collate, RowKeys, Slot, SlotRing, compared_keys
 from lead_trainer.data.device_batch import to_device
@@ -292,7 +293,9 @@ class _Pending:
 def on_device_of(recipe: Recipe[Any], config: Any) -> OnDevice | None:
     """Returns what a recipe does to a batch on the device, None where it does nothing."""
     finish = recipe.on_device
-    return None if finish is None else lambda batch: finish(batch, config)
+    if finish is None:
+        return None
+    return lambda batch: returned(recipe.name, "on_device", finish(batch, config), dict)
 
 
 def _place(thread: int) -> str:

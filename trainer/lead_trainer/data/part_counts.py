@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lead_trainer.contract.checked_parts import BadPart
 from lead_trainer.data.record import decode_record
 
 Counts = Mapping[str, npt.NDArray[np.int64]]
@@ -40,5 +41,10 @@ def summed(each: Iterable[Mapping[str, Any]]) -> dict[str, npt.NDArray[np.int64]
     sums: dict[str, npt.NDArray[np.int64]] = {}
     for counts in each:
         for name, values in counts.items():
+            if name in sums and len(sums[name]) != len(values):
+                raise BadPart(
+                    f"preparation.counts: {name!r} has {len(values)} numbers in one record and {len(sums[name])} in "
+                    "another; give each as many"
+                )
             sums[name] = sums[name] + values if name in sums else np.array(values, np.int64)
     return sums

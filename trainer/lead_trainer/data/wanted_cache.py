@@ -13,6 +13,7 @@ from lead_trainer.contract.raw_data import SourceFile
 from lead_trainer.contract.recipe import Recipe
 from lead_trainer.data.digest import listing_sha256
 from lead_trainer.data.held_caches import held_by_another
+from lead_trainer.data.preparation_results import config_keys
 from lead_trainer.data.stored_manifest import stored_manifest
 from lead_trainer.errors import BadData
 
@@ -47,14 +48,13 @@ def wanted_cache(job: BuildJob, recipe: Recipe[Any], files: Sequence[SourceFile]
     """Returns the cache of these files; raises BadData where there is none, and where its digest is not as expected."""
     if not files:
         raise BadData(f"dataset {source_of(job)} holds no file; upload it, or correct the source")
-    preparation = recipe.required_preparation
-    config, source = preparation.config_keys(job.config), listing_sha256(files)
+    config, source = config_keys(recipe, job.config), listing_sha256(files)
     digest = cache_digest(
         source_sha256=source,
         collections=job.collections,
         keys=config,
         recipe=job.recipe,
-        version=preparation.version,
+        version=recipe.required_preparation.version,
     )
     if job.expect_digest and job.expect_digest != digest:
         raise BadData(

@@ -244,7 +244,7 @@ class Hooks:
         fields: dict[str, Any] = {}
         if rate is not None:
             batch_size = self.config.batch_size * plan.accumulate
-            fields = {"samples_per_s": rate * batch_size, "eta_s": (steps - state.step) / rate}
+            fields = {"samples_per_s": rate * batch_size, "eta_s": max(0, steps - state.step) / rate}
             if due or state.step_in_epoch == 1:
                 loss = means(state.totals.as_pairs()).get("loss")
                 fields |= {} if loss is None else {"loss": loss}

@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from lead_trainer.contract.recipe import Recipe
+from lead_trainer.contract.results import returned
 from lead_trainer.errors import BadConfig
 
 
 def source_root(recipe: Recipe[Any], config: Any) -> str | None:
     """Returns the folder of a run's raw tree, None where it reads none; raises BadConfig if it is not set."""
     if recipe.trees.root is not None:
-        return recipe.trees.root(config)
+        root = returned(
+            recipe.name, "trees.root", recipe.trees.root(config), str, Path, type(None), named="a folder, or None"
+        )
+        return None if root is None else str(root)
     if recipe.preparation is None:
         return None
     raise BadConfig(
@@ -45,7 +49,7 @@ def refuse_missing_source(recipe: Recipe[Any], config: Any) -> None:
 def collections_of(recipe: Recipe[Any], config: Any) -> list[str]:
     """Returns the collections a run reads."""
     if recipe.trees.collections is not None:
-        return list(recipe.trees.collections(config))
+        return list(returned(recipe.name, "trees.collections", recipe.trees.collections(config), list, tuple))
     return list(recipe.required_preparation.default_collections)
 
 

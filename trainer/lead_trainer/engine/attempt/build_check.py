@@ -7,6 +7,7 @@ from lead_protocol.job import BuildJob
 from lead_trainer.contract.recipe import Recipe
 from lead_trainer.data.build_stages import check_stages
 from lead_trainer.data.plain_scan import known_collections
+from lead_trainer.data.preparation_results import config_keys
 from lead_trainer.engine.attempt.pod_config import refuse_places
 from lead_trainer.errors import BadConfig
 
@@ -27,7 +28,7 @@ def _faults(job: BuildJob, recipe: Recipe[Any]) -> Iterator[str]:
 
 
 def _keys(job: BuildJob, recipe: Recipe[Any]) -> None:
-    recipe.required_preparation.config_keys(job.config)
+    config_keys(recipe, job.config)
 
 
 def _collections(job: BuildJob, recipe: Recipe[Any]) -> None:

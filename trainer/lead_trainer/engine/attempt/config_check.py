@@ -2,26 +2,31 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from lead_trainer.contract.files import CheckpointAt
 from lead_trainer.contract.recipe import Recipe, no_facts
-from lead_trainer.contract.results import returned
-from lead_trainer.contract.step import Position
+from lead_trainer.contract.step import Facts, Position
 from lead_trainer.data.node_shares import refuse_uneven_sections
 from lead_trainer.data.process_loader import loader_named
 from lead_trainer.data.sample_order import rank_batch_size
 from lead_trainer.engine.attempt.memory import save_memory
 from lead_trainer.engine.checkpoints.checkpoint import file_names
+from lead_trainer.engine.samples.data_facts import known_facts
 from lead_trainer.engine.step.clip import Clipper
 from lead_trainer.engine.step.ema import WeightAverage
 from lead_trainer.engine.step.epoch_plan import EpochPlan
+from lead_trainer.engine.step.helper_networks import frozen_helpers
 from lead_trainer.engine.step.precision import chosen_dtype
 from lead_trainer.engine.step.ranking import ranking_of
-from lead_trainer.engine.step.recipe_parts import made_model, made_optimizers
+from lead_trainer.engine.step.recipe_parts import made_metrics, made_model, made_optimizers, rate_factor
+from lead_trainer.errors import BadConfig
 from lead_trainer.weights_file import read_weights_file
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
 
 _STEPS = 1000  # an epoch, for a schedule that is only asked whether it can be made
 
@@ -36,7 +41,7 @@ def check_config(recipe: Recipe[Any], config: Any, *, epochs: int, ranks: int) -
     ranking_of(config, validates=validates)
     chosen_dtype(config.number_format, torch.device("cpu"))
     at = Position(epoch_steps=(_STEPS,) * max(1, epochs))
-    returned(recipe.name, "lr_factor", recipe.lr_factor(config, at), int, float, Mapping)
+    rate_factor(recipe, config, at)
     file_names(recipe, config, CheckpointAt(0, 0))
 
 
@@ -47,22 +52,36 @@ def check_model(recipe: Recipe[Any], config: Any, initial_weights: Path | None =
     """
     if recipe.facts is not no_facts and recipe.facts_without_data is None:
         return
-    facts = recipe.facts_without_data(config) if recipe.facts_without_data is not None else {}
+    assumed = recipe.facts_without_data(config) if recipe.facts_without_data is not None else {}
+    facts = known_facts(recipe, assumed, "facts_without_data")
     model = made_model(recipe, config, facts)
     if initial_weights is not None:
-        recipe.load_initial_weights(model, config, facts, read_weights_file(initial_weights, "load_file"))
+        check_initial_weights(recipe, config, model, facts, initial_weights)
     if config.saves_memory:
         save_memory(recipe, model)
-    if recipe.helpers is not None:
-        recipe.helpers(config)
+    frozen_helpers(recipe, config, torch.device("cpu"))
     if config.average_decay:
         WeightAverage(model, config.average_decay)
     made_optimizers(recipe, model, config)
     if recipe.validation is not None:
-        check_metrics(recipe.validation.metrics(config, facts))
+        check_metrics(made_metrics(recipe, recipe.validation, config, facts))
 
 
-def check_metrics(metrics: Mapping[str, Any]) -> None:
+def check_initial_weights(recipe: Recipe[Any], config: Any, model: torch.nn.Module, facts: Facts, path: Path) -> None:
+    """Raises BadConfig unless the weights fit the model.
+
+    Where facts were assumed, sizes alone say nothing: they may follow from the data (classes), as soon as these are
+    read.
+    """
+    state = read_weights_file(path, "load_file")
+    try:
+        recipe.load_initial_weights(model, config, facts, state)
+    except BadConfig:
+        if recipe.facts is no_facts or state.keys() != model.state_dict().keys():
+            raise
+
+
+def check_metrics(metrics: "Mapping[str, Metric]") -> None:
     """Raises BadConfig for a metric whose states cannot be merged over ranks."""
     if metrics:  # torchmetrics takes seconds to import, and is for those alone who have some
         from lead_trainer.engine.validation.metric_states import merged_metric, packed, unpacked

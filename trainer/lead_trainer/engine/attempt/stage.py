@@ -18,6 +18,7 @@ from lead_trainer.engine.samples.stage_samples import StageSamples
 from lead_trainer.engine.step.epoch_plan import StagePlan
 from lead_trainer.engine.step.precision import chosen_dtype
 from lead_trainer.engine.step.ranking import Ranking, ranking_of
+from lead_trainer.engine.step.recipe_parts import collated, rate_factor
 from lead_trainer.engine.validation.validation import Validator
 
 
@@ -39,7 +40,7 @@ def stage_of(attempt: Attempt, samples: StageSamples, memory_plan: MemoryPlan) -
     config, world, epochs = attempt.config, attempt.group.world, attempt.job.epochs
     loader = loader_named(config.loader)(
         samples.training,
-        attempt.recipe.collate,
+        collated(attempt.recipe),
         batch_size=config.batch_size,
         seed=config.seed,
         rank=world.rank,
@@ -60,7 +61,7 @@ def stage_of(attempt: Attempt, samples: StageSamples, memory_plan: MemoryPlan) -
         dtype=chosen_dtype(config.number_format, attempt.group.device),
         loader=loader,
         plan=StagePlan.of(batches, attempt.rank_batch, config.gradient_accumulation_steps, memory_plan.parts),
-        lr_factor=lambda at: attempt.recipe.lr_factor(config, at),
+        lr_factor=lambda at: rate_factor(attempt.recipe, config, at),
     )
 
 

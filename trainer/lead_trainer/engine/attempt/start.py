@@ -33,7 +33,7 @@ from lead_trainer.engine.checkpoints.resume import (
 from lead_trainer.engine.checkpoints.retry_budget import RetryBudget
 from lead_trainer.engine.group.agreement import done_by_first
 from lead_trainer.engine.group.ddp import Group
-from lead_trainer.engine.samples.data_facts import computed_facts
+from lead_trainer.engine.samples.data_facts import computed_facts, known_facts
 from lead_trainer.engine.step.batch_norms import BatchNorms
 from lead_trainer.engine.step.clip import Clipper
 from lead_trainer.engine.step.compilation import compiled
@@ -142,9 +142,9 @@ def build_state(start: Start, found: Found | None, device: torch.device, dtype: 
 def _facts(start: Start, found: Found | None) -> Facts:
     """Returns the facts of the data: those of the checkpoint to resume, else what rank 0 computes from the caches."""
     if found is not None:
-        return saved_loop(found.manifest, start.scratch / "resume").facts
-    facts: Facts = done_by_first(start.group, lambda: computed_facts(start.recipe, start.config, start.caches))
-    return facts
+        return known_facts(start.recipe, saved_loop(found.manifest, start.scratch / "resume").facts)
+    computed = done_by_first(start.group, lambda: dict(computed_facts(start.recipe, start.config, start.caches)))
+    return known_facts(start.recipe, computed)
 
 
 def _restore(start: Start, state: TrainState, manifest: CheckpointManifest) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import structlog
 
@@ -20,7 +21,7 @@ from lead_trainer.engine.hooks import Hooks
 from lead_trainer.engine.loop import Stage
 from lead_trainer.engine.reporting.loading_statistics import LoadingStatistics
 from lead_trainer.engine.reporting.perf import StepClock
-from lead_trainer.engine.reporting.watch import ENGINE_RULES
+from lead_trainer.engine.reporting.watch import ENGINE_RULES, own_rules
 from lead_trainer.engine.samples.dataset import Dataset
 from lead_trainer.engine.samples.stage_samples import limited
 from lead_trainer.engine.step.state import TrainState
@@ -49,6 +50,7 @@ def _at_its_position(
     found = choose_checkpoint(start)
     stage = stage_of(attempt, samples, memory_plan)
     state = build_state(start, found, stage.device, stage.dtype)
+    stage = replace(stage, plan=stage.plan.after(state.epoch, state.step - state.step_in_epoch))
     checkpointer = _checkpointer(attempt, start, state, found)
     clock, data = StepClock(attempt.group.device), LoadingStatistics(attempt.group.world, dataset, stage.loader)
     hooks = Hooks(
@@ -66,7 +68,7 @@ def _at_its_position(
         clock=clock,
         data=data,
         validator=validator_of(attempt, samples.validation, stage),
-        rules=(*ENGINE_RULES, *attempt.recipe.reports.watch_rules(attempt.config)),
+        rules=(*ENGINE_RULES, *own_rules(attempt.recipe, attempt.config)),
         first=first_rank_of(attempt, stage, state, checkpointer, data, memory_plan),
     )
     _log_begin(attempt, stage, state, memory_plan)

@@ -8,19 +8,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import structlog
 import torch
 
 from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.progress_record import MAX_ADVISORIES, Advisory, CheckpointRef
+from lead_trainer.contract.checked_parts import BadPart
 from lead_trainer.contract.recipe import Recipe
-from lead_trainer.contract.reports import Picture
+from lead_trainer.contract.reports import Picture, picture_fault
+from lead_trainer.contract.results import returned
 from lead_trainer.contract.samples import Batch
 from lead_trainer.contract.step import StepOutput
 from lead_trainer.engine.checkpoints.retention import Retention
 from lead_trainer.engine.reporting.progress import ProgressWriter
 from lead_trainer.engine.step.ranking import METRIC_NAME, VALIDATION
+from lead_trainer.engine.step.recipe_parts import pictures_of
 from lead_trainer.engine.step.state import TrainState
 from lead_trainer.engine.validation.validation import Validated
 from lead_trainer.report.console import EPOCH_DONE
@@ -93,27 +95,30 @@ class FirstRank:
 
     def own_scalars(self, values: Mapping[str, float], step: int) -> None:
         """Writes what the recipe reports of a step besides; without what is not finite."""
+        for tag, value in returned(self.recipe.name, "reports.figures", values, Mapping).items():
+            if not isinstance(tag, str) or not isinstance(value, int | float):
+                found = f"{tag!r}: {value!r}"
+                raise BadPart(
+                    f"recipe {self.recipe.name!r}: reports.figures gives {found}, expected a number by its tag"
+                )
         self.events.scalars({tag: value for tag, value in values.items() if math.isfinite(value)}, step)
 
     def picture(self, state: TrainState, batch: Batch, output: StepOutput) -> None:
         """Shows the recipe's pictures of a step where they are due."""
-        every, reports = self.config.pictures_every_steps, self.recipe.reports
+        every = self.config.pictures_every_steps
         if not every or (state.step % every and state.step_in_epoch > FIRST_PICTURES):
             return
-        picture = reports.picture and reports.picture(self.config, batch, output.outputs)
-        if picture is not None:
-            self.show(reports.tags.picture, picture, state.step)
-        for tag, one in (reports.pictures(self.config, batch, output.outputs) if reports.pictures else {}).items():
-            self.show(tag, one, state.step)
+        for tag, picture in pictures_of(self.recipe, self.config, batch, output.outputs).items():
+            self.show(tag, picture, state.step)
 
     def show(self, tag: str, picture: Picture, step: int) -> None:
         """Shows a picture (H, W, 3) or a clip (T, H, W, 3); what is neither is a warning, once a tag."""
-        if picture.dtype == np.uint8 and picture.ndim in (3, 4) and picture.shape[-1] == 3 and picture.size:
+        if not (fault := picture_fault(picture)):
             show = self.events.clip if picture.ndim == 4 else self.events.picture
             show(tag, picture, step)
         elif tag not in self._unreported:
             self._unreported.add(tag)
-            log.warning("a picture is not shown", tag=tag, found=f"{picture.dtype} {picture.shape}",
+            log.warning("a picture is not shown", tag=tag, found=fault,
                         expected="uint8 (H, W, 3), or (T, H, W, 3) for a clip")  # fmt: skip
 
     def histograms(self, state: TrainState) -> None:

@@ -2,15 +2,19 @@
 
 A rule advises and changes nothing; its advisory goes to the log, to the progress record and from there to the resource.
 Each rule fires once per stage, when its sign first appears; the history is part of a checkpoint, so a resumed run does
-not repeat itself. Recipes add rules of their own (`recipe.Advises`).
+not repeat itself. Recipes add rules of their own (`Reports.watch_rules`).
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 from lead_protocol.progress_record import Advisory
+from lead_trainer.contract.checked_parts import BadPart
+from lead_trainer.contract.recipe import Recipe
 from lead_trainer.contract.reports import WatchRule
+from lead_trainer.contract.results import returned
 
 History = Sequence[Mapping[str, float]]  # of each epoch, oldest first: `loss`, `val/…`, `watch/…`
 WAITING = "watch/waiting_share"  # of the time, spent waiting for batches
@@ -29,6 +33,14 @@ _SLOW_SHARE = 0.3  # of the time, spent waiting for data
 _MESSAGE_CHARS = 240
 
 
+def own_rules(recipe: Recipe[Any], config: Any) -> Sequence[WatchRule]:
+    """Returns a recipe's own rules; raises BadPart for what is none."""
+    rules = returned(recipe.name, "reports.watch_rules", recipe.reports.watch_rules(config), list, tuple)
+    for rule in rules:
+        returned(recipe.name, "reports.watch_rules", rule, WatchRule, named="WatchRule in a list")
+    return tuple(rules)
+
+
 def advise(rules: Sequence[WatchRule], history: History, epoch: int) -> list[Advisory]:
     """Returns the advice of rules that fire after the last epoch of `history` and fired after none before.
 
@@ -36,11 +48,19 @@ def advise(rules: Sequence[WatchRule], history: History, epoch: int) -> list[Adv
     """
     advice = []
     for rule in {rule.name: rule for rule in rules}.values():
-        text = rule.check(history)
+        text = returned_text(rule, history)
         before = (rule.check(history[:end]) for end in range(1, len(history)))
         if text is not None and not any(before):
             advice.append(Advisory(rule=rule.name, epoch=epoch, message=one_line(text)))
     return advice
+
+
+def returned_text(rule: WatchRule, history: History) -> str | None:
+    """Returns a rule's advice; raises BadPart for what is no text."""
+    text = rule.check(history)
+    if text is not None and not isinstance(text, str):
+        raise BadPart(f"watch rule {rule.name!r}: its check returned {text!r}, expected the advice as a text, or None")
+    return text
 
 
 def one_line(text: str) -> str:

@@ -15,6 +15,7 @@ from lead_trainer.contract.results import returned
 from lead_trainer.contract.samples import Caches, Samples
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.session_cache import SessionCache, open_session_cache
+from lead_trainer.engine.samples.checked_samples import CheckedSamples
 from lead_trainer.errors import BadConfig
 
 
@@ -73,7 +74,7 @@ def dataset_over(
     if twice:
         raise BadConfig(f"datasets: {twice[0]} is named twice; name each cache once")
     if not names:
-        return Dataset(_samples(recipe, config, {}))
+        return Dataset(checked_samples(recipe, config, {}))
     namespace = job.owner.namespace
     caches = {
         d.name: CacheReader(
@@ -86,9 +87,10 @@ def dataset_over(
         )
         for d in job.datasets
     }
-    return Dataset(_samples(recipe, config, caches), session, caches, store)
+    return Dataset(checked_samples(recipe, config, caches), session, caches, store)
 
 
-def _samples(recipe: Recipe[Any], config: Any, caches: Caches) -> Samples:
+def checked_samples(recipe: Recipe[Any], config: Any, caches: Caches) -> Samples:
+    """Returns a recipe's training samples; raises BadPart for what is none, and where one of their results is none."""
     found: Samples = returned(recipe.name, "samples", recipe.samples(config, caches), Samples)
-    return found
+    return CheckedSamples(recipe.name, "samples", found)

@@ -6,6 +6,7 @@ from typing import Any
 from lead_trainer.contract.recipe import Recipe
 from lead_trainer.contract.results import returned
 from lead_trainer.contract.samples import Samples
+from lead_trainer.engine.samples.checked_samples import CheckedSamples
 from lead_trainer.engine.samples.dataset import Dataset
 from lead_trainer.engine.samples.limited_samples import LimitedSamples
 from lead_trainer.errors import BadData
@@ -28,6 +29,7 @@ def limited(recipe: Recipe[Any], config: Any, dataset: Dataset) -> StageSamples:
     validation = split.samples(config, dataset.caches) if split is not None else None
     if validation is not None:
         returned(recipe.name, "validation.samples", validation, Samples)
+        validation = CheckedSamples(recipe.name, "validation.samples", validation)
     if config.overfit_samples:
         few = LimitedSamples(dataset.samples, config.overfit_samples, same_draw=True)
         return StageSamples(replace(few, repeated=config.batch_size), few if split is not None else None)

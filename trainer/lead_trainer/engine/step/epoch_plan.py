@@ -7,7 +7,7 @@ Both numbers leave the samples of a step, and so the number of steps, as they ar
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 
@@ -71,6 +71,7 @@ class StagePlan:
     """The steps of a stage; its epochs need not be equally long."""
 
     epochs: tuple[EpochPlan, ...]
+    finished: tuple[int, ...] = ()  # steps that the first epochs took, where these are not those of `epochs`
 
     @classmethod
     def of(cls, batches: Sequence[int], rank_batch: int, accumulate: int = 1, parts: int = 1) -> "StagePlan":
@@ -84,12 +85,23 @@ class StagePlan:
     @cached_property
     def epoch_steps(self) -> tuple[int, ...]:
         """Optimizer steps of each epoch."""
-        return tuple(plan.steps for plan in self.epochs)
+        planned = tuple(plan.steps for plan in self.epochs)
+        return self.finished + planned[len(self.finished) :]
 
     @property
     def steps(self) -> int:
         """Optimizer steps of the stage."""
         return sum(self.epoch_steps)
+
+    def after(self, epochs: int, steps: int) -> "StagePlan":
+        """Returns the plan of a run whose first epochs took so many steps together.
+
+        A run that is resumed with more epochs may have had others, where the recipe's draw depends on their number.
+        """
+        if not 0 < epochs <= len(self.epochs) or sum(self.epoch_steps[:epochs]) == steps:
+            return self
+        each, more = divmod(steps, epochs)
+        return replace(self, finished=tuple(each + (number < more) for number in range(epochs)))
 
     def at(self, step: int, epoch: int, step_in_epoch: int) -> Position:
         """Returns the position of a step."""

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torchmetrics import Metric
 
+from lead_trainer.contract.results import scalar_fault
 from lead_trainer.errors import BadConfig
 
 State = dict[str, Any]  # tensors, or lists of them, by the state's name
@@ -58,10 +59,11 @@ def merged_metric(metric: Metric, ranks: Sequence[State]) -> Metric:
 
 def scalars(name: str, result: Any) -> dict[str, float]:
     """Returns a metric's result by tag: under its name, or by the tags of a mapping; raises BadConfig for others."""
-    if isinstance(result, Mapping):
-        return {str(tag): float(value) for tag, value in result.items()}
-    if isinstance(result, torch.Tensor) and result.numel() != 1:
-        raise BadConfig(
-            f"validation.metrics: {name} gives {tuple(result.shape)} values, expected a scalar, or a mapping by tag"
-        )
-    return {name: float(result)}
+    by_tag = result if isinstance(result, Mapping) else {name: result}
+    for tag, value in by_tag.items():
+        fault = "" if isinstance(value, int | float) else scalar_fault(value)
+        if fault or not isinstance(tag, str):
+            raise BadConfig(
+                f"validation.metrics: {name} gives {fault or f'the tag {tag!r}'}, expected a scalar, or scalars by tag"
+            )
+    return {tag: float(value) for tag, value in by_tag.items()}

@@ -33,6 +33,7 @@ from lead_trainer.engine.group.ddp import Group
 from lead_trainer.engine.step.epoch_plan import StagePlan
 from lead_trainer.engine.step.precision import autocast
 from lead_trainer.engine.step.ranking import VALIDATION
+from lead_trainer.engine.step.recipe_parts import collated, made_metrics
 from lead_trainer.engine.step.seeding import seed_step
 from lead_trainer.engine.step.state import Pairs, TrainState, greatest, means, merged
 from lead_trainer.errors import BadData
@@ -142,10 +143,9 @@ class Validator:
         found = self.validation.summary(self.config, exact)
         return dict(returned(self.recipe.name, "validation.summary", found, Mapping))
 
-    def _metrics(self, state: TrainState) -> "dict[str, Metric]":
+    def _metrics(self, state: TrainState) -> "Mapping[str, Metric]":
         """Returns the recipe's metrics, empty, on the device; the engine merges them, not they themselves."""
-        made = self.validation.metrics(self.config, state.facts)
-        metrics = dict(returned(self.recipe.name, "validation.metrics", made, Mapping))
+        metrics = made_metrics(self.recipe, self.validation, self.config, state.facts)
         for metric in metrics.values():
             metric.sync_on_compute = False
             metric.reset()
@@ -217,7 +217,7 @@ class Validator:
         loaded = ordered_map(load, numbers, self.threads, ahead)
         try:
             while ready := list(islice(loaded, self.rank_batch)):
-                batch = to_device(self.recipe.collate(ready), self.group.device)
+                batch = to_device(collated(self.recipe)(ready), self.group.device)
                 finish = on_device_of(self.recipe, self.config)
                 yield finish(batch) if finish else batch
         finally:

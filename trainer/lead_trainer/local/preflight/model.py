@@ -5,6 +5,8 @@ from pathlib import Path
 
 from lead_trainer.contract.recipe import no_facts
 from lead_trainer.engine.attempt.config_check import check_config, check_model
+from lead_trainer.engine.samples.data_facts import known_facts
+from lead_trainer.engine.step.recipe_parts import made_model
 from lead_trainer.errors import BadConfig
 from lead_trainer.local.preflight.finding import Finding
 from lead_trainer.local.run import LocalRun
@@ -28,7 +30,8 @@ def check_model_of(run: LocalRun) -> ModelCheck:
         check_model(recipe, config, Path(run.keys.load_file) if run.keys.load_file else None)
         if recipe.facts is not no_facts and recipe.facts_without_data is None:
             return ModelCheck(Finding(CHECK, "ok", "the config is valid; the model is made of facts of the data"))
-        model = recipe.model(config, recipe.facts_without_data(config) if recipe.facts_without_data else {})
+        assumed = recipe.facts_without_data(config) if recipe.facts_without_data else {}
+        model = made_model(recipe, config, known_facts(recipe, assumed, "facts_without_data"))
     except BadConfig as error:
         return ModelCheck(Finding(CHECK, "failed", str(error)))
     parameters = sum(one.numel() for one in model.parameters())

@@ -119,14 +119,17 @@ def written_out(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def from_config_json(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the keys a `config.json` (LEAD's or ours) sets; drops those that follow from others or have no effect."""
+    """Returns the keys a `config.json` (LEAD's or ours) sets; drops those that follow from others or have no effect.
+
+    Raises BadConfig for pictures whose sides were cut: other inputs than ours.
+    """
     dropped = WITHOUT_EFFECT.keys() | DERIVED.keys() | OF_ANOTHER_MACHINE
     dropped |= {key for key, followed in skip_defaults(document).items() if document.get(key) == followed}
     if document.get(KEPT_EPOCHS) == list(kept_epochs(document)):
         dropped |= {KEPT_EPOCHS}
     values = {key: value for key, value in document.items() if key not in dropped}
     if document.get(CROPS_SIDES):
-        values[CROPS_SIDES] = document[CROPS_SIDES]  # other inputs than ours: load_config refuses it
+        raise BadConfig(f"{CROPS_SIDES}: has no effect here: {WITHOUT_EFFECT[CROPS_SIDES]}; remove it")
     scale = document.get("target_points_normalization_constants")
     if scale:
         values.setdefault("target_point_scale", list(scale[0]))
@@ -176,7 +179,7 @@ KEYS = Keys[LeadConfig](
     to_document=to_config_json,
     from_document=from_config_json,
     for_evaluation=for_leads_evaluation,
-    inherited=INHERITED | {CROPS_SIDES},  # the latter to be refused
+    inherited=INHERITED,
     not_learned=NOT_LEARNED,
     local=LOCAL_KEYS,
     weights=WEIGHTS_KEYS,
