@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,16 @@ from lead_trainer.engine.checkpoints.instances import instances
 from lead_trainer.local.store import NAMESPACE, PRIVATE_FOLDER, UID
 
 SECONDS = 300
-Kill = tuple[int, int]  # rank, and the call of the recipe's step in which it kills itself
+Kill = tuple[int, int]  # rank, and the call of the recipe's part in which it kills itself
 
 
-def train_in_group(words: list[str], ranks: int, kill: Kill = (0, 0), site: Path | None = None) -> list[int | None]:
+def train_in_group(
+    words: list[str], ranks: int, kill: Kill = (0, 0), site: Path | None = None, *, within: str = "step"
+) -> list[int | None]:
     """Trains with `words`; returns the exit codes by rank, negative for one that a signal ended.
 
-    `site` is a folder on the module search path, with recipes of somebody else's.
+    `within` is the part of the recipe that `kill` counts: step, or evaluate, a batch of a validation. `site` is a
+    folder on the module search path, with recipes of somebody else's.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
@@ -30,7 +34,9 @@ def train_in_group(words: list[str], ranks: int, kill: Kill = (0, 0), site: Path
          "lead_trainer.recipes.world.validation", "torch._dynamo"]
     )  # fmt: skip
     port = free_port()
-    group = [context.Process(target=_rank, args=(words, rank, ranks, port, kill, site)) for rank in range(ranks)]
+    group = [
+        context.Process(target=_rank, args=(words, rank, ranks, port, kill, site, within)) for rank in range(ranks)
+    ]
     return run_together(group, SECONDS)
 
 
@@ -41,7 +47,7 @@ def newest_manifest(logdir: Path, seed: int = 0) -> CheckpointManifest:
     return manifests(store, keys)[-1]
 
 
-def _rank(words: list[str], rank: int, ranks: int, port: int, kill: Kill, site: Path | None) -> None:
+def _rank(words: list[str], rank: int, ranks: int, port: int, kill: Kill, site: Path | None, within: str) -> None:
     import torch
 
     from lead_trainer.cli import main
@@ -54,14 +60,23 @@ def _rank(words: list[str], rank: int, ranks: int, port: int, kill: Kill, site: 
     name = next((word.removeprefix("recipe=") for word in words if word.startswith("recipe=")), "lead")
     recipe, calls = load_recipe(name), 0
 
-    def step(model: Any, batch: Any, context: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if (rank, calls) == kill:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return recipe.step(model, batch, context)
+    def deadly(part: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if (rank, calls) == kill:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return part(*arguments)
 
+        return call
+
+    validation = recipe.validation
+    if within == "step":
+        recipe_here = replace(recipe, step=deadly(recipe.step))
+    else:
+        assert validation is not None
+        recipe_here = replace(recipe, validation=replace(validation, evaluate=deadly(validation.evaluate)))
     for module in list(sys.modules.values()):
         if getattr(module, "__dict__", {}).get("RECIPE") is recipe:
-            module.RECIPE = replace(recipe, step=step)  # type: ignore[attr-defined]
+            module.RECIPE = recipe_here  # type: ignore[attr-defined]
     os._exit(main(["train", *words]))

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from lead_testing.golden.picture_metrics import ssim as ssim_of_skimage
 from lead_trainer.contract.step import Position
 from lead_trainer.recipes.world.config import WorldConfig
 from lead_trainer.recipes.world.loss_terms.perceptual import PerceptualDistance
@@ -77,6 +78,10 @@ def of_pair(truth: Floats, worse: Floats) -> dict[str, Any]:
         "psnr_per_frame_skimage": each,  # ours is 1e-6 dB below its exact one
         "psnr_of_the_pooled_error_torchmetrics": float(-10 * torch.log10((found - true).square().mean())),
         "ssim_per_frame_torchmetrics": ssim(found, true).tolist(),
+        "ssim_per_frame_skimage_gaussian": [
+            ssim_of_skimage(one.transpose(1, 2, 0), other.transpose(1, 2, 0), 1.0)
+            for one, other in zip(worse.astype(np.float64), truth.astype(np.float64), strict=True)
+        ],
         "l1": float((found - true).abs().mean()),
         "mse": float((found - true).square().mean()),
         "sum_truth": float(truth.sum(dtype=np.float64)),

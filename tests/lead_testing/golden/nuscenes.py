@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.ndimage import gaussian_filter
 
+from lead_testing.golden.picture_metrics import psnr, ssim
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.recipes.world.ingest.nuscenes_scenes import NuscenesScenes
 from lead_trainer.recipes.world.ingest.pictures import fitted, read_picture
@@ -20,8 +20,7 @@ from lead_trainer.recipes.world.prepare_keys import WorldKeys, data_keys_of
 from lead_trainer.recipes.world.windows import count_windows, skipped_actions
 
 WINDOWS = ((10, 1), (5, 1), (5, 2))  # length, skip
-SIZE, RANGE = (256, 256), 255.0
-SIGMA, RADIUS = 1.5, 5  # of SSIM's window of 11 pixels
+SIZE = (256, 256)
 
 Doubles = npt.NDArray[np.float64]
 
@@ -35,15 +34,15 @@ def numbers(source: str) -> dict[str, Any]:
     }
     scenes = {scene.name: scene for scene in read["keyframes"].scenes.values()}
     pictures = {name: _pictures(tree, scene) for name, scene in scenes.items()}
-    training = np.concatenate([pictures[name] for name, scene in scenes.items() if scene.split == "train"])
-    mean_picture = training.mean(axis=0)
+    training = [pictures[name] for name, scene in scenes.items() if scene.split == "train"]
+    mean_picture = np.concatenate(training or list(pictures.values())).mean(axis=0)
     found = {name: _of_pictures(pictures[name], mean_picture) for name in scenes}
     for name, scene in scenes.items():
         actions = read["keyframes"].actions(scene)
         facts = {"split": scene.split, "location": scene.location, "has_can": actions.source == "can"}
         found[name] |= {**facts, "frames": {kind: _of_frames(source, name) for kind, source in read.items()}}
     splits = {split: [found[name] for name in found if found[name]["split"] == split] for split in ("train", "val")}
-    return {"scenes": found, "baselines": {split: _baselines(scenes) for split, scenes in splits.items()}}
+    return {"scenes": found, "baselines": {split: _baselines(scenes) for split, scenes in splits.items() if scenes}}
 
 
 def _of_frames(source: NuscenesScenes, name: str) -> dict[str, Any]:
@@ -85,28 +84,3 @@ def _baselines(scenes: Sequence[dict[str, Any]]) -> dict[str, float]:
 def _pictures(tree: FolderTree, scene: Scene) -> Doubles:
     """Returns the pictures (T, 256, 256, 3) in 0 … 255."""
     return np.stack([fitted(read_picture(tree.read(path), path), SIZE, "none") for path in scene.files]).astype(float)
-
-
-def psnr(one: Doubles, other: Doubles) -> float:
-    """Returns the peak signal-to-noise ratio in dB of pictures in 0 … 255."""
-    return float(10.0 * np.log10(RANGE**2 / np.mean((one - other) ** 2)))
-
-
-def ssim(one: Doubles, other: Doubles) -> float:
-    """Returns the mean structural similarity of two pictures (H, W, 3) in 0 … 255, over channels and pixels."""
-    return float(np.mean([_ssim_of_channel(one[..., each], other[..., each]) for each in range(3)]))
-
-
-def _ssim_of_channel(one: Doubles, other: Doubles) -> float:
-    def local(values: Doubles) -> Doubles:
-        return np.asarray(gaussian_filter(values, SIGMA, radius=RADIUS))
-
-    steady, swing = (0.01 * RANGE) ** 2, (0.03 * RANGE) ** 2
-    mean, other_mean = local(one), local(other)
-    spread = local(one * one) - mean * mean
-    other_spread = local(other * other) - other_mean * other_mean
-    shared = local(one * other) - mean * other_mean
-    above = (2 * mean * other_mean + steady) * (2 * shared + swing)
-    below = (mean**2 + other_mean**2 + steady) * (spread + other_spread + swing)
-    inner = slice(RADIUS, -RADIUS)
-    return float((above / below)[inner, inner].mean())

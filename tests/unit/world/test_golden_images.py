@@ -11,6 +11,7 @@ from lead_testing.golden import images
 # Of torchmetrics 1.9.0, scipy and torch, for seed 11.
 PSNR_A = [23.100006044640573, 23.081942113309193, 23.043331125943865]
 SSIM_A = [0.7806863599937358, 0.7781037497719104, 0.7763672962361264]
+SSIM_OF_SKIMAGE_A = [0.7744967703837626, 0.7749874830809795, 0.7759203171923797]
 PERCEPTUAL_A = [0.140807643532753, 0.1094161868095398, 0.08858463913202286, 0.06435538083314896]
 FRECHET = {"near": 0.6983320829012944, "far": 18.05280585018577, "few": 10.626703339377524}
 LOSSES = {
@@ -30,6 +31,7 @@ def test_w_21_psnr_and_ssim_are_those_of_torchmetrics() -> None:
     assert found["sum_truth"] == pytest.approx(18443.911573134363, abs=1e-6)  # the input is the one that was measured
     assert found["psnr_per_frame_torchmetrics"] == pytest.approx(PSNR_A, abs=2e-6)
     assert found["ssim_per_frame_torchmetrics"] == pytest.approx(SSIM_A, rel=1e-6)
+    assert found["ssim_per_frame_skimage_gaussian"] == pytest.approx(SSIM_OF_SKIMAGE_A, rel=1e-6)
 
 
 def test_w_18_the_perceptual_distance_is_that_of_torchvisions_vgg16() -> None:

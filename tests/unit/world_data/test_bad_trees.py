@@ -62,6 +62,16 @@ def make_a_circle(rows: Rows) -> None:
             r"log_token: found 'x', which is no row of the table log",
         ),
         ("sample_data", lambda rows: rows.append([1]), r"found a list, expected an object"),
+        ("sample_data", lambda rows: rows.append(rows[0]), r"stands in an earlier row, too"),
+        ("sample_data", lambda rows: rows[1].update(sample_token=rows[0]["sample_token"]), r"stands in an earlier row"),
+        ("sample", lambda rows: rows[7].update(next=rows[9]["token"]), r"chain of sample leads to .* another scene"),
+        (
+            "sample",
+            lambda rows: rows.append(rows[0]),
+            r"table v1\.0-trainval/sample\.json, row '.*stands in an earlier",
+        ),
+        ("sample_data", lambda rows: rows[1].update(filename=rows[0]["filename"]), r"is the picture of two frames"),
+        ("scene", lambda rows: rows.clear(), r"scene\.json has no row"),
     ],
 )
 def test_tables_that_do_not_fit_name_the_row(
@@ -129,6 +139,11 @@ def message(**values: Any) -> dict[str, Any]:
         ([message(), message(utime=9, steering=True)], "message 1: steering: found True"),
         ([message(), {"utime": 9}], "message 1: steering: found nothing"),
         ([message(), 3], "message 1: found a int"),
+        ([message(utime=-1), message()], "message 0: utime: found -1, expected microseconds"),
+        (
+            [message(utime=2_000_000), message(utime=3_000_000)],
+            "are of 2000000 to 3000000 us, but the scene's pictures",
+        ),
     ],
 )
 def test_messages_of_the_car_that_cannot_be_used_are_named(messages: Any, sentence: str) -> None:
@@ -210,7 +225,7 @@ METADATA_FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"scene": "scene-0004"}, r"scene: found 'scene-0004', expected 'scene-0002', the folder's name"),
     ({"split": "val"}, r"split: found 'val', but the scene lies in train/"),
     ({"timestamps": [1, 2]}, r"timestamps: found 2 entries, expected 8 whole numbers"),
-    ({"timestamps": None, "fps": 0}, r"fps: found 0\.0, expected more than 0"),
+    ({"timestamps": None, "fps": 0}, r"fps: found 0\.0, expected 0\.001 to 1000"),
     ({"action_source": "guess"}, r"action_source: found 'guess', expected can, poses or recorded"),
     ({"difficulty": float("nan")}, r"difficulty: found nan, expected a finite number"),
 ]

@@ -133,8 +133,9 @@ def collapsed(config: WorldConfig, history: History) -> str | None:
     if found is None or mean is None or found > mean + COLLAPSED_DB:
         return None
     return (
-        f"val/pred_psnr is {found:.2f} dB, the mean picture of the training set {mean:.2f} dB: the model shows one "
-        "picture for all; see metric/latent_spread, keep model.encoder.latent_norm=batch, train longer, or raise the lr"
+        f"val/pred_psnr is {found:.2f} dB, the mean picture of the training set {mean:.2f} dB: predictions are no "
+        "better than one picture for all; see metric/latent_spread, keep model.encoder.latent_norm=batch, train "
+        "longer, or raise the lr"
     )
 
 

@@ -15,6 +15,7 @@ from lead_trainer.recipes.world.ingest.scenes import Float32, Times, field_of, n
 FULL_STEERING, FULL_THROTTLE, FULL_BRAKE = 780.0, 1000.0, 126.0  # degrees of the wheel; raw values of the pedals
 DRIVE = 7  # of `gear_position`
 _KEYS = ("steering", "throttle", "brake", "gear_position")
+REMEDY = "fetch the CAN bus expansion again, or delete the file to take actions from poses"
 # Scenes whose messages are missing or wrong (nuscenes-devkit 1.2.0, can_bus_api.py).
 WITHOUT_CAN = frozenset({*range(161, 169), *range(170, 177), *range(309, 315), 419})
 
@@ -27,6 +28,11 @@ def can_file(scene: str) -> str:
 def can_actions(data: bytes, path: str, timestamps: Times) -> Float32:
     """Returns the actions (T-1, 4) between frames at `timestamps`; raises BadData naming file, message and value."""
     times, values = _messages(data, path)
+    if times[-1] < timestamps[0] or times[0] > timestamps[-1]:
+        raise BadData(
+            f"file {path}: its messages are of {times[0]} to {times[-1]} us, but the scene's pictures of "
+            f"{timestamps[0]} to {timestamps[-1]} us, expected messages of the same time; {REMEDY}"
+        )
     base = timestamps[0]
     middles = (timestamps[1:] + timestamps[:-1] - 2 * base) / 2.0
     at = (times - base).astype(np.float64)
@@ -43,22 +49,24 @@ def can_actions(data: bytes, path: str, timestamps: Times) -> Float32:
 
 def _messages(data: bytes, path: str) -> tuple[Times, npt.NDArray[np.float64]]:
     """Returns times (M,) in us and the values of _KEYS (M, 4)."""
-    remedy = "fetch the CAN bus expansion again, or delete the file to take actions from poses"
     try:
         messages = raw_json(data)
     except ValueError as error:
-        raise BadData(f"file {path} is not JSON: {error}; {remedy}") from error
+        raise BadData(f"file {path} is not JSON: {error}; {REMEDY}") from error
     if not isinstance(messages, list) or len(messages) < 2:
         found = f"{len(messages)} messages" if isinstance(messages, list) else f"a {type(messages).__name__}"
-        raise BadData(f"file {path}: found {found}, expected a list of two or more; {remedy}")
+        raise BadData(f"file {path}: found {found}, expected a list of two or more; {REMEDY}")
     times, values = np.zeros(len(messages), np.int64), np.zeros((len(messages), len(_KEYS)))
     for number, message in enumerate(messages):
         where = f"file {path}, message {number}"
-        times[number] = min(max(field_of(message, "utime", int, where), 0), 1 << 62)
+        time = field_of(message, "utime", int, where)
+        if not 0 <= time < 1 << 62:
+            raise BadData(f"{where}: utime: found {time!r:.40}, expected microseconds; {REMEDY}")
+        times[number] = time
         values[number] = [number_of(message, key, where) for key in _KEYS]
         if number and times[number] <= times[number - 1]:
             raise BadData(
                 f"{where}: utime: found {times[number]}, not later than {times[number - 1]} before it, expected "
-                f"messages in the order of time; {remedy}"
+                f"messages in the order of time; {REMEDY}"
             )
     return times, values

@@ -16,7 +16,15 @@ from lead_trainer.recipes.world.ingest.nuscenes_tables import (
     version_of,
 )
 from lead_trainer.recipes.world.ingest.pose_actions import pose_actions
-from lead_trainer.recipes.world.ingest.scenes import Actions, Float32, Scene, SceneSource, sorted_out
+from lead_trainer.recipes.world.ingest.scenes import (
+    MAX_JSON_BYTES,
+    Actions,
+    Float32,
+    Scene,
+    SceneSource,
+    refuse_large,
+    sorted_out,
+)
 from lead_trainer.recipes.world.ingest.splits import splits
 from lead_trainer.recipes.world.prepare_keys import WorldKeys
 
@@ -45,6 +53,7 @@ class NuscenesScenes(SceneSource):
     def actions(self, scene: Scene) -> Actions:
         """Returns pedals and wheel of the CAN bus, or an estimate from poses."""
         if path := self._can_file(scene):
+            refuse_large(path, self._files[path], MAX_JSON_BYTES)
             return Actions(can_actions(self._tree.read(path), path, scene.timestamps), "can")
         return Actions(self.actions_from_poses(scene), "poses")
 

@@ -5,6 +5,7 @@ Reads `<version>/{scene,log,sample,sensor,calibrated_sensor,sample_data,ego_pose
 other sensors are dropped at once.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -24,9 +25,18 @@ Link = TypeVar("Link")
 class SceneRow:
     """One drive of some 20 s."""
 
+    token: str
     name: str
     location: str
     first_sample: str
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRow:
+    """One moment of a scene."""
+
+    scene: str  # token
+    next: str  # token, empty at the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +56,28 @@ class Tables:
     """Rows by token."""
 
     scenes: tuple[SceneRow, ...]
-    next_sample: Mapping[str, str]
+    samples: Mapping[str, SampleRow]
     shots: Mapping[str, Shot]
     keyframes: Mapping[str, Shot]  # by sample
 
     def keyframes_of(self, scene: SceneRow) -> list[Shot]:
-        """Returns the camera's keyframes; raises BadData for a chain that leads nowhere or in a circle."""
-        samples = _chain(scene.name, "sample", scene.first_sample, self.next_sample, lambda token: token)
-        return [_known(self.keyframes, token, scene.name, "keyframe of sample") for token, _ in samples]
+        """Returns the camera's keyframes; raises BadData for a chain that leads nowhere, in a circle or elsewhere."""
+        found = []
+        for token, sample in _chain(scene.name, "sample", scene.first_sample, self.samples, lambda row: row.next):
+            if sample.scene != scene.token:
+                raise _leads_elsewhere(scene, "sample", token)
+            found.append(_known(self.keyframes, token, scene.name, "keyframe of sample"))
+        return found
 
     def sweeps_of(self, scene: SceneRow) -> list[Shot]:
         """Returns keyframes and the sweeps after them; raises BadData like `keyframes_of`."""
-        first = self.keyframes_of(scene)[0]
-        return [shot for _, shot in _chain(scene.name, "sample_data", first.token, self.shots, lambda shot: shot.next)]
+        keyframes = self.keyframes_of(scene)
+        samples, found = {shot.sample for shot in keyframes}, []
+        for token, shot in _chain(scene.name, "sample_data", keyframes[0].token, self.shots, lambda shot: shot.next):
+            if shot.sample not in samples:
+                raise _leads_elsewhere(scene, "sample_data", token)
+            found.append(shot)
+        return found
 
 
 def version_of(tree: SourceTree, wanted: str) -> str:
@@ -79,11 +98,15 @@ def version_of(tree: SourceTree, wanted: str) -> str:
 
 def read_tables(tree: SourceTree, version: str, camera: str) -> Tables:
     """Reads the tables of one camera; raises BadData naming table and row, BadConfig for an unknown camera."""
-    places = {row.text("token"): row.text("location") for row in _rows(tree, version, "log")}
+    places: dict[str, str] = {}
+    for row in _rows(tree, version, "log"):
+        _add(places, row, row.text("token"), row.text("location"))
     scenes = tuple(
-        SceneRow(row.text("name"), _place(places, row), row.text("first_sample_token"))
+        SceneRow(row.text("token"), row.text("name"), _place(places, row), row.text("first_sample_token"))
         for row in _rows(tree, version, "scene")
     )
+    if not scenes:
+        raise BadData(f"table {version}/scene.json has no row; fetch the tables again")
     _refuse_twice([scene.name for scene in scenes], f"{version}/scene.json")
     mounted = _mounted(tree, version, camera)
     shots: dict[str, Shot] = {}
@@ -95,11 +118,13 @@ def read_tables(tree: SourceTree, version: str, camera: str) -> Tables:
             row.text("token"), row.text("sample_token"), row.text("filename"), row.whole("timestamp"),
             row.text("ego_pose_token"), row.text("next"),
         )  # fmt: skip
-        shots[shot.token] = shot
+        _add(shots, row, shot.token, shot)
         if row.flag("is_key_frame"):
-            keyframes[shot.sample] = shot
-    following = {row.text("token"): row.text("next") for row in _rows(tree, version, "sample")}
-    return Tables(scenes, following, shots, keyframes)
+            _add(keyframes, row, shot.sample, shot)
+    samples: dict[str, SampleRow] = {}
+    for row in _rows(tree, version, "sample"):
+        _add(samples, row, row.text("token"), SampleRow(row.text("scene_token"), row.text("next")))
+    return Tables(scenes, samples, shots, keyframes)
 
 
 def read_poses(tree: SourceTree, version: str, wanted: Collection[str]) -> dict[str, npt.NDArray[np.float64]]:
@@ -111,7 +136,7 @@ def read_poses(tree: SourceTree, version: str, wanted: Collection[str]) -> dict[
         pose = np.array([*row.numbers("translation", 3)[:2], *row.numbers("rotation", 4)])
         if not np.linalg.norm(pose[2:]) > 0.0:
             raise BadData(f"{row.where}: rotation: found a quaternion of length 0, expected a unit one; fetch it again")
-        found[token] = pose
+        _add(found, row, token, pose)
     if lacking := sorted(set(wanted) - found.keys()):
         raise BadData(f"table {version}/ego_pose.json has no row {lacking[0]}; fetch it again")
     return found
@@ -176,6 +201,19 @@ def _mounted(tree: SourceTree, version: str, camera: str) -> set[str]:
     }
 
 
+def _add(found: dict[str, Link], row: _Row, token: str, value: Link) -> None:
+    """Keeps a value by a token that no other row has."""
+    if token in found:
+        raise BadData(f"{row.where}: {token!r:.40} stands in an earlier row, too; fetch the tables again")
+    found[token] = value
+
+
+def _leads_elsewhere(scene: SceneRow, table: str, token: str) -> BadData:
+    return BadData(
+        f"{scene.name}: its chain of {table} leads to row {token!r} of another scene; fetch the tables again"
+    )
+
+
 def _place(places: Mapping[str, str], row: _Row) -> str:
     if (log := row.text("log_token")) not in places:
         raise BadData(
@@ -185,7 +223,7 @@ def _place(places: Mapping[str, str], row: _Row) -> str:
 
 
 def _refuse_twice(names: list[str], table: str) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise BadData(f"table {table} has two scenes named {twice[0]}; fetch it again")
 

@@ -16,18 +16,20 @@ from lead_trainer.errors import BadData
 from lead_trainer.recipes.npz_arrays import npy_array
 from lead_trainer.recipes.world.ingest.scenes import (
     ACTION_DIM,
+    MAX_JSON_BYTES,
     Actions,
     Float32,
     Scene,
     SceneSource,
     field_of,
     number_of,
+    refuse_large,
     sorted_out,
 )
 
 METADATA, ACTIONS, IMAGES = "metadata.json", "actions.npy", "images"
 RANGES = ((-1.0, 1.0), (0.0, 1.0), (0.0, 1.0), (0.0, 1.0))  # steering, throttle, brake, gear
-MAX_FPS = 1000.0
+MIN_FPS, MAX_FPS = 0.001, 1000.0
 _FRAME = re.compile(r"(train|val)/([^/]+)/images/(\d{1,9})\.(jpg|png)")
 
 
@@ -35,7 +37,7 @@ class ProcessedTree(SceneSource):
     """The scenes of a processed tree; the folder decides the split."""
 
     def __init__(self, tree: SourceTree) -> None:
-        self._tree = tree
+        self._tree, self._sizes = tree, {file.path: file.size for file in tree.files()}
         self._metadata: dict[str, Any] = {}
         frames: dict[tuple[str, str], dict[int, str]] = {}
         for file in tree.files():
@@ -49,7 +51,7 @@ class ProcessedTree(SceneSource):
         if both:
             raise BadData(f"scene {both[0]} is in train/ and in val/; keep it in one of them")
         found_scenes = [self._scene(split, name, files) for (split, name), files in sorted(frames.items())]
-        self.scenes, self.verdicts = sorted_out(found_scenes, {file.path: file.size for file in tree.files()})
+        self.scenes, self.verdicts = sorted_out(found_scenes, self._sizes)
 
     def actions(self, scene: Scene) -> Actions:
         """Returns the stored actions, and what the metadata say of their source."""
@@ -59,7 +61,7 @@ class ProcessedTree(SceneSource):
             raise BadData(
                 f"file {scene.route}/{METADATA}: action_source: found {source!r:.40}, expected can, poses or recorded"
             )
-        return Actions(read_actions(self._tree.read(path), path, len(scene.files) - 1), source)
+        return Actions(read_actions(self._read(path), path, len(scene.files) - 1), source)
 
     def difficulty(self, scene: Scene) -> float | None:
         """Returns the difficulty of the metadata, None where they have none."""
@@ -68,13 +70,17 @@ class ProcessedTree(SceneSource):
             return None
         return number_of(metadata, "difficulty", where)
 
+    def _read(self, path: str) -> bytes:
+        refuse_large(path, self._sizes.get(path, 0), MAX_JSON_BYTES)
+        return self._tree.read(path)
+
     def _scene(self, split: str, name: str, files: dict[int, str]) -> Scene:
         route, path = f"{split}/{name}", f"{split}/{name}/{METADATA}"
         if sorted(files) != list(range(len(files))):
             lacking = next(number for number in range(len(files)) if number not in files)
             raise BadData(f"{route}/{IMAGES} has no picture {lacking:03d}, but later ones; number them without a gap")
         try:
-            metadata = raw_json(self._tree.read(path))
+            metadata = raw_json(self._read(path))
         except ValueError as error:
             raise BadData(f"file {path} is not JSON: {error}; correct it") from error
         where = f"file {path}"
@@ -85,7 +91,7 @@ class ProcessedTree(SceneSource):
             raise BadData(f"{where}: split: found {stated!r}, but the scene lies in {split}/; move the folder")
         self._metadata[route] = metadata
         times = _times(metadata, len(files), where)
-        place = str(metadata.get("location", ""))
+        place = field_of({"location": "", **metadata}, "location", str, where)
         return Scene(name, split, place, tuple(files[number] for number in range(len(files))), times)
 
 
@@ -113,8 +119,8 @@ def _times(metadata: Any, count: int, where: str) -> np.ndarray[Any, np.dtype[np
     """Returns microseconds (T,), of `timestamps` or, where there are none, of `fps`."""
     if metadata.get("timestamps") is None:
         fps = number_of(metadata, "fps", where)
-        if not 0.0 < fps <= MAX_FPS:
-            raise BadData(f"{where}: fps: found {fps}, expected more than 0 and at most {MAX_FPS:g}; correct it")
+        if not MIN_FPS <= fps <= MAX_FPS:
+            raise BadData(f"{where}: fps: found {fps}, expected {MIN_FPS:g} to {MAX_FPS:g}; correct it")
         return np.round(1e6 * np.arange(count) / fps).astype(np.int64)
     times = field_of(metadata, "timestamps", list, where)
     if len(times) != count or not all(type(each) is int and 0 <= each < 1 << 62 for each in times):

@@ -1,6 +1,7 @@
 """A scene as every source gives it: pictures in order, when they were taken, and what the driver did between them."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,6 +15,10 @@ from lead_trainer.errors import BadData
 ACTION_DIM = 4  # steering [-1, 1], throttle [0, 1], brake [0, 1], gear 0 | 1
 SPLITS = ("train", "val")
 KEPT = "kept"
+
+# Of files: a picture of MAX_PIXELS is smaller, and a list in JSON takes some twenty times its bytes in memory.
+MAX_PICTURE_BYTES, MAX_JSON_BYTES = 64 * 1024 * 1024, 16 * 1024 * 1024
+MAX_NAME = 200  # bytes of a scene's name, which names folders; letters of a place
 
 ActionSource = Literal["can", "poses", "recorded"]
 Times = npt.NDArray[np.int64]  # microseconds
@@ -29,6 +34,15 @@ class Scene:
     location: str
     files: tuple[str, ...]  # of the tree, one a frame
     timestamps: Times  # (T,)
+
+    def __post_init__(self) -> None:
+        """Raises BadData for a name that is no name of a folder, and for a place that cannot be shown."""
+        refuse_name(self.name)
+        if len(self.location) > MAX_NAME or not self.location.isprintable():
+            raise BadData(
+                f"scene {self.name}: location: found {self.location!r:.40}, expected at most {MAX_NAME} printable "
+                "letters; correct its tables or its metadata"
+            )
 
     @property
     def route(self) -> str:
@@ -69,6 +83,8 @@ def sorted_out(found: Sequence[Scene], files: Mapping[str, int]) -> tuple[dict[s
     kept, verdicts = {}, []
     for scene in sorted(found, key=lambda scene: scene.route):
         there = sum(path in files for path in scene.files)
+        for path in scene.files:
+            refuse_large(path, files.get(path, 0), MAX_PICTURE_BYTES)
         reason = KEPT
         if len(scene.files) < 2:
             reason = "one_picture"
@@ -83,8 +99,27 @@ def sorted_out(found: Sequence[Scene], files: Mapping[str, int]) -> tuple[dict[s
     return kept, verdicts
 
 
+def refuse_name(name: str) -> None:
+    """Raises BadData for a scene's name that is no name of a folder."""
+    too_long = len(name.encode("utf-8", "surrogatepass")) > MAX_NAME
+    if not name.isprintable() or too_long or name.startswith(".") or not name or "/" in name or "\\" in name:
+        raise BadData(
+            f"scene {name!r:.40}: expected a name such as scene-0061, of at most {MAX_NAME} printable letters and no "
+            "path; correct its tables or its folder"
+        )
+
+
+def refuse_large(path: str, size: int, limit: int) -> None:
+    """Raises BadData for a file of more bytes than are read at once."""
+    if size > limit:
+        raise BadData(f"file {path} has {size} bytes, expected at most {limit}; restore it")
+
+
 def refuse_unordered(scene: Scene) -> None:
-    """Raises BadData where a frame is not later than the one before it."""
+    """Raises BadData where a frame is not later than the one before it, or has its picture."""
+    if len(set(scene.files)) < len(scene.files):
+        twice, _ = Counter(scene.files).most_common(1)[0]
+        raise BadData(f"scene {scene.name}: {twice} is the picture of two frames; fetch the scene again")
     late = np.flatnonzero(np.diff(scene.timestamps) <= 0)
     if len(late):
         at = int(late[0])

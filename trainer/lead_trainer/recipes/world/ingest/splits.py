@@ -13,7 +13,7 @@ from lead_trainer.recipes.nuscenes_splits import (
     VAL,
     scene_number,
 )
-from lead_trainer.recipes.world.ingest.scenes import SPLITS
+from lead_trainer.recipes.world.ingest.scenes import SPLITS, refuse_name
 
 
 def official_split(scene: str, version: str) -> str:
@@ -37,7 +37,12 @@ def seeded_splits(scenes: Sequence[str], val_share: float, seed: int) -> dict[st
 
 
 def splits(scenes: Sequence[str], version: str, chosen: str, val_share: float, seed: int) -> Mapping[str, str]:
-    """Returns train or val by scene, as the key `split` asks; raises BadConfig naming a scene that is in no list."""
+    """Returns train or val by scene, as the key `split` asks; raises BadConfig naming a scene that is in no list.
+
+    Raises BadData for a name that is no name of a folder.
+    """
+    for name in scenes:
+        refuse_name(name)
     official = {name: official_split(name, version) for name in scenes}
     unknown = sorted(name for name, split in official.items() if not split)
     if chosen == "official" and unknown:
