@@ -10,7 +10,7 @@ from lead_operator.resources.crd_defaults import crd_folder, read_schema
 from lead_testing import PROJECT_ROOT
 
 PAGES = {"TrainingRun": "trainingrun.md", "DatasetCache": "datasetcache.md"}
-KUBERNETES = {"PersistentVolume", "PodGroup"}
+KUBERNETES = {"NetworkPolicy", "PersistentVolume", "PersistentVolumeClaims", "PodGroup"}
 
 
 def page(kind: str) -> str:
