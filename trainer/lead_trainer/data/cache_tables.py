@@ -170,6 +170,13 @@ class MetaColumns:
             raise BadData(f"the cache holds no metas of {route} frame {frame}; build it again")
         return {name: array(number) for name, array in self._arrays.items()}
 
+    def values(self, name: str, route: str) -> list[Any]:
+        """Returns one column of a route's frames, in order; raises BadData where there is no such column."""
+        if name not in self._arrays:
+            raise BadData(f"the cache's metas have no column {name}; build it again")
+        start, end = self._span.get(route, (0, 0))
+        return [self._arrays[name](number) for number in range(start, end)]
+
 
 def joined_metas(tables: Sequence[pa.Table]) -> pa.Table:
     """Returns the metas of all parts as one table of one chunk a column, route after route, frames in order."""

@@ -1,6 +1,6 @@
 """Changes of a training sample, one draw each: colours, points left out or moved, and mirroring left to right."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,9 @@ from lead_trainer.recipes.nuplan.data_keys import AugmentationKeys
 from lead_trainer.recipes.nuplan.sensor_bundle import calibration_hash
 
 _STREAM = 17  # of the numbers drawn for a sample
+_GREY = np.array([0.299, 0.587, 0.114])  # shares of red, green and blue in a pixel's brightness
 
-Pictures = npt.NDArray[np.uint8]  # (C, H, W, 3) RGB
+Picture = npt.NDArray[np.uint8]  # (H, W, 3) RGB
 Points = npt.NDArray[np.float32]
 
 
@@ -26,6 +27,11 @@ class Draw:
     contrast: float = 1.0
     saturation: float = 1.0
     flip: bool = False
+
+    @property
+    def changes_colours(self) -> bool:
+        """Whether any pixel changes its value."""
+        return (self.brightness, self.contrast, self.saturation) != (1.0, 1.0, 1.0)
 
 
 def draw(keys: AugmentationKeys, random: np.random.Generator) -> Draw:
@@ -44,18 +50,19 @@ def random_of(seed: int, epoch: int, index: int) -> np.random.Generator:
     return np.random.default_rng([seed, epoch, index, _STREAM])
 
 
-def coloured(pictures: Pictures, chosen: Draw) -> Pictures:
-    """Returns pictures with other brightness, contrast and saturation, the same for all cameras."""
-    levels = np.arange(256, dtype=np.float64) * chosen.brightness
-    middle = float(pictures.mean()) * chosen.brightness
-    table = np.clip(np.round(middle + chosen.contrast * (levels - middle)), 0, 255).astype(np.uint8)
-    changed = table[pictures]
-    if chosen.saturation == 1.0:
-        return changed
-    for number, picture in enumerate(changed):
-        grey = cv2.cvtColor(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB)
-        changed[number] = cv2.addWeighted(picture, chosen.saturation, grey, 1.0 - chosen.saturation, 0.0)
-    return changed
+def coloured(pictures: Sequence[Picture], chosen: Draw) -> list[Picture]:
+    """Returns pictures with other brightness, contrast and saturation, the same for all cameras.
+
+    All three are one affine map of a pixel's three values, rounded and kept in 0 … 255 once.
+    """
+    if not chosen.changes_colours:
+        return list(pictures)
+    middle = float(np.mean([cv2.mean(picture)[:3] for picture in pictures])) * chosen.brightness
+    mix = chosen.saturation * np.eye(3) + (1.0 - chosen.saturation) * np.outer(np.ones(3), _GREY)
+    matrix = np.empty((3, 4))
+    matrix[:, :3] = chosen.contrast * chosen.brightness * mix
+    matrix[:, 3] = (1.0 - chosen.contrast) * middle
+    return [np.asarray(cv2.transform(picture, matrix), np.uint8) for picture in pictures]
 
 
 def thinned(points: Points, keys: AugmentationKeys, random: np.random.Generator) -> Points:

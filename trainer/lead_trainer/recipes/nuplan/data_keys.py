@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from lead_trainer.contract.training_keys import Count, CountOrZero, Fraction, Positive, PositiveOrZero
 
 CHANNELS = ("CAM_F0", "CAM_L0", "CAM_R0", "CAM_L1", "CAM_R1", "CAM_L2", "CAM_R2", "CAM_B0")  # of nuPlan
-SIX_CAMERAS = ("CAM_F0", "CAM_L0", "CAM_R0", "CAM_L1", "CAM_R1", "CAM_B0")
 CLASSES = ("vehicle", "pedestrian", "bicycle")  # of boxes, in the order of `box_class`
 LAYERS = ("drivable", "lane", "crosswalk", "walkway", "stop")  # of the map, in the order of `layers`
 TASKS = ("detection", "segmentation", "occupancy", "prediction")  # in the order of `labelled`
@@ -18,6 +17,7 @@ TASKS = ("detection", "segmentation", "occupancy", "prediction")  # in the order
 Side = Annotated[int, Field(ge=16, le=4096)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Channel = Literal["CAM_F0", "CAM_L0", "CAM_R0", "CAM_L1", "CAM_R1", "CAM_L2", "CAM_R2", "CAM_B0"]
+SIX_CAMERAS: tuple[Channel, ...] = ("CAM_F0", "CAM_L0", "CAM_R0", "CAM_L1", "CAM_R1", "CAM_B0")
 Channels = Annotated[tuple[Channel, ...], Field(strict=False, min_length=1)]
 
 

@@ -6,26 +6,22 @@ import numpy as np
 
 from lead_trainer.contract.samples import Batch, Sample, stacked
 
-AGENTS = ("boxes", "box_class", "agent_valid", "futures", "future_valid")
-POINTS = ("points",)
+PADDED = ("boxes", "box_class", "agent_valid", "futures", "future_valid", "points")  # agents, and points
 
 
 def collate(samples: Sequence[Sample]) -> Batch:
-    """Returns the batch; raises BadData naming the key that cannot be stacked."""
-    agents = max(len(sample["boxes"]) for sample in samples)
-    points = max(len(sample["points"]) for sample in samples)
-    return stacked(
-        [{**sample, **_padded(sample, AGENTS, agents), **_padded(sample, POINTS, points)} for sample in samples]
-    )
+    """Returns the batch of samples, or of some of their keys; raises BadData naming the key that cannot be stacked."""
+    return stacked([{**sample, **padding} for sample, padding in zip(samples, _padded(samples), strict=True)])
 
 
-def _padded(sample: Sample, names: Sequence[str], length: int) -> Sample:
-    """Returns the named arrays with zeros behind their rows."""
-    found = {}
-    for name in names:
-        array = sample[name]
-        if len(array) < length:
-            rest = np.zeros((length - len(array), *array.shape[1:]), array.dtype)
-            array = np.concatenate([array, rest])
-        found[name] = array
+def _padded(samples: Sequence[Sample]) -> list[Sample]:
+    """Returns the padded arrays of each sample."""
+    found: list[Sample] = [{} for _ in samples]
+    for name in PADDED:
+        arrays = [sample[name] for sample in samples if name in sample]
+        longest = max(map(len, arrays), default=0)
+        for padding, array in zip(found, arrays, strict=False):
+            if len(array) < longest:
+                rest = np.zeros((longest - len(array), *array.shape[1:]), array.dtype)
+                padding[name] = np.concatenate([array, rest])
     return found

@@ -58,8 +58,7 @@ class NuplanPreparation(Preparation):
             verdicts[name], frames[name] = _usable(logs, log, keys)
             if any(frames[name].values()):
                 cities[name] = log.city
-                if logs.has_maps:
-                    logs.map_path(log.city)
+                logs.city_map(log.city)  # read before processes are forked, which then share it
         sides = split_of_logs(cities, keys.val_share, keys.split_seed)
         _report_cities(cities, sides)
         rows: dict[str, list[SampleKey]] = {name: [] for name in names}
