@@ -31,7 +31,7 @@ from lead_operator.decisions.observed import (
     ObservedInstance,
 )
 from lead_operator.decisions.plan import RunRecord
-from lead_operator.decisions.store_remedy import operators_key
+from lead_operator.decisions.remedies import operators_key
 from lead_operator.memory import Memories, Part
 from lead_operator.settings import Settings, StorageProfile
 from lead_protocol import environment

@@ -18,13 +18,9 @@ import structlog
 from lead_operator.bucket.source_watch import list_source
 from lead_operator.bucket.store_errors import explain_store_error
 from lead_operator.bucket.store_threads import StoreThreads
-from lead_operator.decisions.dataset_cache.verification import (
-    SOURCE_CHANGED,
-    PublishRequest,
-    find_mismatch,
-    source_mismatch,
-)
+from lead_operator.decisions.dataset_cache.verification import SOURCE_CHANGED, find_mismatch, source_mismatch
 from lead_operator.decisions.observed import ObservedPublication
+from lead_operator.decisions.plan import PublishRequest
 from lead_operator.memory import Memories, Part
 from lead_operator.settings import StorageProfile
 from lead_protocol.cache_publication import (

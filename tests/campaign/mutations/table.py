@@ -29,7 +29,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a fencing object in the bucket is not believed",
-        "operator/lead_operator/decisions/training_run/instance_state.py",
+        "operator/lead_operator/decisions/training_run/state.py",
         "bucket.highest_attempt > attempt:",
         "bucket.highest_attempt > 10**9:",
         f"{NEXT}::test_the_next_attempt_is_above_status_pods_and_fencing_objects",
@@ -64,7 +64,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a claim is given up before its node",
-        "operator/lead_operator/decisions/training_run/session_caches.py",
+        "operator/lead_operator/decisions/training_run/pod_group.py",
         "since is not None and view.observed.now - since >= limit",
         "since is not None",
         f"{WAITS}::test_a_claim_stays_that_may_be_of_use",

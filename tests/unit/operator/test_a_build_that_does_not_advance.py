@@ -9,7 +9,7 @@ import pytest
 
 from lead_operator.bucket.bucket_view import read_build
 from lead_operator.bucket.record_reader import Records
-from lead_operator.decisions.dataset_cache.build_health import HANG_S
+from lead_operator.decisions.dataset_cache.health import HANG_S
 from lead_operator.decisions.dataset_cache.plan import MAX_DISTURBANCES, decide_dataset_cache
 from lead_operator.decisions.observed import BuildWord, ObservedBuild, ObservedPod
 from lead_operator.decisions.plan import Plan

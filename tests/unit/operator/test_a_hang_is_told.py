@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lead_operator.decisions.observed import ObservedInstance, ObservedRun
-from lead_operator.decisions.training_run.attempt_health import LOADING_S
+from lead_operator.decisions.training_run.health import LOADING_S
 from lead_operator.decisions.training_run.plan import decide_training_run
 from lead_operator.resources.training_run import TrainingRun
 from lead_protocol.progress_record import ProgressRecord

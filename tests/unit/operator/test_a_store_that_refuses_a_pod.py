@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from lead_operator.decisions.observed import ObservedRun
-from lead_operator.decisions.store_remedy import correct_pods_access
+from lead_operator.decisions.remedies import correct_pods_access
 from lead_operator.decisions.training_run.plan import decide_training_run
 from lead_operator.settings import StorageProfile
 from lead_testing.makers import NOW, PROFILE, SETTINGS, a_failed_pod, a_pod, a_ready_cache, a_training_run

@@ -14,8 +14,8 @@ from lead_operator.decisions.observed import (
     ObservedRun,
 )
 from lead_operator.decisions.plan import Plan
+from lead_operator.decisions.remedies import explain_waiting
 from lead_operator.decisions.training_run.plan import decide_training_run
-from lead_operator.decisions.waiting_pod import explain_waiting
 from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.training_run import TrainingRun
 from lead_protocol.progress_record import ProgressRecord

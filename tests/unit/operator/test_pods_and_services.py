@@ -10,8 +10,7 @@ import pytest
 from lead_operator import names
 from lead_operator.errors import SpecError
 from lead_operator.objects.build_pod import build_cache_pod
-from lead_operator.objects.rank_service import build_rank_service
-from lead_operator.objects.session_cache_claim import build_session_cache_claim
+from lead_operator.objects.service_and_claims import build_rank_service, build_session_cache_claim
 from lead_operator.objects.training_pod import build_training_pod
 from lead_operator.resources.body import parse_quantity
 from lead_operator.resources.training_run import TrainingRun, parse_training_run

@@ -11,8 +11,8 @@ import yaml
 from lead_operator.cli.render import render, render_body
 from lead_operator.errors import SpecError
 from lead_operator.names import CachePhase, RunPhase
+from lead_operator.resources.body import STAGE_DEFAULTS, TOLERATION_DEFAULTS
 from lead_operator.resources.crd_defaults import crd_folder, fill_defaults, read_schema
-from lead_operator.resources.item_defaults import STAGE, TOLERATION
 from lead_testing.crd_fields import KINDS, crd_fields
 from lead_testing.makers import a_dataset_cache, a_run_body, a_training_run
 
@@ -153,7 +153,10 @@ def test_fields_inside_lists_default_to_what_their_descriptions_state() -> None:
     assert (stage.epochs, stage.seeds, stage.config) == (31, (0,), {})
     assert run.pod_settings.tolerations == ({"key": "gpu", "operator": "Equal"},)
     assert a_dataset_cache(build={"tolerations": [{"key": "gpu"}]}).pod_settings == run.pod_settings
-    for kind, item_defaults in (("TrainingRun", {**STAGE, **TOLERATION}), ("DatasetCache", TOLERATION)):
+    for kind, item_defaults in (
+        ("TrainingRun", {**STAGE_DEFAULTS, **TOLERATION_DEFAULTS}),
+        ("DatasetCache", TOLERATION_DEFAULTS),
+    ):
         stated = {
             path.rsplit(".", 1)[-1]: s
             for path, s in crd_fields(read_schema(kind)["properties"]["spec"])

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lead_operator.decisions.dataset_cache.build_state import build_generation
 from lead_operator.decisions.dataset_cache.plan import decide_dataset_cache
+from lead_operator.decisions.dataset_cache.state import build_generation
 from lead_operator.decisions.observed import (
     BuildWord,
     ObservedBuild,

@@ -9,7 +9,7 @@ import pytest
 
 from lead_operator.controllers.manager import Operator
 from lead_operator.decisions.observed import ObservedClaim
-from lead_operator.decisions.waiting_pod import explain_waiting
+from lead_operator.decisions.remedies import explain_waiting
 from lead_operator.kube.client import KubeClient
 from lead_operator.kube.copies import NodeWatch, trim_child, trim_pod
 from lead_operator.kube.informer import Informer

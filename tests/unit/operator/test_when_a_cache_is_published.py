@@ -11,11 +11,11 @@ import pytest
 from lead_operator.bucket.bucket_view import BucketLook, BucketView
 from lead_operator.bucket.cache_publisher import CachePublisher, check
 from lead_operator.bucket.source_watch import list_source
-from lead_operator.decisions.dataset_cache.build_state import read_build_state
 from lead_operator.decisions.dataset_cache.plan import MAX_ROUNDS, decide_dataset_cache
-from lead_operator.decisions.dataset_cache.verification import PublishRequest, find_mismatch, publish_request
+from lead_operator.decisions.dataset_cache.state import read_build_state
+from lead_operator.decisions.dataset_cache.verification import find_mismatch, publish_request
 from lead_operator.decisions.observed import ObservedBuild, ObservedCacheManifest, ObservedPublication
-from lead_operator.decisions.plan import Plan
+from lead_operator.decisions.plan import Plan, PublishRequest
 from lead_operator.resources.crd_defaults import fill_defaults
 from lead_protocol.cache_digest import digest_of
 from lead_protocol.cache_publication import CacheRefused

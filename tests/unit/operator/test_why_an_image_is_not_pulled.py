@@ -2,7 +2,7 @@
 
 import pytest
 
-from lead_operator.decisions.waiting_pod import explain_waiting, what_it_waits_for
+from lead_operator.decisions.remedies import explain_waiting, what_it_waits_for
 from lead_testing.makers import a_pod
 
 IMAGE = "registry.example/team/lead-trainer:v9"

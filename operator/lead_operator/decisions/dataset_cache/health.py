@@ -6,7 +6,7 @@ its last record while it lists and reads, so that silence means that something b
 
 from dataclasses import replace
 
-from lead_operator.decisions.dataset_cache.build_state import Worker, worker_pod_name
+from lead_operator.decisions.dataset_cache.state import NODE_LOSS_S, Worker, worker_pod_name
 from lead_operator.decisions.failure_policy import (
     MAX_MESSAGE,
     OOM_KILLED,
@@ -22,7 +22,6 @@ from lead_operator.resources.dataset_cache import DatasetCache
 from lead_operator.settings import Settings
 from lead_protocol.exit_codes import ExitClass
 
-NODE_LOSS_S = 60.0
 # As failurePolicy.hangTimeoutSeconds by default. No field: how often a pod repeats itself does not depend on its data.
 HANG_S = 1800.0
 

@@ -22,13 +22,11 @@ from lead_operator.decisions.failure_policy import (
 )
 from lead_operator.decisions.formatting import parse_time, seconds_since, shorten
 from lead_operator.decisions.observed import STAYS_S
-from lead_operator.decisions.refusals import explain_refusal
-from lead_operator.decisions.training_run.instance_state import InstanceState
+from lead_operator.decisions.remedies import explain_refusal, what_it_waits_for
 from lead_operator.decisions.training_run.progress import LOADING
 from lead_operator.decisions.training_run.restarts import NO_CHECKPOINT
-from lead_operator.decisions.training_run.step import SOON_S
+from lead_operator.decisions.training_run.state import SOON_S, InstanceState
 from lead_operator.decisions.training_run.view import RunView
-from lead_operator.decisions.waiting_pod import what_it_waits_for
 from lead_operator.names import Condition
 from lead_protocol.exit_codes import ExitClass, ExitCode
 

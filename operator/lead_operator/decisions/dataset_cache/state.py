@@ -10,10 +10,16 @@ from dataclasses import asdict, dataclass, replace
 
 from lead_operator import names
 from lead_operator.decisions.observed import ObservedBuild, ObservedPod
-from lead_operator.names import Condition
+from lead_operator.decisions.plan import PodToDelete, PublishRequest, retire
+from lead_operator.names import CachePhase, Condition
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_operator.resources.dataset_cache_status import BuildStatus, DatasetCacheStatus, WorkerStatus
 from lead_operator.resources.recipe_config import config_sha256
+from lead_operator.resources.status_format import FailureStatus, JsonObject
+
+NODE_LOSS_S = 60.0
+SOON_S = 1.0
+STORAGE_UNAVAILABLE = "StorageUnavailable"  # what Ready then says is made of the error in `cache_status`
 
 
 @dataclass(frozen=True)
@@ -184,3 +190,33 @@ def _pods_by_share(
             if pod.name == name:
                 found[stage.name, pod.rank] = (*found.get((stage.name, pod.rank), ()), pod)
     return found
+
+
+@dataclass(frozen=True)
+class CacheStep:
+    """What one decision changes."""
+
+    phase: CachePhase
+    reason: str
+    message: str
+    state: BuildState
+    last_failure: FailureStatus | None
+    deletes: tuple[PodToDelete, ...] = ()
+    creates: tuple[JsonObject, ...] = ()
+    claim: bool = False
+    publish: PublishRequest | None = None
+    requeue_after_s: float | None = None
+
+
+def retire_pods(pods: tuple[ObservedPod, ...], observed: ObservedBuild) -> tuple[PodToDelete, ...]:
+    """Returns the deletions of pods that are not needed any more."""
+    return retire(pods, now=observed.now, node_loss_s=NODE_LOSS_S)
+
+
+def fail_build(
+    state: BuildState, failure: FailureStatus | None, observed: ObservedBuild, reason: str, message: str
+) -> CacheStep:
+    """Returns the step that ends a build for good."""
+    deletes = retire_pods(observed.pods, observed)
+    # The verdict is written before the pods go that it rests on: without them, another would follow.
+    return CacheStep(CachePhase.FAILED, reason, message, state, failure, deletes=deletes, claim=bool(deletes))
