@@ -153,7 +153,7 @@ async def test_many_watches_follow_one_list_and_miss_nothing(
     task.cancel()
 
 
-async def test_a_delete_that_no_watch_told_heals_at_the_next_comparison_and_at_a_broken_connection(
+async def test_a_delete_that_no_watch_told_heals_at_the_next_comparison_or_connection(
     control_plane: ControlPlane, client: KubeClient, namespace: str
 ) -> None:
     counting = Counting(client._api)

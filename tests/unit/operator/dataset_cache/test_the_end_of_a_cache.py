@@ -113,7 +113,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return World(tmp_path)
 
 
-async def test_a_run_that_trains_from_an_earlier_build_keeps_its_data_and_the_records_of_all(world: World) -> None:
+async def test_a_run_that_trains_from_an_earlier_build_keeps_its_data_and_all_records(world: World) -> None:
     run = _stored({**a_run_body(), "status": {"datasets": [{"name": "towns", "digest": OLD}]}})
     world.informers.of(TRAINING_RUN, "team-a").note_own_write(run)
     before = world.left()
@@ -213,7 +213,7 @@ async def test_the_bucket_is_asked_once_who_uses_the_data(world: World, monkeypa
     assert asked == [KEYS.control.prefix, KEYS.prefix]
 
 
-async def test_an_outage_is_told_without_advice_on_keys_until_the_store_answers_and_it_rests(
+async def test_an_outage_is_reported_without_advice_on_keys_until_the_store_answers(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []

@@ -121,7 +121,7 @@ def test_an_attempt_is_recorded_once_status_tells_of_it_and_outlives_the_status(
 STARTED = StartedAttempt(attempt=1, config_hash="c" * 64, datasets=[DatasetSource(name="towns", digest="e" * 64)])
 
 
-def test_a_run_whose_status_is_erased_keeps_the_caches_it_began_with_though_they_are_deleted() -> None:
+def test_a_run_with_an_erased_status_keeps_its_caches_though_they_are_deleted() -> None:
     """Audit: chaos-S4."""
     here = look(instances=(ObservedInstance("train", 0),)).status["configHash"]
     begun = STARTED.model_copy(update={"config_hash": here})

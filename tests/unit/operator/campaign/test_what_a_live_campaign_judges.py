@@ -27,7 +27,7 @@ def test_every_kind_is_drawn_once_before_any_is_drawn_again() -> None:
     assert set(names[: len(KINDS)]) == set(KINDS)
 
 
-def test_a_plan_has_a_story_in_which_its_faults_mean_something_and_what_ends_it_comes_last() -> None:
+def test_a_plan_has_a_story_in_which_its_faults_count_and_its_end_comes_last() -> None:
     for plan in drawn(3, 200):
         assert plan.story in STORIES and 1 <= len(plan.faults) <= MOST
         assert all(KINDS[fault.kind].story in ("", plan.story) for fault in plan.faults)

@@ -148,7 +148,7 @@ def test_restarts_survive_an_erased_status_without_spending_a_budget() -> None:
     assert later["restarts"] == rebuilt["restarts"]
 
 
-async def test_a_restart_is_counted_when_it_is_booked_and_not_when_the_server_refuses_to_book_it() -> None:
+async def test_a_restart_counts_when_the_server_has_taken_it_and_not_before() -> None:
     class Server:
         refuses = True
 

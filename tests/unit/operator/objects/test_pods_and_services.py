@@ -199,7 +199,7 @@ def test_the_job_of_a_small_run() -> None:
     }
 
 
-def test_the_first_stage_of_several_knows_the_others_to_miss_their_keys_and_data_before_it_trains() -> None:
+def test_the_first_stage_knows_the_others_so_that_it_finds_what_they_miss() -> None:
     stages = [{"name": "train", "epochs": 4}, {"name": "tune", "epochs": 1, "config": {"lr": 0.2}}]
     run = a_training_run(config={"batch_size": 4}, stages=stages)
     jobs = [parse_job(a_training_pod(run, stage=stage)["metadata"]["annotations"]["lead.dev/job"]) for stage in (0, 1)]

@@ -66,7 +66,7 @@ def test_a_container_that_the_runtime_could_not_start_is_no_error_of_the_program
     assert "runtime of node gpu-7 could not start pod" in last["message"] and why in last["message"]
 
 
-def test_a_rank_without_room_is_fatal_where_137_is_listed_and_the_message_still_tells_of_memory() -> None:
+def test_a_rank_without_memory_is_fatal_where_137_is_listed_and_says_so() -> None:
     pod = a_failed_pod(1, 137, reason="OOMKilled")
     assert after(a_pod(0), pod, codes=None).status["phase"] == "Recovering"
     plan = after(a_pod(0), pod, codes=[137])

@@ -60,7 +60,7 @@ async def test_it_is_told_who_holds_the_name(owner: dict[str, Any], said: str) -
     assert [note.message for note in server.events] == [said]
 
 
-async def test_a_pod_of_an_earlier_run_of_the_name_is_deleted_and_one_of_a_later_run_never_is() -> None:
+async def test_a_pod_of_an_earlier_run_of_the_name_is_deleted_and_of_a_later_one_never() -> None:
     other = {"kind": "TrainingRun", "name": "night-drive", "uid": "other"}
     earlier = Taken(other, run_uid=RUN_UID)
     with pytest.raises(NameTaken, match="belongs to an earlier TrainingRun; it is being deleted"):

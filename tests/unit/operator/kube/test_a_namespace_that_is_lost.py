@@ -53,7 +53,7 @@ def hear(operator: Operator, namespace: str, at_s: float) -> None:
             informer.last_sign_of_life = at_s
 
 
-def test_a_namespace_lost_for_hours_is_held_against_no_process_that_has_just_lost_the_other(
+def test_a_namespace_lost_for_hours_does_not_end_a_process_that_just_lost_another(
     now: SimpleNamespace,
 ) -> None:
     operator = an_operator("team-a", "team-b")
@@ -94,7 +94,7 @@ async def test_the_page_names_the_only_namespace_too(page: Any) -> None:
     assert await page(operator) == (200, f"ok; not served: team-a: {FORBIDDEN}")
 
 
-def test_a_run_has_an_age_of_progress_by_the_servers_clock_and_one_that_is_not_seen_any_more_has_none() -> None:
+def test_the_age_of_progress_is_by_the_servers_clock_and_of_runs_that_are_seen() -> None:
     operator = an_operator("team-a", "team-b")
     run = a_run_body()
     run["metadata"] |= {"resourceVersion": "7"}

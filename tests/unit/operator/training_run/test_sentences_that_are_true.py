@@ -55,7 +55,7 @@ def test_which_checkpoint_is_used_is_said_as_it_is() -> None:
 NO_WEIGHTS = "spec.stages[train].initFrom runs/team-a/u/one-s0/manifest/: found 1 checkpoint, which is corrupt"
 
 
-def test_a_run_that_finds_no_valid_checkpoint_to_begin_with_does_not_call_its_checkpoints_sound() -> None:
+def test_a_run_that_finds_no_valid_checkpoint_does_not_call_its_checkpoints_sound() -> None:
     ended = tuple(replace(pod, phase="Failed", exit_code=66, message=NO_WEIGHTS, finished_at=NOW) for pod in GROUP)
     found = condition(play((KEPT, GROUP), (KEPT, ended)), "CheckpointsSound")
     assert (found["status"], found["reason"]) == ("False", "NoValidCheckpoint")

@@ -127,7 +127,7 @@ def test_a_source_that_changed_is_told_and_nothing_is_built_until_the_spec_chang
     assert made(rebuilt) == ["towns-build-g2-a1-0", "towns-build-g2-a1-1"]
 
 
-def test_routes_that_changed_are_named_the_first_of_many_and_by_the_next_operator_too() -> None:
+def test_routes_that_changed_are_named_and_by_the_next_operator_too() -> None:
     cache, manifest = a_dataset_cache(), replace(MANIFEST, source_sha256="a" * 64)
     complete: dict[str, Any] = {"result_digest": DIGEST, "manifest": manifest}
     added = tuple(f"data/Accident/r{number}" for number in range(1, 7))
@@ -288,7 +288,7 @@ def test_an_older_build_still_answers_after_a_time_without_its_storage_profile()
     "changed", [{"source": {"prefix": "datasets/other"}}, {"collections": ["full_pretrain"]}, {"config": {"stride": 2}},
                 {"expectDigest": "e" * 64}],
 )  # fmt: skip
-def test_what_changes_the_result_is_built_anew_and_an_unfinished_build_by_every_change(changed: dict[str, Any]) -> None:
+def test_what_changes_the_result_is_built_anew_an_unfinished_build_by_any_change(changed: dict[str, Any]) -> None:
     ready, building = look(a_dataset_cache(), **COMPLETE).status, look(a_dataset_cache()).status
     assert made(look(a_dataset_cache(generation=2, **changed), previous=ready))[0] == "towns-build-g2-a1-0"
     assert build_generation(a_dataset_cache(generation=2), cache_status(building)) == 2

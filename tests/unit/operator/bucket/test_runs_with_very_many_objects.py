@@ -72,7 +72,7 @@ async def look(view: BucketView, *live: str, max_age_s: float = 0.0) -> BucketLo
     )
 
 
-async def test_a_pod_that_lives_no_more_is_asked_for_its_last_word_though_nobody_saw_it_end(store: Counting) -> None:
+async def test_a_pod_that_is_gone_is_asked_for_its_last_report_though_nobody_saw_it_end(store: Counting) -> None:
     view = BucketView(SETTINGS, lambda profile: store)
     looks = []
     for live in (("a", "b"), ("a", "b"), ("a", "b", "c"), ("b", "c"), ("b", "c"), ()):

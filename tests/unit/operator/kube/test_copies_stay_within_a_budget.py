@@ -76,7 +76,7 @@ def read_resource_of(spec: dict[str, Any]) -> dict[str, Any]:
     return read_resource(json.dumps(body).encode())
 
 
-def test_a_forged_pod_is_no_larger_than_one_of_ours_and_belongs_to_nobody_of_another_namespace() -> None:
+def test_a_forged_pod_is_no_larger_than_ours_and_of_its_own_namespace() -> None:
     """Audit: flood"""
     references = [
         {"kind": "TrainingRun", "name": "drive", "uid": str(number), "apiVersion": "x"} for number in range(10_000)

@@ -215,7 +215,7 @@ async def test_the_publisher_records_the_cache_last_and_the_next_look_finds_it_r
     view.close()
 
 
-async def test_a_damaged_cache_of_an_earlier_resource_is_named_until_it_is_restored_or_removed(
+async def test_a_damaged_cache_of_an_earlier_resource_is_named_until_it_is_mended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lead_operator.bucket.cache_publisher.RESTORED_S", 0.01)
@@ -242,7 +242,7 @@ async def test_a_damaged_cache_of_an_earlier_resource_is_named_until_it_is_resto
     publisher.close()
 
 
-def test_a_damaged_cache_is_pending_with_what_to_restore_and_is_built_again_once_it_is_removed() -> None:
+def test_a_damaged_cache_is_pending_with_what_to_restore_and_rebuilt_once_removed() -> None:
     damage = "1 of 40 objects (1 missing): s3://lead/caches/team-a/d1/shards/0: found no object"
     known: dict[str, Any] = {"digest": DIGEST, "round": 1}
     plan = built(publication=ObservedPublication(reason="ObjectMissing", damaged=damage, **known))

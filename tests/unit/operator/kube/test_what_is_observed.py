@@ -152,7 +152,7 @@ def test_a_pod_that_ends_by_itself_has_ended_when_the_kubelet_says_so(added: lis
     assert seen("Failed") == ("Failed", False)
 
 
-def test_a_pod_whose_secret_is_missing_says_so_after_a_while_and_one_that_pulls_an_image_does_not() -> None:
+def test_a_pod_that_lacks_a_secret_says_so_and_one_that_pulls_an_image_does_not() -> None:
     volumes = [{"secret": {"secretName": "lead-s3"}}, {"persistentVolumeClaim": {"claimName": "raw"}}, {"emptyDir": {}}]
 
     def seen(after_s: float, sandbox: str, **more: str) -> tuple[str, str]:
@@ -186,7 +186,7 @@ def a_claim(name: str, labels: dict[str, str], owner: str = "") -> dict[str, Any
     return trim_child({"metadata": metadata, "spec": {"volumeName": "pv-1"}})
 
 
-def test_a_run_sees_its_own_claims_or_those_of_its_word_and_which_of_their_nodes_are_away() -> None:
+def test_a_run_sees_its_claims_or_the_shared_ones_and_which_nodes_are_away() -> None:
     client = cast(KubeClient, SimpleNamespace(clock=ServerClock()))
     operator = Operator(client, SETTINGS)
     claims = operator.informers.of(CLAIM, "team-a")

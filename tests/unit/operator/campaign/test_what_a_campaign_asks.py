@@ -76,7 +76,7 @@ def test_a_chain_is_five_changes_of_one_object_that_may_refuse_some() -> None:
     assert all(sorted(s.what for s in chain.steps) == [EDIT, EDIT, EDIT, FIXED, WRONG] for chain in drawn)
 
 
-def test_slow_calls_last_half_a_minute_and_a_timeout_is_longer_than_the_operators_own(learned: Learned) -> None:
+def test_slow_calls_last_half_a_minute_and_timeouts_outlast_the_operators_own(learned: Learned) -> None:
     lasting = {(f.kind, f.seconds) for plan in plans_of("R3", learned, 0, 7) for f in plan.faults if f.seconds}
     seconds = dict(lasting)
     assert (len(lasting), seconds["slow"]) == (2, 30.0)

@@ -63,7 +63,7 @@ class Life:
         return [self.status["phase"], *(entry["phase"] for entry in self.status["stages"])]
 
 
-def test_a_run_is_ready_from_its_first_report_of_training_on_and_its_stage_says_what_it_says() -> None:
+def test_a_run_is_ready_from_its_first_report_of_training_and_its_stage_agrees() -> None:
     life = Life()
     life.look()
     assert (life.phases, life.ready) == (["Starting", "Starting"], ("False", "PodsStarting"))

@@ -82,7 +82,7 @@ def at(step: int, **fields: Any) -> ObservedInstance:
     return replace(BUCKET, progress=RECORD.model_copy(update={"step": step, "seq": step, "loss": 1 / step, **fields}))
 
 
-async def test_mere_progress_waits_until_ten_seconds_are_over_and_then_the_newest_is_written(server: Server) -> None:
+async def test_mere_progress_waits_for_ten_seconds_and_then_the_newest_is_written(server: Server) -> None:
     before = len(server.written)
     for second in range(1, 10):
         server.now_s += 1

@@ -99,7 +99,7 @@ def test_the_pod_that_fell_silent_is_named_with_its_node_and_its_last_word() -> 
     assert [(note.type, note.reason) for note in plan.events] == [("Warning", "Hung")]
 
 
-def test_a_pod_that_never_said_a_word_is_replaced_too_and_a_word_of_an_earlier_attempt_is_none_of_its_own() -> None:
+def test_a_silent_pod_is_replaced_whatever_an_earlier_attempt_reported() -> None:
     watched = Watched()
     watched.look(HANG_S)
     assert "it has told nothing at all" in watched.failure["message"]

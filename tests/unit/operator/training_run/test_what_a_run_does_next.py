@@ -76,7 +76,7 @@ def made(plan: Plan) -> list[str]:
     return [o["metadata"]["name"] for o in plan.creates]
 
 
-def test_a_mapping_over_a_word_is_refused_before_the_first_stage_begins_and_a_run_that_has_begun_goes_on() -> None:
+def test_a_mapping_over_a_word_is_refused_before_a_run_begins_and_not_later() -> None:
     after = {"name": "after", "epochs": 1, "config": {"compat": {"lagging_lr": True}}}
     run = a_training_run(stages=[{"name": "train", "epochs": 4}, after], config={"compat": "lead"})
     plan = look(run)
@@ -96,7 +96,7 @@ def test_a_new_run_claims_its_first_attempt_and_asks_for_the_whole_group() -> No
     assert plan.status["datasets"] == [{"name": "towns", "digest": DIGEST}]
 
 
-def test_a_run_that_waited_for_its_cache_tells_when_it_is_ready_and_one_that_did_not_is_silent() -> None:
+def test_a_run_that_waited_for_its_cache_tells_when_it_is_ready_and_no_other() -> None:
     at_once = look(a_training_run())
     assert [note.reason for note in at_once.events] == ["PodsCreated"]
     waits = look(a_training_run(), caches=(a_ready_cache(ready=False),))
@@ -545,7 +545,7 @@ def test_what_others_refuse_is_no_mistake_of_the_spec(said: str) -> None:
     assert look(run, previous=look(run).status, apply_error=said).status["reason"] == "ObjectsRefused"
 
 
-def test_a_run_whose_pods_were_taken_once_is_not_failed_for_pods_that_others_make_invalid() -> None:
+def test_a_run_whose_pods_were_taken_once_is_not_failed_for_invalid_ones() -> None:
     run = a_training_run(podOverrides={"tolerations": [{"key": "gpu"}]})
     failed = look(run, previous=started(run), pods=(a_failed_pod(0), a_failed_pod(1)))
     refusal = 'Pod x: Pod "x" is invalid: spec.tolerations[0].operator: Invalid value: v'

@@ -134,7 +134,7 @@ def test_the_pending_deadline_begins_anew_when_the_group_ran_whole_between() -> 
     assert begun.status["stages"][0]["book"]["attemptTime"] == "2026-01-01T12:20:00Z"
 
 
-def test_a_cache_that_lies_on_a_lost_node_is_named_with_what_lets_the_rank_begin_elsewhere() -> None:
+def test_a_cache_on_a_lost_node_is_named_with_what_frees_the_rank() -> None:
     watched = Watched(a_training_run(sessionCache={"medium": "PersistentVolume"}))
     for said in (
         "0/3 nodes are available: 3 node(s) had volume node affinity conflict.",
@@ -214,7 +214,7 @@ def told_to_stop(pod: ObservedPod, by_s: float) -> ObservedPod:
     return replace(pod, deleting=True, grace_ends_at=NOW + timedelta(seconds=by_s))
 
 
-def test_a_pod_that_does_not_go_holds_the_next_attempt_up_for_a_minute_after_its_grace_and_is_named() -> None:
+def test_a_pod_that_does_not_go_holds_the_next_attempt_up_for_a_minute_and_is_named() -> None:
     watched = training()
     watched.look(100, a_pod(0), a_failed_pod(1))
     stays = (told_to_stop(a_pod(0), 220), a_failed_pod(1))
@@ -232,7 +232,7 @@ def test_a_pod_that_does_not_go_holds_the_next_attempt_up_for_a_minute_after_its
     assert "was told to stop" not in watched.condition("Ready")["message"]
 
 
-def test_a_suspended_run_waits_no_longer_for_a_pod_that_does_not_go_and_nor_does_it_when_it_is_resumed() -> None:
+def test_a_suspended_or_resumed_run_waits_no_longer_for_a_pod_that_does_not_go() -> None:
     watched = training()
     watched.run = replace(watched.run, suspend=True)
     assert len(watched.look(100, *GROUP).deletes) == 2
@@ -354,7 +354,7 @@ def test_a_node_whose_clock_is_ahead_holds_no_verdict_back() -> None:
 @pytest.mark.parametrize(
     ("resume", "sound", "reason"), [("Never", "True", "SetAside"), ("Auto", "False", "Quarantined")]
 )
-def test_checkpoints_that_are_set_aside_because_nothing_resumes_are_not_called_spoiled(
+def test_checkpoints_set_aside_because_nothing_resumes_are_not_called_spoiled(
     resume: str, sound: str, reason: str
 ) -> None:
     watched = training(checkpoint={"resume": resume})

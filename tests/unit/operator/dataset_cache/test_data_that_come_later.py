@@ -85,7 +85,7 @@ def test_the_source_is_recorded_once_as_it_was_after_the_failure() -> None:
     assert look(failed().status, failure=known(), source=EMPTY).requeue_after_s == 60
 
 
-def test_the_source_is_recorded_within_seconds_so_that_a_quick_upload_counts_as_a_change() -> None:
+def test_the_source_is_recorded_within_seconds_so_a_quick_upload_is_a_change() -> None:
     unrecorded = {"failure": known(source=""), "after_s": 5}
     assert look(failed().status, **unrecorded).requeue_after_s == 2
     assert look(failed().status, after_s=5).requeue_after_s == 2, "the record of the failure is not read yet"

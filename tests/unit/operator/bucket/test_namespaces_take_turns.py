@@ -187,7 +187,7 @@ class SlowLists:
         yield "BOOKMARK", {}
 
 
-async def test_bob_is_served_before_all_of_alice_is_listed_and_she_at_the_moment_when_it_is() -> None:
+async def test_bob_is_served_before_all_of_alice_is_listed_and_she_once_it_is() -> None:
     """A new process begins with what it sees whole. Audit: flood"""
     server, asked = SlowLists(), list[ResourceKey]()
     informers = Informers(cast(KubeClient, server), ("alice", "bob"), SETTINGS, asked.append, asked.append)

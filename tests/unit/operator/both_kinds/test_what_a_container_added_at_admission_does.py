@@ -80,7 +80,7 @@ def a_build_pod(index: int, **fields: Any) -> ObservedPod:
     return a_pod(index, name=f"towns-build-g1-a1-{index}", role="build", stage="", **fields)
 
 
-def test_a_build_pod_whose_share_is_done_stays_until_the_cache_is_ready_and_a_failed_one_goes_at_once() -> None:
+def test_a_kept_build_pod_stays_until_the_cache_is_ready_and_a_failed_one_goes() -> None:
     cache = a_dataset_cache()
     first = decide_dataset_cache(cache, ObservedBuild(now=NOW), SETTINGS).status
     pods = (a_build_pod(0, phase="Succeeded", lingers=True), a_build_pod(1, phase="Failed", lingers=True))
