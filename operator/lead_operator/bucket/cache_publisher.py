@@ -73,6 +73,8 @@ class CachePublisher:
     open_store: Callable[[StorageProfile], ObjectStore]
     on_end: Callable[[str], None]  # with the resource's UID: what is known of its bucket is old now
     memories: Memories = field(default_factory=Memories)
+    retry_s: float = RETRY_S
+    restored_s: float = RESTORED_S
     _stores: dict[str, ObjectStore] = field(default_factory=dict)
     _turns: dict[str, asyncio.Lock] = field(default_factory=dict)  # of each namespace
     _threads: StoreThreads = field(default_factory=lambda: StoreThreads(THREADS, "publication"))
@@ -109,7 +111,7 @@ class CachePublisher:
                         found = await self._next(work)
                     work.seen = found
                 if found.waits:
-                    await asyncio.sleep(RETRY_S if found.error else RESTORED_S)
+                    await asyncio.sleep(self.retry_s if found.error else self.restored_s)
         except Exception as error:
             log.exception("publication_broke", build=work.keys.prefix)
             work.seen = ObservedPublication(reason="PublicationBroke", refused=f"{type(error).__name__}: {error}")

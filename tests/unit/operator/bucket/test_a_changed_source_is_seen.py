@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from lead_operator.bucket import source_watch
 from lead_operator.bucket.source_watch import SourceWatch, compare, list_source, place_of
 from lead_operator.decisions.observed import ObservedSource
 from lead_operator.memory import Memories
@@ -139,11 +138,10 @@ async def test_the_routes_that_differ_from_what_a_cache_was_built_from_are_named
     watch.close()
 
 
-def test_a_source_of_too_many_routes_is_compared_without_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_of_too_many_routes_is_compared_without_names(tmp_path: Path) -> None:
     store = a_source(tmp_path)
     before = list_source(store, "datasets/towns")
-    monkeypatch.setattr(source_watch, "MAX_PLACES", 1)
     store.delete("datasets/towns/a/z.json")
-    now = list_source(store, "datasets/towns")
+    now = list_source(store, "datasets/towns", most_places=1)
     assert before and now and now.places == {}
     assert compare(now, before.places) == ObservedSource(now.sha256, len(FILES) - 1)

@@ -1,14 +1,14 @@
 """A run whose checkpoints or event files are more than one LIST may hold is seen none the less, or is told of."""
 
+import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lead_operator.bucket import bucket_view
-from lead_operator.bucket.bucket_view import MAX_OBJECTS, BucketLook, BucketView
+from lead_operator.bucket.bucket_view import BucketLook, BucketView, LookLimits
 from lead_operator.bucket.instance_records import MAX_MAILBOXES, read_instances, record_prefixes
 from lead_operator.bucket.record_reader import MAX_LISTED_BYTES, RecordReader, Records
 from lead_operator.decisions.plan import RunRecord
@@ -52,12 +52,15 @@ class LongKeys(FolderStore):
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Counting:
-    monkeypatch.setattr(bucket_view, "MAX_OBJECTS", MOST)
+def store(tmp_path: Path) -> Counting:
     store = Counting(tmp_path)
     store.put(KEYS.attempt(1), b"{}")
     store.put(KEYS.progress(1), PROGRESS.model_dump_json().encode())
     return store
+
+
+def a_view(store: FolderStore, now: Callable[[], float] = time.monotonic) -> BucketView:
+    return BucketView(SETTINGS, lambda profile: store, limits=LookLimits(objects=MOST), now=now)
 
 
 def add_checkpoints(store: FolderStore) -> None:
@@ -73,7 +76,7 @@ async def look(view: BucketView, *live: str, max_age_s: float = 0.0) -> BucketLo
 
 
 async def test_a_pod_that_is_gone_is_asked_for_its_last_report_though_nobody_saw_it_end(store: Counting) -> None:
-    view = BucketView(SETTINGS, lambda profile: store)
+    view = a_view(store)
     looks = []
     for live in (("a", "b"), ("a", "b"), ("a", "b", "c"), ("b", "c"), ("b", "c"), ()):
         await look(view, *live, max_age_s=3600.0)
@@ -82,16 +85,15 @@ async def test_a_pod_that_is_gone_is_asked_for_its_last_report_though_nobody_saw
 
 
 async def test_a_usual_run_costs_one_list_of_its_folder(store: Counting) -> None:
-    view = BucketView(SETTINGS, lambda profile: store)
+    view = a_view(store)
     for _ in range(3):
         assert (await look(view)).instances[0].progress == PROGRESS
     assert store.listed == [RUN, CONTROL, RUN, RUN]
 
 
-async def test_the_operators_records_are_listed_again_when_they_may_be_others(
-    store: Counting, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    view, keys = BucketView(SETTINGS, lambda profile: store), RunKeys(KEYS.namespace, KEYS.uid).control
+async def test_the_operators_records_are_listed_again_when_they_may_be_others(store: Counting) -> None:
+    now_s = time.monotonic()
+    view, keys = a_view(store, lambda: now_s), RunKeys(KEYS.namespace, KEYS.uid).control
     await look(view)
     end = RunEnd(phase="Failed", reason="R", message="", ended_at="2026-01-01T12:00:00Z")
     record = RunRecord(keys.ended, end.model_dump_json().encode(), final=True)
@@ -100,12 +102,12 @@ async def test_the_operators_records_are_listed_again_when_they_may_be_others(
     assert seen.ended is not None and seen.ended.reason == "R"
     store.put(keys.ended, b"of another operator process")
     assert (await look(view)).ended == seen.ended and store.listed.count(CONTROL) == 1
-    monkeypatch.setattr(bucket_view, "CONTROL_AGE_S", -1.0)
+    now_s += LookLimits.control_age_s + 1
     assert (await look(view)).ended is None and store.listed.count(CONTROL) == 2
 
 
 async def test_a_record_that_another_operator_has_written_first_is_read(store: Counting) -> None:
-    view, keys = BucketView(SETTINGS, lambda profile: store), RunKeys(KEYS.namespace, KEYS.uid).control
+    view, keys = a_view(store), RunKeys(KEYS.namespace, KEYS.uid).control
     await look(view)
     end = RunEnd(phase="Failed", reason="R", message="", ended_at="2026-01-01T12:00:00Z")
     store.put(keys.ended, end.model_copy(update={"reason": "Theirs"}).model_dump_json().encode())
@@ -117,7 +119,7 @@ async def test_a_record_that_another_operator_has_written_first_is_read(store: C
 
 async def test_many_checkpoints_hide_no_progress_and_are_listed_once(store: Counting) -> None:
     add_checkpoints(store)
-    view = BucketView(SETTINGS, lambda profile: store)
+    view = a_view(store)
     for _ in range(3):
         found = await look(view)
         assert (found.error, found.instances[0].progress, found.instances[0].highest_attempt) == ("", PROGRESS, 1)
@@ -126,7 +128,7 @@ async def test_many_checkpoints_hide_no_progress_and_are_listed_once(store: Coun
 
 
 async def test_records_beyond_counting_are_an_error_and_what_was_known_stays_known(store: Counting) -> None:
-    view = BucketView(SETTINGS, lambda profile: store)
+    view = a_view(store)
     known = await look(view)
     add_checkpoints(store)
     for number in range(MOST):
@@ -136,7 +138,7 @@ async def test_records_beyond_counting_are_an_error_and_what_was_known_stays_kno
     assert found.instances == known.instances
 
 
-@pytest.mark.parametrize(("stages", "count"), [(1, MAX_OBJECTS - 1), (128, MAX_OBJECTS // 40)])
+@pytest.mark.parametrize(("stages", "count"), [(1, LookLimits.objects - 1), (128, LookLimits.objects // 40)])
 def test_long_keys_of_many_objects_take_no_more_memory_than_one_look_may(
     tmp_path: Path, stages: int, count: int
 ) -> None:
@@ -145,7 +147,7 @@ def test_long_keys_of_many_objects_take_no_more_memory_than_one_look_may(
     store, parts_alone = LongKeys(tmp_path, count), stages > 1
     tracemalloc.start()
     try:
-        reader = RecordReader(store, Records(), RUN, MAX_OBJECTS, parts, parts_alone=parts_alone)
+        reader = RecordReader(store, Records(), RUN, LookLimits.objects, parts, parts_alone=parts_alone)
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -156,12 +158,14 @@ def test_long_keys_of_many_objects_take_no_more_memory_than_one_look_may(
 
 def test_usual_objects_are_as_many_as_one_list_may_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def usual(prefix: str) -> Iterator[ObjectInfo]:
-        keys = (f"{KEYS.checkpoint(step, 1, 'a1b2c3d4e5f6')}optimizer_0000.pth" for step in range(MAX_OBJECTS - 1))
+        keys = (
+            f"{KEYS.checkpoint(step, 1, 'a1b2c3d4e5f6')}optimizer_0000.pth" for step in range(LookLimits.objects - 1)
+        )
         return (ObjectInfo(key, 1, "e" * 32) for key in keys)
 
     store = FolderStore(tmp_path)
     monkeypatch.setattr(store, "list", usual)
-    assert RecordReader(store, Records(), RUN, MAX_OBJECTS).excess == ""
+    assert RecordReader(store, Records(), RUN, LookLimits.objects).excess == ""
 
 
 def test_of_progress_records_the_newest_few_are_read_and_only_what_counts_is_kept(tmp_path: Path) -> None:
@@ -170,14 +174,14 @@ def test_of_progress_records_the_newest_few_are_read_and_only_what_counts_is_kep
     for number in range(1, MAX_MAILBOXES + 1):
         store.put(KEYS.progress(number), data)
     store.put(f"{KEYS.mailboxes_prefix}{10**9}.{'k' * 200}", data)
-    reader = RecordReader(store, records, RUN, MAX_OBJECTS)
-    control = RecordReader(store, records, CONTROL, MAX_OBJECTS)
+    reader = RecordReader(store, records, RUN, LookLimits.objects)
+    control = RecordReader(store, records, CONTROL, LookLimits.objects)
     instances = ((KEYS.stage, KEYS.seed),)
     [found] = read_instances(reader, control, KEYS.namespace, KEYS.uid, instances)
     assert found.progress == PROGRESS
     store.put(KEYS.progress(MAX_MAILBOXES + 1), data)
     records = Records()
-    reader = RecordReader(store, records, RUN, MAX_OBJECTS)
+    reader = RecordReader(store, records, RUN, LookLimits.objects)
     [found] = read_instances(reader, control, KEYS.namespace, KEYS.uid, instances)
     assert found.progress is None
     assert [kept for _, kept in records.parsed.values()] == [None] * MAX_MAILBOXES

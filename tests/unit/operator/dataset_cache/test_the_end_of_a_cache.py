@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 
-from lead_operator.bucket import cache_data_gc as cache_removal
 from lead_operator.bucket.cache_data_gc import CacheRemoval
 from lead_operator.controllers.apply import Applier
 from lead_operator.controllers.cache_finalizer import CacheEnd
@@ -32,7 +31,7 @@ KEYS = BuildKeys("team-a", CACHE_UID)
 class World:
     """The copies, the bucket and the API server that one cache's last passes see."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, rest_s: float = 0.0) -> None:
         self.store = FolderStore(folder)
         self.plans: list[Plan] = []
         self.guards: list[bool] = []
@@ -44,7 +43,10 @@ class World:
         )
         for informer in self.informers.vital:
             informer.synced.set()
-        self.removal = CacheRemoval(lambda profile: self.store, lambda profile: self.denied.append(profile.name))
+        self.now_s, self.rest_s = 1000.0, rest_s
+        self.removal = CacheRemoval(
+            lambda profile: self.store, lambda profile: self.denied.append(profile.name), rest_s, lambda: self.now_s
+        )
         self.body = {**a_cache_body(retain="Delete"), "status": {"phase": "Ready", "digest": NEW}}
         self.body["metadata"] |= {"deletionTimestamp": "2026-01-01T13:00:00Z", "finalizers": [CACHE_DATA_FINALIZER]}
         self.end = CacheEnd(
@@ -108,8 +110,7 @@ def _stored(body: KubernetesObject) -> KubernetesObject:
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr(cache_removal, "REST_AFTER_ERROR_S", 0.0)
+def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
@@ -214,9 +215,9 @@ async def test_the_bucket_is_asked_once_who_uses_the_data(world: World, monkeypa
 
 
 async def test_an_outage_is_reported_without_advice_on_keys_until_the_store_answers(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    world, asked = World(tmp_path, rest_s=30.0), list[str]()
 
     def fail(prefix: str) -> None:
         asked.append(prefix)
@@ -224,7 +225,6 @@ async def test_an_outage_is_reported_without_advice_on_keys_until_the_store_answ
 
     run = _stored({**a_run_body(), "status": {"datasets": [{"name": "towns", "digest": OLD}]}})
     with monkeypatch.context() as patched:
-        patched.setattr(cache_removal, "REST_AFTER_ERROR_S", 1e6)
         patched.setattr(world.store, "list", fail)
         for _ in range(3):
             await world.step()
@@ -232,7 +232,7 @@ async def test_an_outage_is_reported_without_advice_on_keys_until_the_store_answ
     assert (status["reason"], len(asked)) == ("RemovalFails", 1)
     message = status["conditions"][0]["message"]
     assert "no answer in 10 s" in message and "key" not in message
-    monkeypatch.setattr(cache_removal, "time", SimpleNamespace(monotonic=lambda: 1e9))  # it has rested
+    world.now_s += 30.0  # it has rested
     world.informers.of(TRAINING_RUN, "team-a").note_own_write(run)
     await world.step()
     world.informers.of(TRAINING_RUN, "team-a").forget("team-a", run["metadata"]["name"])

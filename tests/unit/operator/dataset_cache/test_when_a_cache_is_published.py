@@ -195,13 +195,12 @@ async def ended(publisher: CachePublisher) -> ObservedPublication:
 
 
 async def test_the_publisher_records_the_cache_last_and_the_next_look_finds_it_ready(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     """Audit: B3."""
-    monkeypatch.setattr("lead_operator.bucket.cache_publisher.RETRY_S", 0.01)
     store, ends = Away(tmp_path), list[str]()
     manifest = stage(store)
-    publisher = CachePublisher(lambda profile: store, ends.append)
+    publisher = CachePublisher(lambda profile: store, ends.append, retry_s=0.01, restored_s=0.01)
     view = BucketView(SETTINGS, lambda profile: store)
     publisher.ask(PROFILE, a_request(manifest.digest))
     while not (seen := publisher.look(CACHE_UID)) or not seen.error:
@@ -216,12 +215,11 @@ async def test_the_publisher_records_the_cache_last_and_the_next_look_finds_it_r
 
 
 async def test_a_damaged_cache_of_an_earlier_resource_is_named_until_it_is_mended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("lead_operator.bucket.cache_publisher.RESTORED_S", 0.01)
     store, ends = FolderStore(tmp_path), list[str]()
     manifest = stage(store)
-    publisher = CachePublisher(lambda profile: store, ends.append)
+    publisher = CachePublisher(lambda profile: store, ends.append, retry_s=0.01, restored_s=0.01)
     publisher.ask(PROFILE, a_request(manifest.digest))
     await ended(publisher)
     routes = manifest.routes_object.key

@@ -12,25 +12,16 @@ from structlog.testing import capture_logs
 from lead_operator import metrics
 from lead_operator.controllers.manager import Operator
 from lead_operator.handlers.health import start_health_server
-from lead_operator.kube import watchdog
 from lead_operator.kube.api_errors import ApiError, NotFound, Refused
 from lead_operator.kube.client import KubeClient
 from lead_operator.kube.informer import Informer
 from lead_operator.kube.kinds import TRAINING_RUN
 from lead_operator.kube.server_clock import ServerClock
-from lead_operator.kube.watchdog import SILENT_S
+from lead_operator.kube.watchdog import SILENT_S, Watchdog
 from lead_testing.makers import SETTINGS, a_run_body
 
 FORBIDDEN = Refused(403, "Forbidden", "trainingruns.lead.dev is forbidden")
 NO_CLIENT = cast(KubeClient, None)  # nothing here makes a call
-
-
-@pytest.fixture
-def now(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    clock = SimpleNamespace(s=1e6)
-    clock.monotonic = lambda: clock.s
-    monkeypatch.setattr(watchdog, "time", clock)
-    return clock
 
 
 def an_operator(*namespaces: str) -> Operator:
@@ -53,23 +44,22 @@ def hear(operator: Operator, namespace: str, at_s: float) -> None:
             informer.last_sign_of_life = at_s
 
 
-def test_a_namespace_lost_for_hours_does_not_end_a_process_that_just_lost_another(
-    now: SimpleNamespace,
-) -> None:
-    operator = an_operator("team-a", "team-b")
-    hear(operator, "team-a", now.s)
-    hear(operator, "team-b", now.s)
-    assert operator.watchdog.verdict() == ""
+def test_a_namespace_lost_for_hours_does_not_end_a_process_that_just_lost_another() -> None:
+    operator, now_s = an_operator("team-a", "team-b"), 1e6
+    watchdog = Watchdog(lambda: operator.informers.awaited, lambda: 0.0, lambda: now_s)
+    hear(operator, "team-a", now_s)
+    hear(operator, "team-b", now_s)
+    assert watchdog.verdict() == ""
     refuse(operator, "team-b")
     for _ in range(10):
-        now.s += 3600
-        hear(operator, "team-a", now.s)
-        assert operator.watchdog.verdict() == ""
+        now_s += 3600
+        hear(operator, "team-a", now_s)
+        assert watchdog.verdict() == ""
     refuse(operator, "team-a")
-    now.s += 5
-    assert operator.watchdog.verdict() == ""
-    now.s += SILENT_S + 1
-    assert "has been silent" in operator.watchdog.verdict()
+    now_s += 5
+    assert watchdog.verdict() == ""
+    now_s += SILENT_S + 1
+    assert "has been silent" in watchdog.verdict()
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ class Server:
     def __init__(self, ends: list[ApiError | None], watch_s: float = 60.0) -> None:
         self._ends = ends
         self.seen: list[float | None] = []
-        self.informer = Informer(cast(KubeClient, self), NODE, "", watch_s=watch_s)
+        self.informer = Informer(cast(KubeClient, self), NODE, "", watch_s=watch_s, first_pause_s=0.001)
 
     async def list(self, kind: object, namespace: str, **_: Any) -> tuple[list[KubernetesObject], str]:
         """The API server's answer."""
@@ -92,9 +92,8 @@ TOO_OLD, CUT = Gone(410, "Expired", "too old"), Unreachable(0, "ClientError", "c
 
 @pytest.mark.parametrize("broken", [TOO_OLD, CUT])
 async def test_nodes_are_seen_anew_after_a_longer_silence_than_a_watch_may_keep(
-    broken: ApiError, monkeypatch: pytest.MonkeyPatch
+    broken: ApiError,
 ) -> None:
-    monkeypatch.setattr("lead_operator.kube.informer.FIRST_PAUSE_S", 0.001)
     server = Server([None, broken], watch_s=0.0)  # any silence is longer
     with pytest.raises(Over):
         await server.informer.run()
@@ -103,8 +102,7 @@ async def test_nodes_are_seen_anew_after_a_longer_silence_than_a_watch_may_keep(
     assert after_the_break is not None and after_the_break > first
 
 
-async def test_a_proxy_that_cuts_every_watch_hides_no_node_that_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lead_operator.kube.informer.FIRST_PAUSE_S", 0.001)
+async def test_a_proxy_that_cuts_every_watch_hides_no_node_that_stays_away() -> None:
     server = Server([CUT, TOO_OLD, CUT])
     with pytest.raises(Over):
         await server.informer.run()

@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import pytest
 
-from lead_operator.kube import copy_budget
 from lead_operator.kube.client import KubeClient
 from lead_operator.kube.copies import trim_pod
 from lead_operator.kube.copy_budget import CUT, CopyBudget, cut
@@ -52,11 +51,10 @@ def test_a_cut_copy_says_to_others_what_the_whole_one_says() -> None:
 
 
 @pytest.mark.parametrize("namespaces", [("alice", "bob"), ("",)])
-def test_informers_cut_what_goes_over(monkeypatch: pytest.MonkeyPatch, namespaces: tuple[str, ...]) -> None:
+def test_informers_cut_what_goes_over(namespaces: tuple[str, ...]) -> None:
     """Audit: S-2"""
-    monkeypatch.setattr(copy_budget, "MAX_BYTES", 1000)
-    monkeypatch.setattr(CopyBudget.__init__, "__defaults__", (1000,))
-    informers = Informers(cast(KubeClient, SimpleNamespace()), namespaces, SETTINGS, lambda key: None, lambda key: None)
+    client = cast(KubeClient, SimpleNamespace())
+    informers = Informers(client, namespaces, SETTINGS, lambda key: None, lambda key: None, CopyBudget(1000))
     for number in range(50):
         informers.of(TRAINING_RUN, "alice").note_own_write(a_copy("alice", number, 100))
     informers.of(DATASET_CACHE, "bob").note_own_write(a_copy("bob", 0, 100, "DatasetCache"))

@@ -1,7 +1,6 @@
 """Time is the API server's: a jump of the operator's own clock changes nothing, a jump of the server's is followed."""
 
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 
 import pytest
 
@@ -9,12 +8,10 @@ from lead_operator.kube.server_clock import ServerClock
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> ServerClock:
+def clock() -> ServerClock:
     """A clock to which noon was told a minute ago by the machine's monotonic clock."""
     moments = iter([1000.0])
-    own = SimpleNamespace(monotonic=lambda: next(moments, 1060.0))  # other threads go on with the machine's
-    monkeypatch.setattr("lead_operator.kube.server_clock.time", own)
-    clock = ServerClock()
+    clock = ServerClock(lambda: next(moments, 1060.0))
     clock.note("Thu, 01 Jan 2026 12:00:00 GMT")
     return clock
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,12 +9,11 @@ import aiohttp
 import pytest
 from kubernetes.aio.client import ApiClient
 
-from lead_operator.controllers.manager import Operator
+from lead_operator.controllers.workers import Workers
 from lead_operator.kube.client import KubeClient
 from lead_operator.kube.kinds import LEASE, POD, ResourceKey
 from lead_operator.kube.rate_limiter import CallRate, CallTurns
-from lead_operator.kube.server_clock import ServerClock
-from lead_testing.makers import SETTINGS
+from lead_operator.kube.work_queue import WorkQueue
 
 
 class Quiet(KubeClient):
@@ -81,24 +79,21 @@ def test_how_long_a_call_waits(per_second: float, asked_at: list[float], waits: 
     assert [rate.take(now) for now in asked_at] == waits
 
 
-async def test_as_many_passes_go_at_a_time_as_there_are_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    operator, going = Operator(cast(KubeClient, SimpleNamespace(clock=ServerClock())), replace(SETTINGS, workers=3)), 0
+async def test_as_many_passes_go_at_a_time_as_there_are_workers() -> None:
+    queue, going = WorkQueue[ResourceKey](lambda key: key.namespace, 3), 0
 
-    async def at_once() -> None:
-        return
-
-    async def for_ever(key: ResourceKey | None = None) -> None:
+    async def for_ever(key: ResourceKey) -> None:
         nonlocal going
-        going += key is not None
+        going += 1
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(operator.informers, "start", lambda tasks: None)
-    monkeypatch.setattr(operator.informers, "synced", at_once)
-    monkeypatch.setattr(operator, "_lease", SimpleNamespace(acquire=at_once, keep=for_ever, release=at_once))
-    monkeypatch.setattr(operator, "_reconciler", SimpleNamespace(reconcile=for_ever))
+    async def work() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            Workers(queue, for_ever).start(tasks)
+
     for number in range(9):
-        operator.queue.add(ResourceKey("TrainingRun", "team-a", str(number)))
-    task = asyncio.create_task(operator.run())
+        queue.add(ResourceKey("TrainingRun", "team-a", str(number)))
+    task = asyncio.create_task(work())
     for _ in range(30):
         await asyncio.sleep(0)
     task.cancel()
