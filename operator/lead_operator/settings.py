@@ -126,7 +126,7 @@ class Settings:
     pod_security: PodSecurity = field(default_factory=PodSecurity)
     policy: Policy = field(default_factory=Policy)
     storage_profiles: Mapping[str, StorageProfile] = field(default_factory=dict)
-    credentials_dir: Path = Path("/etc/lead/profiles")
+    credentials_dir: Path = Path("/etc/lead/s3")
     run_namespaces: tuple[str, ...] = ()  # ("",): all of the cluster
     run_service_account: str = "lead-run"
     build_service_account: str = "lead-build"
@@ -157,7 +157,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     return Settings(
         trainer_image=_required(environment, "LEAD_TRAINER_IMAGE"),
         trainer_pull_policy=_choice(
-            environment, "LEAD_TRAINER_PULL_POLICY", "IfNotPresent", ("Always", "IfNotPresent", "Never")
+            environment, "LEAD_TRAINER_PULL_POLICY", Settings.trainer_pull_policy, ("Always", "IfNotPresent", "Never")
         ),
         image_pull_secrets=tuple(environment.get("LEAD_IMAGE_PULL_SECRETS", "").split()),
         pod_environment=_pod_environment(environment.get("LEAD_POD_ENVIRONMENT") or "{}"),
@@ -165,23 +165,25 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         pod_security=_pod_security(environment.get("LEAD_POD_SECURITY", "")),
         policy=read_policy(environment.get("LEAD_POLICY") or "{}"),
         storage_profiles=read_profiles(Path(profiles_file)),
-        credentials_dir=Path(environment.get("LEAD_OPERATOR_CREDENTIALS_DIR", "/etc/lead/profiles")),
+        credentials_dir=Path(environment.get("LEAD_OPERATOR_CREDENTIALS_DIR", Settings.credentials_dir)),
         run_namespaces=_namespaces(_required(environment, "LEAD_RUN_NAMESPACES")),
-        run_service_account=environment.get("LEAD_RUN_SERVICE_ACCOUNT", "lead-run"),
-        build_service_account=environment.get("LEAD_BUILD_SERVICE_ACCOUNT", "lead-build"),
-        release_namespace=environment.get("LEAD_RELEASE_NAMESPACE", "lead-system"),
-        lease_name=environment.get("LEAD_LEASE_NAME", "lead-operator"),
-        log_level=_choice(environment, "LEAD_LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR")),
-        health_port=_whole(environment, "LEAD_HEALTH_PORT", 8080, most=65535),
+        run_service_account=environment.get("LEAD_RUN_SERVICE_ACCOUNT", Settings.run_service_account),
+        build_service_account=environment.get("LEAD_BUILD_SERVICE_ACCOUNT", Settings.build_service_account),
+        release_namespace=environment.get("LEAD_RELEASE_NAMESPACE", Settings.release_namespace),
+        lease_name=environment.get("LEAD_LEASE_NAME", Settings.lease_name),
+        log_level=_choice(environment, "LEAD_LOG_LEVEL", Settings.log_level, ("DEBUG", "INFO", "WARNING", "ERROR")),
+        health_port=_whole(environment, "LEAD_HEALTH_PORT", Settings.health_port, most=65535),
         metrics_authentication=_choice(
-            environment, "LEAD_METRICS_AUTHENTICATION", "TokenReview", ("TokenReview", OPEN_PAGES)
+            environment, "LEAD_METRICS_AUTHENTICATION", Settings.metrics_authentication, ("TokenReview", OPEN_PAGES)
         ),
-        metrics_port=_whole(environment, "LEAD_METRICS_PORT", 8443, most=65535),
-        metrics_certificates_dir=Path(environment.get("LEAD_METRICS_CERTIFICATES_DIR", "/etc/lead/metrics")),
-        resync_s=_number(environment, "LEAD_RESYNC_SECONDS", 60),
-        relist_s=_number(environment, "LEAD_RELIST_SECONDS", 600),
-        progress_s=_number(environment, "LEAD_PROGRESS_SECONDS", 10),
-        source_check_s=_number(environment, "LEAD_SOURCE_CHECK_SECONDS", 3600),
+        metrics_port=_whole(environment, "LEAD_METRICS_PORT", Settings.metrics_port, most=65535),
+        metrics_certificates_dir=Path(
+            environment.get("LEAD_METRICS_CERTIFICATES_DIR", Settings.metrics_certificates_dir)
+        ),
+        resync_s=_number(environment, "LEAD_RESYNC_SECONDS", Settings.resync_s),
+        relist_s=_number(environment, "LEAD_RELIST_SECONDS", Settings.relist_s),
+        progress_s=_number(environment, "LEAD_PROGRESS_SECONDS", Settings.progress_s),
+        source_check_s=_number(environment, "LEAD_SOURCE_CHECK_SECONDS", Settings.source_check_s),
         workers=_whole(environment, "LEAD_WORKERS", Settings.workers, most=MOST_AT_ONCE),
         api_in_flight=_whole(environment, "LEAD_API_IN_FLIGHT", Settings.api_in_flight, most=MOST_AT_ONCE),
         api_calls_per_second=_calls_per_second(environment, "LEAD_API_CALLS_PER_SECOND"),

@@ -7,7 +7,7 @@ from lead_testing.operator_process import wait_for
 from lead_testing.statuses import newest_entry
 
 
-def test_a_bucket_that_is_deleted_under_a_live_run_is_told_and_the_run_goes_on_in_the_next(bench: Bench) -> None:
+def test_a_bucket_deleted_under_a_live_run_is_reported_and_the_run_goes_on(bench: Bench) -> None:
     bench.driver.script.held.add("pretrain")
     bench.driver.script.held_at = 1
     bench.operator.start()

@@ -43,7 +43,7 @@ def test_a_claim_of_the_store_is_not_mounted_and_one_of_raw_data_is(bench: Bench
     assert "lead-source-trick" not in mounted
 
 
-def test_a_run_beyond_the_lists_waits_and_begins_when_the_administrator_sets_what_it_names(bench: Bench) -> None:
+def test_a_run_beyond_the_lists_waits_until_the_administrator_allows_it(bench: Bench) -> None:
     """And a list that is tightened while it trains ends nothing.
 
     Audit: S-4

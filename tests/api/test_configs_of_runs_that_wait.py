@@ -35,7 +35,7 @@ def test_a_wrong_one_ends_the_run_while_its_cache_is_built(bench: Bench) -> None
     assert len(checks(bench)) == 1 and bench.pods() == []
 
 
-def test_a_right_one_is_asked_once_and_holds_up_nothing_whatever_becomes_of_the_operator(bench: Bench) -> None:
+def test_a_right_one_is_asked_once_and_holds_up_nothing_though_operators_die(bench: Bench) -> None:
     bench.driver.script.held.add("")
     bench.operator.start()
     bench.apply(a_dataset_cache("town", "datasets/town"), a_training_run("drive", "town", **ONE))

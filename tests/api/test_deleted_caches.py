@@ -45,7 +45,7 @@ def test_a_cache_that_retains_its_data_goes_at_once_without_an_operator(bench: B
     assert CacheKeys(bench.namespace, digest).manifest in objects(bench, CacheKeys(bench.namespace, digest).prefix)
 
 
-def test_a_cache_that_is_created_again_is_not_ready_on_objects_that_are_missing_or_damaged(bench: Bench) -> None:
+def test_a_cache_created_again_is_not_ready_on_missing_or_damaged_objects(bench: Bench) -> None:
     bench.operator.start()
     cache = a_dataset_cache("town", "datasets/town")
     bench.apply(cache)

@@ -63,7 +63,7 @@ def test_a_lost_node_restarts_the_group_and_counts_as_infrastructure(bench: Benc
     assert done["restarts"]["infrastructure"] >= 1
 
 
-def test_a_dead_kubelet_on_a_second_node_costs_one_attempt_and_its_pod_is_forced_away(bench: Bench) -> None:
+def test_a_dead_kubelet_on_a_second_node_costs_one_attempt_and_its_pod_is_forced(bench: Bench) -> None:
     second = f"{bench.namespace}-b"
     add_node(bench.plane, second)
     bench.driver.script.held.add("pretrain")
@@ -129,7 +129,7 @@ def _ready_reason(bench: Bench) -> bool:
     return any(c["type"] == "Ready" and c["reason"] == "ObjectsRefused" for c in conditions)
 
 
-def test_a_spec_that_makes_invalid_pods_has_failed_and_says_which_field_and_a_corrected_cache_goes_on(
+def test_a_spec_that_makes_invalid_pods_fails_by_field_and_a_corrected_cache_goes_on(
     bench: Bench,
 ) -> None:
     wrong = [{"key": "gpu", "operator": "Exists", "value": "of operator Equal"}]

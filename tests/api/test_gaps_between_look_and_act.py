@@ -70,7 +70,7 @@ def test_a_run_that_goes_while_its_attempt_is_claimed_gets_no_pod(
         assert bench.operator.page("healthz") == (200, "ok")
 
 
-def test_pods_that_come_late_for_a_run_that_is_gone_do_not_stand_in_the_way_of_the_next_of_its_name(
+def test_late_pods_of_a_run_that_is_gone_do_not_hold_up_the_next_of_its_name(
     control_plane: ControlPlane, minio: MinioServer, tmp_path: Path
 ) -> None:
     with (
@@ -95,7 +95,7 @@ def owner(pod: dict[str, Any]) -> str:
     return str(reference["uid"])
 
 
-def test_a_lost_node_that_goes_with_its_pod_before_the_pod_is_forced_away_costs_one_attempt(
+def test_a_lost_node_that_goes_before_its_pod_is_forced_costs_one_attempt(
     control_plane: ControlPlane, minio: MinioServer, tmp_path: Path
 ) -> None:
     with (

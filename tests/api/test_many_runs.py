@@ -23,7 +23,7 @@ MAX_RSS_MIB = 400  # a limit of the chart, not a goal of speed
 
 
 @pytest.mark.timeout(max(3600, 9 * RUNS))  # a mark stands above the command line: it has to be long enough for all
-def test_many_runs_at_once_their_pods_failing_together_and_a_restart_that_writes_nothing(bench: Bench) -> None:
+def test_many_runs_their_pods_failing_together_and_a_restart_that_writes_nothing(bench: Bench) -> None:
     """Runs of one pod: all get a status, all fail in one moment, all come back; then a restart changes nothing."""
     bench.driver.script.held.add("pretrain")
     runs = [a_training_run(f"run-{number:03d}", "town", nodes=1) for number in range(RUNS)]

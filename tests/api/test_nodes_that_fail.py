@@ -73,7 +73,7 @@ def test_the_cache_claim_of_a_lost_node_is_made_anew_without_anybody(bench: Benc
     node = a_node_for_rank_1(bench)
     bench.driver.script.waiting[("pretrain", 2, 1)] = ("Unschedulable", AFFINITY)
     bench.operator.start(
-        **{CONSTANTS: json.dumps({**PATIENT, "lead_operator.decisions.training_run.session_caches.RETURNS_S": 1.0})}
+        **{CONSTANTS: json.dumps({**PATIENT, "lead_operator.decisions.training_run.pod_group.RETURNS_S": 1.0})}
     )
     asked = {"medium": "PersistentVolume", "sizeLimit": "1Gi"}
     run = a_training_run("drive", "town", failurePolicy={"nodeLossSeconds": 1}, sessionCache=asked)

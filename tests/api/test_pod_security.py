@@ -35,7 +35,7 @@ def test_pods_of_builds_and_of_runs_pass_the_restricted_standard(bench: Bench, s
     assert "FailedCreate" not in bench.kubectl("get", "events")
 
 
-def test_pods_that_a_namespace_does_not_admit_are_told_with_the_label_to_change_and_come_when_it_does(
+def test_pods_that_a_namespace_does_not_admit_name_the_label_and_come_later(
     bench: Bench,
 ) -> None:
     enforce(bench, "restricted")

@@ -130,9 +130,7 @@ def test_fifty_large_objects_leave_the_operator_small_and_the_other_user_served(
     assert max(first, rss_mib(bench.operator.pid)) < MAX_RSS_MIB
 
 
-def test_a_thousand_resources_of_one_user_keep_the_run_of_another_waiting_for_seconds(
-    bench: Bench, alice: Sender
-) -> None:
+def test_a_thousand_resources_of_one_user_delay_the_run_of_another_by_seconds(bench: Bench, alice: Sender) -> None:
     """Bob's pods come ten seconds later at most than with an idle operator: alice's come, are edited, and are there.
 
     Audit: flood

@@ -13,11 +13,10 @@ import pytest
 import yaml
 
 from lead_operator.kube import client as client_module
-from lead_operator.kube import lease as lease_module
 from lead_operator.kube.client import KubeClient
 from lead_operator.kube.informer import Informer
 from lead_operator.kube.kinds import SERVICE, KubernetesObject
-from lead_operator.kube.lease import Lease, LeaseLost
+from lead_operator.kube.lease import Lease, LeaseLost, LeaseTimes
 from lead_operator.kube.watchdog import Watchdog
 from lead_testing.local_cluster.control_plane import ControlPlane
 from lead_testing.wire import Wire
@@ -153,7 +152,7 @@ async def test_many_watches_follow_one_list_and_miss_nothing(
     task.cancel()
 
 
-async def test_a_delete_that_no_watch_told_heals_at_the_next_comparison_and_at_a_broken_connection(
+async def test_a_delete_that_no_watch_told_heals_at_the_next_comparison_or_connection(
     control_plane: ControlPlane, client: KubeClient, namespace: str
 ) -> None:
     counting = Counting(client._api)
@@ -174,10 +173,9 @@ async def test_a_delete_that_no_watch_told_heals_at_the_next_comparison_and_at_a
 
 
 async def test_of_two_one_holds_the_lease_and_the_other_gets_it_when_it_is_given_back(
-    client: KubeClient, namespace: str, monkeypatch: pytest.MonkeyPatch
+    client: KubeClient, namespace: str
 ) -> None:
-    monkeypatch.setattr(lease_module, "RETRY_S", 0.1)
-    first, second = (Lease(client, namespace, "lead", name) for name in ("first", "second"))
+    first, second = (Lease(client, namespace, "lead", name, LeaseTimes(retry_s=0.1)) for name in ("first", "second"))
     await first.acquire()
     waiting = asyncio.create_task(second.acquire())
     keeping = asyncio.create_task(first.keep())
@@ -189,11 +187,10 @@ async def test_of_two_one_holds_the_lease_and_the_other_gets_it_when_it_is_given
 
 
 async def test_a_lease_whose_holder_died_is_taken_over_and_the_dead_one_loses_it(
-    client: KubeClient, namespace: str, monkeypatch: pytest.MonkeyPatch
+    client: KubeClient, namespace: str
 ) -> None:
-    monkeypatch.setattr(lease_module, "RETRY_S", 0.1)
-    first, second = (Lease(client, namespace, "lead", name) for name in ("first", "second"))
-    monkeypatch.setattr(lease_module.Lease._with_spec, "__kwdefaults__", {"duration_s": 1.0})
+    times = LeaseTimes(duration_s=1.0, retry_s=0.1)
+    first, second = (Lease(client, namespace, "lead", name, times) for name in ("first", "second"))
     await first.acquire()
     await asyncio.wait_for(second.acquire(), 20)
     with pytest.raises(LeaseLost, match="second holds"):
@@ -201,12 +198,10 @@ async def test_a_lease_whose_holder_died_is_taken_over_and_the_dead_one_loses_it
 
 
 async def test_a_holder_that_cannot_renew_gives_up_before_another_may_begin(
-    wire: Wire, client: KubeClient, namespace: str, monkeypatch: pytest.MonkeyPatch
+    wire: Wire, client: KubeClient, namespace: str
 ) -> None:
-    assert lease_module.RENEW_DEADLINE_S < lease_module.DURATION_S
-    monkeypatch.setattr(lease_module, "RETRY_S", 0.1)
-    monkeypatch.setattr(lease_module, "RENEW_DEADLINE_S", 2.0)
-    lease = Lease(client, namespace, "lead", "first")
+    assert LeaseTimes().renew_deadline_s < LeaseTimes().duration_s
+    lease = Lease(client, namespace, "lead", "first", LeaseTimes(renew_deadline_s=2.0, retry_s=0.1))
     await lease.acquire()
     wire.cut()
     with pytest.raises(LeaseLost, match="not renewed"):

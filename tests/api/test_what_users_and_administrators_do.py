@@ -58,7 +58,7 @@ def test_a_limit_range_that_refuses_pods_is_told_and_the_run_goes_on_without_it(
     assert bench.wait_phase("trun", "drive", "Succeeded", "Failed")["phase"] == "Succeeded"
 
 
-def test_a_run_is_deleted_while_the_operator_is_down_and_nothing_is_made_for_it_afterwards(bench: Bench) -> None:
+def test_a_run_deleted_while_the_operator_is_down_has_nothing_made_for_it(bench: Bench) -> None:
     train(bench, sessionCache={"medium": "PersistentVolume", "sizeLimit": "1Gi"})
     run = bench.get("trun", "drive")["metadata"]
     owned = [child for kind in ("pod", "service", "pvc") for child in bench.items(kind) if is_part_of(child, "drive")]

@@ -58,9 +58,7 @@ REPEATED = {
     ),
     "R15": Repeated(("test_many_runs.py",), {"LEAD_TEST_RUNS": 1}, "runs"),
     "R16": Repeated((f"{_USERS}::test_an_upgraded_operator_restarts_no_trainer",)),
-    "R18": Repeated(
-        (f"{_USERS}::test_a_run_is_deleted_while_the_operator_is_down_and_nothing_is_made_for_it_afterwards",)
-    ),
+    "R18": Repeated((f"{_USERS}::test_a_run_deleted_while_the_operator_is_down_has_nothing_made_for_it",)),
     "R19": Repeated(("test_life_of_a_run.py::test_an_erased_status_is_rebuilt_from_pods_and_bucket",)),
 }
 

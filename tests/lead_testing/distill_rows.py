@@ -75,8 +75,8 @@ ELSEWHERE = {
     ],
     "D-46": [
         f"{CLI}/test_seeds_rates_and_speed.py::test_one_command_trains_every_seed_and_tells_mean_and_spread",
-        f"{OPERATOR}/test_what_a_run_does_next.py::test_mean_and_deviation_over_seeds_are_shown",
-        f"{OPERATOR}/test_seeds_train_side_by_side.py::"
+        f"{OPERATOR}/training_run/test_what_a_run_does_next.py::test_mean_and_deviation_over_seeds_are_shown",
+        f"{OPERATOR}/training_run/test_seeds_train_side_by_side.py::"
         "test_seeds_start_as_soon_as_their_parent_is_done_and_never_more_than_asked_for",
     ],
     "D-47": [

@@ -31,11 +31,11 @@ from lead_operator.decisions.observed import (
     ObservedInstance,
 )
 from lead_operator.decisions.plan import RunRecord
-from lead_operator.decisions.store_remedy import operators_key
+from lead_operator.decisions.remedies import operators_key
 from lead_operator.memory import Memories, Part
 from lead_operator.settings import Settings, StorageProfile
 from lead_protocol import environment
-from lead_protocol.manifests import MAX_MANIFEST_BYTES
+from lead_protocol.manifests import MAX_MANIFEST_BYTES, Sha256
 from lead_protocol.object_keys import BuildKeys, CacheKeys, ControlKeys, RunKeys
 from lead_protocol.progress_record import parse_build
 from lead_protocol.run_records import (
@@ -59,8 +59,6 @@ REST_AFTER_ERROR_S = (
     5.0  # a store that is down is asked once in so long for each namespace, whatever the number of runs
 )
 MAX_RECORD_BYTES = 64 * 1024
-MAX_OBJECTS = 20_000  # of one resource, looked at in one LIST
-CONTROL_AGE_S = 60.0  # nobody but an operator writes below control/; this process knows what it has written itself
 
 Answer = TypeVar("Answer")
 OpenStore = Callable[[StorageProfile], ObjectStore]
@@ -95,7 +93,15 @@ class BuildResult(StrictModel):
     """The record of which digest a generation of a DatasetCache came to; further keys are for people."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
-    digest: str
+    digest: Sha256
+
+
+@dataclass(frozen=True)
+class LookLimits:
+    """What one look may cost."""
+
+    objects: int = 20_000  # of one resource, in one LIST
+    control_age_s: float = 60.0  # nobody but an operator writes below control/; this process knows what it has written
 
 
 @dataclass
@@ -110,11 +116,13 @@ class _Memory(Part):
     control: RecordReader | None = None  # the run's records as last listed
     control_listed_at: float = 0.0
 
-    def list_control(self, store: ObjectStore, keys: ControlKeys, *, anew: bool) -> RecordReader:
+    def list_control(
+        self, store: ObjectStore, keys: ControlKeys, limits: LookLimits, now: float, *, anew: bool
+    ) -> RecordReader:
         """Returns a run's records below `control/`, listed now where they may be others than last time."""
-        now, control = time.monotonic(), self.control
-        if anew or control is None or control.store is not store or now - self.control_listed_at > CONTROL_AGE_S:
-            control = RecordReader(store, self.records, keys.prefix, MAX_OBJECTS)
+        control = self.control
+        if anew or control is None or control.store is not store or now - self.control_listed_at > limits.control_age_s:
+            control = RecordReader(store, self.records, keys.prefix, limits.objects)
             self.control, self.control_listed_at = control, now
         return control
 
@@ -123,14 +131,17 @@ class BucketView:
     """The buckets of all storage profiles, as far as the resources at hand need them."""
 
     def __init__(
-        self, settings: Settings, open_profile: OpenStore | None = None, memories: Memories | None = None
-    ) -> None:
+        self, settings: Settings, open_profile: OpenStore | None = None, memories: Memories | None = None,
+        limits: LookLimits | None = None, now: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
         self._open = open_profile or (lambda profile: open_profile_store(profile, settings))
         self._stores: dict[str, ObjectStore] = {}
         # (profile, namespace) -> until when, because of which error; what a team put there may be what is slow
         self._resting: dict[tuple[str, str], tuple[float, str]] = {}
         self._answered_at: dict[str, float] = {}  # profile -> monotonic time of its last good answer
         self._memories = memories or Memories()
+        self._limits = limits or LookLimits()
+        self._now = now
         self._threads = StoreThreads(LOOKS, "bucket")
 
     async def look_at_run(
@@ -148,8 +159,8 @@ class BucketView:
 
         def read(store: ObjectStore, records: Records) -> BucketLook:
             parts = record_prefixes(namespace, uid, instances)
-            reader = RecordReader(store, records, keys.prefix, MAX_OBJECTS, parts)
-            control = memory.list_control(store, keys.control, anew=erased)
+            reader = RecordReader(store, records, keys.prefix, self._limits.objects, parts)
+            control = memory.list_control(store, keys.control, self._limits, self._now(), anew=erased)
             return BucketLook(
                 error=reader.excess or control.excess,
                 instances=read_instances(reader, control, namespace, uid, instances),
@@ -157,10 +168,10 @@ class BucketView:
                 restart_record=read_restart_record(control, keys.control),
             )
 
-        if untouched and time.monotonic() - self._answered_at.get(profile.name, -math.inf) < ANSWERS_FOR_S:
+        if untouched and self._now() - self._answered_at.get(profile.name, -math.inf) < ANSWERS_FOR_S:
             # Known to be empty, and not unknown: a status that says otherwise is somebody else's.
             memory.look = BucketLook(instances=tuple(ObservedInstance(stage, seed) for stage, seed in instances))
-            memory.looked_at, memory.live = time.monotonic(), live
+            memory.looked_at, memory.live = self._now(), live
             return memory.look
         return await self._look(profile, namespace, uid, live, 0.0 if erased else max_age_s, read)
 
@@ -169,7 +180,7 @@ class BucketView:
         keys = ControlKeys(namespace, uid)
 
         def read(store: ObjectStore) -> EndLook:
-            control = RecordReader(store, Records(), keys.prefix, MAX_OBJECTS)
+            control = RecordReader(store, Records(), keys.prefix, self._limits.objects)
             return EndLook(control.excess, read_end(control, keys), any(control.keys_below(keys.prefix)))
 
         look, error = await self._ask(profile, namespace, read)
@@ -245,7 +256,7 @@ class BucketView:
         read: Callable[[ObjectStore, Records], BucketLook],
     ) -> BucketLook:  # fmt: skip
         memory = self._memories.of(uid, _Memory)
-        started = time.monotonic()
+        started = self._now()
         if memory.looked_at and memory.live <= live and started - memory.looked_at < max_age_s:
             memory.live = live
             return memory.look
@@ -268,7 +279,7 @@ class BucketView:
         self, threads: ThreadPoolExecutor, profile: StorageProfile, namespace: str,
         ask: Callable[..., Answer], *arguments: object,
     ) -> tuple[Answer | None, str]:  # fmt: skip
-        started = time.monotonic()
+        started = self._now()
         until, error = self._resting.get((profile.name, namespace), (0.0, ""))
         if started < until:
             return None, error
@@ -276,13 +287,13 @@ class BucketView:
         try:
             answer = await loop.run_in_executor(threads, ask, self.store(profile), *arguments)
             self._answered_at[profile.name] = started
-            metrics.STORE_SECONDS.labels("ok").observe(time.monotonic() - started)
+            metrics.STORE_SECONDS.labels("ok").observe(self._now() - started)
             return answer, ""
         except StoreError as found:
-            metrics.STORE_SECONDS.labels(type(found).__name__).observe(time.monotonic() - started)
+            metrics.STORE_SECONDS.labels(type(found).__name__).observe(self._now() - started)
             error = explain_store_error(found) + (operators_key(profile) if isinstance(found, StoreDenied) else "")
             self._answered_at.pop(profile.name, None)
-            self._resting[profile.name, namespace] = (time.monotonic() + REST_AFTER_ERROR_S, error)
+            self._resting[profile.name, namespace] = (self._now() + REST_AFTER_ERROR_S, error)
             if isinstance(found, StoreDenied):
                 self.forget_store(profile)
             return None, error
@@ -335,8 +346,8 @@ def read_build(
 ) -> BucketLook:  # fmt: skip
     """Reads a build's records, and the manifest of the cache that the operator has published for it."""
     parts = [keys.result(generation), keys.progress_prefix]  # beside them lies what is staged: thousands of objects
-    reader = RecordReader(store, records, keys.prefix, MAX_OBJECTS, parts, parts_alone=True)
-    control = RecordReader(store, records, keys.control.prefix, MAX_OBJECTS)
+    reader = RecordReader(store, records, keys.prefix, LookLimits.objects, parts, parts_alone=True)
+    control = RecordReader(store, records, keys.control.prefix, LookLimits.objects)
     published = control.parsed(keys.control.published(generation), parse_published, MAX_RUN_RECORD_BYTES)
     result = reader.parsed(keys.result(generation), _parse_result, MAX_RECORD_BYTES)
     digest = published.digest if published else result.digest if result else ""
@@ -377,13 +388,12 @@ def _read_failure(control: RecordReader, keys: BuildKeys, generation: int) -> Ob
 
 def _read_manifest(store: ObjectStore, records: Records, keys: CacheKeys) -> ObservedCacheManifest | None:
     """Returns the facts of a published manifest, read once while its etag stays; None where it is none."""
-    reader = RecordReader(store, records, keys.manifest, MAX_OBJECTS)
+    reader = RecordReader(store, records, keys.manifest, LookLimits.objects)
     return reader.parsed(keys.manifest, read_cache_facts, MAX_MANIFEST_BYTES)
 
 
 def _parse_result(data: bytes) -> BuildResult | None:
     try:
-        result = BuildResult.model_validate_json(data)
+        return BuildResult.model_validate_json(data)
     except ValidationError:
         return None
-    return result if len(result.digest) == 64 and set(result.digest) <= set("0123456789abcdef") else None

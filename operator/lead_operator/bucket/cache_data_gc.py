@@ -36,8 +36,14 @@ class CacheRemoval:
     """Removes what builds of deleted resources came to."""
 
     def __init__(
-        self, store_of: Callable[[StorageProfile], ObjectStore], on_denied: Callable[[StorageProfile], None]
+        self,
+        store_of: Callable[[StorageProfile], ObjectStore],
+        on_denied: Callable[[StorageProfile], None],
+        rest_s: float = REST_AFTER_ERROR_S,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._rest_s = rest_s
+        self._now = now
         self._store_of = store_of
         self._on_denied = on_denied
         # (profile, namespace) -> until when, because of which error
@@ -59,12 +65,12 @@ class CacheRemoval:
 
         def asked() -> Result:
             until, error = self._resting.get(whose, (0.0, None))
-            if error is not None and time.monotonic() < until:  # in the thread: those that waited for it rest too
+            if error is not None and self._now() < until:  # in the thread: those that waited for it rest too
                 raise error.with_traceback(None)
             try:
                 return work(store, keys, *arguments)
             except StoreError as found:
-                self._resting[whose] = (time.monotonic() + REST_AFTER_ERROR_S, found)
+                self._resting[whose] = (self._now() + self._rest_s, found)
                 raise
 
         try:
@@ -79,18 +85,18 @@ class CacheRemoval:
         self._threads.close()
 
 
-def remove_portion(store: ObjectStore, keys: BuildKeys, doomed: set[str]) -> bool:
-    """Removes at most PORTION objects of caches, then of the build that came to them; returns whether none is left."""
+def remove_portion(store: ObjectStore, keys: BuildKeys, doomed: set[str], most: int = PORTION) -> bool:
+    """Removes at most so many objects of caches, then of the build that came to them; returns whether none is left."""
     caches = (CacheKeys(keys.namespace, digest) for digest in sorted(doomed))
-    portion = list(islice((key for cache in caches for key in _data(store, cache)), PORTION))
+    portion = list(islice((key for cache in caches for key in _data(store, cache)), most))
     own = (keys.prefix, keys.control.prefix)
     if not portion:
-        portion = list(islice((key for prefix in own for key in _removable(store, prefix)), PORTION))
+        portion = list(islice((key for prefix in own for key in _removable(store, prefix)), most))
     for key in portion:
         store.delete(key)
     if portion:
         log.info("cache_data_removed", build=keys.prefix, objects=len(portion))
-    return len(portion) < PORTION and not any(any(_removable(store, prefix)) for prefix in own)
+    return len(portion) < most and not any(any(_removable(store, prefix)) for prefix in own)
 
 
 def _data(store: ObjectStore, cache: CacheKeys) -> Iterator[str]:
@@ -140,7 +146,6 @@ def _is_of_object(error: StoreError) -> bool:
 
 def _digest_in(store: ObjectStore, key: str) -> str:
     try:
-        digest = BuildResult.model_validate_json(store.get(key, max_bytes=MAX_RECORD_BYTES)).digest
+        return BuildResult.model_validate_json(store.get(key, max_bytes=MAX_RECORD_BYTES)).digest
     except (ObjectNotFound, ObjectCorrupt, ValidationError):
         return ""
-    return digest if len(digest) == 64 and set(digest) <= set("0123456789abcdef") else ""

@@ -18,13 +18,9 @@ import structlog
 from lead_operator.bucket.source_watch import list_source
 from lead_operator.bucket.store_errors import explain_store_error
 from lead_operator.bucket.store_threads import StoreThreads
-from lead_operator.decisions.dataset_cache.verification import (
-    SOURCE_CHANGED,
-    PublishRequest,
-    find_mismatch,
-    source_mismatch,
-)
+from lead_operator.decisions.dataset_cache.verification import SOURCE_CHANGED, find_mismatch, source_mismatch
 from lead_operator.decisions.observed import ObservedPublication
+from lead_operator.decisions.plan import PublishRequest
 from lead_operator.memory import Memories, Part
 from lead_operator.settings import StorageProfile
 from lead_protocol.cache_publication import (
@@ -77,6 +73,8 @@ class CachePublisher:
     open_store: Callable[[StorageProfile], ObjectStore]
     on_end: Callable[[str], None]  # with the resource's UID: what is known of its bucket is old now
     memories: Memories = field(default_factory=Memories)
+    retry_s: float = RETRY_S
+    restored_s: float = RESTORED_S
     _stores: dict[str, ObjectStore] = field(default_factory=dict)
     _turns: dict[str, asyncio.Lock] = field(default_factory=dict)  # of each namespace
     _threads: StoreThreads = field(default_factory=lambda: StoreThreads(THREADS, "publication"))
@@ -113,7 +111,7 @@ class CachePublisher:
                         found = await self._next(work)
                     work.seen = found
                 if found.waits:
-                    await asyncio.sleep(RETRY_S if found.error else RESTORED_S)
+                    await asyncio.sleep(self.retry_s if found.error else self.restored_s)
         except Exception as error:
             log.exception("publication_broke", build=work.keys.prefix)
             work.seen = ObservedPublication(reason="PublicationBroke", refused=f"{type(error).__name__}: {error}")

@@ -108,30 +108,32 @@ class SourceWatch:
 class _Sum:
     """What the files so far come to."""
 
+    most_places: int
     hash: ListingHash = field(default_factory=ListingHash)
     places: dict[str, int] = field(default_factory=dict)
 
     def add(self, path: str, info: ObjectInfo) -> None:
         self.hash.add(path, info.size, info.etag)
-        if len(self.places) <= MAX_PLACES:
+        if len(self.places) <= self.most_places:
             folder = path.rpartition("/")[0]
             place = folder if folder in self.places else place_of(path)  # a route's own files come after its sensors'
             checksum = zlib.crc32(f"{path}\0{info.size}\0{info.etag}\0".encode(), self.places.get(place, 0))
             self.places[place] = checksum
 
     def copy(self) -> Self:
-        return type(self)(self.hash.copy(), dict(self.places))
+        return type(self)(self.most_places, self.hash.copy(), dict(self.places))
 
 
 class SourceLister:
     """One listing of the raw data below a prefix, taken in portions."""
 
-    def __init__(self, store: ObjectStore, prefix: str) -> None:
+    def __init__(self, store: ObjectStore, prefix: str, most_places: int = MAX_PLACES) -> None:
         self.listing: SourceListing | None = None  # None until the end, and where it is too much to list
         self._prefix = prefix
         self._below = f"{prefix.strip('/')}/"
         self._objects = store.list(self._below)  # in key order, which is path order
-        self._raw = _Sum()
+        self._most_places = most_places
+        self._raw = _Sum(most_places)
         self._with_cache: _Sum | None = None  # LEAD's persistent cache counted in, until there is a picture
         self._has_pictures = False
 
@@ -148,7 +150,7 @@ class SourceLister:
             if time.monotonic() >= until:
                 return False
         whole = self._sums[-1]
-        places = whole.places if len(whole.places) <= MAX_PLACES else {}
+        places = whole.places if len(whole.places) <= self._most_places else {}
         self.listing = SourceListing(whole.hash.hexdigest(), whole.hash.files, places)
         return True
 
@@ -167,9 +169,9 @@ class SourceLister:
             self._with_cache.add(path, info)
 
 
-def list_source(store: ObjectStore, prefix: str) -> SourceListing | None:
+def list_source(store: ObjectStore, prefix: str, most_places: int = MAX_PLACES) -> SourceListing | None:
     """Returns the hash of the raw data below `prefix`, as build pods compute it; None where it is too much to list."""
-    lister = SourceLister(store, prefix)
+    lister = SourceLister(store, prefix, most_places)
     lister.go_on(math.inf)
     return lister.listing
 

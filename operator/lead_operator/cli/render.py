@@ -15,8 +15,7 @@ from lead_operator.errors import SpecError
 from lead_operator.near_names import explain_unknown_profile
 from lead_operator.objects.build_pod import build_cache_pod
 from lead_operator.objects.pod_skeleton import KubernetesObject
-from lead_operator.objects.rank_service import build_rank_service
-from lead_operator.objects.session_cache_claim import build_session_cache_claim
+from lead_operator.objects.service_and_claims import build_rank_service, build_session_cache_claim
 from lead_operator.objects.training_pod import build_training_pod
 from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.dataset_cache import DatasetCache, parse_dataset_cache

@@ -12,12 +12,12 @@ from typing import Any, Protocol, TypeVar
 from lead_operator.decisions.missed_events import Missed
 from lead_operator.decisions.observed import ObservedPod
 from lead_operator.decisions.plan import Plan
-from lead_operator.decisions.store_remedy import PROFILE_REMEDY
+from lead_operator.decisions.remedies import PROFILE_REMEDY
 from lead_operator.kube.kinds import Kind, KubernetesObject
 from lead_operator.memory import Memories, Part
 from lead_operator.near_names import explain_unknown_profile
-from lead_operator.resources.condition_status import ResourceStatus
-from lead_operator.resources.identity import Identity
+from lead_operator.resources.body import Identity
+from lead_operator.resources.status_format import ResourceStatus
 from lead_operator.settings import Settings
 
 AFTER_END_LOOK_S = 1.0

@@ -13,9 +13,9 @@ from lead_operator.bucket.source_watch import SourceWatch
 from lead_operator.controllers.cache_finalizer import CacheEnd
 from lead_operator.controllers.controller import live_uids, look_age_s, refusal_of, unknown_profile
 from lead_operator.controllers.reported_caches import ReportedCaches
-from lead_operator.decisions.dataset_cache.build_state import build_generation
 from lead_operator.decisions.dataset_cache.plan import decide_dataset_cache
 from lead_operator.decisions.dataset_cache.rebuild import begins_again_by_itself, listed_every_s
+from lead_operator.decisions.dataset_cache.state import build_generation
 from lead_operator.decisions.missed_events import Missed, missed_cache_events
 from lead_operator.decisions.observed import ObservedBuild, ObservedSource
 from lead_operator.decisions.plan import Plan

@@ -23,15 +23,15 @@ from lead_operator.bucket.cache_publisher import LIMITS as PUBLICATION_LIMITS
 from lead_operator.bucket.cache_publisher import CachePublisher
 from lead_operator.bucket.checkpoint_gc import CheckpointSweep
 from lead_operator.bucket.source_watch import SourceWatch
-from lead_operator.controllers.apply import Applier, is_worth_retrying
+from lead_operator.controllers.apply import Applier
 from lead_operator.controllers.cache_finalizer import CacheEnd
 from lead_operator.controllers.dataset_cache import DatasetCaches
 from lead_operator.controllers.reconciler import Reconciler
 from lead_operator.controllers.reported_caches import ReportedCaches
 from lead_operator.controllers.reported_runs import ReportedRuns
 from lead_operator.controllers.training_run import TrainingRuns
+from lead_operator.controllers.workers import Workers
 from lead_operator.decisions.formatting import parse_time
-from lead_operator.kube.api_errors import Conflict
 from lead_operator.kube.client import KubeClient
 from lead_operator.kube.copies import is_finished
 from lead_operator.kube.event_recorder import EventRecorder
@@ -59,7 +59,6 @@ class Operator:
         self.queue: WorkQueue[ResourceKey] = WorkQueue(lambda key: key.namespace, settings.workers)
         self._settings = settings
         self._client = client
-        self._started_at: dict[ResourceKey, float] = {}  # passes that are going on
         self._works = asyncio.Event()
         self.informers = Informers(client, settings.run_namespaces, settings, self.queue.add, self._look_soon)
         self._memories = Memories()
@@ -102,7 +101,8 @@ class Operator:
             settings=settings,
             memories=self._memories,
         )
-        self.watchdog = Watchdog(lambda: self.informers.awaited, self._oldest_pass_s)
+        self._workers = Workers(self.queue, self._reconciler.reconcile)
+        self.watchdog = Watchdog(lambda: self.informers.awaited, lambda: self._workers.oldest_pass_s)
         self._lease = Lease(client, settings.release_namespace, settings.lease_name, _identity())
 
     async def run(self) -> None:
@@ -117,8 +117,7 @@ class Operator:
                 tasks.create_task(self._lease.keep(), name="lease")
                 tasks.create_task(self._recorder.run(), name="events")
                 tasks.create_task(self._resync(), name="resync")
-                for number in range(self.queue.tasks):
-                    tasks.create_task(self._work(), name=f"worker {number}")
+                self._workers.start(tasks)
                 self._works.set()
         finally:
             self._memories.close()
@@ -133,7 +132,7 @@ class Operator:
         """Waits until this process leads and has looked at everything that was there once, for a while at most."""
         await self._works.wait()
         until = time.monotonic() + FIRST_LOOKS_S
-        while (len(self.queue) or self._started_at) and time.monotonic() < until:
+        while not self._workers.idle and time.monotonic() < until:
             await asyncio.sleep(SETTLED_LOOK_S)
 
     def notice(self, kind: str, namespace: str, name: str, resource_version: str) -> None:
@@ -165,35 +164,6 @@ class Operator:
     def _look_soon(self, key: ResourceKey) -> None:
         self.queue.add_after(key, GATHER_S)  # behind all that cannot wait
 
-    async def _work(self) -> None:
-        while True:
-            key = await self.queue.get()
-            self._started_at[key] = time.monotonic()
-            try:
-                await self._one_pass(key)
-            finally:
-                del self._started_at[key]
-                self.queue.done(key)
-
-    async def _one_pass(self, key: ResourceKey) -> None:
-        started, result = time.monotonic(), "ok"
-        self.queue.drop_timer(key)
-        try:
-            again_s = await self._reconciler.reconcile(key)
-            self.queue.forget_failures(key)
-            if again_s is not None:
-                self.queue.add_after(key, max(again_s, 0.05))
-        except Conflict as error:
-            result = "conflict"
-            log.debug("copy_too_old", resource=str(key), error=str(error))
-            self.queue.add_after(key, 0.05)
-        except Exception as error:  # one resource that breaks a pass must not stop the passes of all others
-            result = type(error).__name__
-            pause_s = self.queue.add_after_failure(key)
-            told = log.warning if is_worth_retrying(error) else log.exception
-            told("pass_failed", resource=str(key), error=str(error), again_s=round(pause_s, 1))
-        metrics.RECONCILE_SECONDS.labels(key.kind, result).observe(time.monotonic() - started)
-
     async def _resync(self) -> None:
         while True:
             keys = list(self.informers.resources())
@@ -201,9 +171,6 @@ class Operator:
                 self.queue.add_after(key, self._settings.resync_s * position / len(keys))
             await asyncio.sleep(self._settings.resync_s)
             _give_memory_back()
-
-    def _oldest_pass_s(self) -> float:
-        return time.monotonic() - min(self._started_at.values(), default=time.monotonic())
 
 
 def _report_ages_s(status: TrainingRunStatus, now: datetime) -> Iterator[float]:

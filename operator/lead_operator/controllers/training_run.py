@@ -36,7 +36,7 @@ from lead_operator.kube.observe import (
     observe_pods,
 )
 from lead_operator.memory import Memories
-from lead_operator.objects.session_cache_claim import claim_name
+from lead_operator.objects.service_and_claims import claim_name
 from lead_operator.resources.status_format import parse_status, status_json
 from lead_operator.resources.training_run import TrainingRun, parse_training_run
 from lead_operator.resources.training_run_status import TrainingRunStatus

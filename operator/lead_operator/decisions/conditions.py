@@ -1,14 +1,39 @@
-"""Conditions with the semantics of metav1: in a list by type, and lastTransitionTime moves only with the status."""
+"""Conditions with the semantics of metav1, and the events of those that come to ask something of people. Pure.
 
-from collections.abc import Iterable
+In a list by type; lastTransitionTime moves only with the status. There is an event where a condition's reason has
+changed and no other event tells it. What belongs to the normal course of a run or a build is silent: a run that goes
+well writes no more for it.
+"""
+
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from lead_operator.decisions.failure_policy import CLOCK_SKEW
 from lead_operator.decisions.formatting import format_time, on_one_line
+from lead_operator.decisions.plan import EventNote
+from lead_operator.decisions.remedies import OBJECTS_REFUSED
 from lead_operator.names import Condition
-from lead_operator.resources.condition_status import ConditionStatus
+from lead_operator.resources.status_format import ConditionStatus, ResourceStatus
+from lead_protocol.exit_codes import SET_CLOCKS
 
 MAX_MESSAGE = 2048
+CHECKPOINT_MISSING = "CheckpointMissing"
+FINISHING = "Finishing"
+PODS_LOAD = "Loading"  # all pods run, and rank 0 has not reported a step yet
+_ASKS = {  # the status in which a condition asks something of people, whatever its reason
+    Condition.ACCEPTED: "False",
+    Condition.STORAGE_AVAILABLE: "False",
+    Condition.SOURCE_DRIFT: "True",
+    Condition.CHECKPOINTS_SOUND: "False",
+    Condition.SESSION_CACHE_DEGRADED: "True",
+}
+_ORDINARY = {  # reasons of a Ready that is False and asks nothing, or of which another condition or event tells
+    "AllRanksRun", "PodsStarting", "NoAttempt", "Suspended", "Succeeded", "Failed", OBJECTS_REFUSED,
+    "Building", "Finishing", "WaitingForOldPods", "SourceChanged", "RemovingData", "InUse", "StorageUnavailable",
+    "ClaimTerminating", PODS_LOAD,
+}  # fmt: skip
+_PATIENT = {"SchedulingGated", "Publishing"}  # they end by themselves
 
 
 @dataclass(frozen=True)
@@ -40,3 +65,34 @@ def _condition(before: ConditionStatus | None, finding: Finding, generation: int
         reason=finding.reason,
         message="\n".join(map(on_one_line, finding.message.split("\n")))[:MAX_MESSAGE],  # a line an advisory
     )
+
+
+def condition_events(before: ResourceStatus, after: ResourceStatus) -> Iterator[EventNote]:
+    """Yields what a person should hear of conditions whose reason has changed."""
+    for entry in after.conditions:
+        kind, reason = Condition(entry.type), entry.reason
+        old = before.condition(kind)
+        changed = old is None or (old.status, old.reason) != (entry.status, reason)
+        if changed and _asks(kind, entry.status, reason):
+            yield EventNote("Normal" if reason in _PATIENT else "Warning", reason, entry.message)
+
+
+def _asks(kind: Condition, status: str, reason: str) -> bool:
+    if kind is Condition.READY:
+        return status == "False" and reason not in _ORDINARY
+    if kind is Condition.CHECKPOINTED:
+        return reason == CHECKPOINT_MISSING
+    if kind is Condition.PROGRESSING:  # its other reasons are those of Ready, of the last failure or of the store
+        return reason == "ImplausibleReport"
+    return _ASKS.get(kind) == status
+
+
+def storage_available(store_error: str, profile_error: str) -> Finding:
+    """Returns whether the object store answers; the same for both kinds."""
+    if profile_error:
+        return Finding(Condition.STORAGE_AVAILABLE, False, "UnknownStorageProfile", profile_error)
+    if store_error:
+        text = f"{store_error}; what runs goes on, nothing new is started until the store answers"
+        reason = CLOCK_SKEW if SET_CLOCKS in store_error else "StorageUnavailable"
+        return Finding(Condition.STORAGE_AVAILABLE, False, reason, text)
+    return Finding(Condition.STORAGE_AVAILABLE, True, "Readable", "the object store answers")

@@ -3,13 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from lead_operator.decisions.condition_events import condition_events
+from lead_operator.decisions.conditions import FINISHING, condition_events
 from lead_operator.decisions.plan import ClaimToDelete, EventNote
 from lead_operator.decisions.training_run.restarts import NO_CHECKPOINT, read_streak
-from lead_operator.decisions.training_run.step import FINISHING
 from lead_operator.names import CachePhase, Condition, RunPhase
-from lead_operator.resources.condition_status import FailureStatus, ResourceStatus
 from lead_operator.resources.dataset_cache_status import DatasetCacheStatus
+from lead_operator.resources.status_format import FailureStatus, ResourceStatus
 from lead_operator.resources.training_run_status import AttemptFailure, InstanceStatus, TrainingRunStatus
 
 MAX_MESSAGE = 1000  # the API takes 1024

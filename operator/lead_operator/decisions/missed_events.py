@@ -24,8 +24,8 @@ from lead_operator.decisions.events import (
 from lead_operator.decisions.formatting import parse_time
 from lead_operator.decisions.plan import EventNote
 from lead_operator.names import CachePhase, Condition, RunPhase
-from lead_operator.resources.condition_status import FailureStatus, ResourceStatus
 from lead_operator.resources.dataset_cache_status import DatasetCacheStatus
+from lead_operator.resources.status_format import FailureStatus, ResourceStatus
 from lead_operator.resources.training_run_status import InstanceStatus, TrainingRunStatus
 
 KEPT = timedelta(minutes=55)

@@ -5,9 +5,12 @@ ended attempt is written to status by compare-and-swap (`claim_attempt`), then d
 status and the events. A crash anywhere leaves a state from which the next pass decides alike.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 
-from lead_operator.decisions.dataset_cache.verification import PublishRequest
+from lead_operator.decisions.failure_policy import is_lost
+from lead_operator.decisions.observed import ObservedPod
 from lead_operator.resources.status_format import JsonObject
 
 
@@ -60,6 +63,21 @@ class EventNote:
 
 
 @dataclass(frozen=True)
+class PublishRequest:
+    """Which staged cache to publish for which build, and what it must be of; an equal one is the same request."""
+
+    namespace: str
+    uid: str
+    generation: int
+    rebuilds: int
+    digest: str
+    recipe: str
+    collections: tuple[str, ...]  # empty: the recipe's own choice
+    config: str  # JSON
+    source_prefix: str  # empty: raw data on a volume, which the operator cannot see
+
+
+@dataclass(frozen=True)
 class Plan:
     """The next step of one resource."""
 
@@ -83,3 +101,31 @@ class Plan:
         """Whether it asks for anything but a status."""
         deletes = self.deletes or self.claim_deletes or self.delete_self
         return bool(self.claim_attempt or deletes or self.creates or self.tries or self.annotates or self.events)
+
+
+def retire(pods: Iterable[ObservedPod], *, now: datetime, node_loss_s: float) -> tuple[PodToDelete, ...]:
+    """Returns the deletions that stop these pods: with their own grace, or by force where the node is lost."""
+    deletes = []
+    for pod in pods:
+        if pod.terminal and not pod.lingers:
+            continue
+        if is_lost(pod, now=now, node_loss_s=node_loss_s):
+            deletes.append(remove(pod, grace_period_s=0))
+        elif not pod.deleting:
+            deletes.append(remove(pod))
+    return tuple(deletes)
+
+
+def remove(pod: ObservedPod, grace_period_s: int | None = None) -> PodToDelete:
+    """Returns the deletion of a pod as it was seen."""
+    return PodToDelete(pod.name, pod.uid, grace_period_s, pod.version)
+
+
+def remove_ended(pods: Iterable[ObservedPod]) -> tuple[PodToDelete, ...]:
+    """Returns the deletions of those pods whose work has ended."""
+    return tuple(remove(pod) for pod in pods if pod.terminal and not pod.deleting)
+
+
+def once_each(*deletes: PodToDelete) -> tuple[PodToDelete, ...]:
+    """Returns the deletions without those of the same pod; the later one counts."""
+    return tuple({each.uid: each for each in deletes}.values())

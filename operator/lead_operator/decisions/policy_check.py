@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lead_operator.policy import NEVER_PRIORITY, Policy, admits
+from lead_operator.resources.body import Identity
 from lead_operator.resources.dataset_cache import DatasetCache
-from lead_operator.resources.identity import Identity
 from lead_operator.resources.pod_settings import ComputeResources, PodSettings
 from lead_operator.resources.training_run import TrainingRun
 from lead_operator.settings import Settings, StorageProfile

@@ -9,9 +9,8 @@ from datetime import datetime
 from lead_operator.decisions.conditions import Finding, update_conditions
 from lead_operator.decisions.plan import Plan
 from lead_operator.names import Condition
-from lead_operator.resources.condition_status import ResourceStatus
 from lead_operator.resources.recipe_config import Rejection
-from lead_operator.resources.status_format import status_json
+from lead_operator.resources.status_format import ResourceStatus, status_json
 
 
 def decide_rejected(rejection: Rejection, previous: ResourceStatus, *, generation: int, now: datetime) -> Plan:

@@ -51,6 +51,7 @@ class Informer:
         on_change: Change | None = None,
         on_size: SizeChange | None = None,
         on_seen: Callable[[], None] | None = None,
+        first_pause_s: float = FIRST_PAUSE_S,
     ) -> None:
         """`on_seen`: called when the first list is in, and when the server shows again what it had refused to."""
         self.kind = kind
@@ -60,6 +61,7 @@ class Informer:
         self.refused = ""  # why the server shows none of it: the namespace, or the right to see it, is gone
         self.last_unreachable = 0.0  # the server was asked and was not there: waiting is right
         self.seen_since: float | None = None  # since when it has not been cut off; None: the copies may be old
+        self._first_pause_s = first_pause_s
         self._client = client
         self._selector = selector
         self._watch_s = watch_s
@@ -131,7 +133,7 @@ class Informer:
                     self.last_unreachable = time.monotonic()
                 self._note_refusal(error)
                 log.warning("watch_broken", watch=self.name, failures=failures, error=str(error))
-                pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(failures, 10))
+                pause_s = min(LONGEST_PAUSE_S, self._first_pause_s * 2 ** min(failures, 10))
                 await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
 
     async def _list_and_watch(self) -> None:
@@ -167,7 +169,7 @@ class Informer:
                 if change != "BOOKMARK":
                     self._take_or_skip(change, body)
         if time.monotonic() - started < 1:  # a server that ends watches at once must not be asked in a tight loop
-            await asyncio.sleep(FIRST_PAUSE_S)
+            await asyncio.sleep(self._first_pause_s)
         return version
 
     def _note_refusal(self, error: ApiError) -> None:

@@ -55,13 +55,14 @@ class Informers:
         settings: Settings,
         enqueue: Enqueue,
         enqueue_soon: Enqueue,
+        budget: CopyBudget | None = None,
     ) -> None:
         self._client = client
         self._namespaces = namespaces
         self._settings = settings
         self._enqueue = enqueue
         self._enqueue_soon = enqueue_soon
-        self._budget = CopyBudget()
+        self._budget = budget or CopyBudget()
         self._late = set[ResourceKey]()  # of namespaces that are not seen whole
         self._by_kind = {
             TRAINING_RUN.kind: self._informers(TRAINING_RUN, self._on_run),

@@ -7,6 +7,7 @@ two processes from doing all work twice.
 
 import asyncio
 import time
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import structlog
@@ -28,15 +29,26 @@ class LeaseLost(Exception):
     """The lease could not be renewed in time, or another process holds it."""
 
 
-def longest_renewal_s(since_renewed_s: float) -> float:
-    """Returns how many seconds a renewal may take, so that a leader ends before its lease however late answers are."""
-    return min(RENEW_DEADLINE_S / 2, max(RENEW_DEADLINE_S - since_renewed_s, RETRY_S))
+@dataclass(frozen=True)
+class LeaseTimes:
+    """How long a lease lasts without its holder, and how hard the holder tries to keep it; in seconds."""
+
+    duration_s: float = field(default_factory=lambda: DURATION_S)
+    renew_deadline_s: float = field(default_factory=lambda: RENEW_DEADLINE_S)
+    retry_s: float = field(default_factory=lambda: RETRY_S)
+
+    def longest_renewal_s(self, since_renewed_s: float) -> float:
+        """Returns how long a renewal may take, so that a leader ends before its lease however late answers are."""
+        return min(self.renew_deadline_s / 2, max(self.renew_deadline_s - since_renewed_s, self.retry_s))
 
 
 class Lease:
     """A Lease object in the operator's own namespace."""
 
-    def __init__(self, client: KubeClient, namespace: str, name: str, identity: str) -> None:
+    def __init__(
+        self, client: KubeClient, namespace: str, name: str, identity: str, times: LeaseTimes | None = None
+    ) -> None:
+        self._times = times or LeaseTimes()
         self._client = client
         self._namespace = namespace
         self._name = name
@@ -49,25 +61,26 @@ class Lease:
     async def acquire(self) -> None:
         """Waits until this process holds the lease."""
         waiting = False
-        while not await self._tried(RENEW_DEADLINE_S / 2):
+        while not await self._tried(self._times.renew_deadline_s / 2):
             if not waiting:
                 log.info("lease_waiting", holder=self._seen and self._seen[0])
                 waiting = True
-            await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(self._times.retry_s)
         metrics.LEADER.set(1)
         log.info("lease_acquired", identity=self._identity)
 
     async def keep(self) -> None:
         """Renews the lease for ever; raises LeaseLost once another holds it or renewing has failed for too long."""
         while True:
-            await asyncio.sleep(RETRY_S)
-            renewed = await self._tried(longest_renewal_s(time.monotonic() - self._renewed_at))
+            await asyncio.sleep(self._times.retry_s)
+            renewed = await self._tried(self._times.longest_renewal_s(time.monotonic() - self._renewed_at))
             if not renewed and self._seen and self._seen[0] not in ("", self._identity):
                 metrics.LEADER.set(0)
                 raise LeaseLost(f"{self._seen[0]} holds the lease {self._namespace}/{self._name}")
-            if time.monotonic() - self._renewed_at > RENEW_DEADLINE_S:
+            if time.monotonic() - self._renewed_at > self._times.renew_deadline_s:
                 metrics.LEADER.set(0)
-                raise LeaseLost(f"lease {self._namespace}/{self._name} not renewed for {RENEW_DEADLINE_S:.0f} s")
+                deadline = f"{self._times.renew_deadline_s:.0f} s"
+                raise LeaseLost(f"lease {self._namespace}/{self._name} not renewed for {deadline}")
 
     async def release(self) -> None:
         """Gives the lease back where this process holds it, so that a successor need not wait it out.
@@ -79,7 +92,7 @@ class Lease:
             return
         for _ in range(RELEASE_TRIES):
             try:
-                async with asyncio.timeout(RENEW_DEADLINE_S / 2):
+                async with asyncio.timeout(self._times.renew_deadline_s / 2):
                     body = await self._client.get(LEASE, self._namespace, self._name)
                     if body is None or body.get("spec", {}).get("holderIdentity") != self._identity:
                         return
@@ -123,7 +136,7 @@ class Lease:
             self._seen, self._seen_at = seen, time.monotonic()
         if seen[0] in ("", self._identity):
             return True
-        return time.monotonic() - self._seen_at > float(spec.get("leaseDurationSeconds", DURATION_S))
+        return time.monotonic() - self._seen_at > float(spec.get("leaseDurationSeconds", self._times.duration_s))
 
     def _fresh(self) -> KubernetesObject:
         return {
@@ -132,13 +145,13 @@ class Lease:
             "metadata": {"name": self._name, "namespace": self._namespace},
         }
 
-    def _with_spec(self, body: KubernetesObject, *, holder: str, duration_s: float = DURATION_S) -> KubernetesObject:
+    def _with_spec(self, body: KubernetesObject, *, holder: str, duration_s: float | None = None) -> KubernetesObject:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         old = body.get("spec", {})
         changed = old.get("holderIdentity", "") != holder
         spec = {
             "holderIdentity": holder,
-            "leaseDurationSeconds": int(duration_s),
+            "leaseDurationSeconds": int(duration_s or self._times.duration_s),
             "acquireTime": now if changed else old.get("acquireTime", now),
             "renewTime": now,
             "leaseTransitions": old.get("leaseTransitions", 0) + (1 if changed and holder else 0),

@@ -6,6 +6,7 @@ section 6.6.1, in whole seconds). Between answers the machine's monotonic clock 
 """
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
@@ -15,7 +16,8 @@ TOLERANCE = timedelta(seconds=5)  # an answer may have waited on its way
 class ServerClock:
     """Fed by `kube.client` with every answer, read by both controllers at the start of each pass."""
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
         self._anchor: tuple[datetime, float] | None = None  # the server's time, and our monotonic time then
 
     def note(self, date: str | None) -> None:
@@ -25,11 +27,11 @@ class ServerClock:
         except ValueError:
             return
         if self._anchor is None or abs(told - self.now()) > TOLERANCE:
-            self._anchor = (told, time.monotonic())
+            self._anchor = (told, self._monotonic())
 
     def now(self) -> datetime:
         """Returns the server's time; before the first answer, the machine's."""
         if self._anchor is None:
             return datetime.now(UTC)
         told, at = self._anchor
-        return told + timedelta(seconds=time.monotonic() - at)
+        return told + timedelta(seconds=self._monotonic() - at)

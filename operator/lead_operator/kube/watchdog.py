@@ -27,14 +27,20 @@ class Watchdog:
     One that was excused counts from when it no longer is.
     """
 
-    def __init__(self, informers: Callable[[], Iterable[Informer]], oldest_pass_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        informers: Callable[[], Iterable[Informer]],
+        oldest_pass_s: Callable[[], float],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._now = now
         self._informers = informers
         self._oldest_pass_s = oldest_pass_s
         self._awaited_since: dict[str, float] = {}
 
     def verdict(self) -> str:
         """Returns what is wrong in one sentence, or an empty string."""
-        now, informers = time.monotonic(), list(self._informers())
+        now, informers = self._now(), list(self._informers())
         new_since = now if self._awaited_since else -math.inf
         self._awaited_since = {each.name: self._awaited_since.get(each.name, new_since) for each in informers}
         for informer in informers:

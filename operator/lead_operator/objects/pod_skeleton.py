@@ -12,8 +12,7 @@ from typing import Any
 from lead_operator import names
 from lead_operator.errors import SpecError
 from lead_operator.objects.store_access import NoStoreAccess, StoreAccess
-from lead_operator.resources.body import parse_quantity
-from lead_operator.resources.identity import Identity
+from lead_operator.resources.body import Identity, parse_quantity
 from lead_operator.resources.pod_settings import EPHEMERAL_STORAGE, ComputeResources, PodSettings
 from lead_operator.settings import Settings, StorageProfile
 from lead_protocol import environment

@@ -1,12 +1,13 @@
 """One rank of one attempt of one stage instance: dataclass in, Kubernetes dict out; no client, no clock."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from lead_operator import names
-from lead_operator.objects.checkpoint_uri import parse_checkpoint_uri
+from lead_operator.errors import SpecError
 from lead_operator.objects.pod_skeleton import EnvVar, KubernetesObject, PodParts, build_pod, fits_a_pod
-from lead_operator.objects.session_cache_claim import claim_name
+from lead_operator.objects.service_and_claims import claim_name
 from lead_operator.resources.body import parse_quantity
 from lead_operator.resources.recipe_config import require_config
 from lead_operator.resources.training_run import StageInstance, TrainingRun
@@ -29,6 +30,10 @@ from lead_protocol.object_keys import InstanceKeys
 # limit of ephemeral storage, to which scratch files, /tmp and logs count as well.
 CACHE_FILL_SHARE = 0.95
 EPHEMERAL_FILL_SHARE = 0.75
+_KEY = re.compile(
+    r"runs/(?P<namespace>[a-z0-9-]+)/(?P<uid>[0-9a-f-]+)/(?P<stage>[a-z0-9-]+)-s(?P<seed>[0-9]{1,9})/"
+    r"(checkpoints/(?P<step>[0-9]{12})/(?P<attempt>[0-9]{4,9})-(?P<nonce>[A-Za-z0-9]{1,64})/)?"
+)
 
 
 def build_training_pod(
@@ -232,3 +237,32 @@ def _pod_spec(run: TrainingRun, name: str) -> dict[str, Any]:
     if run.scheduling.priority_class:
         spec["priorityClassName"] = run.scheduling.priority_class
     return spec
+
+
+def parse_checkpoint_uri(uri: str, *, field: str, owner: str, namespace: str, profile: StorageProfile) -> InitFrom:
+    """Returns which checkpoint `uri` names: that of its last folder, or the newest sound one of a stage instance.
+
+    Raises SpecError naming `owner` and `field` where it is no such address, or of another profile or namespace.
+    """
+    root = f"{profile.url}/"
+    if not uri.startswith(root):
+        raise SpecError(
+            f"{owner}: {field} is {uri!r}, expected an address below {root}, the root of storage profile "
+            f"{profile.name!r}; create a run with the profile that holds the checkpoint"
+        )
+    match = _KEY.fullmatch(f"{uri.removeprefix(root).rstrip('/')}/")
+    if match is None:
+        raise SpecError(
+            f"{owner}: {field} is {uri!r}, expected {root}runs/<namespace>/<uid>/<stage>-s<seed>/ with or without "
+            "checkpoints/<step>/<attempt>-<nonce>/; copy it from status.stages[].checkpoint.uri"
+        )
+    if match["namespace"] != namespace:
+        raise SpecError(
+            f"{owner}: {field} names a checkpoint of namespace {match['namespace']!r}, and a run may begin with those "
+            f"of its own namespace {namespace!r} only; create the run there"
+        )
+    keys = InstanceKeys(namespace, match["uid"], match["stage"], int(match["seed"]))
+    if match["step"] is None:
+        return InitFrom(manifests_prefix=keys.manifests_prefix)
+    prefix = f"{keys.checkpoints_prefix}{match['step']}/{match['attempt']}-{match['nonce']}/"
+    return InitFrom(manifests_prefix=keys.manifests_prefix, checkpoint_prefix=prefix)

@@ -2,13 +2,20 @@
 
 A body from the API server always fits, because the CRD's schema has seen it. A body from a file may not: then the
 message names object and field.
+
+Defaults of fields inside lists stand here, and the API server does not fill them in. One that it writes into an entry
+of a list makes the stored list differ from the applied one: each `kubectl apply` of an unchanged file then reports
+"configured", and a server-side apply by another manager conflicts. The CRDs state them in the fields' descriptions.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from lead_operator.errors import SpecError
 
+STAGE_DEFAULTS: Mapping[str, Any] = {"epochs": 31, "seeds": [0], "config": {}}
+TOLERATION_DEFAULTS: Mapping[str, Any] = {"operator": "Equal", "value": ""}
 T = TypeVar("T")
 
 _UNITS = {
@@ -25,6 +32,37 @@ _UNITS = {
     "Ti": 2**40,
     "Pi": 2**50,
 }
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Name and UID of one custom resource, with the version of the spec that was read."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+def parse_identity(body: dict[str, Any], kind: str) -> Identity:
+    """Reads the identity of a body; raises SpecError where the kind is another or the name is missing."""
+    if body.get("kind", kind) != kind:
+        raise SpecError(f"the manifest is of kind {body.get('kind')!r}, expected {kind}")
+    metadata = body.get("metadata") or {}
+    name = metadata.get("name")
+    if not isinstance(name, str) or not name:
+        raise SpecError(f"{kind}: metadata.name is missing; set it")
+    return Identity(
+        kind=kind,
+        namespace=metadata.get("namespace") or "default",
+        name=name,
+        uid=metadata.get("uid") or "",
+        generation=int(metadata.get("generation") or 1),
+    )
 
 
 class Reader:

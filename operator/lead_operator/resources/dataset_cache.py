@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lead_operator import names
-from lead_operator.resources.body import Reader
+from lead_operator.resources.body import Identity, Reader, parse_identity
 from lead_operator.resources.build_stages import BuildStage, parse_build_stages
-from lead_operator.resources.identity import Identity, parse_identity
 from lead_operator.resources.pod_settings import ComputeResources, PodSettings, parse_resources, parse_tolerations
 
 

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from lead_operator.resources.condition_status import ResourceStatus
-from lead_operator.resources.status_format import Flag, Int, StatusPart
+from lead_operator.resources.status_format import Flag, Int, ResourceStatus, StatusPart
 
 
 @dataclass(frozen=True, kw_only=True)

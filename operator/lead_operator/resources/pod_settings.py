@@ -4,8 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from lead_operator.resources import item_defaults
-from lead_operator.resources.body import Reader, parse_quantity
+from lead_operator.resources.body import TOLERATION_DEFAULTS, Reader, parse_quantity
 
 EPHEMERAL_STORAGE = "ephemeral-storage"
 
@@ -63,5 +62,5 @@ def parse_resources(reader: Reader) -> ComputeResources:
 
 def parse_tolerations(reader: Reader) -> tuple[dict[str, Any], ...]:
     """Reads tolerations as Kubernetes writes them, without the empty value that operator Exists forbids."""
-    tolerations = reader.children("tolerations", item_defaults.TOLERATION)
+    tolerations = reader.children("tolerations", TOLERATION_DEFAULTS)
     return tuple({k: v for k, v in t.value.items() if v not in ("", None)} for t in tolerations)

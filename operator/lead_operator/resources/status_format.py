@@ -15,6 +15,8 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from pydantic import ConfigDict, Strict, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
+from lead_operator.names import Condition
+
 JsonObject = dict[str, Any]
 Int = Annotated[int, Strict()]
 Number = Annotated[float, Strict()]
@@ -103,3 +105,50 @@ def _model(kind: type[StatusPart]) -> _Model:
 def _has_default(field: dataclasses.Field[Any]) -> bool:
     absent = dataclasses.MISSING
     return field.default is not absent or field.default_factory is not absent
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConditionStatus(StatusPart):
+    """One entry of status.conditions."""
+
+    type: str
+    status: str  # True | False | Unknown
+    observed_generation: Int | None = None
+    last_transition_time: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureStatus(StatusPart):
+    """status.lastFailure: why the newest failed pod ended."""
+
+    time: str | None = None
+    pod: str = ""
+    node: str = ""
+    exit_code: Int | None = None
+    class_: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResourceStatus(StatusPart):
+    """What a status of either kind begins with."""
+
+    observed_generation: Int | None = None
+    phase: str = ""
+    reason: str = ""
+    conditions: tuple[ConditionStatus, ...] = ()
+    last_failure: FailureStatus | None = None
+    start_time: str | None = None
+    completion_time: str | None = None
+
+    def condition(self, kind: Condition) -> ConditionStatus | None:
+        """Returns the condition of one type, or None."""
+        return next((each for each in self.conditions if each.type == kind.value), None)
+
+    def holds(self, kind: Condition) -> bool:
+        """Returns whether a condition is True."""
+        found = self.condition(kind)
+        return found is not None and found.status == "True"

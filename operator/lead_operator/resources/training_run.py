@@ -1,6 +1,6 @@
 """A TrainingRun as the rest of the operator reads it: body in, frozen dataclass out.
 
-Its only defaults are those of fields inside lists (`item_defaults`): the API server, or `crd_defaults` where there is
+Its only defaults are those of fields inside lists (`body`): the API server, or `crd_defaults` where there is
 none, has filled in the others.
 """
 
@@ -9,9 +9,7 @@ from typing import Any
 
 from lead_operator import names
 from lead_operator.errors import SpecError
-from lead_operator.resources import item_defaults
-from lead_operator.resources.body import Reader, parse_quantity
-from lead_operator.resources.identity import Identity, parse_identity
+from lead_operator.resources.body import STAGE_DEFAULTS, Identity, Reader, parse_identity, parse_quantity
 from lead_operator.resources.pod_settings import ComputeResources, PodSettings, parse_resources, parse_tolerations
 from lead_operator.resources.recipe_config import require_config
 
@@ -157,7 +155,7 @@ def parse_training_run(body: dict[str, Any]) -> TrainingRun:
         storage_profile=spec.get("storageProfile", str),
         nodes=spec.get("nodes", int),
         procs_per_node=_procs_per_node(spec, resources),
-        stages=tuple(_stage(s) for s in spec.children("stages", item_defaults.STAGE)),
+        stages=tuple(_stage(s) for s in spec.children("stages", STAGE_DEFAULTS)),
         parallelism=spec.get("parallelism", int),
         checkpoint=_checkpoint(spec.child("checkpoint")),
         session_cache=_session_cache(spec.child("sessionCache")),

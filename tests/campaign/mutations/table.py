@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 STORE, ENGINE, OPERATOR = "tests/unit/store", "tests/unit/engine", "tests/unit/operator"
-WAITS = f"{OPERATOR}/test_how_long_a_run_waits.py"
-NEXT = f"{OPERATOR}/test_what_a_run_does_next.py"
-ERASED = f"{OPERATOR}/test_an_erased_status_revives_nothing.py"
+WAITS = f"{OPERATOR}/training_run/test_how_long_a_run_waits.py"
+NEXT = f"{OPERATOR}/training_run/test_what_a_run_does_next.py"
+ERASED = f"{OPERATOR}/training_run/test_an_erased_status_revives_nothing.py"
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a fencing object in the bucket is not believed",
-        "operator/lead_operator/decisions/training_run/instance_state.py",
+        "operator/lead_operator/decisions/training_run/state.py",
         "bucket.highest_attempt > attempt:",
         "bucket.highest_attempt > 10**9:",
         f"{NEXT}::test_the_next_attempt_is_above_status_pods_and_fencing_objects",
@@ -60,11 +60,11 @@ MUTATIONS = (
         "operator/lead_operator/decisions/observed.py",
         "return now >= self.grace_ends_at + timedelta(seconds=STAYS_S)",
         "return now >= self.grace_ends_at - timedelta(seconds=STAYS_S)",
-        f"{WAITS}::test_a_suspended_run_waits_no_longer_for_a_pod_that_does_not_go_and_nor_does_it_when_it_is_resumed",
+        f"{WAITS}::test_a_suspended_or_resumed_run_waits_no_longer_for_a_pod_that_does_not_go",
     ),
     Mutation(
         "a claim is given up before its node",
-        "operator/lead_operator/decisions/training_run/session_caches.py",
+        "operator/lead_operator/decisions/training_run/pod_group.py",
         "since is not None and view.observed.now - since >= limit",
         "since is not None",
         f"{WAITS}::test_a_claim_stays_that_may_be_of_use",
@@ -74,7 +74,7 @@ MUTATIONS = (
         "operator/lead_operator/names.py",
         'return _child(run, f"-{stage}-s{seed}-a{attempt}-{rank}", ',
         "return _child(run, f\"-{stage}-s{seed}-a{attempt}-{rank}-{__import__('secrets').token_hex(3)}\", ",
-        f"{OPERATOR}/test_pods_and_services.py::test_the_pod_of_rank_1_of_a_small_run",
+        f"{OPERATOR}/objects/test_pods_and_services.py::test_the_pod_of_rank_1_of_a_small_run",
     ),
     Mutation(
         "infrastructure failures eat the budget of program errors",
@@ -102,36 +102,36 @@ MUTATIONS = (
         "operator/lead_operator/kube/watchdog.py",
         "if silent_s > SILENT_S and now",
         "if silent_s > 10**9 and now",
-        f"{OPERATOR}/test_watchdog.py::test_only_silence_without_a_reason_is_deafness",
+        f"{OPERATOR}/kube/test_watchdog.py::test_only_silence_without_a_reason_is_deafness",
     ),
     Mutation(
         "two workers get one key",
         "operator/lead_operator/kube/work_queue.py",
         "            if self._lanes.get(key) == lane and key not in self._in_work:",
         "            if self._lanes.get(key) == lane:",
-        f"{OPERATOR}/test_work_queue.py::test_a_key_in_work_is_never_given_to_a_second_worker_and_comes_back_if_asked_for",
+        f"{OPERATOR}/kube/test_work_queue.py::test_a_key_in_work_is_never_given_to_a_second_worker_and_comes_back_if_asked_for",
     ),
     Mutation(
         "every step is a write",
         "operator/lead_operator/controllers/apply.py",
         "if wait_s > 0 and not plan.urgent:",
         "if wait_s > 10**9 and not plan.urgent:",
-        f"{OPERATOR}/test_when_a_status_is_written.py"
-        "::test_mere_progress_waits_until_ten_seconds_are_over_and_then_the_newest_is_written",
+        f"{OPERATOR}/kube/test_when_a_status_is_written.py"
+        "::test_mere_progress_waits_for_ten_seconds_and_then_the_newest_is_written",
     ),
     Mutation(
         "news wait for their turn",
         "operator/lead_operator/controllers/apply.py",
         "if wait_s > 0 and not plan.urgent:",
         "if wait_s > 0:",
-        f"{OPERATOR}/test_when_a_status_is_written.py::test_what_a_person_waits_for_is_written_at_once",
+        f"{OPERATOR}/kube/test_when_a_status_is_written.py::test_what_a_person_waits_for_is_written_at_once",
     ),
     Mutation(
         "events of one reason go as they come",
         "operator/lead_operator/kube/event_recorder.py",
         "minute_s: float = 60.0",
         "minute_s: float = 0.0",
-        f"{OPERATOR}/test_events_are_sent_beside_the_passes.py"
+        f"{OPERATOR}/kube/test_events_are_sent_beside_the_passes.py"
         "::test_of_one_reason_one_is_sent_a_minute_and_others_do_not_wait_for_it",
     ),
     Mutation(

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from lead_operator.decisions.dataset_cache.build_state import answers, build_generation
 from lead_operator.decisions.dataset_cache.plan import MAX_INFRASTRUCTURE_FAILURES, decide_dataset_cache
+from lead_operator.decisions.dataset_cache.state import answers, build_generation
 from lead_operator.decisions.observed import BuildWord, ObservedBuild, ObservedCacheManifest, ObservedPod
 from lead_operator.decisions.plan import Plan
 from lead_operator.resources.crd_defaults import fill_defaults

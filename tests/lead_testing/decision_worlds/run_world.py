@@ -11,9 +11,9 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from lead_operator.decisions.observed import ObservedCheckpoint, ObservedClaim, ObservedInstance, ObservedRun
 from lead_operator.decisions.plan import Plan, RunRecord
 from lead_operator.decisions.training_run.plan import decide_training_run
+from lead_operator.decisions.training_run.pod_group import RETURNS_S
 from lead_operator.decisions.training_run.reported_counters import find_contradiction
-from lead_operator.decisions.training_run.session_caches import RETURNS_S
-from lead_operator.objects.session_cache_claim import claim_name
+from lead_operator.objects.service_and_claims import claim_name
 from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.training_run import parse_training_run
 from lead_protocol.job import TrainJob, parse_job

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lead_operator.decisions.dataset_cache.build_health import HANG_S
+from lead_operator.decisions.dataset_cache.health import HANG_S
 from lead_protocol.job import FolderSource
 from lead_protocol.object_keys import CacheKeys
 from lead_protocol.progress_record import BuildRecord, parse_build

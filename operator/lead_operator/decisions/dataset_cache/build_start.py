@@ -5,16 +5,22 @@ Asked by `dataset_cache_plan` when the ends of earlier pods are accounted for.
 
 from dataclasses import replace
 
-from lead_operator.decisions.dataset_cache.build_health import why_waiting
-from lead_operator.decisions.dataset_cache.build_state import BuildState, Worker, worker_pod_name
-from lead_operator.decisions.dataset_cache.step import SOON_S, STORAGE_UNAVAILABLE, CacheStep, retire_pods
+from lead_operator.decisions.dataset_cache.health import why_waiting
+from lead_operator.decisions.dataset_cache.state import (
+    SOON_S,
+    STORAGE_UNAVAILABLE,
+    BuildState,
+    CacheStep,
+    Worker,
+    retire_pods,
+    worker_pod_name,
+)
 from lead_operator.decisions.failure_policy import pause_s
 from lead_operator.decisions.formatting import seconds_since
 from lead_operator.decisions.observed import ObservedBuild
-from lead_operator.decisions.plan import PodToDelete
-from lead_operator.decisions.pod_removal import remove
+from lead_operator.decisions.plan import PodToDelete, remove
 from lead_operator.decisions.policy_check import NOT_ALLOWED, cache_violations, explain
-from lead_operator.decisions.refusals import CACHE_FIELDS, OBJECTS_REFUSED, RESOURCES_OF_POD, explain_invalid
+from lead_operator.decisions.remedies import CACHE_FIELDS, OBJECTS_REFUSED, RESOURCES_OF_POD, explain_invalid
 from lead_operator.errors import SpecError
 from lead_operator.names import CachePhase
 from lead_operator.objects.build_pod import build_cache_pod

@@ -13,9 +13,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from lead_operator.decisions.conditions import Finding, update_conditions
-from lead_operator.decisions.dataset_cache.build_health import find_build_failure
 from lead_operator.decisions.dataset_cache.build_start import start_pods
-from lead_operator.decisions.dataset_cache.build_state import BuildState, Worker, answers, read_build_state
+from lead_operator.decisions.dataset_cache.health import find_build_failure
 from lead_operator.decisions.dataset_cache.rebuild import (
     begins_again_by_itself,
     how_it_begins_again,
@@ -24,22 +23,30 @@ from lead_operator.decisions.dataset_cache.rebuild import (
     source_read_again_in_s,
     source_record,
 )
+from lead_operator.decisions.dataset_cache.state import (
+    SOON_S,
+    STORAGE_UNAVAILABLE,
+    BuildState,
+    CacheStep,
+    Worker,
+    answers,
+    fail_build,
+    read_build_state,
+    retire_pods,
+)
 from lead_operator.decisions.dataset_cache.status import build_cache_status, is_urgent
-from lead_operator.decisions.dataset_cache.step import SOON_S, STORAGE_UNAVAILABLE, CacheStep, fail_build, retire_pods
 from lead_operator.decisions.dataset_cache.verification import SOURCE_CHANGED, publish_request
 from lead_operator.decisions.events import cache_events
 from lead_operator.decisions.failure_policy import SPEC_REASONS, Failure
 from lead_operator.decisions.formatting import format_size, format_time
 from lead_operator.decisions.observed import ObservedBuild, ObservedBuildFailure, ObservedPublication
-from lead_operator.decisions.plan import Plan, RunRecord
-from lead_operator.decisions.pod_removal import once_each
-from lead_operator.decisions.store_remedy import PROFILE_REMEDY, STORE_DENIED, correct_pods_access
+from lead_operator.decisions.plan import Plan, RunRecord, once_each
+from lead_operator.decisions.remedies import PROFILE_REMEDY, STORE_DENIED, correct_pods_access
 from lead_operator.errors import SpecError
 from lead_operator.names import CachePhase, Condition
 from lead_operator.near_names import explain_unknown_profile
-from lead_operator.resources.condition_status import FailureStatus
 from lead_operator.resources.dataset_cache import DatasetCache
-from lead_operator.resources.status_format import status_json
+from lead_operator.resources.status_format import FailureStatus, status_json
 from lead_operator.settings import Settings
 from lead_protocol.exit_codes import ExitClass
 from lead_protocol.object_keys import CacheKeys, ControlKeys

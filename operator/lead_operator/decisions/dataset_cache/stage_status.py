@@ -1,17 +1,17 @@
 """status.stages: how far each stage of a DatasetCache's build is; nothing where the build has no stages. Pure.
 
-Derived anew at every look, from the workers of `build_state` and the newest records of their pods.
+Derived anew at every look, from the workers of `state` and the newest records of their pods.
 """
 
-from lead_operator.decisions.dataset_cache.build_health import why_waiting
-from lead_operator.decisions.dataset_cache.build_state import BuildState, Worker, worker_pod_name
+from lead_operator.decisions.dataset_cache.health import why_waiting
+from lead_operator.decisions.dataset_cache.state import BuildState, Worker, worker_pod_name
 from lead_operator.decisions.formatting import shorten
 from lead_operator.decisions.observed import ObservedBuild
 from lead_operator.names import CachePhase
 from lead_operator.resources.build_stages import BuildStage
-from lead_operator.resources.condition_status import FailureStatus
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_operator.resources.dataset_cache_status import BuildStageStatus, DoneOfTotal
+from lead_operator.resources.status_format import FailureStatus
 
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
 MAX_MESSAGE = 512

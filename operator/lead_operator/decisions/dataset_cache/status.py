@@ -2,20 +2,17 @@
 
 from dataclasses import replace
 
-from lead_operator.decisions.conditions import Finding, update_conditions
+from lead_operator.decisions.conditions import Finding, storage_available, update_conditions
 from lead_operator.decisions.dataset_cache.build_speed import build_speed
-from lead_operator.decisions.dataset_cache.build_state import BuildState, answers, build_inputs
 from lead_operator.decisions.dataset_cache.display import eta_text, rate_text, with_display
 from lead_operator.decisions.dataset_cache.stage_status import at_work, how_far, stage_entries
+from lead_operator.decisions.dataset_cache.state import BuildState, answers, build_inputs
 from lead_operator.decisions.failure_policy import SPEC_REASONS
 from lead_operator.decisions.formatting import format_time
 from lead_operator.decisions.observed import ObservedBuild
 from lead_operator.decisions.policy_check import NOT_ALLOWED
-from lead_operator.decisions.refusals import explain_refusal
-from lead_operator.decisions.training_run.findings import storage_available
-from lead_operator.decisions.waiting_pod import explain_waiting
+from lead_operator.decisions.remedies import explain_refusal, explain_waiting
 from lead_operator.names import CachePhase, Condition
-from lead_operator.resources.condition_status import FailureStatus
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_operator.resources.dataset_cache_status import (
     BuildSpeed,
@@ -25,6 +22,7 @@ from lead_operator.resources.dataset_cache_status import (
     DoneOfTotal,
     RoutesStatus,
 )
+from lead_operator.resources.status_format import FailureStatus
 from lead_operator.settings import Settings, StorageProfile
 from lead_protocol.object_keys import CacheKeys
 

@@ -4,31 +4,16 @@ That a manifest is of its own digest, and its objects of their sums, `lead_proto
 """
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
-from lead_operator.decisions.dataset_cache.build_state import BuildState
+from lead_operator.decisions.dataset_cache.state import BuildState
+from lead_operator.decisions.plan import PublishRequest
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_protocol.manifests import CacheManifest
 
 SOURCE_CHANGED = "SourceChanged"
 NOT_KEYS = ("preset",)  # of spec.config: it names values and is none
 MAX_SHOWN = 80
-
-
-@dataclass(frozen=True)
-class PublishRequest:
-    """Which staged cache to publish for which build, and what it must be of; an equal one is the same request."""
-
-    namespace: str
-    uid: str
-    generation: int
-    rebuilds: int
-    digest: str
-    recipe: str
-    collections: tuple[str, ...]  # empty: the recipe's own choice
-    config: str  # JSON
-    source_prefix: str  # empty: raw data on a volume, which the operator cannot see
 
 
 def publish_request(cache: DatasetCache, state: BuildState, digest: str) -> PublishRequest:

@@ -2,27 +2,23 @@
 
 from dataclasses import replace
 
-from lead_operator.decisions.conditions import Finding
-from lead_operator.decisions.failure_policy import CLOCK_SKEW, NO_VALID_CHECKPOINT, SPEC_REASONS
+from lead_operator.decisions.conditions import CHECKPOINT_MISSING, FINISHING, PODS_LOAD, Finding, storage_available
+from lead_operator.decisions.failure_policy import NO_VALID_CHECKPOINT, SPEC_REASONS
 from lead_operator.decisions.observed import STAYS_S, ObservedPod
 from lead_operator.decisions.policy_check import NOT_ALLOWED
-from lead_operator.decisions.refusals import OBJECTS_REFUSED, explain_refusal
-from lead_operator.decisions.store_remedy import PROFILE_REMEDY
-from lead_operator.decisions.training_run.attempt_health import OLD_PODS
+from lead_operator.decisions.remedies import OBJECTS_REFUSED, PROFILE_REMEDY, explain_refusal, explain_waiting
 from lead_operator.decisions.training_run.config_check import config_checked
-from lead_operator.decisions.training_run.instance_state import InstanceState
-from lead_operator.decisions.training_run.session_caches import (
+from lead_operator.decisions.training_run.health import OLD_PODS
+from lead_operator.decisions.training_run.pod_group import (
     lost_cache_node,
     terminating_claims,
     waits_for_its_volume,
 )
-from lead_operator.decisions.training_run.step import CHECKPOINT_MISSING, FINISHING, PODS_LOAD, Step
+from lead_operator.decisions.training_run.state import InstanceState, Step
 from lead_operator.decisions.training_run.view import SUSPEND_REQUESTED, RunView
-from lead_operator.decisions.waiting_pod import explain_waiting
 from lead_operator.names import Condition, RunPhase, training_pod_name
 from lead_operator.near_names import explain_unknown_profile
-from lead_operator.objects.session_cache_claim import claim_name
-from lead_protocol.exit_codes import SET_CLOCKS
+from lead_operator.objects.service_and_claims import claim_name
 from lead_protocol.progress_record import ProgressRecord
 
 NOT_SUCCEEDED, NOT_FAILED = "NotSucceeded", "NotFailed"
@@ -130,17 +126,6 @@ def _degraded_pods(view: RunView, state: InstanceState, record: ProgressRecord) 
         for number, ranks in by_pod.items()
         if number < view.run.nodes
     ]
-
-
-def storage_available(store_error: str, profile_error: str) -> Finding:
-    """Returns whether the object store answers; the same for both kinds."""
-    if profile_error:
-        return Finding(Condition.STORAGE_AVAILABLE, False, "UnknownStorageProfile", profile_error)
-    if store_error:
-        text = f"{store_error}; what runs goes on, nothing new is started until the store answers"
-        reason = CLOCK_SKEW if SET_CLOCKS in store_error else "StorageUnavailable"
-        return Finding(Condition.STORAGE_AVAILABLE, False, reason, text)
-    return Finding(Condition.STORAGE_AVAILABLE, True, "Readable", "the object store answers")
 
 
 def _accepted(view: RunView, step: Step) -> Finding:

@@ -12,16 +12,17 @@ is claimed in status first (compare-and-swap), then its pods are made; an attemp
 from dataclasses import replace
 from datetime import timedelta
 
+from lead_operator.decisions.conditions import FINISHING, PODS_LOAD
 from lead_operator.decisions.events import caches_lost, run_events
 from lead_operator.decisions.failure_policy import NO_VALID_CHECKPOINT, Failure, explain_lost_result
 from lead_operator.decisions.formatting import format_time, seconds_since
 from lead_operator.decisions.observed import ObservedRun
-from lead_operator.decisions.plan import Plan
-from lead_operator.decisions.pod_removal import once_each, remove
+from lead_operator.decisions.plan import Plan, once_each, remove
 from lead_operator.decisions.policy_check import NOT_ALLOWED
-from lead_operator.decisions.refusals import OBJECTS_REFUSED
-from lead_operator.decisions.store_remedy import STORE_DENIED, correct_pods_access
-from lead_operator.decisions.training_run.attempt_health import (
+from lead_operator.decisions.remedies import OBJECTS_REFUSED, STORE_DENIED, correct_pods_access
+from lead_operator.decisions.training_run.config_check import refused_config, with_config_check
+from lead_operator.decisions.training_run.end import after_end, is_over, restored_events
+from lead_operator.decisions.training_run.health import (
     OLD_PODS,
     explain_pending_too_long,
     find_failure,
@@ -31,11 +32,11 @@ from lead_operator.decisions.training_run.attempt_health import (
     telling_wait_s,
     waits_since_earlier,
 )
-from lead_operator.decisions.training_run.config_check import refused_config, with_config_check
-from lead_operator.decisions.training_run.end import after_end, is_over, restored_events
 from lead_operator.decisions.training_run.pod_group import (
     build_group_objects,
     clean_pods,
+    lost_caches,
+    release_claims,
     release_pods,
     retire_pods,
     tell_last_checkpoint,
@@ -43,9 +44,8 @@ from lead_operator.decisions.training_run.pod_group import (
 from lead_operator.decisions.training_run.progress import LOADING
 from lead_operator.decisions.training_run.records import run_records
 from lead_operator.decisions.training_run.restarts import judge_failure
-from lead_operator.decisions.training_run.session_caches import lost_caches, release_claims
+from lead_operator.decisions.training_run.state import SOON_S, Step, join_steps
 from lead_operator.decisions.training_run.status import build_run_status, is_urgent
-from lead_operator.decisions.training_run.step import FINISHING, PODS_LOAD, SOON_S, Step, join_steps
 from lead_operator.decisions.training_run.view import SUSPEND_REQUESTED, RunView, look_at_run
 from lead_operator.errors import SpecError
 from lead_operator.names import Condition, RunPhase

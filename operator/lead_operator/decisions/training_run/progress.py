@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from lead_operator.decisions.formatting import format_number, format_time
-from lead_operator.decisions.training_run.instance_state import InstanceState
+from lead_operator.decisions.training_run.state import InstanceState
 from lead_operator.resources.training_run_status import ProgressStatus
 from lead_protocol.progress_record import ProgressRecord, parse_progress
 

@@ -11,16 +11,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 
-from lead_operator.decisions.conditions import Finding, update_conditions
+from lead_operator.decisions.conditions import Finding, storage_available, update_conditions
 from lead_operator.decisions.observed import ObservedRun
 from lead_operator.decisions.plan import RunRecord
-from lead_operator.decisions.training_run.findings import storage_available
-from lead_operator.decisions.training_run.instance_state import InstanceState
 from lead_operator.decisions.training_run.restarts import Restarts, read_restarts
-from lead_operator.decisions.training_run.step import Step
+from lead_operator.decisions.training_run.state import InstanceState, Step
 from lead_operator.decisions.training_run.view import RunView
 from lead_operator.names import Condition, RunPhase
-from lead_operator.resources.condition_status import ConditionStatus
+from lead_operator.resources.status_format import ConditionStatus
 from lead_operator.resources.training_run import TrainingRun
 from lead_operator.resources.training_run_status import TrainingRunStatus
 from lead_protocol.object_keys import ControlKeys

@@ -12,11 +12,10 @@ from lead_operator.decisions.formatting import format_number, format_time, plaus
 from lead_operator.decisions.observed import ObservedPod
 from lead_operator.decisions.training_run.display import run_display
 from lead_operator.decisions.training_run.findings import run_findings
-from lead_operator.decisions.training_run.instance_state import InstanceState
+from lead_operator.decisions.training_run.pod_group import cache_nodes
 from lead_operator.decisions.training_run.progress import final_fields, without_live_fields
 from lead_operator.decisions.training_run.session_cache_counters import session_cache_counters
-from lead_operator.decisions.training_run.session_caches import cache_nodes
-from lead_operator.decisions.training_run.step import Step
+from lead_operator.decisions.training_run.state import InstanceState, Step
 from lead_operator.decisions.training_run.view import RunView, look_at_instance
 from lead_operator.names import RunPhase
 from lead_operator.resources.training_run_status import (

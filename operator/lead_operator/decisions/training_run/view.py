@@ -5,22 +5,32 @@ import json
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from lead_operator.decisions.conditions import Finding
 from lead_operator.decisions.formatting import format_time, parse_time
-from lead_operator.decisions.observed import ObservedPod, ObservedRun
+from lead_operator.decisions.observed import ObservedCache, ObservedPod, ObservedRun
 from lead_operator.decisions.policy_check import explain, run_violations
-from lead_operator.decisions.training_run.dataset_check import DatasetCheck, check_datasets
-from lead_operator.decisions.training_run.instance_state import InstanceState, choose_positions, read_instance_states
 from lead_operator.decisions.training_run.progress import Progress, read_progress
 from lead_operator.decisions.training_run.restarts import NO_CHECKPOINT, Restarts, read_restarts
-from lead_operator.decisions.training_run.step import Step
+from lead_operator.decisions.training_run.state import InstanceState, Step, choose_positions, read_instance_states
 from lead_operator.names import Condition, RunPhase
 from lead_operator.objects.training_pod import instance_keys
 from lead_operator.resources.recipe_config import config_sha256
 from lead_operator.resources.training_run import TrainingRun
 from lead_operator.resources.training_run_status import AttemptFailure, CheckpointStatus
 from lead_operator.settings import Settings, StorageProfile
+from lead_protocol.job import DatasetSource
 
 SUSPEND_REQUESTED = "SuspendRequested"
+
+
+@dataclass(frozen=True)
+class DatasetCheck:
+    """What a look at the referenced caches came to."""
+
+    finding: Finding
+    sources: dict[str, DatasetSource]  # by name; complete exactly when the finding holds
+    building: bool = False  # only a build is missing
+    hopeless: bool = False  # the run can never train on them
 
 
 @dataclass(frozen=True)
@@ -230,3 +240,60 @@ def _newest_checkpoint(
         size_bytes=found.size_bytes,
         saved_at=format_time(saved) if saved is not None else None,
     )
+
+
+def check_datasets(run: TrainingRun, observed: ObservedRun) -> DatasetCheck:
+    """Returns the caches to train on: those the run was started with, else those the caches hold now."""
+    pinned = _pinned(observed)
+    caches = {c.name: c for c in observed.caches}
+    sources: dict[str, DatasetSource] = {}
+    for name in run.datasets:
+        if name in pinned:
+            sources[name] = pinned[name]
+            continue
+        cache = caches.get(name) or ObservedCache(name=name, found=False)
+        if problem := _problem(run, cache):
+            return problem
+        sources[name] = DatasetSource(name=name, digest=cache.digest, manifest_sha256=cache.manifest_sha256)
+    listed = ", ".join(f"{name} ({source.digest[:12]})" for name, source in sources.items())
+    return DatasetCheck(Finding(Condition.DATASET_READY, True, "CacheReady", f"trains on {listed}"), sources)
+
+
+def _problem(run: TrainingRun, cache: ObservedCache) -> DatasetCheck | None:
+    where = f"DatasetCache {run.identity.namespace}/{cache.name}"
+    if not cache.found:
+        near = f"; did you mean {cache.near}?" if cache.near else ";"
+        text = f"{where} does not exist{near} create it, or recreate the run with another datasets[].cacheRef.name"
+        return _not_ready("CacheNotFound", text)
+    if cache.recipe and cache.recipe != run.recipe:
+        text = (
+            f"{where} is built for recipe {cache.recipe}, but spec.recipe is {run.recipe}; "
+            "create a run that references a cache of its own recipe"
+        )
+        return _not_ready("RecipeMismatch", text, hopeless=True)
+    if cache.storage_profile and cache.storage_profile != run.storage_profile:
+        text = (
+            f"{where} lies in storage profile {cache.storage_profile}, but spec.storageProfile is "
+            f"{run.storage_profile}; create a run with the cache's profile"
+        )
+        return _not_ready("ProfileMismatch", text, hopeless=True)
+    if cache.failed:
+        return _not_ready("CacheFailed", f"{where} is Failed: {cache.message}; the run then goes on by itself")
+    if not cache.ready or not cache.digest:
+        return _not_ready("CacheBuilding", f"{where} is being built: {cache.message or 'not Ready yet'}", building=True)
+    return None
+
+
+def _not_ready(reason: str, message: str, *, building: bool = False, hopeless: bool = False) -> DatasetCheck:
+    return DatasetCheck(Finding(Condition.DATASET_READY, False, reason, message), {}, building, hopeless)
+
+
+def _pinned(observed: ObservedRun) -> dict[str, DatasetSource]:
+    """The caches that the run was started with: by the operator's record, until there is one by its status."""
+    if observed.started is not None and observed.started.datasets:
+        return {source.name: source for source in observed.started.datasets}
+    return {
+        entry.name: DatasetSource(name=entry.name, digest=entry.digest, manifest_sha256=entry.manifest_sha256)
+        for entry in observed.status.datasets
+        if entry.name and entry.digest
+    }

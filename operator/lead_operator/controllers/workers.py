@@ -1,0 +1,76 @@
+"""The tasks that make the passes, as many at a time as the settings say, and what becomes of a pass that fails.
+
+Run by `controllers.manager`. A resource that breaks its pass is tried again with a growing pause, and stops no other.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from lead_operator import metrics
+from lead_operator.controllers.apply import is_worth_retrying
+from lead_operator.kube.api_errors import Conflict
+from lead_operator.kube.kinds import ResourceKey
+from lead_operator.kube.work_queue import WorkQueue
+
+AT_ONCE_S = 0.05
+
+log = structlog.get_logger(__name__)
+
+
+class Workers:
+    """Empties the queue; `reconcile` makes one pass, and returns in how many seconds to look again, if at all."""
+
+    def __init__(
+        self, queue: WorkQueue[ResourceKey], reconcile: Callable[[ResourceKey], Awaitable[float | None]]
+    ) -> None:
+        self._queue = queue
+        self._reconcile = reconcile
+        self._started_at: dict[ResourceKey, float] = {}  # passes that are going on
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is queued and no pass is going on."""
+        return not len(self._queue) and not self._started_at
+
+    @property
+    def oldest_pass_s(self) -> float:
+        """For how long the oldest pass has been going on."""
+        now = time.monotonic()
+        return now - min(self._started_at.values(), default=now)
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Runs all workers in the group."""
+        for number in range(self._queue.tasks):
+            tasks.create_task(self._work(), name=f"worker {number}")
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._queue.get()
+            self._started_at[key] = time.monotonic()
+            try:
+                await self._one_pass(key)
+            finally:
+                del self._started_at[key]
+                self._queue.done(key)
+
+    async def _one_pass(self, key: ResourceKey) -> None:
+        started, result = time.monotonic(), "ok"
+        self._queue.drop_timer(key)
+        try:
+            again_s = await self._reconcile(key)
+            self._queue.forget_failures(key)
+            if again_s is not None:
+                self._queue.add_after(key, max(again_s, AT_ONCE_S))
+        except Conflict as error:
+            result = "conflict"
+            log.debug("copy_too_old", resource=str(key), error=str(error))
+            self._queue.add_after(key, AT_ONCE_S)
+        except Exception as error:  # one resource that breaks a pass must not stop the passes of all others
+            result = type(error).__name__
+            pause_s = self._queue.add_after_failure(key)
+            told = log.warning if is_worth_retrying(error) else log.exception
+            told("pass_failed", resource=str(key), error=str(error), again_s=round(pause_s, 1))
+        metrics.RECONCILE_SECONDS.labels(key.kind, result).observe(time.monotonic() - started)
