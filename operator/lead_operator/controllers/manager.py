@@ -45,8 +45,6 @@ from lead_operator.resources.status_format import parse_status
 from lead_operator.resources.training_run_status import TrainingRunStatus
 from lead_operator.settings import Settings
 
-FIRST_LOOKS_S = 30.0  # at most; a store that is away may hold some back for longer
-SETTLED_LOOK_S = 0.05
 GATHER_S = 0.1  # in which events that need no answer at once wait for each other
 
 log = structlog.get_logger(__name__)
@@ -60,7 +58,6 @@ class Operator:
         self._settings = settings
         self._client = client
         self._started_at: dict[ResourceKey, float] = {}  # passes that are going on
-        self._works = asyncio.Event()
         self.informers = Informers(client, settings.run_namespaces, settings, self.queue.add, self._look_soon)
         self._memories = Memories()
         self._recorder = EventRecorder(client, self._memories)
@@ -119,7 +116,6 @@ class Operator:
                 tasks.create_task(self._resync(), name="resync")
                 for number in range(self.queue.tasks):
                     tasks.create_task(self._work(), name=f"worker {number}")
-                self._works.set()
         finally:
             self._memories.close()
             self._sweep.close()
@@ -128,23 +124,6 @@ class Operator:
             self._removal.close()
             self._bucket.close()
             await asyncio.shield(self._lease.release())
-
-    async def first_looks(self) -> None:
-        """Waits until this process leads and has looked at everything that was there once, for a while at most."""
-        await self._works.wait()
-        until = time.monotonic() + FIRST_LOOKS_S
-        while (len(self.queue) or self._started_at) and time.monotonic() < until:
-            await asyncio.sleep(SETTLED_LOOK_S)
-
-    def notice(self, kind: str, namespace: str, name: str, resource_version: str) -> None:
-        """Asks for a look at a resource that an event was seen of, unless the informer has seen that event already."""
-        known = TRAINING_RUN if kind == TRAINING_RUN.kind else DATASET_CACHE
-        informer = self.informers.find(known, namespace)
-        if informer is None:
-            return
-        body = informer.get(namespace, name)
-        if body is None or int(body["metadata"]["resourceVersion"]) < int(resource_version):
-            self.queue.add(ResourceKey(kind, namespace, name))
 
     def refresh_metrics(self) -> None:
         """Counts resources by phase and the age of the oldest progress; called when metrics are asked for."""

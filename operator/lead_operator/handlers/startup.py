@@ -17,9 +17,10 @@ import structlog
 from lead_operator.controllers.manager import Operator
 from lead_operator.errors import LeadOperatorError
 from lead_operator.handlers import events
-from lead_operator.handlers.bounded_session import FIRST_LIST_ITEMS, with_bounded_session
+from lead_operator.handlers.bounded_session import LIST_ITEMS, with_bounded_session
 from lead_operator.handlers.health import start_servers
-from lead_operator.kube.client import KubeClient
+from lead_operator.kube.client import CONNECT_TIMEOUT_S, WATCH_GRACE_S, KubeClient
+from lead_operator.kube.informer import LONGEST_PAUSE_S
 from lead_operator.kube.lease import LeaseLost
 from lead_operator.kube.rate_limiter import CallTurns
 from lead_operator.kube.watchdog import Deaf
@@ -59,7 +60,7 @@ async def _serve(settings: Settings, failures: list[BaseException]) -> None:
         try:
             await kopf.operator(
                 registry=build_registry(operator, stop, failures),
-                settings=thin_settings(),
+                settings=thin_settings(settings.resync_s),
                 standalone=True,
                 namespaces=() if settings.run_namespaces == ("",) else settings.run_namespaces,
                 clusterwide=settings.run_namespaces == ("",),
@@ -86,15 +87,15 @@ def build_registry(operator: Operator, stop: asyncio.Event, failures: list[BaseE
         task = asyncio.create_task(operator.run(), name="lead operator")
         task.add_done_callback(ended)
         running.append(task)
-        # kopf lists everything when this returns, beside the passes that a restart is waiting for.
-        first_looks = asyncio.create_task(operator.first_looks())
+        # kopf looks for the kinds once, when this returns: both are there as soon as a namespace has been listed.
+        synced = asyncio.create_task(operator.informers.synced())
         try:
-            await asyncio.wait((task, first_looks), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((task, synced), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:  # kopf cleans up after what has started only
             await clean_up()
             raise
         finally:
-            first_looks.cancel()
+            synced.cancel()
 
     @kopf.on.cleanup(registry=registry)  # type: ignore[untyped-decorator]
     async def clean_up(**_: Any) -> None:
@@ -107,9 +108,9 @@ def build_registry(operator: Operator, stop: asyncio.Event, failures: list[BaseE
     async def login(**arguments: Any) -> kopf.AiohttpSession | None:
         info = None if "KUBECONFIG" in os.environ else kopf.login_with_service_account(**arguments)
         info = info or kopf.login_with_kubeconfig(**arguments)
-        return info and with_bounded_session(info)
+        return info and with_bounded_session(info, operator.informers.fed_at)
 
-    events.register(registry, operator)
+    events.register(registry, operator.informers)
     return registry
 
 
@@ -133,19 +134,20 @@ class _ForEver:
     """
 
     def __iter__(self) -> Iterator[float]:
-        return itertools.chain((1, 2, 3, 5, 10, 15, 30), itertools.repeat(60))
+        return itertools.chain((1, 2, 3, 5, 10), itertools.repeat(LONGEST_PAUSE_S))
 
 
-def thin_settings() -> kopf.OperatorSettings:
-    """Returns kopf's settings with everything off that writes, scans or peers."""
+def thin_settings(watch_s: float) -> kopf.OperatorSettings:
+    """Returns kopf's settings with everything off that writes, scans or peers; a watch lasts `watch_s` seconds."""
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.scanning.disabled = True
     settings.peering.standalone = True
     settings.persistence.diffbase_storage = _NoState()
-    settings.watching.chunk_size = FIRST_LIST_ITEMS
-    settings.watching.server_timeout = 300
-    settings.watching.connect_timeout = 10
+    settings.watching.chunk_size = LIST_ITEMS
+    settings.watching.server_timeout = int(watch_s)
+    settings.watching.client_timeout = settings.watching.inactivity_timeout = watch_s + WATCH_GRACE_S
+    settings.watching.connect_timeout = CONNECT_TIMEOUT_S
     settings.networking.error_backoffs = _ForEver()
     return settings
 
