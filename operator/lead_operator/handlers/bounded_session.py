@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
-from typing import Any, ClassVar
+from typing import Any
 
 import aiohttp
 import kopf
@@ -53,18 +53,27 @@ def with_bounded_session(info: kopf.ConnectionInfo, informer_of: FindInformer) -
 
 def bounded_response(informer_of: FindInformer) -> type["BoundedResponse"]:
     """Returns the class of answers for a session whose watches feed these informers."""
-    return type("FeedingResponse", (BoundedResponse,), {"informer_of": staticmethod(informer_of)})
+
+    class Feeding(BoundedResponse):
+        @property
+        def informer(self) -> FedInformer | None:
+            return informer_of(self.url.path)
+
+    return Feeding
 
 
 class BoundedResponse(aiohttp.ClientResponse):
     """An answer whose list is the informer's, and whose watch events are identity and text; all else is as it came."""
 
-    informer_of: ClassVar[FindInformer]
+    @property
+    def informer(self) -> FedInformer | None:
+        """The informer of the collection that was asked for; None of anything else."""
+        return None
 
     async def start(self, connection: Any) -> aiohttp.ClientResponse:
         """Waits for the head of the answer, as in aiohttp."""
         await super().start(connection)
-        informer = self.informer_of(self.url.path) if self.url.query.get("watch") == "true" else None
+        informer = self.informer if self.url.query.get("watch") == "true" else None
         if informer is not None and self.status >= 400:
             informer.list_again()  # it tells what is refused, and when it is served again
         elif informer is not None:
@@ -73,7 +82,7 @@ class BoundedResponse(aiohttp.ClientResponse):
 
     async def json(self, **arguments: Any) -> Any:
         """Returns the parsed body, as in aiohttp; of a list no item, and the version of the informer's list."""
-        informer = self.informer_of(self.url.path) if "limit" in self.url.query and self.status < 400 else None
+        informer = self.informer if "limit" in self.url.query and self.status < 400 else None
         if informer is None:
             return await super().json(**arguments)
         self.close()  # whatever the one item is
