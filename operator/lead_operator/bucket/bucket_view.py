@@ -60,6 +60,9 @@ REST_AFTER_ERROR_S = (
 )
 MAX_RECORD_BYTES = 64 * 1024
 MAX_OBJECTS = 20_000  # of one resource, looked at in one LIST
+STILLNESS_SHARE = 0.25  # a bucket that stood still for a while is read again after this share of it
+LONGEST_REST_S = 120.0  # and after this at the latest
+CONTROL_LOOKS = 6  # in which a run's records below control/ are listed once
 CONTROL_AGE_S = 60.0  # nobody but an operator writes below control/; this process knows what it has written itself
 
 Answer = TypeVar("Answer")
@@ -83,6 +86,14 @@ class BucketLook:
 
 
 @dataclass(frozen=True)
+class Reading:
+    """When a bucket was read last, and is read next; in seconds."""
+
+    age_s: float
+    rests_s: float  # after the last look: the longer, the longer nothing has changed
+
+
+@dataclass(frozen=True)
 class EndLook:
     """What the operator has recorded of a run whose status says that it has ended."""
 
@@ -103,6 +114,8 @@ class _Memory(Part):
     """What is kept of one resource between looks."""
 
     looked_at: float = 0.0
+    changed_at: float = field(default_factory=time.monotonic)  # when a look was another than the one before
+    rests_s: float = 0.0  # after the last look, because nothing has changed for so long
     live: frozenset[str] = frozenset()
     look: BucketLook = BucketLook()
     records: Records = field(default_factory=Records)
@@ -112,11 +125,18 @@ class _Memory(Part):
 
     def list_control(self, store: ObjectStore, keys: ControlKeys, *, anew: bool) -> RecordReader:
         """Returns a run's records below `control/`, listed now where they may be others than last time."""
-        now, control = time.monotonic(), self.control
-        if anew or control is None or control.store is not store or now - self.control_listed_at > CONTROL_AGE_S:
+        now, control, most_s = time.monotonic(), self.control, max(CONTROL_AGE_S, CONTROL_LOOKS * self.rests_s)
+        if anew or control is None or control.store is not store or now - self.control_listed_at > most_s:
             control = RecordReader(store, self.records, keys.prefix, MAX_OBJECTS)
             self.control, self.control_listed_at = control, now
         return control
+
+    def note_look(self, look: BucketLook, started: float, live: frozenset[str]) -> None:
+        """Takes the answer of a look that started then; pods that are new will change more than stood still so far."""
+        if look != self.look or not live <= self.live:
+            self.changed_at = started
+        self.look, self.looked_at, self.live = look, started, live
+        self.rests_s = min(LONGEST_REST_S, STILLNESS_SHARE * (started - self.changed_at))
 
 
 class BucketView:
@@ -135,10 +155,11 @@ class BucketView:
 
     async def look_at_run(
         self, profile: StorageProfile, namespace: str, uid: str, instances: tuple[tuple[str, int], ...], *,
-        live: frozenset[str], max_age_s: float, untouched: bool = False, erased: bool = False,
+        live: frozenset[str], max_age_s: float, at_rest: bool = False, untouched: bool = False, erased: bool = False,
     ) -> BucketLook:  # fmt: skip
         """Returns what the bucket holds of a run's stage instances, read now where a pod of `live` lives no more.
 
+        Where nothing has changed for long, a look `at_rest` may be older than `max_age_s`, see `Reading`.
         Of an `untouched` run it holds nothing: that is believed without a first look while the store is known to
         answer. Of an `erased` one, whose status tells nothing, it is read now.
         """
@@ -159,10 +180,19 @@ class BucketView:
 
         if untouched and time.monotonic() - self._answered_at.get(profile.name, -math.inf) < ANSWERS_FOR_S:
             # Known to be empty, and not unknown: a status that says otherwise is somebody else's.
-            memory.look = BucketLook(instances=tuple(ObservedInstance(stage, seed) for stage, seed in instances))
-            memory.looked_at, memory.live = time.monotonic(), live
+            empty = BucketLook(instances=tuple(ObservedInstance(stage, seed) for stage, seed in instances))
+            memory.note_look(empty, time.monotonic(), live)
             return memory.look
+        if at_rest and live <= memory.live:
+            max_age_s = max(max_age_s, memory.rests_s)
         return await self._look(profile, namespace, uid, live, 0.0 if erased else max_age_s, read)
+
+    def reading_of(self, uid: str) -> Reading:
+        """Returns how old the last look at a resource is, and how long its bucket may rest after it."""
+        memory = self._memories.find(uid, _Memory)
+        return (
+            Reading(math.inf, 0.0) if memory is None else Reading(time.monotonic() - memory.looked_at, memory.rests_s)
+        )
 
     async def look_at_end(self, profile: StorageProfile, namespace: str, uid: str) -> EndLook:
         """Returns the operator's record of a run's end, and whether it has recorded anything of that run."""
@@ -252,8 +282,7 @@ class BucketView:
         look, error = await self._ask(profile, namespace, read, memory.records)
         if look is None:
             return replace(memory.look, error=error)
-        memory.look = replace(memory.look, error=look.error) if look.error else look
-        memory.looked_at, memory.live = started, live
+        memory.note_look(replace(memory.look, error=look.error) if look.error else look, started, live)
         return memory.look
 
     async def _ask(

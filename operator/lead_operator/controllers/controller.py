@@ -18,6 +18,7 @@ from lead_operator.memory import Memories, Part
 from lead_operator.near_names import explain_unknown_profile
 from lead_operator.resources.condition_status import ResourceStatus
 from lead_operator.resources.identity import Identity
+from lead_operator.resources.status_format import JsonObject
 from lead_operator.settings import Settings
 
 AFTER_END_LOOK_S = 1.0
@@ -41,6 +42,18 @@ class Observed(Protocol):
     @property
     def pods(self) -> tuple[ObservedPod, ...]:
         """Its own pods."""
+
+    @property
+    def previous(self) -> JsonObject:
+        """The status as last read."""
+
+    @property
+    def rested(self) -> bool:
+        """Whether the bucket was read longer ago than usual, because it stood still."""
+
+    @property
+    def next_reading_s(self) -> float | None:
+        """Seconds until the bucket is read again; None: as usual."""
 
 
 AnyResource = TypeVar("AnyResource", bound=Resource)
@@ -74,8 +87,8 @@ class Controller(Protocol[AnyResource, AnyObserved]):
         `ended`: instead, those of attempts that have ended and will have another.
         """
 
-    async def observe(self, resource: AnyResource, body: KubernetesObject) -> AnyObserved:
-        """Returns what copies and bucket hold now."""
+    async def observe(self, resource: AnyResource, body: KubernetesObject, *, young: bool = False) -> AnyObserved:
+        """Returns what copies and bucket hold now; `young`: also where the bucket could rest, it is read."""
 
     def decide(self, resource: AnyResource, observed: AnyObserved) -> Plan:
         """Returns the next step; pure."""

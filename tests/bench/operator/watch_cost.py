@@ -117,7 +117,10 @@ class Server:
                  "preferredVersion": {"version": names.VERSION}}  # fmt: skip
         kind = {"name": TRAINING_RUN.plural, "kind": TRAINING_RUN.kind, "singularName": "trainingrun",
                 "namespaced": True, "verbs": ["get", "list", "watch", "patch"]}  # fmt: skip
-        answers = {"/api": {"versions": []}, "/apis": {"groups": [group]}, version: {"resources": [kind]}}
+        # kopf watches nothing before it has seen that there are namespaces.
+        space = {"name": "namespaces", "kind": "Namespace", "singularName": "", "namespaced": False, "verbs": ["list"]}
+        old = {"/api": {"versions": ["v1"]}, "/api/v1": {"resources": [space]}}
+        answers: dict[str, Any] = {**old, "/apis": {"groups": [group]}, version: {"resources": [kind]}}
         for path, answer in answers.items():
             application.router.add_get(path, lambda _, answer=answer: _json(answer))
         application.router.add_get(COLLECTION, self.collection)
@@ -291,9 +294,9 @@ async def change(server: Server, count: int, *, broken: bool = False) -> None:
         await asyncio.sleep(max(0.0, began + number / PER_S - time.monotonic()))
 
 
-async def compare(count: int, rounds: int, folder: Path) -> None:
-    """Prints the figures of both readers, the medians of all rounds."""
-    found: dict[str, list[dict[str, float]]] = {"informer": [], "kopf": []}
+async def compare(ways: list[str], count: int, rounds: int, folder: Path) -> None:
+    """Prints the figures of the readers, the medians of all rounds."""
+    found: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
     for number in range(rounds):
         for way in found if number % 2 == 0 else reversed(found):
             found[way].append(await measure(way, count, folder))
@@ -309,13 +312,14 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=3000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("outputs/bench-watch"))
+    parser.add_argument("--ways", nargs="+", default=["informer", "kopf"], choices=("informer", "kopf"))
     parser.add_argument("--read", choices=("informer", "kopf"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.read:
         asyncio.run(read(options.read))
     else:
         options.out.mkdir(parents=True, exist_ok=True)
-        asyncio.run(compare(options.events, options.rounds, options.out))
+        asyncio.run(compare(options.ways, options.events, options.rounds, options.out))
 
 
 if __name__ == "__main__":
