@@ -22,6 +22,7 @@ from lead_operator import metrics
 from lead_operator.bucket.cache_facts import read_cache_facts
 from lead_operator.bucket.instance_records import read_end, read_instances, read_restart_record, record_prefixes
 from lead_operator.bucket.record_reader import RecordReader, Records
+from lead_operator.bucket.stillness import Reading, Stillness
 from lead_operator.bucket.store_errors import explain_store_error
 from lead_operator.bucket.store_threads import StoreThreads
 from lead_operator.decisions.observed import (
@@ -55,13 +56,9 @@ from lead_protocol.strict_model import StrictModel
 LOOKS = 8  # at a time
 LIMITS = S3Limits(connect_s=3.0, read_s=5.0, total_s=10.0, longest_pause_s=2.0)
 ANSWERS_FOR_S = 60.0  # after an answer, a store counts as there
-REST_AFTER_ERROR_S = (
-    5.0  # a store that is down is asked once in so long for each namespace, whatever the number of runs
-)
+REST_AFTER_ERROR_S = 5.0  # a store that is down is asked once in so long for each namespace
 MAX_RECORD_BYTES = 64 * 1024
 MAX_OBJECTS = 20_000  # of one resource, looked at in one LIST
-STILLNESS_SHARE = 0.25  # a bucket that stood still for a while is read again after this share of it
-LONGEST_REST_S = 120.0  # and after this at the latest
 CONTROL_LOOKS = 6  # in which a run's records below control/ are listed once
 CONTROL_AGE_S = 60.0  # nobody but an operator writes below control/; this process knows what it has written itself
 
@@ -86,14 +83,6 @@ class BucketLook:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """When a bucket was read last, and is read next; in seconds."""
-
-    age_s: float
-    rests_s: float  # after the last look: the longer, the longer nothing has changed
-
-
-@dataclass(frozen=True)
 class EndLook:
     """What the operator has recorded of a run whose status says that it has ended."""
 
@@ -114,8 +103,7 @@ class _Memory(Part):
     """What is kept of one resource between looks."""
 
     looked_at: float = 0.0
-    changed_at: float = field(default_factory=time.monotonic)  # when a look was another than the one before
-    rests_s: float = 0.0  # after the last look, because nothing has changed for so long
+    stillness: Stillness = field(default_factory=Stillness)
     live: frozenset[str] = frozenset()
     look: BucketLook = BucketLook()
     records: Records = field(default_factory=Records)
@@ -125,18 +113,17 @@ class _Memory(Part):
 
     def list_control(self, store: ObjectStore, keys: ControlKeys, *, anew: bool) -> RecordReader:
         """Returns a run's records below `control/`, listed now where they may be others than last time."""
-        now, control, most_s = time.monotonic(), self.control, max(CONTROL_AGE_S, CONTROL_LOOKS * self.rests_s)
-        if anew or control is None or control.store is not store or now - self.control_listed_at > most_s:
+        now, control = time.monotonic(), self.control
+        old = now - self.control_listed_at > max(CONTROL_AGE_S, CONTROL_LOOKS * self.stillness.rests_s)
+        if anew or control is None or control.store is not store or old:
             control = RecordReader(store, self.records, keys.prefix, MAX_OBJECTS)
             self.control, self.control_listed_at = control, now
         return control
 
     def note_look(self, look: BucketLook, started: float, live: frozenset[str]) -> None:
         """Takes the answer of a look that started then; pods that are new will change more than stood still so far."""
-        if look != self.look or not live <= self.live:
-            self.changed_at = started
+        self.stillness.note(started, changed=look != self.look or not live <= self.live)
         self.look, self.looked_at, self.live = look, started, live
-        self.rests_s = min(LONGEST_REST_S, STILLNESS_SHARE * (started - self.changed_at))
 
 
 class BucketView:
@@ -159,7 +146,7 @@ class BucketView:
     ) -> BucketLook:  # fmt: skip
         """Returns what the bucket holds of a run's stage instances, read now where a pod of `live` lives no more.
 
-        Where nothing has changed for long, a look `at_rest` may be older than `max_age_s`, see `Reading`.
+        Where nothing has changed for long, a look `at_rest` may be older than `max_age_s`, see `stillness`.
         Of an `untouched` run it holds nothing: that is believed without a first look while the store is known to
         answer. Of an `erased` one, whose status tells nothing, it is read now.
         """
@@ -184,15 +171,15 @@ class BucketView:
             memory.note_look(empty, time.monotonic(), live)
             return memory.look
         if at_rest and live <= memory.live:
-            max_age_s = max(max_age_s, memory.rests_s)
+            max_age_s = max(max_age_s, memory.stillness.rests_s)
         return await self._look(profile, namespace, uid, live, 0.0 if erased else max_age_s, read)
 
     def reading_of(self, uid: str) -> Reading:
         """Returns how old the last look at a resource is, and how long its bucket may rest after it."""
         memory = self._memories.find(uid, _Memory)
-        return (
-            Reading(math.inf, 0.0) if memory is None else Reading(time.monotonic() - memory.looked_at, memory.rests_s)
-        )
+        if memory is None:
+            return Reading(math.inf, 0.0)
+        return Reading(time.monotonic() - memory.looked_at, memory.stillness.rests_s)
 
     async def look_at_end(self, profile: StorageProfile, namespace: str, uid: str) -> EndLook:
         """Returns the operator's record of a run's end, and whether it has recorded anything of that run."""

@@ -190,8 +190,8 @@ class TrainingRuns:
         """Returns how old the look at the bucket is, and when the next one is due."""
         reading, every_s = self.bucket.reading_of(run.identity.uid), self.settings.progress_s
         left_s = max(every_s, reading.rests_s if _may_rest(observed) else 0.0) - reading.age_s
-        # None is left where the store has just not answered.
-        return replace(observed, rested=reading.age_s > every_s, next_reading_s=left_s if left_s > 0 else every_s)
+        rested = reading.age_s > every_s and not observed.store_error
+        return replace(observed, rested=rested, next_reading_s=left_s if left_s > 0 else every_s)
 
     def _observe_cache(self, name: str, body: KubernetesObject | None, names_there: Iterable[str]) -> ObservedCache:
         """Returns what a run may know of a cache: one whose status says Ready is, once its own pass has seen why."""

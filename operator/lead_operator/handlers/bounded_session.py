@@ -2,7 +2,7 @@
 
 Used by `handlers.startup` at login. kopf parses every event whole and keeps it until a handler has had it; a resource
 that is deep enough would end its watch, and with it the process. So kopf is shown who an object is and, as one text,
-what it is, which `handlers.events` reads as every other answer of the server (`kube.object_reader`). The list that
+what it is, which `handlers.handlers` reads as every other answer of the server (`kube.object_reader`). The list that
 kopf begins a watch with is the informer's own, in bounded pages: kopf gets the version to watch from. What the server
 says between events, that it is there or that it has gone, goes to the informer, whom the watchdog looks at.
 """

@@ -1,13 +1,11 @@
-"""Starts kopf around the operator: startup and clean-up activities, login, and the settings that keep kopf thin.
+"""Starts kopf around the operator, with settings that keep it from writing.
 
 Called by `__main__ run`. kopf posts no events, adds no annotation and no finalizer, scans for nothing and has no
 peers; where its part or ours ends, both end.
 """
 
 import asyncio
-import contextlib
 import itertools
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,8 +14,8 @@ import structlog
 
 from lead_operator.controllers.manager import Operator
 from lead_operator.errors import LeadOperatorError
-from lead_operator.handlers import events
-from lead_operator.handlers.bounded_session import LIST_ITEMS, with_bounded_session
+from lead_operator.handlers.bounded_session import LIST_ITEMS
+from lead_operator.handlers.handlers import build_registry
 from lead_operator.handlers.health import start_servers
 from lead_operator.kube.client import CONNECT_TIMEOUT_S, WATCH_GRACE_S, KubeClient
 from lead_operator.kube.informer import LONGEST_PAUSE_S
@@ -70,48 +68,6 @@ async def _serve(settings: Settings, failures: list[BaseException]) -> None:
             await health.cleanup()
     finally:
         await client.close()
-
-
-def build_registry(operator: Operator, stop: asyncio.Event, failures: list[BaseException]) -> kopf.OperatorRegistry:
-    """Returns kopf's handlers: login, start, stop, and the events of both kinds."""
-    registry = kopf.OperatorRegistry()
-    running: list[asyncio.Task[None]] = []
-
-    @kopf.on.startup(registry=registry)  # type: ignore[untyped-decorator]
-    async def start(**_: Any) -> None:
-        def ended(task: asyncio.Task[None]) -> None:
-            if not task.cancelled() and (error := task.exception()) is not None:
-                failures.append(error)
-            stop.set()
-
-        task = asyncio.create_task(operator.run(), name="lead operator")
-        task.add_done_callback(ended)
-        running.append(task)
-        # kopf looks for the kinds once, when this returns: both are there as soon as a namespace has been listed.
-        synced = asyncio.create_task(operator.informers.synced())
-        try:
-            await asyncio.wait((task, synced), return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:  # kopf cleans up after what has started only
-            await clean_up()
-            raise
-        finally:
-            synced.cancel()
-
-    @kopf.on.cleanup(registry=registry)  # type: ignore[untyped-decorator]
-    async def clean_up(**_: Any) -> None:
-        for task in running:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Exception):  # reported by `ended`
-                await task
-
-    @kopf.on.login(registry=registry)  # type: ignore[untyped-decorator]
-    async def login(**arguments: Any) -> kopf.AiohttpSession | None:
-        info = None if "KUBECONFIG" in os.environ else kopf.login_with_service_account(**arguments)
-        info = info or kopf.login_with_kubeconfig(**arguments)
-        return info and with_bounded_session(info, operator.informers.fed_at)
-
-    events.register(registry, operator.informers)
-    return registry
 
 
 class _NoState(kopf.DiffBaseStorage):  # type: ignore[misc]

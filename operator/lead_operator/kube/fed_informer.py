@@ -1,4 +1,4 @@
-"""Keeps copies of a kind that kopf watches: it lists, and each event comes from kopf's watch (`handlers.events`).
+"""Keeps copies of a kind that kopf watches: it lists, and each event comes from kopf's watch (`handlers.handlers`).
 
 kopf asks `begin` where to watch from, so every watch follows a list that the copies have taken whole: nothing lies
 between the two. A list is made at first, at long intervals, and anew whenever kopf's watch begins again or has broken.

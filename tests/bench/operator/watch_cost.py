@@ -24,8 +24,9 @@ import structlog
 from aiohttp import web
 
 from lead_operator import names
-from lead_operator.handlers import events, startup
+from lead_operator.handlers import startup
 from lead_operator.handlers.bounded_session import with_bounded_session
+from lead_operator.handlers.handlers import register_kinds
 from lead_operator.kube import client as client_module
 from lead_operator.kube.client import KubeClient
 from lead_operator.kube.informer import Informer
@@ -182,7 +183,7 @@ class Reader:
             info = kopf.ConnectionInfo(server=client._api.configuration.host)
             return with_bounded_session(info, informers.fed_at)
 
-        events.register(registry, informers)
+        register_kinds(registry, informers)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.copies.run())
             tasks.create_task(kopf.operator(registry=registry, settings=startup.thin_settings(WATCH_S), standalone=True,
