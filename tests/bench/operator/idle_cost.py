@@ -62,8 +62,9 @@ def train(bench: Bench, runs: int) -> None:
 
     def all_train() -> bool:
         bench.driver.refuse_to_be_dead()
-        trained = sum(item.get("status", {}).get("phase") == "Running" for item in bench.items("trun"))
-        print(f"{trained} of {runs} train, load {os.getloadavg()[0]:.1f}", flush=True)
+        # The API server would take seconds for a list of them all.
+        trained = bench.operator.metric("lead_resources", kind="TrainingRun", phase="Running")
+        print(f"{trained:.0f} of {runs} train, load {os.getloadavg()[0]:.1f}", flush=True)
         return trained == runs
 
     wait_for("all to train", all_train, within_s=HOPELESS_S, poll_s=10)
