@@ -45,6 +45,7 @@ from lead_operator.resources.status_format import parse_status
 from lead_operator.resources.training_run_status import TrainingRunStatus
 from lead_operator.settings import Settings
 
+RESYNC_ROUNDS = 2  # in which what is looked at anyway is left out
 GATHER_S = 0.1  # in which events that need no answer at once wait for each other
 
 log = structlog.get_logger(__name__)
@@ -177,7 +178,8 @@ class Operator:
         while True:
             keys = list(self.informers.resources())
             for position, key in enumerate(keys):  # spread over the interval: a thousand at once would be a burst
-                self.queue.add_after(key, self._settings.resync_s * position / len(keys))
+                if self.queue.due_in_s(key) > RESYNC_ROUNDS * self._settings.resync_s:
+                    self.queue.add_after(key, self._settings.resync_s * position / len(keys))
             await asyncio.sleep(self._settings.resync_s)
             _give_memory_back()
 
