@@ -4,21 +4,30 @@ import asyncio
 import json
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import kopf
 import pytest
 import yaml
 
+from lead_operator.handlers import startup
+from lead_operator.handlers.bounded_session import with_bounded_session
+from lead_operator.handlers.handlers import register_kinds
 from lead_operator.kube import client as client_module
 from lead_operator.kube.client import KubeClient
+from lead_operator.kube.fed_informer import FedInformer
 from lead_operator.kube.informer import Informer
-from lead_operator.kube.kinds import SERVICE, KubernetesObject
+from lead_operator.kube.informers import Informers
+from lead_operator.kube.kinds import DATASET_CACHE, SERVICE, KubernetesObject
 from lead_operator.kube.lease import Lease, LeaseLost, LeaseTimes
 from lead_operator.kube.watchdog import Watchdog
 from lead_testing.local_cluster.control_plane import ControlPlane
+from lead_testing.makers import SETTINGS
+from lead_testing.manifests import a_dataset_cache
 from lead_testing.wire import Wire
 
 
@@ -76,6 +85,64 @@ async def test_a_watch_that_goes_silent_is_given_up_and_nothing_is_missed(
     )
     await until(lambda: informer.get(namespace, "after") and not informer.get(namespace, "before"))
     task.cancel()
+
+
+@asynccontextmanager
+async def fed_by_kopf(client: KubeClient, namespace: str) -> AsyncIterator[FedInformer]:
+    """Copies of DatasetCaches that kopf watches, 2 s a watch. No fixture: kopf cancels tasks younger than its own."""
+    informers = Informers(client, (namespace,), replace(SETTINGS, resync_s=2.0), lambda key: None, lambda key: None)
+    informer = informers.fed(DATASET_CACHE, namespace)
+    assert informer is not None
+    registry, settings = kopf.OperatorRegistry(), startup.thin_settings(2.0)
+    settings.watching.client_timeout = settings.watching.inactivity_timeout = 7.0
+
+    @kopf.on.login(registry=registry)  # type: ignore[untyped-decorator]
+    async def login(**arguments: Any) -> kopf.AiohttpSession:
+        return with_bounded_session(kopf.login_with_kubeconfig(**arguments), informers.fed_at)
+
+    register_kinds(registry, informers)
+    watching = kopf.operator(registry=registry, settings=settings, standalone=True, namespaces=[namespace])
+    tasks = [asyncio.create_task(work) for work in (watching, *(each.run() for each in informers.vital))]
+    yield informer
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks, timeout=30)
+
+
+def a_cache(name: str) -> str:
+    body = a_dataset_cache(name, "datasets/town")
+    return json.dumps({**body, "metadata": {"name": name}})
+
+
+async def test_kopfs_watch_tells_what_comes_and_goes_and_a_silent_one_is_given_up(
+    control_plane: ControlPlane, wire: Wire, client: KubeClient, namespace: str
+) -> None:
+    async def kubectl(*words: str, stdin: str = "") -> None:
+        await asyncio.to_thread(control_plane.kubectl, "-n", namespace, *words, stdin=stdin)
+
+    async with fed_by_kopf(client, namespace) as fed:
+        await kubectl("create", "-f", "-", stdin=a_cache("before"))
+        await until(lambda: fed.get(namespace, "before"))
+        version = fed.get(namespace, "before")["metadata"]["resourceVersion"]  # type: ignore[index]
+        await kubectl("label", "dsc", "before", "a=b")
+        await until(lambda: fed.get(namespace, "before")["metadata"]["resourceVersion"] != version)  # type: ignore[index]
+        wire.silence()
+        await kubectl("delete", "dsc", "before")
+        await kubectl("create", "-f", "-", stdin=a_cache("after"))
+        await until(lambda: fed.get(namespace, "after") and not fed.get(namespace, "before"), within_s=60.0)
+        await kubectl("delete", "dsc", "after")
+        await until(lambda: not fed.get(namespace, "after"))
+
+
+async def test_kopfs_watch_of_a_server_that_came_back_is_resumed(
+    control_plane: ControlPlane, client: KubeClient, namespace: str
+) -> None:
+    async with fed_by_kopf(client, namespace) as fed:
+        await until(fed.synced.is_set)
+        control_plane.kill_apiserver()
+        control_plane.start_apiserver()
+        await asyncio.to_thread(control_plane.kubectl, "-n", namespace, "create", "-f", "-", stdin=a_cache("later"))
+        await until(lambda: fed.get(namespace, "later"), within_s=60.0)
 
 
 async def test_a_server_behind_a_dead_wire_is_away_and_no_reason_to_end(

@@ -69,7 +69,7 @@ class OperatorProcess:
         keys.mkdir(parents=True, exist_ok=True)
         (keys / "access-key").write_text(ROOT_USER)
         (keys / "secret-key").write_text(ROOT_PASSWORD)
-        self._environment = {
+        self.environment = {
             **no_proxy_environment(),
             "KUBECONFIG": str(kubeconfig),
             "HOSTNAME": pod,
@@ -110,7 +110,7 @@ class OperatorProcess:
     def start(self, **environment: str) -> Self:
         """Starts the operator; does not wait for anything."""
         assert self.exit_status() is not None or self._process is None, "the operator runs already"
-        self._process = FORKS.Process(target=_run, args=(self.log, {**self._environment, **environment}), daemon=True)
+        self._process = FORKS.Process(target=_run, args=(self.log, {**self.environment, **environment}), daemon=True)
         self._process.start()
         return self
 

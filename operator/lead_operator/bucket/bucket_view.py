@@ -22,6 +22,7 @@ from lead_operator import metrics
 from lead_operator.bucket.cache_facts import read_cache_facts
 from lead_operator.bucket.instance_records import read_end, read_instances, read_restart_record, record_prefixes
 from lead_operator.bucket.record_reader import RecordReader, Records
+from lead_operator.bucket.stillness import Reading, Stillness
 from lead_operator.bucket.store_errors import explain_store_error
 from lead_operator.bucket.store_threads import StoreThreads
 from lead_operator.decisions.observed import (
@@ -55,10 +56,9 @@ from lead_protocol.strict_model import StrictModel
 LOOKS = 8  # at a time
 LIMITS = S3Limits(connect_s=3.0, read_s=5.0, total_s=10.0, longest_pause_s=2.0)
 ANSWERS_FOR_S = 60.0  # after an answer, a store counts as there
-REST_AFTER_ERROR_S = (
-    5.0  # a store that is down is asked once in so long for each namespace, whatever the number of runs
-)
+REST_AFTER_ERROR_S = 5.0  # a store that is down is asked once in so long for each namespace
 MAX_RECORD_BYTES = 64 * 1024
+CONTROL_LOOKS = 6  # in which a run's records below control/ are listed once
 
 Answer = TypeVar("Answer")
 OpenStore = Callable[[StorageProfile], ObjectStore]
@@ -109,6 +109,7 @@ class _Memory(Part):
     """What is kept of one resource between looks."""
 
     looked_at: float = 0.0
+    stillness: Stillness = field(default_factory=Stillness)
     live: frozenset[str] = frozenset()
     look: BucketLook = BucketLook()
     records: Records = field(default_factory=Records)
@@ -121,10 +122,16 @@ class _Memory(Part):
     ) -> RecordReader:
         """Returns a run's records below `control/`, listed now where they may be others than last time."""
         control = self.control
-        if anew or control is None or control.store is not store or now - self.control_listed_at > limits.control_age_s:
+        old = now - self.control_listed_at > max(limits.control_age_s, CONTROL_LOOKS * self.stillness.rests_s)
+        if anew or control is None or control.store is not store or old:
             control = RecordReader(store, self.records, keys.prefix, limits.objects)
             self.control, self.control_listed_at = control, now
         return control
+
+    def note_look(self, look: BucketLook, started: float, live: frozenset[str]) -> None:
+        """Takes the answer of a look that started then; pods that are new will change more than stood still so far."""
+        self.stillness.note(started, changed=look != self.look or not live <= self.live)
+        self.look, self.looked_at, self.live = look, started, live
 
 
 class BucketView:
@@ -146,10 +153,11 @@ class BucketView:
 
     async def look_at_run(
         self, profile: StorageProfile, namespace: str, uid: str, instances: tuple[tuple[str, int], ...], *,
-        live: frozenset[str], max_age_s: float, untouched: bool = False, erased: bool = False,
+        live: frozenset[str], max_age_s: float, at_rest: bool = False, untouched: bool = False, erased: bool = False,
     ) -> BucketLook:  # fmt: skip
         """Returns what the bucket holds of a run's stage instances, read now where a pod of `live` lives no more.
 
+        Where nothing has changed for long, a look `at_rest` may be older than `max_age_s`, see `stillness`.
         Of an `untouched` run it holds nothing: that is believed without a first look while the store is known to
         answer. Of an `erased` one, whose status tells nothing, it is read now.
         """
@@ -170,10 +178,19 @@ class BucketView:
 
         if untouched and self._now() - self._answered_at.get(profile.name, -math.inf) < ANSWERS_FOR_S:
             # Known to be empty, and not unknown: a status that says otherwise is somebody else's.
-            memory.look = BucketLook(instances=tuple(ObservedInstance(stage, seed) for stage, seed in instances))
-            memory.looked_at, memory.live = self._now(), live
+            empty = BucketLook(instances=tuple(ObservedInstance(stage, seed) for stage, seed in instances))
+            memory.note_look(empty, self._now(), live)
             return memory.look
+        if at_rest and live <= memory.live:
+            max_age_s = max(max_age_s, memory.stillness.rests_s)
         return await self._look(profile, namespace, uid, live, 0.0 if erased else max_age_s, read)
+
+    def reading_of(self, uid: str) -> Reading:
+        """Returns how old the last look at a resource is, and how long its bucket may rest after it."""
+        memory = self._memories.find(uid, _Memory)
+        if memory is None:
+            return Reading(math.inf, 0.0)
+        return Reading(self._now() - memory.looked_at, memory.stillness.rests_s)
 
     async def look_at_end(self, profile: StorageProfile, namespace: str, uid: str) -> EndLook:
         """Returns the operator's record of a run's end, and whether it has recorded anything of that run."""
@@ -263,8 +280,7 @@ class BucketView:
         look, error = await self._ask(profile, namespace, read, memory.records)
         if look is None:
             return replace(memory.look, error=error)
-        memory.look = replace(memory.look, error=look.error) if look.error else look
-        memory.looked_at, memory.live = started, live
+        memory.note_look(replace(memory.look, error=look.error) if look.error else look, started, live)
         return memory.look
 
     async def _ask(

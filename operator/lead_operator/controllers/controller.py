@@ -17,7 +17,7 @@ from lead_operator.kube.kinds import Kind, KubernetesObject
 from lead_operator.memory import Memories, Part
 from lead_operator.near_names import explain_unknown_profile
 from lead_operator.resources.body import Identity
-from lead_operator.resources.status_format import ResourceStatus
+from lead_operator.resources.status_format import JsonObject, ResourceStatus
 from lead_operator.settings import Settings
 
 AFTER_END_LOOK_S = 1.0
@@ -41,6 +41,18 @@ class Observed(Protocol):
     @property
     def pods(self) -> tuple[ObservedPod, ...]:
         """Its own pods."""
+
+    @property
+    def previous(self) -> JsonObject:
+        """The status as last read."""
+
+    @property
+    def rested(self) -> bool:
+        """Whether the bucket was read longer ago than usual, because it stood still."""
+
+    @property
+    def next_reading_s(self) -> float | None:
+        """Seconds until the bucket is read again; None: as usual."""
 
 
 AnyResource = TypeVar("AnyResource", bound=Resource)
@@ -74,8 +86,8 @@ class Controller(Protocol[AnyResource, AnyObserved]):
         `ended`: instead, those of attempts that have ended and will have another.
         """
 
-    async def observe(self, resource: AnyResource, body: KubernetesObject) -> AnyObserved:
-        """Returns what copies and bucket hold now."""
+    async def observe(self, resource: AnyResource, body: KubernetesObject, *, young: bool = False) -> AnyObserved:
+        """Returns what copies and bucket hold now; `young`: also where the bucket could rest, it is read."""
 
     def decide(self, resource: AnyResource, observed: AnyObserved) -> Plan:
         """Returns the next step; pure."""

@@ -61,7 +61,7 @@ class DatasetCaches:
         """Yields the names of the pods that were there, by status, and whose end is not accounted for."""
         return expected_build_pods(cache, status, ended=ended)
 
-    async def observe(self, cache: DatasetCache, body: KubernetesObject) -> ObservedBuild:
+    async def observe(self, cache: DatasetCache, body: KubernetesObject, *, young: bool = False) -> ObservedBuild:
         """Returns what copies and bucket hold of a build now."""
         now, namespace, uid = self.client.clock.now(), cache.identity.namespace, cache.identity.uid
         pods = observe_pods(self.informers.of(POD, namespace).owned_by(namespace, uid), self.informers.nodes, now)

@@ -9,7 +9,6 @@ import contextlib
 import ctypes
 import os
 import socket
-import time
 import uuid
 from collections.abc import Iterator
 from datetime import datetime
@@ -45,8 +44,7 @@ from lead_operator.resources.status_format import parse_status
 from lead_operator.resources.training_run_status import TrainingRunStatus
 from lead_operator.settings import Settings
 
-FIRST_LOOKS_S = 30.0  # at most; a store that is away may hold some back for longer
-SETTLED_LOOK_S = 0.05
+RESYNC_ROUNDS = 2  # in which what is looked at anyway is left out
 GATHER_S = 0.1  # in which events that need no answer at once wait for each other
 
 log = structlog.get_logger(__name__)
@@ -59,7 +57,6 @@ class Operator:
         self.queue: WorkQueue[ResourceKey] = WorkQueue(lambda key: key.namespace, settings.workers)
         self._settings = settings
         self._client = client
-        self._works = asyncio.Event()
         self.informers = Informers(client, settings.run_namespaces, settings, self.queue.add, self._look_soon)
         self._memories = Memories()
         self._recorder = EventRecorder(client, self._memories)
@@ -118,7 +115,6 @@ class Operator:
                 tasks.create_task(self._recorder.run(), name="events")
                 tasks.create_task(self._resync(), name="resync")
                 self._workers.start(tasks)
-                self._works.set()
         finally:
             self._memories.close()
             self._sweep.close()
@@ -127,23 +123,6 @@ class Operator:
             self._removal.close()
             self._bucket.close()
             await asyncio.shield(self._lease.release())
-
-    async def first_looks(self) -> None:
-        """Waits until this process leads and has looked at everything that was there once, for a while at most."""
-        await self._works.wait()
-        until = time.monotonic() + FIRST_LOOKS_S
-        while not self._workers.idle and time.monotonic() < until:
-            await asyncio.sleep(SETTLED_LOOK_S)
-
-    def notice(self, kind: str, namespace: str, name: str, resource_version: str) -> None:
-        """Asks for a look at a resource that an event was seen of, unless the informer has seen that event already."""
-        known = TRAINING_RUN if kind == TRAINING_RUN.kind else DATASET_CACHE
-        informer = self.informers.find(known, namespace)
-        if informer is None:
-            return
-        body = informer.get(namespace, name)
-        if body is None or int(body["metadata"]["resourceVersion"]) < int(resource_version):
-            self.queue.add(ResourceKey(kind, namespace, name))
 
     def refresh_metrics(self) -> None:
         """Counts resources by phase and the age of the oldest progress; called when metrics are asked for."""
@@ -168,7 +147,8 @@ class Operator:
         while True:
             keys = list(self.informers.resources())
             for position, key in enumerate(keys):  # spread over the interval: a thousand at once would be a burst
-                self.queue.add_after(key, self._settings.resync_s * position / len(keys))
+                if self.queue.due_in_s(key) > RESYNC_ROUNDS * self._settings.resync_s:
+                    self.queue.add_after(key, self._settings.resync_s * position / len(keys))
             await asyncio.sleep(self._settings.resync_s)
             _give_memory_back()
 

@@ -14,7 +14,6 @@ import structlog
 from lead_operator.controllers.apply import Applier, CreateRefused
 from lead_operator.controllers.controller import AnyObserved, AnyResource, Controller, PassMemory
 from lead_operator.decisions.missed_events import Missed
-from lead_operator.decisions.observed import ObservedPod
 from lead_operator.decisions.plan import EventNote, Plan
 from lead_operator.decisions.rejected import decide_rejected
 from lead_operator.errors import SpecError
@@ -96,16 +95,21 @@ class Reconciler:
             await self._ask_for_unseen(namespace, controller.expected_pods(resource, previous, ended=True))
         observed = await controller.observe(resource, body)
         plan = controller.decide(resource, observed)
+        if observed.rested and plan.status != observed.previous:  # a hang, too, is told of a young look alone
+            observed = await controller.observe(resource, body, young=True)
+            plan = controller.decide(resource, observed)
         # Before another attempt: is the copy right that nothing of the last one is left?
         asked = controller.expected_pods(resource, previous, ended=True)
         if plan.claim_attempt and not live and await self._ask_for_unseen(namespace, asked):
-            observed = await controller.observe(resource, body)
+            observed = await controller.observe(resource, body, young=True)
             plan = controller.decide(resource, observed)
         plan = await controller.record(resource, body, plan)
         self._announce(memory, body, controller.missed_events(observed, plan))
         controller.follow(resource, observed, plan)
         again_s = await self._apply(controller.kind, memory, body, plan)
-        return self._no_later_than_progress(again_s, observed.pods)
+        # While pods work, the bucket is where the news is, and it sends no events.
+        reading_s = observed.next_reading_s or self.settings.progress_s
+        return again_s if all(pod.terminal for pod in observed.pods) else min(again_s or reading_s, reading_s)
 
     async def _apply(
         self, kind: Kind, memory: PassMemory, body: KubernetesObject, plan: Plan
@@ -207,12 +211,6 @@ class Reconciler:
     def _forget(self, key: ResourceKey) -> None:
         if (uid := self.uids.pop(key, None)) is not None:
             self.memories.forget(uid)
-
-    def _no_later_than_progress(self, again_s: float | None, pods: tuple[ObservedPod, ...]) -> float | None:
-        # While pods work, the bucket is where the news is, and it sends no events.
-        if all(pod.terminal for pod in pods):
-            return again_s
-        return min(again_s or self.settings.progress_s, self.settings.progress_s)
 
 
 def _finalizers(body: KubernetesObject) -> set[str]:

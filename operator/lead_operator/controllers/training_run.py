@@ -87,7 +87,7 @@ class TrainingRuns:
         copies = self.informers.of(POD, run.identity.namespace).owned_by(run.identity.namespace, run.identity.uid)
         return expected_training_pods(run, status, copies, ended=ended)
 
-    async def observe(self, run: TrainingRun, body: KubernetesObject) -> ObservedRun:
+    async def observe(self, run: TrainingRun, body: KubernetesObject, *, young: bool = False) -> ObservedRun:
         """Returns what copies and bucket hold of a run now."""
         observed = self.observe_cluster(run, body)
         profile = self.settings.storage_profiles.get(run.storage_profile)
@@ -105,6 +105,7 @@ class TrainingRuns:
             tuple((instance.stage.name, instance.seed) for instance in run.instances),
             live=live_uids(observed.pods),
             max_age_s=look_age_s(observed.pods, self.settings),
+            at_rest=_may_rest(observed) and not young,
             untouched=_is_untouched(body, observed),
             erased=observed.erased,
         )
@@ -115,6 +116,7 @@ class TrainingRuns:
             restart_record=look.restart_record,
             store_error=look.error,
         )
+        observed = self._with_reading(run, observed)
         return self.reported.check_counters(run, observed)
 
     def decide(self, run: TrainingRun, observed: ObservedRun) -> Plan:
@@ -184,6 +186,13 @@ class TrainingRuns:
             previous=held,
         )
 
+    def _with_reading(self, run: TrainingRun, observed: ObservedRun) -> ObservedRun:
+        """Returns how old the look at the bucket is, and when the next one is due."""
+        reading, every_s = self.bucket.reading_of(run.identity.uid), self.settings.progress_s
+        left_s = max(every_s, reading.rests_s if _may_rest(observed) else 0.0) - reading.age_s
+        rested = reading.age_s > every_s and not observed.store_error
+        return replace(observed, rested=rested, next_reading_s=left_s if left_s > 0 else every_s)
+
     def _observe_cache(self, name: str, body: KubernetesObject | None, names_there: Iterable[str]) -> ObservedCache:
         """Returns what a run may know of a cache: one whose status says Ready is, once its own pass has seen why."""
         cache = observe_cache(name, body, names_there)
@@ -205,6 +214,12 @@ class TrainingRuns:
         live = await self.client.get(TRAINING_RUN, metadata["namespace"], metadata["name"])
         if live is None or live["metadata"]["resourceVersion"] != metadata["resourceVersion"]:
             raise Conflict(409, "Conflict", f"TrainingRun {metadata['namespace']}/{metadata['name']} has changed")
+
+
+def _may_rest(observed: ObservedRun) -> bool:
+    """Whether a bucket that stands still need not be read as often: the run trains, and its pods say when they end."""
+    ended = all(pod.terminal for pod in observed.pods)
+    return observed.status.phase == names.RunPhase.RUNNING and not ended
 
 
 def _is_untouched(body: KubernetesObject, observed: ObservedRun) -> bool:

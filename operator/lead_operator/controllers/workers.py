@@ -31,11 +31,6 @@ class Workers:
         self._started_at: dict[ResourceKey, float] = {}  # passes that are going on
 
     @property
-    def idle(self) -> bool:
-        """Whether nothing is queued and no pass is going on."""
-        return not len(self._queue) and not self._started_at
-
-    @property
     def oldest_pass_s(self) -> float:
         """For how long the oldest pass has been going on."""
         now = time.monotonic()

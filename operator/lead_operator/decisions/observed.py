@@ -133,6 +133,8 @@ class ObservedRun:
     store_error: str = ""  # why the bucket could not be read this time; empty when it was
     profile_error: str = ""  # the storage profile does not exist
     apply_error: str = ""  # why the API server refused our newest objects (quota, admission); empty when it took them
+    rested: bool = False  # the bucket was read longer ago than usual, because it stood still
+    next_reading_s: float | None = None  # until it is read again; None: as usual
     previous: JsonObject = field(default_factory=dict)  # .status as last read
     ended: RunEnd | None = None  # the verdict, once the bucket holds it, whatever status says
     end_disproved: bool = False  # status says that the run has ended, and the operator has ended no such run
@@ -195,6 +197,8 @@ class ObservedBuild:
     store_error: str = ""
     profile_error: str = ""
     apply_error: str = ""
+    rested: bool = False  # as of a run; a build's bucket never rests
+    next_reading_s: float | None = None
     previous: JsonObject = field(default_factory=dict)  # .status as last read
 
     @cached_property

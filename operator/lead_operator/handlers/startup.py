@@ -1,13 +1,11 @@
-"""Starts kopf around the operator: startup and clean-up activities, login, and the settings that keep kopf thin.
+"""Starts kopf around the operator, with settings that keep it from writing.
 
 Called by `__main__ run`. kopf posts no events, adds no annotation and no finalizer, scans for nothing and has no
 peers; where its part or ours ends, both end.
 """
 
 import asyncio
-import contextlib
 import itertools
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,10 +14,11 @@ import structlog
 
 from lead_operator.controllers.manager import Operator
 from lead_operator.errors import LeadOperatorError
-from lead_operator.handlers import events
-from lead_operator.handlers.bounded_session import FIRST_LIST_ITEMS, with_bounded_session
+from lead_operator.handlers.bounded_session import LIST_ITEMS
+from lead_operator.handlers.handlers import build_registry
 from lead_operator.handlers.health import start_servers
-from lead_operator.kube.client import KubeClient
+from lead_operator.kube.client import CONNECT_TIMEOUT_S, WATCH_GRACE_S, KubeClient
+from lead_operator.kube.informer import LONGEST_PAUSE_S
 from lead_operator.kube.lease import LeaseLost
 from lead_operator.kube.rate_limiter import CallTurns
 from lead_operator.kube.watchdog import Deaf
@@ -59,7 +58,7 @@ async def _serve(settings: Settings, failures: list[BaseException]) -> None:
         try:
             await kopf.operator(
                 registry=build_registry(operator, stop, failures),
-                settings=thin_settings(),
+                settings=thin_settings(settings.resync_s),
                 standalone=True,
                 namespaces=() if settings.run_namespaces == ("",) else settings.run_namespaces,
                 clusterwide=settings.run_namespaces == ("",),
@@ -69,48 +68,6 @@ async def _serve(settings: Settings, failures: list[BaseException]) -> None:
             await health.cleanup()
     finally:
         await client.close()
-
-
-def build_registry(operator: Operator, stop: asyncio.Event, failures: list[BaseException]) -> kopf.OperatorRegistry:
-    """Returns kopf's handlers: login, start, stop, and the events of both kinds."""
-    registry = kopf.OperatorRegistry()
-    running: list[asyncio.Task[None]] = []
-
-    @kopf.on.startup(registry=registry)  # type: ignore[untyped-decorator]
-    async def start(**_: Any) -> None:
-        def ended(task: asyncio.Task[None]) -> None:
-            if not task.cancelled() and (error := task.exception()) is not None:
-                failures.append(error)
-            stop.set()
-
-        task = asyncio.create_task(operator.run(), name="lead operator")
-        task.add_done_callback(ended)
-        running.append(task)
-        # kopf lists everything when this returns, beside the passes that a restart is waiting for.
-        first_looks = asyncio.create_task(operator.first_looks())
-        try:
-            await asyncio.wait((task, first_looks), return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:  # kopf cleans up after what has started only
-            await clean_up()
-            raise
-        finally:
-            first_looks.cancel()
-
-    @kopf.on.cleanup(registry=registry)  # type: ignore[untyped-decorator]
-    async def clean_up(**_: Any) -> None:
-        for task in running:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Exception):  # reported by `ended`
-                await task
-
-    @kopf.on.login(registry=registry)  # type: ignore[untyped-decorator]
-    async def login(**arguments: Any) -> kopf.AiohttpSession | None:
-        info = None if "KUBECONFIG" in os.environ else kopf.login_with_service_account(**arguments)
-        info = info or kopf.login_with_kubeconfig(**arguments)
-        return info and with_bounded_session(info)
-
-    events.register(registry, operator)
-    return registry
 
 
 class _NoState(kopf.DiffBaseStorage):  # type: ignore[misc]
@@ -133,19 +90,20 @@ class _ForEver:
     """
 
     def __iter__(self) -> Iterator[float]:
-        return itertools.chain((1, 2, 3, 5, 10, 15, 30), itertools.repeat(60))
+        return itertools.chain((1, 2, 3, 5, 10), itertools.repeat(LONGEST_PAUSE_S))
 
 
-def thin_settings() -> kopf.OperatorSettings:
-    """Returns kopf's settings with everything off that writes, scans or peers."""
+def thin_settings(watch_s: float) -> kopf.OperatorSettings:
+    """Returns kopf's settings with everything off that writes, scans or peers; a watch lasts `watch_s` seconds."""
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.scanning.disabled = True
     settings.peering.standalone = True
     settings.persistence.diffbase_storage = _NoState()
-    settings.watching.chunk_size = FIRST_LIST_ITEMS
-    settings.watching.server_timeout = 300
-    settings.watching.connect_timeout = 10
+    settings.watching.chunk_size = LIST_ITEMS
+    settings.watching.server_timeout = int(watch_s)
+    settings.watching.client_timeout = settings.watching.inactivity_timeout = watch_s + WATCH_GRACE_S
+    settings.watching.connect_timeout = CONNECT_TIMEOUT_S
     settings.networking.error_backoffs = _ForEver()
     return settings
 

@@ -105,7 +105,7 @@ class Informer:
 
         `quiet`: the pass that wrote it counts on it and has said when it wants to look again; nobody need be told.
         """
-        key = _key(body)
+        key = key_of_copy(body)
         self._own_writes[key] = time.monotonic()
         self._store(key, self._trim(body), quiet=quiet)
 
@@ -137,6 +137,12 @@ class Informer:
                 await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
 
     async def _list_and_watch(self) -> None:
+        version = await self._list()
+        # What one process asks for must not all come in the same second, nor for two kinds meet for ever.
+        await self._follow(version, self._relist_s * random.uniform(0.8, 1.0))
+
+    async def _list(self) -> str:
+        """Replaces the copies by what a list holds; returns its version."""
         items, version = await self._client.list(self.kind, self.namespace, trim=self._trim, selector=self._selector)
         silent_s = time.monotonic() - self.last_sign_of_life
         self._live()
@@ -152,8 +158,11 @@ class Informer:
         self.synced.set()
         if unseen:
             self._on_seen()
-        # What one process asks for must not all come in the same second, nor for two kinds meet for ever.
-        until = time.monotonic() + self._relist_s * random.uniform(0.8, 1.0)
+        return version
+
+    async def _follow(self, version: str, lasts_s: float) -> None:
+        """Takes what happens after a version, until the next list is due."""
+        until = time.monotonic() + lasts_s
         while (left_s := until - time.monotonic()) > 0.5:
             version = await self._watch(version, min(left_s, self._watch_s * random.uniform(0.8, 1.0)))
 
@@ -191,7 +200,7 @@ class Informer:
             log.exception("object_skipped", watch=self.name, name=str(body.get("metadata"))[:300], error=str(error))
 
     def _take(self, change: str, body: KubernetesObject) -> None:
-        key = _key(body)
+        key = key_of_copy(body)
         if change == "DELETED":
             held = self._objects.get(key)
             if held is None or held["metadata"]["uid"] == body["metadata"]["uid"]:
@@ -200,12 +209,12 @@ class Informer:
             self._store(key, self._trim(body))
 
     def _replace(self, items: list[KubernetesObject], version: str) -> None:
-        listed = {_key(body): body for body in items}
+        listed = {key_of_copy(body): body for body in items}
         recent = time.monotonic() - OWN_WRITE_GRACE_S
         self._own_writes = {key: at for key, at in self._own_writes.items() if at > recent}
         for key in [key for key in self._objects if key not in listed]:
             # A list may have been read just before our own create; its watch will tell if that is gone again.
-            if not (key in self._own_writes and _version(self._objects[key]) > int(version)):
+            if not (key in self._own_writes and version_of(self._objects[key]) > int(version)):
                 self._remove(key)
         for key, body in listed.items():
             try:
@@ -216,7 +225,7 @@ class Informer:
     def _store(self, key: ObjectKey, body: KubernetesObject, *, from_list: bool = False, quiet: bool = False) -> None:
         held = self._objects.get(key)
         if held is not None and held["metadata"]["uid"] == body["metadata"]["uid"]:
-            newer = _version(body) - _version(held)
+            newer = version_of(body) - version_of(held)
             # Lists win, so that a server restored to an older state is believed; but not over our own fresh write.
             if newer == 0 or (newer < 0 and (not from_list or key in self._own_writes)):
                 return
@@ -251,11 +260,13 @@ def drop_managed_fields(body: KubernetesObject) -> KubernetesObject:
     return {**body, "metadata": metadata}
 
 
-def _key(body: KubernetesObject) -> ObjectKey:
+def key_of_copy(body: KubernetesObject) -> ObjectKey:
+    """Returns namespace and name of an object."""
     return body["metadata"].get("namespace", ""), body["metadata"]["name"]
 
 
-def _version(body: KubernetesObject) -> int:
+def version_of(body: KubernetesObject) -> int:
+    """Returns the resourceVersion of an object."""
     # Comparable within a kind: promised since Kubernetes 1.35, and true of every etcd-backed server before it.
     return int(body["metadata"]["resourceVersion"])
 

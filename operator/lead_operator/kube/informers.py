@@ -20,6 +20,7 @@ from lead_operator.kube.copies import (
     trim_pod,
 )
 from lead_operator.kube.copy_budget import CopyBudget
+from lead_operator.kube.fed_informer import FedInformer
 from lead_operator.kube.informer import Informer, ObjectKey, drop_managed_fields
 from lead_operator.kube.kinds import (
     CLAIM,
@@ -71,6 +72,8 @@ class Informers:
             SERVICE.kind: self._informers(SERVICE, self._on_child, names.MANAGED_SELECTOR, trim_child),
             CLAIM.kind: self._informers(CLAIM, self._on_child, names.MANAGED_SELECTOR, trim_child),
         }
+        fed = (each for each in self.vital if isinstance(each, FedInformer))
+        self._by_path = {informer.kind.path(informer.namespace): informer for informer in fed}
         self.nodes = NodeWatch(self._informer(NODE, "", self._on_node, "", trim_node))
 
     @property
@@ -88,6 +91,15 @@ class Informers:
         """Returns the informer of a kind that sees a namespace, or None where runs may not live there."""
         informers = self._by_kind[kind.kind]
         return informers.get(namespace) or informers.get("")
+
+    def fed(self, kind: Kind, namespace: str) -> FedInformer | None:
+        """Returns the informer that events of kopf's watch go to."""
+        informer = self.find(kind, namespace)
+        return informer if isinstance(informer, FedInformer) else None
+
+    def fed_at(self, path: str) -> FedInformer | None:
+        """Returns the informer of the collection at a URL path, where events of kopf's watch go to it."""
+        return self._by_path.get(path)
 
     def resources(self) -> Iterator[ResourceKey]:
         """Yields the key of every custom resource there is."""
@@ -157,7 +169,8 @@ class Informers:
     def _informer(
         self, kind: Kind, namespace: str, on_change: Callable[[Body, Body], None], selector: str, trim: Trim
     ) -> Informer:
-        return Informer(
+        make = FedInformer if kind in CUSTOM_KINDS else Informer
+        return make(
             self._client,
             kind,
             namespace,

@@ -12,6 +12,7 @@ holds no object: a worker reads the newest state when its turn comes, so a hundr
 import asyncio
 import heapq
 import itertools
+import math
 import random
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
@@ -62,6 +63,11 @@ class WorkQueue(Generic[Key]):
                 return
             timer.cancel()
         self._timers[key] = loop.call_at(due, self._due, key)
+
+    def due_in_s(self, key: Key) -> float:
+        """Returns after how long a wish for later is due; infinite where there is none."""
+        timer = self._timers.get(key)
+        return math.inf if timer is None else timer.when() - asyncio.get_running_loop().time()
 
     def add_after_failure(self, key: Key) -> float:
         """Asks for another look after a pause that doubles with each failure in a row; returns the pause in seconds."""

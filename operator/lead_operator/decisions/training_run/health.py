@@ -96,6 +96,15 @@ def lacks_final_checkpoint(view: RunView) -> bool:
 
 def find_hang(view: RunView) -> Failure | None:
     """Returns the failure of a group that runs and does not advance; nothing is judged by reports that are not read."""
+    left_s = hang_in_s(view)
+    if left_s is None or left_s > 0:
+        return None
+    running = next(pod for pod in view.current.attempt_pods if pod.phase == "Running")
+    return explain_hang(running, _hang_limit_s(view), _last_report(view), loads=not _has_stepped(view))
+
+
+def hang_in_s(view: RunView) -> float | None:
+    """Returns in how many seconds a group that runs counts as hung if it does not advance; None: nobody can say."""
     pods = view.current.attempt_pods
     running = [pod for pod in pods if pod.phase == "Running"]
     up = len(pods) == view.run.nodes and all(pod.phase in ("Running", "Succeeded") for pod in pods)
@@ -107,11 +116,12 @@ def find_hang(view: RunView) -> Failure | None:
     advanced = parse_time(fields.advanced_at) if fields.attempt == view.current.attempt else None
     moments = [*started, began, advanced, parse_time(readable.last_transition_time)]
     known = [moment for moment in moments if moment is not None]
-    loads, step_s = not _has_stepped(view), float(view.run.failure_policy.hang_timeout_s)
-    limit_s = max(step_s, LOADING_S) if loads else step_s
-    if not known or _seconds(view, max(known)) < limit_s:
-        return None
-    return explain_hang(running[0], limit_s, _last_report(view), loads=loads)
+    return _hang_limit_s(view) - _seconds(view, max(known)) if known else None
+
+
+def _hang_limit_s(view: RunView) -> float:
+    step_s = float(view.run.failure_policy.hang_timeout_s)
+    return step_s if _has_stepped(view) else max(step_s, LOADING_S)
 
 
 def _has_stepped(view: RunView) -> bool:

@@ -27,6 +27,7 @@ from lead_operator.decisions.training_run.health import (
     explain_pending_too_long,
     find_failure,
     find_hang,
+    hang_in_s,
     lacks_final_checkpoint,
     next_look_s,
     telling_wait_s,
@@ -183,12 +184,20 @@ def _going_on(view: RunView) -> Step:
         claim_deletes=lost_caches(view),
         creates=() if view.observed.accounts_unknown else build_group_objects(view, state),
         annotates=tell_last_checkpoint(view, state),
-        requeue_after_s=view.settings.progress_s,
+        requeue_after_s=_look_again_s(view, phase),
     )
     waited_s = seconds_since(state.attempt_time, view.observed.now)
     if run.pending_deadline_s is not None and waited_s is not None and waited_s < run.pending_deadline_s:
         return step.wake(run.pending_deadline_s - waited_s)
     return step
+
+
+def _look_again_s(view: RunView, phase: RunPhase) -> float:
+    """Seconds until there may be news that no event tells: a report in the bucket, or that none came for too long."""
+    if phase is not RunPhase.RUNNING:
+        return view.settings.progress_s
+    reading_s, hang_s = view.observed.next_reading_s or view.settings.progress_s, hang_in_s(view)
+    return reading_s if hang_s is None else max(SOON_S, min(reading_s, hang_s))
 
 
 # --- no attempt lives ------------------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ from typing import cast
 import pytest
 
 from lead_operator.handlers.startup import thin_settings
-from lead_operator.kube.client import KubeClient
-from lead_operator.kube.informer import Informer
+from lead_operator.kube.client import WATCH_GRACE_S, KubeClient
+from lead_operator.kube.informer import LONGEST_PAUSE_S, Informer
 from lead_operator.kube.kinds import POD
 from lead_operator.kube.watchdog import SILENT_S, STALLED_S, Deaf, Watchdog
 
@@ -48,5 +48,12 @@ async def test_deafness_ends_the_process() -> None:
 
 
 def test_kopf_goes_on_asking_where_it_is_refused() -> None:
-    tries = iter(thin_settings().networking.error_backoffs)  # where they end, kopf ends the process
-    assert [next(tries) for _ in range(10_000)][-1] == 60
+    tries = iter(thin_settings(60.0).networking.error_backoffs)  # where they end, kopf ends the process
+    assert [next(tries) for _ in range(10_000)][-1] == LONGEST_PAUSE_S
+
+
+def test_a_watch_of_kopf_that_goes_silent_is_given_up_before_the_process_counts_as_deaf() -> None:
+    watching = thin_settings(60.0).watching
+    assert watching.server_timeout == 60
+    assert watching.client_timeout == watching.inactivity_timeout == 60 + WATCH_GRACE_S
+    assert watching.inactivity_timeout + LONGEST_PAUSE_S < SILENT_S

@@ -1,6 +1,7 @@
 """The queue hands out each key once at a time, loses none, and lets failures wait longer and longer."""
 
 import asyncio
+import math
 
 from lead_operator.kube.work_queue import FIRST_PAUSE_S, LONGEST_PAUSE_S, OVERTAKES, WorkQueue
 
@@ -47,6 +48,15 @@ async def test_of_several_wishes_for_later_the_earliest_counts() -> None:
     assert await taken(queue) == "a"
     queue.done("a")
     assert len(queue) == 0
+
+
+async def test_it_is_known_when_a_key_will_be_looked_at_anyway() -> None:
+    queue = WorkQueue[str]()
+    queue.add_after("a", 600)
+    assert 599 < queue.due_in_s("a") <= 600
+    assert queue.due_in_s("b") == math.inf
+    queue.drop_timer("a")
+    assert queue.due_in_s("a") == math.inf
 
 
 async def test_a_wish_that_was_dropped_does_not_come_true() -> None:

@@ -49,6 +49,21 @@ def test_what_rank_0_waited_for_is_part_of_it() -> None:
     assert "Checkpointing, epoch 1 of 4, step 12 of 48, validation: batch 3 of 9; " in said
 
 
+@pytest.mark.parametrize(("silent_s", "next_reading_s", "again_s"), [(30, 120.0, 70), (30, 40.0, 40), (30, None, 10)])
+def test_a_hang_is_looked_for_in_time_however_seldom_the_bucket_is_read(
+    silent_s: float, next_reading_s: float | None, again_s: float
+) -> None:
+    status: dict[str, Any] = {}
+    for after_s, pods in ((0, ()), (0, GROUP), (silent_s, GROUP)):
+        observed = ObservedRun(
+            now=NOW + timedelta(seconds=after_s), pods=pods, service_exists=True, caches=(a_ready_cache(),),
+            instances=(ObservedInstance("train", 0, progress=REPORT),), previous=status, next_reading_s=next_reading_s,
+        )  # fmt: skip
+        plan = decide_training_run(RUN, observed, SETTINGS)
+        status = plan.status
+    assert plan.requeue_after_s == again_s
+
+
 def test_a_hang_before_the_first_report_says_that_nothing_was_reported() -> None:
     said = hung(None, after_last_s=LOADING_S)["message"]
     assert said.startswith(
