@@ -19,6 +19,7 @@ EGO, EGO_SIZE_M = len(CLASSES), (5.2, 2.3)  # nuPlan's Pacifica
 NUMBERS = 6  # of a step: x, y, heading, speed, log sigma of x and y
 LOG_SIGMAS = (-3.0, 5.0)
 SPEED = 10.0  # m/s, of about 1
+NEARLY_NOTHING = 1e-3  # standard deviation of the last weights at first: modes differ, ways are nearly straight
 Ways = Mapping[str, torch.Tensor]
 
 
@@ -47,6 +48,8 @@ class WayHead(nn.Module):
         )
         self.leave = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.ReLU())
         self.steps_of_modes = nn.Linear(width, self.modes * self.steps * NUMBERS)
+        nn.init.normal_(self.steps_of_modes.weight, std=NEARLY_NOTHING)
+        nn.init.zeros_(self.steps_of_modes.bias)
         self.score = nn.Linear(width, self.modes)
 
     def forward(self, grid: torch.Tensor, agents: Agents, ego_state: torch.Tensor) -> Ways:
@@ -71,7 +74,7 @@ class WayHead(nn.Module):
         ahead = torch.stack([yaw.cos(), yaw.sin()], -1)
         places = boxes[..., None, :2] + ahead[..., None, :] * boxes.new_tensor(LOOK_AHEAD_M)[:, None]
         found = read_at(grid.float(), places.flatten(1, 2), self.range_m)
-        return found.view(*places.shape[:2], -1)
+        return found.reshape(*places.shape[:2], -1)
 
     def _ways(self, boxes: torch.Tensor, numbers: torch.Tensor) -> dict[str, torch.Tensor]:
         going_on = straight_on(boxes, self.steps, self.step_s)[..., None, :, :]
