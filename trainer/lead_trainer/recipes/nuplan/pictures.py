@@ -27,6 +27,7 @@ SHOWN_SCORE = 0.3  # least score of a box that is drawn
 def overview(config: NuplanConfig, batch: Batch, row: int, outputs: Outputs) -> Picture:
     """Returns the picture (H, W, 3) of one sample of a batch."""
     data, keys = config.data, config.model
+    outputs = {name: value.detach() for name, value in outputs.items()}
     found = shown_boxes(outputs["heat"], outputs["boxes"], data.range_m, keys.max_detections, SHOWN_SCORE)
     valid = batch["agent_valid"][row]
     likeliest = outputs["mode_scores"][row, 1:].argmax(1)
