@@ -21,7 +21,7 @@ from lead_trainer.commands.evaluate import evaluate_checkpoint
 from lead_trainer.commands.train import train_locally
 
 MARGIN_MAP = 0.05
-WORDS = ["recipe=nuplan", "preset=tiny", "validate_every_epochs=0", "every_epochs=0"]
+ARGUMENTS = ["recipe=nuplan", "preset=tiny", "validate_every_epochs=0", "every_epochs=0"]
 
 
 def main() -> int:
@@ -37,7 +37,7 @@ def main() -> int:
         root, logdir = Path(folder) / "town", options.logdir or Path(folder) / "run"
         write_example_tree(root, ExampleTree(seed=1))
         begin = time.process_time()
-        train_locally([*WORDS, f"epochs={options.epochs}", f"data_root={root}", f"logdir={logdir}"], [], os.environ)
+        train_locally([*ARGUMENTS, f"epochs={options.epochs}", f"data_root={root}", f"logdir={logdir}"], [], os.environ)
         cpu_s = time.process_time() - begin
         (weights,) = logdir.glob("model_*.pth")
         found = evaluate_checkpoint(weights, [], "val", None, os.environ)

@@ -38,9 +38,9 @@ def made_up_batch(config: NuplanConfig, samples: int = 2, seed: int = 0) -> Batc
     points = np.zeros((samples, POINTS, 5))
     points[..., :2] = boxes[:, rng.integers(0, AGENTS - 1, POINTS), :2]
     points[..., 2], points[..., 3] = 0.5, rng.uniform(0, 1, (samples, POINTS))
-    looks = np.array([[0, 0, 1], [-1, 0, 0], [0, -1, 0]], float)  # camera axes in the vehicle's: ahead
+    axes = np.array([[0, 0, 1], [-1, 0, 0], [0, -1, 0]], float)  # camera axes in the vehicle's: ahead
     placed = np.tile(np.eye(4), (samples, cameras, 1, 1))
-    placed[:, 0, :3, :3], placed[:, 1:, :3, :3] = looks, np.diag([-1, -1, 1]) @ looks
+    placed[:, 0, :3, :3], placed[:, 1:, :3, :3] = axes, np.diag([-1, -1, 1]) @ axes
     placed[..., :3, 3] = (1.5, 0.0, 1.6)
     lens = np.array([[0.8 * width, 0, width / 2], [0, 0.8 * width, height / 2], [0, 0, 1]])
     arrays = {

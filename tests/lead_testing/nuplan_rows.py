@@ -55,7 +55,7 @@ ROWS = {
     "N-48": "collision rate",
     "N-49": "closed loop: completion, infractions, comfort",
     "N-50": "the same validation in training and afterwards",
-    "N-51": "YAML and words; near matches",
+    "N-51": "YAML and arguments; near matches",
     "N-52": "seeds and determinism",
     "N-53": "verification of a dataset; conversion; training",
     "N-54": "several processes: the same weights and metrics",

@@ -1,4 +1,4 @@
-"""Keys of the recipe `nuplan`: the defaults of its guide, what is refused and in which words, rates by step."""
+"""Keys of the recipe `nuplan`: the defaults of its guide, what is refused and by which message, rates by step."""
 
 import math
 from typing import Any
@@ -30,11 +30,13 @@ def test_n_28_n_30_and_n_56_what_a_gpu_of_24_gb_holds() -> None:
     found = config()
     assert found.batch_size * found.gradient_accumulation_steps == 4
     assert 4 <= found.num_threads <= 8 and found.prefetch_factor == 2
-    assert not any("batch_size" in said for said in warnings(found))
-    assert any("batch_size is 16; 2 to 4 fit a GPU of 24 GB" in said for said in warnings(config({"batch_size": 16})))
+    assert not any("batch_size" in message for message in warnings(found))
+    assert any(
+        "batch_size is 16; 2 to 4 fit a GPU of 24 GB" in message for message in warnings(config({"batch_size": 16}))
+    )
 
 
-def test_n_51_a_word_changes_its_key_alone_and_a_misspelt_one_is_named() -> None:
+def test_n_51_an_argument_changes_its_key_alone_and_a_misspelt_one_is_named() -> None:
     changed = config({"optimizer": {"lr": 1e-3}}).model_dump()
     assert changed["optimizer"].pop("lr") == 1e-3
     plain = config().model_dump()
@@ -45,7 +47,7 @@ def test_n_51_a_word_changes_its_key_alone_and_a_misspelt_one_is_named() -> None
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"data": {"cameras": ["CAM_F0", "CAM_F0"]}}, "CAM_F0 is named twice"),
         ({"data": {"cameras": ["CAM_F1"]}}, "cameras"),
@@ -60,8 +62,8 @@ def test_n_51_a_word_changes_its_key_alone_and_a_misspelt_one_is_named() -> None
          "every task has a weight of 0"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_trained_is_refused_in_a_sentence(values: dict[str, Any], said: str) -> None:
-    with pytest.raises(BadConfig, match=said):
+def test_what_cannot_be_trained_is_refused_in_a_sentence(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadConfig, match=message):
         config(values)
 
 
@@ -85,7 +87,7 @@ def test_n_27_rates_follow_the_closed_form(keys: dict[str, Any], expected: Any) 
         assert factor(step) == pytest.approx(expected(step - 10))
 
 
-def test_advice_speaks_of_what_is_not_learnt() -> None:
+def test_advice_names_what_is_not_learnt() -> None:
     rules = {rule.name: rule.check for rule in watch_rules(config())}
     bad = [{"val/mAP": 0.0, "val/ADE": 2.0, "val/ADE_constant_velocity": 1.0}] * 5
     assert "val/mAP is 0.000 after 5 epochs" in (rules["no-detections"](bad) or "")

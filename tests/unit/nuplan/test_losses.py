@@ -19,7 +19,7 @@ Made = tuple[Any, dict[str, torch.Tensor], dict[str, Any]]
 
 
 def perfect(config: Any, batch: dict[str, Any]) -> dict[str, torch.Tensor]:
-    """Returns outputs that say the truth."""
+    """Returns outputs that are the truth."""
     range_m, cells = config.data.range_m, config.data.grid_cells
     code, number, _ = encoded(batch["boxes"], range_m, cells)
     valid = batch["agent_valid"]

@@ -55,7 +55,7 @@ def test_n_43_overlap_of_two_layers() -> None:
     assert found["mIoU"] == 0.25 and found["mIoU_of_truth"] == 0.5
 
 
-def test_n_44_occupancy_counts_known_cells_and_says_nothing_without_any_occupied() -> None:
+def test_n_44_occupancy_counts_known_cells_and_has_no_recall_without_any_occupied() -> None:
     metric = OccupancyRightness()
     metric.update(
         torch.tensor([[[1.0, -1.0, 1.0, 1.0]]]), torch.tensor([[[1, 1, 0, 1]]]), torch.tensor([[[1, 1, 1, 0]]])

@@ -35,9 +35,9 @@ def run(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training of two epochs, with averaged weights and learned task weights."""
     torch.set_num_threads(1)
     logdir = tmp_path_factory.mktemp("runs") / "run"
-    words = [*SMALL, f"data_root={tree}", f"logdir={logdir}", "epochs=2", "loss.weighting=learned", "ema_decay=0.5",
+    arguments = [*SMALL, f"data_root={tree}", f"logdir={logdir}", "epochs=2", "loss.weighting=learned", "ema_decay=0.5",
              "log_scalars_frequency=1", "log_images_frequency=1"]  # fmt: skip
-    train_locally(words, [], {})
+    train_locally(arguments, [], {})
     return logdir
 
 
@@ -76,9 +76,9 @@ def test_n_41_n_50_and_n_58_a_file_alone_gives_the_logged_numbers_and_a_report(r
 def test_n_54_two_ranks_end_killed_and_resumed_with_the_bits_of_an_uninterrupted_run(
     tree: Path, tmp_path: Path
 ) -> None:
-    words = [*SMALL, f"data_root={tree}", "epochs=2", "batch_size=2", "every_steps=1", "max_samples=4",
+    arguments = [*SMALL, f"data_root={tree}", "epochs=2", "batch_size=2", "every_steps=1", "max_samples=4",
              "data.augmentation.brightness=0.2"]  # fmt: skip
-    whole, cut = ([*words, f"logdir={tmp_path / name}"] for name in ("whole", "cut"))
+    whole, cut = ([*arguments, f"logdir={tmp_path / name}"] for name in ("whole", "cut"))
     assert train_in_group(whole, 2) == [0, 0]
     assert -signal.SIGKILL in train_in_group(cut, 2, (1, 3))
     assert train_in_group(cut, 2) == [0, 0]

@@ -104,7 +104,7 @@ def evaluate_checkpoint(
 
 
 def as_trained(manifest: CheckpointManifest) -> Trained:
-    """Returns what a report says of the checkpoint that weights are of."""
+    """Returns what a report shows of the checkpoint that weights are of."""
     return Trained(
         stage=manifest.stage,
         seed=manifest.seed,

@@ -42,7 +42,7 @@ class EvaluationReport:
     sha256: str
     recipe: str
     split: str
-    changed: Sequence[str]  # words of the command line that changed the config
+    changed: Sequence[str]  # arguments of the command line that changed the config
     datasets: Sequence[str]  # digests of the caches it was measured on, empty where the recipe measured by itself
     metrics: Mapping[str, float]  # of the recipe's validation, by name
     trained: Trained | None  # None for weights without their run
@@ -70,7 +70,7 @@ class EvaluationReport:
         assert self.trained is not None
         found = {
             "the data are others": list(self.datasets) != list(self.trained.datasets),
-            f"{' '.join(self.changed)} was said": bool(self.changed),
+            f"{' '.join(self.changed)} was given": bool(self.changed),
             f"the run had {self.trained.world_size} processes": self.trained.world_size != 1,
             f"the run had torch {self.trained.torch_version}": self.trained.torch_version != torch.__version__,
         }

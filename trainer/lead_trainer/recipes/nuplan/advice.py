@@ -1,4 +1,4 @@
-"""What a person who trains should hear: values that are seldom meant, and signs of a training that learns nothing."""
+"""Advice for a person who trains: values that are seldom meant, and signs of a training that learns nothing."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,23 +7,23 @@ from lead_trainer.recipes.nuplan.config import NuplanConfig
 
 History = Sequence[Mapping[str, float]]
 USUAL_BATCHES = (2, 4)  # of a GPU of 24 GB
-AFTER_EPOCHS = 5  # before which nothing is said of what a model has not learnt yet
+AFTER_EPOCHS = 5  # before which no rule reports what a model has not learnt yet
 LEAST_MAP = 0.02
 
 
 def warnings(config: NuplanConfig) -> Sequence[str]:
     """Returns a sentence for each value that is allowed and seldom meant."""
-    said, (low, high) = [], USUAL_BATCHES
+    messages, (low, high) = [], USUAL_BATCHES
     if not low <= config.batch_size <= high:
-        said.append(
+        messages.append(
             f"batch_size is {config.batch_size}; {low} to {high} fit a GPU of 24 GB, with "
             "gradient_accumulation_steps=2 where it is below 4"
         )
     if not config.backbone_weights:
-        said.append("backbone_weights is not set: the image network begins with random weights")
+        messages.append("backbone_weights is not set: the image network begins with random weights")
     if config.data.augmentation.flip:
-        said.append("data.augmentation.flip mirrors the traffic: keep it for scenes where left and right are alike")
-    return said
+        messages.append("data.augmentation.flip mirrors the traffic: keep it for scenes where left and right are alike")
+    return messages
 
 
 def no_detections(history: History) -> str | None:
@@ -31,7 +31,7 @@ def no_detections(history: History) -> str | None:
     if len(history) < AFTER_EPOCHS or (found := history[-1].get("val/mAP")) is None or found >= LEAST_MAP:
         return None
     return (
-        f"val/mAP is {found:.3f} after {len(history)} epochs; look at the boxes with lead inspect batch, try a larger "
+        f"val/mAP is {found:.3f} after {len(history)} epochs; check the boxes with lead inspect batch, try a larger "
         "loss.detection_weight or optimizer.lr"
     )
 

@@ -34,7 +34,7 @@ class LossReport:
 def compute_losses(
     config: NuplanConfig, outputs: Outputs, batch: Batch, log_variances: Mapping[str, torch.Tensor]
 ) -> LossReport:
-    """Returns the loss of what the model says of a batch; `log_variances` by task where weights are learned."""
+    """Returns the loss of a batch; `log_variances` by task where weights are learned."""
     with torch.autocast(outputs["heat"].device.type, enabled=False):
         labelled = dict(zip(TASKS, batch["labelled"].unbind(1), strict=True))
         makers = {

@@ -48,7 +48,7 @@ class NuplanModel(nn.Module):
             self.log_variances = nn.ParameterDict({task: nn.Parameter(torch.zeros(())) for task in TASKS})
 
     def forward(self, batch: Batch) -> Outputs:
-        """Returns what the heads say, and the ways of the true boxes.
+        """Returns the heads' outputs, and the ways of the true boxes.
 
         `heat` (B, 3, G, G), `boxes` (B, 8, G, G) of `box_code`, `layers` (B, 5, G, G), `occupied` (B, G, G); `places`
         (B, 1 + A, M, T, 2) and what else `WayHead` gives, the ego's first; `grid` (B, C, G, G), for `ways_of`.

@@ -1,4 +1,4 @@
-"""What people see of a training: the cameras, and below them the truth beside what the model says, from above.
+"""What people see of a training: the cameras, and below them the truth beside the prediction, from above.
 
 Ahead is up. Map layers and occupied cells are areas, boxes are outlines in the colour of their class, ways are dots:
 of the truth, and the likeliest of each true agent. The ego is white.

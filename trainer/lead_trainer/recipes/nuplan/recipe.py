@@ -109,7 +109,7 @@ def metrics(config: NuplanConfig, facts: Facts) -> "Mapping[str, torchmetrics.Me
 
 
 def pictures(config: NuplanConfig, batch: Batch, outputs: Any) -> Mapping[str, Picture]:
-    """Returns the first sample of a training batch: cameras, truth, what the model says."""
+    """Returns the first sample of a training batch: cameras, truth, prediction."""
     from lead_trainer.recipes.nuplan.pictures import overview
 
     return {"train/overview": overview(config, batch, 0, outputs)}

@@ -13,7 +13,7 @@ class LayerOverlap(Metric):
     """Intersection over union of each layer over all samples, where chances are above one half.
 
     `mIoU` is the mean over layers that occur in truth or prediction, `mIoU_of_truth` over those of the truth; `suffix`
-    tells apart whose cells these are.
+    distinguishes whose cells these are.
     """
 
     full_state_update = False

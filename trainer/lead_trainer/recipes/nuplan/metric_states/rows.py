@@ -1,4 +1,4 @@
-"""Rows of values that ranks gather: in one order whatever rank brought them, so nothing computed of them differs."""
+"""Rows of values that ranks gather: in one order whatever rank they come from, so nothing computed of them differs."""
 
 import hashlib
 import math

@@ -12,7 +12,7 @@ from lead_trainer.metrics.displacement import average_displacement, final_displa
 from lead_trainer.metrics.forecasting import MISS_METRES
 from lead_trainer.recipes.nuplan.metric_states.rows import exact_mean
 
-COLUMNS = ("ADE", "FDE", "miss", "right", "likely", "found", "whole", "strays")
+COLUMNS = ("ADE", "FDE", "miss", "right", "likely", "found", "whole", "leaves")
 
 
 def way_rows(places: torch.Tensor, chances: torch.Tensor, truth: torch.Tensor, valid: torch.Tensor) -> torch.Tensor:
@@ -41,7 +41,7 @@ def way_rows(places: torch.Tensor, chances: torch.Tensor, truth: torch.Tensor, v
 
 
 class WayErrors(Metric):
-    """ADE, FDE, miss rate, mode recall and precision; `suffix` tells apart where the agents come from."""
+    """ADE, FDE, miss rate, mode recall and precision; `suffix` distinguishes where the agents come from."""
 
     full_state_update = False
     rows: list[torch.Tensor]
@@ -66,7 +66,7 @@ class WayErrors(Metric):
             "ADE": exact_mean(columns["ADE"]),
             "FDE": exact_mean(columns["FDE"]),
             "miss_rate": exact_mean(columns["miss"]),
-            "miss_rate_max": exact_mean(columns["strays"][whole]),
+            "miss_rate_max": exact_mean(columns["leaves"][whole]),
             "mode_recall": exact_mean(columns["found"]),
             "mode_precision": float(columns["right"].sum() / likely) if likely else float("nan"),
         }

@@ -1,8 +1,8 @@
-"""Boxes as the numbers that a cell says of them, and back; and the boxes that a heat map shows.
+"""Boxes as the numbers that a cell holds, and back; and the boxes that a heat map shows.
 
-A box is (x, y, length, width, yaw, vx, vy) in the vehicle's frame. A cell says eight numbers of the box whose centre it
-holds: how far the centre lies from its middle, in cells; logarithms of length and width; sine and cosine of the yaw; vx
-and vy.
+A box is (x, y, length, width, yaw, vx, vy) in the vehicle's frame. A cell holds eight numbers of the box whose centre
+lies in it: how far the centre lies from its middle, in cells; logarithms of length and width; sine and cosine of the
+yaw; vx and vy.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ def decoded(code: torch.Tensor, number: torch.Tensor, range_m: float, cells: int
 
 
 def at_cells(grid: torch.Tensor, number: torch.Tensor) -> torch.Tensor:
-    """Returns what a grid (B, C, G, G) says in cells (B, A): (B, A, C)."""
+    """Returns what a grid (B, C, G, G) holds in cells (B, A): (B, A, C)."""
     return grid.flatten(2).gather(2, number[:, None].expand(-1, grid.shape[1], -1)).transpose(1, 2)
 
 

@@ -25,7 +25,7 @@ class GridHeads(nn.Module):
         nn.init.constant_(self.heads["heat"][-1].bias, RARE)  # type: ignore[index]
 
     def forward(self, grid: torch.Tensor) -> Mapping[str, torch.Tensor]:
-        """Returns what each head says."""
+        """Returns each head's output."""
         found = {name: head(grid).float() for name, head in self.heads.items()}
         return {**found, "occupied": found["occupied"][:, 0]}
 

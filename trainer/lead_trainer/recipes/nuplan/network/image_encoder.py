@@ -24,7 +24,7 @@ STRIDES = (4, 8, 16, 32)  # of the stages
 class ImageEncoder(nn.Module):
     """Maps pictures (N, 3, H, W) uint8 to distances (N, D, h, w), which sum to 1, and features (N, C, h, w).
 
-    h and w are H and W divided by `image_stride`, rounded up; place [i, j] looks along pixel (j, i) x image_stride.
+    h and w are H and W divided by `image_stride`, rounded up; place [i, j] is at pixel (j, i) x image_stride.
     """
 
     mean: torch.Tensor

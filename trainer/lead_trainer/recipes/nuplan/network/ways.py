@@ -14,7 +14,7 @@ from lead_trainer.recipes.nuplan.model_keys import ModelKeys
 from lead_trainer.recipes.nuplan.network.box_code import Agents
 from lead_trainer.recipes.nuplan.network.grid import read_at
 
-LOOK_AHEAD_M = (-4.0, 0.0, 4.0, 8.0, 16.0)  # along the heading, where the grid is read
+READ_AT_M = (-4.0, 0.0, 4.0, 8.0, 16.0)  # along the heading, where the grid is read
 EGO, EGO_SIZE_M = len(CLASSES), (5.2, 2.3)  # nuPlan's Pacifica
 NUMBERS = 6  # of a step: x, y, heading, speed, log sigma of x and y
 LOG_SIGMAS = (-3.0, 5.0)
@@ -37,7 +37,7 @@ class WayHead(nn.Module):
         width = keys.actor_width
         own = 4 + 4 + len(CLASSES) + 1  # size, own velocity; place, heading; kind
         self.enter = nn.Sequential(
-            nn.Linear(own + len(LOOK_AHEAD_M) * keys.bev_channels, width), nn.LayerNorm(width), nn.ReLU(),
+            nn.Linear(own + len(READ_AT_M) * keys.bev_channels, width), nn.LayerNorm(width), nn.ReLU(),
             nn.Linear(width, width),
         )  # fmt: skip
         layer = nn.TransformerEncoderLayer(
@@ -72,7 +72,7 @@ class WayHead(nn.Module):
     def _seen(self, grid: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
         yaw = boxes[..., 4]
         ahead = torch.stack([yaw.cos(), yaw.sin()], -1)
-        places = boxes[..., None, :2] + ahead[..., None, :] * boxes.new_tensor(LOOK_AHEAD_M)[:, None]
+        places = boxes[..., None, :2] + ahead[..., None, :] * boxes.new_tensor(READ_AT_M)[:, None]
         found = read_at(grid.float(), places.flatten(1, 2), self.range_m)
         return found.reshape(*places.shape[:2], -1)
 
