@@ -31,7 +31,7 @@ def train_in_group(
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
         ["lead_trainer.commands.train", "lead_trainer.recipes.lead.recipe", "lead_trainer.recipes.distill.recipe",
-         "lead_trainer.recipes.world.validation", "torch._dynamo"]
+         "lead_trainer.recipes.world.validation", "lead_trainer.recipes.nuplan.validation", "torch._dynamo"]
     )  # fmt: skip
     port = free_port()
     group = [

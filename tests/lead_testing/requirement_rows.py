@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from lead_testing import PROJECT_ROOT, distill_rows, world_rows
+from lead_testing import PROJECT_ROOT, distill_rows, nuplan_rows, world_rows
 
 RINGS = ("unit", "cluster")  # where tests are named after rows; only those of the unit ring are run here
 _NAMED = re.compile(r"^test((?:_(?:and_|to_)?[a-z]_\d\d)+)_")
@@ -43,6 +43,7 @@ class Requirements:
 
 RECIPES = {
     "distill": Requirements("distill", distill_rows.ROWS, distill_rows.ELSEWHERE, {}),
+    "nuplan": Requirements("nuplan", nuplan_rows.ROWS, nuplan_rows.ELSEWHERE, nuplan_rows.DOCUMENTED),
     "world": Requirements("world", world_rows.ROWS, world_rows.ELSEWHERE, world_rows.DOCUMENTED),
 }
 

@@ -170,7 +170,7 @@ def test_shards_are_kept_here_when_they_come_from_afar_or_when_told() -> None:
         (["logdir=x", "keep_last=-3"], "keep_last: found -3, expected 0 or more"),
         (["logdir=x", "seed=-1"], "seed: found -1, expected 0 or more"),
         (["logdir=x", "preset=dmeo"], "did you mean demo"),
-        (["logdir=x", "recipe=led"], "expected one of distill, lead, world; did you mean lead"),
+        (["logdir=x", "recipe=led"], "expected one of distill, lead, nuplan, world; did you mean lead"),
         (["logdir=x", "load_file=missing.pth"], "load_file: there is no file missing.pth"),
         (["epochs=2"], "logdir is not set"),
     ],

@@ -34,7 +34,7 @@ CACHE = {
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["recipe=led"], "recipe: found 'led', expected one of distill, lead, world; did you mean lead?"),
+        (["recipe=led"], "recipe: found 'led', expected one of distill, lead, nuplan, world; did you mean lead?"),
         (["preset=dem"], "did you mean demo"),
         (["batchsize=4"], "did you mean batch_size"),
         (["batch_size=many"], "batch_size: found 'many'"),

@@ -33,4 +33,4 @@ def test_a_recipe_that_is_not_installed_is_refused_with_the_choices(
 ) -> None:
     assert main([command, "recipe=leed"]) == ExitCode.BAD_CONFIG
     said = capsys.readouterr().err.strip()
-    assert said == "error: recipe: found 'leed', expected one of distill, lead, world; did you mean lead?"
+    assert said == "error: recipe: found 'leed', expected one of distill, lead, nuplan, world; did you mean lead?"

@@ -69,7 +69,7 @@ def test_weights_are_measured_by_the_recipe_whose_config_lies_beside_them(
     assert main(["evaluate", str(weights)]) == ExitCode.BAD_CONFIG
     (sentence,) = capsys.readouterr().err.strip().splitlines()
     assert (
-        "is a config of none of the installed recipes (distill, lead, world); set the recipe of these weights"
+        "is a config of none of the installed recipes (distill, lead, nuplan, world); set the recipe of these weights"
         in sentence
     )
 

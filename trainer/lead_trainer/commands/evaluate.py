@@ -1,29 +1,35 @@
-"""`lead evaluate`: a checkpoint measured on a split, by its recipe's benchmark, or by the metrics of its validation.
+"""`lead evaluate`: a checkpoint measured on a split: the metrics of its validation, and its recipe's own benchmark.
 
-The weights' config is read from beside them; arguments on the command line win, for example another root.
+The weights' config is read from beside them; arguments on the command line win, for example another root. If the run
+lies there too, each metric is compared with the logged one, to the bit. A report is written beside the weights.
 """
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import structlog
 import torch
 from rich.console import Console
-from rich.table import Table
 
+from lead_protocol import environment
+from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.store.folder import FolderStore
 from lead_trainer.contract.benchmark import Evaluated
 from lead_trainer.contract.installed import recipe_names
 from lead_trainer.contract.recipe import Recipe
-from lead_trainer.contract.training_keys import key_names
+from lead_trainer.contract.reports import Picture
+from lead_trainer.contract.training_keys import key_names, value_at
 from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.engine.attempt.given import Attempt
 from lead_trainer.engine.attempt.location import RunLocation
 from lead_trainer.engine.attempt.trials import validation_of_weights
 from lead_trainer.engine.group.ddp import Group
 from lead_trainer.engine.group.stop import StopFlag
+from lead_trainer.engine.step.ranking import VALIDATION
 from lead_trainer.engine.worker import device_of
 from lead_trainer.errors import BadConfig
 from lead_trainer.local.config_sources import read_config_json, read_sources, resolve
@@ -31,19 +37,24 @@ from lead_trainer.local.foreign_document import recipes_of
 from lead_trainer.local.job import build_cache, cache_store, dataset_runs, local_job
 from lead_trainer.local.named_view import config_beside
 from lead_trainer.local.run import LocalRun, installed_recipe
+from lead_trainer.local.trained_weights import checkpoint_of, sha256_of
+from lead_trainer.recipes.backbone_file import STORE_MARK
 from lead_trainer.recipes.local_runs import collections_of
 from lead_trainer.report.console import open_log
+from lead_trainer.report.evaluation import EvaluationReport, Trained, write_report
 from lead_trainer.weights_file import read_weights_file
 from lead_trainer.world import World
 
 VALIDATION_SPLIT = "val"
 LOG_COLUMNS = 160  # without a terminal
 
+log = structlog.get_logger(__name__)
+
 
 def evaluate_checkpoint(
     weights: Path, arguments: Sequence[str], split: str, submission: Path | None, environ: Mapping[str, str]
 ) -> Any:
-    """Measures weights on a split and prints what was found; raises BadConfig or BadData.
+    """Measures weights on a split, prints what was found and writes the report; raises BadConfig or BadData.
 
     Returns what the recipe's benchmark returns, or the metrics of its validation by name.
     """
@@ -55,11 +66,29 @@ def evaluate_checkpoint(
     splits = (VALIDATION_SPLIT,) if benchmark is None else benchmark.splits
     if split not in splits:
         raise BadConfig(f"--split: found {split}, expected {' or '.join(splits)}: those of recipe {run.recipe.name}")
-    if benchmark is None:
-        if submission is not None:
-            raise BadConfig(f"--submission: recipe {run.recipe.name} has no challenge; remove it")
-        return validated(run, weights, environ)
-    return benchmark.measure(
+    if benchmark is None and submission is not None:
+        raise BadConfig(f"--submission: recipe {run.recipe.name} has no challenge; remove it")
+    sha256 = sha256_of(weights)
+    trained = checkpoint_of(weights, sha256)
+    # A benchmark measures by itself; what its run logged is measured as well where there is something to compare with.
+    wanted = benchmark is None or (split == VALIDATION_SPLIT and trained is not None)
+    validation = validated(run, weights, environ) if wanted else Measured()
+    report = EvaluationReport(
+        weights=weights.name,
+        sha256=sha256,
+        recipe=run.recipe.name,
+        split=split,
+        changed=[one for one in arguments if not one.startswith("recipe=")],
+        datasets=validation.datasets,
+        metrics=validation.metrics,
+        trained=None if trained is None else as_trained(trained),
+        config=run.config.model_dump(mode="json"),
+    )
+    console = Console(width=None if sys.stdout.isatty() else LOG_COLUMNS)
+    if validation.metrics:
+        console.print(report.table())
+        console.print(report.verdict(), soft_wrap=True)
+    found = None if benchmark is None else benchmark.measure(
         Evaluated(
             config=run.config,
             weights=weights,
@@ -68,6 +97,28 @@ def evaluate_checkpoint(
             submission=submission,
             caches=lambda collections: caches_of(run, collections, environ),
         )
+    )  # fmt: skip
+    files = write_report(report, found, validation.pictures, weights.parent)
+    print(f"report: {' '.join(map(str, files))}")
+    return validation.metrics if benchmark is None else found
+
+
+def as_trained(manifest: CheckpointManifest) -> Trained:
+    """Returns what a report shows of the checkpoint that weights are of."""
+    return Trained(
+        stage=manifest.stage,
+        seed=manifest.seed,
+        epoch=manifest.epoch,
+        step=manifest.step,
+        git_revision=manifest.git_revision,
+        world_size=manifest.world_size,
+        torch_version=manifest.torch_version,
+        datasets=manifest.dataset_digests,
+        logged={
+            name.removeprefix(VALIDATION): value
+            for name, value in manifest.metrics.items()
+            if name.startswith(VALIDATION)
+        },
     )
 
 
@@ -117,8 +168,39 @@ def caches_of(run: LocalRun, collections: Sequence[str], environ: Mapping[str, s
     return {name: CacheReader(store, build_cache(part, store, others)) for name, part in dataset_runs(run).items()}
 
 
-def validated(run: LocalRun, weights: Path, environ: Mapping[str, str]) -> dict[str, float]:
-    """Runs the recipe's validation on weights, prints its metrics and returns them by name."""
+@dataclass(frozen=True)
+class Measured:
+    """What a validation found, empty where the recipe's benchmark measures by itself."""
+
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    pictures: Mapping[str, Picture] = field(default_factory=dict)
+    datasets: Sequence[str] = ()
+
+
+def without_absent_files(run: LocalRun, environ: Mapping[str, str]) -> LocalRun:
+    """Returns the run without first weights that are not on this machine: those given take their place.
+
+    A frozen network of a loss is lost with them, and its term of the loss.
+    """
+    absent = []
+    for key in sorted(run.recipe.keys.weights):
+        source = str(value_at(run.config.model_dump(), key) or "")
+        if source.startswith(STORE_MARK):
+            is_here = bool(environ.get(environment.STORE_URL))
+        else:
+            is_here = not source or Path(source).is_file()
+        if not is_here:
+            log.warning("a file of weights is not on this machine and left out", key=key, file=source)
+            absent.append(key)
+    if not absent:
+        return run
+    values = {**run.values, **dict.fromkeys(absent, "")}
+    return replace(run, values=values, config=run.recipe.config(values))
+
+
+def validated(run: LocalRun, weights: Path, environ: Mapping[str, str]) -> Measured:
+    """Runs the recipe's validation on weights; raises BadConfig where the config has no split and no benchmark."""
+    run = without_absent_files(run, environ)
     caches, group = cache_store(run, environ), Group(World(), device_of(World()))
     with TemporaryDirectory(prefix="lead-evaluate-") as scratch:
         store = FolderStore(Path(scratch) / "store")
@@ -128,15 +210,14 @@ def validated(run: LocalRun, weights: Path, environ: Mapping[str, str]) -> dict[
             job=job, location=location, group=group, stop=StopFlag(), recipe=run.recipe, config=run.config
         )
         found = validation_of_weights(attempt)
-    if found is None:
+    if found is None and run.recipe.benchmark is None:
         next_command = run.recipe.reports.next_command
         chosen = {"recipe": run.recipe.name, "preset": ""}
         hint = next_command(run.config, weights, weights.parent, chosen) if next_command is not None else ""
         raise BadConfig(
             f"evaluate: the config of {weights} has no validation split; name one by its keys" + (hint and f"; {hint}")
         )
-    table = Table("metric", "value", title=f"{VALIDATION_SPLIT}: {weights}", title_justify="left")
-    for name, value in sorted(found.items()):
-        table.add_row(name, f"{value:.6g}")
-    Console(width=None if sys.stdout.isatty() else LOG_COLUMNS).print(table)
-    return found
+    if found is None:
+        return Measured()
+    metrics = {tag.removeprefix(VALIDATION): value for tag, value in found.values.items()}
+    return Measured(metrics, found.pictures, [source.digest for source in job.datasets])

@@ -32,5 +32,6 @@ class Benchmark(Generic[ConfigT]):
 
     #: The splits that can be measured, the usual one first.
     splits: tuple[str, ...]
-    #: Measures, prints tables, writes a challenge's file; returns what it found. Raises BadConfig or BadData.
+    #: Measures, prints tables, writes a challenge's file; returns what it found, whose `summary()` (JSON values) and
+    #: `markdown()` become part of the report where it has them. Raises BadConfig or BadData.
     measure: Callable[[Evaluated[ConfigT]], Any]

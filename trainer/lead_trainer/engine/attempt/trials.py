@@ -10,8 +10,8 @@ from lead_trainer.engine.attempt.stage import opened_dataset, stage_of, start_of
 from lead_trainer.engine.attempt.start import build_state
 from lead_trainer.engine.loop import Stage
 from lead_trainer.engine.samples.stage_samples import StageSamples, limited
-from lead_trainer.engine.step.ranking import VALIDATION
 from lead_trainer.engine.step.state import TrainState
+from lead_trainer.engine.validation.validation import Validated
 
 
 def lr_curve(attempt: Attempt, least: float, most: float, steps: int) -> Curve:
@@ -20,15 +20,15 @@ def lr_curve(attempt: Attempt, least: float, most: float, steps: int) -> Curve:
         return sweep_stage(stage, state, least, most, steps)
 
 
-def validation_of_weights(attempt: Attempt) -> dict[str, float] | None:
-    """Validates the weights that the attempt begins with; returns the metrics by name, None without a split."""
+def validation_of_weights(attempt: Attempt) -> Validated | None:
+    """Validates the weights that the attempt begins with; returns None without a split."""
     with _fresh(attempt) as (stage, state, samples):
         validator = validator_of(attempt, samples.validation, stage)
         if validator is None:
             return None
         found = validator.run(state)
     assert found is not None  # nobody asks it to stop
-    return {tag.removeprefix(VALIDATION): value for tag, value in found.values.items()}
+    return found
 
 
 @contextmanager

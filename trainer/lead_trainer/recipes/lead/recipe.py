@@ -5,6 +5,7 @@ Perception is trained first (pretrain), then with the planner (posttrain). What 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lead_trainer.contract.files import Files
@@ -48,10 +49,14 @@ def validation_samples(config: LeadConfig, caches: Caches) -> MixedSamples | Non
 
 
 def evaluate(model: "torch.nn.Module", batch: Batch, context: StepContext[LeadConfig]) -> Evaluation:
-    """Returns what one validation batch adds to losses, LEAD's metrics and IoUs."""
+    """Returns what one validation batch adds to losses, LEAD's metrics and IoUs; a picture of the first one."""
     from lead_trainer.recipes.lead.validation import evaluate
+    from lead_trainer.recipes.lead.visualize import draw_training_picture
 
-    return evaluate(context.config, model(batch), batch)
+    predictions = model(batch)
+    found = evaluate(context.config, predictions, batch)
+    picture = None if context.micro_batch else draw_training_picture(context.config, batch, predictions)
+    return found if picture is None else replace(found, pictures={"val/picture": picture})
 
 
 def summary(config: LeadConfig, means: Mapping[str, float]) -> Mapping[str, float]:

@@ -1,17 +1,14 @@
-"""`lead evaluate` of a world model: pictures per step ahead beside three baselines, as tables, a report and pictures.
+"""`lead evaluate` of a world model: pictures per step ahead beside three baselines, as tables and for the report.
 
-Written beside the weights: `report.json`, `report.md` and `report_pictures/`. The model predicts in open loop from
-`logging.rollout_context` true frames; the baselines know no more: copy-last shows the last true frame for every step.
+The model predicts in open loop from `logging.rollout_context` true frames; the baselines know no more: copy-last shows
+the last true frame for every step.
 """
 
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-import structlog
 import torch
 from rich.console import Console
 from rich.table import Table
@@ -29,13 +26,12 @@ from lead_trainer.recipes.world.metrics import baselines, picture_totals, psnr, 
 from lead_trainer.recipes.world.model import WorldModel, parameter_counts
 from lead_trainer.recipes.world.pictures import rollout_clip, validation_samples
 from lead_trainer.recipes.world.pixels import signed, unit
+from lead_trainer.report.evaluation import PICTURES
 from lead_trainer.report.picture_files import PictureFiles
 
 MODEL = "model"
-REPORT, PICTURES = "report", "report_pictures"
 LOG_COLUMNS = 160  # without a terminal
 
-log = structlog.get_logger(__name__)
 Sums = dict[str, torch.Tensor]
 
 
@@ -50,13 +46,16 @@ class Report:
     means: Mapping[str, float]  # reconstruction and one step ahead, by tag as in training
     psnr_by_step: Mapping[str, list[float]]  # open loop: of the model and each baseline, step 1 first
     ssim_by_step: list[float]  # of the model
-    config: Mapping[str, Any]
+
+    def summary(self) -> dict[str, Any]:
+        """Returns what is in the report beside the logged numbers."""
+        return asdict(self)
 
     def markdown(self) -> str:
-        """Returns the report as a page."""
+        """Returns the part of the report's page that shows this."""
         names = list(self.psnr_by_step)
         lines = [
-            f"# Report of `{self.weights}`", "",
+            "## Open-loop prediction", "",
             f"{self.windows} windows of the split `{self.split}`; "
             + ", ".join(f"{part} {count:,}" for part, count in self.parameters.items()) + " parameters.", "",
             "| measure | value |", "|---|---|",
@@ -68,12 +67,11 @@ class Report:
         for step, similar in enumerate(self.ssim_by_step):
             values = " | ".join(f"{self.psnr_by_step[name][step]:.2f}" for name in names)
             lines.append(f"| {step + 1} | {values} | {similar:.3f} |")
-        lines += ["", "Hyper-parameters:", "", "```json", json.dumps(self.config, indent=1), "```"]
         return "\n".join(lines) + "\n"
 
 
 def measured(run: Evaluated[WorldConfig]) -> Report:
-    """Measures weights on a split, prints the tables, and writes the report and pictures beside the weights."""
+    """Measures weights on a split, prints the tables, and writes pictures beside the weights."""
     model, config = run.model, run.config
     assert isinstance(model, WorldModel)
     (cache,) = run.caches((run.split, "train")).values()
@@ -82,7 +80,6 @@ def measured(run: Evaluated[WorldConfig]) -> Report:
         raise BadData(f"--split {run.split}: it holds no window of {config.data.sequence_length} frames")
     facts = mean_picture_facts(WindowSamples(config, cache, "train", training=False))
     report = report_of(model, config, windows, facts, run)
-    _write(report, run.weights.parent)
     console = Console(width=None if sys.stdout.isatty() else LOG_COLUMNS)
     for table in tables(report):
         console.print(table)
@@ -121,7 +118,6 @@ def report_of(
         means={tag: float(pair[0] / pair[1]) for tag, pair in means.items()},
         psnr_by_step={name: (values / count).tolist() for name, values in by_step.items()},
         ssim_by_step=(similar / count).tolist(),
-        config=config.model_dump(mode="json"),
     )
 
 
@@ -150,9 +146,3 @@ def _batches(windows: Samples, config: WorldConfig, device: torch.device) -> Ite
 
 def _add(sums: Sums, tag: str, value: torch.Tensor) -> None:
     sums[tag] = sums[tag] + value if tag in sums else value
-
-
-def _write(report: Report, folder: Path) -> None:
-    (folder / f"{REPORT}.json").write_text(json.dumps(asdict(report), indent=1) + "\n", encoding="utf-8")
-    (folder / f"{REPORT}.md").write_text(report.markdown(), encoding="utf-8")
-    log.info("report written", files=[str(folder / f"{REPORT}.{end}") for end in ("json", "md")])

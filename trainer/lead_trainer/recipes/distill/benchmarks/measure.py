@@ -40,6 +40,21 @@ class Results:
     rows: list[Any] = field(default_factory=list)
     agents: int = 0  # of a benchmark, else clips
 
+    def summary(self) -> dict[str, Any]:
+        """Returns what a report holds: the means of each forecaster, and the model's by class."""
+        means = {name: dict(totals.means()) for name, totals in self.overall.items()}
+        return {"agents": self.agents, "forecasters": means, "by_class": dict(self.classes.means())}
+
+    def markdown(self) -> str:
+        """Returns the part of a report's page that shows each forecaster."""
+        means = {name: totals.means() for name, totals in self.overall.items()}
+        head = [f"| metric | {' | '.join(means)} |", "|---|" + "---|" * len(means)]
+        rows = [
+            f"| {tag} | {' | '.join(_number(means[name].get(tag, math.nan)) for name in means)} |"
+            for tag in means.get(MODEL, {})
+        ]
+        return "\n".join(["## Beside the baselines", "", f"{self.agents} agents or clips.", "", *head, *rows, ""])
+
 
 def measured(run: Evaluated[DistillConfig]) -> Results:
     """Evaluates weights on a split, prints the tables and writes the submission; raises BadConfig or BadData."""

@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
+from lead_trainer.blocks.conv_blocks import group_norm, run_stages
 from lead_trainer.recipes.world.model_keys import ModelKeys
-from lead_trainer.recipes.world.network.conv_blocks import group_norm, run_stages
 
 
 class Upscale(nn.Module):

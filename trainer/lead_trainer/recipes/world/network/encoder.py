@@ -5,8 +5,8 @@ from itertools import pairwise
 import torch
 from torch import nn
 
+from lead_trainer.blocks.conv_blocks import ResidualBlock, group_norm, run_stages
 from lead_trainer.recipes.world.model_keys import ModelKeys
-from lead_trainer.recipes.world.network.conv_blocks import ResidualBlock, group_norm, run_stages
 
 STEM_STRIDE = 4  # of the 7x7 convolution and the pooling together
 

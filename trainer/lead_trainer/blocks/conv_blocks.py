@@ -1,7 +1,7 @@
-"""Convolutions that encoder and decoder share.
+"""Residual convolutions with group norms.
 
-Norms are group norms: a clip's numbers then do not depend on the other clips of its batch, so accumulation, ranks and a
-batch cut to fit into memory change nothing.
+A sample's numbers then do not depend on the other samples of its batch, so accumulation, ranks and a batch cut to fit
+into memory change nothing.
 """
 
 from collections.abc import Iterable
@@ -21,11 +21,12 @@ def group_norm(channels: int) -> nn.GroupNorm:
 class ResidualBlock(nn.Module):
     """Two 3x3 convolutions beside a shortcut (He et al. 2016), with group norms."""
 
-    def __init__(self, inner: int, outer: int, stride: int = 1) -> None:
+    def __init__(self, inner: int, outer: int, stride: int = 1, dilation: int = 1) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            nn.Conv2d(inner, outer, 3, stride, 1, bias=False), group_norm(outer), nn.ReLU(inplace=True),
-            nn.Conv2d(outer, outer, 3, 1, 1, bias=False), group_norm(outer),
+            nn.Conv2d(inner, outer, 3, stride, dilation, dilation, bias=False), group_norm(outer),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(outer, outer, 3, 1, dilation, dilation, bias=False), group_norm(outer),
         )  # fmt: skip
         same = inner == outer and stride == 1
         self.shortcut = nn.Identity() if same else nn.Conv2d(inner, outer, 1, stride, bias=False)

@@ -1,0 +1,1 @@
+"""Terms of the loss, each a pure function of predictions and labels."""

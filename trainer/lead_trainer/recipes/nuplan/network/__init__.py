@@ -1,0 +1,1 @@
+"""Parts of the model: pictures and points to one grid, and what is read off it."""
