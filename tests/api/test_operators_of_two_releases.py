@@ -14,10 +14,11 @@ from lead_testing.manifests import a_dataset_cache, a_training_run
 from lead_testing.operator_process import CODE, wait_for
 from lead_testing.statuses import newest_entry
 
-# The first whose spec is today's: cacheRef is an object, an unset field is absent. Today's schema of the CRDs,
-# which an upgrade applies first, takes every status that it writes.
-OLDER = "312670cadc2f855fccfb7ef32ae27e77d48ba74a"
-STAGES = {"drive": "pretrain", "exp": "big-train"}  # names of pods of a stage with a dash were others then
+# The first of today's format: a spec whose references are objects, a status with numbers, one display object and
+# progress in stages alone, and records below control/ that count infrastructure failures and voluntary restarts.
+# Today's schema of the CRDs, which an upgrade applies first, takes every status that it writes.
+OLDER = "4b82bf1eedd30484ff364ce13d6dab8736796a7b"
+STAGES = {"drive": "pretrain", "exp": "big-train"}
 EPOCHS = 9
 
 
