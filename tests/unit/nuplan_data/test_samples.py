@@ -248,7 +248,7 @@ def test_n_17_validation_has_no_chance_and_training_draws_by_seed_and_epoch(
         np.testing.assert_array_equal(value, validation.load(0, 5)[name], err_msg=name)
     for name, value in training.load(1, 3).items():
         np.testing.assert_array_equal(value, training.load(1, 3)[name], err_msg=name)
-    assert (training.load(1, 3)["images"] != training.load(1, 4)["images"]).any()
+    assert (np.asarray(training.load(1, 3)["images"]) != np.asarray(training.load(1, 4)["images"])).any()
     still = a_config(augmentation={"brightness": 0.0, "contrast": 0.0, "saturation": 0.0})
     plain = training_samples(still, {"local": cache})
     np.testing.assert_array_equal(plain.load(0, 0)["images"], plain.load(0, 1)["images"])
@@ -271,13 +271,11 @@ def test_n_13_a_mirrored_sample_is_seen_by_mirrored_cameras_and_twice_is_itself(
     }  # fmt: skip
     # What a camera saw at (u, v) of a point, its mirror image sees at (width - 1 - u, v) of the mirrored point.
     place = np.array([[12.0, 3.0, 0.5]])
-    for one, other, y in ((sample, flipped, 1.0),):
-        for camera in range(3):
-            u, v = pixel(one, camera, place)
-            mirrored_u, mirrored_v = pixel(other, camera, place * [1.0, -y, 1.0])
-            assert (mirrored_u, mirrored_v) == pytest.approx((39 - u, v), abs=1e-3)
-    cells = (sample["boxes"][:, :2] + 32.0) / 1.6
-    assert (sample["layers"] == flipped["layers"][..., ::-1]).all() and np.isfinite(cells).all()
+    for camera in range(3):
+        u, v = pixel(sample, camera, place)
+        assert pixel(flipped, camera, place * [1.0, -1.0, 1.0]) == pytest.approx((39 - u, v), abs=1e-3)
+    assert (np.asarray(sample["images"]) == np.asarray(flipped["images"])[..., ::-1]).all()
+    assert (sample["layers"] == flipped["layers"][..., ::-1]).all()
 
 
 def pixel(sample: dict[str, Any], camera: int, place: Any) -> tuple[float, float]:

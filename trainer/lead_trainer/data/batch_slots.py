@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 
 from lead_trainer.contract.samples import Batch, Sample
-from lead_trainer.data.jpeg_picture import JpegPicture, decoded
+from lead_trainer.data.jpeg_picture import EncodedPixels, decoded
 
 Array = npt.NDArray[Any]
 Collate = Callable[[Sequence[Sample]], Batch]
@@ -70,7 +70,7 @@ class Slot:
             if array is None or not _fits(value, array):
                 place.rest[key] = decoded(value)
                 continue
-            if isinstance(value, JpegPicture):
+            if isinstance(value, EncodedPixels):
                 value.write_into(array[row])
             else:
                 array[row] = value
@@ -110,7 +110,7 @@ class Slot:
             with self._lock:
                 array = self._arrays.get(key)
                 if array is None:
-                    shape = (self._rows, *(value.shape if isinstance(value, JpegPicture) else np.shape(value)))
+                    shape = (self._rows, *(value.shape if isinstance(value, EncodedPixels) else np.shape(value)))
                     array = self._arrays[key] = _memory(shape, kind, pinned=self._pinned)
         return array
 
@@ -173,9 +173,9 @@ def _memory(shape: tuple[int, ...], kind: torch.dtype, *, pinned: bool) -> Array
 
 def _row_type(value: Any) -> torch.dtype | None:
     """Returns the dtype of a row, None for what memory cannot be made for ahead."""
-    if not isinstance(value, (JpegPicture, np.ndarray, np.generic, bool, int, float)):
+    if not isinstance(value, (EncodedPixels, np.ndarray, np.generic, bool, int, float)):
         return None
-    kind = value.dtype if isinstance(value, JpegPicture) else np.asarray(value).dtype
+    kind = value.dtype if isinstance(value, EncodedPixels) else np.asarray(value).dtype
     try:
         return torch.from_numpy(np.empty(0, kind)).dtype
     except TypeError:
@@ -183,6 +183,6 @@ def _row_type(value: Any) -> torch.dtype | None:
 
 
 def _fits(value: Any, array: Array) -> bool:
-    if isinstance(value, (JpegPicture, np.ndarray, np.generic)):
+    if isinstance(value, (EncodedPixels, np.ndarray, np.generic)):
         return value.dtype == array.dtype and value.shape == array.shape[1:]
     return isinstance(value, (bool, int, float)) and np.asarray(value).dtype == array.dtype and array.ndim == 1

@@ -1,9 +1,10 @@
-"""A picture that is still a JPEG, so that its pixels are first written where they are wanted: the row of a batch.
+"""Pictures that are still JPEGs, so that their pixels are first written where they are wanted: the row of a batch.
 
 libjpeg-turbo writes them there with the GIL released. Its pixels are OpenCV's, bit for bit; what only OpenCV reads (a
 rotation in EXIF, grey or CMYK pictures, other formats) is decoded by it at once.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -20,14 +21,31 @@ Channels = Literal["RGB", "BGR"]
 _EXIF_WITHIN = 256  # bytes; an EXIF segment comes first, or after JFIF's
 
 
+class EncodedPixels(ABC):
+    """An array of u8 that is not decoded yet; numpy decodes it where it meets one, `write_into` does without a copy."""
+
+    __slots__ = ()
+    dtype: ClassVar[np.dtype[np.uint8]] = np.dtype(np.uint8)
+    shape: tuple[int, ...]
+
+    @abstractmethod
+    def write_into(self, pixels: Pixels) -> None:
+        """Decodes into a contiguous array of this shape; raises BadData for a JPEG that is broken."""
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[np.generic]:
+        """Returns the decoded pixels."""
+        pixels = np.empty(self.shape, np.uint8)
+        self.write_into(pixels)
+        return pixels if dtype is None else pixels.astype(dtype, copy=False)
+
+
 @dataclass(frozen=True, slots=True)
-class JpegPicture:
-    """A picture (height, width, 3) u8; numpy decodes it where it meets an array, `write_into` does without a copy."""
+class JpegPicture(EncodedPixels):
+    """A picture (height, width, 3)."""
 
     jpeg: memoryview
     shape: tuple[int, int, int]
     channels: Channels
-    dtype: ClassVar[np.dtype[np.uint8]] = np.dtype(np.uint8)
 
     def write_into(self, pixels: Pixels) -> None:
         """Decodes into a contiguous array of this shape; raises BadData for a JPEG that is broken."""
@@ -35,12 +53,6 @@ class JpegPicture:
             simplejpeg.decode_jpeg(self.jpeg, self.channels, buffer=pixels)
         except ValueError:  # OpenCV forgives more, some versions of it
             pixels[...] = _by_opencv(self.jpeg, self.channels)
-
-    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[np.generic]:
-        """Returns the decoded pixels."""
-        pixels = np.empty(self.shape, np.uint8)
-        self.write_into(pixels)
-        return pixels if dtype is None else pixels.astype(dtype, copy=False)
 
 
 def stored_picture(image: memoryview, channels: Channels = "RGB") -> JpegPicture | Pixels:
@@ -55,8 +67,8 @@ def stored_picture(image: memoryview, channels: Channels = "RGB") -> JpegPicture
 
 
 def decoded(value: object) -> object:
-    """Returns a sample's value, pixels instead of a JpegPicture."""
-    return np.asarray(value) if isinstance(value, JpegPicture) else value
+    """Returns a sample's value, pixels instead of encoded ones."""
+    return np.asarray(value) if isinstance(value, EncodedPixels) else value
 
 
 def _by_opencv(image: memoryview, channels: Channels) -> Pixels:

@@ -86,7 +86,7 @@ def mirrored(sample: Mapping[str, Any]) -> Sample:
     intrinsics[:, 0, 2] = width - 1 - intrinsics[:, 0, 2]
     mounts = sample["camera_to_vehicle"] * _signs(left=1, right=0)
     changed = {
-        "images": np.ascontiguousarray(sample["images"][..., ::-1]),
+        "images": sample["images"].mirrored(),
         "intrinsics": intrinsics,
         "camera_to_vehicle": mounts,
         "picture_to_sweep": sample["picture_to_sweep"] * _signs(left=1, right=1),

@@ -13,22 +13,21 @@ import structlog
 
 from lead_trainer.contract.samples import Cache, Caches, Indices, Sample
 from lead_trainer.data.in_shards import RowsInShards
-from lead_trainer.data.jpeg_picture import stored_picture
 from lead_trainer.errors import BadConfig, BadData
-from lead_trainer.recipes.nuplan.augment import Draw, Picture, coloured, draw, mirrored, random_of, thinned
+from lead_trainer.recipes.nuplan.augment import Draw, draw, mirrored, random_of, thinned
 from lead_trainer.recipes.nuplan.bundle_record import from_record, rig_arrays
 from lead_trainer.recipes.nuplan.data_keys import ReadsSamples
 from lead_trainer.recipes.nuplan.prepare_keys import NuplanKeys
+from lead_trainer.recipes.nuplan.rig_pictures import UNCHANGED, RigPictures
 from lead_trainer.recipes.nuplan.sensor_bundle import Array, SensorBundle
 from lead_trainer.recipes.nuplan.windows import window_starts
 from lead_trainer.recipes.prepare_keys import refuse_other_preparation
 
 log = structlog.get_logger(__name__)
-UNCHANGED = Draw()
 
 # What a sample holds: C cameras of H x W pixels, A agents, P points, T steps of a way, G cells a side of the grid.
 SAMPLE: Mapping[str, str] = {
-    "images": "(C, 3, H, W) uint8, RGB, without distortion",
+    "images": "(C, 3, H, W) uint8, RGB, without distortion; decoded where a batch is made, or by numpy",
     "intrinsics": "(C, 3, 3) float32, pixels",
     "camera_to_vehicle": "(C, 4, 4) float32, at the picture's time",
     "picture_to_sweep": "(C, 4, 4) float32, vehicle's frame at the picture's time to the sweep's",
@@ -145,21 +144,10 @@ class FrameSamples(RowsInShards):
 
 def whole_sample(bundle: SensorBundle, chosen: Draw = UNCHANGED) -> Sample:
     """Returns the sample of a bundle, its colours changed as drawn; raises BadData for a picture of another size."""
-    height, width = bundle.image_size
-    pictures: list[Picture] = []
-    for channel, data in zip(bundle.channels, bundle.images, strict=True):
-        picture = stored_picture(memoryview(data))
-        if picture.shape != (height, width, 3):
-            raise BadData(f"a picture of {channel} has shape {picture.shape}, expected {height} x {width}")
-        pictures.append(np.asarray(picture, np.uint8))
-    images = np.empty((len(pictures), 3, height, width), np.uint8)
-    for number, picture in enumerate(coloured(pictures, chosen)):
-        for colour in range(3):
-            cv2.extractChannel(picture, colour, images[number, colour])  # several times as fast as a transposed copy
     arrays = bundle.arrays()
     names = ("intrinsics", "camera_to_vehicle", "picture_to_sweep", "ego_state", "ego_future", "ego_future_valid")
     sample = {
-        "images": images,
+        "images": RigPictures.of(bundle.channels, bundle.images, bundle.image_size, chosen),
         **{name: arrays[name] for name in (*names, "layers", "occupied", "known", "labelled")},
         "calibration": bundle.calibration,
         **with_points(arrays["points"]),
