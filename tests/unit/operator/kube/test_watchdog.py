@@ -52,7 +52,7 @@ def test_kopf_goes_on_asking_where_it_is_refused() -> None:
     assert [next(tries) for _ in range(10_000)][-1] == LONGEST_PAUSE_S
 
 
-def test_a_watch_of_kopf_that_goes_silent_is_given_up_before_the_process_counts_as_deaf() -> None:
+def test_a_silent_watch_of_kopf_is_given_up_before_the_process_counts_as_deaf() -> None:
     watching = thin_settings(60.0).watching
     assert watching.server_timeout == 60
     assert watching.client_timeout == watching.inactivity_timeout == 60 + WATCH_GRACE_S
