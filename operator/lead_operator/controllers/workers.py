@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 class Workers:
-    """Empties the queue; `reconcile` makes one pass, and returns in how many seconds to look again, if at all."""
+    """Empties the queue; `reconcile` makes one pass, and returns in how many seconds to run the next pass, if at all."""
 
     def __init__(
         self, queue: WorkQueue[ResourceKey], reconcile: Callable[[ResourceKey], Awaitable[float | None]]

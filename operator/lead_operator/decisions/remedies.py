@@ -16,7 +16,7 @@ from lead_operator.settings import StorageProfile
 OBJECTS_REFUSED: Final = "ObjectsRefused"
 RESOURCES_OF_POD: Final = "spec.containers[0].resources"
 
-# Fields of a pod that hold what a spec says, as the API server names them, and where the spec says it.
+# Fields of a pod that come from a spec, as the API server names them, and their place in the spec.
 RUN_FIELDS: Final = {
     RESOURCES_OF_POD: "spec.resources",
     "spec.tolerations": "spec.podOverrides.tolerations",
@@ -29,10 +29,10 @@ CACHE_FIELDS: Final = {
     "spec.tolerations": "spec.build.tolerations",
     "spec.nodeSelector": "spec.build.nodeSelector",
 }
-_INVALID = re.compile(r'Pod \S+: Pod "[^"]*" is invalid: (.*)', re.DOTALL)  # policies and webhooks say it otherwise
+_INVALID = re.compile(r'Pod \S+: Pod "[^"]*" is invalid: (.*)', re.DOTALL)  # policies and webhooks use other texts
 _COMPARED = re.compile(r"equal to (\S+) limit of ")  # a request with the limit of the same resource
 
-_REFUSAL_REMEDIES: Final = (  # the first whose words stand in the message
+_REFUSAL_REMEDIES: Final = (  # the first whose text is in the message
     ("exceeded quota", "raise the ResourceQuota of the namespace, wait until others give back, or ask for less"),
     ("failed quota", "set the requests and limits that the ResourceQuota of the namespace asks for"),
     ("usage per ", "raise the LimitRange of the namespace, or ask for what it allows"),
@@ -45,7 +45,7 @@ _REFUSAL_REMEDIES: Final = (  # the first whose words stand in the message
     ("does not belong to this", "it is tried again as soon as the name is free"),
 )
 STORE_DENIED = "StoreDenied"  # the reason of a pod that ended so: a bad key, a missing right, an unknown authority
-PROFILE_REMEDY = "ask the administrator to define it, or create this anew with one that is: the field is fixed"
+PROFILE_REMEDY = "ask the administrator to define it, or recreate this with one that is: the field is immutable"
 UNSCHEDULABLE = "free resources, or create a run with smaller resources or fewer nodes; nodes may be cordoned"
 BUILD_UNSCHEDULABLE = "free resources, or ask for less in build.resources, which may be changed in place"
 _PULLS = ("ImagePullBackOff", "ErrImagePull")
@@ -58,16 +58,16 @@ _START_REMEDIES = {
     "ErrImageNeverPull": "load the trainer image on the node or change images.trainer.pullPolicy in the chart's values",
     "InvalidImageName": "correct the trainer image in the chart's values",
     "CreateContainerConfigError": "create the Secret that the message names in the namespace of the run",
-    "FailedMount": "check that each exists in the namespace; if all do, {describe} tells what is wrong",
+    "FailedMount": "check that each exists in the namespace; if all do, {describe} shows the cause",
     "SchedulingGated": "the queue has not admitted it yet; see kubectl get workloads, or ask who runs the queue",
 }
 
 _MISSED_DEVICE = re.compile(r"Insufficient ([a-z0-9.-]+/[A-Za-z0-9._-]*[A-Za-z0-9])")  # these have a domain
 _IMAGE = re.compile(r'image \\?"([^"\\]+)')
-_NO_CAUSE = re.compile(r'Back-off pulling image "[^"]*"')  # all that an older kubelet says while it waits
-MAX_TOLD = 512  # characters of the kubelet's or the scheduler's own words
+_NO_CAUSE = re.compile(r'Back-off pulling image "[^"]*"')  # all that an older kubelet reports while it waits
+MAX_REASON = 512  # characters of the kubelet's or the scheduler's message
 MAX_CAUSE = 160
-MIN_CAUSE = 20  # shorter ones, such as `not found`, say nothing without the one before
+MIN_CAUSE = 20  # shorter ones, such as `not found`, mean nothing without the one before
 
 
 def explain_invalid(
@@ -83,7 +83,7 @@ def explain_invalid(
 
 
 def _asks_for(of_pod: str, refusal: str, resources: ComputeResources, settings: PodSettings) -> bool:
-    """Tells whether a spec itself sets what is refused; a LimitRange or a webhook fills in what it leaves out."""
+    """Returns whether the spec itself sets the rejected field; a LimitRange or a webhook may set others."""
     if of_pod == RESOURCES_OF_POD:
         compared = _COMPARED.findall(refusal)
         return not compared or any(name in resources.requests and name in resources.limits for name in compared)
@@ -135,15 +135,15 @@ def explain_waiting(pod: ObservedPod, remedy: str = "") -> str:
 
 
 def what_it_waits_for(pod: ObservedPod) -> str:
-    """Returns reason and cause of a pod that does not start, in few words."""
+    """Returns reason and cause of a pod that does not start, in short."""
     told = pod.waiting_message
     if pod.waiting_reason in _PULLS and (image := _IMAGE.search(told)):
         return f"{pod.waiting_reason}: image {image[1][:MAX_CAUSE]}{_last_cause(told)}"
-    return f"{pod.waiting_reason}: {_cut(told, MAX_TOLD)}" if told else pod.waiting_reason
+    return f"{pod.waiting_reason}: {_cut(told, MAX_REASON)}" if told else pod.waiting_reason
 
 
 def _last_cause(told: str) -> str:
-    """Returns the end of a chain of causes, as many links of it as say something; empty where there is none."""
+    """Returns the end of a chain of causes, as many links of it as are useful; empty where there is none."""
     if _NO_CAUSE.fullmatch(told.strip()):
         return " is not there yet; the kubelet waits before it pulls again"
     links = told.strip().split(": ")

@@ -41,14 +41,14 @@ def retire_pods(pods: tuple[ObservedPod, ...], run: TrainingRun, observed: Obser
     return retire(pods, now=observed.now, node_loss_s=run.failure_policy.node_loss_s)
 
 
-def tell_last_checkpoint(view: RunView, state: InstanceState) -> tuple[PodToAnnotate, ...]:
+def annotate_last_checkpoint(view: RunView, state: InstanceState) -> tuple[PodToAnnotate, ...]:
     """Returns the annotations by which Volcano picks victims that lose least: the time of the newest checkpoint."""
     saved_at = view.checkpoint.saved_at if view.checkpoint else None
     if view.run.scheduling.scheduler != VOLCANO or not saved_at:
         return ()
     key = names.Annotation.LAST_CHECKPOINT
-    told = (p for p in state.attempt_pods if not p.terminal and not p.deleting and p.checkpoint_time != saved_at)
-    return tuple(PodToAnnotate(p.name, p.uid, key, saved_at) for p in told)
+    stale = (p for p in state.attempt_pods if not p.terminal and not p.deleting and p.checkpoint_time != saved_at)
+    return tuple(PodToAnnotate(p.name, p.uid, key, saved_at) for p in stale)
 
 
 def clean_pods(run: TrainingRun, observed: ObservedRun) -> tuple[PodToDelete, ...]:
@@ -67,8 +67,8 @@ def answered_checks(run: TrainingRun, observed: ObservedRun, *, outlived: bool) 
 
 
 def release_pods(view: RunView, step: Step) -> Step:
-    """Returns the step with the deletion of pods that only hold their nodes' resources; first their end is booked."""
-    over = tuple(p for state in step.states for p in state.pods if p.lingers and p.attempt <= state.ended)
+    """Returns the step with the deletion of pods that only hold their nodes' resources; first their end is recorded."""
+    over = tuple(p for state in step.states for p in state.pods if p.kept_by_sidecar and p.attempt <= state.ended)
     released = retire_pods(over, view.run, view.observed)
     return replace(step, deletes=once_each(*step.deletes, *released), claim=step.claim or bool(released))
 
@@ -79,7 +79,7 @@ def _refuse_invalid(view: RunView) -> None:
     if invalid and not view.observed.pods and not any(state.created or state.ended for state in view.states):
         raise SpecError(
             f"{view.run.identity}: pods made of this spec are invalid: {invalid}; a finished run stays finished: "
-            "correct the spec and create the run anew"
+            "correct the spec and recreate the run"
         )
 
 
@@ -134,10 +134,11 @@ def lost_caches(view: RunView) -> tuple[ClaimToDelete, ...]:
     for pod in view.current.attempt_pods:
         claim = claims.get(claim_name(view.run, pod.rank))
         node = lost_cache_node(view, pod)
-        # What a scheduler says of a pod may still be about the claim of before: one made after the pod is never meant.
+        # A scheduler's message on a pod may still be about the previous claim: one that is newer than the pod is never
+        # meant.
         if claim is None or claim.deleting or not node or pod.created_at is None or claim.created_at >= pod.created_at:
             continue
-        said = f"claim {claim.name} lies on node {node}, which is lost: it is made anew, empty"
+        said = f"claim {claim.name} is on node {node}, which is lost: it is recreated empty"
         found.append(ClaimToDelete(claim.name, claim.uid, said))
     return tuple(found)
 
@@ -156,7 +157,7 @@ def release_claims(view: RunView) -> tuple[PodToDelete, ...]:
     ranks, deletes = terminating_claims(view).keys(), []
     for state in view.states:
         for pod in state.pods:
-            if pod.rank not in ranks or not pod.terminal or pod.lingers or pod.attempt > state.ended:
+            if pod.rank not in ranks or not pod.terminal or pod.kept_by_sidecar or pod.attempt > state.ended:
                 continue
             if is_lost(pod, now=view.observed.now, node_loss_s=view.run.failure_policy.node_loss_s):
                 deletes.append(remove(pod, grace_period_s=0))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lead_operator.bucket.bucket_view import BucketLook, BucketView, LookLimits
-from lead_operator.bucket.instance_records import MAX_MAILBOXES, read_instances, record_prefixes
+from lead_operator.bucket.bucket_view import BucketSnapshot, BucketView, LookLimits
+from lead_operator.bucket.instance_records import MAX_PROGRESS_RECORDS, read_instances, record_prefixes
 from lead_operator.bucket.record_reader import MAX_LISTED_BYTES, RecordReader, Records
 from lead_operator.decisions.plan import RunRecord
 from lead_protocol.object_keys import InstanceKeys, RunKeys
@@ -68,11 +68,9 @@ def add_checkpoints(store: FolderStore) -> None:
         store.put(f"{KEYS.checkpoint(step, 1, 'abc')}model.pth", b"x")
 
 
-async def look(view: BucketView, *live: str, max_age_s: float = 0.0) -> BucketLook:
+async def look(view: BucketView, *live: str, max_age_s: float = 0.0) -> BucketSnapshot:
     profile, instances = SETTINGS.storage_profiles["default"], ((KEYS.stage, KEYS.seed),)
-    return await view.look_at_run(
-        profile, KEYS.namespace, KEYS.uid, instances, live=frozenset(live), max_age_s=max_age_s
-    )
+    return await view.read_run(profile, KEYS.namespace, KEYS.uid, instances, live=frozenset(live), max_age_s=max_age_s)
 
 
 async def test_a_pod_that_is_gone_is_asked_for_its_last_report_though_nobody_saw_it_end(store: Counting) -> None:
@@ -171,17 +169,17 @@ def test_usual_objects_are_as_many_as_one_list_may_hold(tmp_path: Path, monkeypa
 def test_of_progress_records_the_newest_few_are_read_and_only_what_counts_is_kept(tmp_path: Path) -> None:
     """Twenty thousand forged ones were kept parsed, of each run. Audit: S-2"""
     store, records, data = FolderStore(tmp_path), Records(), PROGRESS.model_dump_json().encode()
-    for number in range(1, MAX_MAILBOXES + 1):
+    for number in range(1, MAX_PROGRESS_RECORDS + 1):
         store.put(KEYS.progress(number), data)
-    store.put(f"{KEYS.mailboxes_prefix}{10**9}.{'k' * 200}", data)
+    store.put(f"{KEYS.progress_prefix}{10**9}.{'k' * 200}", data)
     reader = RecordReader(store, records, RUN, LookLimits.objects)
     control = RecordReader(store, records, CONTROL, LookLimits.objects)
     instances = ((KEYS.stage, KEYS.seed),)
     [found] = read_instances(reader, control, KEYS.namespace, KEYS.uid, instances)
     assert found.progress == PROGRESS
-    store.put(KEYS.progress(MAX_MAILBOXES + 1), data)
+    store.put(KEYS.progress(MAX_PROGRESS_RECORDS + 1), data)
     records = Records()
     reader = RecordReader(store, records, RUN, LookLimits.objects)
     [found] = read_instances(reader, control, KEYS.namespace, KEYS.uid, instances)
     assert found.progress is None
-    assert [kept for _, kept in records.parsed.values()] == [None] * MAX_MAILBOXES
+    assert [kept for _, kept in records.parsed.values()] == [None] * MAX_PROGRESS_RECORDS
