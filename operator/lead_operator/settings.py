@@ -137,7 +137,7 @@ class Settings:
     metrics_authentication: str = "TokenReview"  # or OPEN_PAGES: whoever reaches the health port reads all
     metrics_port: int = 8443
     metrics_certificates_dir: Path = Path("/etc/lead/metrics")  # tls.crt and tls.key
-    # What nothing else looks at within two of these is looked at, and every watch lasts so long: a frozen one ends.
+    # Resources without a pass for two of these get one, and every watch lasts so long: a frozen one ends.
     resync_s: float = 60.0
     relist_s: float = 600.0  # the copies are compared with the API server so often
     progress_s: float = 10.0

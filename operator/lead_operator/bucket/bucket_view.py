@@ -58,7 +58,7 @@ LIMITS = S3Limits(connect_s=3.0, read_s=5.0, total_s=10.0, longest_pause_s=2.0)
 ANSWERS_FOR_S = 60.0  # after an answer, a store counts as there
 REST_AFTER_ERROR_S = 5.0  # a store that is down is asked once in so long for each namespace
 MAX_RECORD_BYTES = 64 * 1024
-CONTROL_LOOKS = 6  # in which a run's records below control/ are listed once
+CONTROL_READS = 6  # in which a run's records below control/ are listed once
 
 Answer = TypeVar("Answer")
 OpenStore = Callable[[StorageProfile], ObjectStore]
@@ -97,7 +97,7 @@ class BuildResult(StrictModel):
 
 
 @dataclass(frozen=True)
-class LookLimits:
+class ReadLimits:
     """What one snapshot may cost."""
 
     objects: int = 20_000  # of one resource, in one LIST
@@ -118,18 +118,18 @@ class _Memory(Part):
     control_listed_at: float = 0.0
 
     def list_control(
-        self, store: ObjectStore, keys: ControlKeys, limits: LookLimits, now: float, *, fresh: bool
+        self, store: ObjectStore, keys: ControlKeys, limits: ReadLimits, now: float, *, fresh: bool
     ) -> RecordReader:
         """Returns a run's records below `control/`, listed now where they may be others than last time."""
         control = self.control
-        old = now - self.control_listed_at > max(limits.control_age_s, CONTROL_LOOKS * self.stillness.rests_s)
+        old = now - self.control_listed_at > max(limits.control_age_s, CONTROL_READS * self.stillness.rests_s)
         if fresh or control is None or control.store is not store or old:
             control = RecordReader(store, self.records, keys.prefix, limits.objects)
             self.control, self.control_listed_at = control, now
         return control
 
-    def note_look(self, snapshot: BucketSnapshot, started: float, live: frozenset[str]) -> None:
-        """Takes the answer of a snapshot that started then; pods that are new will change more than stood still so far."""
+    def note_read(self, snapshot: BucketSnapshot, started: float, live: frozenset[str]) -> None:
+        """Takes a snapshot that started then; new pods will change more than has stood still so far."""
         self.stillness.note(started, changed=snapshot != self.snapshot or not live <= self.live)
         self.snapshot, self.read_at, self.live = snapshot, started, live
 
@@ -139,7 +139,7 @@ class BucketView:
 
     def __init__(
         self, settings: Settings, open_profile: OpenStore | None = None, memories: Memories | None = None,
-        limits: LookLimits | None = None, now: Callable[[], float] = time.monotonic,
+        limits: ReadLimits | None = None, now: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._open = open_profile or (lambda profile: open_profile_store(profile, settings))
         self._stores: dict[str, ObjectStore] = {}
@@ -147,7 +147,7 @@ class BucketView:
         self._resting: dict[tuple[str, str], tuple[float, str]] = {}
         self._answered_at: dict[str, float] = {}  # profile -> monotonic time of its last good answer
         self._memories = memories or Memories()
-        self._limits = limits or LookLimits()
+        self._limits = limits or ReadLimits()
         self._now = now
         self._threads = StoreThreads(READS, "bucket")
 
@@ -179,7 +179,7 @@ class BucketView:
         if untouched and self._now() - self._answered_at.get(profile.name, -math.inf) < ANSWERS_FOR_S:
             # Known to be empty, and not unknown: a status that reports more was written by somebody else.
             empty = BucketSnapshot(instances=tuple(ObservedInstance(stage, seed) for stage, seed in instances))
-            memory.note_look(empty, self._now(), live)
+            memory.note_read(empty, self._now(), live)
             return memory.snapshot
         if at_rest and live <= memory.live:
             max_age_s = max(max_age_s, memory.stillness.rests_s)
@@ -283,7 +283,7 @@ class BucketView:
         snapshot, error = await self._ask(profile, namespace, read, memory.records)
         if snapshot is None:
             return replace(memory.snapshot, error=error)
-        memory.note_look(replace(memory.snapshot, error=snapshot.error) if snapshot.error else snapshot, started, live)
+        memory.note_read(replace(memory.snapshot, error=snapshot.error) if snapshot.error else snapshot, started, live)
         return memory.snapshot
 
     async def _ask(
@@ -365,8 +365,8 @@ def read_build(
 ) -> BucketSnapshot:  # fmt: skip
     """Reads a build's records, and the manifest of the cache that the operator has published for it."""
     parts = [keys.result(generation), keys.progress_prefix]  # beside them lies what is staged: thousands of objects
-    reader = RecordReader(store, records, keys.prefix, LookLimits.objects, parts, parts_alone=True)
-    control = RecordReader(store, records, keys.control.prefix, LookLimits.objects)
+    reader = RecordReader(store, records, keys.prefix, ReadLimits.objects, parts, parts_alone=True)
+    control = RecordReader(store, records, keys.control.prefix, ReadLimits.objects)
     published = control.parsed(keys.control.published(generation), parse_published, MAX_RUN_RECORD_BYTES)
     result = reader.parsed(keys.result(generation), _parse_result, MAX_RECORD_BYTES)
     digest = published.digest if published else result.digest if result else ""
@@ -407,7 +407,7 @@ def _read_failure(control: RecordReader, keys: BuildKeys, generation: int) -> Ob
 
 def _read_manifest(store: ObjectStore, records: Records, keys: CacheKeys) -> ObservedCacheManifest | None:
     """Returns the facts of a published manifest, read once while its etag stays; None where it is none."""
-    reader = RecordReader(store, records, keys.manifest, LookLimits.objects)
+    reader = RecordReader(store, records, keys.manifest, ReadLimits.objects)
     return reader.parsed(keys.manifest, read_cache_facts, MAX_MANIFEST_BYTES)
 
 

@@ -128,7 +128,7 @@ def _newest_checkpoint(
 
 
 def _read_checkpoint(store: ObjectStore, keys: InstanceKeys, key: str, data: bytes) -> ObservedCheckpoint | None:
-    """Returns what is kept of a manifest, which is little whatever its content; None where it is none of this instance."""
+    """Returns what is kept of a manifest, little for any content; None where it is none of this instance."""
     try:
         manifest = parse_checkpoint_manifest(data)
     except ValidationError:

@@ -44,7 +44,7 @@ from lead_operator.resources.status_format import parse_status
 from lead_operator.resources.training_run_status import TrainingRunStatus
 from lead_operator.settings import Settings
 
-RESYNC_ROUNDS = 2  # in which what is looked at anyway is left out
+RESYNC_ROUNDS = 2  # in which resources with a recent pass are left out
 GATHER_S = 0.1  # in which events that need no answer at once wait for each other
 
 log = structlog.get_logger(__name__)

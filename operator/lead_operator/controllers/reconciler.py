@@ -95,7 +95,7 @@ class Reconciler:
             await self._ask_for_unseen(namespace, controller.expected_pods(resource, previous, ended=True))
         observed = await controller.observe(resource, body)
         plan = controller.decide(resource, observed)
-        if observed.rested and plan.status != observed.previous:  # a hang, too, is told of a young snapshot alone
+        if observed.rested and plan.status != observed.previous:  # a hang, too, is decided only on a recent snapshot
             observed = await controller.observe(resource, body, young=True)
             plan = controller.decide(resource, observed)
         # Before another attempt: is the copy right that nothing of the last one is left?

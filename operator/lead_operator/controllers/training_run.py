@@ -218,7 +218,7 @@ class TrainingRuns:
 
 
 def _may_rest(observed: ObservedRun) -> bool:
-    """Whether a bucket that stands still need not be read as often: the run trains, and its pods say when they end."""
+    """Whether an unchanged bucket can be read less often: the run trains, and its pods report their end."""
     ended = all(pod.terminal for pod in observed.pods)
     return observed.status.phase == names.RunPhase.RUNNING and not ended
 

@@ -1,7 +1,7 @@
 """Conditions with the semantics of metav1, and the events of those that come to ask something of people. Pure.
 
 In a list by type; lastTransitionTime moves only with the status. There is an event where a condition's reason has
-changed and no other event tells it. What belongs to the normal course of a run or a build is silent: a run that goes
+changed and no other event reports it. What belongs to the normal course of a run or a build is silent: a run that goes
 well writes no more for it.
 """
 

@@ -1,7 +1,7 @@
 """What people should do: where the API server refuses objects, a pod does not start, or a store lets nobody in. Pure.
 
-The words that are looked for are those of Kubernetes' own admission plug-ins; an unknown refusal is shown as it is. A
-container runtime words a pull that fails as a chain of causes, each with the image's name in it, a thousand characters
+The patterns are those of Kubernetes' own admission plug-ins; an unknown rejection is shown unchanged. A
+container runtime reports a failed pull as a chain of causes, each with the image's name in it, a thousand characters
 long: of that the sentence has the image, once, and the last cause.
 """
 
@@ -75,11 +75,11 @@ def explain_invalid(
 ) -> str:
     """Returns which field of a spec makes pods that the API server holds invalid, and why; empty where none does."""
     found = _INVALID.fullmatch(apply_error)
-    said = refusal = found[1] if found else ""
+    message = refusal = found[1] if found else ""
     for of_pod, of_spec in fields.items():
         if _asks_for(of_pod, refusal, resources, settings):
-            said = said.replace(of_pod, of_spec)
-    return said if said != refusal else ""
+            message = message.replace(of_pod, of_spec)
+    return message if message != refusal else ""
 
 
 def _asks_for(of_pod: str, refusal: str, resources: ComputeResources, settings: PodSettings) -> bool:
@@ -100,7 +100,8 @@ def _asks_for(of_pod: str, refusal: str, resources: ComputeResources, settings: 
 def explain_refusal(apply_error: str) -> str:
     """Returns why objects are missing, with what to do."""
     remedy = next(
-        (what for words, what in _REFUSAL_REMEDIES if words in apply_error), "ask the administrator of the namespace"
+        (what for pattern, what in _REFUSAL_REMEDIES if pattern in apply_error),
+        "ask the administrator of the namespace",
     )
     return f"the API server refuses objects: {apply_error}; {remedy}; the operator goes on trying"
 
@@ -136,17 +137,17 @@ def explain_waiting(pod: ObservedPod, remedy: str = "") -> str:
 
 def what_it_waits_for(pod: ObservedPod) -> str:
     """Returns reason and cause of a pod that does not start, in short."""
-    told = pod.waiting_message
-    if pod.waiting_reason in _PULLS and (image := _IMAGE.search(told)):
-        return f"{pod.waiting_reason}: image {image[1][:MAX_CAUSE]}{_last_cause(told)}"
-    return f"{pod.waiting_reason}: {_cut(told, MAX_REASON)}" if told else pod.waiting_reason
+    text = pod.waiting_message
+    if pod.waiting_reason in _PULLS and (image := _IMAGE.search(text)):
+        return f"{pod.waiting_reason}: image {image[1][:MAX_CAUSE]}{_last_cause(text)}"
+    return f"{pod.waiting_reason}: {_cut(text, MAX_REASON)}" if text else pod.waiting_reason
 
 
-def _last_cause(told: str) -> str:
+def _last_cause(text: str) -> str:
     """Returns the end of a chain of causes, as many links of it as are useful; empty where there is none."""
-    if _NO_CAUSE.fullmatch(told.strip()):
+    if _NO_CAUSE.fullmatch(text.strip()):
         return " is not there yet; the kubelet waits before it pulls again"
-    links = told.strip().split(": ")
+    links = text.strip().split(": ")
     cause = links.pop()
     while links and len(cause) < MIN_CAUSE:
         cause = f"{links.pop()}: {cause}"

@@ -55,23 +55,23 @@ def _find_silence(worker: Worker, pod: ObservedPod, observed: ObservedBuild) -> 
     readable = observed.status.condition(Condition.STORAGE_AVAILABLE)
     if pod.phase != "Running" or pod.deleting or observed.store_error or readable is None or readable.status != "True":
         return None  # right after a store outage, the report may still be an old one
-    word = _last_report(worker, observed)
+    report = _last_report(worker, observed)
     started = min(pod.started_at, observed.now) if pod.started_at is not None else None  # a node's clock may be ahead
-    moments = [pod.created_at, started, parse_time(readable.last_transition_time), word.since if word else None]
+    moments = [pod.created_at, started, parse_time(readable.last_transition_time), report.since if report else None]
     known = [moment for moment in moments if moment is not None]
     if not known or (observed.now - max(known)).total_seconds() < HANG_S:
         return None
     text = (
-        f"pod {pod.name} on node {pod.node} has reported no progress for {HANG_S:.0f} s; {_described(word)}; another pod "
+        f"pod {pod.name} on node {pod.node} reported no progress for {HANG_S:.0f} s; {_described(report)}; another pod "
         "goes on from the complete shards; if that one falls silent too, see whether the volume or bucket of "
         "spec.source and the node's disk answer"
     )
     return Failure(ExitClass.INFRASTRUCTURE, "Hung", shorten(text, MAX_MESSAGE), 0, pod.name, pod.node[:253])
 
 
-def _too_little_memory(pod: ObservedPod, word: BuildReport | None, path: str) -> str:
+def _too_little_memory(pod: ObservedPod, report: BuildReport | None, path: str) -> str:
     text = (
-        f"pod {pod.name} needed more memory than {path}.limits.memory; {_described(word)}; a data file of "
+        f"pod {pod.name} needed more memory than {path}.limits.memory; {_described(report)}; a data file of "
         "spec.source may be crafted or far larger than the others; if there is none, raise "
         f"{path}.limits.memory"
     )
@@ -79,14 +79,14 @@ def _too_little_memory(pod: ObservedPod, word: BuildReport | None, path: str) ->
 
 
 def _last_report(worker: Worker, observed: ObservedBuild) -> BuildReport | None:
-    own = (word for word in observed.reports if (word.stage, word.index) == worker.share)
-    heard = (word for word in own if word.record.attempt == worker.attempt)
-    return next(heard, None)
+    own = (report for report in observed.reports if (report.stage, report.index) == worker.share)
+    current = (report for report in own if report.record.attempt == worker.attempt)
+    return next(current, None)
 
 
-def _described(word: BuildReport | None) -> str:
-    if word is None:
+def _described(report: BuildReport | None) -> str:
+    if report is None:
         return "it has reported nothing at all"
-    record = word.record
+    record = report.record
     packed = f", {record.samples_done} of {record.share_samples} samples of its share" if record.share_samples else ""
     return f"its last report was {record.phase}{packed}"

@@ -149,8 +149,8 @@ def read_build_state(cache: DatasetCache, observed: ObservedBuild, *, fresh: boo
     return BuildState(generation=generation, workers=workers, rebuilds=rebuilds, orphans=orphans)
 
 
-def _worker(share: tuple[str, int], told: WorkerStatus | None, mine: tuple[ObservedPod, ...]) -> Worker:
-    entry = told or WorkerStatus(stage=share[0], index=share[1])
+def _worker(share: tuple[str, int], reported: WorkerStatus | None, mine: tuple[ObservedPod, ...]) -> Worker:
+    entry = reported or WorkerStatus(stage=share[0], index=share[1])
     attempt = max([entry.attempt, *(p.attempt for p in mine)])
     seen = any(p.attempt == attempt for p in mine)
     return Worker(

@@ -104,7 +104,7 @@ def find_hang(view: RunView) -> Failure | None:
 
 
 def hang_in_s(view: RunView) -> float | None:
-    """Returns in how many seconds a group that runs counts as hung if it does not advance; None: nobody can say."""
+    """Returns in how many seconds a group that runs counts as hung if it does not advance; None: unknown."""
     pods = view.current.attempt_pods
     running = [pod for pod in pods if pod.phase == "Running"]
     up = len(pods) == view.run.nodes and all(pod.phase in ("Running", "Succeeded") for pod in pods)
@@ -141,8 +141,8 @@ def _last_report(view: RunView) -> str:
     steps = f" of {fields.steps}" if fields.steps else ""
     how_far = f"epoch {fields.epoch} of {view.current.instance.stage.epochs}, step {fields.step}{steps}"
     record = view.progress.record
-    said = f", {shorten(record.message, MAX_LAST_MESSAGE)}" if record is not None and record.message else ""
-    return f"{who} last reported at {fields.reported_at}: {fields.phase}, {how_far}{said}"
+    message = f", {shorten(record.message, MAX_LAST_MESSAGE)}" if record is not None and record.message else ""
+    return f"{who} last reported at {fields.reported_at}: {fields.phase}, {how_far}{message}"
 
 
 def explain_pending_too_long(view: RunView) -> str:

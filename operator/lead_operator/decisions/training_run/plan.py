@@ -184,7 +184,7 @@ def _going_on(view: RunView) -> Step:
         claim_deletes=lost_caches(view),
         creates=() if view.observed.accounts_unknown else build_group_objects(view, state),
         annotates=annotate_last_checkpoint(view, state),
-        requeue_after_s=_look_again_s(view, phase),
+        requeue_after_s=_next_pass_s(view, phase),
     )
     waited_s = seconds_since(state.attempt_time, view.observed.now)
     if run.pending_deadline_s is not None and waited_s is not None and waited_s < run.pending_deadline_s:
@@ -192,8 +192,8 @@ def _going_on(view: RunView) -> Step:
     return step
 
 
-def _look_again_s(view: RunView, phase: RunPhase) -> float:
-    """Seconds until there may be news that no event tells: a report in the bucket, or that none came for too long."""
+def _next_pass_s(view: RunView, phase: RunPhase) -> float:
+    """Seconds until there may be news without an event: a report in the bucket, or none for too long."""
     if phase is not RunPhase.RUNNING:
         return view.settings.progress_s
     reading_s, hang_s = view.observed.next_reading_s or view.settings.progress_s, hang_in_s(view)

@@ -1,7 +1,7 @@
-"""The pods and claims of a run as a group: what to make of it, what to stop of it, which claims are made anew. Pure.
+"""The pods and claims of a run as a group: what to create, what to stop, which claims to recreate. Pure.
 
 A session cache on a volume of a node's own disk binds its rank to its node. Where the node is lost, the claim goes with
-it: what it held is fetched again. A volume of a zone looks the same from here, because the scheduler says the same of
+it: what it held is fetched again. A zonal volume cannot be distinguished, because the scheduler reports the same for
 both: it is taken for one of a node. A claim that runs share is left to people, because others may still train from it.
 A claim that somebody deletes goes when no pod mounts it any more. Pods that have ended are kept for their logs, and
 would keep it for good: they go with it, and the next pod of the rank is created with the new claim.
@@ -138,8 +138,8 @@ def lost_caches(view: RunView) -> tuple[ClaimToDelete, ...]:
         # meant.
         if claim is None or claim.deleting or not node or pod.created_at is None or claim.created_at >= pod.created_at:
             continue
-        said = f"claim {claim.name} is on node {node}, which is lost: it is recreated empty"
-        found.append(ClaimToDelete(claim.name, claim.uid, said))
+        reason = f"claim {claim.name} is on node {node}, which is lost: it is recreated empty"
+        found.append(ClaimToDelete(claim.name, claim.uid, reason))
     return tuple(found)
 
 
@@ -178,8 +178,8 @@ def lost_cache_node(view: RunView, pod: ObservedPod) -> str:
 
 def waits_for_its_volume(run: TrainingRun, pod: ObservedPod) -> bool:
     """Returns whether a pod finds no place because its session cache lies on a node that cannot take it."""
-    said = pod.waiting_message.lower().replace("volume's", "volume")
-    return run.session_cache.medium == "PersistentVolume" and "volume node affinity" in said
+    message = pod.waiting_message.lower().replace("volume's", "volume")
+    return run.session_cache.medium == "PersistentVolume" and "volume node affinity" in message
 
 
 def _owns_claims(run: TrainingRun) -> bool:

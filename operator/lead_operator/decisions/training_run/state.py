@@ -230,14 +230,14 @@ _FURTHEST = tuple(
 
 def join_steps(first: Step, second: Step) -> Step:
     """Returns both steps in one; `second` was decided on what `first` had changed."""
-    told = first if _FURTHEST.index(first.phase) <= _FURTHEST.index(second.phase) else second
+    shown = first if _FURTHEST.index(first.phase) <= _FURTHEST.index(second.phase) else second
     waits = [s for s in (first.requeue_after_s, second.requeue_after_s) if s is not None]
     return replace(
         second,
-        phase=told.phase,
-        reason=told.reason,
-        message=told.message,
-        blocked=told.blocked,
+        phase=shown.phase,
+        reason=shown.reason,
+        message=shown.message,
+        blocked=shown.blocked,
         deletes=tuple({d.uid: d for d in (*first.deletes, *second.deletes)}.values()),
         claim_deletes=tuple({d.uid: d for d in (*first.claim_deletes, *second.claim_deletes)}.values()),
         creates=tuple({(c["kind"], c["metadata"]["name"]): c for c in (*first.creates, *second.creates)}.values()),
