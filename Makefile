@@ -1,4 +1,4 @@
-# One line each: what a command does is written where it says it runs.
+# One line each: what a command does is documented in the module it runs.
 PYTHON ?= python3
 RUN = PYTHONPATH=tests $(PYTHON) -m
 

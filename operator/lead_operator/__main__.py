@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     render.add_argument("file", help="a YAML file with TrainingRuns and DatasetCaches; - reads standard input")
     objects = commands.add_parser("objects", help="list what lies below a prefix, with the newest checkpoint's files")
     objects.add_argument("prefix", help="runs/NAMESPACE/UID/, or an address from a status: s3://BUCKET/...")
-    objects.add_argument("--profile", default="default", help="the storage profile to look into (default: default)")
+    objects.add_argument("--profile", default="default", help="the storage profile to list (default: default)")
     smoke = commands.add_parser("smoke-run", help="create a cache and a short run, wait for its end, and remove both")
     smoke.add_argument("file", help="a YAML file with a DatasetCache and, last, a TrainingRun")
     smoke.add_argument("--namespace", required=True, help="where both are created")

@@ -2,7 +2,7 @@
 
     LeadOperatorError
     ├── SpecError       a person must change the resource: condition Accepted=False, no retry
-    └── SettingsError   the operator's own environment is wrong: it does not start, and says why
+    └── SettingsError   the operator's own environment is wrong: it does not start, and logs the cause
 
 Everything else is our bug and goes up with its traceback.
 """

@@ -22,7 +22,7 @@ def reserve_of(limit: int) -> int:
 
 
 class Slots:
-    """Counts what is under way, and says whether a namespace may begin more."""
+    """Counts what is in progress, and decides whether a namespace may start more."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -30,7 +30,7 @@ class Slots:
         self._used = 0
 
     def may_take(self, namespace: str) -> bool:
-        """Tells whether there is a slot for this namespace."""
+        """Returns whether there is a slot for this namespace."""
         first = self._held[namespace] == 0 and self._used < self._limit + reserve_of(self._limit)
         return first or self._used < self._limit
 

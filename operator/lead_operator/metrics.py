@@ -1,4 +1,4 @@
-"""What the operator counts about itself, for /metrics; written by its rooms, read by Prometheus and by the tests."""
+"""The operator's metrics, for /metrics; written by its packages, read by Prometheus and by the tests."""
 
 import time
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the page and tell nothing that a restart count does not
+disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the page and add nothing to a restart count
 REGISTRY = CollectorRegistry()
 
 RECONCILE_SECONDS = Histogram(
@@ -23,7 +23,7 @@ API_SECONDS = Histogram(
     buckets=(0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
 )  # fmt: skip
 STORE_SECONDS = Histogram(
-    "lead_store_look_duration_seconds", "Duration of one look into the bucket.", ["result"], registry=REGISTRY,
+    "lead_store_read_duration_seconds", "Duration of one read of the bucket.", ["result"], registry=REGISTRY,
     buckets=(0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
 )  # fmt: skip
 RESOURCES = Gauge("lead_resources", "Custom resources by phase.", ["kind", "phase"], registry=REGISTRY)

@@ -62,7 +62,7 @@ MANAGED_SELECTOR: Final = f"{Label.MANAGED_BY}={FIELD_MANAGER}"  # every child c
 
 
 class Condition(StrEnum):
-    """Types of conditions; the lists in the CRDs repeat them in words."""
+    """Types of conditions; the descriptions in the CRDs list them."""
 
     ACCEPTED = "Accepted"
     CONFIG_CHECKED = "ConfigChecked"
@@ -72,7 +72,7 @@ class Condition(StrEnum):
     READY = "Ready"
     PROGRESSING = "Progressing"
     CHECKPOINTED = "Checkpointed"
-    CHECKPOINTS_SOUND = "CheckpointsSound"
+    CHECKPOINTS_VALID = "CheckpointsValid"
     SESSION_CACHE_DEGRADED = "SessionCacheDegraded"
     ADVISORY = "Advisory"
     SUSPENDED = "Suspended"

@@ -15,6 +15,6 @@ def explain_unknown_profile(name: str, known: Iterable[str]) -> str:
 
 
 def known_profiles(name: str, known: Iterable[str]) -> str:
-    """Returns what a sentence that refuses a storage profile says of the others."""
+    """Returns the hint on other profiles for a message that rejects a storage profile."""
     listed, near = ", ".join(sorted(known)) or "none", near_name(name, known)
     return f"did you mean {near}? known are: {listed}" if near else f"known are: {listed}"

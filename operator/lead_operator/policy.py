@@ -65,7 +65,7 @@ class Policy:
 
 
 def admits(patterns: Iterable[str], name: str) -> bool:
-    """Tells whether a closed list holds a name: as it is, or by an entry that ends in `*`."""
+    """Returns whether a closed list holds a name: as it is, or by an entry that ends in `*`."""
     return any(name == each or (each.endswith("*") and name.startswith(each[:-1])) for each in patterns)
 
 
@@ -100,4 +100,4 @@ def _names(key: str, found: Any) -> tuple[str, ...]:
 
 def _camel(attribute: str) -> str:
     first, *others = attribute.split("_")
-    return first + "".join(word.capitalize() for word in others)
+    return first + "".join(each.capitalize() for each in others)

@@ -109,14 +109,14 @@ class PodSecurity:
     fs_group: int | None = USER_ID
 
     def context(self) -> dict[str, int]:
-        """Returns what the security context of a pod says of them."""
+        """Returns them as the security context of a pod."""
         found = {"runAsUser": self.run_as_user, "runAsGroup": self.run_as_group, "fsGroup": self.fs_group}
         return {key: value for key, value in found.items() if value is not None}
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the operator was told when it started."""
+    """The operator's settings at start."""
 
     trainer_image: str
     trainer_pull_policy: str = "IfNotPresent"
@@ -137,12 +137,12 @@ class Settings:
     metrics_authentication: str = "TokenReview"  # or OPEN_PAGES: whoever reaches the health port reads all
     metrics_port: int = 8443
     metrics_certificates_dir: Path = Path("/etc/lead/metrics")  # tls.crt and tls.key
-    # What nothing else looks at within two of these is looked at, and every watch lasts so long: a frozen one ends.
+    # Resources without a pass for two of these get one, and every watch lasts so long: a frozen one ends.
     resync_s: float = 60.0
     relist_s: float = 600.0  # the copies are compared with the API server so often
     progress_s: float = 10.0
     source_check_s: float = 3600.0  # the raw data of a complete cache is listed so often
-    workers: int = 16  # resources looked at at a time; they mostly wait for the API server and the bucket
+    workers: int = 16  # concurrent passes; they mostly wait for the API server and the bucket
     api_in_flight: int = 32  # calls to the API server at a time; watches and leases do not count
     api_calls_per_second: float = 0.0  # 0: as many as go; watches and leases do not count
 
@@ -234,7 +234,7 @@ def _pod_disk(text: str) -> PodDisk:
 
 
 def _pod_security(text: str) -> PodSecurity:
-    """Returns what the variable says; of an empty one the defaults, of an object without a key None for that."""
+    """Returns the variable's value; for an empty one the defaults, for an object without a key None for that."""
     if not text:
         return PodSecurity()
     where = "environment variable LEAD_POD_SECURITY, the chart's podSecurity,"

@@ -280,11 +280,11 @@ class InstanceKeys:
 
     def progress(self, attempt: int) -> str:
         """Key of the progress record of one attempt; overwritten every few seconds by rank 0."""
-        return f"{self.mailboxes_prefix}{attempt:04d}.json"
+        return f"{self.progress_prefix}{attempt:04d}.json"
 
     @property
-    def mailboxes_prefix(self) -> str:
-        """Prefix of the progress mailboxes."""
+    def progress_prefix(self) -> str:
+        """Prefix of the progress records."""
         return f"{self.prefix}progress/"
 
     def checkpoint(self, step: int, attempt: int, nonce: str) -> str:

@@ -1,6 +1,6 @@
 """What only a status would know, as the operator keeps it below control/: a status can be erased.
 
-The operator's key alone can write there. Records are there before the status tells what they say.
+The operator's key alone can write there. Records are written before the status reports their content.
 """
 
 from typing import Annotated, Literal
@@ -14,7 +14,7 @@ from lead_protocol.strict_model import StrictModel, parse_or_none
 MAX_RUN_RECORD_BYTES = 64 * 1024
 
 _Number = Annotated[int, Field(ge=-(10**18), le=10**18)]  # what a status may hold, people's corrections included
-_Word = Annotated[str, StringConstraints(max_length=64)]
+_Name = Annotated[str, StringConstraints(max_length=64)]
 _Time = Annotated[str, StringConstraints(max_length=40)]  # RFC 3339, UTC
 
 
@@ -28,7 +28,7 @@ class InstanceRestarts(StrictModel):
     ends: _Number
     failed_attempt: _Number  # newest that ended by a failure
     failed_at: _Time | None
-    reason: _Word
+    reason: _Name
 
 
 class RestartRecord(StrictModel):
@@ -65,7 +65,7 @@ class StartedAttempt(StrictModel):
     """An attempt that the operator has started, and what the run trains: fixed with its first attempt."""
 
     attempt: _Number
-    config_hash: _Word = ""
+    config_hash: _Name = ""
     datasets: Annotated[list[DatasetSource], Field(max_length=64)] = Field(default_factory=list)
 
 

@@ -68,8 +68,8 @@ def test_forged_records_of_a_run_end_nothing_and_are_named(bench: Bench) -> None
     )
     status = bench.status("trun", "drive")
     assert str(10**12) in message(status, "Progressing")
-    assert reason(status, "CheckpointsSound") == "ImplausibleCheckpoint"
-    assert "it names no files; it ends no stage" in message(status, "CheckpointsSound")
+    assert reason(status, "CheckpointsValid") == "ImplausibleCheckpoint"
+    assert "it names no files; it ends no stage" in message(status, "CheckpointsValid")
     assert (status["stages"][0]["attempt"], status["restarts"]["total"]) == (1, 0)
     assert "completionTime" not in status and len(bench.pods()) == 2
     assert bench.status("trun", "quiet")["stages"] == quiet["stages"]

@@ -60,7 +60,7 @@ def test_a_pod_that_its_node_cannot_stop_is_named_and_the_run_goes_on_without_it
         return next(str(c["message"]) for c in conditions if c["type"] == "Ready")
 
     wait_for("the next attempt to run", lambda: "all 2 pods of attempt 2 run" in ready())
-    assert "pod drive-pretrain-s0-a1-1 was told to stop and is still there" in ready()
+    assert "pod drive-pretrain-s0-a1-1 got a stop signal and still exists" in ready()
     assert "drive-pretrain-s0-a1-1" in [pod["metadata"]["name"] for pod in bench.pods()]
     bench.driver.script.dead_nodes.clear()
     wait_for("the pod to be named no more", lambda: "was told to stop" not in ready())

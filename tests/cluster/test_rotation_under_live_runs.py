@@ -115,7 +115,7 @@ def train(release: Installed, epochs: int) -> dict[str, set[str]]:
         stages = [{"name": STAGE, "epochs": epochs}]
         release.apply_anew(a_training_run(run, run, nodes=1, stages=stages, storageProfile=profile))
     for run in RUNS:
-        release.wait_for(f"a checkpoint of {run}", lambda run=run: told_epoch(release, run), deadline_s=600)  # type: ignore[misc]
+        release.wait_for(f"a checkpoint of {run}", lambda run=run: reported_epoch(release, run), deadline_s=600)  # type: ignore[misc]
     return {run: pods_of(release, run) for run in RUNS}
 
 
@@ -199,7 +199,7 @@ def epoch(release: Installed, run: str) -> int:
     return int(newest(release, run)["epoch"])
 
 
-def told_epoch(release: Installed, run: str) -> int:
+def reported_epoch(release: Installed, run: str) -> int:
     """Returns the epochs of the newest checkpoint that the operator tells of, 0 before the first."""
     return int(newest_entry(release.status("trainingrun", run))["checkpoint"].get("epoch", 0))
 

@@ -91,7 +91,7 @@ capabilities: {drop: [ALL]}
 {{- dict "prefixes" $prefixes | toJson }}
 {{- end }}
 
-{{/* What the operator is told of the policy: the values, and what follows from the release itself. */}}
+{{/* The policy settings of the operator: the values, and what follows from the release itself. */}}
 {{- define "lead.policy" -}}
 {{- $policy := deepCopy .Values.policy }}
 {{- $_ := set $policy "reservedClaims" (list (printf "data-%s-minio-*" (include "lead.fullname" .))) }}

@@ -1,9 +1,9 @@
-"""Looks into the buckets, seldom and little: one LIST a resource, and a GET of each record whose etag is new.
+"""Reads the buckets, rarely and little: one LIST per resource, and a GET of each record whose etag is new.
 
-Called by both controllers when the last look is too old or the pods have changed since. Of a run with very many
+Called by both controllers when the last snapshot is too old or the pods have changed since. Of a run with very many
 objects only the folders with records are listed. What it reads was written by pods and is hostile until parsed: sizes
 are capped, models strict, and names inside are compared with the key's.
-It writes the few records that a run's status must not tell first, and nothing else. A store that does not answer is an
+It writes only the few records that must exist before a run's status reports them. A store that does not answer is an
 observation (`store_error`), not an exception.
 """
 
@@ -26,7 +26,7 @@ from lead_operator.bucket.stillness import Reading, Stillness
 from lead_operator.bucket.store_errors import explain_store_error
 from lead_operator.bucket.store_threads import StoreThreads
 from lead_operator.decisions.observed import (
-    BuildWord,
+    BuildReport,
     ObservedBuildFailure,
     ObservedCacheManifest,
     ObservedInstance,
@@ -53,20 +53,20 @@ from lead_protocol.store.open_store import open_store
 from lead_protocol.store.s3_target import S3Limits
 from lead_protocol.strict_model import StrictModel
 
-LOOKS = 8  # at a time
+READS = 8  # at a time
 LIMITS = S3Limits(connect_s=3.0, read_s=5.0, total_s=10.0, longest_pause_s=2.0)
 ANSWERS_FOR_S = 60.0  # after an answer, a store counts as there
 REST_AFTER_ERROR_S = 5.0  # a store that is down is asked once in so long for each namespace
 MAX_RECORD_BYTES = 64 * 1024
-CONTROL_LOOKS = 6  # in which a run's records below control/ are listed once
+CONTROL_READS = 6  # in which a run's records below control/ are listed once
 
 Answer = TypeVar("Answer")
 OpenStore = Callable[[StorageProfile], ObjectStore]
 
 
 @dataclass(frozen=True)
-class BucketLook:
-    """What one look found; with `error`, what the last good look had found."""
+class BucketSnapshot:
+    """The result of one read; with `error`, that of the last successful one."""
 
     error: str = ""
     instances: tuple[ObservedInstance, ...] = ()
@@ -77,12 +77,12 @@ class BucketLook:
     published_sha256: str = ""
     found_sha256: str = ""
     failure: ObservedBuildFailure | None = None
-    words: tuple[BuildWord, ...] = ()
+    reports: tuple[BuildReport, ...] = ()
 
 
 @dataclass(frozen=True)
-class EndLook:
-    """What the operator has recorded of a run whose status says that it has ended."""
+class EndSnapshot:
+    """The operator's records of a run whose status reports an end."""
 
     error: str = ""  # why it could not be read
     ended: RunEnd | None = None
@@ -97,8 +97,8 @@ class BuildResult(StrictModel):
 
 
 @dataclass(frozen=True)
-class LookLimits:
-    """What one look may cost."""
+class ReadLimits:
+    """What one snapshot may cost."""
 
     objects: int = 20_000  # of one resource, in one LIST
     control_age_s: float = 60.0  # nobody but an operator writes below control/; this process knows what it has written
@@ -106,32 +106,32 @@ class LookLimits:
 
 @dataclass
 class _Memory(Part):
-    """What is kept of one resource between looks."""
+    """What is kept of one resource between reads."""
 
-    looked_at: float = 0.0
+    read_at: float = 0.0
     stillness: Stillness = field(default_factory=Stillness)
     live: frozenset[str] = frozenset()
-    look: BucketLook = BucketLook()
+    snapshot: BucketSnapshot = BucketSnapshot()
     records: Records = field(default_factory=Records)
     written: set[str] = field(default_factory=set)  # keys of control records, by this process
     control: RecordReader | None = None  # the run's records as last listed
     control_listed_at: float = 0.0
 
     def list_control(
-        self, store: ObjectStore, keys: ControlKeys, limits: LookLimits, now: float, *, anew: bool
+        self, store: ObjectStore, keys: ControlKeys, limits: ReadLimits, now: float, *, fresh: bool
     ) -> RecordReader:
         """Returns a run's records below `control/`, listed now where they may be others than last time."""
         control = self.control
-        old = now - self.control_listed_at > max(limits.control_age_s, CONTROL_LOOKS * self.stillness.rests_s)
-        if anew or control is None or control.store is not store or old:
+        old = now - self.control_listed_at > max(limits.control_age_s, CONTROL_READS * self.stillness.rests_s)
+        if fresh or control is None or control.store is not store or old:
             control = RecordReader(store, self.records, keys.prefix, limits.objects)
             self.control, self.control_listed_at = control, now
         return control
 
-    def note_look(self, look: BucketLook, started: float, live: frozenset[str]) -> None:
-        """Takes the answer of a look that started then; pods that are new will change more than stood still so far."""
-        self.stillness.note(started, changed=look != self.look or not live <= self.live)
-        self.look, self.looked_at, self.live = look, started, live
+    def note_read(self, snapshot: BucketSnapshot, started: float, live: frozenset[str]) -> None:
+        """Takes a snapshot that started then; new pods will change more than has stood still so far."""
+        self.stillness.note(started, changed=snapshot != self.snapshot or not live <= self.live)
+        self.snapshot, self.read_at, self.live = snapshot, started, live
 
 
 class BucketView:
@@ -139,7 +139,7 @@ class BucketView:
 
     def __init__(
         self, settings: Settings, open_profile: OpenStore | None = None, memories: Memories | None = None,
-        limits: LookLimits | None = None, now: Callable[[], float] = time.monotonic,
+        limits: ReadLimits | None = None, now: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._open = open_profile or (lambda profile: open_profile_store(profile, settings))
         self._stores: dict[str, ObjectStore] = {}
@@ -147,29 +147,29 @@ class BucketView:
         self._resting: dict[tuple[str, str], tuple[float, str]] = {}
         self._answered_at: dict[str, float] = {}  # profile -> monotonic time of its last good answer
         self._memories = memories or Memories()
-        self._limits = limits or LookLimits()
+        self._limits = limits or ReadLimits()
         self._now = now
-        self._threads = StoreThreads(LOOKS, "bucket")
+        self._threads = StoreThreads(READS, "bucket")
 
-    async def look_at_run(
+    async def read_run(
         self, profile: StorageProfile, namespace: str, uid: str, instances: tuple[tuple[str, int], ...], *,
         live: frozenset[str], max_age_s: float, at_rest: bool = False, untouched: bool = False, erased: bool = False,
-    ) -> BucketLook:  # fmt: skip
+    ) -> BucketSnapshot:  # fmt: skip
         """Returns what the bucket holds of a run's stage instances, read now where a pod of `live` lives no more.
 
-        Where nothing has changed for long, a look `at_rest` may be older than `max_age_s`, see `stillness`.
-        Of an `untouched` run it holds nothing: that is believed without a first look while the store is known to
-        answer. Of an `erased` one, whose status tells nothing, it is read now.
+        Where nothing has changed for long, a snapshot `at_rest` may be older than `max_age_s`, see `stillness`.
+        Of an `untouched` run it holds nothing: that is assumed without a first read while the store is known to
+        respond. An `erased` one, whose status is empty, is read now.
         """
         keys = RunKeys(namespace, uid)
         untouched = untouched and self._memories.find(uid, _Memory) is None
         memory = self._memories.of(uid, _Memory)
 
-        def read(store: ObjectStore, records: Records) -> BucketLook:
+        def read(store: ObjectStore, records: Records) -> BucketSnapshot:
             parts = record_prefixes(namespace, uid, instances)
             reader = RecordReader(store, records, keys.prefix, self._limits.objects, parts)
-            control = memory.list_control(store, keys.control, self._limits, self._now(), anew=erased)
-            return BucketLook(
+            control = memory.list_control(store, keys.control, self._limits, self._now(), fresh=erased)
+            return BucketSnapshot(
                 error=reader.excess or control.excess,
                 instances=read_instances(reader, control, namespace, uid, instances),
                 ended=read_end(control, keys.control),
@@ -177,33 +177,33 @@ class BucketView:
             )
 
         if untouched and self._now() - self._answered_at.get(profile.name, -math.inf) < ANSWERS_FOR_S:
-            # Known to be empty, and not unknown: a status that says otherwise is somebody else's.
-            empty = BucketLook(instances=tuple(ObservedInstance(stage, seed) for stage, seed in instances))
-            memory.note_look(empty, self._now(), live)
-            return memory.look
+            # Known to be empty, and not unknown: a status that reports more was written by somebody else.
+            empty = BucketSnapshot(instances=tuple(ObservedInstance(stage, seed) for stage, seed in instances))
+            memory.note_read(empty, self._now(), live)
+            return memory.snapshot
         if at_rest and live <= memory.live:
             max_age_s = max(max_age_s, memory.stillness.rests_s)
-        return await self._look(profile, namespace, uid, live, 0.0 if erased else max_age_s, read)
+        return await self._read(profile, namespace, uid, live, 0.0 if erased else max_age_s, read)
 
     def reading_of(self, uid: str) -> Reading:
-        """Returns how old the last look at a resource is, and how long its bucket may rest after it."""
+        """Returns how old the last snapshot at a resource is, and how long its bucket may rest after it."""
         memory = self._memories.find(uid, _Memory)
         if memory is None:
             return Reading(math.inf, 0.0)
-        return Reading(self._now() - memory.looked_at, memory.stillness.rests_s)
+        return Reading(self._now() - memory.read_at, memory.stillness.rests_s)
 
-    async def look_at_end(self, profile: StorageProfile, namespace: str, uid: str) -> EndLook:
+    async def read_recorded_end(self, profile: StorageProfile, namespace: str, uid: str) -> EndSnapshot:
         """Returns the operator's record of a run's end, and whether it has recorded anything of that run."""
         keys = ControlKeys(namespace, uid)
 
-        def read(store: ObjectStore) -> EndLook:
+        def read(store: ObjectStore) -> EndSnapshot:
             control = RecordReader(store, Records(), keys.prefix, self._limits.objects)
-            return EndLook(control.excess, read_end(control, keys), any(control.keys_below(keys.prefix)))
+            return EndSnapshot(control.excess, read_end(control, keys), any(control.keys_below(keys.prefix)))
 
-        look, error = await self._ask(profile, namespace, read)
-        return EndLook(error) if look is None else look
+        snapshot, error = await self._ask(profile, namespace, read)
+        return EndSnapshot(error) if snapshot is None else snapshot
 
-    async def look_at_build(
+    async def read_build(
         self,
         profile: StorageProfile,
         namespace: str,
@@ -215,30 +215,33 @@ class BucketView:
         live: frozenset[str],
         max_age_s: float,
         stages: Iterable[tuple[str, int]] = (),
-    ) -> BucketLook:
+    ) -> BucketSnapshot:
         """Returns what the bucket holds of a DatasetCache's build and of the cache it came to.
 
-        What a pod says is new `now` where its record is another than at the look before. `stages` are those before the
+        A pod's report is new `now` if its record differs from that of the previous read. `stages` are those before the
         last, each with its number of shares.
         """
 
-        def read(store: ObjectStore, records: Records) -> BucketLook:
+        def read(store: ObjectStore, records: Records) -> BucketSnapshot:
             keys = BuildKeys(namespace, uid)
             return read_build(store, records, keys, generation, shares=shares, now=now, stages=stages)
 
         live |= {f"generation {generation}"}  # it ends, too
-        return await self._look(profile, namespace, uid, live, max_age_s, read)
+        return await self._read(profile, namespace, uid, live, max_age_s, read)
 
     async def record(
         self, profile: StorageProfile, namespace: str, uid: str, records: tuple[RunRecord, ...]
     ) -> tuple[bool, str]:
         """Writes what is not there yet; returns whether no other verdict stands, and why the store took nothing.
 
-        After a verdict that stood already the next look at the run is made at once.
+        After an end that was recorded already the run is read again at once.
         """
 
         memory = self._memories.of(uid, _Memory)
-        control, memory.control = memory.control, None  # listed anew where one of these is not written, or another's
+        control, memory.control = (
+            memory.control,
+            None,
+        )  # listed again where one of these is not written, or written by another
 
         def write(store: ObjectStore) -> bool:
             stands, all_ours = True, control is not None and control.store is store
@@ -255,33 +258,33 @@ class BucketView:
 
         stands, error = await self._ask(profile, namespace, write)
         if stands is False:
-            memory.looked_at = 0.0
+            memory.read_at = 0.0
         return stands is not False, error
 
-    def look_again(self, uid: str) -> None:
-        """Lets the next look at a resource read its bucket, however young the last one is."""
+    def expire(self, uid: str) -> None:
+        """Makes the next pass of a resource read its bucket, however recent the last read is."""
         memory = self._memories.find(uid, _Memory)
         if memory is not None:
-            memory.looked_at = 0.0
+            memory.read_at = 0.0
 
     def close(self) -> None:
-        """Lets running looks end and starts no more."""
+        """Lets running reads finish and starts no more."""
         self._threads.close()
 
-    async def _look(
+    async def _read(
         self, profile: StorageProfile, namespace: str, uid: str, live: frozenset[str], max_age_s: float,
-        read: Callable[[ObjectStore, Records], BucketLook],
-    ) -> BucketLook:  # fmt: skip
+        read: Callable[[ObjectStore, Records], BucketSnapshot],
+    ) -> BucketSnapshot:  # fmt: skip
         memory = self._memories.of(uid, _Memory)
         started = self._now()
-        if memory.looked_at and memory.live <= live and started - memory.looked_at < max_age_s:
+        if memory.read_at and memory.live <= live and started - memory.read_at < max_age_s:
             memory.live = live
-            return memory.look
-        look, error = await self._ask(profile, namespace, read, memory.records)
-        if look is None:
-            return replace(memory.look, error=error)
-        memory.note_look(replace(memory.look, error=look.error) if look.error else look, started, live)
-        return memory.look
+            return memory.snapshot
+        snapshot, error = await self._ask(profile, namespace, read, memory.records)
+        if snapshot is None:
+            return replace(memory.snapshot, error=error)
+        memory.note_read(replace(memory.snapshot, error=snapshot.error) if snapshot.error else snapshot, started, live)
+        return memory.snapshot
 
     async def _ask(
         self, profile: StorageProfile, namespace: str, ask: Callable[..., Answer], *arguments: object
@@ -321,7 +324,7 @@ class BucketView:
         return self._stores[profile.name]
 
     def forget_store(self, profile: StorageProfile) -> None:
-        """Lets the next look open the store anew: a `ca.crt` may have been mounted since."""
+        """Makes the next read reopen the store: a `ca.crt` may have been mounted since."""
         self._stores.pop(profile.name, None)
 
 
@@ -359,35 +362,35 @@ def _no_secret(profile: StorageProfile, keys: list[str]) -> StoreNotConfigured:
 def read_build(
     store: ObjectStore, records: Records, keys: BuildKeys, generation: int, *, shares: int, now: datetime,
     stages: Iterable[tuple[str, int]] = (),
-) -> BucketLook:  # fmt: skip
+) -> BucketSnapshot:  # fmt: skip
     """Reads a build's records, and the manifest of the cache that the operator has published for it."""
     parts = [keys.result(generation), keys.progress_prefix]  # beside them lies what is staged: thousands of objects
-    reader = RecordReader(store, records, keys.prefix, LookLimits.objects, parts, parts_alone=True)
-    control = RecordReader(store, records, keys.control.prefix, LookLimits.objects)
+    reader = RecordReader(store, records, keys.prefix, ReadLimits.objects, parts, parts_alone=True)
+    control = RecordReader(store, records, keys.control.prefix, ReadLimits.objects)
     published = control.parsed(keys.control.published(generation), parse_published, MAX_RUN_RECORD_BYTES)
     result = reader.parsed(keys.result(generation), _parse_result, MAX_RECORD_BYTES)
     digest = published.digest if published else result.digest if result else ""
     found = _read_manifest(store, records, CacheKeys(keys.namespace, digest)) if published else None
     expected_sha256 = published.manifest_sha256 if published else ""
     pods = [(stage, index) for stage, count in (*stages, ("", shares)) for index in range(count)]
-    words = tuple(_read_words(reader, ((*pod, keys.progress(generation, pod[1], pod[0])) for pod in pods), now))
-    return BucketLook(
+    reports = tuple(_read_reports(reader, ((*pod, keys.progress(generation, pod[1], pod[0])) for pod in pods), now))
+    return BucketSnapshot(
         error=reader.excess or control.excess,
         result_digest=digest,
         manifest=found if found is not None and found.sha256 == expected_sha256 else None,
         published_sha256=expected_sha256,
         found_sha256=found.sha256 if found is not None else "",
         failure=_read_failure(control, keys, generation),
-        words=words,
+        reports=reports,
     )
 
 
-def _read_words(reader: RecordReader, mailboxes: Iterable[tuple[str, int, str]], now: datetime) -> Iterator[BuildWord]:
+def _read_reports(reader: RecordReader, pods: Iterable[tuple[str, int, str]], now: datetime) -> Iterator[BuildReport]:
     """Yields the newest record of each share, and since when it is; a record that does not parse is none."""
-    for stage, index, key in mailboxes:
-        heard = reader.parsed(key, lambda data: (parse_build(data), now), MAX_RECORD_BYTES)  # parsed when it is new
-        if heard is not None and heard[0] is not None:
-            yield BuildWord(index, heard[0], heard[1], stage)
+    for stage, index, key in pods:
+        parsed = reader.parsed(key, lambda data: (parse_build(data), now), MAX_RECORD_BYTES)  # parsed when it is new
+        if parsed is not None and parsed[0] is not None:
+            yield BuildReport(index, parsed[0], parsed[1], stage)
 
 
 def _read_failure(control: RecordReader, keys: BuildKeys, generation: int) -> ObservedBuildFailure | None:
@@ -404,7 +407,7 @@ def _read_failure(control: RecordReader, keys: BuildKeys, generation: int) -> Ob
 
 def _read_manifest(store: ObjectStore, records: Records, keys: CacheKeys) -> ObservedCacheManifest | None:
     """Returns the facts of a published manifest, read once while its etag stays; None where it is none."""
-    reader = RecordReader(store, records, keys.manifest, LookLimits.objects)
+    reader = RecordReader(store, records, keys.manifest, ReadLimits.objects)
     return reader.parsed(keys.manifest, read_cache_facts, MAX_MANIFEST_BYTES)
 
 

@@ -106,7 +106,7 @@ def _data(store: ObjectStore, cache: CacheKeys) -> Iterator[str]:
 
 
 def _removable(store: ObjectStore, prefix: str) -> Iterator[str]:
-    """Yields the keys below a prefix, but those that no request may name: they would stand in the way for ever."""
+    """Yields the keys below a prefix, except those that no request may name: they would block the removal forever."""
     for info in store.list(prefix):
         try:
             yield check_key(info.key)
@@ -121,8 +121,8 @@ def read_digests(store: ObjectStore, keys: BuildKeys) -> set[str]:
     """
     own = (info.key for info in store.list(keys.control.prefix))
     found = {digest for key in own if (digest := _digest_in(store, key))}
-    told = (info.key for info in store.list(keys.prefix) if not info.key.startswith(keys.staged_prefix))
-    claimed = {digest for key in islice(told, MAX_RECORDS) if (digest := _claim_in(store, key))}
+    listed = (info.key for info in store.list(keys.prefix) if not info.key.startswith(keys.staged_prefix))
+    claimed = {digest for key in islice(listed, MAX_RECORDS) if (digest := _claim_in(store, key))}
     return found | {d for d in claimed - found if store.head(CacheKeys(keys.namespace, d).manifest) is None}
 
 
@@ -137,7 +137,7 @@ def _claim_in(store: ObjectStore, key: str) -> str:
 
 
 def _is_of_object(error: StoreError) -> bool:
-    """Tells whether the store answered and it is this object that it does not give out.
+    """Returns whether the store answered and it is this object that it does not give out.
 
     A pod may have encrypted it with a key of its own (400), put it into an archive (403), or named it as nobody may.
     """

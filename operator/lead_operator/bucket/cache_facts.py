@@ -30,7 +30,7 @@ class _Head(StrictModel):
 
 
 def read_cache_facts(data: bytes) -> ObservedCacheManifest:
-    """Returns what a manifest says of its cache; of what is none, the SHA-256 alone: it is of no digest."""
+    """Returns the facts of a cache's manifest; for an invalid one only the SHA-256, without a digest."""
     sha256 = sha256_hex(data)
     try:
         return replace(cache_facts(data), sha256=sha256)
@@ -39,7 +39,7 @@ def read_cache_facts(data: bytes) -> ObservedCacheManifest:
 
 
 def cache_facts(data: bytes) -> ObservedCacheManifest:
-    """Returns what a manifest says of its cache; raises ValueError (pydantic's too) or KeyError for what is none."""
+    """Returns the facts of a cache's manifest; raises ValueError (pydantic's too) or KeyError for an invalid one."""
     text = JsonText(data)
     found = {key.decode(): (start, end) for key, start, end in text.members()}
     small = {key: data[slice(*found[key])] for key in _Head.model_fields}

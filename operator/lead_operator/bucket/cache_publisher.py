@@ -79,7 +79,7 @@ class CachePublisher:
     _turns: dict[str, asyncio.Lock] = field(default_factory=dict)  # of each namespace
     _threads: StoreThreads = field(default_factory=lambda: StoreThreads(THREADS, "publication"))
 
-    def look(self, uid: str) -> ObservedPublication | None:
+    def observe(self, uid: str) -> ObservedPublication | None:
         """Returns how far the publication of a resource's cache is, None where none was asked for; never waits."""
         work = self.memories.find(uid, _Work)
         return None if work is None else replace(work.seen, digest=work.request.digest, rebuilds=work.request.rebuilds)

@@ -1,7 +1,7 @@
 """Removes checkpoints that their policy lets go, with the operator's own credential: a pod's may not delete.
 
 `controllers.training_run` asks after each pass with what the last LIST showed; nothing new means no call at all. The
-work is done in threads of its own, in small portions, so that no pass ever waits for it. A store that fails is told of
+work is done in threads of its own, in small portions, so that no pass ever waits for it. A store that fails is logged
 once and asked again later. What a killed operator left half done is found as orphaned data at the stage's end.
 """
 
@@ -20,7 +20,7 @@ from lead_operator.decisions.training_run.retention import (
     decide_removals,
     find_orphans,
     outlived,
-    remove_spoiled,
+    remove_corrupt,
 )
 from lead_operator.memory import Memories, Part
 from lead_operator.names import RunPhase
@@ -37,7 +37,7 @@ MAX_READ_BYTES = 1024 * 1024  # of manifests, newest first; parsed, they may tak
 MAX_KEPT_BYTES = 128 * 1024  # of an instance's manifests between portions: with more, they are read again
 MAX_REMOVALS = 16  # checkpoints of one portion
 MAX_ORPHANS = 128  # objects of one portion
-MAX_LISTED = 20_000  # of one instance; beyond it nobody can say what is an orphan
+MAX_LISTED = 20_000  # of one instance; beyond it orphans cannot be determined
 PAUSE_S = 0.2  # between two portions
 RETRY_S = 30.0  # after the store failed
 
@@ -45,7 +45,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class SweepRequest:
+class GCRequest:
     """What is known of one stage instance when it is asked for; an equal one means that nothing has changed."""
 
     profile: StorageProfile
@@ -56,11 +56,11 @@ class SweepRequest:
     live_attempt: int
     done: bool
     keep_every_epochs: int = 0
-    quarantined: tuple[str, ...] = ()  # manifest keys found spoiled
+    quarantined: tuple[str, ...] = ()  # manifest keys found corrupt
 
     @property
     def useless(self) -> tuple[str, ...]:
-        """The spoiled checkpoints that enough newer ones have outlived."""
+        """The corrupt checkpoints that enough newer ones have replaced."""
         return outlived(self.quarantined, self.manifests, self.keep_last)
 
     @property
@@ -72,12 +72,12 @@ class SweepRequest:
 
 def sweep_requests(
     run: TrainingRun, observed: ObservedRun, status: TrainingRunStatus, profile: StorageProfile
-) -> Iterator[SweepRequest]:
+) -> Iterator[GCRequest]:
     """Yields what to ask for after a pass that found the bucket readable and came to `status`."""
     ended = status.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED)
     for found in observed.instances:
         entry = status.instance(found.stage, found.seed)
-        yield SweepRequest(
+        yield GCRequest(
             profile,
             InstanceKeys(run.identity.namespace, run.identity.uid, found.stage, found.seed),
             found.manifests,
@@ -99,18 +99,18 @@ class ReadManifest:
 
 
 @dataclass
-class SweepMemory:
+class GCMemory:
     """What is kept of one stage instance between portions."""
 
-    asked: SweepRequest | None = None
-    answered: SweepRequest | None = None
+    asked: GCRequest | None = None
+    answered: GCRequest | None = None
     task: "asyncio.Task[None] | None" = None
-    told: bool = False  # of the store's failure
+    logged: bool = False  # of the store's failure
     read: dict[str, "ReadManifest"] = field(default_factory=dict)
     owed: dict[str, Removal] = field(default_factory=dict)  # begun, not known to be finished
     removed: set[str] = field(default_factory=set)  # manifests that an older LIST still shows
 
-    def standing(self, request: SweepRequest) -> SweepRequest:
+    def standing(self, request: GCRequest) -> GCRequest:
         """Returns a request without the manifests that are gone since its LIST."""
         manifests = tuple(key for key in request.manifests if key not in self.removed)
         quarantined = tuple(key for key in request.quarantined if key not in self.removed)
@@ -118,10 +118,10 @@ class SweepMemory:
 
 
 @dataclass
-class _Sweeps(Part):
+class _GCMemories(Part):
     """What is kept of a run's stage instances."""
 
-    by_instance: dict[InstanceKeys, SweepMemory] = field(default_factory=dict)
+    by_instance: dict[InstanceKeys, GCMemory] = field(default_factory=dict)
 
     def close(self) -> None:
         """Ends what is being swept; the next operator goes on where it stopped."""
@@ -130,7 +130,7 @@ class _Sweeps(Part):
                 memory.task.cancel()
 
 
-class CheckpointSweep:
+class CheckpointGC:
     """Retention of all stage instances at hand; used from the event loop only."""
 
     def __init__(self, store_of: Callable[[StorageProfile], ObjectStore], memories: Memories | None = None) -> None:
@@ -138,9 +138,9 @@ class CheckpointSweep:
         self._memories = memories or Memories()
         self._threads = StoreThreads(THREADS, "retention")
 
-    def ask(self, request: SweepRequest) -> None:
+    def ask(self, request: GCRequest) -> None:
         """Has an instance swept soon, unless nothing has changed since the last time; returns at once."""
-        memory = self._memories.of(request.keys.uid, _Sweeps).by_instance.setdefault(request.keys, SweepMemory())
+        memory = self._memories.of(request.keys.uid, _GCMemories).by_instance.setdefault(request.keys, GCMemory())
         if memory.task is None:
             memory.removed &= {*request.manifests, *request.quarantined}
         memory.asked = request
@@ -158,13 +158,13 @@ class CheckpointSweep:
         """Returns when nothing that was asked for is left to do."""
         while tasks := [
             memory.task
-            for sweeps in self._memories.all(_Sweeps)
+            for sweeps in self._memories.all(_GCMemories)
             for memory in sweeps.by_instance.values()
             if memory.task is not None
         ]:
             await asyncio.wait(tasks)
 
-    async def _work(self, memory: SweepMemory) -> None:
+    async def _work(self, memory: GCMemory) -> None:
         try:
             while memory.asked is not None and (request := memory.standing(memory.asked)) != memory.answered:
                 await self._portion(request, memory)
@@ -174,29 +174,29 @@ class CheckpointSweep:
         finally:
             memory.task = None
 
-    async def _portion(self, request: SweepRequest, memory: SweepMemory) -> None:
+    async def _portion(self, request: GCRequest, memory: GCMemory) -> None:
         try:
             store, namespace = self._store_of(request.profile), request.keys.namespace
             complete = await self._threads.run(
                 request.profile.name, namespace, sweep_and_forget, store, request, memory
             )
         except StoreError as error:
-            if not memory.told:
-                memory.told = True
+            if not memory.logged:
+                memory.logged = True
                 log.warning("old_checkpoints_stay_for_now", instance=request.keys.prefix, error=str(error))
             if isinstance(error, StoreDenied):
                 memory.answered = request  # a person must act; the next checkpoint tries again
             else:
                 await asyncio.sleep(RETRY_S)
             return
-        memory.told = False
+        memory.logged = False
         if complete:
             memory.answered = memory.standing(request)
         else:
             await asyncio.sleep(PAUSE_S)
 
 
-def sweep_and_forget(store: ObjectStore, request: SweepRequest, memory: SweepMemory) -> bool:
+def sweep_and_forget(store: ObjectStore, request: GCRequest, memory: GCMemory) -> bool:
     """Makes a portion and drops what it read where that is much; returns whether nothing is left to do."""
     try:
         return sweep_portion(store, request, memory)
@@ -205,7 +205,7 @@ def sweep_and_forget(store: ObjectStore, request: SweepRequest, memory: SweepMem
             memory.read = {}
 
 
-def sweep_portion(store: ObjectStore, request: SweepRequest, memory: SweepMemory) -> bool:
+def sweep_portion(store: ObjectStore, request: GCRequest, memory: GCMemory) -> bool:
     """Reads manifests of a bounded size and removes a bounded number of objects; returns whether nothing is left to do.
 
     Older manifests than those that are read stay: more than any run has were written to be large.
@@ -222,7 +222,7 @@ def sweep_portion(store: ObjectStore, request: SweepRequest, memory: SweepMemory
         live_attempt=request.live_attempt,
         keep_every_epochs=request.keep_every_epochs,
     )
-    removals += _spoiled(store, memory.standing(request), read.values())
+    removals += _corrupt(store, memory.standing(request), read.values())
     for removal in removals[:MAX_REMOVALS]:
         _remove(store, removal, memory)
     if removals:
@@ -233,7 +233,7 @@ def sweep_portion(store: ObjectStore, request: SweepRequest, memory: SweepMemory
     return not request.done or _remove_orphans(store, request, memory)
 
 
-def _remove(store: ObjectStore, removal: Removal, memory: SweepMemory) -> None:
+def _remove(store: ObjectStore, removal: Removal, memory: GCMemory) -> None:
     memory.owed[removal.manifest_key] = removal  # from here on its data must go, whatever the next LIST shows
     store.delete(removal.manifest_key)
     memory.removed.add(removal.manifest_key)
@@ -242,11 +242,11 @@ def _remove(store: ObjectStore, removal: Removal, memory: SweepMemory) -> None:
     del memory.owed[removal.manifest_key]
 
 
-def _spoiled(
-    store: ObjectStore, request: SweepRequest, sound: Collection[CheckpointManifest]
+def _corrupt(
+    store: ObjectStore, request: GCRequest, valid: Collection[CheckpointManifest]
 ) -> tuple[Removal, ...]:  # fmt: skip
     keys = request.useless[:MAX_REMOVALS]
-    return tuple(remove_spoiled(request.keys, key, read_if_sound(store, key), sound) for key in keys)
+    return tuple(remove_corrupt(request.keys, key, read_if_valid(store, key), valid) for key in keys)
 
 
 def _read_newest(
@@ -275,13 +275,13 @@ def _read(store: ObjectStore, key: str) -> ReadManifest:
         return ReadManifest(len(data), None)
 
 
-def read_if_sound(store: ObjectStore, key: str) -> CheckpointManifest | None:
-    """Returns a manifest; None for one deleted since the LIST, and for what is none, whatever its name says."""
+def read_if_valid(store: ObjectStore, key: str) -> CheckpointManifest | None:
+    """Returns a manifest; None for one deleted since the LIST, and for an invalid one, whatever its name."""
     return _read(store, key).manifest
 
 
-def _remove_orphans(store: ObjectStore, request: SweepRequest, memory: SweepMemory) -> bool:
-    """Removes data that no manifest names; returns whether none is left. One manifest unread: nobody can say."""
+def _remove_orphans(store: ObjectStore, request: GCRequest, memory: GCMemory) -> bool:
+    """Removes data that no manifest names; returns whether none is left. One manifest unread: unknown."""
     keys = request.keys
     data = [info.key for info in islice(store.list(keys.checkpoints_prefix), MAX_LISTED)]
     listed = [info.key for info in islice(store.list(keys.manifests_prefix), MAX_LISTED)]  # after the data: none missed

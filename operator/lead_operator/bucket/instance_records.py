@@ -29,7 +29,7 @@ from lead_protocol.store.object_store import ObjectStore
 MAX_PROGRESS_BYTES = 64 * 1024
 MAX_FOLDERS = 8  # that the files of one checkpoint lie in
 MAX_LISTED = 5_000  # objects of one of them
-MAX_MAILBOXES = 100  # of one instance, the newest: one an attempt
+MAX_PROGRESS_RECORDS = 100  # of one instance, the newest: one an attempt
 MAX_MANIFESTS = 1_000  # of one run, the newest of each instance: what pods write beyond is left to people
 FEWEST_MANIFESTS = 50  # of one instance, however many there are: retention chooses among them
 
@@ -48,7 +48,7 @@ def record_prefixes(namespace: str, uid: str, instances: tuple[tuple[str, int], 
     return [
         prefix
         for keys in (InstanceKeys(namespace, uid, stage, seed) for stage, seed in instances)
-        for prefix in (keys.attempts_prefix, keys.manifests_prefix, keys.quarantine_prefix, keys.mailboxes_prefix)
+        for prefix in (keys.attempts_prefix, keys.manifests_prefix, keys.quarantine_prefix, keys.progress_prefix)
     ]
 
 
@@ -74,7 +74,7 @@ def _read_instance(reader: RecordReader, control: RecordReader, keys: InstanceKe
     newest = max(started, key=lambda key: _number(_file(key)), default="")
     recorded = _number(_file(newest)) if newest else 0
     done = own.done(keys.stage, keys.seed)
-    manifests = _sound_manifests(reader, keys, quarantined, most)
+    manifests = _valid_manifests(reader, keys, quarantined, most)
     return ObservedInstance(
         stage=keys.stage,
         seed=keys.seed,
@@ -90,7 +90,7 @@ def _read_instance(reader: RecordReader, control: RecordReader, keys: InstanceKe
     )
 
 
-def _sound_manifests(reader: RecordReader, keys: InstanceKeys, quarantined: set[str], most: int) -> tuple[str, ...]:
+def _valid_manifests(reader: RecordReader, keys: InstanceKeys, quarantined: set[str], most: int) -> tuple[str, ...]:
     return _newest((key for key in reader.keys_below(keys.manifests_prefix) if _file(key) not in quarantined), most)
 
 
@@ -101,9 +101,9 @@ def _newest(manifests: Iterable[str], most: int) -> tuple[str, ...]:
 
 
 def _newest_progress(reader: RecordReader, keys: InstanceKeys) -> ProgressRecord | None:
-    named = {key: _number(_file(key)) for key in reader.keys_below(keys.mailboxes_prefix)}
+    named = {key: _number(_file(key)) for key in reader.keys_below(keys.progress_prefix)}
     attempts = sorted(attempt for key, attempt in named.items() if key == keys.progress(attempt))
-    for attempt in reversed(attempts[-MAX_MAILBOXES:]):
+    for attempt in reversed(attempts[-MAX_PROGRESS_RECORDS:]):
         record = reader.parsed(keys.progress(attempt), partial(_parse_progress, attempt), MAX_PROGRESS_BYTES)
         if record is not None:
             return record
@@ -128,7 +128,7 @@ def _newest_checkpoint(
 
 
 def _read_checkpoint(store: ObjectStore, keys: InstanceKeys, key: str, data: bytes) -> ObservedCheckpoint | None:
-    """Returns what is kept of a manifest, which is little whatever it says; None where it is none of this instance."""
+    """Returns what is kept of a manifest, little for any content; None where it is none of this instance."""
     try:
         manifest = parse_checkpoint_manifest(data)
     except ValidationError:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from lead_protocol.store.object_store import ObjectCorrupt, ObjectInfo, ObjectNotFound, ObjectStore
 
 SMALL_BYTES = 64 * 1024  # records up to this are read side by side; of larger ones one is in memory at a time
-MAX_LISTED_BYTES = 16 << 20  # in memory, for what one look lists: a key may be 1,024 bytes, and four times as many here
+MAX_LISTED_BYTES = 16 << 20  # in memory, for one listing: a key may be 1,024 bytes, and four times as many here
 OBJECT_BYTES = 400  # of a listed object besides its key
 
 Record = TypeVar("Record")
@@ -21,7 +21,7 @@ _one_large = threading.Lock()
 
 @dataclass
 class Records:
-    """What earlier looks have parsed: key -> (etag, record or None where it did not parse)."""
+    """What earlier reads have parsed: key -> (etag, record or None where it did not parse)."""
 
     parsed: dict[str, tuple[str, Any]] = field(default_factory=dict)
     large: bool = False  # one LIST does not hold everything: only those of the parts with records are made
@@ -30,9 +30,9 @@ class Records:
 class RecordReader:
     """One LIST of a prefix, and GETs of the objects that changed since the last one.
 
-    Where one LIST would be too long, each of `parts` is listed instead: what lies elsewhere is no record. `excess` says
-    which of them is too long as well, so that what was not listed is not taken for absent; empty where all is listed.
-    Too long is what has `max_objects`, and what would take more than MAX_LISTED_BYTES, all parts together.
+    Where one LIST would be too long, each of `parts` is listed instead: objects elsewhere are not records. `excess`
+    names which of them is too long as well, so that what was not listed is not taken for absent; empty where all is
+    listed. Too long is what has `max_objects`, and what would take more than MAX_LISTED_BYTES, all parts together.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class RecordReader:
         return (key for key in self._listed if key.startswith(prefix))
 
     def parsed(self, key: str, parse: Callable[[bytes], Record | None], max_bytes: int) -> Record | None:
-        """Returns a listed object as `parse` makes it; None where it is not listed, too large or not sound."""
+        """Returns a listed object as `parse` makes it; None where it is not listed, too large or invalid."""
         if key in self._created:
             return parse(self._created[key])
         info = self._listed.get(key)
@@ -84,7 +84,7 @@ class RecordReader:
                 with _one_large if info.size > SMALL_BYTES else nullcontext():
                     held = (info.etag, parse(self.store.get(key, max_bytes=max_bytes)))
             except ObjectNotFound:
-                return None  # deleted since the LIST, or listed too early: the next look sees
+                return None  # deleted since the LIST, or listed too early: the next read sees it
             except ObjectCorrupt:
                 held = (info.etag, None)  # far too large for what it claims to be
             self._records.parsed[key] = held
@@ -97,7 +97,7 @@ class RecordReader:
         self._listed = dict(sorted((self._listed | {key: ObjectInfo(key, len(data), "")}).items()))
 
     def forget(self, key: str) -> None:
-        """Lets the next look read an object again: what was found of it may have changed though it has not."""
+        """Makes the next read fetch an object again: the result may differ although the object has not changed."""
         self._records.parsed.pop(key, None)
 
 

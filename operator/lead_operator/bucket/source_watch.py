@@ -1,4 +1,4 @@
-"""Looks now and then whether the raw data below a prefix is still what a complete cache was built from.
+"""Checks now and then whether the raw data below a prefix is still what a complete cache was built from.
 
 Asked by `controllers.dataset_cache` at each pass over a complete cache, and over one that failed for its data; answers
 with what the last listing came to and, when that is too old, takes a new one in threads of its own, a few seconds at a
@@ -68,7 +68,7 @@ class SourceWatch:
         self._memories = memories or Memories()
         self._threads = StoreThreads(THREADS, "source")
 
-    def look(
+    def observe(
         self, profile: StorageProfile, namespace: str, uid: str, prefix: str, built_from: str,
         *, at_least_every_s: float = math.inf,
     ) -> ObservedSource | None:  # fmt: skip
@@ -98,7 +98,7 @@ class SourceWatch:
                 memory.places = listing.places
             memory.found = None if listing is None else compare(listing, memory.places)
         except StoreError as error:
-            log.info("source_not_listed", prefix=memory.prefix, error=str(error))  # the next look tries again
+            log.info("source_not_listed", prefix=memory.prefix, error=str(error))  # the next pass retries
         finally:
             memory.due = time.monotonic() + every_s
             memory.task = None

@@ -1,4 +1,4 @@
-"""What a resource's status may say of a store's error: keys hold names and UIDs, of others too, and are cut out."""
+"""A store's error as a resource's status may show it: keys hold names and UIDs, also of others, and are removed."""
 
 import re
 

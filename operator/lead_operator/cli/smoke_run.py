@@ -1,7 +1,7 @@
 """`lead-operator smoke-run FILE`: creates a cache and a short run, waits until the run has ended, and removes both.
 
 What `helm test` runs. It goes the way of a user, through the API server alone, with a ServiceAccount of its own that
-may do nothing else. Prints what changes in either status, so that the log of a failed test says why.
+may do nothing else. Prints what changes in either status, so that the log of a failed test shows the cause.
 """
 
 import sys
@@ -121,5 +121,5 @@ def _message(status: Mapping[str, Any]) -> str:
     conditions = {each["type"]: each for each in status.get("conditions", [])}
     ends = [conditions.pop(kind, {}) for kind in ("Succeeded", "Failed")]
     failed = [each for each in ends if each.get("status") == "True" and each["type"] == "Failed"]
-    told = failed or [each for each in conditions.values() if each.get("status") == "False"]
-    return " ".join(each["message"] for each in told if each.get("message"))
+    shown = failed or [each for each in conditions.values() if each.get("status") == "False"]
+    return " ".join(each["message"] for each in shown if each.get("message"))

@@ -1,8 +1,8 @@
 """Prepares the embedded MinIO: buckets with versions, the role of pods, and the keys of operator and people.
 
 Run by the chart's Job as `lead-operator storage-init`. Everything it does may be repeated: what exists stays, a rotated
-secret key is set anew, keys of namespaces and profiles that are no longer listed are removed. It never deletes data,
-and never touches a store that the chart did not bring.
+secret key is set again, keys of namespaces and profiles that are no longer listed are removed. It never deletes data,
+and never touches a store that the chart did not install.
 """
 
 import json
@@ -38,7 +38,7 @@ from lead_protocol.object_keys import BUILDS, RUNS
 DEADLINE_S = 300.0
 PAUSE_S = 1.0
 KEPT_VERSIONS_DAYS = 1  # how long what was overwritten or deleted can be restored
-MAILBOXES = tuple(f"*{folder}*/progress/" for folder in (RUNS, BUILDS))  # overwritten every few seconds: no versions
+UNVERSIONED = tuple(f"*{folder}*/progress/" for folder in (RUNS, BUILDS))  # overwritten every few seconds: no versions
 # Nobody else's keys begin like this.
 OPERATOR_KEYS, DATA_KEYS, VIEW_KEYS = "lead-operator-", "lead-data-", "lead-view-"
 
@@ -188,7 +188,7 @@ def _prepare(wanted: EmbeddedStore) -> None:
 def _prepare_bucket(client: Minio, bucket: str) -> None:
     if not client.bucket_exists(bucket):
         _ignoring_own_bucket(lambda: client.make_bucket(bucket))
-    client.set_bucket_versioning(bucket, VersioningConfig(ENABLED, excluded_prefixes=list(MAILBOXES)))
+    client.set_bucket_versioning(bucket, VersioningConfig(ENABLED, excluded_prefixes=list(UNVERSIONED)))
     rule = Rule(
         ENABLED,
         rule_filter=Filter(prefix=""),

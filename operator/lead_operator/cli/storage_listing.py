@@ -1,13 +1,14 @@
 """Shows people what lies in a storage profile: `lead-operator objects PREFIX`.
 
 Called by `__main__`, mostly through `kubectl exec deploy/lead-operator`, with the operator's own credentials, so that
-nobody needs an S3 client or a key to look. It only reads; what it prints was written by pods and is parsed strictly.
+nobody needs an S3 client or a key to list objects. It only reads; what it prints was written by pods and is parsed
+strictly.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 
 from lead_operator.bucket.bucket_view import open_profile_store
-from lead_operator.bucket.checkpoint_gc import read_if_sound
+from lead_operator.bucket.checkpoint_gc import read_if_valid
 from lead_operator.decisions.formatting import format_size
 from lead_operator.errors import LeadOperatorError
 from lead_operator.near_names import known_profiles
@@ -66,13 +67,13 @@ def describe_prefix(store: ObjectStore, prefix: str) -> Iterator[str]:
 
 
 def _read_newest_of_each(store: ObjectStore, keys: Iterable[str]) -> Iterator[tuple[str, CheckpointManifest]]:
-    # Keys sort by step, so of each stage instance only the last sound manifest has to be read.
+    # Keys sort by step, so of each stage instance only the last valid manifest has to be read.
     done: set[str] = set()
     for key in sorted(keys, reverse=True):
         folder = key.rsplit(_MANIFEST, 1)[0]
         if folder in done or store.head(_QUARANTINE.join(key.rsplit(_MANIFEST, 1))) is not None:
             continue
-        manifest = read_if_sound(store, key)
+        manifest = read_if_valid(store, key)
         if manifest is not None:
             done.add(folder)
             yield key, manifest

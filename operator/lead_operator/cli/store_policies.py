@@ -1,11 +1,11 @@
 """Who may do what in the object store: the policies of a storage profile, as S3 policy documents; pure.
 
 Five identities: the operator and, of each namespace for runs, training pods, build pods, people (the data key) and
-whoever only looks at results (the view key).
+readers of results (the view key).
 `storage_init` installs them in the embedded MinIO; for a store of your own they are a pattern.
 
 Pods show a ServiceAccount token, so one role serves all of them and each statement asks for the token's subject.
-MinIO looks a condition's key up among the request's own headers and parameters first: with the header
+MinIO reads a condition's key from the request's own headers and parameters first: with the header
 `Sub: system:serviceaccount:<another namespace>:lead-run` anybody would be that account. `${jwt:sub}` in a condition's
 value comes from the token alone, so every statement also asks that the key has no other value than that. Likewise a
 header `Prefix`, or a second parameter `prefix`, would be compared in place of what is listed: `${s3:prefix}` is the
@@ -82,7 +82,7 @@ def data_policy(tenant: Tenant) -> Policy:
 
 
 def view_policy(tenant: Tenant) -> Policy:
-    """Returns what TensorBoard and people who only look may: read what the namespace's training pods wrote."""
+    """Returns the rights of TensorBoard and of readers: read what the namespace's training pods wrote."""
     results = (runs_prefix(tenant.namespace),)
     return _policy(_listing(tenant.profile, results, _LIST), _objects(tenant.profile, results, _READ[:1]))
 
@@ -104,7 +104,7 @@ def build_statements(tenant: Tenant, account: str) -> list[Statement]:
 def role_policies(tenants: Iterable[Tenant], *, run_account: str, build_account: str) -> dict[str, Policy]:
     """Returns the policies of the role of all pods, one of each of ROLE_POLICIES, some with nothing to allow.
 
-    All must exist, because MinIO looks on its disk for those that do not, at every request.
+    All must exist, because MinIO searches its disk for missing ones at every request.
     """
     groups = [run_statements(tenant, run_account) + build_statements(tenant, build_account) for tenant in tenants]
     filled: list[Policy] = [_policy()]

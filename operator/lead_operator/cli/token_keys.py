@@ -143,7 +143,7 @@ def serve(host: str, port: int, page: Callable[[str], bytes | None]) -> Threadin
     """Returns a server of pages that is bound, not yet serving; 503 where a page raises KeysUnavailable."""
 
     class Pages(BaseHTTPRequestHandler):
-        timeout = TIMEOUT_S * 2  # of a client that says nothing
+        timeout = TIMEOUT_S * 2  # of a silent client
 
         def do_GET(self) -> None:
             try:

@@ -2,7 +2,7 @@
 
 Called by `controllers.reconciler` at the end of each pass. First the raised attempt, by compare-and-swap, then deletes,
 then creates, then status; events are left to be sent. Every answer goes back into the informers' copies, so the next
-look sees our own writes; where an answer was lost, the caller reads live before it decides again.
+pass sees our own writes; where a response was lost, the caller reads live before it decides again.
 """
 
 import asyncio
@@ -75,13 +75,13 @@ class Applier:
         self._now = now
 
     async def apply(self, kind: Kind, body: KubernetesObject, plan: Plan) -> float | None:
-        """Carries out `plan` for the resource `body`; returns in how many seconds to look again, if at all.
+        """Carries out `plan` for the resource `body`; returns in how many seconds to run the next pass, if at all.
 
         Raises Conflict where `body` is not the newest any more, Unreachable or Refused where a call failed, and
         CreateRefused where a child was not taken: then status and events are written all the same.
         """
-        if plan.guard is not None:
-            body = await self.guard(kind, body, plan.guard)  # before there is anything to guard
+        if plan.finalizer is not None:
+            body = await self.set_finalizer(kind, body, plan.finalizer)  # before there is any data to remove
         if plan.claim_attempt:
             body = await self._write_status(kind, body, plan.status, quiet=True)
         for pod in plan.deletes:
@@ -91,9 +91,9 @@ class Applier:
             )
         for claim in plan.claim_deletes:
             await self._client.delete(CLAIM, body["metadata"]["namespace"], claim.name, uid=claim.uid)
-        for told in plan.annotates:
+        for each in plan.annotates:
             namespace = body["metadata"]["namespace"]
-            await self._client.annotate(POD, namespace, told.name, uid=told.uid, key=told.key, value=told.value)
+            await self._client.annotate(POD, namespace, each.name, uid=each.uid, key=each.key, value=each.value)
         refused: CreateRefused | None = None
         try:
             await self._create_all(body, plan.creates)
@@ -111,8 +111,8 @@ class Applier:
             await self._client.delete(kind, metadata["namespace"], metadata["name"], uid=metadata["uid"])
         return min((s for s in (wait_s, plan.requeue_after_s) if s is not None), default=None)
 
-    async def guard(self, kind: Kind, body: KubernetesObject, wanted: bool) -> KubernetesObject:
-        """Adds or takes away the finalizer that guards a cache's data; returns the object as it then is."""
+    async def set_finalizer(self, kind: Kind, body: KubernetesObject, wanted: bool) -> KubernetesObject:
+        """Adds or removes the finalizer of a cache's data; returns the updated object."""
         others = [f for f in body["metadata"].get("finalizers", []) if f != names.CACHE_DATA_FINALIZER]
         finalizers = [*others, names.CACHE_DATA_FINALIZER] if wanted else others
         written = await self._client.set_finalizers(kind, body, finalizers)
@@ -145,21 +145,21 @@ class Applier:
         except UndeclaredFields as error:
             written = await self._client.apply_status(kind, body, without_fields(status, error.paths))
             fields = ", ".join(".".join(path) for path in error.paths)
-            said = f"the installed CRD does not know {fields}, which are left out; apply the crds/ of this release"
-            self._recorder.record(body, EventNote("Warning", "CustomResourceDefinitionOutdated", said))
+            message = f"the installed CRD lacks {fields}, which are left out; apply the crds/ of this release"
+            self._recorder.record(body, EventNote("Warning", "CustomResourceDefinitionOutdated", message))
         _count_restarts(body.get("status", {}), written.get("status", {}))
         self._writes_for(body).status_at = self._now()
         self._informers.of(kind, body["metadata"]["namespace"]).note_own_write(written, quiet=quiet)
         return written
 
     async def _create_all(self, owner: KubernetesObject, bodies: tuple[KubernetesObject, ...]) -> None:
-        # A pod is not scheduled before its claim is there; of all else, each finds the others when it looks for them.
+        # A pod is not scheduled before its PersistentVolumeClaim exists; everything else may be created in any order.
         claims = [body for body in bodies if body["kind"] == CLAIM.kind]
         for together in (claims, [body for body in bodies if body["kind"] != CLAIM.kind]):
             answers = await asyncio.gather(*(self._create(owner, body) for body in together), return_exceptions=True)
             failures = [answer for answer in answers if answer is not None]
             if failures:
-                if type(failures[0]) is CreateRefused:  # of a name that is taken it is told where it is found out
+                if type(failures[0]) is CreateRefused:  # NameTaken was already recorded where it was detected
                     self._recorder.record(owner, EventNote("Warning", "FailedCreate", str(failures[0])))
                 raise failures[0]
 
@@ -239,7 +239,7 @@ def without_fields(status: dict[str, Any], paths: Iterable[tuple[str, ...]]) -> 
 
 
 def has_more(held: Any, wanted: Any) -> bool:
-    """Tells whether a status holds fields or list entries that are not in the wanted one; values are not compared."""
+    """Returns whether a status holds fields or list entries that are not in the wanted one; values are not compared."""
     if isinstance(held, dict) and isinstance(wanted, dict):
         return any(key not in wanted or has_more(value, wanted[key]) for key, value in held.items())
     if isinstance(held, list) and isinstance(wanted, list):
@@ -248,7 +248,7 @@ def has_more(held: Any, wanted: Any) -> bool:
 
 
 def _count_restarts(before: KubernetesObject, after: KubernetesObject) -> None:
-    """Counts what a status write has recorded; one that the server refused is decided anew, and counts nothing."""
+    """Counts what a status write has recorded; a rejected one is decided again, and counts nothing."""
     old, new = (parse_status(TrainingRunStatus, status).restarts or RestartsStatus() for status in (before, after))
     counts = {
         "program": new.program - old.program,
@@ -265,5 +265,5 @@ def _labels(found: KubernetesObject) -> dict[str, str]:
 
 
 def is_worth_retrying(error: Exception) -> bool:
-    """Tells errors of the world, which time may cure, from our own mistakes, which must be seen."""
+    """Distinguishes errors of the environment, which may pass, from our own bugs, which must be seen."""
     return isinstance(error, (ApiError, CreateRefused))

@@ -35,7 +35,7 @@ from lead_operator.settings import Settings, StorageProfile
 from lead_protocol.object_keys import BuildKeys, CacheKeys
 from lead_protocol.store.object_store import StoreDenied, StoreError
 
-AFTER_PORTION_LOOK_S = 0.1
+AFTER_PORTION_S = 0.1
 _GOES = "because it is being terminated"  # as the API server refuses new content of a namespace
 
 log = structlog.get_logger(__name__)
@@ -51,7 +51,7 @@ class _Removal(Part):
 
 
 @dataclass
-class CacheEnd:
+class CacheFinalizer:
     """What such a pass needs."""
 
     client: KubeClient
@@ -63,10 +63,10 @@ class CacheEnd:
     leaving: set[asyncio.Task[None]] = field(default_factory=set)  # removals for caches that were let go
 
     async def step(self, body: KubernetesObject) -> float | None:
-        """Makes one step; returns in how many seconds to look again, None when the cache may go."""
+        """Makes one step; returns in how many seconds to continue, None when the cache may be deleted."""
         cache = parse_dataset_cache(body)
         identity, profile = cache.identity, self.settings.storage_profiles.get(cache.storage_profile)
-        if cache.retain != "Delete":  # its owner has thought better of it
+        if cache.retain != "Delete":  # retain was changed back to Retain
             await self._let_go(cache)
             return None
         keys, held = BuildKeys(identity.namespace, identity.uid), body.get("status", {})
@@ -87,7 +87,7 @@ class CacheEnd:
         unseen = self.informers.not_seen
         if not ended:
             removal.own = None  # the copies had not shown them all
-        told = ended and not unseen and await self._reads_own(cache, profile, keys, removal)
+        is_known = ended and not unseen and await self._reads_own(cache, profile, keys, removal)
         own = (removal.own or set()) | {previous.digest}
         users, kept = users_of_data(cache, own, self.informers)
         observed = ObservedBuild(
@@ -101,7 +101,7 @@ class CacheEnd:
         again_s = await self.applier.apply(DATASET_CACHE, body, plan)
         if ended and (users or profile is None):  # the end of a run is an event, a new profile a new process
             return self.settings.resync_s
-        if users or not told or profile is None or removal.own is None:
+        if users or not is_known or profile is None or removal.own is None:
             return again_s
         try:
             over = await self.removal.remove(profile, keys, removal.own - kept)
@@ -110,7 +110,7 @@ class CacheEnd:
             return again_s
         removal.error = ""
         if not over:
-            return AFTER_PORTION_LOOK_S
+            return AFTER_PORTION_S
         await self._let_go(cache)
         return None
 
@@ -149,7 +149,7 @@ class CacheEnd:
         try:
             doomed = await self.removal.digests(profile, keys) - kept
             while not await self.removal.remove(profile, keys, doomed):
-                await asyncio.sleep(AFTER_PORTION_LOOK_S)
+                await asyncio.sleep(AFTER_PORTION_S)
         except StoreError as error:
             log.warning("cache_data_left", profile=profile.name, data=places, error=str(error))
 
@@ -180,7 +180,7 @@ class CacheEnd:
         identity = cache.identity
         current = self.informers.of(DATASET_CACHE, identity.namespace).get(identity.namespace, identity.name)
         if current is not None and current["metadata"]["uid"] == identity.uid:
-            await self.applier.guard(DATASET_CACHE, current, False)
+            await self.applier.set_finalizer(DATASET_CACHE, current, False)
         self.memories.drop(identity.uid, _Removal)
 
 
@@ -192,7 +192,7 @@ def _explain(cache: DatasetCache, error: StoreError) -> str:
 
 
 def _was_begun(status: DatasetCacheStatus, pods: Sequence[ObservedPod]) -> bool:
-    """Tells whether builds of a cache may have left data; a status of a later spec may not tell of the first one."""
+    """Returns whether builds of a cache may have left data; a status of a later spec may not contain the first one."""
     claimed = status.build is not None and any(worker.attempt for worker in status.build.workers)
     return bool(pods or claimed or status.digest or status.observed_generation != 1)
 

@@ -20,7 +20,7 @@ from lead_operator.resources.body import Identity
 from lead_operator.resources.status_format import JsonObject, ResourceStatus
 from lead_operator.settings import Settings
 
-AFTER_END_LOOK_S = 1.0
+AFTER_END_S = 1.0
 
 
 class Resource(Protocol):
@@ -32,7 +32,7 @@ class Resource(Protocol):
 
 
 class Observed(Protocol):
-    """What one look at a resource holds, as far as both kinds have it."""
+    """An observation of a resource, as far as both kinds share it."""
 
     @property
     def now(self) -> datetime:
@@ -93,16 +93,16 @@ class Controller(Protocol[AnyResource, AnyObserved]):
         """Returns the next step; pure."""
 
     async def record(self, resource: AnyResource, body: KubernetesObject, plan: Plan) -> Plan:
-        """Writes the plan's records; returns the plan to carry out; raises Conflict where it rests on an old look."""
+        """Writes the plan's records; returns the plan to apply; raises Conflict for a stale observation."""
 
     def follow(self, resource: AnyResource, observed: AnyObserved, plan: Plan) -> None:
         """Remembers what was decided, and asks for the work that goes on beside the passes."""
 
     def missed_events(self, observed: AnyObserved, plan: Plan) -> Iterable[Missed] | None:
-        """Returns the events that an earlier process may have died before sending; None: it cannot be told yet."""
+        """Returns the events that an earlier process may have died before sending; None: not known yet."""
 
     async def finalize(self, body: KubernetesObject) -> float | None:
-        """Makes one step of what a deleted resource has left to do; returns when to look again, if at all."""
+        """Makes one step of a deleted resource's cleanup; returns when to continue, if at all."""
 
 
 @dataclass
@@ -126,12 +126,12 @@ def unknown_profile(name: str, settings: Settings) -> str:
     return "" if name in known else f"{explain_unknown_profile(name, known)}; {PROFILE_REMEDY}"
 
 
-def look_age_s(pods: tuple[ObservedPod, ...], settings: Settings) -> float:
-    """Returns how old a look at the bucket may be: pods that have just ended leave their last report there."""
+def snapshot_age_s(pods: tuple[ObservedPod, ...], settings: Settings) -> float:
+    """Returns how old a snapshot of the bucket may be: pods that have just ended leave their final report there."""
     ended = bool(pods) and all(pod.terminal for pod in pods)
-    return min(AFTER_END_LOOK_S, settings.progress_s) if ended else settings.progress_s
+    return min(AFTER_END_S, settings.progress_s) if ended else settings.progress_s
 
 
 def live_uids(pods: tuple[ObservedPod, ...]) -> frozenset[str]:
-    """Whose end makes a look at the bucket due at once: it may have left a report. What is said before has time."""
+    """Pods whose end makes a read of the bucket due at once: they may have left a report. Earlier reports can wait."""
     return frozenset(pod.uid for pod in pods if not pod.terminal)

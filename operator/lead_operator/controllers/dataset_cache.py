@@ -1,4 +1,4 @@
-"""A DatasetCache's part of a pass: what is seen of it, what is recorded before its status tells it, what is asked for.
+"""A DatasetCache's part of a pass: what is observed, what is recorded before its status reports it, what is requested.
 
 Run by `controllers.reconciler`; `controllers.training_run` has the same methods in the same order.
 """
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lead_operator import names
-from lead_operator.bucket.bucket_view import BucketLook, BucketView
+from lead_operator.bucket.bucket_view import BucketSnapshot, BucketView
 from lead_operator.bucket.cache_publisher import CachePublisher
 from lead_operator.bucket.source_watch import SourceWatch
-from lead_operator.controllers.cache_finalizer import CacheEnd
-from lead_operator.controllers.controller import live_uids, look_age_s, refusal_of, unknown_profile
+from lead_operator.controllers.cache_finalizer import CacheFinalizer
+from lead_operator.controllers.controller import live_uids, refusal_of, snapshot_age_s, unknown_profile
 from lead_operator.controllers.reported_caches import ReportedCaches
 from lead_operator.decisions.dataset_cache.plan import decide_dataset_cache
 from lead_operator.decisions.dataset_cache.rebuild import begins_again_by_itself, listed_every_s
@@ -40,7 +40,7 @@ class DatasetCaches:
     bucket: BucketView
     sources: SourceWatch
     publisher: CachePublisher
-    end: CacheEnd
+    end: CacheFinalizer
     reported: ReportedCaches
     memories: Memories
     settings: Settings
@@ -67,11 +67,11 @@ class DatasetCaches:
         pods = observe_pods(self.informers.of(POD, namespace).owned_by(namespace, uid), self.informers.nodes, now)
         held = parse_status(DatasetCacheStatus, body.get("status"))
         profile = self.settings.storage_profiles.get(cache.storage_profile)
-        look = BucketLook()
+        snapshot = BucketSnapshot()
         if profile is not None:
-            look = await self.bucket.look_at_build(
+            snapshot = await self.bucket.read_build(
                 profile, namespace, uid, build_generation(cache, held),
-                shares=cache.parallelism, now=now, live=live_uids(pods), max_age_s=look_age_s(pods, self.settings),
+                shares=cache.parallelism, now=now, live=live_uids(pods), max_age_s=snapshot_age_s(pods, self.settings),
                 stages=[(stage.name, stage.workers) for stage in cache.stages if not stage.commits],
             )  # fmt: skip
         claim_owner = ""
@@ -81,18 +81,18 @@ class DatasetCaches:
         return ObservedBuild(
             now=now,
             pods=pods,
-            result_digest=look.result_digest,
-            manifest=look.manifest,
-            published_sha256=look.published_sha256,
-            found_sha256=look.found_sha256,
-            publication=self.publisher.look(uid),
-            failure=look.failure,
-            failure_disproved=profile is not None and self.reported.disproves_failure(uid, held, look),
-            words=look.words,
+            result_digest=snapshot.result_digest,
+            manifest=snapshot.manifest,
+            published_sha256=snapshot.published_sha256,
+            found_sha256=snapshot.found_sha256,
+            publication=self.publisher.observe(uid),
+            failure=snapshot.failure,
+            failure_disproved=profile is not None and self.reported.disproves_failure(uid, held, snapshot),
+            reports=snapshot.reports,
             used_by=tuple(sorted(users)),
             source_claim_owner=claim_owner,
-            source=None if profile is None else self._look_at_source(cache, held, profile, look),
-            store_error=look.error,
+            source=None if profile is None else self._observe_source(cache, held, profile, snapshot),
+            store_error=snapshot.error,
             profile_error=unknown_profile(cache.storage_profile, self.settings),
             apply_error=refusal_of(self.memories, cache.identity),
             previous=body.get("status", {}),
@@ -103,7 +103,7 @@ class DatasetCaches:
         return decide_dataset_cache(cache, observed, self.settings)
 
     async def record(self, cache: DatasetCache, body: KubernetesObject, plan: Plan) -> Plan:
-        """Writes what an erased status would lose, before the status tells it; returns the plan to carry out."""
+        """Writes what an erased status would lose, before the status reports it; returns the plan to apply."""
         profile = self.settings.storage_profiles.get(cache.storage_profile)
         if plan.records and profile is not None:
             await self.bucket.record(profile, cache.identity.namespace, cache.identity.uid, plan.records)
@@ -119,25 +119,27 @@ class DatasetCaches:
             self.publisher.forget(uid)
 
     def missed_events(self, observed: ObservedBuild, plan: Plan) -> Iterable[Missed] | None:
-        """Returns the events that an earlier process may have died before sending; None: it cannot be told yet."""
+        """Returns the events that an earlier process may have died before sending; None: not known yet."""
         planned = parse_status(DatasetCacheStatus, plan.status)
         return missed_cache_events(observed.status, observed.now) if planned.phase == observed.status.phase else None
 
     async def finalize(self, body: KubernetesObject) -> float | None:
-        """Makes one step of the removal of its data; returns when to look again, None when it may go."""
+        """Makes one step of the removal of its data; returns when to continue, None when it may be deleted."""
         return await self.end.step(body)
 
-    def _look_at_source(
-        self, cache: DatasetCache, status: DatasetCacheStatus, profile: StorageProfile, look: BucketLook
+    def _observe_source(
+        self, cache: DatasetCache, status: DatasetCacheStatus, profile: StorageProfile, snapshot: BucketSnapshot
     ) -> ObservedSource | None:
         """Returns what the raw data are now, of a complete cache and of one that waits for other data."""
         identity, prefix = cache.identity, cache.source.prefix or ""
-        if prefix and look.manifest is not None and not look.error:
-            return self.sources.look(profile, identity.namespace, identity.uid, prefix, look.manifest.source_sha256)
-        failure = look.failure
+        if prefix and snapshot.manifest is not None and not snapshot.error:
+            return self.sources.observe(
+                profile, identity.namespace, identity.uid, prefix, snapshot.manifest.source_sha256
+            )
+        failure = snapshot.failure
         if failure is None or status.phase != CachePhase.FAILED or not begins_again_by_itself(cache, failure.reason):
             return None
-        return self.sources.look(
+        return self.sources.observe(
             profile, identity.namespace, identity.uid, prefix, failure.source_sha256,
             at_least_every_s=listed_every_s(self.settings),
         )  # fmt: skip

@@ -20,10 +20,10 @@ from lead_operator.bucket.bucket_view import BucketView, OpenStore, open_profile
 from lead_operator.bucket.cache_data_gc import CacheRemoval
 from lead_operator.bucket.cache_publisher import LIMITS as PUBLICATION_LIMITS
 from lead_operator.bucket.cache_publisher import CachePublisher
-from lead_operator.bucket.checkpoint_gc import CheckpointSweep
+from lead_operator.bucket.checkpoint_gc import CheckpointGC
 from lead_operator.bucket.source_watch import SourceWatch
 from lead_operator.controllers.apply import Applier
-from lead_operator.controllers.cache_finalizer import CacheEnd
+from lead_operator.controllers.cache_finalizer import CacheFinalizer
 from lead_operator.controllers.dataset_cache import DatasetCaches
 from lead_operator.controllers.reconciler import Reconciler
 from lead_operator.controllers.reported_caches import ReportedCaches
@@ -44,7 +44,7 @@ from lead_operator.resources.status_format import parse_status
 from lead_operator.resources.training_run_status import TrainingRunStatus
 from lead_operator.settings import Settings
 
-RESYNC_ROUNDS = 2  # in which what is looked at anyway is left out
+RESYNC_ROUNDS = 2  # in which resources with a recent pass are left out
 GATHER_S = 0.1  # in which events that need no answer at once wait for each other
 
 log = structlog.get_logger(__name__)
@@ -57,15 +57,15 @@ class Operator:
         self.queue: WorkQueue[ResourceKey] = WorkQueue(lambda key: key.namespace, settings.workers)
         self._settings = settings
         self._client = client
-        self.informers = Informers(client, settings.run_namespaces, settings, self.queue.add, self._look_soon)
+        self.informers = Informers(client, settings.run_namespaces, settings, self.queue.add, self._request_pass)
         self._memories = Memories()
         self._recorder = EventRecorder(client, self._memories)
         self._bucket = BucketView(settings, open_profile, self._memories)
-        self._sweep = CheckpointSweep(self._bucket.store, self._memories)
+        self._sweep = CheckpointGC(self._bucket.store, self._memories)
         self._removal = CacheRemoval(self._bucket.store, self._bucket.forget_store)
         self._sources = SourceWatch(self._bucket.store, settings.source_check_s, self._memories)
         open_store = open_profile or (lambda profile: open_profile_store(profile, settings, PUBLICATION_LIMITS))
-        self._publisher = CachePublisher(open_store, self._bucket.look_again, self._memories)
+        self._publisher = CachePublisher(open_store, self._bucket.expire, self._memories)
         applier = Applier(client, self._recorder, self.informers, self._memories)
         published = ReportedCaches(self._memories)
         self.runs = TrainingRuns(
@@ -84,7 +84,7 @@ class Operator:
             bucket=self._bucket,
             sources=self._sources,
             publisher=self._publisher,
-            end=CacheEnd(client, self.informers, self._removal, applier, settings, self._memories),
+            end=CacheFinalizer(client, self.informers, self._removal, applier, settings, self._memories),
             reported=published,
             memories=self._memories,
             settings=settings,
@@ -133,14 +133,14 @@ class Operator:
                 status = parse_status(TrainingRunStatus, body.get("status"))
                 metrics.RESOURCES.labels(kind.kind, status.phase or "New").inc()
                 running = status.phase == names.RunPhase.RUNNING and not is_finished(body)
-                # Where nothing is seen any more, the last report says nothing of the run.
+                # If nothing is observed any more, the last report is no evidence about the run.
                 if running and self.informers.serves(body["metadata"]["namespace"]):
                     oldest_s = max([oldest_s, *_report_ages_s(status, now)])
         metrics.PROGRESS_AGE.set(oldest_s)
         for namespace in self._settings.run_namespaces:
             metrics.SERVED.labels(namespace or "*").set(self.informers.serves(namespace))
 
-    def _look_soon(self, key: ResourceKey) -> None:
+    def _request_pass(self, key: ResourceKey) -> None:
         self.queue.add_after(key, GATHER_S)  # behind all that cannot wait
 
     async def _resync(self) -> None:

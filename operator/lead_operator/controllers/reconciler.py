@@ -1,4 +1,4 @@
-"""One pass over one resource: observe, decide, at most one confirming look, apply. The same for both kinds.
+"""One pass over one resource: observe, decide, at most one confirming read, apply. The same for both kinds.
 
 Called by the manager's workers, one at a time a key. A pass rests on nothing but what it sees: it may run twice, late,
 or after a crash between any two lines. What differs by kind is in the two controllers.
@@ -31,15 +31,15 @@ from lead_operator.resources.status_format import parse_status
 from lead_operator.settings import Settings
 
 COLLECTORS_FINALIZERS = {"orphan", "foregroundDeletion"}
-AFTER_REJECTION_LOOK_S = 2.0
-AFTER_REFUSAL_LOOK_S = 0.1  # status still tells of a refusal that is over
+AFTER_REJECTION_S = 2.0
+AFTER_REFUSAL_S = 0.1  # status still reports a rejection that is over
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass
 class Reconciler:
-    """What a pass needs: where to look, how to write, and which keys must be read live first."""
+    """What a pass needs: sources, writers, and the keys that must be read live first."""
 
     client: KubeClient
     informers: Informers
@@ -48,16 +48,16 @@ class Reconciler:
     recorder: EventRecorder
     settings: Settings
     memories: Memories
-    doubtful: set[ResourceKey] = field(default_factory=set)  # a write's answer was lost, or the copy was too old
+    stale_keys: set[ResourceKey] = field(default_factory=set)  # a write's response was lost, or the copy was too old
     uids: dict[ResourceKey, str] = field(default_factory=dict)  # of the resource last seen under a key
     rejecting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def reconcile(self, key: ResourceKey) -> float | None:
-        """Makes one pass; returns in how many seconds the resource wants to be looked at again, if at all."""
+        """Makes one pass; returns in how many seconds the resource needs another pass, if at all."""
         if not self.informers.serves(key.namespace):
-            self.informers.look_when_served(key)
+            self.informers.request_when_served(key)
             return None
-        controller, live = self.controllers[key.kind], key in self.doubtful
+        controller, live = self.controllers[key.kind], key in self.stale_keys
         body = await self._current(controller.kind, key)
         if body is None or "deletionTimestamp" in body["metadata"]:
             return await self._after_deletion(controller, key, body)
@@ -67,15 +67,15 @@ class Reconciler:
         if REJECTION in body:
             return await self._reject(controller, body)
         try:
-            # From here until all answers are in, what the copy says may be older than what we did.
-            self.doubtful.add(key)
+            # From here until all responses have arrived, the copy may be older than our writes.
+            self.stale_keys.add(key)
             try:
                 again_s = await self._pass(controller, body, live)
             except ConfigOmitted:  # before anything was written: no pod is planned without its config
                 again_s = await self._pass(controller, await self._whole(controller.kind, body), live)
-            self.doubtful.discard(key)
+            self.stale_keys.discard(key)
         except SpecError as error:
-            self.doubtful.discard(key)
+            self.stale_keys.discard(key)
             log.warning("spec_refused", resource=str(key), error=str(error))
             self.recorder.record(body, EventNote("Warning", "SpecRefused", str(error)))
             return None
@@ -95,7 +95,7 @@ class Reconciler:
             await self._ask_for_unseen(namespace, controller.expected_pods(resource, previous, ended=True))
         observed = await controller.observe(resource, body)
         plan = controller.decide(resource, observed)
-        if observed.rested and plan.status != observed.previous:  # a hang, too, is told of a young look alone
+        if observed.rested and plan.status != observed.previous:  # a hang, too, is decided only on a recent snapshot
             observed = await controller.observe(resource, body, young=True)
             plan = controller.decide(resource, observed)
         # Before another attempt: is the copy right that nothing of the last one is left?
@@ -116,11 +116,11 @@ class Reconciler:
     ) -> float | None:  # fmt: skip
         try:
             again_s = await self.applier.apply(kind, body, plan)
-        except CreateRefused as error:  # the next pass tells it; its pause grows with each refusal
+        except CreateRefused as error:  # the next pass reports it; its backoff grows with each rejection
             memory.refusal = (body["metadata"]["generation"], str(error))
             raise
         refused, memory.refusal = memory.refusal[1], (0, "")
-        return AFTER_REFUSAL_LOOK_S if refused else again_s
+        return AFTER_REFUSAL_S if refused else again_s
 
     def _announce(self, memory: PassMemory, body: KubernetesObject, missed: Iterable[Missed] | None) -> None:
         """Sends events of before this process, once: the process that wrote the status may have died before."""
@@ -149,7 +149,7 @@ class Reconciler:
                 await self.client.delete(POD, namespace, pod["metadata"]["name"], uid=pod["metadata"]["uid"])
 
     async def _reject(self, controller: Controller[Any, Any], body: KubernetesObject) -> float | None:
-        """Reports on a resource why it is not served; its next version is looked at as any other.
+        """Reports on a resource why it is not served; its next version is treated like any other.
 
         One at a time: a status on an object of 1.5 MB takes the API server seconds and a hundred megabytes.
         """
@@ -160,11 +160,13 @@ class Reconciler:
         held = parse_status(controller.status, body.get("status"))
         plan = decide_rejected(rejection, held, generation=generation, now=self.client.clock.now())
         if plan.status != body.get("status") and self.rejecting.locked():
-            return AFTER_REJECTION_LOOK_S
+            return AFTER_REJECTION_S
         try:
             async with self.rejecting:
                 return await self.applier.apply(controller.kind, body, plan)
-        except Refused as error:  # at the limit of what etcd stores there is no room for a status: the event tells it
+        except (
+            Refused
+        ) as error:  # at the limit of what etcd stores there is no space for a status: the event reports it
             log.warning("rejection_not_written", resource=str(key), error=str(error))
             return None
 
@@ -187,20 +189,20 @@ class Reconciler:
         """Returns a resource as the copy has it; as the server has it where the copy is cut, or not to be trusted."""
         informer = self.informers.of(kind, key.namespace)
         copy = informer.get(key.namespace, key.name)
-        if key in self.doubtful:
+        if key in self.stale_keys:
             body = await self.client.get(kind, key.namespace, key.name)
             if body is None:
                 informer.forget(key.namespace, key.name)
             else:
                 informer.note_own_write(body)
-            self.doubtful.discard(key)
+            self.stale_keys.discard(key)
         else:
             cut = copy is not None and CUT in copy
             body = await self.client.get(kind, key.namespace, key.name) if cut else copy
         return body and {**body, "apiVersion": kind.api_version, "kind": kind.kind}
 
     async def _whole(self, kind: Kind, body: KubernetesObject) -> KubernetesObject:
-        """Returns a resource with every `config`; raises Conflict where it is no longer what the copy says."""
+        """Returns a resource with every `config`; raises Conflict where it differs from the copy."""
         namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
         whole = await self.client.get(kind, namespace, name, whole=True)
         same = ("uid", "generation")
@@ -218,6 +220,6 @@ def _finalizers(body: KubernetesObject) -> set[str]:
 
 
 def _stays_for_others(body: KubernetesObject) -> bool:
-    """Tells whether a deleted resource waits for a finalizer that is neither ours nor the garbage collector's own."""
+    """Returns whether a deleted resource waits for a finalizer that is neither ours nor the garbage collector's own."""
     finalizers = _finalizers(body)
     return bool(finalizers - COLLECTORS_FINALIZERS) and "orphan" not in finalizers  # it asks that children stay

@@ -6,7 +6,7 @@ store was away; Ready counts for runs once the cache's own pass has read the pub
 
 from dataclasses import dataclass, field
 
-from lead_operator.bucket.bucket_view import BucketLook
+from lead_operator.bucket.bucket_view import BucketSnapshot
 from lead_operator.decisions.observed import ObservedBuild
 from lead_operator.memory import Memories, Part
 from lead_operator.names import CachePhase
@@ -35,13 +35,15 @@ class ReportedCaches:
         if observed.manifest is not None:
             known.published = (observed.manifest.digest, observed.manifest.sha256)
 
-    def disproves_failure(self, uid: str, status: DatasetCacheStatus, look: BucketLook) -> bool:
-        """Tells whether nobody but the status knows of a failure that it may report."""
-        recorded = look.failure is not None and look.failure.rebuilds == (status.build or BuildStatus()).rebuilds
-        return not look.error and not recorded and _failure(status) not in self.memories.of(uid, _Decided).failures
+    def disproves_failure(self, uid: str, status: DatasetCacheStatus, snapshot: BucketSnapshot) -> bool:
+        """Returns whether a failure is in the status alone."""
+        recorded = (
+            snapshot.failure is not None and snapshot.failure.rebuilds == (status.build or BuildStatus()).rebuilds
+        )
+        return not snapshot.error and not recorded and _failure(status) not in self.memories.of(uid, _Decided).failures
 
     def is_published(self, uid: str, digest: str, manifest_sha256: str) -> bool:
-        """Tells whether a pass over the cache has read this manifest."""
+        """Returns whether a pass over the cache has read this manifest."""
         known = self.memories.find(uid, _Decided)
         return known is not None and known.published == (digest, manifest_sha256)
 

@@ -1,10 +1,10 @@
 """Whether what a TrainingRun's status reports is the operator's own: a status is output, whoever writes it.
 
 Asked by `controllers.training_run`. Of an end, once for each that is reported, the record below `control/` decides.
-Where there is none the store was away when this process told the end, or the end is forged: then it remembers which, a
-pod lives, or it has recorded what the run did before. A run of which it knows nothing stays as it is: whoever removed
-all records of a run that has ended does not start it again. Of counters, what this process has decided itself is
-believed: its look at the bucket may be older than its own newest record.
+Without one, the store was unavailable when this process reported the end, or the end is forged: the process remembers
+which, a pod lives, or it has recorded what the run did before. A run of which it knows nothing stays as it is: whoever
+removed all records of a run that has ended does not start it again. Of counters, what this process has decided itself
+is trusted: its snapshot of the bucket may be older than its own newest record.
 """
 
 from dataclasses import dataclass, field, replace
@@ -76,16 +76,16 @@ class ReportedRuns:
         known = self.memories.of(identity.uid, _Decided)
         if known.checked is not None and known.checked[0] == end:
             return known.checked[1]
-        look = await self.bucket.look_at_end(profile, identity.namespace, identity.uid)
-        if look.error:
-            return EndCheck(look.error)
+        snapshot = await self.bucket.read_recorded_end(profile, identity.namespace, identity.uid)
+        if snapshot.error:
+            return EndCheck(snapshot.error)
         attempts = any(entry.attempt for entry in observed.status.stages)
         lives = any(not pod.terminal for pod in observed.pods)
-        met = known.unfinished or lives or look.any_record or not attempts
-        check = EndCheck(ended=look.ended, disproved=look.ended is None and known.end != end and met)
+        met = known.unfinished or lives or snapshot.any_record or not attempts
+        check = EndCheck(ended=snapshot.ended, disproved=snapshot.ended is None and known.end != end and met)
         if check.disproved:
             log.warning("end_not_recorded", resource=str(identity), phase=end[0], reason=end[1])
-        elif look.ended is not None or known.end != end:
+        elif snapshot.ended is not None or known.end != end:
             known.checked = (end, check)
         return check
 

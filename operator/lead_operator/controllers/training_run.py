@@ -1,4 +1,4 @@
-"""A TrainingRun's part of a pass: what is seen of it, what is recorded before its status tells it, what is asked for.
+"""A TrainingRun's part of a pass: what is observed, what is recorded before its status reports it, what is requested.
 
 Run by `controllers.reconciler`; `controllers.dataset_cache` has the same methods in the same order.
 """
@@ -12,8 +12,8 @@ import structlog
 
 from lead_operator import names
 from lead_operator.bucket.bucket_view import BucketView
-from lead_operator.bucket.checkpoint_gc import CheckpointSweep, sweep_requests
-from lead_operator.controllers.controller import live_uids, look_age_s, refusal_of, unknown_profile
+from lead_operator.bucket.checkpoint_gc import CheckpointGC, sweep_requests
+from lead_operator.controllers.controller import live_uids, refusal_of, snapshot_age_s, unknown_profile
 from lead_operator.controllers.reported_caches import ReportedCaches
 from lead_operator.controllers.reported_runs import ReportedRuns
 from lead_operator.decisions.formatting import parse_time
@@ -54,7 +54,7 @@ class TrainingRuns:
     client: KubeClient
     informers: Informers
     bucket: BucketView
-    sweep: CheckpointSweep
+    sweep: CheckpointGC
     reported: ReportedRuns
     caches: ReportedCaches
     memories: Memories
@@ -69,9 +69,10 @@ class TrainingRuns:
         return parse_training_run(body)
 
     def rests_for_s(self, run: TrainingRun, body: KubernetesObject) -> float | None:
-        """Returns how long the bucket of a run may wait that a new process meets and finds as its status says, or None.
+        """Returns how long reading the bucket of a run with an up-to-date status may wait after a restart, or None.
 
-        After a restart every run is met at once. Whatever there is to do or to tell needs the bucket; nothing does not.
+        After a restart every run gets a pass at once. Runs with something to do or to report need the bucket; idle ones
+        do not.
         """
         if not body.get("status") or is_finished(body):
             return None
@@ -98,23 +99,23 @@ class TrainingRuns:
             observed = replace(observed, ended=check.ended, end_disproved=check.disproved, store_error=check.error)
             if check.error or (is_over(observed) and not observed.erased):
                 return observed  # of one that has ended, only its restarts may be missing: they are in the bucket
-        look = await self.bucket.look_at_run(
+        snapshot = await self.bucket.read_run(
             profile,
             run.identity.namespace,
             run.identity.uid,
             tuple((instance.stage.name, instance.seed) for instance in run.instances),
             live=live_uids(observed.pods),
-            max_age_s=look_age_s(observed.pods, self.settings),
+            max_age_s=snapshot_age_s(observed.pods, self.settings),
             at_rest=_may_rest(observed) and not young,
             untouched=_is_untouched(body, observed),
             erased=observed.erased,
         )
         observed = replace(
             observed,
-            instances=look.instances,
-            ended=look.ended,
-            restart_record=look.restart_record,
-            store_error=look.error,
+            instances=snapshot.instances,
+            ended=snapshot.ended,
+            restart_record=snapshot.restart_record,
+            store_error=snapshot.error,
         )
         observed = self._with_reading(run, observed)
         return self.reported.check_counters(run, observed)
@@ -124,11 +125,11 @@ class TrainingRuns:
         return decide_training_run(run, observed, self.settings)
 
     async def record(self, run: TrainingRun, body: KubernetesObject, plan: Plan) -> Plan:
-        """Writes what an erased status would lose, before the status tells it; returns the plan to carry out.
+        """Writes what an erased status would lose, before the status reports it; returns the plan to apply.
 
         The verdict in the bucket cannot be taken back, so it must not rest on an old copy: a status is written by
         compare-and-swap, an object is not. Raises Conflict where `body` is not the newest any more, or another verdict
-        stands. A store that takes nothing holds no verdict up; the status then says that it has still to be told.
+        stands. An unavailable store does not delay a final result; the status then marks it as not yet recorded.
         """
         profile = self.settings.storage_profiles.get(run.storage_profile)
         if profile is None or not plan.records:
@@ -154,10 +155,10 @@ class TrainingRuns:
         profile = self.settings.storage_profiles.get(run.storage_profile)
         if profile is not None and not observed.store_error:
             for request in sweep_requests(run, observed, planned, profile):
-                self.sweep.ask(request)  # before the status: once its end is written, nobody looks again
+                self.sweep.ask(request)  # before the status: once its end is written, there is no further pass
 
     def missed_events(self, observed: ObservedRun, plan: Plan) -> Iterable[Missed] | None:
-        """Returns the events that an earlier process may have died before sending; None: it cannot be told yet."""
+        """Returns the events that an earlier process may have died before sending; None: not known yet."""
         known = reported_end(observed.status) is None or is_over(observed)
         return missed_run_events(observed.status, observed.now) if known else None
 
@@ -187,14 +188,14 @@ class TrainingRuns:
         )
 
     def _with_reading(self, run: TrainingRun, observed: ObservedRun) -> ObservedRun:
-        """Returns how old the look at the bucket is, and when the next one is due."""
+        """Returns how old the snapshot at the bucket is, and when the next one is due."""
         reading, every_s = self.bucket.reading_of(run.identity.uid), self.settings.progress_s
         left_s = max(every_s, reading.rests_s if _may_rest(observed) else 0.0) - reading.age_s
         rested = reading.age_s > every_s and not observed.store_error
         return replace(observed, rested=rested, next_reading_s=left_s if left_s > 0 else every_s)
 
     def _observe_cache(self, name: str, body: KubernetesObject | None, names_there: Iterable[str]) -> ObservedCache:
-        """Returns what a run may know of a cache: one whose status says Ready is, once its own pass has seen why."""
+        """Returns a cache as a run may see it: Ready in its status counts once its own pass has verified it."""
         cache = observe_cache(name, body, names_there)
         if body is None or not cache.ready:
             return cache
@@ -217,7 +218,7 @@ class TrainingRuns:
 
 
 def _may_rest(observed: ObservedRun) -> bool:
-    """Whether a bucket that stands still need not be read as often: the run trains, and its pods say when they end."""
+    """Whether an unchanged bucket can be read less often: the run trains, and its pods report their end."""
     ended = all(pod.terminal for pod in observed.pods)
     return observed.status.phase == names.RunPhase.RUNNING and not ended
 

@@ -1,4 +1,4 @@
-"""The tasks that make the passes, as many at a time as the settings say, and what becomes of a pass that fails.
+"""The tasks that make the passes, as many at a time as configured, and what becomes of a failed pass.
 
 Run by `controllers.manager`. A resource that breaks its pass is tried again with a growing pause, and stops no other.
 """
@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 class Workers:
-    """Empties the queue; `reconcile` makes one pass, and returns in how many seconds to look again, if at all."""
+    """Empties the queue; `reconcile` makes one pass, and returns in how many seconds to run the next one, if any."""
 
     def __init__(
         self, queue: WorkQueue[ResourceKey], reconcile: Callable[[ResourceKey], Awaitable[float | None]]
@@ -66,6 +66,6 @@ class Workers:
         except Exception as error:  # one resource that breaks a pass must not stop the passes of all others
             result = type(error).__name__
             pause_s = self._queue.add_after_failure(key)
-            told = log.warning if is_worth_retrying(error) else log.exception
-            told("pass_failed", resource=str(key), error=str(error), again_s=round(pause_s, 1))
+            log_error = log.warning if is_worth_retrying(error) else log.exception
+            log_error("pass_failed", resource=str(key), error=str(error), again_s=round(pause_s, 1))
         metrics.RECONCILE_SECONDS.labels(key.kind, result).observe(time.monotonic() - started)

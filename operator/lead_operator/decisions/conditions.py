@@ -1,7 +1,7 @@
 """Conditions with the semantics of metav1, and the events of those that come to ask something of people. Pure.
 
 In a list by type; lastTransitionTime moves only with the status. There is an event where a condition's reason has
-changed and no other event tells it. What belongs to the normal course of a run or a build is silent: a run that goes
+changed and no other event reports it. What belongs to the normal course of a run or a build is silent: a run that goes
 well writes no more for it.
 """
 
@@ -25,10 +25,10 @@ _ASKS = {  # the status in which a condition asks something of people, whatever 
     Condition.ACCEPTED: "False",
     Condition.STORAGE_AVAILABLE: "False",
     Condition.SOURCE_DRIFT: "True",
-    Condition.CHECKPOINTS_SOUND: "False",
+    Condition.CHECKPOINTS_VALID: "False",
     Condition.SESSION_CACHE_DEGRADED: "True",
 }
-_ORDINARY = {  # reasons of a Ready that is False and asks nothing, or of which another condition or event tells
+_ORDINARY = {  # reasons of Ready=False that need no action, or that another condition or event reports
     "AllRanksRun", "PodsStarting", "NoAttempt", "Suspended", "Succeeded", "Failed", OBJECTS_REFUSED,
     "Building", "Finishing", "WaitingForOldPods", "SourceChanged", "RemovingData", "InUse", "StorageUnavailable",
     "ClaimTerminating", PODS_LOAD,
@@ -38,7 +38,7 @@ _PATIENT = {"SchedulingGated", "Publishing"}  # they end by themselves
 
 @dataclass(frozen=True)
 class Finding:
-    """What one condition should say now; `holds` None means unknown."""
+    """The wanted state of one condition; `holds` None means unknown."""
 
     type: Condition
     holds: bool | None
@@ -68,7 +68,7 @@ def _condition(before: ConditionStatus | None, finding: Finding, generation: int
 
 
 def condition_events(before: ResourceStatus, after: ResourceStatus) -> Iterator[EventNote]:
-    """Yields what a person should hear of conditions whose reason has changed."""
+    """Yields events for conditions whose reason has changed."""
     for entry in after.conditions:
         kind, reason = Condition(entry.type), entry.reason
         old = before.condition(kind)

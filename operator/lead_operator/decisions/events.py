@@ -1,11 +1,11 @@
-"""Events, read off the difference between two statuses, so that a pass that changes nothing says nothing. Pure."""
+"""Events from the difference between two statuses, so that a pass that changes nothing sends none. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import replace
 
 from lead_operator.decisions.conditions import FINISHING, condition_events
 from lead_operator.decisions.plan import ClaimToDelete, EventNote
-from lead_operator.decisions.training_run.restarts import NO_CHECKPOINT, read_streak
+from lead_operator.decisions.training_run.restarts import NO_CHECKPOINT, read_backoff
 from lead_operator.names import CachePhase, Condition, RunPhase
 from lead_operator.resources.dataset_cache_status import DatasetCacheStatus
 from lead_operator.resources.status_format import FailureStatus, ResourceStatus
@@ -17,7 +17,7 @@ RESUMED = EventNote("Normal", "Resumed", "spec.suspend is false again: the run g
 
 
 def run_events(before: TrainingRunStatus, after: TrainingRunStatus) -> tuple[EventNote, ...]:
-    """Returns what a person should hear of a TrainingRun's change."""
+    """Returns the events of a TrainingRun's change."""
     notes = [
         *_run_failure(before, after),
         *_dataset(before, after),
@@ -26,22 +26,22 @@ def run_events(before: TrainingRunStatus, after: TrainingRunStatus) -> tuple[Eve
         *_resumed(before, after),
         *_run_phase(before, after),
     ]
-    return one_a_reason([*notes, *_untold(notes, before, after)])
+    return one_a_reason([*notes, *_unreported(notes, before, after)])
 
 
 def caches_lost(claims: Iterable[ClaimToDelete]) -> tuple[EventNote, ...]:
-    """Returns what a person should hear of session caches that are made anew."""
+    """Returns the events of session caches that are recreated."""
     return tuple(EventNote("Warning", "SessionCacheLost", claim.why) for claim in claims)
 
 
 def cache_events(before: DatasetCacheStatus, after: DatasetCacheStatus) -> tuple[EventNote, ...]:
-    """Returns what a person should hear of a DatasetCache's change."""
+    """Returns the events of a DatasetCache's change."""
     notes = []
     if after.last_failure is not None and after.last_failure != before.last_failure:
         notes.append(cache_failure(after.last_failure))
     if after.phase != before.phase:
         notes.append(cache_phase(after))
-    return one_a_reason([*notes, *_untold(notes, before, after)])
+    return one_a_reason([*notes, *_unreported(notes, before, after)])
 
 
 def cache_failure(failure: FailureStatus) -> EventNote:
@@ -56,8 +56,8 @@ def cache_phase(status: DatasetCacheStatus) -> EventNote:
     return EventNote("Normal", status.phase, _condition_message(status, Condition.READY))
 
 
-def _untold(notes: list[EventNote], before: ResourceStatus, after: ResourceStatus) -> list[EventNote]:
-    """What conditions say and none of the notes does."""
+def _unreported(notes: list[EventNote], before: ResourceStatus, after: ResourceStatus) -> list[EventNote]:
+    """Changes of conditions that none of the notes reports."""
     reasons, messages = {note.reason for note in notes}, {note.message for note in notes}
     found: dict[str, EventNote] = {}
     for note in condition_events(before, after):
@@ -67,7 +67,7 @@ def _untold(notes: list[EventNote], before: ResourceStatus, after: ResourceStatu
 
 
 def one_a_reason(notes: Iterable[EventNote]) -> tuple[EventNote, ...]:
-    """Joins what is to be said of one reason: a second event of it would wait for a minute, and give way to a third."""
+    """Joins the messages of one reason: a second event would wait for a minute, and be replaced by a third."""
     joined: dict[str, EventNote] = {}
     for note in notes:
         first = joined.get(note.reason)
@@ -91,7 +91,7 @@ def _dataset(before: TrainingRunStatus, after: TrainingRunStatus) -> list[EventN
     if new is None or (old is not None and new.reason == old.reason):
         return []
     if old is None and new.status == "True":
-        return []  # the run never waited for its data: that its pods are made tells enough
+        return []  # the run never waited for its data: the creation of its pods is enough
     kind = "Normal" if new.status == "True" or new.reason == "CacheBuilding" else "Warning"
     return [EventNote(kind, new.reason, new.message)]
 
@@ -110,10 +110,10 @@ def _stages(before: TrainingRunStatus, after: TrainingRunStatus) -> list[EventNo
 
 
 def stage_begun(entry: InstanceStatus) -> EventNote:
-    """Returns that the newest attempt of a stage instance has begun; in the same words for as long as it lasts."""
-    attempt, streak = entry.attempt, read_streak(entry.restart_state)
-    known = streak.failed_attempt == attempt - 1 and streak.at_step != NO_CHECKPOINT
-    begins = f", from the checkpoint of step {streak.at_step}" if known else ""
+    """Returns the event that the newest attempt of a stage instance has started; with the same text while it lasts."""
+    attempt, backoff = entry.attempt, read_backoff(entry.restart_state)
+    known = backoff.failed_attempt == attempt - 1 and backoff.at_step != NO_CHECKPOINT
+    begins = f", from the checkpoint of step {backoff.at_step}" if known else ""
     text = f"attempt {attempt} of stage {entry.name}, seed {entry.seed}{begins}"
     return EventNote("Normal", "PodsCreated" if attempt == 1 else "Restarting", text)
 
@@ -131,12 +131,12 @@ def stage_completed(entry: InstanceStatus) -> EventNote:
 
 
 def _advice(before: TrainingRunStatus, after: TrainingRunStatus) -> list[EventNote]:
-    """What the trainer's watch rules say and have not said before, one line each."""
+    """New advice of the trainer's watch rules, one line each."""
     old, new = before.condition(Condition.ADVISORY), after.condition(Condition.ADVISORY)
     if new is None:
         return []
-    said = old.message.splitlines() if old is not None else []
-    lines = [line for line in new.message.splitlines() if line not in said]
+    earlier = old.message.splitlines() if old is not None else []
+    lines = [line for line in new.message.splitlines() if line not in earlier]
     return [EventNote("Warning", "Advisory", line) for line in lines[:MAX_ADVICE]]
 
 
@@ -151,7 +151,7 @@ def _run_phase(before: TrainingRunStatus, after: TrainingRunStatus) -> list[Even
 
 
 def run_phase(after: TrainingRunStatus) -> list[EventNote]:
-    """Returns the phase that a TrainingRun has come to; none where other events tell it."""
+    """Returns the new phase of a TrainingRun; none where other events report it."""
     phase, stage = after.phase, after.display.stage if after.display else ""
     if phase == RunPhase.RUNNING and after.reason == FINISHING:
         return []  # it ended before it was seen to train: StageCompleted or Succeeded follows

@@ -1,7 +1,7 @@
 """Why an attempt ended, and what that asks for: restart the group, wait, or give up. Pure.
 
 Causes that the cluster names (eviction, lost node, out of memory) come first, then the exit code of the rank that
-tells most: when one rank goes, the others end with codes that only say so.
+is the root cause: when one rank fails, the others end with codes that only reflect it.
 """
 
 from collections.abc import Collection, Iterable
@@ -14,7 +14,7 @@ from lead_protocol.exit_codes import SET_CLOCKS, ExitClass, ExitCode, classify_e
 from lead_protocol.progress_record import parse_build, parse_progress
 
 MAX_MESSAGE = 512
-TELLING_WAIT_S = 10.0  # a rank that lost its peer is often seen before the peer that failed
+ROOT_CAUSE_WAIT_S = 10.0  # a rank that lost its peer is often seen before the peer that failed
 MAX_PAUSE_S = 60.0
 
 # Pod reasons that the kubelet and the node controller give; the program had no part in them.
@@ -55,7 +55,7 @@ _REASONS: dict[int, str] = {
 }
 
 CLOCK_SKEW = "ClockSkew"
-CORRECT_AND_CREATE = "; a finished run stays finished: correct the spec and create the run anew"
+CORRECT_AND_CREATE = "; a finished run stays finished: correct the spec and recreate the run"
 SPEC_REASONS = frozenset({"BadUsage", "BadConfig", "NoSuchRecipe"})  # the spec itself was refused by the pod
 
 
@@ -66,7 +66,7 @@ class Failure:
     exit_class: ExitClass
     reason: str
     message: str
-    weight: int  # the heaviest failure of a group tells why the group ended
+    weight: int  # the heaviest failure of a group is its root cause
     pod: str = ""
     node: str = ""
     exit_code: int | None = None
@@ -88,15 +88,15 @@ def explain_pod(pod: ObservedPod, *, now: datetime, node_loss_s: float) -> Failu
                 f"(failurePolicy.nodeLossSeconds); see kubectl describe node {pod.node}"
             )
             return _failure(pod, ExitClass.INFRASTRUCTURE, "NodeLost", _NODE, text)
-        if pod.outstays(now):
-            text = f"pod {pod.name} was told to stop and is still there {STAYS_S:.0f} s after its grace"
+        if pod.is_past_deadline(now):
+            text = f"pod {pod.name} got a stop signal and still exists {STAYS_S:.0f} s after its grace period"
             return _failure(pod, ExitClass.INFRASTRUCTURE, "PodStays", _GONE, text)
         return None
     by_cluster = pod.reason in _CLUSTER_REASONS or pod.reason.startswith("OutOf")
     if cause := pod.disruption or (pod.reason if by_cluster else ""):
         # Who had the time to commit has lost nothing.
         counts = ExitClass.STOPPED if pod.exit_code == ExitCode.STOPPED else ExitClass.INFRASTRUCTURE
-        return _failure(pod, counts, cause, _DISRUPTED, _said(pod))
+        return _failure(pod, counts, cause, _DISRUPTED, _message(pod))
     if pod.reason == OOM_KILLED:
         text = (
             f"pod {pod.name} needed more memory than resources.limits.memory; if it comes again, create a run "
@@ -105,8 +105,8 @@ def explain_pod(pod: ObservedPod, *, now: datetime, node_loss_s: float) -> Failu
         return _failure(pod, ExitClass.PROGRAM_ERROR, OOM_KILLED, _PROGRAM, text)
     if pod.reason in _START_REASONS:
         text = (
-            f"the container runtime of node {pod.node} could not start pod {pod.name}: {_said(pod)}; if it comes again "
-            "there, look at that node's runtime"
+            f"the container runtime of node {pod.node} could not start pod {pod.name}: {_message(pod)}; if it "
+            "happens again there, check that node's runtime"
         )
         return _failure(pod, ExitClass.INFRASTRUCTURE, "ContainerNotStarted", _NODE, text)
     if pod.exit_code is None or (pod.deleting and pod.exit_code in (137, 143)):
@@ -155,7 +155,7 @@ def explain_lost_result(pod: str) -> Failure:
 def fatal_if_listed(failure: Failure, codes: Collection[int]) -> Failure:
     """Returns a program error whose exit code is one of `codes` (failurePolicy.fatalExitCodes) as a user's error.
 
-    Whatever else ended the pod keeps its meaning: the cluster's causes, and the trainer's own words for going on.
+    Whatever else ended the pod keeps its meaning: the cluster's causes, and the trainer's own codes for continuing.
     """
     if failure.exit_class is not ExitClass.PROGRAM_ERROR or failure.exit_code not in codes:
         return failure
@@ -173,11 +173,11 @@ def fatal_if_listed(failure: Failure, codes: Collection[int]) -> Failure:
 
 
 def heaviest(failures: Iterable[Failure]) -> Failure | None:
-    """Returns the failure that tells most; the first of equals."""
+    """Returns the most significant failure; the first of equals."""
     return max(failures, key=lambda failure: failure.weight, default=None)
 
 
-def is_telling(failure: Failure) -> bool:
+def is_root_cause(failure: Failure) -> bool:
     """Returns whether a failure is a cause; a stop or a lost peer may only be its echo."""
     return failure.weight > _STOPPED
 
@@ -197,7 +197,7 @@ def pause_s(ends_at_step: int) -> float:
 
 
 def _by_exit_code(pod: ObservedPod, code: int) -> Failure:
-    exit_class, said = classify_exit_code(code), _said(pod)
+    exit_class, message = classify_exit_code(code), _message(pod)
     reason = _REASONS.get(code, "UserError" if exit_class is ExitClass.USER_ERROR else "ProgramError")
     weight = {
         ExitClass.USER_ERROR: _USER,
@@ -207,9 +207,9 @@ def _by_exit_code(pod: ObservedPod, code: int) -> Failure:
         ExitClass.INFRASTRUCTURE: _PEER if code == ExitCode.LOST_PEER else _CODE,
         ExitClass.DONE: _PEER,
     }[exit_class]
-    if code == ExitCode.STORE_UNAVAILABLE and SET_CLOCKS in said:
-        reason, said = CLOCK_SKEW, f"the clock of node {pod.node} or the store's is wrong: {said}"
-    return _failure(pod, exit_class, reason, weight, said)
+    if code == ExitCode.STORE_UNAVAILABLE and SET_CLOCKS in message:
+        reason, message = CLOCK_SKEW, f"the clock of node {pod.node} or the store's is wrong: {message}"
+    return _failure(pod, exit_class, reason, weight, message)
 
 
 def _failure(pod: ObservedPod, exit_class: ExitClass, reason: str, weight: int, message: str) -> Failure:
@@ -218,8 +218,8 @@ def _failure(pod: ObservedPod, exit_class: ExitClass, reason: str, weight: int, 
     )
 
 
-def _said(pod: ObservedPod) -> str:
+def _message(pod: ObservedPod) -> str:
     data = pod.message.encode(errors="replace")
     record = parse_progress(data) or parse_build(data)
     text = record.message if record is not None else pod.message.strip()
-    return text or f"the pod said nothing; see kubectl logs {pod.name}"
+    return text or f"the pod left no message; see kubectl logs {pod.name}"

@@ -9,7 +9,7 @@ def format_time(moment: datetime) -> str:
 
 
 def parse_time(text: object) -> datetime | None:
-    """Returns the moment that a status field tells, in UTC, or None where it tells none that there is in UTC."""
+    """Returns the time in a status field, in UTC, or None where it holds no time that exists in UTC."""
     if not isinstance(text, str):
         return None
     try:
@@ -20,13 +20,13 @@ def parse_time(text: object) -> datetime | None:
 
 
 def plausible_time(text: object) -> str | None:
-    """Returns a moment that others may have written as a status tells it; None where nobody can have meant it."""
+    """Returns a time from others in the format of a status; None for an impossible one."""
     moment = parse_time(text)
     return None if moment is None or moment.year < 2000 else format_time(moment)
 
 
 def seconds_since(text: object, now: datetime) -> float | None:
-    """Returns how long ago a status field's moment was, or None where it tells none."""
+    """Returns the age of a status field's time, or None where it holds none."""
     moment = parse_time(text)
     return None if moment is None else (now - moment) / timedelta(seconds=1)
 
@@ -79,6 +79,6 @@ def _escaped(character: str) -> str:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Returns `text` on one line, or its end where it is longer: the last lines of a log tell most."""
+    """Returns `text` on one line, or its end where it is longer: the last lines of a log are the most useful."""
     text = on_one_line(text.strip())
     return text if len(text) <= limit else "…" + text[-(limit - 1) :]

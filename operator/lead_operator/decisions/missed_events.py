@@ -1,8 +1,8 @@
-"""Events that an operator may have died before sending: what a status reports as reached, in the words of then. Pure.
+"""Events that an operator may have died before sending: what a status reports as reached, with the original text. Pure.
 
 Sent by `controllers.reconciler` when a process meets a resource for the first time. An event's name is a function of
-its words, so that one that is there is not written again; the API server keeps events for an hour, and older ends are
-news to nobody. Of what happens again and again the newest is sent: a later event of its kind tells that it happened
+its text, so that an existing one is not written again; the API server keeps events for an hour, and older ends are
+not news. Of repeated events only the newest is sent: a later event of its kind implies that it happened
 before.
 """
 
@@ -47,7 +47,7 @@ def missed_run_events(status: TrainingRunStatus, now: datetime) -> Iterator[Miss
         yield from _failure(status.last_failure, run_failure(status.last_failure), now)
     begun, saved, completed = (defaultdict[str, list[EventNote]](list) for _ in range(3))
     for entry in status.stages:
-        if entry.attempt == 1 or entry.attempt > entry.ended_attempt:  # the words of an attempt end with it
+        if entry.attempt == 1 or entry.attempt > entry.ended_attempt:  # the messages of an attempt end with it
             begun[str(entry.restart_state and entry.restart_state.attempt_time)].append(stage_begun(entry))
         if entry.checkpoint_uri:
             saved[_saved_at(entry)].append(checkpoint_saved(entry))
@@ -80,20 +80,20 @@ def _saved_at(entry: InstanceStatus) -> str:
 
 def _resumed_at(status: TrainingRunStatus) -> str | None:
     """When a suspension ended; None where there was none: then the condition is as old as the status."""
-    told = status.condition(Condition.SUSPENDED)
-    if told is None or told.status != "False" or told.reason != "NotAsked":
+    condition = status.condition(Condition.SUSPENDED)
+    if condition is None or condition.status != "False" or condition.reason != "NotAsked":
         return None
-    changed = told.last_transition_time
-    others = [each.last_transition_time for each in status.conditions if each is not told]
+    changed = condition.last_transition_time
+    others = [each.last_transition_time for each in status.conditions if each is not condition]
     return changed if changed > min(others, default=changed) else None
 
 
 def _phase(
     status: ResourceStatus, phases: Mapping[str, Condition], notes: list[EventNote], now: datetime
 ) -> Iterator[Missed]:
-    told = status.condition(phases[status.phase]) if status.phase in phases else None
-    if told is not None:
-        yield from _recent(one_a_reason(notes), told.last_transition_time, now)
+    condition = status.condition(phases[status.phase]) if status.phase in phases else None
+    if condition is not None:
+        yield from _recent(one_a_reason(notes), condition.last_transition_time, now)
 
 
 def _recent(notes: Iterable[EventNote], time: object, now: datetime) -> Iterator[Missed]:

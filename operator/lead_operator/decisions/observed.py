@@ -1,4 +1,4 @@
-"""What one look at the cluster and the bucket holds; made by `kube.observe`, read by the pure decisions.
+"""A snapshot of the cluster and the bucket; made by `kube.observe`, read by the pure decisions.
 
 Nothing here is trusted beyond its type: progress records were parsed and bounded by `lead_protocol.progress_record`.
 """
@@ -13,7 +13,7 @@ from lead_operator.resources.training_run_status import TrainingRunStatus
 from lead_protocol.progress_record import BuildRecord, ProgressRecord
 from lead_protocol.run_records import RestartRecord, RunEnd, StartedAttempt
 
-STAYS_S = 60.0  # after its grace, for the kubelet to say that a pod is gone
+STAYS_S = 60.0  # after its grace period, for the kubelet to report that a pod is gone
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class ObservedPod:
     phase: str  # Pending | Running | Succeeded | Failed | Unknown
     version: str = ""  # of the copy it was read from
     ready: bool = False
-    lingers: bool = False  # its work has ended, and a container that was added at admission keeps it
+    kept_by_sidecar: bool = False  # its work has ended, and a container that was added at admission keeps running
     deleting: bool = False
     grace_ends_at: datetime | None = None  # of a pod that is being deleted
     node: str = ""
@@ -43,7 +43,7 @@ class ObservedPod:
     waiting_reason: str = ""  # ImagePullBackOff, CreateContainerConfigError, Unschedulable, …
     waiting_message: str = ""
     message: str = ""  # termination message, at most 4096 bytes
-    checkpoint_time: str = ""  # as last told to the scheduler
+    checkpoint_time: str = ""  # as last passed to the scheduler
     pulls: str = ""  # image, pull policy and secrets it was created with; empty where that is not known
     node_ready: bool = True  # False: the node is gone or NotReady
     node_not_ready_since: datetime | None = None
@@ -53,7 +53,7 @@ class ObservedPod:
         """True once no process of this pod can write any more."""
         return self.phase in ("Succeeded", "Failed")
 
-    def outstays(self, now: datetime) -> bool:
+    def is_past_deadline(self, now: datetime) -> bool:
         """True where it should be gone by now, and its node answers: nothing waits for it any more."""
         if self.terminal or not self.node_ready or self.grace_ends_at is None:
             return False
@@ -62,7 +62,7 @@ class ObservedPod:
 
 @dataclass(frozen=True)
 class ObservedCheckpoint:
-    """One committed checkpoint as its manifest tells it."""
+    """One committed checkpoint, from its manifest."""
 
     manifest_key: str
     prefix: str  # of the data objects
@@ -71,7 +71,7 @@ class ObservedCheckpoint:
     attempt: int
     size_bytes: int
     saved_at: str
-    final: bool = False  # the trainer says that the stage ends with it
+    final: bool = False  # the trainer marked it as the end of the stage
     fault: str = ""  # why it is not believed to be whole: it ends no stage
 
 
@@ -88,7 +88,7 @@ class ObservedInstance:
     started: StartedAttempt | None = None  # that record
     fence: int = 0  # highest number of a fencing object, whatever it is
     done: bool = False  # the operator has recorded its final checkpoint
-    quarantined: tuple[str, ...] = ()  # manifest keys found spoiled
+    quarantined: tuple[str, ...] = ()  # manifest keys found corrupt
     manifests: tuple[str, ...] = ()  # keys of all others; empty where the LIST was cut short
 
 
@@ -136,8 +136,8 @@ class ObservedRun:
     rested: bool = False  # the bucket was read longer ago than usual, because it stood still
     next_reading_s: float | None = None  # until it is read again; None: as usual
     previous: JsonObject = field(default_factory=dict)  # .status as last read
-    ended: RunEnd | None = None  # the verdict, once the bucket holds it, whatever status says
-    end_disproved: bool = False  # status says that the run has ended, and the operator has ended no such run
+    ended: RunEnd | None = None  # the final result, once the bucket holds it, whatever the status is
+    end_disproved: bool = False  # status reports an end that the operator has not recorded
     counters_disproved: str = ""  # what status reports of restarts and ends, and the operator has not recorded
     restart_record: RestartRecord | None = None  # the newest that the bucket holds
 
@@ -163,12 +163,12 @@ class ObservedRun:
 
     @property
     def accounts_unknown(self) -> bool:
-        """Whether nobody can say how often the run was restarted: its status is erased, and its bucket not read."""
+        """Whether the number of restarts is unknown: its status is erased, and its bucket not read."""
         return self.erased and bool(self.store_error or self.profile_error)
 
 
 @dataclass(frozen=True)
-class BuildWord:
+class BuildReport:
     """The newest record of the pod that does one share of a build, or of one stage of it."""
 
     index: int
@@ -183,14 +183,14 @@ class ObservedBuild:
 
     now: datetime
     pods: tuple[ObservedPod, ...] = ()
-    result_digest: str = ""  # of the published cache; until there is one, what the build pods say
+    result_digest: str = ""  # of the published cache; until there is one, as the build pods report it
     manifest: "ObservedCacheManifest | None" = None  # published by the operator, and unchanged since
     published_sha256: str = ""  # of the manifest that the operator has published
     found_sha256: str = ""  # of the manifest that lies there now; empty: none, or no valid one
     publication: "ObservedPublication | None" = None
     failure: "ObservedBuildFailure | None" = None  # newest of this generation that the operator has recorded
     failure_disproved: bool = False  # if status reports one, nobody but the status knows of it
-    words: tuple[BuildWord, ...] = ()
+    reports: tuple[BuildReport, ...] = ()
     used_by: tuple[str, ...] = ()  # names of unfinished TrainingRuns that reference it
     source_claim_owner: str = ""  # whose the claim of spec.source is: the store's, a run's; empty: raw data
     source: "ObservedSource | None" = None  # the newest listing of the raw data, where the operator can see it
@@ -209,7 +209,7 @@ class ObservedBuild:
     @property
     def records(self) -> tuple[BuildRecord, ...]:
         """The newest record of each pod of the stage that makes the shards."""
-        return tuple(word.record for word in self.words if not word.stage)
+        return tuple(report.record for report in self.reports if not report.stage)
 
 
 @dataclass(frozen=True)

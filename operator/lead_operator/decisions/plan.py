@@ -26,7 +26,7 @@ class PodToDelete:
 
 @dataclass(frozen=True)
 class ClaimToDelete:
-    """A volume claim to delete, by UID precondition; the next look makes it anew."""
+    """A volume claim to delete, by UID precondition; the next pass recreates it."""
 
     name: str
     uid: str
@@ -35,7 +35,7 @@ class ClaimToDelete:
 
 @dataclass(frozen=True)
 class PodToAnnotate:
-    """A pod to tell something to whoever reads its annotations, by UID precondition."""
+    """A pod to annotate, by UID precondition."""
 
     name: str
     uid: str
@@ -45,12 +45,12 @@ class PodToAnnotate:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A create-only object of a run's folder in the bucket, which is there before status tells what it says."""
+    """A create-only object of a run's folder in the bucket, which is written before the status reports its content."""
 
     key: str
     data: bytes
     final: bool = False  # the verdict: where another stands already, that one counts
-    counts: bool = False  # restarts: a status that is ahead of them says that the store was away
+    counts: bool = False  # restarts: a status that is ahead of them marks a store outage
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,9 @@ class Plan:
     tries: tuple[JsonObject, ...] = ()  # objects that are not missed where the API server does not take them
     annotates: tuple[PodToAnnotate, ...] = ()
     events: tuple[EventNote, ...] = ()
-    requeue_after_s: float | None = None  # look again at the latest after this long
+    requeue_after_s: float | None = None  # next pass at the latest after this time
     urgent: bool = field(default=False)  # something important changed: write status now
-    guard: bool | None = None  # whether to add (True) or take away (False) the finalizer that guards a cache's data
+    finalizer: bool | None = None  # whether to add (True) or remove (False) the finalizer of a cache's data
     delete_self: bool = False  # ttlSecondsAfterFinished is over: delete the resource itself, by UID precondition
 
     @property
@@ -107,7 +107,7 @@ def retire(pods: Iterable[ObservedPod], *, now: datetime, node_loss_s: float) ->
     """Returns the deletions that stop these pods: with their own grace, or by force where the node is lost."""
     deletes = []
     for pod in pods:
-        if pod.terminal and not pod.lingers:
+        if pod.terminal and not pod.kept_by_sidecar:
             continue
         if is_lost(pod, now=now, node_loss_s=node_loss_s):
             deletes.append(remove(pod, grace_period_s=0))

@@ -1,4 +1,4 @@
-"""What a spec asks for beyond the administrator's closed lists. Pure; the words name field, found, allowed, and value.
+"""What a spec requests beyond the administrator's policy. Pure; messages name field, found, allowed, and value.
 
 Asked of what has not begun. A list that is tightened later ends nothing that lives: a run goes on through its restarts
 and suspensions, a build through its retries, and a complete cache stays.
@@ -35,9 +35,9 @@ class Violation:
 
 def explain(identity: Identity, violations: Iterable[Violation]) -> str:
     """Returns all violations as one sentence; empty where there is none."""
-    told = [str(each) for each in violations]
-    more = f"; and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
-    return f"{identity}: {'; '.join(told[:SHOWN])}{more}" if told else ""
+    messages = [str(each) for each in violations]
+    more = f"; and {len(messages) - SHOWN} more" if len(messages) > SHOWN else ""
+    return f"{identity}: {'; '.join(messages[:SHOWN])}{more}" if messages else ""
 
 
 def run_violations(run: TrainingRun, settings: Settings) -> list[Violation]:
@@ -65,7 +65,7 @@ def run_violations(run: TrainingRun, settings: Settings) -> list[Violation]:
 
 
 def cache_violations(cache: DatasetCache, settings: Settings, claim_owner: str) -> list[Violation]:
-    """Returns what a cache asks for beyond the policy; `claim_owner` says whose the claim is that it names."""
+    """Returns what a cache asks for beyond the policy; `claim_owner` is the owner of the claim it names."""
     policy, source = settings.policy, cache.source
     lists = _Lists(policy)
     profile = settings.storage_profiles.get(cache.storage_profile)
@@ -83,7 +83,7 @@ def cache_violations(cache: DatasetCache, settings: Settings, claim_owner: str) 
 
 
 def source_is_allowed(prefix: str, namespace: str, shared: Iterable[str]) -> bool:
-    """Tells whether a namespace may read raw data at a prefix: its own folder, or one that all may read."""
+    """Returns whether a namespace may read raw data at a prefix: its own folder, or one that all may read."""
     folder = f"{prefix.rstrip('/')}/"
     own = (f"{SOURCES}/{namespace}/", *(each for each in shared if each.startswith(f"{SOURCES}/")))
     return folder.startswith(own)
@@ -162,7 +162,7 @@ def _prefix(prefix: str, namespace: str, profile: StorageProfile) -> Iterator[Vi
     remedy = (
         f"{prefix.split('/')[0]}/ is what pods and operator write, and never a source"
         if f"{prefix.rstrip('/')}/".startswith(RESERVED_PREFIXES)  # the CRD refuses them at admission
-        else f"bring the data there, or an administrator adds its folder to storage.profiles.{profile.name}.shared"
+        else f"upload the data there, or an administrator adds its folder to storage.profiles.{profile.name}.shared"
     )
     yield Violation(
         "spec.source.prefix", repr(prefix), f"below {_either([f'{SOURCES}/{namespace}/', *shared])}", remedy

@@ -1,4 +1,4 @@
-"""What is done for a resource that is not served because its object is too large or too deep: it is told why. Pure.
+"""The status of a resource that is not served because its object is too large or too deep. Pure.
 
 Nothing else is touched: pods that it has go on, and the next spec that can be read is answered as any other.
 """

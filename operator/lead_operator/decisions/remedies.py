@@ -1,7 +1,7 @@
 """What people should do: where the API server refuses objects, a pod does not start, or a store lets nobody in. Pure.
 
-The words that are looked for are those of Kubernetes' own admission plug-ins; an unknown refusal is shown as it is. A
-container runtime words a pull that fails as a chain of causes, each with the image's name in it, a thousand characters
+The patterns are those of Kubernetes' own admission plug-ins; an unknown rejection is shown unchanged. A
+container runtime reports a failed pull as a chain of causes, each with the image's name in it, a thousand characters
 long: of that the sentence has the image, once, and the last cause.
 """
 
@@ -16,7 +16,7 @@ from lead_operator.settings import StorageProfile
 OBJECTS_REFUSED: Final = "ObjectsRefused"
 RESOURCES_OF_POD: Final = "spec.containers[0].resources"
 
-# Fields of a pod that hold what a spec says, as the API server names them, and where the spec says it.
+# Fields of a pod that come from a spec, as the API server names them, and their place in the spec.
 RUN_FIELDS: Final = {
     RESOURCES_OF_POD: "spec.resources",
     "spec.tolerations": "spec.podOverrides.tolerations",
@@ -29,10 +29,10 @@ CACHE_FIELDS: Final = {
     "spec.tolerations": "spec.build.tolerations",
     "spec.nodeSelector": "spec.build.nodeSelector",
 }
-_INVALID = re.compile(r'Pod \S+: Pod "[^"]*" is invalid: (.*)', re.DOTALL)  # policies and webhooks say it otherwise
+_INVALID = re.compile(r'Pod \S+: Pod "[^"]*" is invalid: (.*)', re.DOTALL)  # policies and webhooks use other texts
 _COMPARED = re.compile(r"equal to (\S+) limit of ")  # a request with the limit of the same resource
 
-_REFUSAL_REMEDIES: Final = (  # the first whose words stand in the message
+_REFUSAL_REMEDIES: Final = (  # the first whose text is in the message
     ("exceeded quota", "raise the ResourceQuota of the namespace, wait until others give back, or ask for less"),
     ("failed quota", "set the requests and limits that the ResourceQuota of the namespace asks for"),
     ("usage per ", "raise the LimitRange of the namespace, or ask for what it allows"),
@@ -45,7 +45,7 @@ _REFUSAL_REMEDIES: Final = (  # the first whose words stand in the message
     ("does not belong to this", "it is tried again as soon as the name is free"),
 )
 STORE_DENIED = "StoreDenied"  # the reason of a pod that ended so: a bad key, a missing right, an unknown authority
-PROFILE_REMEDY = "ask the administrator to define it, or create this anew with one that is: the field is fixed"
+PROFILE_REMEDY = "ask the administrator to define it, or recreate this with one that is: the field is immutable"
 UNSCHEDULABLE = "free resources, or create a run with smaller resources or fewer nodes; nodes may be cordoned"
 BUILD_UNSCHEDULABLE = "free resources, or ask for less in build.resources, which may be changed in place"
 _PULLS = ("ImagePullBackOff", "ErrImagePull")
@@ -58,16 +58,16 @@ _START_REMEDIES = {
     "ErrImageNeverPull": "load the trainer image on the node or change images.trainer.pullPolicy in the chart's values",
     "InvalidImageName": "correct the trainer image in the chart's values",
     "CreateContainerConfigError": "create the Secret that the message names in the namespace of the run",
-    "FailedMount": "check that each exists in the namespace; if all do, {describe} tells what is wrong",
+    "FailedMount": "check that each exists in the namespace; if all do, {describe} shows the cause",
     "SchedulingGated": "the queue has not admitted it yet; see kubectl get workloads, or ask who runs the queue",
 }
 
 _MISSED_DEVICE = re.compile(r"Insufficient ([a-z0-9.-]+/[A-Za-z0-9._-]*[A-Za-z0-9])")  # these have a domain
 _IMAGE = re.compile(r'image \\?"([^"\\]+)')
-_NO_CAUSE = re.compile(r'Back-off pulling image "[^"]*"')  # all that an older kubelet says while it waits
-MAX_TOLD = 512  # characters of the kubelet's or the scheduler's own words
+_NO_CAUSE = re.compile(r'Back-off pulling image "[^"]*"')  # all that an older kubelet reports while it waits
+MAX_REASON = 512  # characters of the kubelet's or the scheduler's message
 MAX_CAUSE = 160
-MIN_CAUSE = 20  # shorter ones, such as `not found`, say nothing without the one before
+MIN_CAUSE = 20  # shorter ones, such as `not found`, mean nothing without the one before
 
 
 def explain_invalid(
@@ -75,15 +75,15 @@ def explain_invalid(
 ) -> str:
     """Returns which field of a spec makes pods that the API server holds invalid, and why; empty where none does."""
     found = _INVALID.fullmatch(apply_error)
-    said = refusal = found[1] if found else ""
+    message = refusal = found[1] if found else ""
     for of_pod, of_spec in fields.items():
         if _asks_for(of_pod, refusal, resources, settings):
-            said = said.replace(of_pod, of_spec)
-    return said if said != refusal else ""
+            message = message.replace(of_pod, of_spec)
+    return message if message != refusal else ""
 
 
 def _asks_for(of_pod: str, refusal: str, resources: ComputeResources, settings: PodSettings) -> bool:
-    """Tells whether a spec itself sets what is refused; a LimitRange or a webhook fills in what it leaves out."""
+    """Returns whether the spec itself sets the rejected field; a LimitRange or a webhook may set others."""
     if of_pod == RESOURCES_OF_POD:
         compared = _COMPARED.findall(refusal)
         return not compared or any(name in resources.requests and name in resources.limits for name in compared)
@@ -100,7 +100,8 @@ def _asks_for(of_pod: str, refusal: str, resources: ComputeResources, settings: 
 def explain_refusal(apply_error: str) -> str:
     """Returns why objects are missing, with what to do."""
     remedy = next(
-        (what for words, what in _REFUSAL_REMEDIES if words in apply_error), "ask the administrator of the namespace"
+        (what for pattern, what in _REFUSAL_REMEDIES if pattern in apply_error),
+        "ask the administrator of the namespace",
     )
     return f"the API server refuses objects: {apply_error}; {remedy}; the operator goes on trying"
 
@@ -135,18 +136,18 @@ def explain_waiting(pod: ObservedPod, remedy: str = "") -> str:
 
 
 def what_it_waits_for(pod: ObservedPod) -> str:
-    """Returns reason and cause of a pod that does not start, in few words."""
-    told = pod.waiting_message
-    if pod.waiting_reason in _PULLS and (image := _IMAGE.search(told)):
-        return f"{pod.waiting_reason}: image {image[1][:MAX_CAUSE]}{_last_cause(told)}"
-    return f"{pod.waiting_reason}: {_cut(told, MAX_TOLD)}" if told else pod.waiting_reason
+    """Returns reason and cause of a pod that does not start, in short."""
+    text = pod.waiting_message
+    if pod.waiting_reason in _PULLS and (image := _IMAGE.search(text)):
+        return f"{pod.waiting_reason}: image {image[1][:MAX_CAUSE]}{_last_cause(text)}"
+    return f"{pod.waiting_reason}: {_cut(text, MAX_REASON)}" if text else pod.waiting_reason
 
 
-def _last_cause(told: str) -> str:
-    """Returns the end of a chain of causes, as many links of it as say something; empty where there is none."""
-    if _NO_CAUSE.fullmatch(told.strip()):
+def _last_cause(text: str) -> str:
+    """Returns the end of a chain of causes, as many links of it as are useful; empty where there is none."""
+    if _NO_CAUSE.fullmatch(text.strip()):
         return " is not there yet; the kubelet waits before it pulls again"
-    links = told.strip().split(": ")
+    links = text.strip().split(": ")
     cause = links.pop()
     while links and len(cause) < MIN_CAUSE:
         cause = f"{links.pop()}: {cause}"

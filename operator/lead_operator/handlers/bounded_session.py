@@ -4,7 +4,7 @@ Used by `handlers.startup` at login. kopf parses every event whole and keeps it 
 that is deep enough would end its watch, and with it the process. So kopf is shown who an object is and, as one text,
 what it is, which `handlers.handlers` reads as every other answer of the server (`kube.object_reader`). The list that
 kopf begins a watch with is the informer's own, in bounded pages: kopf gets the version to watch from. What the server
-says between events, that it is there or that it has gone, goes to the informer, whom the watchdog looks at.
+reports between events (connected, disconnected) goes to the informer, which the watchdog checks.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ class BoundedResponse(aiohttp.ClientResponse):
         await super().start(connection)
         informer = self.informer if self.url.query.get("watch") == "true" else None
         if informer is not None and self.status >= 400:
-            informer.list_again()  # it tells what is refused, and when it is served again
+            informer.list_again()  # it logs what is rejected, and when it is served again
         elif informer is not None:
             self.content = _Events(self.content, informer)  # type: ignore[assignment]
         return self

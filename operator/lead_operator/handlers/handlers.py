@@ -1,8 +1,8 @@
 """What kopf calls: login, start, stop, and an event of each of the two kinds.
 
 Made for `handlers.startup`. kopf logs in, watches both kinds and orders the events of each object; nothing here
-decides or writes. An event renews the operator's copy of its resource, which asks for a look at it: the newest state
-counts and not what changed, and a list puts right what no event told (`kube.fed_informer`). It holds the identity of
+decides or writes. An event renews the operator's copy of its resource, which requests a pass over it: the newest state
+counts and not what changed, and a list corrects what no event reported (`kube.fed_informer`). It holds the identity of
 its object, which kopf goes by, and its text, which is read here (`handlers.bounded_session`).
 """
 
@@ -45,7 +45,7 @@ def build_registry(operator: Operator, stop: asyncio.Event, failures: list[BaseE
         task = asyncio.create_task(operator.run(), name="lead operator")
         task.add_done_callback(ended)
         running.append(task)
-        # kopf looks for the kinds once, when this returns: both are there as soon as a namespace has been listed.
+        # kopf discovers the kinds once, when this returns: both are there as soon as a namespace has been listed.
         synced = asyncio.create_task(operator.informers.synced())
         try:
             await asyncio.wait((task, synced), return_when=asyncio.FIRST_COMPLETED)

@@ -1,8 +1,8 @@
 """The operator's three pages: /healthz (is it alive), /readyz (has it seen the cluster), /metrics.
 
-Started by `handlers.startup` before anything else, so that kubelet gets an answer while the API server is away. What
-kubelet asks for says one word to everybody; the pages that tell namespaces, reasons and numbers are for those whose
-token may read them, by TLS, unless the administrator opens them.
+Started by `handlers.startup` before anything else, so that kubelet gets an answer while the API server is away. The
+kubelet's probes return no details; the endpoints with namespaces, reasons and numbers need an authorised token, over
+TLS, unless the administrator opens them.
 """
 
 import ssl
@@ -39,7 +39,7 @@ class Servers:
 
 
 async def start_servers(operator: Operator, client: KubeClient, settings: Settings) -> Servers:
-    """Serves the pages on all addresses of the pod, as the settings say."""
+    """Serves the endpoints on all addresses of the pod, as configured."""
     if settings.metrics_authentication == OPEN_PAGES:
         return Servers([await start_health_server(operator, settings.health_port)])
     tls, access = _tls(settings.metrics_certificates_dir), PageAccess(client)
@@ -54,12 +54,12 @@ async def start_servers(operator: Operator, client: KubeClient, settings: Settin
             return await handler(request)
         return web.Response(text=_REMEDIES[verdict], status=verdict)
 
-    guarded = web.Application(middlewares=[only_readers])
-    guarded.add_routes(_pages(operator))
+    protected = web.Application(middlewares=[only_readers])
+    protected.add_routes(_pages(operator))
     return Servers(
         [
             await _listen(_brief(operator), settings.health_port, None),
-            await _listen(guarded, settings.metrics_port, tls),
+            await _listen(protected, settings.metrics_port, tls),
         ]
     )
 
@@ -91,18 +91,18 @@ def _pages(operator: Operator) -> list[web.RouteDef]:
 
 
 def _brief(operator: Operator) -> web.Application:
-    """The pages that kubelet asks for, one word each."""
+    """The kubelet's probe endpoints, without details."""
     application = web.Application()
     whole = {page.path: page.handler for page in _pages(operator)}
 
-    def in_a_word(path: str) -> Callable[[web.Request], Awaitable[web.Response]]:
+    def plain(path: str) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def page(request: web.Request) -> web.Response:
             status = (await whole[path](request)).status
             return web.Response(text="ok" if status == HTTPStatus.OK else "not ok", status=status)
 
         return page
 
-    application.add_routes([web.get(path, in_a_word(path)) for path in ("/healthz", "/readyz")])
+    application.add_routes([web.get(path, plain(path)) for path in ("/healthz", "/readyz")])
     return application
 
 

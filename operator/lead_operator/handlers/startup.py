@@ -20,8 +20,8 @@ from lead_operator.handlers.health import start_servers
 from lead_operator.kube.client import CONNECT_TIMEOUT_S, WATCH_GRACE_S, KubeClient
 from lead_operator.kube.informer import LONGEST_PAUSE_S
 from lead_operator.kube.lease import LeaseLost
-from lead_operator.kube.rate_limiter import CallTurns
-from lead_operator.kube.watchdog import Deaf
+from lead_operator.kube.rate_limiter import RateLimiter
+from lead_operator.kube.watchdog import WatchStalled
 from lead_operator.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -43,15 +43,15 @@ async def run_operator(settings: Settings) -> int:
     if not failures:
         return 0
     for failure in failures:
-        if not all(isinstance(cause, (Deaf, LeaseLost)) for cause in _causes(failure)):
+        if not all(isinstance(cause, (WatchStalled, LeaseLost)) for cause in _causes(failure)):
             log.error("operator_failed", exc_info=failure)
-    log.error("operator_ends", error="; ".join(_in_words(cause) for each in failures for cause in _causes(each)))
+    log.error("operator_ends", error="; ".join(_sentence(cause) for each in failures for cause in _causes(each)))
     return 1
 
 
 async def _serve(settings: Settings, failures: list[BaseException]) -> None:
     """Runs kopf and the operator in it; how the operator has failed is added to `failures`."""
-    client = await KubeClient.connect(CallTurns(settings.api_in_flight, settings.api_calls_per_second))
+    client = await KubeClient.connect(RateLimiter(settings.api_in_flight, settings.api_calls_per_second))
     try:
         operator, stop = Operator(client, settings), asyncio.Event()
         health = await start_servers(operator, client, settings)
@@ -86,7 +86,7 @@ class _NoState(kopf.DiffBaseStorage):  # type: ignore[misc]
 class _ForEver:
     """Pauses in seconds between tries that never end: a namespace that is gone must not end the watches of others.
 
-    Whether this process still sees enough is for the watchdog to say.
+    Whether this process still receives events is the watchdog's decision.
     """
 
     def __iter__(self) -> Iterator[float]:
@@ -117,5 +117,5 @@ def _causes(failure: BaseException) -> Iterator[BaseException]:
         yield failure
 
 
-def _in_words(cause: BaseException) -> str:
+def _sentence(cause: BaseException) -> str:
     return f"{type(cause).__name__}: {cause}"

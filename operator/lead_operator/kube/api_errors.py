@@ -1,9 +1,9 @@
 """What a call to the API server can come to; the type decides what the caller does.
 
-ApiError            status, reason, message as the server said them
+ApiError            status, reason and message of the server
 ├── NotFound        404
 ├── AlreadyExists   409 on create: adopt it or not, by its owner's UID
-├── Conflict        409 on a write with resourceVersion or UID: look again, then decide again
+├── Conflict        409 on a write with resourceVersion or UID: read again, then decide again
 ├── Gone            410: the resourceVersion is too old, list again
 ├── Refused         400, 401, 403, 405, 413, 422: the same call would be refused again
 │   └── UndeclaredFields  500 on a server-side apply with fields that the installed CRD does not know
@@ -65,7 +65,7 @@ class AnswerTooLarge(ApiError):
 
 
 class Unreachable(ApiError):
-    """No answer, or one that says: later."""
+    """No response, or one that asks to retry later."""
 
 
 def error_for(status: int, reason: str, message: str) -> ApiError:

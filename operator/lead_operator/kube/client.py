@@ -2,7 +2,7 @@
 
 Used by the informers, by `apply`, by the lease and by the event recorder. Bodies stay dicts: the generated model
 classes cost more to fill than all decisions together. It never decides what to do about a failure: it raises
-`api_errors`, and says by their type whether the same call may succeed later.
+`api_errors`, whose type shows whether the same call may succeed later.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from lead_operator.kube.api_errors import (
 )
 from lead_operator.kube.kinds import CUSTOM_KINDS, EVENT, LEASE, Kind, KubernetesObject, kind_of
 from lead_operator.kube.object_reader import Unreadable, read_event, read_page, read_resource
-from lead_operator.kube.rate_limiter import CallTurns
+from lead_operator.kube.rate_limiter import RateLimiter
 from lead_operator.kube.server_clock import ServerClock
 
 CALL_TIMEOUT_S = 30.0
@@ -56,18 +56,18 @@ _APPLY = "application/apply-patch+yaml"
 class KubeClient:
     """Verbs on the API server for one identity."""
 
-    def __init__(self, api: ApiClient, turns: CallTurns | None = None) -> None:
+    def __init__(self, api: ApiClient, turns: RateLimiter | None = None) -> None:
         self._api = api
         self._api.user_agent = names.FIELD_MANAGER
-        self._turns = turns or CallTurns()
+        self._turns = turns or RateLimiter()
         self.clock = ServerClock()
 
     @classmethod
-    async def connect(cls, turns: CallTurns | None = None) -> "KubeClient":
+    async def connect(cls, turns: RateLimiter | None = None) -> "KubeClient":
         """Reads the service account of the pod, or the kubeconfig of the environment; does not call the server yet."""
         configuration = Configuration()
         configuration.connection_pool_maxsize = 0  # turns bound the calls; watches would starve a bounded pool
-        # Without a proxy, looking for one and for ~/.netrc at every call would cost as much as sending it.
+        # Without a proxy, searching for one and for ~/.netrc at every call would cost as much as sending it.
         configuration.client_session_kwargs = {"trust_env": bool(getproxies_environment())}
         if "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ:
             config.load_incluster_config(client_configuration=configuration)
@@ -129,7 +129,7 @@ class KubeClient:
         """Yields (type, object) of each change after `resource_version`, bookmarks too, until `timeout_s` is over.
 
         Raises Gone, Unreachable or Refused as the server or the connection ends it. A connection on which nothing at
-        all arrives past the agreed end counts as broken: frozen watches are how operators go deaf.
+        all arrives past the agreed end counts as broken: frozen watches are how operators stall.
         """
         query = {
             "watch": "true",
@@ -172,8 +172,8 @@ class KubeClient:
     ) -> None:
         """Deletes the object of this UID, as it is in this version where one is given.
 
-        One that is gone, has changed since, or is another of the same name is left as it is. A change is told by the
-        watch, and with it the next look comes.
+        One that is gone, has changed since, or is another of the same name is left as it is. A change arrives by the
+        watch, and with it the next pass.
         """
         seen = {"uid": uid, "resourceVersion": version} if version else {"uid": uid}
         options: KubernetesObject = {"preconditions": seen, "propagationPolicy": "Background"}
@@ -225,7 +225,7 @@ class KubeClient:
             await self._call("PATCH", path, kind=kind, query=query, body=wanted, content_type=_MERGE)
 
     async def count_event(self, event: KubernetesObject) -> None:
-        """Gives an event that was said before its new count and time; raises NotFound where it is kept no longer."""
+        """Updates count and time of an earlier event; raises NotFound where it no longer exists."""
         wanted = {"count": event["count"], "lastTimestamp": event["lastTimestamp"]}
         path = EVENT.path(event["metadata"]["namespace"], event["metadata"]["name"])
         await self._call(
@@ -402,7 +402,7 @@ def _connection_errors(what: str) -> Iterator[None]:
 
 def _error(status: int, answer: bytes) -> ApiError:
     try:
-        said = json.loads(answer)
-        return error_for(status, said.get("reason", ""), said.get("message", ""))
+        status_object = json.loads(answer)
+        return error_for(status, status_object.get("reason", ""), status_object.get("message", ""))
     except (ValueError, AttributeError):
         return error_for(status, "", answer[:200].decode(errors="replace"))

@@ -36,7 +36,7 @@ class NodeWatch:
     """Reads node health from the copies of nodes; without the right to watch nodes, every node counts as healthy.
 
     How long a node is away counts only while nodes are seen without a break. What cut the operator off may have cut off
-    the nodes as well, and after it each needs a moment to say that it is there.
+    the nodes as well, and after it each needs a moment to report that it exists.
     """
 
     def __init__(self, informer: Informer) -> None:
@@ -70,13 +70,13 @@ def caches_of(body: KubernetesObject) -> tuple[str, ...]:
 
 
 def is_finished(body: KubernetesObject) -> bool:
-    """Tells whether a TrainingRun has ended, by its conditions."""
+    """Returns whether a TrainingRun has ended, by its conditions."""
     ends = (names.Condition.SUCCEEDED, names.Condition.FAILED)
     return any(condition(body, end).get("status") == "True" for end in ends)
 
 
 def has_ended(child: KubernetesObject) -> bool:
-    """Tells whether a pod has ended or a child of any kind is being deleted."""
+    """Returns whether a pod has ended or a child of any kind is being deleted."""
     return "deletionTimestamp" in child["metadata"] or phase_of(child.get("status", {})) in ENDS
 
 
@@ -91,7 +91,7 @@ def condition(body: KubernetesObject, kind: str) -> dict[str, Any]:
 def phase_of(status: KubernetesObject) -> str:
     """Returns a pod's phase, or how its work has ended where a container added at admission keeps the pod running.
 
-    Of a pod that nothing keeps the phase follows by itself, and with it the word of who took the pod away. Native
+    Of a pod that nothing keeps the phase follows by itself, and with it the reason of the deletion. Native
     sidecars keep none: the kubelet stops them.
     """
     phase, ours = str(status.get("phase", "Pending")), own_container(status)

@@ -1,8 +1,8 @@
 """Writes Kubernetes events about custom resources: of one reason one a minute, and each sentence once.
 
 Called by `controllers.apply` after everything else has succeeded; a task of its own sends them one after another, so
-that no pass waits for words where others wait for pods. The newest sentence that had to wait is sent when its minute
-is over, unless it is what was said last; one that stays true is counted now and then, as Kubernetes counts. An event
+that no pass waits for events while others wait for pods. The newest withheld message is sent when its minute
+is over, unless it equals the last one sent; a repeated one is counted now and then, like in Kubernetes. An event
 is a courtesy to people: one that cannot be written is logged and forgotten, and no decision ever reads one.
 """
 
@@ -26,14 +26,14 @@ from lead_operator.kube.kinds import EVENT, KubernetesObject
 from lead_operator.memory import Memories, Part
 
 MAX_MESSAGE = 1024  # the API server refuses longer ones
-LAST_WORDS_S = 2.0  # in which an operator that ends sends what is left
+FLUSH_S = 2.0  # in which a stopping operator sends the rest
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class EventLimits:
-    """How often is spoken, and how much may wait to be sent."""
+    """How often events are sent, and how many may wait."""
 
     minute_s: float = 60.0  # in which one reason of one resource has one event
     repeat_s: float = 300.0  # a sentence that stays true is counted so often
@@ -42,8 +42,8 @@ class EventLimits:
 
 
 @dataclass(slots=True)
-class _Told:
-    """What was said last of one reason of one resource, and what waits for its minute to be over."""
+class _SentEvent:
+    """The last event of one reason of one resource, and the one that waits for its minute to be over."""
 
     sentence: int  # the hash of its note
     at: float  # monotonic
@@ -52,25 +52,25 @@ class _Told:
     release: asyncio.TimerHandle | None = None
 
     def cancel_release(self) -> None:
-        """Lets what waits not be said by itself."""
+        """Cancels the delayed event."""
         if self.release is not None:
             self.release.cancel()
 
 
 @dataclass
 class _Sentences(Part):
-    """What was said of one resource."""
+    """The events of one resource."""
 
-    by_reason: dict[str, _Told] = field(default_factory=dict)
+    by_reason: dict[str, _SentEvent] = field(default_factory=dict)
 
     def close(self) -> None:
-        """What still waits for its minute is not said any more."""
-        for told in self.by_reason.values():
-            told.cancel_release()
+        """Cancels all delayed events."""
+        for sent in self.by_reason.values():
+            sent.cancel_release()
 
 
 class EventRecorder:
-    """Remembers per resource and reason what was said last, and when."""
+    """Remembers per resource and reason the last event, and its time."""
 
     def __init__(
         self, client: KubeClient, memories: Memories | None = None, limits: EventLimits | None = None,
@@ -86,16 +86,16 @@ class EventRecorder:
     def record(self, body: KubernetesObject, note: EventNote) -> None:
         """Leaves an event on the resource to be sent, now or when its reason's minute is over."""
         sentences = self._memories.of(body["metadata"]["uid"], _Sentences)
-        told, now, happened = sentences.by_reason.get(note.reason), self._now(), datetime.now(UTC)
-        if told is None or now - told.at >= self._pause_s(told, note):
-            self._say(body, note, happened)
-        elif told.sentence == hash(note):
-            told.withheld = None
+        sent, now, happened = sentences.by_reason.get(note.reason), self._now(), datetime.now(UTC)
+        if sent is None or now - sent.at >= self._pause_s(sent, note):
+            self._emit(body, note, happened)
+        elif sent.sentence == hash(note):
+            sent.withheld = None
         else:
-            told.withheld = (body, note, happened)
-            if told.release is None:
+            sent.withheld = (body, note, happened)
+            if sent.release is None:
                 loop = asyncio.get_running_loop()
-                told.release = loop.call_later(told.at + self._limits.minute_s - now, self._say_what_waited, told)
+                sent.release = loop.call_later(sent.at + self._limits.minute_s - now, self._send_withheld, sent)
 
     def announce(self, body: KubernetesObject, note: EventNote, happened: datetime) -> None:
         """Leaves an event of another process to be sent, if it is not there: it may have died before."""
@@ -114,7 +114,7 @@ class EventRecorder:
                 at = None
         finally:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LAST_WORDS_S):
+                async with asyncio.timeout(FLUSH_S):
                     if at is not None:
                         await self._send(at)
                     while self._unsent:
@@ -134,36 +134,36 @@ class EventRecorder:
                     return
             await self._client.create(event)
         except AlreadyExists:
-            return  # the name holds a digest of the sentence: it has been said
+            return  # the name holds a digest of the message: it exists already
         except ApiError as error:
-            told = {"resource": event["involvedObject"]["name"], "reason": event["reason"]}
-            log.warning("event_not_written", **told, error=str(error))
+            sent = {"resource": event["involvedObject"]["name"], "reason": event["reason"]}
+            log.warning("event_not_written", **sent, error=str(error))
 
-    def _say(self, body: KubernetesObject, note: EventNote, happened: datetime) -> None:
+    def _emit(self, body: KubernetesObject, note: EventNote, happened: datetime) -> None:
         namespace = body["metadata"]["namespace"]
         if self._is_full(namespace):
             log.info("event_dropped", resource=body["metadata"]["name"], reason=note.reason)
             return
-        said, sentence = self._memories.of(body["metadata"]["uid"], _Sentences).by_reason, hash(note)
-        told = said.get(note.reason)
-        count = told.count + 1 if told is not None and told.sentence == sentence else 1
-        if told is not None:
-            told.cancel_release()
-        said[note.reason] = _Told(sentence, self._now(), count)
+        by_reason, sentence = self._memories.of(body["metadata"]["uid"], _Sentences).by_reason, hash(note)
+        sent = by_reason.get(note.reason)
+        count = sent.count + 1 if sent is not None and sent.sentence == sentence else 1
+        if sent is not None:
+            sent.cancel_release()
+        by_reason[note.reason] = _SentEvent(sentence, self._now(), count)
         self._unsent.put(namespace, build_event(body, note, happened, count))
         self._something_unsent.set()
 
-    def _pause_s(self, told: _Told, note: EventNote) -> float:
-        return self._limits.repeat_s if told.sentence == hash(note) else self._limits.minute_s
+    def _pause_s(self, sent: _SentEvent, note: EventNote) -> float:
+        return self._limits.repeat_s if sent.sentence == hash(note) else self._limits.minute_s
 
     def _is_full(self, namespace: str) -> bool:
         limits = self._limits
         return len(self._unsent) >= limits.unsent or self._unsent.waiting(namespace) >= limits.unsent_of_one
 
-    def _say_what_waited(self, told: _Told) -> None:
-        told.release = None
-        if told.withheld is not None:
-            self._say(*told.withheld)
+    def _send_withheld(self, sent: _SentEvent) -> None:
+        sent.release = None
+        if sent.withheld is not None:
+            self._emit(*sent.withheld)
 
 
 def build_event(body: KubernetesObject, note: EventNote, happened: datetime, count: int = 1) -> KubernetesObject:

@@ -1,7 +1,7 @@
 """Keeps copies of a kind that kopf watches: it lists, and each event comes from kopf's watch (`handlers.handlers`).
 
 kopf asks `begin` where to watch from, so every watch follows a list that the copies have taken whole: nothing lies
-between the two. A list is made at first, at long intervals, and anew whenever kopf's watch begins again or has broken.
+between the two. A list is made at first, at long intervals, and again whenever kopf's watch restarts or has broken.
 kopf hands over the events of one object in their order, but those of different objects in any; versions put right
 what that may turn round.
 """
@@ -41,7 +41,7 @@ class FedInformer(Informer):
         self._live()
 
     def take(self, change: str, body: KubernetesObject) -> None:
-        """Takes an event of kopf's watch; what a list or a later event has told already is left out."""
+        """Takes an event of kopf's watch; what a list or a later event has reported already is ignored."""
         if self._held is not None:
             self._held.append((change, body))
             return

@@ -2,7 +2,7 @@
 
 Made and run by `controllers.manager`, read by `kube.observe`. It lists again where a watch did not end as agreed: the
 version is too old, the connection broke, or nothing came past the agreed end. The copy is replaced whole then, so a
-delete that no watch told heals; and so it is at long intervals besides, because watches are no proof of anything. In
+delete that no watch reported is corrected; a list also runs at long intervals, because watches prove nothing. In
 a quiet cluster it makes no LIST. It never writes to the server.
 """
 
@@ -25,7 +25,7 @@ FIRST_PAUSE_S = 0.3
 LONGEST_PAUSE_S = 15.0
 FORBIDDEN = 403
 FORBIDDEN_REMEDY = "run helm upgrade to make the namespace's Role again, or take it out of runs.namespaces"
-NO_CRD_REMEDY = "helm upgrade brings no CRD back: kubectl apply -f crds/trainingrun.yaml -f crds/datasetcache.yaml"
+NO_CRD_REMEDY = "helm upgrade does not restore CRDs: kubectl apply -f crds/trainingrun.yaml -f crds/datasetcache.yaml"
 OWN_WRITE_GRACE_S = 20.0  # longer than a list takes: a page may be older than our own write
 
 ObjectKey = tuple[str, str]  # namespace, name
@@ -101,9 +101,9 @@ class Informer:
         return [self._objects[key] for key in sorted(self._by_owner.get((namespace, uid), ()))]
 
     def note_own_write(self, body: KubernetesObject, *, quiet: bool = False) -> None:
-        """Takes the server's answer to a write of ours as an event, so that the next look already sees it.
+        """Takes the server's answer to a write of ours as an event, so that the next pass already sees it.
 
-        `quiet`: the pass that wrote it counts on it and has said when it wants to look again; nobody need be told.
+        `quiet`: the pass that wrote it expects it and has scheduled the next pass; nobody is notified.
         """
         key = key_of_copy(body)
         self._own_writes[key] = time.monotonic()
@@ -213,7 +213,7 @@ class Informer:
         recent = time.monotonic() - OWN_WRITE_GRACE_S
         self._own_writes = {key: at for key, at in self._own_writes.items() if at > recent}
         for key in [key for key in self._objects if key not in listed]:
-            # A list may have been read just before our own create; its watch will tell if that is gone again.
+            # A list may have been read just before our own create; its watch will report if that is gone again.
             if not (key in self._own_writes and version_of(self._objects[key]) > int(version)):
                 self._remove(key)
         for key, body in listed.items():

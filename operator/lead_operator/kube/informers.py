@@ -1,4 +1,4 @@
-"""All watches of one operator process, and which event asks for a look at which resource.
+"""All watches of one operator process, and which event requests a pass over which resource.
 
 Built by `controllers.manager`. Every arrow from an event to a key stands here: a pod, service or claim asks for its
 owner, a node for those with pods on it, a cache for the runs that wait for it, a run for the caches it uses.
@@ -39,7 +39,7 @@ from lead_operator.kube.kinds import (
 from lead_operator.kube.observe import observe_cache
 from lead_operator.settings import Settings
 
-SYNC_LOOK_S = 0.05
+SYNC_CHECK_S = 0.05
 _NAMESPACED = (TRAINING_RUN, DATASET_CACHE, POD, SERVICE, CLAIM)
 
 Enqueue = Callable[[ResourceKey], None]
@@ -119,17 +119,17 @@ class Informers:
                 yield run
 
     def serves(self, namespace: str) -> bool:
-        """Tells whether every kind of a namespace is seen: what is acted on must not rest on half a look."""
+        """Returns whether every kind of a namespace is seen: decisions must not be based on a partial snapshot."""
         seen = [self.find(kind, namespace) for kind in _NAMESPACED]
         return all(informer is not None and informer.synced.is_set() and not informer.refused for informer in seen)
 
-    def look_when_served(self, key: ResourceKey) -> None:
-        """Asks for a look at a resource as soon as its namespace is seen whole."""
+    def request_when_served(self, key: ResourceKey) -> None:
+        """Requests a pass over a resource as soon as its namespace is synced."""
         self._late.add(key)
 
     @property
     def not_seen(self) -> list[str]:
-        """The namespaces of which something is not seen now: what lives there may be another than the copies say."""
+        """The namespaces that are not fully synced now: their copies may be stale."""
         return [namespace for namespace in self._namespaces if not self.serves(namespace)]
 
     @property
@@ -154,7 +154,7 @@ class Informers:
         The others are served as soon as they are: none waits for the lists of another, however much lies there.
         """
         while not any(self.serves(namespace) for namespace in self._namespaces):
-            await asyncio.sleep(SYNC_LOOK_S)
+            await asyncio.sleep(SYNC_CHECK_S)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Runs every informer in the group."""
@@ -180,10 +180,10 @@ class Informers:
             trim=trim,
             on_change=on_change,
             on_size=(lambda key, size: self._note_size(kind, key, size)) if kind in CUSTOM_KINDS else None,
-            on_seen=self._look_at_late,
+            on_seen=self._request_late,
         )
 
-    def _look_at_late(self) -> None:
+    def _request_late(self) -> None:
         for key in [key for key in self._late if self.serves(key.namespace)]:
             self._late.remove(key)
             self._enqueue(key)
@@ -220,7 +220,7 @@ class Informers:
         assert body is not None
         owner = owner_of(body)
         if owner is not None and owner["kind"] in (TRAINING_RUN.kind, DATASET_CACHE.kind):
-            # Pods of a group come up together and one look at all of them is enough; an end is looked at now.
+            # Pods of a group start together and one pass for all of them is enough; an end is handled now.
             enqueue = self._enqueue if after is None or has_ended(after) else self._enqueue_soon
             enqueue(ResourceKey(owner["kind"], body["metadata"]["namespace"], owner["name"]))
 

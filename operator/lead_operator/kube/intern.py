@@ -1,4 +1,4 @@
-"""Keeps equal strings of many objects once: copies of a thousand runs and their pods say the same words over and over.
+"""Keeps equal strings of many objects once: copies of a thousand runs and their pods repeat the same strings.
 
 Called by `kube.informer` for each object that it keeps. A pool of its own and not `sys.intern`, which on some
 releases of Python never lets go of a string.
@@ -7,7 +7,7 @@ releases of Python never lets go of a string.
 from functools import lru_cache
 from typing import Any
 
-MOST = 4096  # words that were seen last; what is in one object alone soon makes room
+MOST = 4096  # strings seen last; those of a single object are soon evicted
 
 _shared = lru_cache(MOST)(str)  # of a string, `str` returns the string itself: the one that was there first
 

@@ -85,7 +85,7 @@ class Lease:
     async def release(self) -> None:
         """Gives the lease back where this process holds it, so that a successor need not wait it out.
 
-        The lease is read anew: a renewal that was under way when `keep` ended may have reached the server, and then
+        The lease is read again: a renewal that was under way when `keep` ended may have reached the server, and then
         what was last seen here is already old.
         """
         if self._body is None:

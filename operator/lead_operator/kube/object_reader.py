@@ -6,7 +6,7 @@ the metadata, which `controllers.reconciler` reports on the resource: it never f
 with.
 
 What is small and in order is parsed at once (`whole_document`), which takes a tenth of the time; all else is sliced,
-and slicing alone says what is wrong. Both ways return the same of the same bytes.
+and only slicing detects what is wrong. Both ways return the same of the same bytes.
 """
 
 from typing import Any, Final
@@ -70,8 +70,8 @@ def read_resource(raw: bytes, *, whole: bool = False) -> KubernetesObject:
     try:
         return {**body, SIZE: len(orjson.dumps([body["metadata"], body["spec"], body["status"]]))}
     except TypeError:  # deeper than the schema lets anything but a `config` be, and than the operator could write
-        told = Rejection("SpecUnreadable", f"spec or status nests too deep to be read; {_DO}")
-        return {**body, "spec": {}, "status": {}, REJECTION: told, SIZE: 0}
+        rejection = Rejection("SpecUnreadable", f"spec or status nests too deep to be read; {_DO}")
+        return {**body, "spec": {}, "status": {}, REJECTION: rejection, SIZE: 0}
 
 
 def _pick(document: WholeDocument, *, whole: bool) -> KubernetesObject | None:
@@ -109,7 +109,7 @@ def _pick_spec(document: WholeDocument, spec: dict[str, Any], *, whole: bool) ->
 
 
 def _is_short(value: Any) -> bool:
-    """Tells whether a value is surely a name, time or number to `_text_or_number`."""
+    """Returns whether a value is surely a name, time or number to `_text_or_number`."""
     if isinstance(value, str):
         return len(value) * _BYTES_A_CHARACTER + 2 <= _TEXT_BYTES
     return not isinstance(value, (dict, list))

@@ -1,4 +1,4 @@
-"""One look at the cluster: from the informers' copies to what the pure decisions may know.
+"""A snapshot of the cluster: from the informers' copies to the input of the pure decisions.
 
 Called by both controllers at the start of each pass. It reads copies only, makes no call, and trusts an owner
 reference's UID alone: a pod of an earlier run of the same name is never counted.
@@ -56,7 +56,7 @@ def observe_pod(pod: KubernetesObject, nodes: NodeWatch, now: datetime) -> Obser
         phase=phase,
         version=metadata.get("resourceVersion", ""),
         ready=condition(pod, "Ready").get("status") == "True",
-        lingers=phase in ENDS and status.get("phase") not in ENDS,
+        kept_by_sidecar=phase in ENDS and status.get("phase") not in ENDS,
         deleting="deletionTimestamp" in metadata,
         grace_ends_at=parse_time(metadata.get("deletionTimestamp")),  # the API server adds the grace to it
         node=node,
@@ -84,8 +84,8 @@ def expected_training_pods(
     `copies`: the run's pods that are seen, perhaps under the names that an older operator gave them; they are left out.
     `ended`: instead, those of the last attempt of each instance that will have another.
     """
-    told = (names.Label.STAGE, names.Label.SEED, names.Label.ATTEMPT, names.Label.RANK)
-    seen = {tuple(pod["metadata"].get("labels", {}).get(label) for label in told) for pod in copies}
+    keys = (names.Label.STAGE, names.Label.SEED, names.Label.ATTEMPT, names.Label.RANK)
+    seen = {tuple(pod["metadata"].get("labels", {}).get(label) for label in keys) for pod in copies}
     for entry in status.stages:
         attempt, last_ended = entry.attempt, entry.ended_attempt
         over = entry.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED)
@@ -155,12 +155,12 @@ def source_claim_owner(claim: KubernetesObject | None) -> str:
 
 
 def is_shared_claim(name: str, claim: KubernetesObject) -> bool:
-    """Tells whether a claim is one that runs share under a name."""
+    """Returns whether a claim is one that runs share under a name."""
     return bool(claim["metadata"].get("labels", {}).get(names.Label.SHARED_CLAIM) == name)
 
 
 def _waits_for_volumes(pod: KubernetesObject, now: datetime) -> dict[str, str]:
-    """Returns a reason to wait where a scheduled pod has no sandbox for long: kubelet tells why in an event alone.
+    """Returns a reason to wait for a pod that has long been without a sandbox: the cause is only in an event.
 
     Kubernetes pulls images only when the sandbox is there, so that a slow pull is not taken for a missing Secret.
     """

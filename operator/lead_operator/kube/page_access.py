@@ -1,4 +1,4 @@
-"""Who may read the operator's pages: the API server says whose a token is, and whether they may GET the page.
+"""Who may read the operator's endpoints: the API server authenticates a token and authorises the GET.
 
 As controller-runtime does it: a TokenReview, then a SubjectAccessReview of the page's path. Answers are kept for a
 while, and reviews are asked for one at a time: whoever sends tokens at random costs the API server little.
@@ -46,10 +46,10 @@ class PageAccess:
             return verdict
 
     async def _review(self, token: str, path: str) -> HTTPStatus:
-        told = await self._client.review(TOKEN_REVIEW, {"token": token})
-        if not told.get("authenticated"):
+        review = await self._client.review(TOKEN_REVIEW, {"token": token})
+        if not review.get("authenticated"):
             return HTTPStatus.UNAUTHORIZED
-        user: KubernetesObject = told.get("user") or {}
+        user: KubernetesObject = review.get("user") or {}
         asked: KubernetesObject = {
             "user": user.get("username", ""),
             "groups": user.get("groups") or [],
@@ -57,5 +57,5 @@ class PageAccess:
             "extra": user.get("extra") or {},
             "nonResourceAttributes": {"path": path, "verb": "get"},
         }
-        told = await self._client.review(SUBJECT_ACCESS_REVIEW, asked)
-        return HTTPStatus.OK if told.get("allowed") else HTTPStatus.FORBIDDEN
+        review = await self._client.review(SUBJECT_ACCESS_REVIEW, asked)
+        return HTTPStatus.OK if review.get("allowed") else HTTPStatus.FORBIDDEN

@@ -29,7 +29,7 @@ class CallRate:
         return max(0.0, self._taken_until - now)
 
 
-class CallTurns:
+class RateLimiter:
     """Lets calls go in the order in which they came, a namespace at a time."""
 
     def __init__(

@@ -1,7 +1,7 @@
 """What time it is by the API server's clock, which no jump of this machine's clock can change.
 
 Deadlines and times to live compare times that were written into the cluster, by whichever operator process ran then.
-So all of them must come from one clock: the API server tells its own with every answer (the header Date, RFC 9110
+So all of them must come from one clock: the API server sends its own with every response (the header Date, RFC 9110
 section 6.6.1, in whole seconds). Between answers the machine's monotonic clock goes on from there.
 """
 
@@ -23,15 +23,15 @@ class ServerClock:
     def note(self, date: str | None) -> None:
         """Takes an answer's Date header; one that is absent or no date is passed over."""
         try:
-            told = parsedate_to_datetime(date or "").astimezone(UTC)
+            server_time = parsedate_to_datetime(date or "").astimezone(UTC)
         except ValueError:
             return
-        if self._anchor is None or abs(told - self.now()) > TOLERANCE:
-            self._anchor = (told, self._monotonic())
+        if self._anchor is None or abs(server_time - self.now()) > TOLERANCE:
+            self._anchor = (server_time, self._monotonic())
 
     def now(self) -> datetime:
         """Returns the server's time; before the first answer, the machine's."""
         if self._anchor is None:
             return datetime.now(UTC)
-        told, at = self._anchor
-        return told + timedelta(seconds=self._monotonic() - at)
+        server_time, at = self._anchor
+        return server_time + timedelta(seconds=self._monotonic() - at)

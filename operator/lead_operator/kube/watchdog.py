@@ -1,7 +1,7 @@
-"""Judges whether this process still sees and still works; a process that went deaf must end, not stay green.
+"""Checks that this process receives events and makes passes; one with stalled watches must exit.
 
 Read by the liveness page and run by `controllers.manager`. A server that is away is no reason to end: a new process
-would not see more. A watch that is silent without saying why, or one that is refused, is.
+would not see more. A watch that is silent without a cause, or one that is rejected, is.
 """
 
 import asyncio
@@ -17,12 +17,12 @@ STALLED_S = 300.0  # longer than any pass may take, with all its tries and timeo
 CHECK_S = 5.0
 
 
-class Deaf(Exception):
+class WatchStalled(Exception):
     """A watch has been silent, or the workers have stood still, for too long."""
 
 
 class Watchdog:
-    """Looks at the informers that must not be silent and at the time since which the oldest pass has been going on.
+    """Checks the informers that must not be silent and the running time of the oldest pass.
 
     One that was excused counts from when it no longer is.
     """
@@ -54,7 +54,7 @@ class Watchdog:
         return ""
 
     async def run(self) -> None:
-        """Raises Deaf as soon as the verdict is bad."""
+        """Raises WatchStalled as soon as the verdict is bad."""
         while not (verdict := self.verdict()):
             await asyncio.sleep(CHECK_S)
-        raise Deaf(verdict)
+        raise WatchStalled(verdict)

@@ -1,4 +1,4 @@
-"""Parses small JSON documents at once, where that finds the very parts that `json_slices` would, and tells their sizes.
+"""Parses small JSON documents at once, where that finds the same parts as `json_slices`, and returns their sizes.
 
 Used by `kube.object_reader` before it slices: one parse in C takes a tenth of the time. It answers only for
 documents that are, byte for byte, what a parser's value is written as again. Then there is no key twice or in
@@ -34,7 +34,7 @@ class WholeDocument:
 
 
 def parse_whole(raw: bytes) -> WholeDocument | None:
-    """Returns a document parsed, or None where only slicing can tell what is in it; never raises."""
+    """Returns a document parsed, or None where only slicing can read it; never raises."""
     if len(raw) > SMALL_BYTES:
         return None
     raw, escaped = raw.strip(b" \t\r\n"), b"\\u00" in raw
@@ -47,7 +47,7 @@ def parse_whole(raw: bytes) -> WholeDocument | None:
 
 
 def nests_deeper(value: Any, most: int) -> bool:
-    """Tells whether lists and objects nest more than so many levels."""
+    """Returns whether lists and objects nest more than so many levels."""
     level = [value]
     for _ in range(most):
         children = [child for each in level for child in (each.values() if isinstance(each, dict) else each)]
@@ -82,7 +82,7 @@ def split_event(raw: bytes) -> tuple[str, bytes] | None:
 
 
 def _is_one_object(raw: bytes) -> bool:
-    """Tells whether these bytes are one object, from the first to the last."""
+    """Returns whether these bytes are one object, from the first to the last."""
     if raw[:1] != b"{" or raw[-1:] != b"}":
         return False
     try:

@@ -1,9 +1,9 @@
-"""Keys that wait to be looked at: each at most once, never with two workers at a time, failures with a growing pause.
+"""Keys that wait for a pass: each at most once, never with two workers at a time, failures with a growing pause.
 
 Namespaces take turns, so that a thousand keys of one do not keep one key of another waiting; and however many workers
 the passes of one namespace hold, a namespace that has none in work gets one. Within a namespace there are two lanes:
 what was asked for now comes before what was asked for later and is due, but only so many times. Where a hundred gangs
-fail at once, pods are made for all of them before anybody tells that the first run again.
+fail at once, pods are made for all of them before any status reports that the first run again.
 
 Filled by informers, kopf handlers and the reconcile pass itself; emptied by the workers of `controllers.manager`. It
 holds no object: a worker reads the newest state when its turn comes, so a hundred events on one key cost one pass.
@@ -50,11 +50,11 @@ class WorkQueue(Generic[Key]):
         return len(self._lanes) - sum(key in self._lanes for key in self._in_work)
 
     def add(self, key: Key) -> None:
-        """Asks for one look at `key` as soon as a worker is free."""
+        """Requests one pass for `key` as soon as a worker is free."""
         self._add(key, NOW)
 
     def add_after(self, key: Key, delay_s: float) -> None:
-        """Asks for a look at `key` after a while; of several such wishes the earliest counts."""
+        """Requests a pass for `key` after a while; of several requests the earliest counts."""
         loop = asyncio.get_running_loop()
         due = loop.time() + delay_s
         timer = self._timers.get(key)
@@ -70,7 +70,7 @@ class WorkQueue(Generic[Key]):
         return math.inf if timer is None else timer.when() - asyncio.get_running_loop().time()
 
     def add_after_failure(self, key: Key) -> float:
-        """Asks for another look after a pause that doubles with each failure in a row; returns the pause in seconds."""
+        """Requests another pass after a backoff that doubles with each failure; returns the backoff in seconds."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         pause_s: float = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(failures - 1, 20)) * random.uniform(0.8, 1.2)
         self.add_after(key, pause_s)

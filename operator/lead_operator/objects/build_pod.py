@@ -53,7 +53,7 @@ def build_cache_pod(
 
 
 def build_build_job(cache: DatasetCache, stage: BuildStage, *, attempt: int, index: int) -> BuildJob:
-    """Returns the document that tells one build pod what to do."""
+    """Returns the job of one build pod."""
     identity, source = cache.identity, cache.source
     return BuildJob(
         owner=OwnerIdentity(namespace=identity.namespace, name=identity.name, uid=identity.uid),

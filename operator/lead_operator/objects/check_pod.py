@@ -20,7 +20,7 @@ MOST_CPU, MOST_MEMORY = "1", "4Gi"
 
 
 def build_check_pod(run: TrainingRun, key: str, *, profile: StorageProfile, settings: Settings) -> KubernetesObject:
-    """Returns the pod; `key` tells the configuration and the image from others of the run."""
+    """Returns the pod; `key` identifies the configuration and the image within the run."""
     identity = run.identity
     return build_pod(
         PodParts(
@@ -39,7 +39,7 @@ def build_check_pod(run: TrainingRun, key: str, *, profile: StorageProfile, sett
                 names.Label.RUN: names.label_value(identity.name),
             },
             env=({"name": "OMP_NUM_THREADS", "value": "1"},),
-            # The kubelet counts from before the image is pulled: this ends a pod that no operator looks after.
+            # The kubelet counts from before the image is pulled: this ends a pod without an operator.
             spec={"activeDeadlineSeconds": START_WITHIN_S + ACTIVE_S},
         )
     )

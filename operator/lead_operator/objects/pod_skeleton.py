@@ -157,7 +157,7 @@ def _container(parts: PodParts) -> dict[str, Any]:
 
 
 def _resources(parts: PodParts) -> dict[str, Any]:
-    """Returns what a spec asks for; where it says nothing of the node's disk, what the pod's volumes can come to."""
+    """Returns what a spec requests; without ephemeral-storage in it, the sum of the pod's volumes."""
     requests, limits, disk = dict(parts.resources.requests), dict(parts.resources.limits), parts.settings.pod_disk
     if EPHEMERAL_STORAGE not in limits:
         whole = sum(map(parse_quantity, (disk.scratch, disk.tmp, LOGS, *parts.disk_besides)))

@@ -84,7 +84,7 @@ def build_train_job(
     datasets: Mapping[str, DatasetSource],
     profile: StorageProfile,
 ) -> TrainJob:
-    """Returns the document that tells every rank of an attempt what to do."""
+    """Returns the job of every rank of an attempt."""
     return TrainJob(
         owner=OwnerIdentity(namespace=run.identity.namespace, name=run.identity.name, uid=run.identity.uid),
         stage=instance.stage.name,
@@ -116,7 +116,7 @@ def build_train_job(
 
 
 def build_check_job(run: TrainingRun) -> CheckJob:
-    """Returns the document that says what to judge: every stage, with its own keys."""
+    """Returns the job of a check pod: every stage, with its own keys."""
     identity = run.identity
     return CheckJob(
         owner=OwnerIdentity(namespace=identity.namespace, name=identity.name, uid=identity.uid),
@@ -240,7 +240,7 @@ def _pod_spec(run: TrainingRun, name: str) -> dict[str, Any]:
 
 
 def parse_checkpoint_uri(uri: str, *, field: str, owner: str, namespace: str, profile: StorageProfile) -> InitFrom:
-    """Returns which checkpoint `uri` names: that of its last folder, or the newest sound one of a stage instance.
+    """Returns which checkpoint `uri` names: that of its last folder, or the newest valid one of a stage instance.
 
     Raises SpecError naming `owner` and `field` where it is no such address, or of another profile or namespace.
     """

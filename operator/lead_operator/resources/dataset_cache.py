@@ -35,7 +35,7 @@ class DatasetCache:
     pod_settings: PodSettings
     expect_digest: str
     retain: str  # Retain | Delete
-    guarded: bool = False  # it carries the finalizer that keeps it until its data are gone
+    has_finalizer: bool = False  # it has the finalizer that keeps it until its data is removed
 
     @property
     def last_stage(self) -> BuildStage:
@@ -72,5 +72,5 @@ def parse_dataset_cache(body: dict[str, Any]) -> DatasetCache:
         pod_settings=PodSettings(node_selector=build.texts("nodeSelector"), tolerations=parse_tolerations(build)),
         expect_digest=spec.text("expectDigest"),
         retain=spec.get("retain", str),
-        guarded=names.CACHE_DATA_FINALIZER in (body.get("metadata") or {}).get("finalizers", []),
+        has_finalizer=names.CACHE_DATA_FINALIZER in (body.get("metadata") or {}).get("finalizers", []),
     )

@@ -1,4 +1,4 @@
-"""What a spec may say about pods: compute resources, tolerations, labels. The same for training and build pods."""
+"""Pod settings of a spec: compute resources, tolerations, labels. The same for training and build pods."""
 
 import math
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ class ComputeResources:
 
     @property
     def disk_limit(self) -> str:
-        """What a spec lets the pod write to its node's disk in all; empty where it says nothing."""
+        """The disk limit of a pod in a spec; empty if it has none."""
         return self.limits.get(EPHEMERAL_STORAGE, "")
 
     @property

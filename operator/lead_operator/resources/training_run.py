@@ -175,9 +175,9 @@ def parse_training_run(body: dict[str, Any]) -> TrainingRun:
 
 
 def refuse_lost_config(run: TrainingRun) -> None:
-    """Raises SpecError where a stage's mapping meets what is none in spec.config: half of what was said would be lost.
+    """Raises SpecError where a stage's mapping meets what is none in spec.config: half of the values would be lost.
 
-    Mappings in both are merged key by key. Asked before a run begins, not after days at the stage that says so.
+    Mappings in both are merged key by key. Asked before a run begins, not after days at the stage in question.
     """
     for stage in run.stages:
         for key, value in require_config(stage.config).items():

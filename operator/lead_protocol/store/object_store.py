@@ -101,7 +101,7 @@ class ObjectStore(Protocol):
         """Yields every object below `prefix` in key order, after the key `start_after`."""
 
     def put(self, key: str, data: bytes) -> None:
-        """Writes an object, replacing what was there; only for mailboxes that one writer owns."""
+        """Writes an object, replacing what was there; only for objects with a single writer."""
 
     def create(self, key: str, data: bytes) -> bool:
         """Writes an object only if the key is free (`If-None-Match: *`).

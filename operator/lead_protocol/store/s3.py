@@ -141,7 +141,7 @@ class S3Store:
             after = page.objects[-1].key
 
     def put(self, key: str, data: bytes) -> None:
-        """Writes an object, replacing what was there; only for mailboxes that one writer owns."""
+        """Writes an object, replacing what was there; only for objects with a single writer."""
         request = Request("PUT", self._full(key), body=data)
         self._requests.call(request, self._deadline(len(data)), max_bytes=MAX_XML_BYTES)
 

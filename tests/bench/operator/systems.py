@@ -184,7 +184,7 @@ class Ours(System):
         return looks >= runs and self.metric("lead_work_queue_depth", "") == 0
 
     def has_read_progress(self, runs: int) -> bool:
-        return self.metric("lead_store_look_duration_seconds_count", 'result="ok"') >= runs
+        return self.metric("lead_store_read_duration_seconds_count", 'result="ok"') >= runs
 
     def begin_training(self, pods: list[dict[str, Any]]) -> None:
         for pod in pods:

@@ -168,7 +168,7 @@ def garble_manifest(run: LiveRun) -> None:
 
 def cut_progress(run: LiveRun) -> None:
     def act(store: ObjectStore) -> None:
-        key = max(info.key for info in store.list(run.keys().mailboxes_prefix))
+        key = max(info.key for info in store.list(run.keys().progress_prefix))
         store.put(key, store.get(key, max_bytes=2**20)[:40])
 
     run.scene.in_the_bucket(act)

@@ -44,7 +44,7 @@ MUTATIONS = (
     Mutation(
         "pods of the last attempt are not waited for",
         "operator/lead_operator/decisions/training_run/plan.py",
-        "    if view.awaited(view.pods_in_the_way):\n        waiting",
+        "    if view.awaited(view.blocking_pods):\n        waiting",
         "    if False:\n        waiting",
         f"{NEXT}::test_no_pod_of_the_next_attempt_is_made_while_one_of_the_last_may_write",
     ),

@@ -15,7 +15,7 @@ from lead_testing.operator_process import wait_for
 from lead_testing.pod_driver import ApiRefused
 
 # How far training came, and on which digests, is history that no new object has; a source is looked at by the clock.
-NOT_OF_THE_SPEC = ("Checkpointed", "CheckpointsSound", "SourceDrift")
+NOT_OF_THE_SPEC = ("Checkpointed", "CheckpointsValid", "SourceDrift")
 
 
 @dataclass

@@ -10,7 +10,7 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from lead_operator.decisions.dataset_cache.plan import MAX_INFRASTRUCTURE_FAILURES, decide_dataset_cache
 from lead_operator.decisions.dataset_cache.state import answers, build_generation
-from lead_operator.decisions.observed import BuildWord, ObservedBuild, ObservedCacheManifest, ObservedPod
+from lead_operator.decisions.observed import BuildReport, ObservedBuild, ObservedCacheManifest, ObservedPod
 from lead_operator.decisions.plan import Plan
 from lead_operator.resources.crd_defaults import fill_defaults
 from lead_operator.resources.dataset_cache import DatasetCache
@@ -49,7 +49,7 @@ class CacheWorld(PodsWorld):
             manifest = ObservedCacheManifest(digest, 3, 2, {"crashed": 1}, 40, SHARES, 2048)
             seen = {"result_digest": digest, "manifest": manifest if digest in self.manifests else None}
             running = (p for p in pods if p.phase == "Running")
-            seen["words"] = tuple(BuildWord(p.rank, self._record(p), self.now) for p in running)
+            seen["reports"] = tuple(BuildReport(p.rank, self._record(p), self.now) for p in running)
         return ObservedBuild(
             now=self.now, pods=pods, previous=copy.deepcopy(self.status), apply_error=self.refused, **seen
         )
@@ -109,13 +109,13 @@ class CacheMachine(PodsMachine):
 
     @rule()
     def reconcile(self) -> None:
-        self.look(None)
+        self.observe(None)
 
     @rule(actions=st.integers(0, 4))
     def reconcile_and_die(self, actions: int) -> None:
-        self.look(actions)
+        self.observe(actions)
 
-    def look(self, stop_after: int | None) -> None:
+    def observe(self, stop_after: int | None) -> None:
         world, cache, observed = self.world, self.world.cache(), self.world.observe()
         plan = decide_dataset_cache(cache, observed, SETTINGS)
         again = decide_dataset_cache(cache, replace(observed, previous=plan.status), SETTINGS)
@@ -211,7 +211,7 @@ class CacheMachine(PodsMachine):
         world = self.world
         world.store_up, world.lost_nodes, world.refused = True, {}, ""
         for _ in range(60):
-            self.look(None)
+            self.observe(None)
             world.finish_deletions()
             self.all_pods_start()
             for name in world.names("Running"):
@@ -225,9 +225,9 @@ class CacheMachine(PodsMachine):
                 break
         assert world.status["phase"] in ("Ready", "Failed"), world.status
         for _ in range(3):
-            self.look(None)
+            self.observe(None)
             world.finish_deletions()
         plan = decide_dataset_cache(world.cache(), world.observe(), SETTINGS)
         assert plan.status == world.status
         assert not plan.creates and not plan.deletes and not plan.events
-        assert not any(pod.lingers for pod in world.pods.values())
+        assert not any(pod.kept_by_sidecar for pod in world.pods.values())

@@ -59,7 +59,7 @@ class PodsWorld:
         pod = self.pods.get(name)
         if pod is None or pod.uid != uid:
             return
-        if (pod.terminal and not pod.lingers) or pod.phase == "Pending" or grace_s == 0:
+        if (pod.terminal and not pod.kept_by_sidecar) or pod.phase == "Pending" or grace_s == 0:
             del self.pods[name]
         else:
             self.pods[name] = replace(pod, deleting=True, grace_ends_at=pod.grace_ends_at or self.now + GRACE)
@@ -72,7 +72,12 @@ class PodsWorld:
     def end(self, name: str, code: int) -> None:
         """Ends a pod with an exit code."""
         phase, pod = "Failed" if code else "Succeeded", self.pods[name]
-        ended: dict[str, Any] = {"phase": phase, "exit_code": code, "finished_at": self.now, "lingers": self.meshed}
+        ended: dict[str, Any] = {
+            "phase": phase,
+            "exit_code": code,
+            "finished_at": self.now,
+            "kept_by_sidecar": self.meshed,
+        }
         self.pods[name] = replace(pod, ready=False, **ended)
 
     def finish_deletions(self) -> None:

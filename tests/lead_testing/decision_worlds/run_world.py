@@ -238,13 +238,13 @@ class RunMachine(PodsMachine):
 
     @rule()
     def reconcile(self) -> None:
-        self.look(None)
+        self.observe(None)
 
     @rule(actions=st.integers(0, 4))
     def reconcile_and_die(self, actions: int) -> None:
-        self.look(actions)
+        self.observe(actions)
 
-    def look(self, stop_after: int | None) -> None:
+    def observe(self, stop_after: int | None) -> None:
         observed = self.world.observe()
         assert not observed.counters_disproved or self.world.miscounted, observed.counters_disproved
         plan = decide_training_run(self.world.run, observed, SETTINGS)
@@ -407,7 +407,7 @@ class RunMachine(PodsMachine):
                 held |= {"errorsAtStep": raised, "failedAttempt": max(0, raised), "failedAt": "2099-01-01T00:00:00Z"}
         if field != "restarts":
             self.world.status = status | {"stages": stages}
-        self.look(None)
+        self.observe(None)
         self.world.miscounted = False
 
     @rule(seconds=st.integers(1, 90))
@@ -434,11 +434,11 @@ class RunMachine(PodsMachine):
         world.store_up = True
         world.suspend(False)
         self.an_end_is_an_end()
-        self.look(None)
+        self.observe(None)
         for node in NODES[2:] + self.nodes_nobody_knows_of():
             world.lost_nodes.pop(node, None)
         for _ in range(120):
-            self.look(None)
+            self.observe(None)
             world.restart_nodes_that_hold_claims()
             world.finish_deletions()
             self.all_pods_start()
@@ -448,12 +448,12 @@ class RunMachine(PodsMachine):
                 break
         assert world.status["phase"] in ("Succeeded", "Failed"), world.status
         world.forged = False
-        self.look(None)  # at what its last pods have left
+        self.observe(None)  # at what its last pods have left
         world.finish_deletions()
         plan = decide_training_run(world.run, world.observe(), SETTINGS)
         assert plan.status == world.status
         assert not plan.creates and not plan.deletes and not plan.claim_deletes and not plan.events
-        assert not any(pod.lingers and pod.node not in world.lost_nodes for pod in world.pods.values())
+        assert not any(pod.kept_by_sidecar and pod.node not in world.lost_nodes for pod in world.pods.values())
 
     def nodes_nobody_knows_of(self) -> list[str]:
         """Where volumes lie that the operator has not seen in use, or has forgotten with its status."""
@@ -480,7 +480,7 @@ class ShortLivedMachine(RunMachine):
     @initialize()
     def begin(self) -> None:
         super().begin()
-        self.look(None)
+        self.observe(None)
         self.all_pods_start()
 
     @precondition(lambda self: self.live())

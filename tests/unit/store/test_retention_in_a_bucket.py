@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lead_operator.bucket import checkpoint_gc as checkpoint_sweep
-from lead_operator.bucket.checkpoint_gc import CheckpointSweep, SweepRequest
+from lead_operator.bucket.checkpoint_gc import CheckpointGC, GCRequest
 from lead_operator.cli.storage_init import Account, EmbeddedStore, ProfileAccounts, init_storage
 from lead_operator.cli.store_policies import Tenant, run_statements
 from lead_operator.settings import StorageProfile
@@ -56,16 +56,16 @@ def bucket_of_a_run(minio: MinioServer) -> Bucket:
     return Bucket(profile, *users, S3Store(target))
 
 
-def a_request(bucket: Bucket, *, done: bool, attempt: int = 1) -> SweepRequest:
+def a_request(bucket: Bucket, *, done: bool, attempt: int = 1) -> GCRequest:
     listed = tuple(info.key for info in bucket.operator.list(KEYS.manifests_prefix))
-    return SweepRequest(bucket.profile, KEYS, listed, keep_last=3, keep_best=1, live_attempt=attempt, done=done)
+    return GCRequest(bucket.profile, KEYS, listed, keep_last=3, keep_best=1, live_attempt=attempt, done=done)
 
 
-def sweep(store: ObjectStore, *requests: SweepRequest) -> None:
+def sweep(store: ObjectStore, *requests: GCRequest) -> None:
     """Asks once for each, as passes do, and waits for all."""
 
     async def all_of_them() -> None:
-        sweeper = CheckpointSweep(lambda profile: store)
+        sweeper = CheckpointGC(lambda profile: store)
         for request in requests:
             sweeper.ask(request)
             await asyncio.wait_for(sweeper.settle(), 60)

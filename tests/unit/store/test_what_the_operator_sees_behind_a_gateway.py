@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from lead_operator.bucket import bucket_view
-from lead_operator.bucket.bucket_view import LIMITS, BucketLook, BucketView
+from lead_operator.bucket.bucket_view import LIMITS, BucketSnapshot, BucketView
 from lead_protocol.object_keys import InstanceKeys
 from lead_protocol.progress_record import ProgressRecord
 from lead_protocol.store.s3 import S3Store
@@ -18,9 +18,9 @@ OTHERS = InstanceKeys("team-b", "0b5d7c1e-1111-4c1e-9d3b-0f6a7e21c945", "train",
 REPORT = ProgressRecord(attempt=1, seq=1, phase="Training", epoch=1, epochs=2, step=10, steps=20)
 
 
-async def look(view: BucketView, keys: InstanceKeys = KEYS) -> BucketLook:
+async def look(view: BucketView, keys: InstanceKeys = KEYS) -> BucketSnapshot:
     profile = SETTINGS.storage_profiles["default"]
-    return await view.look_at_run(profile, keys.namespace, keys.uid, (("train", 0),), live=frozenset(), max_age_s=0.0)
+    return await view.read_run(profile, keys.namespace, keys.uid, (("train", 0),), live=frozenset(), max_age_s=0.0)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-{{/* Words of the admission policies: closed lists as CEL, and the sentences that name field, found, allowed, and value. */}}
+{{/* Parts of the admission policies: closed lists as CEL, and messages with field, found, allowed, and value. */}}
 
 {{- define "lead.admission.served" -}}
 {{- if and .Values.admissionPolicies.enabled (or (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy") (semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version)) }}yes{{ end }}
@@ -40,9 +40,9 @@ spec:
 {{- define "lead.admission.listed" -}}
 {{- $list := get .root.Values.policy .value }}
 {{- $beyond := printf "%s.filter(n, n != '' && !%s)" .names (include "lead.cel.admits" (dict "name" "n" "list" $list)) }}
-{{- $said := printf "'%s is ' + %s[0] + %s" .field $beyond (printf ", allowed is %s; an administrator sets policy.%s in the chart's values" ($list | join ", " | default "none") .value | toRawJson) }}
+{{- $message := printf "'%s is ' + %s[0] + %s" .field $beyond (printf ", allowed is %s; an administrator sets policy.%s in the chart's values" ($list | join ", " | default "none") .value | toRawJson) }}
 - expression: {{ printf "size(%s) == 0" $beyond | toRawJson }}
-  messageExpression: {{ $said | toRawJson }}
+  messageExpression: {{ $message | toRawJson }}
 {{- end }}
 
 {{/* A rule that names a number above `policy.<value>`. */}}
@@ -69,7 +69,7 @@ spec:
   messageExpression: {{ printf "'spec.config has ' + string(size(variables.config.split('{')) + size(variables.config.split('[')) - 2) + ' mappings and lists, with those of its stages, allowed is at most %d; an administrator sets admissionPolicies.config.maxNested in the chart' + \"'s values\"" (int $bounds.maxNested) | toRawJson }}
 {{- end }}
 
-{{/* With clusterWide the release's own namespace is no place for runs, unless the values say so. */}}
+{{/* With clusterWide the release's own namespace cannot hold runs, unless the values allow it. */}}
 {{- define "lead.admission.namespace" -}}
 {{- range (include "lead.refusedNamespaces" . | fromJson).names }}
 - expression: request.namespace != {{ . | quote }}

@@ -1,7 +1,7 @@
 """How fast a build goes and how long it may still take. Pure.
 
-Pods that make a shard tell samples per second and seconds left themselves: all of them together, and the last of them,
-are what a person waits for. Where one tells nothing, the shards that were complete at two looks must do. Either way a
+Pods that build a shard report samples per second and seconds left themselves: their sum, and the longest,
+are shown. If one reports nothing, the rate follows from the complete shards of two snapshots. Either way a
 mark is kept in status: when it was made, and what was complete then. It moves on when something was completed and half
 a minute has passed, so that rate and time left change with news and not with the clock.
 """

@@ -45,8 +45,8 @@ def start_pods(cache: DatasetCache, observed: ObservedBuild, settings: Settings,
         deletes += retire_pods(live, observed)
         if not worker.active:
             left_s = _pause_left_s(worker, observed)
-            # A pod that outstays its grace is not waited for: shards are create-only, and equal whoever writes them.
-            if any(not p.outstays(observed.now) for p in live) or left_s > 0 or observed.store_error:
+            # A pod past its grace period is not waited for: shards are create-only, and equal from every writer.
+            if any(not p.is_past_deadline(observed.now) for p in live) or left_s > 0 or observed.store_error:
                 requeue_s = min(requeue_s, max(SOON_S, left_s))
                 continue
             worker = replace(worker, attempt=worker.attempt + 1, ended=worker.attempt, created=False)
@@ -83,7 +83,7 @@ def start_pods(cache: DatasetCache, observed: ObservedBuild, settings: Settings,
 
 
 def beyond_policy(cache: DatasetCache, observed: ObservedBuild, settings: Settings) -> str:
-    """Returns what a cache asks for beyond the administrator's lists, in words; empty where nothing is."""
+    """Returns what a cache requests beyond the administrator's lists, as text; empty if nothing."""
     return explain(cache.identity, cache_violations(cache, settings, observed.source_claim_owner))
 
 

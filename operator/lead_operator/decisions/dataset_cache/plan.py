@@ -1,4 +1,4 @@
-"""The state machine of a DatasetCache: what was asked, what is seen, what comes next. Pure; called at every look.
+"""The state machine of a DatasetCache: spec and observation to the next step. Pure; called at every pass.
 
     Pending ──> Building ──(manifest exists)──> Ready ──(what it is built from changes)──> Building
                    └──(mistake in spec or data, or too many errors)──> Failed ──(spec changes)──> Building
@@ -55,13 +55,13 @@ from lead_protocol.run_records import RunEnd
 MANIFEST_WAIT_S = 15.0  # the bucket is read less often than the pods
 MAX_REBUILDS = 4  # a source that changes under every reading is no source
 MAX_INFRASTRUCTURE_FAILURES = 50  # of one share
-REMOVAL_LOOK_S = 5.0  # a cache that is being deleted
-_BUILD_AGAIN = "to build again, delete the DatasetCache and create it anew"
+REMOVAL_CHECK_S = 5.0  # a cache that is being deleted
+_BUILD_AGAIN = "to rebuild, delete the DatasetCache and create it again"
 _CORRECT_SPEC = "correct the spec: a changed one is built again by itself; more tries would fail alike"
 _CORRECTIONS = {  # of mistakes, which no further try mends
     **dict.fromkeys(SPEC_REASONS, _CORRECT_SPEC),
     "NoSuchRecipe": (
-        "spec.recipe is fixed: delete the DatasetCache, and create it anew with a recipe that the trainer image has; "
+        "spec.recipe is fixed: delete the DatasetCache, and create it again with a recipe that the trainer image has; "
         "more tries would fail alike"
     ),
 }
@@ -96,13 +96,13 @@ def decide_dataset_cache(cache: DatasetCache, observed: ObservedBuild, settings:
         events=cache_events(observed.status, status),
         requeue_after_s=step.requeue_after_s,
         urgent=is_urgent(observed.status, status),
-        guard=_guard(cache),
+        finalizer=_wanted_finalizer(cache),
     )
 
 
-def _guard(cache: DatasetCache) -> bool | None:
+def _wanted_finalizer(cache: DatasetCache) -> bool | None:
     wanted = cache.retain == "Delete"
-    return None if wanted == cache.guarded else wanted
+    return None if wanted == cache.has_finalizer else wanted
 
 
 def decide_cache_removal(
@@ -110,8 +110,8 @@ def decide_cache_removal(
 ) -> Plan:
     """Returns the step of a DatasetCache that is being deleted and takes its data with it: wait for those that use it.
 
-    Without users, live pods and namespaces `unseen`, whose runs may use them, the data may go; the guard is taken away
-    by the caller when they are gone.
+    Without users, live pods and namespaces `unseen`, whose runs may use them, the data may be removed; the finalizer is
+    removed by the caller when they are gone.
     """
     previous = observed.status
     if users:
@@ -146,7 +146,7 @@ def decide_cache_removal(
         deletes=retire_pods(observed.pods, observed),
         events=cache_events(previous, status),
         urgent=True,
-        requeue_after_s=REMOVAL_LOOK_S,
+        requeue_after_s=REMOVAL_CHECK_S,
     )
 
 
@@ -183,7 +183,7 @@ def next_cache_step(cache: DatasetCache, observed: ObservedBuild, settings: Sett
             step = CacheStep(CachePhase.PENDING, STORAGE_UNAVAILABLE, "", state, failure)
             return replace(step, requeue_after_s=settings.progress_s)
         # The bucket was emptied: what was promised is not there any more.
-        state = read_build_state(cache, observed, anew=True) if older else state.begun_anew()
+        state = read_build_state(cache, observed, fresh=True) if older else state.restarted()
     return _build(cache, observed, settings, state, failure)
 
 
@@ -191,10 +191,10 @@ def _known_failure(observed: ObservedBuild, state: BuildState, same_spec: bool) 
     """Returns the failure of this build: as recorded, or as status reports it where no record can contradict that."""
     if observed.failure is not None and observed.failure.rebuilds == state.rebuilds:
         return observed.failure
-    told = observed.status.condition(Condition.FAILED) if same_spec else None
-    if told is None or told.status != "True" or observed.failure_disproved:
+    condition = observed.status.condition(Condition.FAILED) if same_spec else None
+    if condition is None or condition.status != "True" or observed.failure_disproved:
         return None
-    return ObservedBuildFailure(state.rebuilds, told.reason, told.message)
+    return ObservedBuildFailure(state.rebuilds, condition.reason, condition.message)
 
 
 def _failure_records(cache: DatasetCache, observed: ObservedBuild, step: CacheStep) -> tuple[RunRecord, ...]:
@@ -219,7 +219,7 @@ def _ready_or_other_digest(
         return _other_digest(cache, observed, state, failure)
     done = replace(state, workers=tuple(replace(w, done=True) for w in state.workers))
     step = CacheStep(CachePhase.READY, "Complete", "the cache is complete", done, failure)
-    return replace(step, deletes=retire_pods(state.strays, observed))
+    return replace(step, deletes=retire_pods(state.orphans, observed))
 
 
 def _other_digest(
@@ -236,8 +236,8 @@ def _build(
     cache: DatasetCache, observed: ObservedBuild, settings: Settings, state: BuildState, failure: FailureStatus | None
 ) -> CacheStep:
     step = CacheStep(CachePhase.BUILDING, "Building", "", state, failure, requeue_after_s=settings.progress_s)
-    if any(not pod.outstays(observed.now) for pod in state.strays):
-        return replace(step, reason="WaitingForOldPods", deletes=retire_pods(state.strays, observed))
+    if any(not pod.is_past_deadline(observed.now) for pod in state.orphans):
+        return replace(step, reason="WaitingForOldPods", deletes=retire_pods(state.orphans, observed))
     for worker in state.workers:
         found = find_build_failure(cache, worker, observed, settings)
         if found is not None:
@@ -332,7 +332,7 @@ def _publish(cache: DatasetCache, step: CacheStep, observed: ObservedBuild) -> C
     if found.missing:
         return None
     if found.reason == SOURCE_CHANGED and step.state.rebuilds < MAX_REBUILDS:
-        again = replace(step, state=step.state.begun_anew(), reason=SOURCE_CHANGED, message=found.refused)
+        again = replace(step, state=step.state.restarted(), reason=SOURCE_CHANGED, message=found.refused)
         return replace(again, requeue_after_s=SOON_S)
     if found.damaged:
         damaged = replace(step, phase=CachePhase.PENDING, reason=found.reason, publish=request)
@@ -362,7 +362,7 @@ def _explain_damage(cache: DatasetCache, observed: ObservedBuild, damage: str) -
 
 
 def _await_manifest(cache: DatasetCache, step: CacheStep, observed: ObservedBuild) -> CacheStep:
-    """All shares are done, but nothing is committed: the source changed while it was read, or we look too early."""
+    """All shares are done, but nothing is committed: the source changed while it was read, or it is too early."""
     ends = [p.finished_at for w in step.state.workers for p in w.pods if p.finished_at is not None]
     since_s = (observed.now - max(ends)) / timedelta(seconds=1) if ends else MANIFEST_WAIT_S
     if observed.store_error:
@@ -375,12 +375,12 @@ def _await_manifest(cache: DatasetCache, step: CacheStep, observed: ObservedBuil
             f"let it come to rest; {how_it_begins_again(cache)}"
         )
         return fail_build(step.state, step.last_failure, observed, "SourceChanges", text)
-    return replace(step, state=step.state.begun_anew(), reason="SourceChanged", requeue_after_s=SOON_S)
+    return replace(step, state=step.state.restarted(), reason="SourceChanged", requeue_after_s=SOON_S)
 
 
 def _release(step: CacheStep, observed: ObservedBuild) -> CacheStep:
     """Returns the step with the deletion of pods that only hold their nodes' resources; first their end is recorded."""
     building = step.phase not in (CachePhase.READY, CachePhase.FAILED)
     awaited = {w.pod.uid for w in step.state.workers if building and w.pod is not None and w.attempt > w.ended}
-    released = retire_pods(tuple(p for p in observed.pods if p.lingers and p.uid not in awaited), observed)
+    released = retire_pods(tuple(p for p in observed.pods if p.kept_by_sidecar and p.uid not in awaited), observed)
     return replace(step, deletes=once_each(*step.deletes, *released), claim=step.claim or bool(released))

@@ -1,7 +1,7 @@
 """When a build that failed for its source begins again: as soon as the source is another. Pure.
 
 The operator lists a source in the bucket after the failure, records what it found below `control/`, and lists it again
-now and then. A volume it cannot list: there a person has to say that the data have changed.
+now and then. A volume it cannot list: there a user has to trigger the rebuild.
 """
 
 from lead_operator.decisions.dataset_cache.verification import SOURCE_CHANGED
@@ -44,7 +44,7 @@ def how_it_begins_again(cache: DatasetCache) -> str:
     """Returns what becomes of a failed build when its source has changed, as a clause for people."""
     if cache.source.prefix:
         return f"it is built again by itself when files below {cache.source.prefix} change"
-    return "a volume is not watched: to build again, delete the DatasetCache and create it anew"
+    return "a volume is not watched: to rebuild, delete the DatasetCache and create it again"
 
 
 def source_has_changed(

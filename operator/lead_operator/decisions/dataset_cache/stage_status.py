@@ -1,6 +1,6 @@
 """status.stages: how far each stage of a DatasetCache's build is; nothing where the build has no stages. Pure.
 
-Derived anew at every look, from the workers of `state` and the newest records of their pods.
+Derived at every pass, from the workers of `state` and the newest records of their pods.
 """
 
 from lead_operator.decisions.dataset_cache.health import why_waiting
@@ -54,7 +54,7 @@ def _entry(
 ) -> BuildStageStatus:
     workers = state.of_stage(stage.name)
     stage_phase, message = _phase(cache, stage, state, phase, failure)
-    records = [word.record for word in observed.words if word.stage == stage.name]
+    records = [report.record for report in observed.reports if report.stage == stage.name]
     total = sum(record.share_samples for record in records)
     return BuildStageStatus(
         name=stage.shown_name,
@@ -86,5 +86,5 @@ def _why_not(workers: tuple[Worker, ...]) -> str:
     """Returns what keeps shares of a stage from going on: pods that do not start, shares that are tried again."""
     waiting = sorted({reason for worker in workers if (reason := why_waiting(worker))})
     again = sum(1 for worker in workers if not worker.done and not worker.active and worker.ended)
-    told = [f"pods wait: {', '.join(waiting)}"] if waiting else []
-    return "; ".join([*told, f"{again} shares are tried again"] if again else told)
+    texts = [f"pods wait: {', '.join(waiting)}"] if waiting else []
+    return "; ".join([*texts, f"{again} shares are tried again"] if again else texts)

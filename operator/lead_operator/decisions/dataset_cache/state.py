@@ -1,7 +1,7 @@
 """What is known of a DatasetCache's build: one worker a share of a stage's work, from status and pods together. Pure.
 
 A build belongs to the generation of the spec that began it. A complete one goes on answering later generations while
-only what does not change its result has changed: then nothing is built anew, perhaps from raw data long gone.
+only what does not change its result has changed: then nothing is rebuilt, perhaps from raw data long gone.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from lead_operator.resources.status_format import FailureStatus, JsonObject
 
 NODE_LOSS_S = 60.0
 SOON_S = 1.0
-STORAGE_UNAVAILABLE = "StorageUnavailable"  # what Ready then says is made of the error in `cache_status`
+STORAGE_UNAVAILABLE = "StorageUnavailable"  # the message of Ready is built from the error in `status`
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class BuildState:
     generation: int  # that began it
     workers: tuple[Worker, ...]
     rebuilds: int  # how often it was begun again
-    strays: tuple[ObservedPod, ...]  # live pods of an older spec or of no worker
+    orphans: tuple[ObservedPod, ...]  # live pods of an older spec or of no worker
 
     def with_worker(self, worker: Worker) -> "BuildState":
         """Returns the state with one worker changed."""
@@ -88,14 +88,14 @@ class BuildState:
         """Returns whether every share of the named stages is done."""
         return all(worker.done for worker in self.workers if worker.stage in stages)
 
-    def begun_anew(self) -> "BuildState":
+    def restarted(self) -> "BuildState":
         """Returns the state in which every share has to be done once more."""
         again = tuple(replace(w, done=False, ended=w.attempt, created=False) for w in self.workers)
         return replace(self, workers=again, rebuilds=self.rebuilds + 1)
 
     def begun_with_other_data(self) -> "BuildState":
         """Returns the state in which every share has to be done once more, with a budget of its own."""
-        again = self.begun_anew()
+        again = self.restarted()
         return replace(again, workers=tuple(replace(w, errors=0, infrastructure_failures=0) for w in again.workers))
 
 
@@ -125,32 +125,32 @@ def build_generation(cache: DatasetCache, previous: DatasetCacheStatus) -> int:
 
 
 def answers(cache: DatasetCache, previous: DatasetCacheStatus) -> bool:
-    """Tells whether a status is about the build that answers the spec."""
+    """Returns whether a status is about the build that answers the spec."""
     newest = cache.identity.generation
     return previous.observed_generation == newest or build_generation(cache, previous) != newest
 
 
-def read_build_state(cache: DatasetCache, observed: ObservedBuild, *, anew: bool = False) -> BuildState:
+def read_build_state(cache: DatasetCache, observed: ObservedBuild, *, fresh: bool = False) -> BuildState:
     """Returns the build as it stands, or how one of the newest generation begins; others' claims are forgotten."""
     build = observed.status.build or BuildStatus()
-    generation = cache.identity.generation if anew else build_generation(cache, observed.status)
+    generation = cache.identity.generation if fresh else build_generation(cache, observed.status)
     if build.generation != generation:
         build = BuildStatus()
     entries = {(entry.stage, entry.index): entry for entry in build.workers}
     pods = _pods_by_share(cache, generation, observed.pods)
     shares = [(stage.name, index) for stage in cache.stages for index in range(stage.workers)]
     workers = tuple(_worker(share, entries.get(share), pods.get(share, ())) for share in shares)
-    if not entries and not anew:
+    if not entries and not fresh:
         workers = tuple(_as_reported(worker, observed) for worker in workers)
     own = {pod.uid for share in shares for pod in pods.get(share, ())}
-    strays = tuple(p for p in observed.pods if not p.terminal and p.uid not in own)
-    recorded = observed.failure.rebuilds if observed.failure is not None and not anew else 0  # of an erased status
+    orphans = tuple(p for p in observed.pods if not p.terminal and p.uid not in own)
+    recorded = observed.failure.rebuilds if observed.failure is not None and not fresh else 0  # of an erased status
     rebuilds = max(build.rebuilds, recorded)
-    return BuildState(generation=generation, workers=workers, rebuilds=rebuilds, strays=strays)
+    return BuildState(generation=generation, workers=workers, rebuilds=rebuilds, orphans=orphans)
 
 
-def _worker(share: tuple[str, int], told: WorkerStatus | None, mine: tuple[ObservedPod, ...]) -> Worker:
-    entry = told or WorkerStatus(stage=share[0], index=share[1])
+def _worker(share: tuple[str, int], reported: WorkerStatus | None, mine: tuple[ObservedPod, ...]) -> Worker:
+    entry = reported or WorkerStatus(stage=share[0], index=share[1])
     attempt = max([entry.attempt, *(p.attempt for p in mine)])
     seen = any(p.attempt == attempt for p in mine)
     return Worker(
@@ -170,11 +170,11 @@ def _worker(share: tuple[str, int], told: WorkerStatus | None, mine: tuple[Obser
 def _as_reported(worker: Worker, observed: ObservedBuild) -> Worker:
     """Returns a worker of an erased status whose pods are gone as its last record has it: a stage is not done twice.
 
-    A record that says so of samples that are not made costs nothing: the last stage finds out, and all begin again.
+    A record that wrongly reports samples as made costs nothing: the last stage detects it, and all start again.
     """
     if not worker.stage or worker.attempt:
         return worker
-    of_share = (w.record for w in observed.words if (w.stage, w.index) == worker.share and w.record.phase == "Done")
+    of_share = (w.record for w in observed.reports if (w.stage, w.index) == worker.share and w.record.phase == "Done")
     record = next(of_share, None)
     return worker if record is None else replace(worker, attempt=record.attempt, created=True, done=True)
 
@@ -182,7 +182,7 @@ def _as_reported(worker: Worker, observed: ObservedBuild) -> Worker:
 def _pods_by_share(
     cache: DatasetCache, generation: int, pods: tuple[ObservedPod, ...]
 ) -> dict[tuple[str, int], tuple[ObservedPod, ...]]:
-    """Returns the pods of a generation's build by stage and index, which their names tell."""
+    """Returns the pods of a generation's build by stage and index, from their names."""
     found: dict[tuple[str, int], tuple[ObservedPod, ...]] = {}
     for pod in pods:
         for stage in cache.stages:

@@ -87,18 +87,18 @@ def build_cache_status(
 def is_urgent(previous: DatasetCacheStatus, status: DatasetCacheStatus) -> bool:
     """Returns whether a person waits for this change: not a mere shard more."""
 
-    def told(s: DatasetCacheStatus) -> list[object]:
+    def shown(s: DatasetCacheStatus) -> list[object]:
         conditions = [(c.type, c.status, c.reason) for c in s.conditions]
         build = replace(s.build, speed=None) if s.build is not None else None
         return [s.phase, s.observed_generation, s.used_by, build, conditions]
 
-    return told(previous) != told(status)
+    return shown(previous) != shown(status)
 
 
 def _digest(observed: ObservedBuild, previous: DatasetCacheStatus) -> str:
     if observed.result_digest:
         return observed.result_digest
-    reported = {word.record.digest for word in observed.words if len(word.record.digest) == 64}
+    reported = {report.record.digest for report in observed.reports if len(report.record.digest) == 64}
     return reported.pop() if len(reported) == 1 else previous.digest
 
 
@@ -174,7 +174,7 @@ def _findings(
 def _source_drift(observed: ObservedBuild, generation: int) -> list[Finding]:
     manifest, source = observed.manifest, observed.source
     if manifest is None or source is None:
-        return _drift_told_before(observed, generation)
+        return _drift_reported_before(observed, generation)
     if source.sha256 == manifest.source_sha256:
         text = f"the source is the one the cache was built from: {source.files} files"
         return [Finding(Condition.SOURCE_DRIFT, False, "Unchanged", text)]
@@ -185,11 +185,11 @@ def _source_drift(observed: ObservedBuild, generation: int) -> list[Finding]:
         if named
         else ("files were added to the source, removed from it or replaced since the cache was built")
     )
-    told = _drift_told_before(observed, generation)
+    earlier = _drift_reported_before(observed, generation)
     how_many = f"it has {source.files} files now"
-    if not named and told and told[0].holds and f"; {how_many}" in told[0].message:
+    if not named and earlier and earlier[0].holds and f"; {how_many}" in earlier[0].message:
         # By an operator that could name what changed; this one has never seen the source as it was.
-        what = told[0].message.partition(f"; {how_many}")[0]
+        what = earlier[0].message.partition(f"; {how_many}")[0]
     text = (
         f"{what}; {how_many}; runs go on with the cache as it is; to build with the new data, "
         "create another DatasetCache, or delete this one and create it again"
@@ -203,26 +203,26 @@ def _first(places: tuple[str, ...]) -> str:
     return ", ".join([*shown, f"+{more} more"] if more else shown)
 
 
-def _drift_told_before(observed: ObservedBuild, generation: int) -> list[Finding]:
+def _drift_reported_before(observed: ObservedBuild, generation: int) -> list[Finding]:
     """What the last listing came to; an operator that has just started has not listed anything yet."""
-    told = observed.status.condition(Condition.SOURCE_DRIFT)
-    if told is None or told.observed_generation != generation:
+    earlier = observed.status.condition(Condition.SOURCE_DRIFT)
+    if earlier is None or earlier.observed_generation != generation:
         return []
-    return [Finding(Condition.SOURCE_DRIFT, told.status == "True", told.reason, told.message)]
+    return [Finding(Condition.SOURCE_DRIFT, earlier.status == "True", earlier.reason, earlier.message)]
 
 
 def _how_far(
     observed: ObservedBuild, state: BuildState, speed: BuildSpeed | None, stages: tuple[BuildStageStatus, ...]
 ) -> str:
     done = sum(1 for w in state.workers if w.done)
-    told = how_far(stages) or [f"{done} of {len(state.workers)} build pods are done"]
+    earlier = how_far(stages) or [f"{done} of {len(state.workers)} build pods are done"]
     if total := max((r.shards_total for r in observed.records), default=0):
-        told.append(f"{min(total, sum(r.shards_done for r in observed.records))} of {total} shards are complete")
+        earlier.append(f"{min(total, sum(r.shards_done for r in observed.records))} of {total} shards are complete")
     if speed is not None and speed.samples:
-        told.append(f"{speed.samples} of {sum(r.share_samples for r in observed.records)} samples are packed")
+        earlier.append(f"{speed.samples} of {sum(r.share_samples for r in observed.records)} samples are packed")
     if speed is not None and speed.eta_seconds is not None:
-        told.append(f"about {eta_text(speed)} are left at {rate_text(speed)}")
-    return ", ".join(told)
+        earlier.append(f"about {eta_text(speed)} are left at {rate_text(speed)}")
+    return ", ".join(earlier)
 
 
 def _why_not_ready(observed: ObservedBuild, state: BuildState, how_far: str) -> str:
@@ -236,4 +236,4 @@ def _why_not_ready(observed: ObservedBuild, state: BuildState, how_far: str) -> 
         meanwhile = f"{how_far}; what runs goes on, and cannot be read" if begun else "nothing is built"
         return f"{meanwhile} until the object store answers: {observed.store_error}; it is tried again"
     slow = pending[0].name if pending else ""
-    return f"{how_far}; if that lasts, kubectl describe pod {slow} tells what it waits for" if slow else how_far
+    return f"{how_far}; if that lasts, kubectl describe pod {slow} shows what it waits for" if slow else how_far

@@ -4,8 +4,8 @@ Only the trainer image has the recipes. A run that can start at once asks nobody
 One that waits for a cache, a queue, a quota or a free node would find it hours later, when all that was spent.
 The answer belongs to one configuration, group size and image, which `check_key` hashes: it is in the pod's name and in
 the message of the condition ConfigChecked, so that neither a restarted operator nor a changed status asks twice. A pod
-that does not answer holds nothing up; its time counts from the start of its container. What a condition alone says ends
-no run; a check pod's record does.
+that does not answer holds nothing up; its time counts from the start of its container. What only a condition reports
+ends no run; a check pod's record does.
 """
 
 import hashlib
@@ -29,13 +29,13 @@ from lead_protocol.check_record import parse_check
 from lead_protocol.exit_codes import ExitCode
 
 CHECK_AFTER_S = 10.0  # of waiting: a run that starts within seconds costs no pod
-ANSWER_WITHIN_S = float(START_WITHIN_S + ACTIVE_S)  # from the pod's creation, whatever a node's clock says
+ANSWER_WITHIN_S = float(START_WITHIN_S + ACTIVE_S)  # from the pod's creation, whatever a node's clock shows
 _WAITS = ("SchedulingGated", "Unschedulable")
 _BEFORE_THE_START = (RunPhase.PENDING, RunPhase.CACHING, RunPhase.STARTING)
 
 
 def check_key(view: RunView) -> str:
-    """Returns eight digits that tell a configuration, its group and its image from others."""
+    """Returns eight digits that identify a configuration, its group and its image."""
     run = view.run
     asked = [view.config_hash, run.nodes, run.procs_per_node, view.settings.trainer_image]
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:8]

@@ -25,7 +25,9 @@ def reported_end(status: TrainingRunStatus) -> tuple[str, str] | None:
 
     The phase is empty where conditions and phase contradict each other.
     """
-    held = [told for kind in _ENDS if (told := status.condition(kind)) is not None and told.status == "True"]
+    held = [
+        condition for kind in _ENDS if (condition := status.condition(kind)) is not None and condition.status == "True"
+    ]
     if not held:
         return None
     agrees = len(held) == 1 and status.phase in ("", held[0].type)

@@ -1,4 +1,4 @@
-"""What each condition of a TrainingRun says. Pure."""
+"""The conditions of a TrainingRun. Pure."""
 
 from dataclasses import replace
 
@@ -26,13 +26,13 @@ _NAMED_PODS = 4
 _OVER = (RunPhase.SUSPENDED, RunPhase.SUCCEEDED, RunPhase.FAILED)  # no pod of it uses a cache
 
 _NO_STEPS = {
-    RunPhase.PENDING: "nothing trains yet: the first condition that is False says what is missing",
-    RunPhase.CACHING: "training begins by itself when the data are there; DatasetReady says how far they are",
-    RunPhase.STARTING: "training begins when all pods run and have loaded; Ready says what they wait for",
+    RunPhase.PENDING: "nothing trains yet: the first condition that is False names what is missing",
+    RunPhase.CACHING: "training starts automatically when the data is ready; DatasetReady shows the progress",
+    RunPhase.STARTING: "training starts when all pods run and have loaded; Ready shows what they wait for",
     RunPhase.CHECKPOINTING: "the pods commit a checkpoint and stop, because spec.suspend is true",
     RunPhase.SUSPENDED: "nothing trains while spec.suspend is true",
     RunPhase.SUCCEEDED: "training is done",
-    RunPhase.FAILED: "the run has ended; the condition Failed says why",
+    RunPhase.FAILED: "the run has ended; the condition Failed gives the cause",
 }
 
 
@@ -47,7 +47,7 @@ def run_findings(view: RunView, step: Step) -> list[Finding]:
         _ready(view, step),
         _progressing(view, step),
         _checkpointed(view),
-        _checkpoints_sound(view, step),
+        _checkpoints_valid(view, step),
     ]
     findings += _degraded_caches(view) if step.phase not in _OVER else []
     findings += _advisory(view)
@@ -59,7 +59,9 @@ def _succeeded(view: RunView, step: Step) -> Finding:
     if step.phase is RunPhase.SUCCEEDED:
         return Finding(Condition.SUCCEEDED, True, step.reason, _what_was_trained(view, step))
     if step.phase is RunPhase.FAILED:
-        return Finding(Condition.SUCCEEDED, False, NOT_SUCCEEDED, "the run has failed; the condition Failed says why")
+        return Finding(
+            Condition.SUCCEEDED, False, NOT_SUCCEEDED, "the run has failed; the condition Failed gives the cause"
+        )
     return Finding(Condition.SUCCEEDED, False, NOT_SUCCEEDED, "the run has not ended")
 
 
@@ -83,23 +85,23 @@ def _how_far(state: InstanceState) -> str:
 
 
 def _advisory(view: RunView) -> list[Finding]:
-    """Returns what the trainer's watch rules say of each instance that trains now, the newest of it first."""
-    told = []
-    for position, instance_view in view.told.items():
+    """Returns the advice of the trainer's watch rules for each instance that trains now, the newest first."""
+    advice = []
+    for position, instance_view in view.reported.items():
         record = instance_view.progress.record
-        whose = f"{view.states[position].instance.text}, " if len(view.told) > 1 else ""
-        told += [(whose, advisory) for advisory in reversed(record.advisories if record is not None else [])]
-    if not told:
+        whose = f"{view.states[position].instance.text}, " if len(view.reported) > 1 else ""
+        advice += [(whose, advisory) for advisory in reversed(record.advisories if record is not None else [])]
+    if not advice:
         return []
-    reason = "".join(word.capitalize() for word in told[0][1].rule.split("-"))  # a condition's reason is one word
-    text = "\n".join(f"{whose}{said.rule}, epoch {said.epoch}: {said.message}" for whose, said in told)
+    reason = "".join(part.capitalize() for part in advice[0][1].rule.split("-"))  # a condition's reason is in CamelCase
+    text = "\n".join(f"{whose}{one.rule}, epoch {one.epoch}: {one.message}" for whose, one in advice)
     return [Finding(Condition.ADVISORY, True, reason, text)]
 
 
 def _degraded_caches(view: RunView) -> list[Finding]:
     """Returns that session caches cannot be used, and in which pods: every step waits for the slowest rank."""
-    told = [(view.states[position], instance.progress.record) for position, instance in view.told.items()]
-    degraded = [(state, record) for state, record in told if record is not None and record.cache_degraded]
+    advice = [(view.states[position], instance.progress.record) for position, instance in view.reported.items()]
+    degraded = [(state, record) for state, record in advice if record is not None and record.cache_degraded]
     if not degraded:
         return []
     pods = [text for state, record in degraded for text in _degraded_pods(view, state, record)]
@@ -189,7 +191,7 @@ def _who_loads(step: Step, idle: list[int], states: list[InstanceState], ready: 
 
 def _first_slow(pods: list[ObservedPod]) -> str:
     slow = next((pod.name for pod in pods if pod.phase == "Pending"), "")
-    return f"; if that lasts, kubectl describe pod {slow} tells what it waits for" if slow else ""
+    return f"; if that lasts, kubectl describe pod {slow} shows what it waits for" if slow else ""
 
 
 def _of(state: InstanceState, states: list[InstanceState]) -> str:
@@ -210,7 +212,7 @@ def _why_no_attempt(view: RunView, step: Step) -> str:
 
 def _explain_stay(pod: ObservedPod) -> str:
     return (
-        f"pod {pod.name} was told to stop and is still there {STAYS_S:.0f} s after its grace, though its node "
+        f"pod {pod.name} got a stop signal and still exists {STAYS_S:.0f} s after its grace period, though its node "
         f"{pod.node} answers; nothing waits for it, but it keeps its GPUs and its volumes: see kubectl describe pod "
         f"{pod.name}; restart its node, or, if its container has ended, kubectl delete pod {pod.name} --force"
     )
@@ -222,10 +224,10 @@ def _of_its_volume(view: RunView, pod: ObservedPod) -> str:
         return ""
     claim = claim_name(view.run, pod.rank)
     if node := lost_cache_node(view, pod):
-        return f"its session cache (claim {claim}) lay on node {node}, which is lost: it is made anew, empty"
+        return f"its session cache (claim {claim}) was on node {node}, which is lost: it is recreated empty"
     return (
         f"its session cache (claim {claim}) lies on a node that is gone or full; if that does not change, "
-        f"kubectl delete pvc {claim}: it is made anew, empty, where there is room"
+        f"kubectl delete pvc {claim}: it is recreated empty on a node with free resources"
     )
 
 
@@ -234,7 +236,7 @@ def _progressing(view: RunView, step: Step) -> Finding:
     if forged is not None and forged.bucket is not None:
         text = (
             f"the bucket holds an attempt {forged.bucket.fence} of {forged.instance.text}, which the operator has not "
-            f"started: the newest is {forged.attempt}; pods stop while that object is there: remove it, and look for "
+            f"started: the newest is {forged.attempt}; pods stop while that object exists: remove it, and find out "
             "who else writes there"
         )
         return Finding(Condition.PROGRESSING, False, "UnknownAttempt", text)
@@ -255,7 +257,7 @@ def _progressing(view: RunView, step: Step) -> Finding:
 
 def _where_it_goes_on(view: RunView) -> str:
     if view.checkpoint is None or view.run.checkpoint.resume == "Never":
-        return "the next attempt begins the stage anew"
+        return "the next attempt starts the stage from the beginning"
     return f"the next attempt goes on from step {view.checkpoint.step}"
 
 
@@ -272,33 +274,33 @@ def _checkpointed(view: RunView) -> Finding:
     return Finding(Condition.CHECKPOINTED, True, "Committed", text)
 
 
-def _checkpoints_sound(view: RunView, step: Step) -> Finding:
+def _checkpoints_valid(view: RunView, step: Step) -> Finding:
     for state in view.states:
         if state.checkpoint is not None and state.checkpoint.fault:
             text = (
                 f"{state.checkpoint.manifest_key} is no whole checkpoint: {state.checkpoint.fault}; it ends no stage, "
-                "and the next attempt goes on from an older one; look for who else writes there"
+                "and the next attempt continues from an older one; find out who else writes there"
             )
-            return Finding(Condition.CHECKPOINTS_SOUND, False, "ImplausibleCheckpoint", text)
-    spoiled = [key for state in view.states if state.bucket for key in state.bucket.quarantined]
-    never = view.run.checkpoint.resume == "Never"  # each attempt sets the earlier ones aside, sound as they are
-    if spoiled and not never:
+            return Finding(Condition.CHECKPOINTS_VALID, False, "ImplausibleCheckpoint", text)
+    corrupt = [key for state in view.states if state.bucket for key in state.bucket.quarantined]
+    never = view.run.checkpoint.resume == "Never"  # each attempt sets the earlier ones aside, although they are valid
+    if corrupt and not never:
         text = (
-            f"{len(spoiled)} corrupt: {', '.join(spoiled[:5])}; {_what_is_used(view)}; look for damage in the object "
+            f"{len(corrupt)} corrupt: {', '.join(corrupt[:5])}; {_what_is_used(view)}; look for damage in the object "
             "store, and for who else writes there; corrupt ones are removed when checkpoint.keepLast newer checkpoints "
             "stand"
         )
-        return Finding(Condition.CHECKPOINTS_SOUND, False, "Quarantined", text)
+        return Finding(Condition.CHECKPOINTS_VALID, False, "Quarantined", text)
     failure = step.last_failure
     if failure is not None and failure.reason == NO_VALID_CHECKPOINT:  # the one to begin with: nobody sets it aside
-        return Finding(Condition.CHECKPOINTS_SOUND, False, NO_VALID_CHECKPOINT, failure.message)
-    if spoiled:
-        text = f"{len(spoiled)} of earlier attempts are set aside, because checkpoint.resume is Never"
-        return Finding(Condition.CHECKPOINTS_SOUND, True, "SetAside", text)
+        return Finding(Condition.CHECKPOINTS_VALID, False, NO_VALID_CHECKPOINT, failure.message)
+    if corrupt:
+        text = f"{len(corrupt)} of earlier attempts are set aside, because checkpoint.resume is Never"
+        return Finding(Condition.CHECKPOINTS_VALID, True, "SetAside", text)
     text = "no corrupt checkpoint of this run was found"
     if view.run.checkpoint.origin or any(stage.init_uri for stage in view.run.stages):
         text += "; a pod verifies the one of another run that it begins with"
-    return Finding(Condition.CHECKPOINTS_SOUND, True, "NoneSpoiled", text)
+    return Finding(Condition.CHECKPOINTS_VALID, True, "NoneCorrupt", text)
 
 
 def _what_is_used(view: RunView) -> str:

@@ -1,6 +1,6 @@
 """What is wrong with an attempt: a failure, a hang, a wait that is too long. Pure.
 
-Asked by `training_run_plan`, which makes steps of the answers. What a node's clock tells is never taken for earlier
+Called by `plan`, which turns the results into steps. A time from a node's clock is never taken for earlier
 than the attempt's claim, and a clock that is ahead never holds a verdict back for long.
 """
 
@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from lead_operator import names
 from lead_operator.decisions.failure_policy import (
     MAX_MESSAGE,
-    TELLING_WAIT_S,
+    ROOT_CAUSE_WAIT_S,
     Failure,
     explain_hang,
     explain_missing,
@@ -18,7 +18,7 @@ from lead_operator.decisions.failure_policy import (
     explain_pod,
     fatal_if_listed,
     heaviest,
-    is_telling,
+    is_root_cause,
 )
 from lead_operator.decisions.formatting import parse_time, seconds_since, shorten
 from lead_operator.decisions.observed import STAYS_S
@@ -36,8 +36,8 @@ LOADING_S = 1800.0  # an attempt before its first step: images start, caches fil
 MAX_LAST_MESSAGE = 80
 
 
-def _told_for_a_run(view: RunView, failure: Failure) -> Failure:
-    """Returns a failure in the words of a run: with its limit, its budget, and what can be done from where it is."""
+def _with_remedy_of_a_run(view: RunView, failure: Failure) -> Failure:
+    """Returns a failure with a run's limit, budget, and remedy."""
     if failure.reason == "OOMKilled":
         limit = view.run.resources.limits.get("memory", "")
         text = f"pod {failure.pod} needed more memory than resources.limits.memory" + (f" ({limit})" if limit else "")
@@ -62,7 +62,7 @@ def find_failure(view: RunView) -> Failure | None:
         for pod in state.attempt_pods
     )
     listed = (fatal_if_listed(failure, policy.fatal_exit_codes) for failure in explained if failure is not None)
-    failures = [_told_for_a_run(view, failure) for failure in listed]
+    failures = [_with_remedy_of_a_run(view, failure) for failure in listed]
     absent = _absent(view)
     if state.created:
         there = {pod.rank for pod in state.attempt_pods}  # an older operator may have named them otherwise
@@ -71,22 +71,22 @@ def find_failure(view: RunView) -> Failure | None:
     if failure is None or failure.exit_code != ExitCode.LOST_PEER or not absent:
         return failure
     text = (
-        f"{', '.join([*absent.values()][:3])} did not start while the other ranks waited; last words: {failure.message}"
+        f"{', '.join([*absent.values()][:3])} did not start while the other ranks waited; last error: {failure.message}"
     )
     return replace(failure, exit_class=ExitClass.STOPPED, reason=GROUP_INCOMPLETE, message=shorten(text, MAX_MESSAGE))
 
 
 def waits_since_earlier(state: InstanceState) -> bool:
     """Returns whether the next attempt goes on with the wait of the last one, which never ran whole."""
-    return state.recovering and state.streak.reason == GROUP_INCOMPLETE and state.attempt_time is not None
+    return state.recovering and state.backoff.reason == GROUP_INCOMPLETE and state.attempt_time is not None
 
 
-def telling_wait_s(failure: Failure, view: RunView) -> float:
-    """Returns how long a failure that may be an echo waits for the one that tells why."""
+def root_cause_wait_s(failure: Failure, view: RunView) -> float:
+    """Returns how long a failure that may be a consequence waits for its root cause."""
     pods = view.current.attempt_pods
-    if is_telling(failure) or all(pod.terminal for pod in pods):
+    if is_root_cause(failure) or all(pod.terminal for pod in pods):
         return 0.0
-    return TELLING_WAIT_S - max(_ends_s_ago(view), default=TELLING_WAIT_S)
+    return ROOT_CAUSE_WAIT_S - max(_ends_s_ago(view), default=ROOT_CAUSE_WAIT_S)
 
 
 def lacks_final_checkpoint(view: RunView) -> bool:
@@ -104,13 +104,13 @@ def find_hang(view: RunView) -> Failure | None:
 
 
 def hang_in_s(view: RunView) -> float | None:
-    """Returns in how many seconds a group that runs counts as hung if it does not advance; None: nobody can say."""
+    """Returns in how many seconds a group that runs counts as hung if it does not advance; None: unknown."""
     pods = view.current.attempt_pods
     running = [pod for pod in pods if pod.phase == "Running"]
     up = len(pods) == view.run.nodes and all(pod.phase in ("Running", "Succeeded") for pod in pods)
     readable = view.observed.status.condition(Condition.STORAGE_AVAILABLE)
     if not running or not up or view.unreadable or readable is None or readable.status != "True":
-        return None  # in the look at which the store is back, a report may still be the one of before
+        return None  # right after a store outage, the report may still be an old one
     began, fields = _began(view.current), view.progress.fields
     started = [min(pod.started_at, view.observed.now) for pod in pods if pod.started_at is not None]
     advanced = parse_time(fields.advanced_at) if fields.attempt == view.current.attempt else None
@@ -141,8 +141,8 @@ def _last_report(view: RunView) -> str:
     steps = f" of {fields.steps}" if fields.steps else ""
     how_far = f"epoch {fields.epoch} of {view.current.instance.stage.epochs}, step {fields.step}{steps}"
     record = view.progress.record
-    said = f", {shorten(record.message, MAX_LAST_MESSAGE)}" if record is not None and record.message else ""
-    return f"{who} last reported at {fields.reported_at}: {fields.phase}, {how_far}{said}"
+    message = f", {shorten(record.message, MAX_LAST_MESSAGE)}" if record is not None and record.message else ""
+    return f"{who} last reported at {fields.reported_at}: {fields.phase}, {how_far}{message}"
 
 
 def explain_pending_too_long(view: RunView) -> str:
@@ -157,7 +157,7 @@ def explain_pending_too_long(view: RunView) -> str:
     return f"not all pods ran within {limit_s} s (pendingDeadlineSeconds){why}"
 
 
-def next_look_s(view: RunView) -> float:
+def next_pass_s(view: RunView) -> float:
     """Returns the seconds until a pod that does not go is waited for no longer; else the resync period."""
     loss, stay = timedelta(seconds=view.run.failure_policy.node_loss_s), timedelta(seconds=STAYS_S)
     pods = view.awaited(view.live_pods)
@@ -178,7 +178,7 @@ def _absent(view: RunView) -> dict[int, str]:
 
 def _began(state: InstanceState) -> datetime | None:
     """When the current attempt was claimed, or shortly before; `attempt_time` may be that of an earlier one."""
-    moments = [parse_time(state.attempt_time), parse_time(state.streak.failed_at)]
+    moments = [parse_time(state.attempt_time), parse_time(state.backoff.failed_at)]
     return max((moment for moment in moments if moment is not None), default=None)
 
 

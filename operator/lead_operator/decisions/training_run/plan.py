@@ -1,6 +1,6 @@
-"""The state machine of a TrainingRun: what was asked, what is seen, what comes next. Pure; called at every look.
+"""The state machine of a TrainingRun: spec and observation to the next step. Pure; called at every pass.
 
-    no attempt ──(caches ready, store readable)──> claim attempt 1 ──> pods ──> final checkpoint ──> next instance
+    no attempt ──(caches ready, store readable)──> start attempt 1 ──> pods ──> final checkpoint ──> next instance
                                                         ^                │
                                                         └── pause <── failed: all pods of the attempt gone or lost
 
@@ -29,25 +29,25 @@ from lead_operator.decisions.training_run.health import (
     find_hang,
     hang_in_s,
     lacks_final_checkpoint,
-    next_look_s,
-    telling_wait_s,
+    next_pass_s,
+    root_cause_wait_s,
     waits_since_earlier,
 )
 from lead_operator.decisions.training_run.pod_group import (
+    annotate_last_checkpoint,
     build_group_objects,
     clean_pods,
     lost_caches,
     release_claims,
     release_pods,
     retire_pods,
-    tell_last_checkpoint,
 )
 from lead_operator.decisions.training_run.progress import LOADING
 from lead_operator.decisions.training_run.records import run_records
-from lead_operator.decisions.training_run.restarts import judge_failure
+from lead_operator.decisions.training_run.restarts import apply_restart_policy
 from lead_operator.decisions.training_run.state import SOON_S, Step, join_steps
 from lead_operator.decisions.training_run.status import build_run_status, is_urgent
-from lead_operator.decisions.training_run.view import SUSPEND_REQUESTED, RunView, look_at_run
+from lead_operator.decisions.training_run.view import SUSPEND_REQUESTED, RunView, read_run
 from lead_operator.errors import SpecError
 from lead_operator.names import Condition, RunPhase
 from lead_operator.resources.status_format import status_json
@@ -61,7 +61,7 @@ def decide_training_run(run: TrainingRun, observed: ObservedRun, settings: Setti
     previous = observed.status
     if is_over(observed):
         return after_end(run, observed)
-    view = look_at_run(run, observed, settings)
+    view = read_run(run, observed, settings)
     try:
         step = next_step(view)
     except SpecError as error:
@@ -88,7 +88,7 @@ def decide_training_run(run: TrainingRun, observed: ObservedRun, settings: Setti
 def next_step(view: RunView) -> Step:
     """Returns what to do next for a run that has not ended."""
     run, ended = view.run, view.observed.ended
-    if ended is not None:  # the status that told it was erased, or was not written yet
+    if ended is not None:  # the status that reported it was erased, or was not written yet
         return _fail(view, ended.reason, ended.message) if ended.phase == "Failed" else _succeed(view)
     if view.all_done:
         return _succeed(view)
@@ -140,7 +140,7 @@ def _watch(view: RunView) -> Step:
     if failure is not None and view.observed.accounts_unknown:
         return _blocked(view) or _going_on(view)
     if failure is not None:
-        wait_s = telling_wait_s(failure, view)
+        wait_s = root_cause_wait_s(failure, view)
         return _going_on(view).wake(wait_s) if wait_s > 0 else _account(view, failure)
     if len(pods) == view.run.nodes and all(p.phase == "Succeeded" for p in pods):
         return _await_final_checkpoint(view)
@@ -149,7 +149,7 @@ def _watch(view: RunView) -> Step:
     if (hang := find_hang(view)) is not None:
         return _account(view, hang)
     step = _going_on(view)
-    for pod in pods:  # look again when a node that is away now would count as lost
+    for pod in pods:  # next pass when a node that is not ready now would count as lost
         if not pod.node_ready and pod.node_not_ready_since is not None:
             away_s = (now - pod.node_not_ready_since) / timedelta(seconds=1)
             step = step.wake(view.run.failure_policy.node_loss_s - away_s)
@@ -165,7 +165,7 @@ def _await_final_checkpoint(view: RunView) -> Step:
 def _going_on(view: RunView) -> Step:
     """The attempt lives: make what is missing, stop what is not its own, wait."""
     state, run = view.current, view.run
-    strays = tuple(p for p in view.pods_in_the_way if p not in state.attempt_pods)
+    orphans = tuple(p for p in view.blocking_pods if p not in state.attempt_pods)
     fields = view.progress.fields
     up = len(state.attempt_pods) == run.nodes and all(p.ready or p.phase == "Succeeded" for p in state.attempt_pods)
     training = fields.attempt == state.attempt and fields.phase not in ("", *LOADING)
@@ -180,11 +180,11 @@ def _going_on(view: RunView) -> Step:
         reason = refused or waiting[:64] or _restart_reason(view, PODS_LOAD if up else "PodsStarting")
     step = replace(
         view.step(phase, reason),
-        deletes=once_each(*retire_pods(strays, run, view.observed), *release_claims(view)),
+        deletes=once_each(*retire_pods(orphans, run, view.observed), *release_claims(view)),
         claim_deletes=lost_caches(view),
         creates=() if view.observed.accounts_unknown else build_group_objects(view, state),
-        annotates=tell_last_checkpoint(view, state),
-        requeue_after_s=_look_again_s(view, phase),
+        annotates=annotate_last_checkpoint(view, state),
+        requeue_after_s=_next_pass_s(view, phase),
     )
     waited_s = seconds_since(state.attempt_time, view.observed.now)
     if run.pending_deadline_s is not None and waited_s is not None and waited_s < run.pending_deadline_s:
@@ -192,8 +192,8 @@ def _going_on(view: RunView) -> Step:
     return step
 
 
-def _look_again_s(view: RunView, phase: RunPhase) -> float:
-    """Seconds until there may be news that no event tells: a report in the bucket, or that none came for too long."""
+def _next_pass_s(view: RunView, phase: RunPhase) -> float:
+    """Seconds until there may be news without an event: a report in the bucket, or none for too long."""
     if phase is not RunPhase.RUNNING:
         return view.settings.progress_s
     reading_s, hang_s = view.observed.next_reading_s or view.settings.progress_s, hang_in_s(view)
@@ -205,20 +205,20 @@ def _look_again_s(view: RunView, phase: RunPhase) -> float:
 
 def _begin(view: RunView) -> Step:
     """Stops what is left of earlier attempts, waits for what is missing, then claims the next attempt."""
-    if view.awaited(view.pods_in_the_way):
+    if view.awaited(view.blocking_pods):
         waiting = view.step(_restart_phase(view), _restart_reason(view, OLD_PODS))
-        deletes = retire_pods(view.pods_in_the_way, view.run, view.observed)
-        return replace(waiting, deletes=deletes, requeue_after_s=next_look_s(view))
+        deletes = retire_pods(view.blocking_pods, view.run, view.observed)
+        return replace(waiting, deletes=deletes, requeue_after_s=next_pass_s(view))
     if (blocked := _blocked(view)) is not None:
         return blocked
     if view.current.lost_step and view.run.checkpoint.resume != "Never":
         return _fail(view, NO_VALID_CHECKPOINT, _explain_lost_checkpoint(view.current.lost_step))
-    streak = view.current.streak
+    backoff = view.current.backoff
     if view.current.recovering:
         # A moment that is to come counts as one that is over as long: nobody waits for it.
-        left_s = streak.pause_s - abs(seconds_since(streak.failed_at, view.observed.now) or 0.0)
+        left_s = backoff.pause_s - abs(seconds_since(backoff.failed_at, view.observed.now) or 0.0)
         if left_s > 0:
-            waiting = view.step(RunPhase.RECOVERING, streak.reason)
+            waiting = view.step(RunPhase.RECOVERING, backoff.reason)
             return replace(waiting, requeue_after_s=left_s)
     return _claim(view)
 
@@ -227,7 +227,7 @@ def _explain_lost_checkpoint(step: int) -> str:
     return (
         f"the checkpoint of step {step} was committed, but no manifest of the stage is left in the object store, and "
         "nothing begins at step 0 unasked; restore the run's folder and create a run that names it in checkpoint.from, "
-        "or create one that begins anew"
+        "or create one that starts from the beginning"
     )
 
 
@@ -280,33 +280,35 @@ def _restart_phase(view: RunView) -> RunPhase:
 
 
 def _restart_reason(view: RunView, otherwise: str) -> str:
-    return view.current.streak.reason or otherwise if view.current.recovering else otherwise
+    return view.current.backoff.reason or otherwise if view.current.recovering else otherwise
 
 
 # --- ends ------------------------------------------------------------------------------------------------------------
 
 
 def _account(view: RunView, failure: Failure) -> Step:
-    """Books a failure once; the next attempt follows in the same step where nothing is left to wait for.
+    """Records a failure once; the next attempt follows in the same step where nothing is left to wait for.
 
     After the final checkpoint nothing is left to fail: what still runs is stopped, and the instance is done.
     """
     if view.current.final_committed:
-        deletes = retire_pods(view.pods_in_the_way, view.run, view.observed)
+        deletes = retire_pods(view.blocking_pods, view.run, view.observed)
         step = replace(view.step(RunPhase.RUNNING, FINISHING), deletes=deletes)
-        return replace(step, requeue_after_s=next_look_s(view))
+        return replace(step, requeue_after_s=next_pass_s(view))
     state, now = view.current, format_time(view.observed.now)
-    verdict = judge_failure(view.restarts, state.streak, failure, view.run.failure_policy, view.checkpoint_step)
-    streak = replace(verdict.streak, failed_attempt=state.attempt, failed_at=now, reason=failure.reason)
-    booked = replace(
-        view,
-        states=view.states_with(replace(state, ended=state.attempt, streak=streak)),
-        restarts=verdict.restarts,
-        last_failure=_failure_fields(view, failure, again=not verdict.give_up),
+    decision = apply_restart_policy(
+        view.restarts, state.backoff, failure, view.run.failure_policy, view.checkpoint_step
     )
-    if verdict.give_up:
-        return _fail(booked, verdict.give_up, f"{verdict.message}{_store_remedy(view, verdict.give_up)}")
-    step = _begin(booked)
+    backoff = replace(decision.backoff, failed_attempt=state.attempt, failed_at=now, reason=failure.reason)
+    counted = replace(
+        view,
+        states=view.states_with(replace(state, ended=state.attempt, backoff=backoff)),
+        restarts=decision.restarts,
+        last_failure=_failure_fields(view, failure, again=not decision.give_up),
+    )
+    if decision.give_up:
+        return _fail(counted, decision.give_up, f"{decision.message}{_store_remedy(view, decision.give_up)}")
+    step = _begin(counted)
     return replace(step, claim=step.claim or bool(step.deletes))  # before its pods go: that is no second failure
 
 
@@ -314,7 +316,7 @@ def _store_remedy(view: RunView, reason: str) -> str:
     if reason != STORE_DENIED:
         return ""
     profile = view.settings.storage_profiles.get(view.run.storage_profile)
-    return f"; {correct_pods_access(profile, view.run.identity.namespace, build=False)}; then create the run anew"
+    return f"; {correct_pods_access(profile, view.run.identity.namespace, build=False)}; then recreate the run"
 
 
 def _failure_fields(view: RunView, failure: Failure, *, again: bool) -> AttemptFailure:
@@ -341,11 +343,12 @@ def _suspend(view: RunView) -> Step:
     step = replace(view.step(RunPhase.SUSPENDED, "Suspended"), states=ended, deletes=deletes)
     if not awaited:
         return step
-    step = replace(step, requeue_after_s=next_look_s(view))
+    step = replace(step, requeue_after_s=next_pass_s(view))
     # One that was waited for no longer, and whose node is away since, is none that has to commit a checkpoint.
     if view.observed.status.holds(Condition.SUSPENDED) and all(pod.deleting for pod in awaited):
         return step
-    # Its end is booked before its pods go: a run that is resumed meanwhile begins a new attempt, never this again.
+    # Its end is recorded before its pods are deleted: a run that is resumed meanwhile begins a new attempt, never this
+    # again.
     return replace(step, phase=RunPhase.CHECKPOINTING, reason=SUSPEND_REQUESTED, claim=ended != view.states)
 
 
@@ -360,7 +363,7 @@ def _fail(view: RunView, reason: str, message: str) -> Step:
         for i, s in enumerate(view.states_ended)
     )
     deletes = clean_pods(view.run, view.observed)
-    # The verdict is written before the pods go that it rests on: without them, another would follow.
+    # The decision is written before the pods go that it rests on: without them, another would follow.
     return replace(
         view.step(RunPhase.FAILED, reason), states=states, message=message, deletes=deletes, claim=bool(deletes)
     )

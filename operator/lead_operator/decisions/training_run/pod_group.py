@@ -1,7 +1,7 @@
-"""The pods and claims of a run as a group: what to make of it, what to stop of it, which claims are made anew. Pure.
+"""The pods and claims of a run as a group: what to create, what to stop, which claims to recreate. Pure.
 
 A session cache on a volume of a node's own disk binds its rank to its node. Where the node is lost, the claim goes with
-it: what it held is fetched again. A volume of a zone looks the same from here, because the scheduler says the same of
+it: what it held is fetched again. A zonal volume cannot be distinguished, because the scheduler reports the same for
 both: it is taken for one of a node. A claim that runs share is left to people, because others may still train from it.
 A claim that somebody deletes goes when no pod mounts it any more. Pods that have ended are kept for their logs, and
 would keep it for good: they go with it, and the next pod of the rank is created with the new claim.
@@ -41,14 +41,14 @@ def retire_pods(pods: tuple[ObservedPod, ...], run: TrainingRun, observed: Obser
     return retire(pods, now=observed.now, node_loss_s=run.failure_policy.node_loss_s)
 
 
-def tell_last_checkpoint(view: RunView, state: InstanceState) -> tuple[PodToAnnotate, ...]:
+def annotate_last_checkpoint(view: RunView, state: InstanceState) -> tuple[PodToAnnotate, ...]:
     """Returns the annotations by which Volcano picks victims that lose least: the time of the newest checkpoint."""
     saved_at = view.checkpoint.saved_at if view.checkpoint else None
     if view.run.scheduling.scheduler != VOLCANO or not saved_at:
         return ()
     key = names.Annotation.LAST_CHECKPOINT
-    told = (p for p in state.attempt_pods if not p.terminal and not p.deleting and p.checkpoint_time != saved_at)
-    return tuple(PodToAnnotate(p.name, p.uid, key, saved_at) for p in told)
+    stale = (p for p in state.attempt_pods if not p.terminal and not p.deleting and p.checkpoint_time != saved_at)
+    return tuple(PodToAnnotate(p.name, p.uid, key, saved_at) for p in stale)
 
 
 def clean_pods(run: TrainingRun, observed: ObservedRun) -> tuple[PodToDelete, ...]:
@@ -67,8 +67,8 @@ def answered_checks(run: TrainingRun, observed: ObservedRun, *, outlived: bool) 
 
 
 def release_pods(view: RunView, step: Step) -> Step:
-    """Returns the step with the deletion of pods that only hold their nodes' resources; first their end is booked."""
-    over = tuple(p for state in step.states for p in state.pods if p.lingers and p.attempt <= state.ended)
+    """Returns the step with the deletion of pods that only hold their nodes' resources; first their end is recorded."""
+    over = tuple(p for state in step.states for p in state.pods if p.kept_by_sidecar and p.attempt <= state.ended)
     released = retire_pods(over, view.run, view.observed)
     return replace(step, deletes=once_each(*step.deletes, *released), claim=step.claim or bool(released))
 
@@ -79,7 +79,7 @@ def _refuse_invalid(view: RunView) -> None:
     if invalid and not view.observed.pods and not any(state.created or state.ended for state in view.states):
         raise SpecError(
             f"{view.run.identity}: pods made of this spec are invalid: {invalid}; a finished run stays finished: "
-            "correct the spec and create the run anew"
+            "correct the spec and recreate the run"
         )
 
 
@@ -134,11 +134,12 @@ def lost_caches(view: RunView) -> tuple[ClaimToDelete, ...]:
     for pod in view.current.attempt_pods:
         claim = claims.get(claim_name(view.run, pod.rank))
         node = lost_cache_node(view, pod)
-        # What a scheduler says of a pod may still be about the claim of before: one made after the pod is never meant.
+        # A scheduler's message on a pod may still be about the previous claim: one that is newer than the pod is never
+        # meant.
         if claim is None or claim.deleting or not node or pod.created_at is None or claim.created_at >= pod.created_at:
             continue
-        said = f"claim {claim.name} lies on node {node}, which is lost: it is made anew, empty"
-        found.append(ClaimToDelete(claim.name, claim.uid, said))
+        reason = f"claim {claim.name} is on node {node}, which is lost: it is recreated empty"
+        found.append(ClaimToDelete(claim.name, claim.uid, reason))
     return tuple(found)
 
 
@@ -156,7 +157,7 @@ def release_claims(view: RunView) -> tuple[PodToDelete, ...]:
     ranks, deletes = terminating_claims(view).keys(), []
     for state in view.states:
         for pod in state.pods:
-            if pod.rank not in ranks or not pod.terminal or pod.lingers or pod.attempt > state.ended:
+            if pod.rank not in ranks or not pod.terminal or pod.kept_by_sidecar or pod.attempt > state.ended:
                 continue
             if is_lost(pod, now=view.observed.now, node_loss_s=view.run.failure_policy.node_loss_s):
                 deletes.append(remove(pod, grace_period_s=0))
@@ -177,8 +178,8 @@ def lost_cache_node(view: RunView, pod: ObservedPod) -> str:
 
 def waits_for_its_volume(run: TrainingRun, pod: ObservedPod) -> bool:
     """Returns whether a pod finds no place because its session cache lies on a node that cannot take it."""
-    said = pod.waiting_message.lower().replace("volume's", "volume")
-    return run.session_cache.medium == "PersistentVolume" and "volume node affinity" in said
+    message = pod.waiting_message.lower().replace("volume's", "volume")
+    return run.session_cache.medium == "PersistentVolume" and "volume node affinity" in message
 
 
 def _owns_claims(run: TrainingRun) -> bool:

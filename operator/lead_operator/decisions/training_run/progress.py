@@ -1,4 +1,4 @@
-"""Brings the reports of rank 0 into `status.stages[].progress`: only what grew, and only what can be true.
+"""Merges the reports of rank 0 into `status.stages[].progress`: only what grew, and only what can be true.
 
 A report comes from the bucket or, at a pod's end, from its termination message. Step and epoch belong to the attempt
 that reports: within one attempt they never go back, but a new attempt starts from a checkpoint (`resumedFromStep`) and
@@ -76,9 +76,9 @@ def _implausible(report: ProgressRecord, state: InstanceState, before: ProgressS
     if report.attempt > state.attempt:
         return f"a report of attempt {report.attempt} came in, but the newest attempt is {state.attempt}"
     if report.epoch > state.instance.stage.epochs:
-        return f"a report tells {report.epoch} epochs of {state.instance.stage.epochs}"
+        return f"a report claims {report.epoch} epochs of {state.instance.stage.epochs}"
     if report.steps and report.step > report.steps:
-        return f"a report tells {report.step} steps of {report.steps}"
+        return f"a report claims {report.step} steps of {report.steps}"
     newer = (report.attempt, report.seq) > before.order
     began = report.attempt == before.attempt and before.phase not in LOADING
     if newer and began and report.step > 0 and report.step < (before.step or 0):
@@ -100,7 +100,7 @@ def _apply(
     same = record.attempt == before.attempt
     epoch, step = (before.epoch, before.step) if same else start
     steps = before.steps
-    if _tells_position(record):
+    if _has_position(record):
         epoch, step, steps = record.epoch, record.step, record.steps or before.steps
     advanced = (
         record.phase != "Training" or record.phase != before.phase or (step, epoch) != (before.step, before.epoch)
@@ -121,7 +121,7 @@ def _apply(
     return _with_live_fields(fields, record) if record.phase in ("Training", "Checkpointing") else fields
 
 
-def _tells_position(record: ProgressRecord) -> bool:
+def _has_position(record: ProgressRecord) -> bool:
     """Whether step and epoch are the attempt's: zeros are not while it loads, nor of a rank that ends unheard."""
     return record.step > 0 or record.epoch > 0 or record.phase in ("Training", "Checkpointing")
 

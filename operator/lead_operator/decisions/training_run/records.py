@@ -1,8 +1,8 @@
-"""What goes to the bucket before status tells it, so that an erased status revives no run and refills no budget. Pure.
+"""Records that are written before status reports them, so that an erased status restarts no run. Pure.
 
-The verdict is told at once even while the store is away, because a person waits for it and an erased status is rare.
-Status then says StorageAvailable=False: so whoever looks at the run later, after a restart too, knows that the bucket
-still has to be told. Until then an erased status does start the run anew. Restarts that the store did not take are
+The final result is reported at once even during a store outage, because users wait for it and an erased status is rare.
+Status then has StorageAvailable=False: so a later pass, also after a restart, knows that the bucket
+still lacks it. Until then an erased status does start the run again. Restarts that the store did not take are
 recorded, all in one, when it is back.
 """
 
@@ -39,8 +39,13 @@ def run_records(view: RunView, step: Step, status: TrainingRunStatus) -> tuple[R
 
 def store_is_back(observed: ObservedRun) -> bool:
     """Returns whether a run ended while the store was away, which it is no more."""
-    told = observed.status.condition(Condition.STORAGE_AVAILABLE)
-    return told is not None and told.status == "False" and not observed.store_error and not observed.profile_error
+    condition = observed.status.condition(Condition.STORAGE_AVAILABLE)
+    return (
+        condition is not None
+        and condition.status == "False"
+        and not observed.store_error
+        and not observed.profile_error
+    )
 
 
 def owed_verdict(run: TrainingRun, observed: ObservedRun) -> tuple[RunRecord, ...]:
@@ -50,7 +55,7 @@ def owed_verdict(run: TrainingRun, observed: ObservedRun) -> tuple[RunRecord, ..
 
 def with_the_store(status: TrainingRunStatus, now: datetime) -> TrainingRunStatus:
     """Returns the status of a run that has ended, once the store takes its verdict."""
-    return _tell(status, storage_available("", ""), status, now)
+    return _with_finding(status, storage_available("", ""), status, now)
 
 
 def without_the_store(
@@ -58,26 +63,30 @@ def without_the_store(
 ) -> TrainingRunStatus:
     """Returns the status to write where the store did not take the verdict; `before` as it was read.
 
-    What was told of an absent store before stays as it is, so that an outage costs no write after the first.
+    An earlier report of the outage stays unchanged, so that an outage costs no write after the first.
     """
-    told = before.condition(Condition.STORAGE_AVAILABLE)
-    if told is not None and told.status == "False":
-        return _with_condition(status, told)
-    return _tell(before, storage_available(error, ""), status, now)
+    condition = before.condition(Condition.STORAGE_AVAILABLE)
+    if condition is not None and condition.status == "False":
+        return _with_condition(status, condition)
+    return _with_finding(before, storage_available(error, ""), status, now)
 
 
-def _tell(before: TrainingRunStatus, finding: Finding, status: TrainingRunStatus, now: datetime) -> TrainingRunStatus:
+def _with_finding(
+    before: TrainingRunStatus, finding: Finding, status: TrainingRunStatus, now: datetime
+) -> TrainingRunStatus:
     generation = status.observed_generation or 0
-    (told,) = update_conditions(before.conditions, [finding], generation=generation, now=now)
-    return _with_condition(status, told)
+    (condition,) = update_conditions(before.conditions, [finding], generation=generation, now=now)
+    return _with_condition(status, condition)
 
 
-def _with_condition(status: TrainingRunStatus, told: ConditionStatus) -> TrainingRunStatus:
-    return replace(status, conditions=tuple(told if each.type == told.type else each for each in status.conditions))
+def _with_condition(status: TrainingRunStatus, condition: ConditionStatus) -> TrainingRunStatus:
+    return replace(
+        status, conditions=tuple(condition if each.type == condition.type else each for each in status.conditions)
+    )
 
 
 def _started(view: RunView) -> Iterator[RunRecord]:
-    """The attempts that status tells of; each once it is told, so that a write that failed uses up no number."""
+    """The attempts in status; each once it is reported, so that a failed write uses up no number."""
     for state in view.states:
         if state.bucket is not None and state.attempt > state.bucket.recorded_attempt:
             stage, seed = state.instance.stage.name, state.instance.seed
@@ -104,35 +113,35 @@ def _restarts(run: TrainingRun, restarts: Restarts, states: tuple[InstanceState,
             InstanceRestarts(
                 stage=state.instance.stage.name,
                 seed=state.instance.seed,
-                at_step=state.streak.at_step,
-                errors=state.streak.errors,
-                ends=state.streak.ends,
-                failed_attempt=state.streak.failed_attempt,
-                failed_at=state.streak.failed_at,
-                reason=state.streak.reason,
+                at_step=state.backoff.at_step,
+                errors=state.backoff.errors,
+                ends=state.backoff.ends,
+                failed_attempt=state.backoff.failed_attempt,
+                failed_at=state.backoff.failed_at,
+                reason=state.backoff.reason,
             )
             for state in states
-            if state.streak.failed_attempt > 0
+            if state.backoff.failed_attempt > 0
         ],
     )
     return RunRecord(_keys(run).restarts(restarts.total), record.model_dump_json().encode(), counts=True)
 
 
 def _owes_restarts(view: RunView) -> bool:
-    """Whether status has told of restarts that the store was not there to take."""
+    """Whether status reports restarts that could not be recorded during a store outage."""
     held = read_restarts(None, view.observed.restart_record, ())
     return store_is_back(view.observed) and not view.observed.erased and view.restarts.total > held.total
 
 
 def _verdict(run: TrainingRun, status: TrainingRunStatus) -> RunRecord:
     succeeded = status.holds(Condition.SUCCEEDED)
-    told = status.condition(Condition.SUCCEEDED if succeeded else Condition.FAILED)
-    assert told is not None  # who asks has seen that it ended
+    condition = status.condition(Condition.SUCCEEDED if succeeded else Condition.FAILED)
+    assert condition is not None  # the caller has seen that it ended
     end = RunEnd(
         phase="Succeeded" if succeeded else "Failed",
-        reason=told.reason,
-        message=told.message,
-        ended_at=status.completion_time or told.last_transition_time,
+        reason=condition.reason,
+        message=condition.message,
+        ended_at=status.completion_time or condition.last_transition_time,
     )
     return RunRecord(_keys(run).ended, end.model_dump_json().encode(), final=True)
 

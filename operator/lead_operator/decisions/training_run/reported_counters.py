@@ -2,8 +2,8 @@
 
 A status is output. Who raises its counters would end the run at the next failure, who lowers them would refill a
 budget, and who writes that an attempt has ended would have its group replaced. The restart state below `control/`
-decides, with the pods: it is written before the status tells it. Of a run that has ended the counters steer nothing.
-A status may be ahead of the records by what happened while the store was away, which it says by StorageAvailable=False,
+decides, with the pods: it is written before the status reports it. Of a run that has ended the counters steer nothing.
+A status may be ahead of the records by what happened during a store outage, which it marks by StorageAvailable=False,
 and behind them by failures of attempts that it still reports as active: an operator that died between the two writes
 records them again, with the same numbers.
 """
@@ -13,7 +13,13 @@ from dataclasses import replace
 from lead_operator.decisions.formatting import parse_time, seconds_since
 from lead_operator.decisions.observed import ObservedInstance, ObservedRun
 from lead_operator.decisions.training_run.end import reported_end
-from lead_operator.decisions.training_run.restarts import Restarts, Streak, read_restarts, read_streak, recorded_streak
+from lead_operator.decisions.training_run.restarts import (
+    Backoff,
+    Restarts,
+    read_backoff,
+    read_restarts,
+    recorded_backoff,
+)
 from lead_operator.decisions.training_run.view import SUSPEND_REQUESTED
 from lead_operator.names import Condition
 from lead_operator.resources.training_run import TrainingRun
@@ -26,13 +32,13 @@ Counters = tuple[object, ...]
 def reported_counters(status: TrainingRunStatus) -> Counters:
     """Returns all that a status reports of restarts and ends, to be compared with what was decided."""
     entries = [
-        (entry.key, entry.attempt, entry.ended_attempt, read_streak(entry.restart_state)) for entry in status.stages
+        (entry.key, entry.attempt, entry.ended_attempt, read_backoff(entry.restart_state)) for entry in status.stages
     ]
     return (status.restarts and read_restarts(status.restarts, None, ()), *entries)
 
 
 def find_contradiction(run: TrainingRun, observed: ObservedRun) -> str:
-    """Returns what a status reports and the records do not hold, in words; empty where none is known."""
+    """Returns what a status reports and the records do not hold, as text; empty if nothing."""
     over = observed.ended is not None or (reported_end(observed.status) is not None and not observed.end_disproved)
     if over or observed.erased or observed.store_error or observed.profile_error:
         return ""
@@ -42,15 +48,17 @@ def find_contradiction(run: TrainingRun, observed: ObservedRun) -> str:
     if not observed.status.holds(Condition.STORAGE_AVAILABLE):
         return ""
     unreported = sum(_is_unreported(entry, observed) for entry in entries)
-    told = read_restarts(observed.status.restarts, None, ())
+    reported = read_restarts(observed.status.restarts, None, ())
     recorded = read_restarts(None, observed.restart_record, ())
     replaced = sum(entry.attempt - 1 for entry in entries)
     # Without a record suspensions alone may have ended attempts: a status erased in between counts some of them.
     suspended = (
-        observed.restart_record is None and told == Restarts(voluntary=told.voluntary) and told.voluntary <= replaced
+        observed.restart_record is None
+        and reported == Restarts(voluntary=reported.voluntary)
+        and reported.voluntary <= replaced
     )
-    if told != recorded and not suspended and recorded.total != told.total + unreported:
-        return f"{_words(told)}, but the operator's records hold {_words(recorded)}"
+    if reported != recorded and not suspended and recorded.total != reported.total + unreported:
+        return f"{_as_text(reported)}, but the operator's records hold {_as_text(recorded)}"
     return next(filter(None, (_of_ends(run, observed, entry) for entry in entries)), "")
 
 
@@ -72,9 +80,9 @@ def _of_ends(run: TrainingRun, observed: ObservedRun, entry: InstanceStatus) -> 
     which = f"stage {name}, seed {seed}"
     if _is_unreported(entry, observed) or entry.phase == "Succeeded":
         return ""
-    told, recorded = read_streak(entry.restart_state), recorded_streak(observed.restart_record, name, seed)
-    if not _is_one_failure(told, recorded) or ended < recorded.failed_attempt:
-        return f"{_ends(told, ended)} of {which}, but the operator's records hold {_ends(recorded, ended)}"
+    reported, recorded = read_backoff(entry.restart_state), recorded_backoff(observed.restart_record, name, seed)
+    if not _is_one_failure(reported, recorded) or ended < recorded.failed_attempt:
+        return f"{_ends(reported, ended)} of {which}, but the operator's records hold {_ends(recorded, ended)}"
     if ended == attempt > recorded.failed_attempt and not _was_suspended(run, observed):
         alive = [p.name for p in observed.pods if (p.stage, p.seed, p.attempt) == (name, seed, attempt)
                  and not p.terminal and not p.deleting]  # fmt: skip
@@ -82,12 +90,12 @@ def _of_ends(run: TrainingRun, observed: ObservedRun, entry: InstanceStatus) -> 
     return ""
 
 
-def _is_one_failure(told: Streak, recorded: Streak) -> bool:
+def _is_one_failure(reported: Backoff, recorded: Backoff) -> bool:
     """Whether two operators may have recorded one failure so: one that was paused dates and names it otherwise."""
     moment = parse_time(recorded.failed_at)
-    apart_s = None if moment is None else seconds_since(told.failed_at, moment)
-    near = told.failed_at == recorded.failed_at or (apart_s is not None and abs(apart_s) <= SAME_FAILURE_S)
-    return near and replace(told, failed_at=None, reason="") == replace(recorded, failed_at=None, reason="")
+    apart_s = None if moment is None else seconds_since(reported.failed_at, moment)
+    near = reported.failed_at == recorded.failed_at or (apart_s is not None and abs(apart_s) <= SAME_FAILURE_S)
+    return near and replace(reported, failed_at=None, reason="") == replace(recorded, failed_at=None, reason="")
 
 
 def _newest_known(observed: ObservedRun, bucket: ObservedInstance | None, name: str, seed: int) -> int:
@@ -99,22 +107,22 @@ def _newest_known(observed: ObservedRun, bucket: ObservedInstance | None, name: 
 
 def _is_unreported(entry: InstanceStatus, observed: ObservedRun) -> bool:
     """Whether a failure is recorded of an attempt that the status still reports as active."""
-    return recorded_streak(observed.restart_record, *entry.key).failed_attempt == entry.attempt > entry.ended_attempt
+    return recorded_backoff(observed.restart_record, *entry.key).failed_attempt == entry.attempt > entry.ended_attempt
 
 
 def _was_suspended(run: TrainingRun, observed: ObservedRun) -> bool:
-    told = observed.status.condition(Condition.SUSPENDED)
-    return run.suspend or (told is not None and (told.status == "True" or told.reason == SUSPEND_REQUESTED))
+    reported = observed.status.condition(Condition.SUSPENDED)
+    return run.suspend or (reported is not None and (reported.status == "True" or reported.reason == SUSPEND_REQUESTED))
 
 
-def _words(restarts: Restarts) -> str:
+def _as_text(restarts: Restarts) -> str:
     return (
         f"{restarts.total} restarts ({restarts.program} after program errors, {restarts.infrastructure} after "
         "infrastructure failures)"
     )
 
 
-def _ends(streak: Streak, ended: int) -> str:
+def _ends(backoff: Backoff, ended: int) -> str:
     return (
-        f"{streak.ends} ends in a row at step {streak.at_step}, the newest of attempt {streak.failed_attempt or ended}"
+        f"{backoff.ends} ends in a row at step {backoff.at_step}, the last of attempt {backoff.failed_attempt or ended}"
     )

@@ -37,7 +37,7 @@ class Restarts:
 
 
 @dataclass(frozen=True)
-class Streak:
+class Backoff:
     """The newest ends of one stage instance in a row: what its pause and failurePolicy.noProgressLimit rest on."""
 
     at_step: int = NO_CHECKPOINT  # step of the checkpoint that the newest ends left off at
@@ -68,35 +68,35 @@ class Streak:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RestartDecision:
     """What one failure comes to."""
 
     restarts: Restarts
-    streak: Streak
+    backoff: Backoff
     give_up: str = ""  # reason to end the run as Failed; empty: restart
     message: str = ""
 
 
 def read_restarts(
-    told: RestartsStatus | None, record: RestartRecord | None, attempts: Iterable[int], *, by_records: bool = False
+    status: RestartsStatus | None, record: RestartRecord | None, attempts: Iterable[int], *, by_records: bool = False
 ) -> Restarts:
     """Returns the counters that a status holds; after an erased one, or `by_records`, those of the newest record.
 
     Where there is no record either, the instances' `attempts` are counted. They do not show why they ended, or whether
     a suspension ended them: they spend no budget.
     """
-    if told is not None and not by_records:
-        return Restarts(told.program, told.infrastructure, told.voluntary)
+    if status is not None and not by_records:
+        return Restarts(status.program, status.infrastructure, status.voluntary)
     if record is not None:
         return Restarts(record.program, record.infrastructure, record.voluntary)
     return Restarts(voluntary=sum(attempt - 1 for attempt in attempts if attempt > 0))
 
 
-def read_streak(state: RestartState | None) -> Streak:
+def read_backoff(state: RestartState | None) -> Backoff:
     """Returns the newest ends in a row that an instance's restart state holds."""
     if state is None:
-        return Streak()
-    return Streak(
+        return Backoff()
+    return Backoff(
         at_step=NO_CHECKPOINT if state.at_step is None else state.at_step,
         errors=state.errors_at_step or 0,
         ends=state.ends_at_step or 0,
@@ -106,55 +106,55 @@ def read_streak(state: RestartState | None) -> Streak:
     )
 
 
-def recorded_streak(record: RestartRecord | None, stage: str, seed: int) -> Streak:
+def recorded_backoff(record: RestartRecord | None, stage: str, seed: int) -> Backoff:
     """Returns the newest ends in a row that a record in the bucket holds of an instance."""
     entries = record.instances if record is not None else []
     entry = next((each for each in entries if (each.stage, each.seed) == (stage, seed)), None)
     if entry is None:
-        return Streak()
-    return Streak(
+        return Backoff()
+    return Backoff(
         entry.at_step, entry.errors, entry.ends, entry.failed_attempt, plausible_time(entry.failed_at), entry.reason
     )
 
 
-def judge_failure(
-    restarts: Restarts, streak: Streak, failure: Failure, policy: FailurePolicy, checkpoint_step: int
-) -> Verdict:
+def apply_restart_policy(
+    restarts: Restarts, backoff: Backoff, failure: Failure, policy: FailurePolicy, checkpoint_step: int
+) -> RestartDecision:
     """Returns the accounts after a failure of one instance, and whether the run gives up."""
     if failure.exit_class is ExitClass.USER_ERROR:
         message = failure.message + (CORRECT_AND_CREATE if failure.reason in SPEC_REASONS else "")
-        return Verdict(restarts, streak, failure.reason, message)
-    grown = _grown(streak, failure, checkpoint_step)
+        return RestartDecision(restarts, backoff, failure.reason, message)
+    grown = _grown(backoff, failure, checkpoint_step)
     if failure.exit_class is ExitClass.INFRASTRUCTURE:
         if restarts.infrastructure >= policy.max_infra_restarts:
             text = (
                 f"restarted {restarts.infrastructure} times after infrastructure failures "
                 "(failurePolicy.maxInfraRestarts)"
             )
-            return Verdict(restarts, grown, "MaxInfraRestarts", _last(text, failure, checkpoint_step))
-        return Verdict(replace(restarts, infrastructure=restarts.infrastructure + 1), grown)
+            return RestartDecision(restarts, grown, "MaxInfraRestarts", _last(text, failure, checkpoint_step))
+        return RestartDecision(replace(restarts, infrastructure=restarts.infrastructure + 1), grown)
     if failure.exit_class is not ExitClass.PROGRAM_ERROR:
-        return Verdict(replace(restarts, voluntary=restarts.voluntary + 1), grown)
+        return RestartDecision(replace(restarts, voluntary=restarts.voluntary + 1), grown)
     if restarts.program >= policy.max_restarts:
         text = f"restarted {restarts.program} times after program errors (failurePolicy.maxRestarts)"
-        return Verdict(restarts, grown, "MaxRestarts", _last(text, failure, checkpoint_step))
+        return RestartDecision(restarts, grown, "MaxRestarts", _last(text, failure, checkpoint_step))
     if checkpoint_step != NO_CHECKPOINT and grown.errors >= policy.no_progress_limit:
         text = (
             f"failed {grown.errors} times in a row at the checkpoint of step {checkpoint_step} "
             "(failurePolicy.noProgressLimit)"
         )
-        return Verdict(restarts, grown, "NoProgress", _last(text, failure, checkpoint_step))
-    return Verdict(replace(restarts, program=restarts.program + 1), grown)
+        return RestartDecision(restarts, grown, "NoProgress", _last(text, failure, checkpoint_step))
+    return RestartDecision(replace(restarts, program=restarts.program + 1), grown)
 
 
-def _grown(streak: Streak, failure: Failure, checkpoint_step: int) -> Streak:
-    same = streak.at_step == checkpoint_step
+def _grown(backoff: Backoff, failure: Failure, checkpoint_step: int) -> Backoff:
+    same = backoff.at_step == checkpoint_step
     error = 1 if failure.exit_class is ExitClass.PROGRAM_ERROR else 0
     return replace(
-        streak,
+        backoff,
         at_step=checkpoint_step,
-        errors=(streak.errors if same else 0) + error,
-        ends=(streak.ends if same else 0) + 1,
+        errors=(backoff.errors if same else 0) + error,
+        ends=(backoff.ends if same else 0) + 1,
     )
 
 

@@ -1,8 +1,8 @@
 """Which objects of a stage instance go: checkpoints its policy lets go, and data that no manifest names. Pure.
 
 Manifests were written by pods and are hostile: nothing outside the instance's own checkpoints is ever named here.
-A spoiled checkpoint is evidence: it stays until `keep_last` newer ones that nobody found spoiled have been committed.
-Manifests that do not fit their key are left to people.
+A corrupt checkpoint is evidence: it is kept until `keep_last` newer ones that were not found corrupt have been
+committed. Manifests that do not fit their key are left to people.
 """
 
 import re
@@ -23,7 +23,7 @@ class Removal:
 
     manifest_key: str
     data_keys: tuple[str, ...]
-    record_key: str = ""  # of a spoiled one: the record that says so goes last
+    record_key: str = ""  # of a corrupt one: its quarantine record is removed last
 
 
 def decide_removals(
@@ -64,7 +64,7 @@ def decide_removals(
 
 
 def outlived(quarantined: Sequence[str], manifests: Iterable[str], keep_last: int) -> tuple[str, ...]:
-    """Returns the spoiled checkpoints that `keep_last` newer ones have made useless, never fewer than two.
+    """Returns the corrupt checkpoints that `keep_last` newer ones have replaced, never fewer than two.
 
     Both are manifest keys of one instance.
     """
@@ -73,12 +73,12 @@ def outlived(quarantined: Sequence[str], manifests: Iterable[str], keep_last: in
     return tuple(key for key in quarantined if len(standing) >= enough and standing[enough - 1] > _position(key) > NONE)
 
 
-def remove_spoiled(
-    keys: InstanceKeys, manifest_key: str, spoiled: CheckpointManifest | None, sound: Iterable[CheckpointManifest]
+def remove_corrupt(
+    keys: InstanceKeys, manifest_key: str, corrupt: CheckpointManifest | None, valid: Iterable[CheckpointManifest]
 ) -> Removal:
-    """Returns how a spoiled checkpoint goes; the data of one whose manifest does not parse are found as orphans."""
-    named = {file.key for manifest in sound for file in manifest.files.values()}
-    data = _data_keys(keys, spoiled) if spoiled is not None and _fits(keys, manifest_key, spoiled) else []
+    """Returns how a corrupt checkpoint is removed; data of an unparsable manifest are found as orphans."""
+    named = {file.key for manifest in valid for file in manifest.files.values()}
+    data = _data_keys(keys, corrupt) if corrupt is not None and _fits(keys, manifest_key, corrupt) else []
     record_key = keys.quarantine_prefix + manifest_key.removeprefix(keys.manifests_prefix)
     return Removal(manifest_key, tuple(key for key in data if key not in named), record_key)
 

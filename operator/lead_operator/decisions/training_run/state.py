@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from lead_operator.decisions.formatting import format_time
 from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstance, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import ClaimToDelete, PodToAnnotate, PodToDelete
-from lead_operator.decisions.training_run.restarts import Restarts, Streak, read_streak, recorded_streak
+from lead_operator.decisions.training_run.restarts import Backoff, Restarts, read_backoff, recorded_backoff
 from lead_operator.names import Role, RunPhase
 from lead_operator.resources.status_format import JsonObject
 from lead_operator.resources.training_run import StageInstance, TrainingRun
@@ -38,7 +38,7 @@ class InstanceState:
     ended: int  # newest that is over and accounted for
     created: bool  # all pods of the newest attempt were seen
     attempt_time: str | None
-    streak: Streak  # its newest ends in a row
+    backoff: Backoff  # its newest ends in a row
     start_time: str | None
     completion_time: str | None
     best: str
@@ -61,7 +61,7 @@ class InstanceState:
     @property
     def recovering(self) -> bool:
         """Whether its newest end was a failure (not a suspension)."""
-        return self.ended > 0 and self.streak.failed_attempt == self.ended
+        return self.ended > 0 and self.backoff.failed_attempt == self.ended
 
     @property
     def attempt_pods(self) -> tuple[ObservedPod, ...]:
@@ -90,19 +90,19 @@ class InstanceState:
     def lost_step(self) -> int:
         """Step of a checkpoint that status or the restart records name, and whose manifest is gone; 0: none is lost.
 
-        It says nothing while the bucket is not read, nor where a valid checkpoint is left. One that is quarantined is
+        It is unknown while the bucket is not read, nor where a valid checkpoint is left. One that is quarantined is
         still there: the pods report what is wrong with it.
         """
         if self.bucket is None or self.checkpoint is not None:
             return 0
         named = _STEP.search(self.checkpoint_uri)
-        known = {self.streak.at_step, int(named[1]) if named else 0}
+        known = {self.backoff.at_step, int(named[1]) if named else 0}
         quarantined = {position[0] for key in self.bucket.quarantined if (position := position_of(key))}
         return max(0, *known - quarantined, 0)
 
     @property
     def epochs_trained(self) -> int:
-        """Epochs of its final checkpoint; as told before where that is not seen."""
+        """Epochs of its final checkpoint; as reported before where that is not observed."""
         found = self.checkpoint if self.final_committed else None
         return min(found.epoch, self.instance.stage.epochs) if found is not None else self.known_progress.epoch
 
@@ -110,7 +110,7 @@ class InstanceState:
 def choose_positions(run: TrainingRun, states: tuple[InstanceState, ...]) -> tuple[int, ...]:
     """Returns which instances to train now, at most `run.parallelism`: those begun, then the next whose parent is done.
 
-    All done: the last one, so that there is always one to tell of.
+    All done: the last one, so that there is always one to report.
     """
     done = {(s.instance.stage.name, s.instance.seed) for s in states if s.succeeded}
     open_ = [i for i, state in enumerate(states) if not state.succeeded]
@@ -135,8 +135,8 @@ def _state(run: TrainingRun, observed: ObservedRun, instance: StageInstance) -> 
     pods = tuple(p for p in observed.pods if p.role == Role.TRAIN and (p.stage, p.seed) == key)
     bucket = next((b for b in observed.instances if (b.stage, b.seed) == key), None)
     held = RestartState() if entry.restart_state is None or observed.counters_disproved else entry.restart_state
-    recorded = recorded_streak(observed.restart_record if observed.by_records else None, *key)
-    streak = max(read_streak(held), recorded, key=lambda each: each.failed_attempt)
+    recorded = recorded_backoff(observed.restart_record if observed.by_records else None, *key)
+    backoff = max(read_backoff(held), recorded, key=lambda each: each.failed_attempt)
     claimed = entry.attempt if not observed.counters_disproved else 0
     ended = max(held.ended_attempt, recorded.failed_attempt)
     attempt = max([claimed, ended, *(p.attempt for p in pods)])
@@ -153,7 +153,7 @@ def _state(run: TrainingRun, observed: ObservedRun, instance: StageInstance) -> 
         ended=ended,
         created=created,
         attempt_time=held.attempt_time,
-        streak=streak,
+        backoff=backoff,
         start_time=entry.start_time,
         completion_time=entry.completion_time,
         best=entry.best,
@@ -167,7 +167,7 @@ def _state(run: TrainingRun, observed: ObservedRun, instance: StageInstance) -> 
 
 
 def _is_disproved(state: InstanceState, observed: ObservedRun) -> bool:
-    """Whether a status says that the instance has succeeded, and neither checkpoint nor record of the operator does."""
+    """Whether the instance has succeeded in the status alone, without a checkpoint or record of the operator."""
     if state.bucket is None or observed.store_error or observed.profile_error:
         return False
     return not state.final_committed and not state.bucket.done
@@ -176,7 +176,7 @@ def _is_disproved(state: InstanceState, observed: ObservedRun) -> bool:
 def _with_result(state: InstanceState, observed: ObservedRun) -> InstanceState:
     if state.succeeded and not _is_disproved(state, observed):
         return state
-    if state.final_committed and all(p.terminal or p.outstays(observed.now) for p in state.pods):
+    if state.final_committed and all(p.terminal or p.is_past_deadline(observed.now) for p in state.pods):
         return replace(
             state,
             result="Succeeded",
@@ -215,7 +215,7 @@ class Step:
         return self.phases.get(position, self.phase) if state.attempt > 0 else RunPhase.PENDING
 
     def wake(self, after_s: float) -> "Step":
-        """Returns the step with another look after so many seconds at the latest, and not at once."""
+        """Returns the step with another pass after so many seconds at the latest, and not at once."""
         after_s = max(SOON_S, after_s)
         if self.requeue_after_s is not None and self.requeue_after_s <= after_s:
             return self
@@ -230,14 +230,14 @@ _FURTHEST = tuple(
 
 def join_steps(first: Step, second: Step) -> Step:
     """Returns both steps in one; `second` was decided on what `first` had changed."""
-    told = first if _FURTHEST.index(first.phase) <= _FURTHEST.index(second.phase) else second
+    shown = first if _FURTHEST.index(first.phase) <= _FURTHEST.index(second.phase) else second
     waits = [s for s in (first.requeue_after_s, second.requeue_after_s) if s is not None]
     return replace(
         second,
-        phase=told.phase,
-        reason=told.reason,
-        message=told.message,
-        blocked=told.blocked,
+        phase=shown.phase,
+        reason=shown.reason,
+        message=shown.message,
+        blocked=shown.blocked,
         deletes=tuple({d.uid: d for d in (*first.deletes, *second.deletes)}.values()),
         claim_deletes=tuple({d.uid: d for d in (*first.claim_deletes, *second.claim_deletes)}.values()),
         creates=tuple({(c["kind"], c["metadata"]["name"]): c for c in (*first.creates, *second.creates)}.values()),

@@ -1,6 +1,6 @@
 """The whole status of a TrainingRun, from what was seen and what was decided. Pure.
 
-It holds no clock: a field that tells a time keeps it until what it speaks of changes, so that an unchanged world
+It holds no clock: a time field keeps its value until its subject changes, so that an unchanged world
 gives an unchanged status and no write.
 """
 
@@ -16,7 +16,7 @@ from lead_operator.decisions.training_run.pod_group import cache_nodes
 from lead_operator.decisions.training_run.progress import final_fields, without_live_fields
 from lead_operator.decisions.training_run.session_cache_counters import session_cache_counters
 from lead_operator.decisions.training_run.state import InstanceState, Step
-from lead_operator.decisions.training_run.view import RunView, look_at_instance
+from lead_operator.decisions.training_run.view import RunView, observe_instance
 from lead_operator.names import RunPhase
 from lead_operator.resources.training_run_status import (
     DatasetStatus,
@@ -69,13 +69,13 @@ def build_run_status(view: RunView, step: Step) -> TrainingRunStatus:
 def is_urgent(previous: TrainingRunStatus, status: TrainingRunStatus) -> bool:
     """Returns whether a person waits for this change: not a mere step further."""
 
-    def told(s: TrainingRunStatus) -> list[object]:
+    def shown(s: TrainingRunStatus) -> list[object]:
         shown = s.display or RunDisplay()
         conditions = [(c.type, c.status, c.reason) for c in s.conditions]
         stages = [(e.attempt, e.restart_state, e.progress and e.progress.epoch) for e in s.stages]
         return [s.phase, shown.stage, shown.epoch, shown.checkpoint_time, conditions, stages]
 
-    return told(previous) != told(status)
+    return shown(previous) != shown(status)
 
 
 def _ended_at(view: RunView) -> str:
@@ -85,7 +85,7 @@ def _ended_at(view: RunView) -> str:
 
 def _instance_entry(view: RunView, step: Step, position: int) -> InstanceStatus:
     state = step.states[position]
-    seen = view.told.get(position) or look_at_instance(view.run, state, view.profile, view.observed.now)
+    seen = view.reported.get(position) or observe_instance(view.run, state, view.profile, view.observed.now)
     record = seen.progress.record
     best = record.best_metric if record is not None else None
     return InstanceStatus(
@@ -117,7 +117,7 @@ def _resumed_from_step(state: InstanceState, record: ProgressRecord | None) -> i
 
 
 def _restart_state(state: InstanceState) -> RestartState:
-    return state.streak.added_to(
+    return state.backoff.added_to(
         RestartState(ended_attempt=state.ended, created=state.created, attempt_time=state.attempt_time or None)
     )
 

@@ -1,4 +1,4 @@
-"""One look at a TrainingRun, put in order: what the plan decides on and what the status is made of. Pure."""
+"""A view of a TrainingRun: the input of the plan and of the status. Pure."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ SUSPEND_REQUESTED = "SuspendRequested"
 
 @dataclass(frozen=True)
 class DatasetCheck:
-    """What a look at the referenced caches came to."""
+    """The state of the referenced caches."""
 
     finding: Finding
     sources: dict[str, DatasetSource]  # by name; complete exactly when the finding holds
@@ -52,7 +52,7 @@ class RunView:
     states: tuple[InstanceState, ...]
     positions: tuple[int, ...]  # of the instances to train now; the last one when all are done
     position: int  # of the instance that this view is about
-    told: dict[int, InstanceView]  # of each of `positions`
+    reported: dict[int, InstanceView]  # of each of `positions`
     restarts: Restarts
     last_failure: AttemptFailure | None
     datasets: DatasetCheck
@@ -67,16 +67,16 @@ class RunView:
     @property
     def progress(self) -> Progress:
         """How far the current instance is."""
-        return self.told[self.position].progress
+        return self.reported[self.position].progress
 
     @property
     def checkpoint(self) -> CheckpointStatus | None:
         """The newest checkpoint of the current instance, or None."""
-        return self.told[self.position].checkpoint
+        return self.reported[self.position].checkpoint
 
     @property
     def beyond_policy(self) -> str:
-        """What the spec asks for beyond the administrator's lists, in words; empty where nothing is."""
+        """What the spec requests beyond the administrator's lists, as text; empty if nothing."""
         return explain(self.run.identity, run_violations(self.run, self.settings))
 
     @property
@@ -96,7 +96,7 @@ class RunView:
         )
 
     def step(self, phase: RunPhase, reason: str) -> Step:
-        """Returns the step that changes nothing but what the run's phase and reason say."""
+        """Returns the step that changes only the run's phase and reason."""
         return Step(
             phase=phase,
             reason=reason[:64],
@@ -131,36 +131,36 @@ class RunView:
         return tuple(p for state in self.states for p in state.pods if not p.terminal)
 
     @property
-    def pods_in_the_way(self) -> tuple[ObservedPod, ...]:
+    def blocking_pods(self) -> tuple[ObservedPod, ...]:
         """Live pods but those of the other instances that are trained now."""
         others = {p.uid for i in self.positions if i != self.position for p in self.states[i].pods}
         return tuple(p for p in self.live_pods if p.uid not in others)
 
     def awaited(self, pods: tuple[ObservedPod, ...]) -> tuple[ObservedPod, ...]:
-        """Those of live pods whose end is waited for; one that outstays its grace is fenced by the next attempt."""
-        return tuple(p for p in pods if not p.outstays(self.observed.now))
+        """Live pods whose end is waited for; one past its grace period is fenced by the next attempt."""
+        return tuple(p for p in pods if not p.is_past_deadline(self.observed.now))
 
     @property
     def pod_that_stays(self) -> ObservedPod | None:
-        """The first of the pods that outstay their grace."""
-        return next((p for p in self.live_pods if p.outstays(self.observed.now)), None)
+        """The first of the pods past their grace period."""
+        return next((p for p in self.live_pods if p.is_past_deadline(self.observed.now)), None)
 
     @property
     def started_hash(self) -> str:
         """The configuration that the run was started with: by the operator's record, else by the status of its pods."""
         recorded = self.observed.started.config_hash if self.observed.started is not None else ""
         begun = any(state.attempt for state in self.states)
-        told = self.observed.status.config_hash if begun or self.unreadable else ""
-        return str(recorded or told or self.config_hash)
+        reported = self.observed.status.config_hash if begun or self.unreadable else ""
+        return str(recorded or reported or self.config_hash)
 
     @property
     def checkpoint_step(self) -> int:
         """Step of the newest checkpoint of the current instance."""
-        unread = self.current.streak.at_step if self.current.bucket is None else NO_CHECKPOINT
+        unread = self.current.backoff.at_step if self.current.bucket is None else NO_CHECKPOINT
         return unread if self.checkpoint is None or self.checkpoint.step is None else self.checkpoint.step
 
 
-def look_at_run(run: TrainingRun, observed: ObservedRun, settings: Settings) -> RunView:
+def read_run(run: TrainingRun, observed: ObservedRun, settings: Settings) -> RunView:
     """Returns the observation in order."""
     states = read_instance_states(run, observed)
     positions = choose_positions(run, states)
@@ -173,7 +173,7 @@ def look_at_run(run: TrainingRun, observed: ObservedRun, settings: Settings) -> 
         states=states,
         positions=positions,
         position=positions[0],
-        told={i: look_at_instance(run, states[i], profile, observed.now) for i in positions},
+        reported={i: observe_instance(run, states[i], profile, observed.now) for i in positions},
         restarts=read_restarts(
             observed.status.restarts,
             observed.restart_record,
@@ -187,7 +187,7 @@ def look_at_run(run: TrainingRun, observed: ObservedRun, settings: Settings) -> 
     )
 
 
-def look_at_instance(
+def observe_instance(
     run: TrainingRun, state: InstanceState, profile: StorageProfile | None, now: datetime
 ) -> InstanceView:
     """Returns what is known of one stage instance, trained now or not."""

@@ -15,7 +15,7 @@ from lead_testing.makers import NOW, SETTINGS, a_dataset_cache, a_pod, a_ready_c
 from lead_testing.statuses import find_condition, run_status
 
 STRANGE: list[Any] = [{"later": {"than": ["we", 1]}}, [{"another": "shape"}], "a text", 7, None, True, [], {}]
-OLDER_RUN: dict[str, Any] = {  # the streak of failures once stood in restarts, the books beside the instance
+OLDER_RUN: dict[str, Any] = {  # the backoff of failures once stood in restarts, the books beside the instance
     "observedGeneration": 1,
     "phase": "Running",
     "restarts": {"total": 1, "program": 1, "infrastructure": 0, "atStep": 10, "errorsAtStep": 1, "endsAtStep": 1},
@@ -26,7 +26,7 @@ OLDER_RUN: dict[str, Any] = {  # the streak of failures once stood in restarts, 
 }  # fmt: skip
 
 
-def look_at_run(held: dict[str, Any]) -> dict[str, Any]:
+def read_run(held: dict[str, Any]) -> dict[str, Any]:
     observed = ObservedRun(
         now=NOW, previous=held, caches=(a_ready_cache(),), service_exists=True,
         pods=(a_pod(0, attempt=2), a_pod(1, attempt=2)), instances=(ObservedInstance("train", 0, highest_attempt=2),),
@@ -35,7 +35,7 @@ def look_at_run(held: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_layout_of_an_older_release_keeps_its_attempts_and_its_budgets() -> None:
-    status = look_at_run(OLDER_RUN)
+    status = read_run(OLDER_RUN)
     assert (status["stages"][0]["attempt"], status["restarts"]["program"]) == (2, 1)
     assert status["stages"][0]["restartState"]["created"] is True
     assert "endedAttempt" not in status["stages"][0]
@@ -58,15 +58,15 @@ def test_pods_that_an_older_release_named_otherwise_are_the_pods_of_their_ranks(
 
 @pytest.mark.parametrize("value", STRANGE, ids=str)
 def test_no_field_of_a_runs_status_can_stop_the_operator(value: Any) -> None:
-    sound = look_at_run(OLDER_RUN)
+    sound = read_run(OLDER_RUN)
     for field in [*sound, "lastFailure", "resumedFrom", "seedStatistics", "aFieldOfALaterRelease"]:
-        status = look_at_run({**copy.deepcopy(sound), field: value})
+        status = read_run({**copy.deepcopy(sound), field: value})
         assert status["stages"][0]["attempt"] == 2, field
         assert find_condition(status, Condition.DATASET_READY), field
 
 
 def test_what_fits_is_read_as_it_is() -> None:
-    sound = look_at_run(OLDER_RUN)
+    sound = read_run(OLDER_RUN)
     assert status_json(run_status(sound)) == sound
     assert status_json(parse_status(TrainingRunStatus, {})) == {}
     assert status_json(parse_status(TrainingRunStatus, None)) == {}
@@ -74,10 +74,10 @@ def test_what_fits_is_read_as_it_is() -> None:
 
 @pytest.mark.parametrize("value", STRANGE, ids=str)
 def test_no_field_of_a_caches_status_can_stop_the_operator(value: Any) -> None:
-    def look(held: dict[str, Any]) -> dict[str, Any]:
+    def observe(held: dict[str, Any]) -> dict[str, Any]:
         observed = ObservedBuild(now=NOW, previous=held)
         return decide_dataset_cache(a_dataset_cache(), observed, SETTINGS).status
 
-    sound = look({})
+    sound = observe({})
     for field in [*sound, "lastFailure", "usedBy", "aFieldOfALaterRelease"]:
-        assert look({**copy.deepcopy(sound), field: value})["phase"] == "Building", field
+        assert observe({**copy.deepcopy(sound), field: value})["phase"] == "Building", field

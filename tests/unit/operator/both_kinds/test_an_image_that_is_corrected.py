@@ -30,7 +30,7 @@ STUCK: dict[str, Any] = {
 }  # fmt: skip
 
 
-def look(*pods: ObservedPod, status: dict[str, Any], after_s: float, settings: Any = SETTINGS) -> Plan:
+def decide(*pods: ObservedPod, status: dict[str, Any], after_s: float, settings: Any = SETTINGS) -> Plan:
     observed = ObservedRun(
         now=NOW + timedelta(seconds=after_s), pods=pods, service_exists=True, caches=(a_ready_cache(),),
         instances=(ObservedInstance("train", 0),), previous=status,
@@ -39,7 +39,7 @@ def look(*pods: ObservedPod, status: dict[str, Any], after_s: float, settings: A
 
 
 def begun() -> dict[str, Any]:
-    return look(status={}, after_s=0, settings=WRONG).status
+    return decide(status={}, after_s=0, settings=WRONG).status
 
 
 def test_a_pod_is_told_with_what_it_was_created() -> None:
@@ -58,12 +58,12 @@ def test_a_pod_is_told_with_what_it_was_created() -> None:
 @pytest.mark.parametrize("reason", ["ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull"])
 def test_pods_that_could_not_start_are_created_again_and_it_costs_no_budget(reason: str) -> None:
     stuck = tuple(a_pod(rank, **{**STUCK, "waiting_reason": reason}) for rank in (0, 1))
-    plan = look(*stuck, status=begun(), after_s=100)
+    plan = decide(*stuck, status=begun(), after_s=100)
     assert [pod.name for pod in plan.deletes] == [pod.name for pod in stuck]
     failure = plan.status["lastFailure"]
     assert failure["reason"] == "ImageChanged" and WRONG.trainer_image in failure["message"]
     assert SETTINGS.trainer_image in failure["message"]
-    again = look(status=plan.status, after_s=101)
+    again = decide(status=plan.status, after_s=101)
     assert [body["metadata"]["name"][-4:] for body in again.creates] == ["a2-0", "a2-1"]
     restarts = again.status["restarts"]
     assert (restarts["program"], restarts["infrastructure"], restarts["voluntary"]) == (0, 0, 1)
@@ -80,14 +80,14 @@ def test_pods_that_could_not_start_are_created_again_and_it_costs_no_budget(reas
     ids=["runs", "same values", "unknown", "waits for another thing"],
 )
 def test_no_other_pod_is_touched_by_an_upgrade(pod: ObservedPod) -> None:
-    plan = look(pod, a_pod(1, pulls=WRONG.pulls), status=begun(), after_s=100)
+    plan = decide(pod, a_pod(1, pulls=WRONG.pulls), status=begun(), after_s=100)
     assert (plan.deletes, plan.claim_attempt, plan.status.get("lastFailure")) == ((), False, None)
 
 
 def test_a_corrected_pull_secret_counts_as_another_value() -> None:
     secret = replace(SETTINGS, image_pull_secrets=("registry",))
     stuck = tuple(a_pod(rank, **{**STUCK, "pulls": SETTINGS.pulls}) for rank in (0, 1))
-    assert len(look(*stuck, status=begun(), after_s=100, settings=secret).deletes) == 2
+    assert len(decide(*stuck, status=begun(), after_s=100, settings=secret).deletes) == 2
 
 
 def test_a_build_is_healed_alike() -> None:

@@ -13,7 +13,7 @@ from lead_operator.decisions.failure_policy import Failure, pause_s
 from lead_operator.decisions.observed import ObservedBuild, ObservedInstance, ObservedPod, ObservedRun
 from lead_operator.decisions.plan import Plan
 from lead_operator.decisions.training_run.plan import decide_training_run
-from lead_operator.decisions.training_run.restarts import NO_CHECKPOINT, Restarts, Streak, judge_failure
+from lead_operator.decisions.training_run.restarts import NO_CHECKPOINT, Backoff, Restarts, apply_restart_policy
 from lead_operator.kube.api_errors import Conflict
 from lead_operator.kube.client import KubeClient
 from lead_operator.kube.event_recorder import EventRecorder
@@ -36,15 +36,15 @@ POLICY = replace(a_training_run().failure_policy, max_restarts=3, max_infra_rest
 PROGRAM, INFRA, STOPPED = ExitClass.PROGRAM_ERROR, ExitClass.INFRASTRUCTURE, ExitClass.STOPPED
 
 
-def ends(*failures: tuple[ExitClass, int]) -> tuple[int, str, Restarts, Streak]:
+def ends(*failures: tuple[ExitClass, int]) -> tuple[int, str, Restarts, Backoff]:
     """Returns after how many failures (class, step of the newest checkpoint) a run gave up, why, and its accounts."""
-    restarts, streak = Restarts(), Streak()
+    restarts, backoff = Restarts(), Backoff()
     for number, (exit_class, step) in enumerate(failures, 1):
-        verdict = judge_failure(restarts, streak, Failure(exit_class, "Boom", "it broke", 1), POLICY, step)
+        verdict = apply_restart_policy(restarts, backoff, Failure(exit_class, "Boom", "it broke", 1), POLICY, step)
         if verdict.give_up:
-            return number, verdict.give_up, verdict.restarts, verdict.streak
-        restarts, streak = verdict.restarts, verdict.streak
-    return 0, "", restarts, streak
+            return number, verdict.give_up, verdict.restarts, verdict.backoff
+        restarts, backoff = verdict.restarts, verdict.backoff
+    return 0, "", restarts, backoff
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def test_a_run_gives_up_at_the_right_failure(failures: list[tuple[ExitClass, int
 
 
 def test_each_failure_is_booked_where_it_belongs() -> None:
-    _, _, restarts, streak = ends((PROGRAM, 10), (INFRA, 20), (STOPPED, 20), (INFRA, 20))
+    _, _, restarts, backoff = ends((PROGRAM, 10), (INFRA, 20), (STOPPED, 20), (INFRA, 20))
     assert (restarts.program, restarts.infrastructure, restarts.voluntary, restarts.total) == (1, 2, 1, 4)
-    assert (streak.at_step, streak.errors, streak.ends) == (20, 0, 3)
+    assert (backoff.at_step, backoff.errors, backoff.ends) == (20, 0, 3)
 
 
 def test_the_pause_doubles_without_a_newer_checkpoint_and_never_passes_a_minute() -> None:

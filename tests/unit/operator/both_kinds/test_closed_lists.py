@@ -43,7 +43,7 @@ def body_of(manifest: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
     return {**filled, "metadata": {**base["metadata"], "name": "x"}}
 
 
-def look_at_run(manifest: dict[str, Any], settings: Settings = SHIPPED, **observed: Any) -> Any:
+def read_run(manifest: dict[str, Any], settings: Settings = SHIPPED, **observed: Any) -> Any:
     run = parse_training_run(body_of(manifest, a_run_body()))
     seen: dict[str, Any] = {"caches": (a_ready_cache("town"), a_ready_cache()), "service_exists": True} | observed
     return decide_training_run(run, ObservedRun(now=NOW, **seen), settings)
@@ -60,13 +60,13 @@ def test_a_run_that_asks_for_more_waits_with_field_found_allowed_and_what_to_set
 
     Audit: S-4
     """
-    plan = look_at_run(case.manifest)
+    plan = read_run(case.manifest)
     told = accepted(plan.status)
     assert (told["status"], told["reason"]) == ("False", "NotAllowed")
     assert (plan.status["phase"], plan.creates, plan.claim_attempt) == ("Pending", (), False)
     for word in (case.field, case.found, "allowed is", f"an administrator sets {case.remedy} in the chart's values"):
         assert word in told["message"]
-    assert look_at_run(case.manifest, SETTINGS).claim_attempt, "with that value the same run begins"
+    assert read_run(case.manifest, SETTINGS).claim_attempt, "with that value the same run begins"
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.id) for case in REFUSED_CACHES])
@@ -85,7 +85,7 @@ def test_a_cache_that_asks_for_more_waits_likewise(case: Refused) -> None:
 
 def test_a_class_of_the_clusters_own_pods_is_refused_whatever_the_lists_say() -> None:
     """Audit: S-4"""
-    told = accepted(look_at_run(SYSTEM_PRIORITY, SETTINGS).status)
+    told = accepted(read_run(SYSTEM_PRIORITY, SETTINGS).status)
     assert told["reason"] == "NotAllowed"
     assert "spec.scheduling.priorityClassName is 'system-node-critical'" in told["message"]
     with pytest.raises(SettingsError, match=r"system-\* is never allowed"):
@@ -96,13 +96,13 @@ def test_a_list_that_is_tightened_ends_nothing_that_has_begun() -> None:
     """An upgrade with shorter lists neither stops nor restarts a live run, which says what a new one would hear."""
     (case,) = [each for each in REFUSED_RUNS if each.id == "a node's label"]
     pods = tuple(replace(a_pod(rank, stage="pretrain"), name=f"x-pretrain-s0-a1-{rank}") for rank in (0, 1))
-    begun = look_at_run(case.manifest, SETTINGS)
-    on = look_at_run(case.manifest, SHIPPED, pods=pods, previous=begun.status)
+    begun = read_run(case.manifest, SETTINGS)
+    on = read_run(case.manifest, SHIPPED, pods=pods, previous=begun.status)
     assert (on.status["phase"], on.deletes) == ("Starting", ())
     assert accepted(on.status)["status"] == "True"
     assert "it goes on, but would be refused as a new run: " in accepted(on.status)["message"]
     lost = tuple(replace(pod, phase="Failed", exit_code=1, finished_at=NOW) for pod in pods)
-    again = look_at_run(case.manifest, SHIPPED, pods=lost, previous=on.status)
+    again = read_run(case.manifest, SHIPPED, pods=lost, previous=on.status)
     assert again.status["phase"] == "Recovering" and accepted(again.status)["status"] == "True"
     (build,) = [each for each in REFUSED_CACHES if each.id == "a taint for a build"]
     building = look_at_cache(build.manifest, SETTINGS)
@@ -174,7 +174,7 @@ def test_the_releases_own_namespace_is_refused_where_it_is_not_for_runs() -> Non
     """Audit: S-1"""
     own = replace(SETTINGS, policy=replace(SETTINGS.policy, refused_namespaces=("team-a",)))
     for told in (
-        accepted(look_at_run(REFUSED_RUNS[0].manifest, own).status),
+        accepted(read_run(REFUSED_RUNS[0].manifest, own).status),
         accepted(look_at_cache(RESERVED[0], own).status),
     ):
         assert told["reason"] == "NotAllowed"
@@ -185,7 +185,7 @@ def test_the_releases_own_namespace_is_refused_where_it_is_not_for_runs() -> Non
 def test_a_profile_serves_the_namespaces_that_it_names() -> None:
     """Audit: S-4"""
     theirs = replace(SETTINGS, storage_profiles={"default": replace(PROFILE, namespaces=("team-b",))})
-    told = accepted(look_at_run(REFUSED_RUNS[0].manifest, theirs).status)["message"]
+    told = accepted(read_run(REFUSED_RUNS[0].manifest, theirs).status)["message"]
     assert "spec.storageProfile is 'default', allowed is in team-b alone" in told
     assert "storage.profiles.default.namespaces" in told
 

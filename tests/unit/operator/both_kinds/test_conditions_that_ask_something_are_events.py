@@ -23,7 +23,7 @@ RECORD = ProgressRecord(attempt=1, seq=1, phase="Training", epoch=1, epochs=4, s
 BUCKET = ObservedInstance("train", 0, highest_attempt=1, progress=RECORD)
 
 
-def look(previous: dict[str, Any], after_s: float = 0, **seen: Any) -> Plan:
+def decide(previous: dict[str, Any], after_s: float = 0, **seen: Any) -> Plan:
     fields: dict[str, Any] = {"caches": (a_ready_cache(),), "service_exists": True, "instances": (BUCKET,)} | seen
     observed = ObservedRun(now=NOW + timedelta(seconds=after_s), previous=previous, **fields)
     return decide_training_run(a_training_run(), observed, SETTINGS)
@@ -31,7 +31,7 @@ def look(previous: dict[str, Any], after_s: float = 0, **seen: Any) -> Plan:
 
 def started() -> dict[str, Any]:
     """Returns the status after attempt 1 was claimed."""
-    return look({}, instances=(ObservedInstance("train", 0),)).status
+    return decide({}, instances=(ObservedInstance("train", 0),)).status
 
 
 def waiting(reason: str, message: str = "so it is said") -> tuple[ObservedPod, ...]:
@@ -54,12 +54,12 @@ def told(plan: Plan) -> list[tuple[str, str]]:
     ],
 )
 def test_why_pods_wait_is_told_once_in_the_words_of_the_condition(kind: str, reason: str) -> None:
-    first = look(started(), pods=waiting(reason))
+    first = decide(started(), pods=waiting(reason))
     assert told(first) == [(kind, reason)]
     assert "so it is said" in first.events[0].message
-    again = look(first.status, 60, pods=waiting(reason, "it is said in other words"))
+    again = decide(first.status, 60, pods=waiting(reason, "it is said in other reports"))
     assert told(again) == []
-    assert told(look(again.status, 90, pods=waiting("ErrImagePull"))) == [("Warning", "ErrImagePull")]
+    assert told(decide(again.status, 90, pods=waiting("ErrImagePull"))) == [("Warning", "ErrImagePull")]
 
 
 @pytest.mark.parametrize(
@@ -77,20 +77,20 @@ def test_why_pods_wait_is_told_once_in_the_words_of_the_condition(kind: str, rea
 )
 def test_what_is_wrong_beside_the_pods_is_told_once(kind: str, seen: dict[str, Any]) -> None:
     pods = (a_pod(0), a_pod(1))
-    runs = look(started(), pods=pods).status
-    first = look(runs, 10, pods=pods, **seen)
+    runs = decide(started(), pods=pods).status
+    first = decide(runs, 10, pods=pods, **seen)
     assert told(first) == [("Warning", kind)]
-    assert told(look(first.status, 20, pods=pods, **seen)) == []
-    mended = look(first.status, 30, pods=pods)
+    assert told(decide(first.status, 20, pods=pods, **seen)) == []
+    mended = decide(first.status, 30, pods=pods)
     assert told(mended) == []
-    assert told(look(mended.status, 40, pods=pods, **seen)) == [("Warning", kind)]
+    assert told(decide(mended.status, 40, pods=pods, **seen)) == [("Warning", kind)]
 
 
 def test_a_good_life_has_no_event_for_its_conditions() -> None:
-    claimed = look({}, instances=(ObservedInstance("train", 0),))
+    claimed = decide({}, instances=(ObservedInstance("train", 0),))
     pending = tuple(a_pod(rank, phase="Pending", ready=False) for rank in (0, 1))
-    starts = look(claimed.status, 1, pods=pending, instances=(ObservedInstance("train", 0, highest_attempt=1),))
-    runs = look(starts.status, 5, pods=(a_pod(0), a_pod(1)))
+    starts = decide(claimed.status, 1, pods=pending, instances=(ObservedInstance("train", 0, highest_attempt=1),))
+    runs = decide(starts.status, 5, pods=(a_pod(0), a_pod(1)))
     assert [told(plan) for plan in (claimed, starts, runs)] == [
         [("Normal", "PodsCreated")], [], [("Normal", "Started")],
     ]  # fmt: skip
@@ -98,14 +98,14 @@ def test_a_good_life_has_no_event_for_its_conditions() -> None:
 
 def test_a_run_that_ends_before_it_was_seen_to_train_has_no_event_of_training() -> None:
     pods = tuple(a_pod(rank, phase="Pending", ready=False) for rank in (0, 1))
-    starts = look(started(), pods=pods)
+    starts = decide(started(), pods=pods)
     ended = tuple(a_pod(rank, phase="Succeeded", ready=False, exit_code=0) for rank in (0, 1))
-    finishing = look(starts.status, 5, pods=ended)
+    finishing = decide(starts.status, 5, pods=ended)
     assert (finishing.status["phase"], finishing.status["reason"], told(finishing)) == ("Running", "Finishing", [])
 
 
 def test_what_the_end_of_a_run_tells_is_not_told_of_its_conditions_too() -> None:
-    failed = look(started(), pods=(a_pod(0), a_pod(1, phase="Failed", exit_code=64, message="no such key")))
+    failed = decide(started(), pods=(a_pod(0), a_pod(1, phase="Failed", exit_code=64, message="no such key")))
     assert [reason for _, reason in told(failed)] == ["BadConfig", "Failed"]
 
 

@@ -78,7 +78,7 @@ class Life:
     at_s: float = 0.0
     lost: dict[str, list[EventNote]] = field(default_factory=dict)  # by reason, of all passes
 
-    def look(self, *buckets: ObservedInstance, pods: tuple[ObservedPod, ...] = ()) -> None:
+    def observe(self, *buckets: ObservedInstance, pods: tuple[ObservedPod, ...] = ()) -> None:
         self.at_s += 5.0
         now = NOW + timedelta(seconds=self.at_s)
         observed = ObservedRun(
@@ -122,28 +122,32 @@ def of(stage: str, attempt: int, **fields: Any) -> tuple[ObservedPod, ...]:
 
 def a_life(*, ends_well: bool) -> Life:
     life, nothing = Life(), seen("tune", 0)
-    life.look(seen("train", 0), nothing)
-    life.look(seen("train", 0), nothing, pods=of("train", 1, phase="Pending", started_at=None))
-    life.look(seen("train", 1), nothing, pods=of("train", 1))
-    life.look(seen("train", 1, 1, 12), nothing, pods=of("train", 1))
-    life.look(seen("train", 1, 1, 12), nothing, pods=of("train", 1, phase="Failed", exit_code=137, reason="OOMKilled"))
-    life.look(seen("train", 1, 1, 12), nothing)
-    life.look(seen("train", 2, 1, 12), nothing, pods=of("train", 2))
+    life.observe(seen("train", 0), nothing)
+    life.observe(seen("train", 0), nothing, pods=of("train", 1, phase="Pending", started_at=None))
+    life.observe(seen("train", 1), nothing, pods=of("train", 1))
+    life.observe(seen("train", 1, 1, 12), nothing, pods=of("train", 1))
+    life.observe(
+        seen("train", 1, 1, 12), nothing, pods=of("train", 1, phase="Failed", exit_code=137, reason="OOMKilled")
+    )
+    life.observe(seen("train", 1, 1, 12), nothing)
+    life.observe(seen("train", 2, 1, 12), nothing, pods=of("train", 2))
     life.run = replace(life.run, suspend=True)
-    life.look(seen("train", 2, 1, 12), nothing, pods=of("train", 2))
-    life.look(seen("train", 2, 1, 12), nothing)
+    life.observe(seen("train", 2, 1, 12), nothing, pods=of("train", 2))
+    life.observe(seen("train", 2, 1, 12), nothing)
     life.run = replace(life.run, suspend=False)
-    life.look(seen("train", 2, 1, 12), nothing)
-    life.look(seen("train", 3, 1, 12), nothing, pods=of("train", 3))
+    life.observe(seen("train", 2, 1, 12), nothing)
+    life.observe(seen("train", 3, 1, 12), nothing, pods=of("train", 3))
     if not ends_well:
-        life.look(seen("train", 3, 1, 12), nothing, pods=of("train", 3, phase="Failed", exit_code=64, message="no key"))
+        life.observe(
+            seen("train", 3, 1, 12), nothing, pods=of("train", 3, phase="Failed", exit_code=64, message="no key")
+        )
         return life
     done = seen("train", 3, 2, 24)
-    life.look(done, nothing, pods=of("train", 3, phase="Succeeded"))
-    life.look(done, nothing, pods=of("train", 3, phase="Succeeded"))
-    life.look(done, seen("tune", 1), pods=of("tune", 1))
-    life.look(done, seen("tune", 1, 1, 12), pods=of("tune", 1, phase="Succeeded"))
-    life.look(done, seen("tune", 1, 1, 12), pods=of("tune", 1, phase="Succeeded"))
+    life.observe(done, nothing, pods=of("train", 3, phase="Succeeded"))
+    life.observe(done, nothing, pods=of("train", 3, phase="Succeeded"))
+    life.observe(done, seen("tune", 1), pods=of("tune", 1))
+    life.observe(done, seen("tune", 1, 1, 12), pods=of("tune", 1, phase="Succeeded"))
+    life.observe(done, seen("tune", 1, 1, 12), pods=of("tune", 1, phase="Succeeded"))
     return life
 
 
@@ -162,9 +166,9 @@ def test_no_event_of_a_course_is_lost_with_a_process_that_dies_before_it(ends_we
 
 def test_a_run_that_never_was_suspended_was_not_resumed() -> None:
     life = Life()
-    life.look(seen("train", 0), seen("tune", 0))
+    life.observe(seen("train", 0), seen("tune", 0))
     for _ in range(3):
-        life.look(seen("train", 1), seen("tune", 0), pods=of("train", 1))
+        life.observe(seen("train", 1), seen("tune", 0), pods=of("train", 1))
     assert "Resumed" not in {note.reason for note, _ in missed_run_events(run_status(life.status), NOW)}
 
 

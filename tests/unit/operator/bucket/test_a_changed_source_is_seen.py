@@ -60,19 +60,19 @@ async def test_a_source_is_listed_rarely_and_never_in_the_way(tmp_path: Path) ->
 
     memories = Memories()
     watch = SourceWatch(open_store, 3600, memories)
-    assert watch.look(PROFILE, "team-a", "uid", "datasets/towns", SHA) is None
+    assert watch.observe(PROFILE, "team-a", "uid", "datasets/towns", SHA) is None
     async with asyncio.timeout(60):
         while opened < 1 or asyncio.all_tasks() != {asyncio.current_task()}:
             await asyncio.sleep(0)
     assert (
-        watch.look(PROFILE, "team-a", "uid", "datasets/towns", SHA) is None
+        watch.observe(PROFILE, "team-a", "uid", "datasets/towns", SHA) is None
     )  # it failed, and its time has not come again
     memories.forget("uid")
     async with asyncio.timeout(60):
-        while watch.look(PROFILE, "team-a", "uid", "datasets/towns", SHA) is None:
+        while watch.observe(PROFILE, "team-a", "uid", "datasets/towns", SHA) is None:
             await asyncio.sleep(0.01)
     for _ in range(10):
-        found = watch.look(PROFILE, "team-a", "uid", "datasets/towns", SHA)
+        found = watch.observe(PROFILE, "team-a", "uid", "datasets/towns", SHA)
     assert (found and found.files, opened) == (len(FILES), 2)
     watch.close()
 
@@ -87,10 +87,10 @@ async def test_a_source_that_was_recorded_is_not_listed_a_second_time_for_it(tmp
 
     watch = SourceWatch(open_store, every_s=3600)
     async with asyncio.timeout(60):
-        while (found := watch.look(PROFILE, "team-a", "uid", "datasets/towns", "")) is None:
+        while (found := watch.observe(PROFILE, "team-a", "uid", "datasets/towns", "")) is None:
             await asyncio.sleep(0.01)
-    assert watch.look(PROFILE, "team-a", "uid", "datasets/towns", found.sha256) == found and opened == 1
-    assert watch.look(PROFILE, "team-a", "uid", "datasets/towns", SHA) is None, "another source begins anew"
+    assert watch.observe(PROFILE, "team-a", "uid", "datasets/towns", found.sha256) == found and opened == 1
+    assert watch.observe(PROFILE, "team-a", "uid", "datasets/towns", SHA) is None, "another source begins anew"
     watch.close()
 
 
@@ -117,11 +117,11 @@ async def test_the_routes_that_differ_from_what_a_cache_was_built_from_are_named
     watch = SourceWatch(lambda profile: store, every_s=0)
 
     async def looked() -> ObservedSource:
-        watch.look(PROFILE, "team-a", "uid", "datasets/towns", built_from.sha256)
+        watch.observe(PROFILE, "team-a", "uid", "datasets/towns", built_from.sha256)
         async with asyncio.timeout(60):
             while asyncio.all_tasks() != {asyncio.current_task()}:
                 await asyncio.sleep(0)
-        found = watch.look(PROFILE, "team-a", "uid", "datasets/towns", built_from.sha256)
+        found = watch.observe(PROFILE, "team-a", "uid", "datasets/towns", built_from.sha256)
         assert found is not None
         return found
 

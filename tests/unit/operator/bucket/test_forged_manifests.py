@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from lead_operator.bucket.cache_facts import cache_facts, read_cache_facts
 from lead_operator.bucket.checkpoint_gc import (
     MAX_READ_BYTES,
-    SweepMemory,
-    SweepRequest,
+    GCMemory,
+    GCRequest,
     sweep_and_forget,
     sweep_portion,
 )
@@ -155,13 +155,13 @@ def test_of_manifests_the_operator_keeps_facts_alone_and_of_the_newest(tmp_path:
 
 def test_retention_reads_manifests_up_to_a_size_and_keeps_few(tmp_path: Path) -> None:
     """Two thousand of one run took gigabytes. Audit: S-2"""
-    store, memory = FolderStore(tmp_path), SweepMemory()
+    store, memory = FolderStore(tmp_path), GCMemory()
     steps = range(100, 100 + 2 * MAX_READ_BYTES // len(most_files(RUN, 100)))
     for step in steps:
         store.put(RUN.manifest(step, 0), most_files(RUN, step))
     manifests = tuple(RUN.manifest(step, 0) for step in steps)
     profile = SETTINGS.storage_profiles["default"]
-    request = SweepRequest(profile, RUN, manifests, keep_last=3, keep_best=0, live_attempt=1, done=False)
+    request = GCRequest(profile, RUN, manifests, keep_last=3, keep_best=0, live_attempt=1, done=False)
     assert sweep_portion(store, request, memory)
     most = MAX_READ_BYTES + MAX_CHECKPOINT_MANIFEST_BYTES
     assert sum(read.size_bytes for read in memory.read.values()) <= most

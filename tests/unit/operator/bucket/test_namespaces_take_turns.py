@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from lead_operator.bucket.bucket_view import LOOKS, BucketView
+from lead_operator.bucket.bucket_view import READS, BucketView
 from lead_operator.decisions.plan import EventNote
 from lead_operator.fair_turns import FairTurns, reserve_of
 from lead_operator.kube.client import KubeClient
@@ -115,14 +115,14 @@ class SlowFor(FolderStore):
 
 
 async def look(view: BucketView, namespace: str, uid: str, profile: StorageProfile = PROFILE) -> Any:
-    return await view.look_at_run(profile, namespace, uid, (), live=frozenset(), max_age_s=0)
+    return await view.read_run(profile, namespace, uid, (), live=frozenset(), max_age_s=0)
 
 
 async def test_a_store_that_hangs_for_one_namespace_answers_the_others(tmp_path: Path) -> None:
     """Audit: flood"""
     store = SlowFor(tmp_path)
     view = BucketView(SETTINGS, lambda profile: store)
-    stuck = [asyncio.create_task(look(view, "alice", f"a{number}")) for number in range(3 * LOOKS)]
+    stuck = [asyncio.create_task(look(view, "alice", f"a{number}")) for number in range(3 * READS)]
     await asyncio.sleep(0)
     try:
         async with asyncio.timeout(30):
@@ -195,7 +195,7 @@ async def test_bob_is_served_before_all_of_alice_is_listed_and_she_once_it_is() 
     async with asyncio.timeout(60):
         await informers.synced()
         assert informers.serves("bob") and not informers.serves("alice")
-        informers.look_when_served(a_key("alice"))
+        informers.request_when_served(a_key("alice"))
         await informers.synced()
         assert asked == []
         server.done.set()

@@ -148,13 +148,13 @@ async def test_a_source_of_alice_that_takes_long_to_list_holds_up_none_of_bob(st
     watch = SourceWatch(lambda profile: store, every_s=3600)
     store.hangs = True
     for number in range(20):
-        watch.look(PROFILE, "alice", f"a{number}", "datasets/alice/towns", "5" * 64)
+        watch.observe(PROFILE, "alice", f"a{number}", "datasets/alice/towns", "5" * 64)
     await asyncio.sleep(0)
     try:
         async with asyncio.timeout(30):
-            while watch.look(PROFILE, "bob", "b", "datasets/bob", "5" * 64) is None:
+            while watch.observe(PROFILE, "bob", "b", "datasets/bob", "5" * 64) is None:
                 await asyncio.sleep(0.01)
-        assert watch.look(PROFILE, "alice", "a0", "datasets/alice/towns", "5" * 64) is None
+        assert watch.observe(PROFILE, "alice", "a0", "datasets/alice/towns", "5" * 64) is None
     finally:
         store.let_go.set()
         watch.close()

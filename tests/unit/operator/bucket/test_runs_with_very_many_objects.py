@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lead_operator.bucket.bucket_view import BucketLook, BucketView, LookLimits
-from lead_operator.bucket.instance_records import MAX_MAILBOXES, read_instances, record_prefixes
+from lead_operator.bucket.bucket_view import BucketSnapshot, BucketView, ReadLimits
+from lead_operator.bucket.instance_records import MAX_PROGRESS_RECORDS, read_instances, record_prefixes
 from lead_operator.bucket.record_reader import MAX_LISTED_BYTES, RecordReader, Records
 from lead_operator.decisions.plan import RunRecord
 from lead_protocol.object_keys import InstanceKeys, RunKeys
@@ -60,7 +60,7 @@ def store(tmp_path: Path) -> Counting:
 
 
 def a_view(store: FolderStore, now: Callable[[], float] = time.monotonic) -> BucketView:
-    return BucketView(SETTINGS, lambda profile: store, limits=LookLimits(objects=MOST), now=now)
+    return BucketView(SETTINGS, lambda profile: store, limits=ReadLimits(objects=MOST), now=now)
 
 
 def add_checkpoints(store: FolderStore) -> None:
@@ -68,11 +68,9 @@ def add_checkpoints(store: FolderStore) -> None:
         store.put(f"{KEYS.checkpoint(step, 1, 'abc')}model.pth", b"x")
 
 
-async def look(view: BucketView, *live: str, max_age_s: float = 0.0) -> BucketLook:
+async def look(view: BucketView, *live: str, max_age_s: float = 0.0) -> BucketSnapshot:
     profile, instances = SETTINGS.storage_profiles["default"], ((KEYS.stage, KEYS.seed),)
-    return await view.look_at_run(
-        profile, KEYS.namespace, KEYS.uid, instances, live=frozenset(live), max_age_s=max_age_s
-    )
+    return await view.read_run(profile, KEYS.namespace, KEYS.uid, instances, live=frozenset(live), max_age_s=max_age_s)
 
 
 async def test_a_pod_that_is_gone_is_asked_for_its_last_report_though_nobody_saw_it_end(store: Counting) -> None:
@@ -102,7 +100,7 @@ async def test_the_operators_records_are_listed_again_when_they_may_be_others(st
     assert seen.ended is not None and seen.ended.reason == "R"
     store.put(keys.ended, b"of another operator process")
     assert (await look(view)).ended == seen.ended and store.listed.count(CONTROL) == 1
-    now_s += LookLimits.control_age_s + 1
+    now_s += ReadLimits.control_age_s + 1
     assert (await look(view)).ended is None and store.listed.count(CONTROL) == 2
 
 
@@ -138,7 +136,7 @@ async def test_records_beyond_counting_are_an_error_and_what_was_known_stays_kno
     assert found.instances == known.instances
 
 
-@pytest.mark.parametrize(("stages", "count"), [(1, LookLimits.objects - 1), (128, LookLimits.objects // 40)])
+@pytest.mark.parametrize(("stages", "count"), [(1, ReadLimits.objects - 1), (128, ReadLimits.objects // 40)])
 def test_long_keys_of_many_objects_take_no_more_memory_than_one_look_may(
     tmp_path: Path, stages: int, count: int
 ) -> None:
@@ -147,7 +145,7 @@ def test_long_keys_of_many_objects_take_no_more_memory_than_one_look_may(
     store, parts_alone = LongKeys(tmp_path, count), stages > 1
     tracemalloc.start()
     try:
-        reader = RecordReader(store, Records(), RUN, LookLimits.objects, parts, parts_alone=parts_alone)
+        reader = RecordReader(store, Records(), RUN, ReadLimits.objects, parts, parts_alone=parts_alone)
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -159,29 +157,29 @@ def test_long_keys_of_many_objects_take_no_more_memory_than_one_look_may(
 def test_usual_objects_are_as_many_as_one_list_may_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def usual(prefix: str) -> Iterator[ObjectInfo]:
         keys = (
-            f"{KEYS.checkpoint(step, 1, 'a1b2c3d4e5f6')}optimizer_0000.pth" for step in range(LookLimits.objects - 1)
+            f"{KEYS.checkpoint(step, 1, 'a1b2c3d4e5f6')}optimizer_0000.pth" for step in range(ReadLimits.objects - 1)
         )
         return (ObjectInfo(key, 1, "e" * 32) for key in keys)
 
     store = FolderStore(tmp_path)
     monkeypatch.setattr(store, "list", usual)
-    assert RecordReader(store, Records(), RUN, LookLimits.objects).excess == ""
+    assert RecordReader(store, Records(), RUN, ReadLimits.objects).excess == ""
 
 
 def test_of_progress_records_the_newest_few_are_read_and_only_what_counts_is_kept(tmp_path: Path) -> None:
     """Twenty thousand forged ones were kept parsed, of each run. Audit: S-2"""
     store, records, data = FolderStore(tmp_path), Records(), PROGRESS.model_dump_json().encode()
-    for number in range(1, MAX_MAILBOXES + 1):
+    for number in range(1, MAX_PROGRESS_RECORDS + 1):
         store.put(KEYS.progress(number), data)
-    store.put(f"{KEYS.mailboxes_prefix}{10**9}.{'k' * 200}", data)
-    reader = RecordReader(store, records, RUN, LookLimits.objects)
-    control = RecordReader(store, records, CONTROL, LookLimits.objects)
+    store.put(f"{KEYS.progress_prefix}{10**9}.{'k' * 200}", data)
+    reader = RecordReader(store, records, RUN, ReadLimits.objects)
+    control = RecordReader(store, records, CONTROL, ReadLimits.objects)
     instances = ((KEYS.stage, KEYS.seed),)
     [found] = read_instances(reader, control, KEYS.namespace, KEYS.uid, instances)
     assert found.progress == PROGRESS
-    store.put(KEYS.progress(MAX_MAILBOXES + 1), data)
+    store.put(KEYS.progress(MAX_PROGRESS_RECORDS + 1), data)
     records = Records()
-    reader = RecordReader(store, records, RUN, LookLimits.objects)
+    reader = RecordReader(store, records, RUN, ReadLimits.objects)
     [found] = read_instances(reader, control, KEYS.namespace, KEYS.uid, instances)
     assert found.progress is None
-    assert [kept for _, kept in records.parsed.values()] == [None] * MAX_MAILBOXES
+    assert [kept for _, kept in records.parsed.values()] == [None] * MAX_PROGRESS_RECORDS

@@ -93,7 +93,7 @@ def test_a_sentence_that_no_person_should_read_is_found(text: str) -> None:
     [
         f"the first of its stage: s3://lead/runs/team-a/{UID}/train-s0/checkpoints/000000000120/0001-7c1e90ab42d3/",
         "pod live-ab12-3-pretrain-s0-a1-0 waits: Unschedulable: 0/1 nodes are available",
-        "0 of 2 pods run; if that lasts, kubectl describe pod live-ab12-3-pretrain-s0-a1-0 tells what it waits for",
+        "0 of 2 pods run; if that lasts, kubectl describe pod live-ab12-3-pretrain-s0-a1-0 shows what it waits for",
     ],
 )
 def test_a_sentence_of_the_run_itself_passes(text: str) -> None:

@@ -94,9 +94,9 @@ def test_a_reference_is_an_object_and_a_choice_is_in_camel_case(kind: str) -> No
     for path, field in crd_fields(read_schema(kind)):
         if path.endswith("Ref"):
             assert field["type"] == "object" and field["required"] == ["name"], path
-        words = [*field.get("enum", ()), *([field["default"]] if isinstance(field.get("default"), str) else [])]
+        reports = [*field.get("enum", ()), *([field["default"]] if isinstance(field.get("default"), str) else [])]
         if path.startswith(".spec") and not path.endswith(".storageProfile"):
-            assert all(re.fullmatch(r"[A-Z][A-Za-z]+|[0-9].*", word) for word in words), path
+            assert all(re.fullmatch(r"[A-Z][A-Za-z]+|[0-9].*", word) for word in reports), path
 
 
 def status_of(kind: str) -> dict[str, Any]:

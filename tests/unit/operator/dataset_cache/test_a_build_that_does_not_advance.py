@@ -11,7 +11,7 @@ from lead_operator.bucket.bucket_view import read_build
 from lead_operator.bucket.record_reader import Records
 from lead_operator.decisions.dataset_cache.health import HANG_S
 from lead_operator.decisions.dataset_cache.plan import MAX_INFRASTRUCTURE_FAILURES, decide_dataset_cache
-from lead_operator.decisions.observed import BuildWord, ObservedBuild, ObservedPod
+from lead_operator.decisions.observed import BuildReport, ObservedBuild, ObservedPod
 from lead_operator.decisions.plan import Plan
 from lead_operator.resources.crd_defaults import fill_defaults
 from lead_protocol.object_keys import BuildKeys
@@ -40,14 +40,14 @@ class Watched:
 
     def __init__(self) -> None:
         self.plan = Plan(status={})
-        self.look(0, ())
-        self.look(0)
+        self.observe(0, ())
+        self.observe(0)
 
-    def look(
+    def observe(
         self, after_s: float, pods: tuple[ObservedPod, ...] = GROUP, new_at: tuple[float, ...] = (), **seen: Any
     ) -> Plan:
-        words = tuple(BuildWord(index, a_record(), NOW + timedelta(seconds=at)) for index, at in enumerate(new_at))
-        seen = {"words": words} | seen
+        reports = tuple(BuildReport(index, a_record(), NOW + timedelta(seconds=at)) for index, at in enumerate(new_at))
+        seen = {"reports": reports} | seen
         observed = ObservedBuild(now=NOW + timedelta(seconds=after_s), pods=pods, previous=self.plan.status, **seen)
         self.plan = decide_dataset_cache(CACHE, observed, SETTINGS)
         fill_defaults({**a_cache_body(), "status": self.plan.status})
@@ -67,7 +67,7 @@ def test_a_build_that_is_killed_for_memory_gets_advice_for_caches() -> None:
     """No cache has a checkpoint to go on from, nor batches."""
     watched = Watched()
     killed = a_build_pod(1, phase="Failed", exit_code=137, reason="OOMKilled")
-    watched.look(60, (GROUP[0], killed), new_at=(30, 40))
+    watched.observe(60, (GROUP[0], killed), new_at=(30, 40))
     text = watched.failure["message"]
     assert watched.failure["reason"] == "OOMKilled" and watched.failure["class"] == "ProgramError"
     assert "its last word was Building, 250 of 600 samples of its share" in text
@@ -77,20 +77,20 @@ def test_a_build_that_is_killed_for_memory_gets_advice_for_caches() -> None:
 
 def test_a_build_pod_that_says_nothing_new_is_replaced_as_a_disturbance() -> None:
     watched = Watched()
-    watched.look(100 + HANG_S - 1, new_at=(1000, 100))
+    watched.observe(100 + HANG_S - 1, new_at=(1000, 100))
     assert not watched.failure
-    plan = watched.look(100 + HANG_S, new_at=(1000, 100))
+    plan = watched.observe(100 + HANG_S, new_at=(1000, 100))
     assert [pod.name for pod in plan.deletes] == [GROUP[1].name]
     assert plan.claim_attempt, "its end is written before the pod goes"
     workers = plan.status["build"]["workers"]
     assert [(w["errors"], w["infrastructureFailures"], w["endedAttempt"]) for w in workers] == [(0, 0, 0), (0, 1, 1)]
-    gone = watched.look(110 + HANG_S, GROUP[:1], new_at=(1900, 100))
+    gone = watched.observe(110 + HANG_S, GROUP[:1], new_at=(1900, 100))
     assert [body["metadata"]["name"] for body in gone.creates] == ["towns-build-g1-a2-1"]
 
 
 def test_the_pod_that_fell_silent_is_named_with_its_node_and_its_last_word() -> None:
     watched = Watched()
-    plan = watched.look(HANG_S, new_at=(0, 1000))
+    plan = watched.observe(HANG_S, new_at=(0, 1000))
     assert (watched.failure["reason"], watched.failure["class"]) == ("Hung", "Infrastructure")
     assert (watched.failure["pod"], watched.failure["node"]) == (GROUP[0].name, "node-0")
     said = watched.failure["message"]
@@ -101,31 +101,31 @@ def test_the_pod_that_fell_silent_is_named_with_its_node_and_its_last_word() -> 
 
 def test_a_silent_pod_is_replaced_whatever_an_earlier_attempt_reported() -> None:
     watched = Watched()
-    watched.look(HANG_S)
-    assert "it has told nothing at all" in watched.failure["message"]
+    watched.observe(HANG_S)
+    assert "it has reported nothing at all" in watched.failure["message"]
     assert [w["infrastructureFailures"] for w in watched.plan.status["build"]["workers"]] == [1, 1]
-    watched.look(HANG_S + 10, ())
+    watched.observe(HANG_S + 10, ())
     begun = NOW + timedelta(seconds=HANG_S + 20)
     again = tuple(a_build_pod(index, attempt=2, created_at=begun, started_at=begun) for index in (0, 1))
-    watched.look(HANG_S + 30, again, new_at=(0, 0))
+    watched.observe(HANG_S + 30, again, new_at=(0, 0))
     assert [w["infrastructureFailures"] for w in watched.plan.status["build"]["workers"]] == [1, 1]
 
 
 def test_a_pod_that_repeats_itself_and_one_that_is_told_to_stop_are_not_hung() -> None:
     watched = Watched()
     stopping = replace(GROUP[1], deleting=True, grace_ends_at=NOW + timedelta(seconds=10 * HANG_S))
-    watched.look(10 * HANG_S - 1, (GROUP[0], stopping), new_at=(9.5 * HANG_S, 0))
+    watched.observe(10 * HANG_S - 1, (GROUP[0], stopping), new_at=(9.5 * HANG_S, 0))
     assert not watched.failure
 
 
 def test_a_long_outage_of_the_store_hangs_no_build() -> None:
     watched = Watched()
     for after_s in (10, 5000):
-        watched.look(after_s, store_error="StoreUnavailable: no answer", words=())
-    watched.look(5010, new_at=(5, 5))  # the mailboxes still hold the words of before
-    watched.look(5009 + HANG_S, new_at=(5, 5))
+        watched.observe(after_s, store_error="StoreUnavailable: no answer", reports=())
+    watched.observe(5010, new_at=(5, 5))  # the mailboxes still hold the reports of before
+    watched.observe(5009 + HANG_S, new_at=(5, 5))
     assert not watched.failure
-    watched.look(5010 + HANG_S, new_at=(5, 5))
+    watched.observe(5010 + HANG_S, new_at=(5, 5))
     assert watched.failure["reason"] == "Hung"
 
 
@@ -133,7 +133,7 @@ def test_a_long_outage_of_the_store_hangs_no_build() -> None:
 def test_a_node_whose_clock_is_wrong_is_no_hang(skew_s: int) -> None:
     watched = Watched()
     skewed = tuple(replace(pod, started_at=NOW + timedelta(seconds=skew_s)) for pod in GROUP)
-    watched.look(HANG_S - 1, skewed)
+    watched.observe(HANG_S - 1, skewed)
     assert not watched.failure
 
 
@@ -141,11 +141,11 @@ def test_a_share_that_hangs_again_and_again_fails_the_build_and_says_why() -> No
     watched, after_s = Watched(), 0.0
     for attempt in range(1, MAX_INFRASTRUCTURE_FAILURES + 2):
         begun = NOW + timedelta(seconds=after_s)
-        watched.look(after_s, tuple(a_build_pod(i, attempt, created_at=begun, started_at=begun) for i in (0, 1)))
+        watched.observe(after_s, tuple(a_build_pod(i, attempt, created_at=begun, started_at=begun) for i in (0, 1)))
         after_s += HANG_S
-        watched.look(after_s, tuple(a_build_pod(i, attempt, created_at=begun, started_at=begun) for i in (0, 1)))
+        watched.observe(after_s, tuple(a_build_pod(i, attempt, created_at=begun, started_at=begun) for i in (0, 1)))
         after_s += 60
-        watched.look(after_s, ())
+        watched.observe(after_s, ())
     assert (watched.plan.status["phase"], watched.plan.status["reason"]) == ("Failed", "MaxInfraFailures")
     failed = next(c for c in watched.plan.status["conditions"] if c["type"] == "Failed")
     assert "the last was Hung: pod towns-build-g1-a51-0" in failed["message"]
@@ -155,32 +155,32 @@ def test_a_build_pod_that_finds_no_place_is_told_in_reason_and_message() -> None
     watched = Watched()
     waits: dict[str, Any] = {"waiting_reason": "Unschedulable", "waiting_message": "0/3 nodes have enough memory"}
     placeless = a_build_pod(1, phase="Pending", started_at=None, **waits)
-    watched.look(10, (GROUP[0], placeless), new_at=(5,))
+    watched.observe(10, (GROUP[0], placeless), new_at=(5,))
     assert watched.plan.status["reason"] == "Unschedulable"
     reason, message = watched.not_ready
     assert reason == "Unschedulable" and message.startswith(f"pod {placeless.name} waits: Unschedulable: 0/3 nodes")
-    watched.look(20, new_at=(5, 15))
+    watched.observe(20, new_at=(5, 15))
     assert (watched.plan.status["reason"], watched.not_ready[0]) == ("Building", "Building")
 
 
 def test_a_build_pod_that_does_not_start_for_no_reason_is_named() -> None:
     watched = Watched()
     slow = a_build_pod(1, phase="Pending", started_at=None)
-    watched.look(10, (GROUP[0], slow), new_at=(5,))
-    assert f"if that lasts, kubectl describe pod {slow.name} tells what it waits for" in watched.not_ready[1]
+    watched.observe(10, (GROUP[0], slow), new_at=(5,))
+    assert f"if that lasts, kubectl describe pod {slow.name} shows what it waits for" in watched.not_ready[1]
 
 
 def test_a_word_is_new_when_its_record_is_another_than_at_the_look_before(tmp_path: Path) -> None:
     store, keys, records = FolderStore(tmp_path), BuildKeys("team-a", "uid"), Records()
 
-    def words(after_s: float) -> list[tuple[int, int, float]]:
+    def reports(after_s: float) -> list[tuple[int, int, float]]:
         look = read_build(store, records, keys, 1, shares=2, now=NOW + timedelta(seconds=after_s))
-        return [(word.index, word.record.seq, (word.since - NOW).total_seconds()) for word in look.words]
+        return [(word.index, word.record.seq, (word.since - NOW).total_seconds()) for word in look.reports]
 
     store.put(keys.progress(1, 1), a_record(seq=1).model_dump_json().encode())
     store.put(keys.progress(2, 0), a_record(seq=1).model_dump_json().encode())  # of another generation
-    assert words(10) == [(1, 1, 10)]
-    assert words(500) == [(1, 1, 10)]
+    assert reports(10) == [(1, 1, 10)]
+    assert reports(500) == [(1, 1, 10)]
     store.put(keys.progress(1, 1), a_record(seq=2).model_dump_json().encode())
     store.put(keys.progress(1, 0), b"no record")
-    assert words(600) == [(1, 2, 600)]
+    assert reports(600) == [(1, 2, 600)]

@@ -14,7 +14,7 @@ CACHE = a_dataset_cache()
 ERROR = "StoreUnavailable: s3://lead/… at http://minio:9000: no answer"
 
 
-def look(previous: dict[str, Any] | None = None, **fields: Any) -> Plan:
+def decide(previous: dict[str, Any] | None = None, **fields: Any) -> Plan:
     observed = ObservedBuild(now=NOW + timedelta(seconds=60), previous=previous or {}, **fields)
     return decide_dataset_cache(CACHE, observed, SETTINGS)
 
@@ -30,37 +30,37 @@ def build_pods(phase: str = "Running", **fields: Any) -> tuple[ObservedPod, ...]
 
 
 def test_a_build_that_cannot_begin_is_pending_and_names_the_store() -> None:
-    plan = look(store_error=ERROR)
+    plan = decide(store_error=ERROR)
     phase, reason, of_ready, said = shown(plan)
     assert (phase, reason, of_ready) == ("Pending", "StorageUnavailable", "StorageUnavailable")
     assert said == f"nothing is built until the object store answers: {ERROR}; it is tried again"
     assert not plan.creates and plan.requeue_after_s
-    back = look(plan.status)
+    back = decide(plan.status)
     assert (shown(back)[:2], len(back.creates)) == (("Building", "Building"), 2), "it comes back by itself"
 
 
 def test_a_build_whose_store_goes_away_names_it_beside_how_far_it_is() -> None:
-    begun = look().status
-    phase, reason, of_ready, said = shown(look(begun, store_error=ERROR, pods=build_pods()))
+    begun = decide().status
+    phase, reason, of_ready, said = shown(decide(begun, store_error=ERROR, pods=build_pods()))
     assert (phase, reason, of_ready) == ("Building", "StorageUnavailable", "StorageUnavailable")
     assert said.startswith("0 of 2 build pods are done; what runs goes on") and ERROR in said
-    assert shown(look(begun, pods=build_pods()))[1] == "Building"
+    assert shown(decide(begun, pods=build_pods()))[1] == "Building"
 
 
 @pytest.mark.parametrize("reason", ["Unschedulable", "ImagePullBackOff"])
 def test_a_pod_that_cannot_start_is_named_before_the_store(reason: str) -> None:
     pods = build_pods("Pending", waiting_reason=reason, waiting_message="0/1 nodes")
-    assert ERROR not in shown(look(look().status, store_error=ERROR, pods=pods))[3]
+    assert ERROR not in shown(decide(decide().status, store_error=ERROR, pods=pods))[3]
 
 
 def test_a_finished_build_that_cannot_be_published_names_the_store() -> None:
     pods = build_pods("Succeeded", finished_at=NOW)
-    phase, reason, _, said = shown(look(look().status, store_error=ERROR, pods=pods))
+    phase, reason, _, said = shown(decide(decide().status, store_error=ERROR, pods=pods))
     assert (phase, reason) == ("Building", "StorageUnavailable")
     assert said.startswith("2 of 2 build pods are done") and ERROR in said
 
 
 def test_a_cache_that_is_ready_stays_so() -> None:
     manifest = ObservedCacheManifest(DIGEST, 17, 9, {}, 1234, 12, 1288490189)
-    ready = look(result_digest=DIGEST, manifest=manifest).status
-    assert shown(look(ready, store_error=ERROR))[:2] == ("Ready", "Complete")
+    ready = decide(result_digest=DIGEST, manifest=manifest).status
+    assert shown(decide(ready, store_error=ERROR))[:2] == ("Ready", "Complete")

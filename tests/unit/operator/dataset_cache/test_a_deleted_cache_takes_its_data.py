@@ -20,35 +20,38 @@ MINE, OLDER, SHARED, OTHER = ("a1" * 32, "b2" * 32, "c3" * 32, "d4" * 32)
 KEYS = BuildKeys("team-a", CACHE_UID)
 
 
-def a_cache(retain: str, *, guarded: bool = False) -> DatasetCache:
+def a_cache(retain: str, *, has_finalizer: bool = False) -> DatasetCache:
     body = a_cache_body(retain=retain)
-    body["metadata"]["finalizers"] = [CACHE_DATA_FINALIZER] if guarded else []
+    body["metadata"]["finalizers"] = [CACHE_DATA_FINALIZER] if has_finalizer else []
     return parse_dataset_cache(body)
 
 
 @pytest.mark.parametrize(
-    ("retain", "guarded", "guard"),
+    ("retain", "has_finalizer", "guard"),
     [("Retain", False, None), ("Retain", True, False), ("Delete", False, True), ("Delete", True, None)],
 )
-def test_only_a_cache_with_retain_delete_is_guarded(retain: str, guarded: bool, guard: bool | None) -> None:
-    assert decide_dataset_cache(a_cache(retain, guarded=guarded), ObservedBuild(now=NOW), SETTINGS).guard is guard
+def test_only_a_cache_with_retain_delete_is_guarded(retain: str, has_finalizer: bool, finalizer: bool | None) -> None:
+    assert (
+        decide_dataset_cache(a_cache(retain, has_finalizer=has_finalizer), ObservedBuild(now=NOW), SETTINGS).finalizer
+        is finalizer
+    )
 
 
 def test_a_deleted_cache_waits_for_those_that_use_it_and_names_them() -> None:
-    cache, live = a_cache("Delete", guarded=True), a_pod(0, name="towns-build-g1-a1-0", role="build", stage="")
+    cache, live = a_cache("Delete", has_finalizer=True), a_pod(0, name="towns-build-g1-a1-0", role="build", stage="")
 
-    def look(users: tuple[str, ...], after_s: float = 0, previous: dict[str, Any] | None = None) -> Any:
+    def observe(users: tuple[str, ...], after_s: float = 0, previous: dict[str, Any] | None = None) -> Any:
         now = NOW + timedelta(seconds=after_s)
         plan = decide_cache_removal(cache, ObservedBuild(now=now, pods=(live,), previous=previous or {}), users)
         fill_defaults({**a_cache_body(), "status": plan.status})
         return plan
 
-    waiting = look(("TrainingRun team-b/drive",))
+    waiting = observe(("TrainingRun team-b/drive",))
     assert (waiting.status["phase"], waiting.status["reason"]) == ("Deleting", "InUse")
     assert "used by TrainingRun team-b/drive" in waiting.status["conditions"][0]["message"]
     assert [pod.name for pod in waiting.deletes] == [live.name]
-    assert look(("TrainingRun team-b/drive",), 99, waiting.status).status == waiting.status
-    assert look((), 99, waiting.status).status["reason"] == "RemovingData"
+    assert observe(("TrainingRun team-b/drive",), 99, waiting.status).status == waiting.status
+    assert observe((), 99, waiting.status).status["reason"] == "RemovingData"
 
 
 def a_store(folder: Path) -> FolderStore:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lead_operator.bucket.bucket_view import BucketLook
+from lead_operator.bucket.bucket_view import BucketSnapshot
 from lead_operator.controllers.reported_caches import ReportedCaches
 from lead_operator.decisions.dataset_cache.plan import decide_dataset_cache
 from lead_operator.decisions.observed import ObservedBuild, ObservedBuildFailure
@@ -19,16 +19,16 @@ def a_build_pod(**fields: Any) -> Any:
     return a_pod(0, name="towns-build-g1-a1-0", role="build", stage="", **fields)
 
 
-def look(status: dict[str, Any], *pods: Any, **seen: Any) -> Plan:
+def decide(status: dict[str, Any], *pods: Any, **seen: Any) -> Plan:
     return decide_dataset_cache(CACHE, ObservedBuild(now=NOW, pods=pods, previous=status, **seen), SETTINGS)
 
 
 def building() -> dict[str, Any]:
-    return look(look({}).status, a_build_pod()).status
+    return decide(decide({}).status, a_build_pod()).status
 
 
 def failed() -> Plan:
-    return look(building(), a_build_pod(phase="Failed", exit_code=65, message="the source is empty"))
+    return decide(building(), a_build_pod(phase="Failed", exit_code=65, message="the source is empty"))
 
 
 def forged(status: dict[str, Any], end: str) -> dict[str, Any]:
@@ -39,13 +39,13 @@ def forged(status: dict[str, Any], end: str) -> dict[str, Any]:
 
 
 def test_a_forged_failure_changes_nothing_of_the_build() -> None:
-    plan = look(forged(building(), "Failed"), a_build_pod(), failure_disproved=True)
+    plan = decide(forged(building(), "Failed"), a_build_pod(), failure_disproved=True)
     assert plan.status["phase"] == "Building" and not plan.deletes and not plan.creates and not plan.records
     assert plan.status["build"] == building()["build"]
 
 
 def test_a_forged_ready_begins_nothing_anew() -> None:
-    plan = look(forged(building(), "Ready"), a_build_pod())
+    plan = decide(forged(building(), "Ready"), a_build_pod())
     assert plan.status["phase"] == "Building" and not plan.deletes
     assert plan.status["build"] == building()["build"]
 
@@ -56,31 +56,31 @@ def test_a_true_failure_is_recorded_and_outlives_its_status() -> None:
     end = parse_run_end(record.data)
     assert record.key == KEY and end is not None and end.reason == "BadData"
     known = ObservedBuildFailure(0, end.reason, end.message)
-    again = look({}, failure=known)
+    again = decide({}, failure=known)
     assert (again.status["phase"], again.status["reason"], again.creates, again.records) == (
         "Failed",
         "BadData",
         (),
         (),
     )
-    assert look(plan.status, failure=known, failure_disproved=True).status["phase"] == "Failed"
+    assert decide(plan.status, failure=known, failure_disproved=True).status["phase"] == "Failed"
 
 
 def test_a_failure_is_not_recorded_before_the_store_takes_it() -> None:
-    away = look(building(), a_build_pod(phase="Failed", exit_code=65, message="empty"), store_error="no answer")
+    away = decide(building(), a_build_pod(phase="Failed", exit_code=65, message="empty"), store_error="no answer")
     assert away.status["phase"] == "Failed" and not away.records
-    assert [record.key for record in look(away.status).records] == [KEY]
+    assert [record.key for record in decide(away.status).records] == [KEY]
 
 
 def test_a_process_knows_what_it_has_decided_and_nothing_else() -> None:
     known, status = ReportedCaches(), failed().status
-    assert known.disproves_failure("a", cache_status(status), BucketLook())
-    assert not known.disproves_failure("a", cache_status(status), BucketLook(error="no answer"))
-    recorded = BucketLook(failure=ObservedBuildFailure(0, "BadData", ""))
+    assert known.disproves_failure("a", cache_status(status), BucketSnapshot())
+    assert not known.disproves_failure("a", cache_status(status), BucketSnapshot(error="no answer"))
+    recorded = BucketSnapshot(failure=ObservedBuildFailure(0, "BadData", ""))
     assert not known.disproves_failure("a", cache_status(status), recorded)
     known.note("a", ObservedBuild(now=NOW, previous=status), cache_status(status))
-    assert known.disproves_failure("a", cache_status(status), BucketLook()), "it has only seen it in the status"
+    assert known.disproves_failure("a", cache_status(status), BucketSnapshot()), "it has only seen it in the status"
     known.note("a", ObservedBuild(now=NOW, previous=building()), cache_status(status))
-    assert not known.disproves_failure("a", cache_status(status), BucketLook())
+    assert not known.disproves_failure("a", cache_status(status), BucketSnapshot())
     known.memories.forget("a")
-    assert known.disproves_failure("a", cache_status(status), BucketLook())
+    assert known.disproves_failure("a", cache_status(status), BucketSnapshot())

@@ -11,7 +11,7 @@ from lead_operator.bucket.record_reader import Records
 from lead_operator.cli.render import render_body
 from lead_operator.decisions.dataset_cache.health import HANG_S
 from lead_operator.decisions.dataset_cache.plan import MANIFEST_WAIT_S, decide_dataset_cache
-from lead_operator.decisions.observed import BuildWord, ObservedBuild, ObservedCacheManifest, ObservedPod
+from lead_operator.decisions.observed import BuildReport, ObservedBuild, ObservedCacheManifest, ObservedPod
 from lead_operator.decisions.plan import Plan
 from lead_operator.errors import SpecError
 from lead_operator.kube.observe import expected_build_pods
@@ -42,7 +42,7 @@ def staged(*, stages: Any = STAGES, **build: Any) -> DatasetCache:
     return a_dataset_cache(build={"parallelism": 1, "stages": stages, **build})
 
 
-def look(cache: DatasetCache, previous: dict[str, Any] | None = None, *pods: ObservedPod, **fields: Any) -> Plan:
+def decide(cache: DatasetCache, previous: dict[str, Any] | None = None, *pods: ObservedPod, **fields: Any) -> Plan:
     seconds = fields.pop("after_s", 0)
     observed = ObservedBuild(now=NOW + timedelta(seconds=seconds), previous=previous or {}, pods=pods, **fields)
     plan = decide_dataset_cache(cache, observed, SETTINGS)
@@ -92,11 +92,11 @@ FIRST: list[Share] = [("extract", 0), ("extract", 1), ("labels", 0)]
 )
 def test_a_stage_begins_when_those_it_names_are_complete(done: list[Share], next_pods: list[str], told: str) -> None:
     cache = staged()
-    status = look(cache).status
+    status = decide(cache).status
     pods = [a_stage_pod(*share) for share in FIRST if share not in done]
     for share in done:  # one after another, as passes see them
-        status = look(cache, status, *pods, *succeeded(*done[: done.index(share) + 1])).status
-    plan = look(cache, {} if not done else status, *([] if not done else pods), *succeeded(*done))
+        status = decide(cache, status, *pods, *succeeded(*done[: done.index(share) + 1])).status
+    plan = decide(cache, {} if not done else status, *([] if not done else pods), *succeeded(*done))
     begun = {each["stage"] for each in plan.status["build"]["workers"] if each.get("stage") and each["attempt"]}
     assert made(plan) == next_pods
     assert "".join(phase[0] for phase in phases(plan).values()) == told
@@ -105,7 +105,7 @@ def test_a_stage_begins_when_those_it_names_are_complete(done: list[Share], next
 
 
 def test_without_stages_pods_and_status_are_what_they_were() -> None:
-    plan = look(a_dataset_cache())
+    plan = decide(a_dataset_cache())
     assert made(plan) == ["-g1-a1-0", "-g1-a1-1"]
     assert not {"stage", "stages"} & plan.status.keys()
     assert all("stage" not in worker for worker in plan.status["build"]["workers"])
@@ -148,16 +148,16 @@ def test_every_pod_reads_and_writes_below_its_own_build_alone() -> None:
 
 def test_a_share_of_a_stage_is_tried_again_alone_with_the_same_accounts() -> None:
     cache, others = staged(maxRetries=2), [a_stage_pod("extract", index) for index in (0, 1)]
-    status, after_s = look(cache).status, 0.0
+    status, after_s = decide(cache).status, 0.0
     for attempt in (1, 2, 3):
         killed = a_stage_pod("labels", attempt=attempt, phase="Failed", exit_code=1, finished_at=NOW)
-        accounted = look(cache, status, *others, killed, after_s=after_s)
+        accounted = decide(cache, status, *others, killed, after_s=after_s)
         assert accounted.claim_attempt and accounted.status["lastFailure"]["pod"] == killed.name
         if attempt == 2:
             assert entry(accounted, "labels")["message"] == "1 shares are tried again"
         if attempt < 3:
             after_s += 600
-            again = look(cache, accounted.status, *others, killed, after_s=after_s)
+            again = decide(cache, accounted.status, *others, killed, after_s=after_s)
             assert made(again) == [f"-labels-g1-a{attempt + 1}-0"]
             status = again.status
     failed = accounted
@@ -170,7 +170,7 @@ def test_a_share_of_a_stage_is_tried_again_alone_with_the_same_accounts() -> Non
 def test_a_mistake_that_a_stage_finds_fails_the_build_and_names_the_stage() -> None:
     text = "spec.build.stages: found 'lables'; recipe distill offers extract, labels with this config"
     wrong = a_stage_pod("extract", phase="Failed", exit_code=64, finished_at=NOW, message=text)
-    plan = look(staged(), look(staged()).status, wrong)
+    plan = decide(staged(), decide(staged()).status, wrong)
     accepted = next(each for each in plan.status["conditions"] if each["type"] == "Accepted")
     assert (accepted["status"], accepted["reason"]) == ("False", "BadConfig")
     assert text in accepted["message"]
@@ -180,26 +180,26 @@ def test_a_mistake_that_a_stage_finds_fails_the_build_and_names_the_stage() -> N
 def test_status_counts_samples_stage_by_stage_and_says_which_is_at_work() -> None:
     cache = staged()
 
-    def word(stage: str, index: int, done: int, total: int) -> BuildWord:
+    def word(stage: str, index: int, done: int, total: int) -> BuildReport:
         record = BuildRecord(attempt=1, seq=1, phase="Building", digest=DIGEST, samples_done=done, share_samples=total)
-        return BuildWord(index, record, NOW, stage)
+        return BuildReport(index, record, NOW, stage)
 
-    words = (word("extract", 0, 3, 10), word("extract", 1, 4, 10), word("labels", 0, 1, 20))
+    reports = (word("extract", 0, 3, 10), word("extract", 1, 4, 10), word("labels", 0, 1, 20))
     waiting = a_stage_pod("labels", phase="Pending", waiting_reason="Unschedulable", waiting_message="no GPU")
-    plan = look(cache, look(cache).status, *[a_stage_pod("extract", i) for i in (0, 1)], waiting, words=words)
+    plan = decide(cache, decide(cache).status, *[a_stage_pod("extract", i) for i in (0, 1)], waiting, reports=reports)
     assert plan.status["display"]["stage"] == "extract,labels" and plan.status["digest"] == DIGEST
     assert entry(plan, "extract") == {
         "name": "extract", "phase": "Running", "pods": {"done": 0, "total": 2}, "samples": {"done": 7, "total": 20}
     }  # fmt: skip
     assert entry(plan, "labels")["message"] == "pods wait: Unschedulable"
     assert entry(plan, "history")["message"] == "waits for extract, labels"
-    running = look(cache, look(cache).status, *[a_stage_pod(*share) for share in FIRST], words=words)
+    running = decide(cache, decide(cache).status, *[a_stage_pod(*share) for share in FIRST], reports=reports)
     assert message(running) == (
         "stage extract: 0 of 2 pods are done, 7 of 20 samples are made, "
         "stage labels: 0 of 1 pods are done, 1 of 20 samples are made"
     )
     assert "shards" not in plan.status, "samples of stages are no shards"
-    ready = look(cache, plan.status, **COMPLETE)
+    ready = decide(cache, plan.status, **COMPLETE)
     assert set(phases(ready).values()) == {"Succeeded"} and "stage" not in ready.status["display"]
 
 
@@ -208,9 +208,9 @@ def test_an_erased_status_is_rebuilt_from_pods_and_records() -> None:
     cache = staged()
     finished = BuildRecord(attempt=3, seq=9, phase="Done", digest=DIGEST, samples_done=20, share_samples=20)
     halfway = finished.model_copy(update={"phase": "Building", "attempt": 1})
-    words = (BuildWord(0, finished, NOW, "labels"), BuildWord(1, halfway, NOW, "extract"))
+    reports = (BuildReport(0, finished, NOW, "labels"), BuildReport(1, halfway, NOW, "extract"))
     first = succeeded(("extract", 0))
-    plan = look(cache, {}, *first, words=words)
+    plan = decide(cache, {}, *first, reports=reports)
     workers = {(each.get("stage", ""), each["index"]): each for each in plan.status["build"]["workers"]}
     assert workers["labels", 0]["done"] and workers["labels", 0]["attempt"] == 3
     assert workers["extract", 0]["done"]
@@ -221,24 +221,24 @@ def test_an_erased_status_is_rebuilt_from_pods_and_records() -> None:
 def test_without_a_manifest_all_stages_begin_again() -> None:
     """A source that changed between two stages leaves the last one without their outputs, and none commits."""
     cache, done = staged(), succeeded(*FIRST, ("history", 0), ("", 0))
-    status = look(cache).status
+    status = decide(cache).status
     for _ in range(4):
-        status = look(cache, status, *done).status
+        status = decide(cache, status, *done).status
     assert all(worker["done"] for worker in status["build"]["workers"])
-    again = look(cache, status, *done, after_s=MANIFEST_WAIT_S + 1)
+    again = decide(cache, status, *done, after_s=MANIFEST_WAIT_S + 1)
     assert (again.status["reason"], again.status["build"]["rebuilds"]) == ("SourceChanged", 1)
     assert {worker["done"] for worker in again.status["build"]["workers"]} == {False}
-    anew = look(cache, again.status, *done, after_s=MANIFEST_WAIT_S + 2)
+    anew = decide(cache, again.status, *done, after_s=MANIFEST_WAIT_S + 2)
     assert made(anew) == ["-extract-g1-a2-0", "-extract-g1-a2-1", "-labels-g1-a2-0"]
 
 
 def test_a_silent_pod_of_a_stage_is_judged_by_its_own_records() -> None:
     cache = staged()
-    old = look(cache).status
+    old = decide(cache).status
     heard = BuildRecord(attempt=1, seq=1, phase="Building", digest=DIGEST)
-    words = (BuildWord(0, heard, NOW, "labels"), BuildWord(0, heard, NOW + timedelta(seconds=HANG_S), "extract"))
+    reports = (BuildReport(0, heard, NOW, "labels"), BuildReport(0, heard, NOW + timedelta(seconds=HANG_S), "extract"))
     begun: dict[str, Any] = {"created_at": NOW, "started_at": NOW}
-    plan = look(cache, old, *[a_stage_pod(*share, **begun) for share in FIRST], words=words, after_s=HANG_S + 5)
+    plan = decide(cache, old, *[a_stage_pod(*share, **begun) for share in FIRST], reports=reports, after_s=HANG_S + 5)
     assert plan.status["lastFailure"]["reason"] == "Hung"
     assert plan.status["lastFailure"]["pod"] in ("towns-build-labels-g1-a1-0", "towns-build-extract-g1-a1-1")
     ended = {(each["stage"], each["index"]) for each in plan.status["build"]["workers"] if each["endedAttempt"]}
@@ -251,21 +251,21 @@ def test_records_of_stages_are_read_from_keys_of_their_own(tmp_path: Any) -> Non
         record = BuildRecord(attempt=1, seq=number, phase="Building", samples_done=number)
         store.put(key, record.model_dump_json().encode())
     seen = read_build(store, Records(), keys, 1, shares=1, now=NOW, stages=[("labels", 2)])
-    assert [(word.stage, word.index, word.record.seq) for word in seen.words] == [
+    assert [(word.stage, word.index, word.record.seq) for word in seen.reports] == [
         ("labels", 0, 1), ("labels", 1, 2), ("", 0, 0)
     ]  # fmt: skip
 
 
 def test_pods_that_no_copy_shows_are_asked_for_by_the_names_of_their_stages() -> None:
     cache = staged()
-    seen = look(cache, look(cache).status, *[a_stage_pod(*share) for share in FIRST])
+    seen = decide(cache, decide(cache).status, *[a_stage_pod(*share) for share in FIRST])
     assert list(expected_build_pods(cache, cache_status(seen.status))) == [a_stage_pod(*share).name for share in FIRST]
 
 
 def test_a_pod_that_was_killed_for_memory_names_the_resources_of_its_stage() -> None:
     cache = staged()
     killed = a_stage_pod("labels", phase="Failed", exit_code=137, reason="OOMKilled", finished_at=NOW)
-    plan = look(cache, look(cache).status, killed)
+    plan = decide(cache, decide(cache).status, killed)
     assert "more memory than build.stages[1].resources.limits.memory" in plan.status["lastFailure"]["message"]
 
 
@@ -276,7 +276,7 @@ def test_resources_of_a_stage_that_make_invalid_pods_are_named() -> None:
         'Pod team-a/towns-build-labels-g1-a1-0: Pod "towns-build-labels-g1-a1-0" is invalid: '
         "spec.containers[0].resources.requests: Required value: Limit must be set for non overcommitable resources"
     )
-    plan = look(cache, look(cache).status, *done, apply_error=refusal)
+    plan = decide(cache, decide(cache).status, *done, apply_error=refusal)
     assert plan.status["reason"] == "BadSpec"
     assert "spec.build.stages[1].resources.requests: Required value" in message(plan)
 
@@ -284,9 +284,9 @@ def test_resources_of_a_stage_that_make_invalid_pods_are_named() -> None:
 def test_stages_may_change_while_a_cache_is_complete() -> None:
     """They do not change its result: nothing is built again."""
     cache = a_dataset_cache()
-    ready = look(cache, **COMPLETE).status
+    ready = decide(cache, **COMPLETE).status
     edited = a_dataset_cache(generation=2, build={"parallelism": 1, "stages": STAGES})
-    plan = look(edited, ready, **COMPLETE)
+    plan = decide(edited, ready, **COMPLETE)
     assert (plan.status["phase"], plan.creates, plan.status["build"]["generation"]) == ("Ready", (), 1)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from lead_operator.bucket.cache_data_gc import CacheRemoval
 from lead_operator.controllers.apply import Applier
-from lead_operator.controllers.cache_finalizer import CacheEnd
+from lead_operator.controllers.cache_finalizer import CacheFinalizer
 from lead_operator.decisions.plan import Plan
 from lead_operator.kube.api_errors import Refused
 from lead_operator.kube.client import KubeClient
@@ -49,7 +49,7 @@ class World:
         )
         self.body = {**a_cache_body(retain="Delete"), "status": {"phase": "Ready", "digest": NEW}}
         self.body["metadata"] |= {"deletionTimestamp": "2026-01-01T13:00:00Z", "finalizers": [CACHE_DATA_FINALIZER]}
-        self.end = CacheEnd(
+        self.end = CacheFinalizer(
             cast(KubeClient, self), self.informers, self.removal,
             cast(Applier, self), SETTINGS,
         )  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 from lead_operator.decisions.dataset_cache.plan import decide_dataset_cache
 from lead_operator.decisions.dataset_cache.state import build_generation
 from lead_operator.decisions.observed import (
-    BuildWord,
+    BuildReport,
     ObservedBuild,
     ObservedCacheManifest,
     ObservedPod,
@@ -26,10 +26,12 @@ MANIFEST = ObservedCacheManifest(DIGEST, 17, 9, {"too short": 8}, 1234, 12, 1288
 COMPLETE: dict[str, Any] = {"result_digest": DIGEST, "manifest": MANIFEST}
 
 
-def look(cache: DatasetCache, *, after_s: float = 0, previous: dict[str, Any] | None = None, **fields: Any) -> Plan:
+def decide(cache: DatasetCache, *, after_s: float = 0, previous: dict[str, Any] | None = None, **fields: Any) -> Plan:
     now = NOW + timedelta(seconds=after_s)
-    words = tuple(BuildWord(index, record, now) for index, record in enumerate(fields.pop("records", ())))
-    plan = decide_dataset_cache(cache, ObservedBuild(now=now, previous=previous or {}, words=words, **fields), SETTINGS)
+    reports = tuple(BuildReport(index, record, now) for index, record in enumerate(fields.pop("records", ())))
+    plan = decide_dataset_cache(
+        cache, ObservedBuild(now=now, previous=previous or {}, reports=reports, **fields), SETTINGS
+    )
     fill_defaults({**a_cache_body(), "status": plan.status})  # the CRD knows every field of the status
     return plan
 
@@ -48,7 +50,7 @@ def condition(plan: Plan, kind: str) -> dict[str, Any]:
 
 
 def test_a_new_cache_claims_and_makes_one_pod_a_share() -> None:
-    plan = look(a_dataset_cache())
+    plan = decide(a_dataset_cache())
     assert plan.claim_attempt
     assert made(plan) == ["towns-build-g1-a1-0", "towns-build-g1-a1-1"]
     assert plan.status["phase"] == "Building"
@@ -59,7 +61,7 @@ def test_the_columns_tell_how_far_the_build_is() -> None:
     common: dict[str, Any] = {"attempt": 1, "seq": 3, "phase": "Building", "digest": DIGEST, "shards_total": 12}
     counts: dict[str, Any] = {"routes_total": 17, "routes_kept": 9, "samples": 1234}
     records = tuple(BuildRecord(**common, **counts, shards_done=n, size_bytes=2**20) for n in (3, 4))
-    plan = look(cache, previous=look(cache).status, records=records, pods=(a_build_pod(0), a_build_pod(1)))
+    plan = decide(cache, previous=decide(cache).status, records=records, pods=(a_build_pod(0), a_build_pod(1)))
     status = plan.status
     assert (status["routes"], status["samples"]) == ({"kept": 9, "total": 17}, 1234)
     assert (status["shards"], status["percent"], status["sizeBytes"]) == ({"done": 7, "total": 12}, 58, 2**21)
@@ -73,17 +75,17 @@ def test_rate_and_time_left_move_with_news_and_not_with_the_clock() -> None:
         common: dict[str, Any] = {"attempt": 1, "phase": "Building", "digest": DIGEST, "shards_total": 12}
         return (BuildRecord(**common, seq=done, shards_done=done, size_bytes=done * 60 * 2**20),)
 
-    status = look(cache).status
+    status = decide(cache).status
     told = []
     for after_s, done in [(0, 2), (20, 3), (40, 4), (60, 4), (90, 4), (100, 6)]:
-        status = look(cache, after_s=after_s, previous=status, records=shards(done), pods=pods).status
+        status = decide(cache, after_s=after_s, previous=status, records=shards(done), pods=pods).status
         speed, display = status["build"]["speed"], status["display"]
         told.append((speed["shards"], display.get("rate"), display.get("eta")))
     first, second = (4, "3.0Mi/s", "2m40s"), (6, "2.0Mi/s", "3m0s")
     assert told == [(2, None, None), (2, None, None), first, first, first, second]
     message = next(c["message"] for c in status["conditions"] if c["type"] == "Ready")
     assert message == "0 of 2 build pods are done, 6 of 12 shards are complete, about 3m0s are left at 2.0Mi/s"
-    assert "speed" not in look(cache, previous=status, **COMPLETE).status["build"]
+    assert "speed" not in decide(cache, previous=status, **COMPLETE).status["build"]
 
 
 def test_pods_that_tell_how_fast_they_are_tell_what_a_person_waits_for() -> None:
@@ -96,10 +98,10 @@ def test_pods_that_tell_how_fast_they_are_tell_what_a_person_waits_for() -> None
             for n in samples
         )
 
-    status = look(cache, records=packed(100, 100), pods=pods).status
+    status = decide(cache, records=packed(100, 100), pods=pods).status
     told = []
     for after_s, samples in [(20, (200, 190)), (40, (300, 250)), (60, (300, 250)), (90, (300, 250)), (95, (450, 300))]:
-        status = look(cache, after_s=after_s, previous=status, records=packed(*samples), pods=pods).status
+        status = decide(cache, after_s=after_s, previous=status, records=packed(*samples), pods=pods).status
         speed, display = status["build"]["speed"], status["display"]
         told.append((speed["samples"], display["rate"], display["eta"]))  # the slowest share is what remains
     assert told == [(200, "10.0/s", "1m40s"), *[(550, "10.0/s", "1m10s")] * 3, (750, "10.0/s", "1m0s")]
@@ -114,17 +116,17 @@ def test_a_source_that_changed_is_told_and_nothing_is_built_until_the_spec_chang
     cache = a_dataset_cache()
     manifest = replace(MANIFEST, source_sha256="a" * 64)
     complete: dict[str, Any] = {"result_digest": DIGEST, "manifest": manifest}
-    ready = look(cache, source=ObservedSource("a" * 64, 170), **complete)
+    ready = decide(cache, source=ObservedSource("a" * 64, 170), **complete)
     assert (condition(ready, "SourceDrift")["status"], condition(ready, "Ready")["status"]) == ("False", "True")
-    drifted = look(cache, previous=ready.status, source=ObservedSource("b" * 64, 171), **complete)
+    drifted = decide(cache, previous=ready.status, source=ObservedSource("b" * 64, 171), **complete)
     assert (condition(drifted, "SourceDrift")["status"], drifted.status["phase"]) == ("True", "Ready")
     assert "it has 171 files now" in condition(drifted, "SourceDrift")["message"]
     assert not drifted.creates and drifted.urgent
-    unseen = look(cache, **complete)
+    unseen = decide(cache, **complete)
     assert not condition(unseen, "SourceDrift")
-    restarted = look(cache, previous=drifted.status, after_s=60, **complete)
+    restarted = decide(cache, previous=drifted.status, after_s=60, **complete)
     assert restarted.status == drifted.status, "an operator that has not listed the source yet unsays nothing"
-    rebuilt = look(a_dataset_cache(generation=2, config={"stride": 2}), previous=drifted.status)
+    rebuilt = decide(a_dataset_cache(generation=2, config={"stride": 2}), previous=drifted.status)
     assert made(rebuilt) == ["towns-build-g2-a1-0", "towns-build-g2-a1-1"]
 
 
@@ -133,30 +135,30 @@ def test_routes_that_changed_are_named_and_by_the_next_operator_too() -> None:
     complete: dict[str, Any] = {"result_digest": DIGEST, "manifest": manifest}
     added = tuple(f"data/Accident/r{number}" for number in range(1, 7))
     source = ObservedSource("b" * 64, 171, added=added, replaced=("x" * 300,))
-    drifted = look(cache, source=source, **complete)
+    drifted = decide(cache, source=source, **complete)
     said = condition(drifted, "SourceDrift")["message"]
     assert "6 added (data/Accident/r1, data/Accident/r2, data/Accident/r3, +3 more), 1 changed (…xxx" in said
     assert "removed" not in said
     assert len(said) < 500
-    after_restart = look(cache, previous=drifted.status, source=ObservedSource("b" * 64, 171), **complete)
+    after_restart = decide(cache, previous=drifted.status, source=ObservedSource("b" * 64, 171), **complete)
     assert after_restart.status == drifted.status
     condition(after_restart, "SourceDrift")["message"] = f"{said.partition('; runs')[0]}; to build it, raise maxRetries"
-    by_today = look(cache, previous=after_restart.status, source=ObservedSource("b" * 64, 171), **complete)
+    by_today = decide(cache, previous=after_restart.status, source=ObservedSource("b" * 64, 171), **complete)
     assert condition(by_today, "SourceDrift")["message"] == said, "advice of an earlier release has had its time"
-    more = look(cache, previous=drifted.status, source=ObservedSource("c" * 64, 172), **complete)
+    more = decide(cache, previous=drifted.status, source=ObservedSource("c" * 64, 172), **complete)
     assert "it has 172 files now" in condition(more, "SourceDrift")["message"]
     assert "added (" not in condition(more, "SourceDrift")["message"]
 
 
 def test_a_cache_is_ready_when_its_manifest_exists() -> None:
-    plan = look(a_dataset_cache(), used_by=("a", "b", "c"), **COMPLETE)
+    plan = decide(a_dataset_cache(), used_by=("a", "b", "c"), **COMPLETE)
     assert (plan.status["phase"], condition(plan, "Ready")["status"]) == ("Ready", "True")
     assert [plan.status["display"][key] for key in ("shards", "size", "routes")] == ["12/12", "1.2Gi", "9/17"]
     assert plan.status["routeReasons"] == {"too short": 8}
     assert plan.status["display"]["usedBy"] == "a +2"
     assert plan.status["uri"] == f"s3://lead/caches/team-a/{DIGEST}/"
     assert not plan.creates and not plan.claim_attempt
-    assert look(a_dataset_cache(), after_s=99, previous=plan.status, used_by=("a", "b", "c"), **COMPLETE).status == (
+    assert decide(a_dataset_cache(), after_s=99, previous=plan.status, used_by=("a", "b", "c"), **COMPLETE).status == (
         plan.status
     )
 
@@ -164,7 +166,7 @@ def test_a_cache_is_ready_when_its_manifest_exists() -> None:
 def test_one_failed_share_is_tried_again_on_its_own() -> None:
     cache = a_dataset_cache()
     pods = (a_build_pod(0), a_build_pod(1, phase="Failed", exit_code=1))
-    plan = look(cache, after_s=5, previous=look(cache).status, pods=pods)
+    plan = decide(cache, after_s=5, previous=decide(cache).status, pods=pods)
     assert plan.claim_attempt
     assert made(plan) == ["towns-build-g1-a2-1"]
     assert not plan.deletes
@@ -173,14 +175,14 @@ def test_one_failed_share_is_tried_again_on_its_own() -> None:
 
 def test_a_damaged_file_fails_the_build_and_is_named() -> None:
     cache = a_dataset_cache()
-    words = "routes/Town03/x/metas/0007.pkl ends after 12 bytes; upload it again"
-    pods = (a_build_pod(0), a_build_pod(1, phase="Failed", exit_code=65, message=words))
-    plan = look(cache, previous=look(cache).status, pods=pods)
+    reports = "routes/Town03/x/metas/0007.pkl ends after 12 bytes; upload it again"
+    pods = (a_build_pod(0), a_build_pod(1, phase="Failed", exit_code=65, message=reports))
+    plan = decide(cache, previous=decide(cache).status, pods=pods)
     assert (plan.status["phase"], plan.status["reason"]) == ("Failed", "BadData")
-    assert condition(plan, "Failed")["message"].startswith(f"{words}; correct the data of spec.source")
+    assert condition(plan, "Failed")["message"].startswith(f"{reports}; correct the data of spec.source")
     assert [d.name for d in plan.deletes] == ["towns-build-g1-a1-0"]
     assert plan.claim_attempt, "the verdict is written before the pods go: without them, another would follow"
-    assert look(cache, after_s=99, previous=plan.status).status["phase"] == "Failed"
+    assert decide(cache, after_s=99, previous=plan.status).status["phase"] == "Failed"
 
 
 @pytest.mark.parametrize(
@@ -195,7 +197,7 @@ def test_a_damaged_file_fails_the_build_and_is_named() -> None:
 def test_the_remedy_of_a_failed_build_follows_its_reason(code: int, reason: str, remedy: str) -> None:
     cache = a_dataset_cache()
     pods = (a_build_pod(0, phase="Failed", exit_code=code, message="it is wrong"),)
-    plan = look(cache, previous=look(cache).status, pods=pods)
+    plan = decide(cache, previous=decide(cache).status, pods=pods)
     told = condition(plan, "Failed")
     assert told["reason"] == reason and remedy in told["message"]
     assert "maxRetries" not in told["message"]
@@ -206,18 +208,18 @@ def test_a_build_that_waits_for_a_node_gets_the_remedy_of_a_build() -> None:
     cache = a_dataset_cache()
     waits: dict[str, Any] = {"phase": "Pending", "node": "", "waiting_reason": "Unschedulable"}
     pods = tuple(a_build_pod(index, waiting_message="0/1 nodes: 1 Insufficient memory.", **waits) for index in (0, 1))
-    told = condition(look(cache, previous=look(cache).status, pods=pods), "Ready")
+    told = condition(decide(cache, previous=decide(cache).status, pods=pods), "Ready")
     assert "ask for less in build.resources, which may be changed in place" in told["message"]
     assert "create a run" not in told["message"] and "no node has enough" not in told["message"]
 
 
 def test_errors_of_one_share_end_the_build_at_max_retries() -> None:
     cache = a_dataset_cache(build={"parallelism": 1, "maxRetries": 2})
-    status, after_s, failed = look(cache).status, 0, 0
+    status, after_s, failed = decide(cache).status, 0, 0
     for attempt in range(1, 9):
         after_s += 300
         pods = (a_build_pod(0, attempt, phase="Failed", exit_code=1),)
-        status = look(cache, after_s=after_s, previous=status, pods=pods).status
+        status = decide(cache, after_s=after_s, previous=status, pods=pods).status
         failed = attempt
         if status["phase"] == "Failed":
             break
@@ -227,21 +229,21 @@ def test_errors_of_one_share_end_the_build_at_max_retries() -> None:
 def test_a_source_that_changed_while_it_was_read_is_read_again() -> None:
     cache = a_dataset_cache()
     pods = tuple(a_build_pod(i, phase="Succeeded") for i in (0, 1))
-    early = look(cache, after_s=2, previous=look(cache).status, pods=pods)
+    early = decide(cache, after_s=2, previous=decide(cache).status, pods=pods)
     assert not early.claim_attempt and early.status["reason"] == "Finishing"
-    late = look(cache, after_s=20, previous=early.status, pods=pods)
-    again = look(cache, after_s=21, previous=late.status, pods=pods)
+    late = decide(cache, after_s=20, previous=early.status, pods=pods)
+    again = decide(cache, after_s=21, previous=late.status, pods=pods)
     assert made(again) == ["towns-build-g1-a2-0", "towns-build-g1-a2-1"]
     assert again.status["build"]["rebuilds"] == 1
 
 
 def test_a_changed_spec_is_built_anew_after_the_old_pods_are_gone() -> None:
-    ready = look(a_dataset_cache(), **COMPLETE).status
+    ready = decide(a_dataset_cache(), **COMPLETE).status
     changed = a_dataset_cache(generation=2, config={"stride": 2})
     old = a_build_pod(0)
-    waiting = look(changed, previous=ready, pods=(old,))
+    waiting = decide(changed, previous=ready, pods=(old,))
     assert [d.name for d in waiting.deletes] == ["towns-build-g1-a1-0"] and not waiting.creates
-    plan = look(changed, previous=waiting.status)
+    plan = decide(changed, previous=waiting.status)
     assert made(plan) == ["towns-build-g2-a1-0", "towns-build-g2-a1-1"]
 
 
@@ -255,21 +257,21 @@ UNCHANGED_RESULT: list[dict[str, Any]] = [
 @pytest.mark.parametrize("changed", UNCHANGED_RESULT)
 def test_a_ready_cache_stays_ready_over_a_change_that_does_not_change_its_result(changed: dict[str, Any]) -> None:
     """Its raw data may be gone: the build of the first generation is what answers."""
-    status = look(a_dataset_cache(), **COMPLETE).status
+    status = decide(a_dataset_cache(), **COMPLETE).status
     for generation in (2, 3):
         cache = a_dataset_cache(generation=generation, **changed)
         assert build_generation(cache, cache_status(status)) == 1
-        plan = look(cache, previous=status, **COMPLETE)
+        plan = decide(cache, previous=status, **COMPLETE)
         status = plan.status
         assert (status["phase"], status["observedGeneration"], status["digest"]) == ("Ready", generation, DIGEST)
         assert (status["build"]["generation"], made(plan), plan.claim_attempt) == (1, [], False)
-        assert look(cache, previous=status, store_error="no answer").status["phase"] == "Ready"
-    emptied = look(cache, previous=status)
+        assert decide(cache, previous=status, store_error="no answer").status["phase"] == "Ready"
+    emptied = decide(cache, previous=status)
     assert {name.rsplit("-a1-")[0] for name in made(emptied)} == {"towns-build-g3"}
 
 
 def test_an_older_build_still_answers_after_a_time_without_its_storage_profile() -> None:
-    status = look(a_dataset_cache(), **COMPLETE).status
+    status = decide(a_dataset_cache(), **COMPLETE).status
     cache = a_dataset_cache(generation=2, retain="Delete")
     away = replace(SETTINGS, storage_profiles={})
     for after_s in (0, 60):
@@ -277,11 +279,11 @@ def test_an_older_build_still_answers_after_a_time_without_its_storage_profile()
         status = decide_dataset_cache(cache, observed, away).status
         assert (status["phase"], status["reason"]) == ("Pending", "UnknownStorageProfile")
         assert build_generation(cache, cache_status(status)) == 1
-    plan = look(cache, previous=status, store_error="no answer")
+    plan = decide(cache, previous=status, store_error="no answer")
     assert (plan.status["phase"], plan.status["reason"], made(plan)) == ("Pending", "StorageUnavailable", [])
-    again = look(cache, previous=plan.status, **COMPLETE).status
+    again = decide(cache, previous=plan.status, **COMPLETE).status
     assert (again["phase"], again["build"]["generation"], again["digest"]) == ("Ready", 1, DIGEST)
-    emptied = look(cache, previous=plan.status)
+    emptied = decide(cache, previous=plan.status)
     assert made(emptied) == ["towns-build-g2-a1-0", "towns-build-g2-a1-1"]
 
 
@@ -290,20 +292,20 @@ def test_an_older_build_still_answers_after_a_time_without_its_storage_profile()
                 {"expectDigest": "e" * 64}],
 )  # fmt: skip
 def test_what_changes_the_result_is_built_anew_an_unfinished_build_by_any_change(changed: dict[str, Any]) -> None:
-    ready, building = look(a_dataset_cache(), **COMPLETE).status, look(a_dataset_cache()).status
-    assert made(look(a_dataset_cache(generation=2, **changed), previous=ready))[0] == "towns-build-g2-a1-0"
+    ready, building = decide(a_dataset_cache(), **COMPLETE).status, decide(a_dataset_cache()).status
+    assert made(decide(a_dataset_cache(generation=2, **changed), previous=ready))[0] == "towns-build-g2-a1-0"
     assert build_generation(a_dataset_cache(generation=2), cache_status(building)) == 2
 
 
 def test_another_digest_than_the_pinned_one_fails() -> None:
-    plan = look(a_dataset_cache(expectDigest="e" * 64), **COMPLETE)
+    plan = decide(a_dataset_cache(expectDigest="e" * 64), **COMPLETE)
     assert (plan.status["phase"], plan.status["reason"]) == ("Failed", "DigestMismatch")
 
 
 def test_an_outage_of_the_store_leaves_a_ready_cache_ready() -> None:
     cache = a_dataset_cache()
-    ready = look(cache, **COMPLETE).status
-    plan = look(cache, after_s=60, previous=ready, store_error="StoreUnavailable: no answer")
+    ready = decide(cache, **COMPLETE).status
+    plan = decide(cache, after_s=60, previous=ready, store_error="StoreUnavailable: no answer")
     assert plan.status["phase"] == "Ready"
     assert plan.status["samples"] == 1234
     assert condition(plan, "StorageAvailable")["status"] == "False"
@@ -311,14 +313,14 @@ def test_an_outage_of_the_store_leaves_a_ready_cache_ready() -> None:
 
 def test_a_cache_whose_bucket_was_emptied_is_built_again() -> None:
     cache = a_dataset_cache()
-    ready = look(cache, **COMPLETE).status
-    plan = look(cache, after_s=60, previous=ready)
+    ready = decide(cache, **COMPLETE).status
+    plan = decide(cache, after_s=60, previous=ready)
     assert (plan.status["phase"], len(plan.creates)) == ("Building", 2)
 
 
 def test_an_unknown_storage_profile_is_a_condition() -> None:
     cache = replace(a_dataset_cache(), storage_profile="defualt")
-    plan = look(cache, profile_error="unknown")
+    plan = decide(cache, profile_error="unknown")
     assert plan.status["phase"] == "Pending"
     for kind in ("Accepted", "Ready"):
         told = condition(plan, kind)
@@ -333,29 +335,29 @@ def test_a_spec_that_makes_invalid_pods_fails_its_build_until_the_spec_changes()
     said = 'Pod "x" is invalid: spec.tolerations[0].operator: Invalid value: v'
     build = {"parallelism": 2, "tolerations": [{"key": "gpu", "value": "v", "operator": "Exists"}]}
     cache = a_dataset_cache(build=build)
-    failed = look(cache, previous=look(cache).status, apply_error=f"Pod x: {said}")
+    failed = decide(cache, previous=decide(cache).status, apply_error=f"Pod x: {said}")
     assert (failed.status["phase"], failed.status["reason"]) == ("Failed", "BadSpec")
     assert "spec.build.tolerations[0].operator" in condition(failed, "Accepted")["message"]
-    assert look(cache, previous=failed.status).status == failed.status
-    again = look(a_dataset_cache(generation=2), previous=failed.status)
+    assert decide(cache, previous=failed.status).status == failed.status
+    again = decide(a_dataset_cache(generation=2), previous=failed.status)
     assert (again.status["phase"], made(again)) == ("Building", ["towns-build-g2-a1-0", "towns-build-g2-a1-1"])
 
 
 def test_refused_build_pods_are_told_with_a_remedy() -> None:
     cache = a_dataset_cache()
     said = 'Pod towns-build-g1-a1-0: pods "x" is forbidden: exceeded quota: none, requested: pods=1'
-    plan = look(cache, previous=look(cache).status, apply_error=said)
+    plan = decide(cache, previous=decide(cache).status, apply_error=said)
     assert (plan.status["phase"], plan.status["reason"]) == ("Building", "ObjectsRefused")
     assert "exceeded quota" in condition(plan, "Ready")["message"]
     assert "raise the ResourceQuota" in condition(plan, "Ready")["message"]
     assert not plan.claim_attempt and len(made(plan)) == 2
-    taken = look(cache, previous=plan.status, pods=(a_build_pod(0), a_build_pod(1)))
+    taken = decide(cache, previous=plan.status, pods=(a_build_pod(0), a_build_pod(1)))
     assert taken.status["reason"] == "Building"
 
 
 @pytest.mark.parametrize("seen", [(), (0,), (0, 1)])
 def test_after_a_crash_behind_the_claim_only_missing_pods_are_made(seen: tuple[int, ...]) -> None:
     cache = a_dataset_cache()
-    plan = look(cache, previous=look(cache).status, pods=tuple(a_build_pod(i) for i in seen))
+    plan = decide(cache, previous=decide(cache).status, pods=tuple(a_build_pod(i) for i in seen))
     assert not plan.claim_attempt
     assert made(plan) == [f"towns-build-g1-a1-{i}" for i in (0, 1) if i not in seen]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lead_operator.bucket.bucket_view import BucketLook, BucketView
+from lead_operator.bucket.bucket_view import BucketSnapshot, BucketView
 from lead_operator.bucket.cache_publisher import CachePublisher, check
 from lead_operator.bucket.source_watch import list_source
 from lead_operator.decisions.dataset_cache.plan import MAX_REBUILDS, decide_dataset_cache
@@ -34,7 +34,7 @@ DONE = tuple(
 )
 
 
-def look(previous: dict[str, Any] | None = None, spec: dict[str, Any] | None = None, **fields: Any) -> Plan:
+def decide(previous: dict[str, Any] | None = None, spec: dict[str, Any] | None = None, **fields: Any) -> Plan:
     observed = ObservedBuild(now=NOW, previous=previous or {}, **fields)
     plan = decide_dataset_cache(a_dataset_cache(**(spec or {})), observed, SETTINGS)
     fill_defaults({**a_cache_body(), "status": plan.status})
@@ -46,7 +46,7 @@ def ready_condition(plan: Plan) -> dict[str, Any]:
 
 
 def built(**fields: Any) -> Plan:
-    return look(look().status, pods=DONE, result_digest=DIGEST, **fields)
+    return decide(decide().status, pods=DONE, result_digest=DIGEST, **fields)
 
 
 def test_what_the_pods_say_is_built_is_published_first_and_not_ready() -> None:
@@ -64,9 +64,9 @@ def test_what_the_pods_say_is_built_is_published_first_and_not_ready() -> None:
 
 
 def test_after_an_erased_status_what_is_staged_is_published_before_anything_is_built() -> None:
-    plan = look(result_digest=DIGEST)
+    plan = decide(result_digest=DIGEST)
     assert plan.publish is not None and not plan.creates and plan.status["reason"] == "Publishing"
-    nothing = look(result_digest=DIGEST, publication=ObservedPublication(missing=True, digest=DIGEST, rebuilds=0))
+    nothing = decide(result_digest=DIGEST, publication=ObservedPublication(missing=True, digest=DIGEST, rebuilds=0))
     assert nothing.publish is None and nothing.creates
 
 
@@ -78,30 +78,30 @@ def test_a_refused_cache_has_failed_with_what_was_found_and_expected() -> None:
     plan = built(publication=refused)
     assert (plan.status["phase"], plan.status["reason"]) == ("Failed", "SpecMismatch")
     assert "recipe: found x, expected y" in ready_condition(plan)["message"]
-    again = look(plan.status, pods=DONE, result_digest=DIGEST)
+    again = decide(plan.status, pods=DONE, result_digest=DIGEST)
     assert again.status["phase"] == "Failed" and again.publish is None
 
 
 def test_a_source_that_changed_before_publication_is_built_again_a_few_times() -> None:
-    status, ends = look().status, []
+    status, ends = decide().status, []
     for _ in range(MAX_REBUILDS + 3):
         number = status["build"]["rebuilds"]
         changed = ObservedPublication(reason="SourceChanged", refused="source: …", digest=DIGEST, rebuilds=number)
         attempt = status["build"]["workers"][0]["attempt"]
         pods = tuple(replace(pod, attempt=attempt, name=pod.name.replace("a1", f"a{attempt}")) for pod in DONE)
-        plan = look(status, pods=pods, result_digest=DIGEST, publication=changed)
+        plan = decide(status, pods=pods, result_digest=DIGEST, publication=changed)
         status = plan.status
         ends.append((status["phase"], status["reason"]))
         if status["phase"] == "Failed":
             break
-        status = look(status, pods=pods, result_digest=DIGEST).status
+        status = decide(status, pods=pods, result_digest=DIGEST).status
     assert ends[0] == ("Building", "SourceChanged") and ends[-1] == ("Failed", "SourceChanged")
     assert len(ends) <= MAX_REBUILDS + 2
 
 
 def test_a_pin_on_another_digest_is_published_nowhere() -> None:
-    plan = look(
-        look(spec={"expectDigest": "e" * 64}).status, {"expectDigest": "e" * 64}, pods=DONE, result_digest=DIGEST
+    plan = decide(
+        decide(spec={"expectDigest": "e" * 64}).status, {"expectDigest": "e" * 64}, pods=DONE, result_digest=DIGEST
     )
     assert (plan.status["reason"], plan.publish) == ("DigestMismatch", None)
 
@@ -109,13 +109,13 @@ def test_a_pin_on_another_digest_is_published_nowhere() -> None:
 def test_a_replaced_manifest_makes_a_ready_cache_ready_no_more() -> None:
     """Audit: B3."""
     manifest = ObservedCacheManifest(DIGEST, 1, 1, {}, 4, 2, 9, sha256="a" * 64)
-    ready = look(result_digest=DIGEST, manifest=manifest, published_sha256="a" * 64, found_sha256="a" * 64)
+    ready = decide(result_digest=DIGEST, manifest=manifest, published_sha256="a" * 64, found_sha256="a" * 64)
     assert (ready.status["phase"], ready.status["manifestSha256"]) == ("Ready", "a" * 64)
-    plan = look(ready.status, result_digest=DIGEST, published_sha256="a" * 64, found_sha256="b" * 64)
+    plan = decide(ready.status, result_digest=DIGEST, published_sha256="a" * 64, found_sha256="b" * 64)
     assert (plan.status["phase"], plan.status["reason"]) == ("Pending", "ManifestReplaced")
     message = ready_condition(plan)["message"]
     assert "a" * 64 in message and "b" * 64 in message and not plan.creates
-    back = look(plan.status, result_digest=DIGEST, manifest=manifest, published_sha256="a" * 64)
+    back = decide(plan.status, result_digest=DIGEST, manifest=manifest, published_sha256="a" * 64)
     assert back.status["phase"] == "Ready"
 
 
@@ -191,7 +191,7 @@ def stage(store: FolderStore, namespace: str = "team-a") -> CacheManifest:
 
 
 async def ended(publisher: CachePublisher) -> ObservedPublication:
-    while not (found := publisher.look(CACHE_UID)) or not found.ended:
+    while not (found := publisher.observe(CACHE_UID)) or not found.ended:
         await asyncio.sleep(0.01)
     return found
 
@@ -205,7 +205,7 @@ async def test_the_publisher_records_the_cache_last_and_the_next_look_finds_it_r
     publisher = CachePublisher(lambda profile: store, ends.append, retry_s=0.01, restored_s=0.01)
     view = BucketView(SETTINGS, lambda profile: store)
     publisher.ask(PROFILE, a_request(manifest.digest))
-    while not (seen := publisher.look(CACHE_UID)) or not seen.error:
+    while not (seen := publisher.observe(CACHE_UID)) or not seen.error:
         await asyncio.sleep(0.01)
     store.away = False
     assert (await ended(publisher)).done and ends == [CACHE_UID]
@@ -229,7 +229,7 @@ async def test_a_damaged_cache_of_an_earlier_resource_is_named_until_it_is_mende
         publisher.forget(CACHE_UID)
         store.delete(routes)
         publisher.ask(PROFILE, a_request(manifest.digest))  # by a resource of the same name that was created again
-        while not (seen := publisher.look(CACHE_UID)) or not seen.damaged:
+        while not (seen := publisher.observe(CACHE_UID)) or not seen.damaged:
             await asyncio.sleep(0.01)
         assert (seen.reason, seen.ended) == ("ObjectMissing", False) and f"{routes}: found no object" in seen.damaged
         assert store.head(CacheKeys("team-a", manifest.digest).manifest) is not None, "nothing is removed"
@@ -251,11 +251,11 @@ def test_a_damaged_cache_is_pending_with_what_to_restore_and_rebuilt_once_remove
     assert damage in said and f"remove everything below caches/team-a/{DIGEST}/" in said
     assert plan.publish is not None and plan.requeue_after_s and not plan.deletes
     assert said in [note.message for note in plan.events]
-    after_restart = look(plan.status, pods=DONE, result_digest=DIGEST)
+    after_restart = decide(plan.status, pods=DONE, result_digest=DIGEST)
     assert after_restart.publish == plan.publish
     late: dict[str, Any] = {"pods": tuple(replace(pod, finished_at=NOW - timedelta(seconds=60)) for pod in DONE)}
-    removed = look(plan.status, result_digest=DIGEST, publication=ObservedPublication(missing=True, **known), **late)
-    again = look(removed.status, result_digest=DIGEST, **late)
+    removed = decide(plan.status, result_digest=DIGEST, publication=ObservedPublication(missing=True, **known), **late)
+    again = decide(removed.status, result_digest=DIGEST, **late)
     assert [pod["metadata"]["name"] for pod in again.creates] == ["towns-build-g1-a2-0", "towns-build-g1-a2-1"]
 
 
@@ -275,5 +275,5 @@ async def test_a_forged_record_or_manifest_below_builds_makes_nothing_ready(tmp_
     view.close()
 
 
-async def look_at(view: BucketView) -> BucketLook:
-    return await view.look_at_build(PROFILE, "team-a", CACHE_UID, 1, shares=2, now=NOW, live=frozenset(), max_age_s=0.0)
+async def look_at(view: BucketView) -> BucketSnapshot:
+    return await view.read_build(PROFILE, "team-a", CACHE_UID, 1, shares=2, now=NOW, live=frozenset(), max_age_s=0.0)

@@ -10,7 +10,7 @@ from lead_operator.handlers.startup import thin_settings
 from lead_operator.kube.client import WATCH_GRACE_S, KubeClient
 from lead_operator.kube.informer import LONGEST_PAUSE_S, Informer
 from lead_operator.kube.kinds import POD
-from lead_operator.kube.watchdog import SILENT_S, STALLED_S, Deaf, Watchdog
+from lead_operator.kube.watchdog import SILENT_S, STALLED_S, Watchdog, WatchStalled
 
 NO_CLIENT = cast(KubeClient, None)  # an informer that is not run makes no call
 
@@ -43,7 +43,7 @@ def test_only_silence_without_a_reason_is_deafness(
 
 async def test_deafness_ends_the_process() -> None:
     async with asyncio.timeout(60):
-        with pytest.raises(Deaf, match="pods/team-a"):
+        with pytest.raises(WatchStalled, match="pods/team-a"):
             await Watchdog(lambda: [an_informer(silent_s=SILENT_S + 1)], lambda: 0.0).run()
 
 

@@ -129,7 +129,7 @@ def test_work_has_ended_with_our_container_whatever_was_added_goes_on(pod_phase:
         containers = [proxy, {"name": "lead", "state": state}]
         pod = {"metadata": metadata, "status": {"phase": phase, "containerStatuses": containers}}
         found = observe_pod(pod, NodeWatch(Informer(cast(KubeClient, None), NODE, "")), NOW)
-        return found.phase, found.lingers
+        return found.phase, found.kept_by_sidecar
 
     assert seen({"terminated": {"exitCode": 64}}, pod_phase) == ("Failed", True)
     assert seen({"terminated": {"exitCode": 0}}, pod_phase) == ("Succeeded", True)
@@ -146,7 +146,7 @@ def test_a_pod_that_ends_by_itself_has_ended_when_the_kubelet_says_so(added: lis
     def seen(phase: str) -> tuple[str, bool]:
         pod = {"metadata": metadata, "status": {"phase": phase, "containerStatuses": [ours, *added]}}
         found = observe_pod(pod, NodeWatch(Informer(cast(KubeClient, None), NODE, "")), NOW)
-        return found.phase, found.lingers
+        return found.phase, found.kept_by_sidecar
 
     assert seen("Running") == ("Running", False), "its logs stay, and who took it away is told with the phase"
     assert seen("Failed") == ("Failed", False)

@@ -61,7 +61,7 @@ class Server:
         )  # fmt: skip
         return decide_training_run(a_training_run(), seen, SETTINGS)
 
-    async def look(self, bucket: ObservedInstance, pods: tuple[Any, ...] = PODS) -> float | None:
+    async def observe(self, bucket: ObservedInstance, pods: tuple[Any, ...] = PODS) -> float | None:
         """Makes a pass without its creates and deletes; returns when it wants to look again."""
         plan = replace(self.plan(bucket, pods), creates=(), deletes=(), claim_attempt=False)
         return await self.applier.apply(TRAINING_RUN, self.run, plan)
@@ -71,9 +71,9 @@ class Server:
 async def server() -> Server:
     """A server on which the run trains at step 12."""
     server = Server()
-    await server.look(ObservedInstance("train", 0), ())
+    await server.observe(ObservedInstance("train", 0), ())
     server.now_s += 10
-    await server.look(BUCKET)
+    await server.observe(BUCKET)
     assert server.written[-1]["phase"] == "Running"
     return server
 
@@ -86,14 +86,14 @@ async def test_mere_progress_waits_for_ten_seconds_and_then_the_newest_is_writte
     before = len(server.written)
     for second in range(1, 10):
         server.now_s += 1
-        again_s = await server.look(at(12 + second))
+        again_s = await server.observe(at(12 + second))
         assert again_s is not None and again_s <= 10 - second
     assert len(server.written) == before
     server.now_s += 1
-    await server.look(at(22))
+    await server.observe(at(22))
     assert [status["stages"][0]["progress"]["step"] for status in server.written[before:]] == [22]
     server.now_s += 9
-    await server.look(at(23))
+    await server.observe(at(23))
     assert len(server.written) == before + 1
 
 
@@ -112,14 +112,14 @@ async def test_what_a_person_waits_for_is_written_at_once(
 ) -> None:
     before = len(server.written)
     server.now_s += 1
-    await server.look(bucket, pods)
+    await server.observe(bucket, pods)
     assert len(server.written) == before + 1
 
 
 async def test_a_status_that_says_the_same_is_never_written(server: Server) -> None:
     before = len(server.written)
     server.now_s += 3600
-    await server.look(BUCKET)
+    await server.observe(BUCKET)
     assert len(server.written) == before
 
 

@@ -12,14 +12,14 @@ from kubernetes.aio.client import ApiClient
 from lead_operator.controllers.workers import Workers
 from lead_operator.kube.client import KubeClient
 from lead_operator.kube.kinds import LEASE, POD, ResourceKey
-from lead_operator.kube.rate_limiter import CallRate, CallTurns
+from lead_operator.kube.rate_limiter import CallRate, RateLimiter
 from lead_operator.kube.work_queue import WorkQueue
 
 
 class Quiet(KubeClient):
     """A client whose server answers when it is let; `under_way` counts the calls that have reached it."""
 
-    def __init__(self, turns: CallTurns) -> None:
+    def __init__(self, turns: RateLimiter) -> None:
         super().__init__(cast(ApiClient, SimpleNamespace()), turns)
         self.under_way = 0
         self.answers = asyncio.Event()
@@ -49,17 +49,17 @@ async def watched(client: KubeClient) -> None:
 
 
 async def test_no_more_calls_are_under_way_than_are_allowed() -> None:
-    client = Quiet(CallTurns(in_flight=2))
+    client = Quiet(RateLimiter(in_flight=2))
     assert await started(client, *(client.get(POD, "team-a", str(number)) for number in range(5))) == 2
 
 
 async def test_a_rate_holds_back_what_goes_beyond_one_second_of_it() -> None:
-    client = Quiet(CallTurns(in_flight=32, per_second=3))
+    client = Quiet(RateLimiter(in_flight=32, per_second=3))
     assert await started(client, *(client.get(POD, "team-a", str(number)) for number in range(9))) == 3
 
 
 async def test_watches_and_leases_take_no_turn() -> None:
-    client = Quiet(CallTurns(in_flight=1, per_second=0.01))
+    client = Quiet(RateLimiter(in_flight=1, per_second=0.01))
     pods = [client.get(POD, "team-a", str(number)) for number in range(3)]
     leases = [client.get(LEASE, "team-a", str(number)) for number in range(3)]
     assert await started(client, *pods, *leases, watched(client), watched(client)) == 5

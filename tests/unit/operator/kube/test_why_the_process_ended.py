@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from lead_operator.errors import SettingsError
 from lead_operator.handlers import startup
 from lead_operator.kube.lease import LeaseLost
-from lead_operator.kube.watchdog import Deaf
+from lead_operator.kube.watchdog import WatchStalled
 from lead_testing.makers import SETTINGS
 
 
@@ -52,7 +52,9 @@ def test_a_process_that_was_asked_to_end_ends_with_0(monkeypatch: pytest.MonkeyP
     assert ending(monkeypatch, lambda failures: None) == (0, [])
 
 
-@pytest.mark.parametrize("cause", [LeaseLost("b holds the lease lead/lead-operator"), Deaf("watch of pods is silent")])
+@pytest.mark.parametrize(
+    "cause", [LeaseLost("b holds the lease lead/lead-operator"), WatchStalled("watch of pods is silent")]
+)
 def test_an_end_that_was_decided_is_one_line(monkeypatch: pytest.MonkeyPatch, cause: Exception) -> None:
     group = BaseExceptionGroup("unhandled errors in a TaskGroup", [cause])
     code, lines = ending(monkeypatch, lambda failures: failures.append(group))

@@ -20,10 +20,10 @@ class Life:
     def __init__(self, **spec: Any) -> None:
         self.run = a_training_run(sessionCache={"medium": "PersistentVolume"}, **spec)
         self.plan = Plan(status={})
-        self.look(0)
-        self.look(5, *(a_pod(rank) for rank in (0, 1)))
+        self.observe(0)
+        self.observe(5, *(a_pod(rank) for rank in (0, 1)))
 
-    def look(self, after_s: float, *pods: ObservedPod, claims: tuple[ObservedClaim, ...] = CLAIMS) -> Plan:
+    def observe(self, after_s: float, *pods: ObservedPod, claims: tuple[ObservedClaim, ...] = CLAIMS) -> Plan:
         observed = ObservedRun(
             now=NOW + timedelta(seconds=after_s), pods=pods, service_exists=True, caches=(a_ready_cache(),),
             instances=(ObservedInstance("train", 0),), claims=claims, previous=self.plan.status,
@@ -47,37 +47,37 @@ class Life:
 @pytest.mark.parametrize("policy", ["Running", "None"])
 def test_ended_pods_let_go_of_it_and_the_next_pod_gets_a_new_one(policy: str) -> None:
     life = Life(cleanPodPolicy=policy)
-    life.look(10, *ENDED, claims=GOING)  # deleted while the group ran; then a rank is killed
+    life.observe(10, *ENDED, claims=GOING)  # deleted while the group ran; then a rank is killed
     assert life.made == ["night-drive-train-s0-a2-0"]
     assert life.deleted == ["night-drive-train-s0-a1-1"]
     second = a_pod(0, attempt=2)
-    life.look(12, ENDED[0], second, claims=GOING)
+    life.observe(12, ENDED[0], second, claims=GOING)
     assert (life.made, life.ready["reason"]) == ([], "ClaimTerminating")
     assert "claim night-drive-cache-1 is being deleted; a new one is created when it is gone" in life.ready["message"]
-    life.look(14, ENDED[0], second, claims=CLAIMS[:1])
+    life.observe(14, ENDED[0], second, claims=CLAIMS[:1])
     assert life.made == ["night-drive-cache-1", "night-drive-train-s0-a2-1"]
 
 
 def test_one_that_is_deleted_between_two_pods_is_let_go_of_too() -> None:
     life = Life()
-    life.look(10, *ENDED)
+    life.observe(10, *ENDED)
     waiting = a_pod(1, attempt=2, phase="Pending", node="")
-    life.look(12, *ENDED, a_pod(0, attempt=2), waiting, claims=GOING)
+    life.observe(12, *ENDED, a_pod(0, attempt=2), waiting, claims=GOING)
     assert life.deleted == ["night-drive-train-s0-a1-1"]
     assert waiting.name not in life.deleted, "it has no node yet: it does not keep the claim, and takes the new one"
 
 
 def test_a_pod_that_its_lost_node_cannot_remove_is_removed_by_force() -> None:
     life = Life()
-    life.look(10, *ENDED, claims=GOING)
+    life.observe(10, *ENDED, claims=GOING)
     away = replace(ENDED[1], deleting=True, node_ready=False, node_not_ready_since=NOW)
-    life.look(59, ENDED[0], away, a_pod(0, attempt=2), claims=GOING)
+    life.observe(59, ENDED[0], away, a_pod(0, attempt=2), claims=GOING)
     assert life.deleted == []
-    life.look(60, ENDED[0], away, a_pod(0, attempt=2), claims=GOING)
+    life.observe(60, ENDED[0], away, a_pod(0, attempt=2), claims=GOING)
     assert [(pod.name, pod.grace_period_s) for pod in life.plan.deletes] == [(away.name, 0)]
 
 
 def test_pods_that_run_keep_theirs() -> None:
     life = Life()
-    life.look(10, a_pod(0), a_pod(1), claims=GOING)
+    life.observe(10, a_pod(0), a_pod(1), claims=GOING)
     assert (life.made, life.deleted, life.ready["reason"]) == ([], [], "Loading")

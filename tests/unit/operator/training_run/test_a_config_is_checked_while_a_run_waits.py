@@ -31,7 +31,7 @@ ACCEPTED = CheckRecord(accepted=True).model_dump_json()
 REFUSED = CheckRecord(accepted=False, message="batchsize: unknown key; did you mean batch_size?").model_dump_json()
 
 
-def look(
+def decide(
     run: TrainingRun = RUN,
     *,
     after_s: float = 0,
@@ -47,7 +47,7 @@ def look(
 
 def waiting(run: TrainingRun = RUN, settings: Settings = SETTINGS, **fields: Any) -> Plan:
     """What follows when the run has waited for longer than a quick start takes."""
-    return look(run, after_s=WAITED, previous=look(run, settings=settings).status, settings=settings, **fields)
+    return decide(run, after_s=WAITED, previous=decide(run, settings=settings).status, settings=settings, **fields)
 
 
 def check_pod(run: TrainingRun = RUN, settings: Settings = SETTINGS, **fields: Any) -> ObservedPod:
@@ -61,16 +61,16 @@ def condition(plan: Plan, kind: str = "ConfigChecked") -> dict[str, Any]:
 
 
 def test_a_run_that_can_start_at_once_costs_no_pod() -> None:
-    begun = look(caches=(a_ready_cache(),))
+    begun = decide(caches=(a_ready_cache(),))
     assert begun.claim_attempt and not begun.tries and not condition(begun)
-    up = look(previous=begun.status, pods=(a_pod(0), a_pod(1)), caches=(a_ready_cache(),), after_s=WAITED)
+    up = decide(previous=begun.status, pods=(a_pod(0), a_pod(1)), caches=(a_ready_cache(),), after_s=WAITED)
     assert not up.tries and not condition(up)
 
 
 def test_a_wait_of_seconds_costs_none_either_and_is_looked_at_in_time() -> None:
-    first = look()
+    first = decide()
     assert not first.tries and first.requeue_after_s == CHECK_AFTER_S
-    again = look(previous=first.status, after_s=CHECK_AFTER_S - 3)
+    again = decide(previous=first.status, after_s=CHECK_AFTER_S - 3)
     assert not again.tries and again.requeue_after_s == 3
 
 
@@ -117,13 +117,13 @@ def test_it_never_asks_for_more_than_a_pod_of_the_run() -> None:
 
 @pytest.mark.parametrize("reason", ["SchedulingGated", "Unschedulable", "", "refused"])
 def test_a_first_attempt_that_waits_for_a_queue_a_quota_or_a_node_is_checked(reason: str) -> None:
-    begun = look(caches=(a_ready_cache(),))
+    begun = decide(caches=(a_ready_cache(),))
     pods = (a_pod(0, phase="Pending", started_at=None, node="", waiting_reason=reason),)
     error = "pods are forbidden: exceeded quota" if reason == "refused" else ""
     held = pods if reason != "refused" else ()
     seen: dict[str, Any] = {"caches": (a_ready_cache(),), "pods": held, "apply_error": error}
-    early = look(previous=begun.status, after_s=CHECK_AFTER_S - 1, **seen)
-    plan = look(previous=begun.status, after_s=WAITED, **seen)
+    early = decide(previous=begun.status, after_s=CHECK_AFTER_S - 1, **seen)
+    plan = decide(previous=begun.status, after_s=WAITED, **seen)
     assert not early.tries
     assert bool(plan.tries) == bool(reason)
 
@@ -139,10 +139,10 @@ def test_a_refused_configuration_ends_the_run_before_anything_was_spent() -> Non
 
 
 def test_pods_that_wait_in_a_queue_go_with_it() -> None:
-    begun = look(caches=(a_ready_cache(),))
+    begun = decide(caches=(a_ready_cache(),))
     gated = tuple(a_pod(n, phase="Pending", started_at=None, node="", waiting_reason="SchedulingGated") for n in (0, 1))
     refused = check_pod(phase="Failed", exit_code=69, message=REFUSED)
-    ended = look(previous=begun.status, after_s=60, caches=(a_ready_cache(),), pods=gated, checks=(refused,))
+    ended = decide(previous=begun.status, after_s=60, caches=(a_ready_cache(),), pods=gated, checks=(refused,))
     assert (ended.status["phase"], ended.status["reason"]) == ("Failed", "NoSuchRecipe")
     assert {each.name for each in ended.deletes} == {pod.name for pod in gated}
 
@@ -151,11 +151,11 @@ def test_an_answer_is_kept_and_not_asked_for_again() -> None:
     answered = check_pod(phase="Succeeded", message=ACCEPTED)
     told = waiting(checks=(answered,))
     assert condition(told)["status"] == "True" and told.status["phase"] == "Caching" and not told.tries
-    without_pod = look(previous=told.status, after_s=3600)
+    without_pod = decide(previous=told.status, after_s=3600)
     assert not without_pod.tries and condition(without_pod) == condition(told)
-    begun = look(previous=told.status, after_s=3600, caches=(a_ready_cache(),), checks=(answered,))
+    begun = decide(previous=told.status, after_s=3600, caches=(a_ready_cache(),), checks=(answered,))
     assert begun.claim_attempt and condition(begun) == condition(told) and answered.uid not in ids(begun)
-    up = look(previous=begun.status, after_s=3700, caches=(a_ready_cache(),), checks=(answered,),
+    up = decide(previous=begun.status, after_s=3700, caches=(a_ready_cache(),), checks=(answered,),
               pods=(a_pod(0), a_pod(1)))  # fmt: skip
     assert ids(up) == {answered.uid} and condition(up) == condition(told)
 
@@ -166,13 +166,13 @@ def test_one_that_was_seen_by_no_look_while_the_run_trained_goes_after_its_end(p
     answered = check_pod(run, phase="Succeeded", message=ACCEPTED)
     told = waiting(run, checks=(answered,))
     end = RunEnd(phase="Succeeded", reason="AllStagesDone", message="trained", ended_at="2026-01-01T11:00:00Z")
-    over = look(run, previous=told.status, after_s=3600, caches=(a_ready_cache(),), checks=(answered,), ended=end)
-    after = look(run, previous=over.status, after_s=3601, caches=(a_ready_cache(),), checks=(answered,), ended=end)
+    over = decide(run, previous=told.status, after_s=3600, caches=(a_ready_cache(),), checks=(answered,), ended=end)
+    after = decide(run, previous=over.status, after_s=3601, caches=(a_ready_cache(),), checks=(answered,), ended=end)
     assert over.status["phase"] == "Succeeded" and (answered.uid in ids(after)) is goes
     refused = check_pod(run, phase="Failed", exit_code=64, message=REFUSED)
     failed = waiting(run, checks=(refused,))
     assert failed.status["phase"] == "Failed"
-    kept = look(run, previous=failed.status, after_s=3600, checks=(refused,))
+    kept = decide(run, previous=failed.status, after_s=3600, checks=(refused,))
     assert (refused.uid in ids(kept)) is (policy == "All"), "its log says why the run has failed"
 
 
@@ -199,12 +199,12 @@ def test_a_pod_that_does_not_answer_holds_nothing_up(ended: dict[str, Any]) -> N
     assert condition(told)["status"] == "Unknown" and condition(told)["reason"] == "NoAnswer"
     assert told.status["phase"] == "Caching" and not told.tries and not told.events
     assert ids(told) == (set() if pod.terminal else {pod.uid})
-    begun = look(previous=told.status, after_s=3600, caches=(a_ready_cache(),), checks=(pod,))
+    begun = decide(previous=told.status, after_s=3600, caches=(a_ready_cache(),), checks=(pod,))
     assert begun.claim_attempt
 
 
 def seen_after(waited_s: float, pod: ObservedPod) -> Plan:
-    return look(previous=waiting().status, after_s=waited_s, checks=(pod,))
+    return decide(previous=waiting().status, after_s=waited_s, checks=(pod,))
 
 
 def test_a_slow_schedule_or_pull_takes_nothing_of_the_time_to_answer() -> None:
@@ -239,13 +239,13 @@ def test_a_check_that_never_answers_is_a_note_and_the_run_goes_on_to_its_pods(
     assert (condition(told)["status"], condition(told)["reason"]) == ("Unknown", "NoAnswer")
     assert f"({said}); the run's own pods check the configuration" in condition(told)["message"]
     assert told.status["phase"] == "Caching" and ids(told) == {pod.uid} and not told.tries
-    begun = look(previous=told.status, after_s=now_s + 9, caches=(a_ready_cache(),), checks=(pod,))
+    begun = decide(previous=told.status, after_s=now_s + 9, caches=(a_ready_cache(),), checks=(pod,))
     assert begun.claim_attempt and begun.creates and condition(begun) == condition(told)
 
 
 def test_no_run_waits_for_its_check() -> None:
     pod = check_pod()
-    begun = look(previous=waiting(checks=(pod,)).status, after_s=60, caches=(a_ready_cache(),), checks=(pod,))
+    begun = decide(previous=waiting(checks=(pod,)).status, after_s=60, caches=(a_ready_cache(),), checks=(pod,))
     assert begun.claim_attempt and begun.creates and ids(begun) == {pod.uid}
 
 
@@ -255,18 +255,18 @@ def test_another_configuration_and_another_image_are_checked_again() -> None:
     mended = replace(RUN, config={"batch_size": 8})
     newer = replace(SETTINGS, trainer_image="registry.example/lead-trainer@sha256:" + "b" * 64)
     for run, settings in ((mended, SETTINGS), (RUN, newer)):
-        plan = look(run, previous=told.status, after_s=60, settings=settings)
+        plan = decide(run, previous=told.status, after_s=60, settings=settings)
         assert [each["metadata"]["name"] for each in plan.tries] != [first["metadata"]["name"]] and plan.tries
         assert not condition(plan)
     old = check_pod()
-    assert ids(look(mended, previous=told.status, after_s=60, checks=(old,))) == {old.uid}
+    assert ids(decide(mended, previous=told.status, after_s=60, checks=(old,))) == {old.uid}
 
 
 def test_a_condition_that_somebody_wrote_ends_no_run() -> None:
     told = waiting(checks=(check_pod(phase="Succeeded", message=ACCEPTED),))
     forged = [{**c, "status": "False", "reason": "BadConfig"} if c["type"] == "ConfigChecked" else c
               for c in told.status["conditions"]]  # fmt: skip
-    plan = look(previous={**told.status, "conditions": forged}, after_s=60)
+    plan = decide(previous={**told.status, "conditions": forged}, after_s=60)
     assert plan.status["phase"] == "Caching" and plan.tries and not condition(plan)
 
 
@@ -282,5 +282,5 @@ def test_the_name_tells_one_configuration_from_another() -> None:
     (body,) = waiting().tries
     name, key = body["metadata"]["name"].rsplit("-", 1)
     assert name == "night-drive-check" and len(key) == 8
-    text = json.dumps([look().status["configHash"], 2, 4, SETTINGS.trainer_image])
+    text = json.dumps([decide().status["configHash"], 2, 4, SETTINGS.trainer_image])
     assert key == hashlib.sha256(text.encode()).hexdigest()[:8]

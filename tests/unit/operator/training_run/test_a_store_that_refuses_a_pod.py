@@ -22,7 +22,7 @@ def test_a_run_with_a_refused_key_names_its_secret() -> None:
     told = next(c["message"] for c in status["conditions"] if c["type"] == "Failed")
     assert told == (
         "TLS failed; correct the key in Secret lead-s3-default of namespace team-a, what the store lets it do, or "
-        "ca.crt in it (storage profile default); then create the run anew"
+        "ca.crt in it (storage profile default); then recreate the run"
     )
 
 

@@ -16,7 +16,7 @@ SLOW = Advisory(rule="slow-loading", epoch=2, message="40% of the last epoch was
 FLAT = Advisory(rule="plateau", epoch=3, message="the loss has not fallen; try a higher lr")
 
 
-def look(previous: dict[str, Any], *advisories: Advisory, seq: int = 1) -> Plan:
+def decide(previous: dict[str, Any], *advisories: Advisory, seq: int = 1) -> Plan:
     record = ProgressRecord(
         attempt=1, seq=seq, phase="Training", epoch=3, epochs=4, step=36, steps=48, advisories=list(advisories)
     )
@@ -41,17 +41,17 @@ def a_started_run() -> dict[str, Any]:
 
 def test_an_advisory_is_a_condition_and_one_event_and_the_run_goes_on() -> None:
     before = a_started_run()
-    quiet = look(before)
+    quiet = decide(before)
     assert find_condition(quiet.status, Condition.ADVISORY) is None
-    first = look(quiet.status, SLOW, seq=2)
+    first = decide(quiet.status, SLOW, seq=2)
     told = find_condition(first.status, Condition.ADVISORY)
     assert told is not None and (told["status"], told["reason"]) == ("True", "SlowLoading")
     assert told["message"] == f"slow-loading, epoch 2: {SLOW.message}"
     assert advice(first) == [f"slow-loading, epoch 2: {SLOW.message}"]
     assert first.status["phase"] == "Running" and not first.deletes
-    again = look(first.status, SLOW, seq=3)
+    again = decide(first.status, SLOW, seq=3)
     assert advice(again) == []
-    second = look(again.status, SLOW, FLAT, seq=4)
+    second = decide(again.status, SLOW, FLAT, seq=4)
     told = find_condition(second.status, Condition.ADVISORY)
     assert told is not None and told["reason"] == "Plateau" and told["message"].count("\n") == 1
     assert advice(second) == [f"plateau, epoch 3: {FLAT.message}"]

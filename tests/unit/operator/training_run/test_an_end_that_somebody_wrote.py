@@ -23,7 +23,7 @@ GROUP = (a_pod(0), a_pod(1))
 END = RunEnd(phase="Succeeded", reason="AllStagesDone", message="trained", ended_at="2026-01-01T11:00:00Z")
 
 
-def look(status: dict[str, Any], *pods: ObservedPod, **seen: Any) -> Plan:
+def decide(status: dict[str, Any], *pods: ObservedPod, **seen: Any) -> Plan:
     seen = {"instances": (ObservedInstance("train", 0, highest_attempt=1, recorded_attempt=1),)} | seen
     observed = ObservedRun(
         now=NOW, pods=pods, service_exists=True, caches=(a_ready_cache(),), previous=status, **seen
@@ -32,7 +32,7 @@ def look(status: dict[str, Any], *pods: ObservedPod, **seen: Any) -> Plan:
 
 
 def running() -> dict[str, Any]:
-    return look(look({}, instances=(ObservedInstance("train", 0),)).status, *GROUP).status
+    return decide(decide({}, instances=(ObservedInstance("train", 0),)).status, *GROUP).status
 
 
 def forged(status: dict[str, Any], *ends: str) -> dict[str, Any]:
@@ -52,40 +52,40 @@ def kinds(plan: Plan) -> set[str]:
 
 @pytest.mark.parametrize("ends", [("Succeeded",), ("Failed",), ("Failed", "Succeeded")])
 def test_an_end_that_is_disproved_ends_nothing_and_the_status_is_rebuilt(ends: tuple[str, ...]) -> None:
-    plan = look(forged(running(), *ends), *GROUP, end_disproved=True)
+    plan = decide(forged(running(), *ends), *GROUP, end_disproved=True)
     assert not plan.deletes and not plan.delete_self and not plan.records
     assert not kinds(plan) & {"Succeeded", "Failed"} and "completionTime" not in plan.status
     assert plan.status["stages"][0]["phase"] == "Starting" and plan.status["stages"][0]["attempt"] == 1
     assert "StatusRestored" in [note.reason for note in plan.events]
-    again = look(plan.status, *GROUP)
+    again = decide(plan.status, *GROUP)
     assert again.status == plan.status and not again.events
 
 
 def test_an_end_from_an_outage_that_nobody_recorded_accuses_nobody() -> None:
-    away = look(running(), *GROUP, store_error="StoreUnavailable: no answer").status
-    plan = look(forged(away, "Succeeded"), *GROUP, end_disproved=True)
+    away = decide(running(), *GROUP, store_error="StoreUnavailable: no answer").status
+    plan = decide(forged(away, "Succeeded"), *GROUP, end_disproved=True)
     (event,) = [note for note in plan.events if note.type == "Warning"]
     assert event.reason == "EndNotRecorded" and "operator was restarted" in event.message
     assert not kinds(plan) & {"Succeeded", "Failed"}
 
 
 def test_a_run_that_goes_on_after_it_restarts_as_before() -> None:
-    plan = look(forged(running(), "Failed"), a_failed_pod(0), a_failed_pod(1), end_disproved=True)
+    plan = decide(forged(running(), "Failed"), a_failed_pod(0), a_failed_pod(1), end_disproved=True)
     assert (plan.status["phase"], plan.status["restarts"]["program"], plan.claim_attempt) == ("Recovering", 1, True)
 
 
 def test_while_nobody_can_say_nothing_is_started_or_deleted() -> None:
     status = forged(running(), "Succeeded")
-    plan = look(status, *GROUP, store_error="StoreUnavailable: no answer")
+    plan = decide(status, *GROUP, store_error="StoreUnavailable: no answer")
     assert (plan.status, plan.deletes, plan.creates, plan.delete_self) == (status, (), (), False)
 
 
 @pytest.mark.parametrize("change", [{"phase": "Running"}, {"phase": "Failed"}])
 def test_the_recorded_end_comes_back_whatever_a_status_says(change: dict[str, Any]) -> None:
-    ended = look(running(), *GROUP, ended=END).status
-    plan = look(ended | change, ended=END)
+    ended = decide(running(), *GROUP, ended=END).status
+    plan = decide(ended | change, ended=END)
     assert plan.status["phase"] == "Succeeded" and not plan.creates
-    swapped = look(forged(running(), "Failed"), ended=END)
+    swapped = decide(forged(running(), "Failed"), ended=END)
     assert swapped.status["phase"] == "Succeeded" and kinds(swapped) >= {"Succeeded"} and "Failed" not in kinds(swapped)
 
 
@@ -133,11 +133,11 @@ async def test_an_end_without_a_record_needs_no_more_than_one_trace_to_be_dispro
 async def test_a_stage_that_somebody_wrote_done_before_the_first_listing_is_trained(tmp_path: Path) -> None:
     """A run that is new has nothing in its bucket, which is known without a look and no reason to believe a status."""
     view = BucketView(SETTINGS, lambda profile: FolderStore(tmp_path))
-    await view.look_at_end(PROFILE, "team-a", "another")  # the store answers
+    await view.read_recorded_end(PROFILE, "team-a", "another")  # the store answers
     at = (PROFILE, "team-a", RUN_UID, (("train", 0),))
-    await view.look_at_run(*at, live=frozenset(), max_age_s=60, untouched=True)
-    found = await view.look_at_run(*at, live=frozenset(), max_age_s=60)
-    plan = look(forged(running(), "Succeeded"), *GROUP, instances=found.instances, end_disproved=True)
+    await view.read_run(*at, live=frozenset(), max_age_s=60, untouched=True)
+    found = await view.read_run(*at, live=frozenset(), max_age_s=60)
+    plan = decide(forged(running(), "Succeeded"), *GROUP, instances=found.instances, end_disproved=True)
     assert plan.status["stages"][0]["phase"] == "Starting" and not kinds(plan) & {"Succeeded", "Failed"}
     assert not [record for record in plan.records if record.final]
 

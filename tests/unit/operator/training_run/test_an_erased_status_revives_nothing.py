@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from lead_operator.bucket.bucket_view import BucketLook, BucketView
+from lead_operator.bucket.bucket_view import BucketSnapshot, BucketView
 from lead_operator.controllers.reported_runs import ReportedRuns
 from lead_operator.controllers.training_run import TrainingRuns
 from lead_operator.decisions.observed import ObservedInstance, ObservedRun
@@ -41,7 +41,7 @@ FAILED = (a_failed_pod(0), a_failed_pod(1))
 TRIED = (ObservedInstance("train", 0, highest_attempt=1, recorded_attempt=1),)
 
 
-def look(run: TrainingRun, *, after_s: float = 0, previous: dict[str, Any] | None = None, **fields: Any) -> Plan:
+def decide(run: TrainingRun, *, after_s: float = 0, previous: dict[str, Any] | None = None, **fields: Any) -> Plan:
     seen: dict[str, Any] = {"caches": (a_ready_cache(),), "service_exists": True, "instances": TRIED} | fields
     return decide_training_run(
         run, ObservedRun(now=NOW + timedelta(seconds=after_s), previous=previous or {}, **seen), SETTINGS
@@ -50,14 +50,14 @@ def look(run: TrainingRun, *, after_s: float = 0, previous: dict[str, Any] | Non
 
 def started(run: TrainingRun) -> dict[str, Any]:
     """Returns the status after both pods of attempt 1 were seen running."""
-    first = look(run, instances=(ObservedInstance("train", 0),)).status
-    return look(run, previous=first, pods=(a_pod(0), a_pod(1))).status
+    first = decide(run, instances=(ObservedInstance("train", 0),)).status
+    return decide(run, previous=first, pods=(a_pod(0), a_pod(1))).status
 
 
 def failed(**seen: Any) -> tuple[TrainingRun, Plan]:
     """Returns a run that may not fail, and the plan for its first failure."""
     run = a_training_run(failurePolicy={"maxRestarts": 0}, cleanPodPolicy="All")
-    return run, look(run, previous=started(run), pods=FAILED, **seen)
+    return run, decide(run, previous=started(run), pods=FAILED, **seen)
 
 
 def verdict_of(plan: Plan) -> RunEnd:
@@ -74,7 +74,7 @@ def storage(status: dict[str, Any]) -> str:
 def test_an_erased_run_that_has_failed_shows_its_verdict_again_and_starts_nothing() -> None:
     run, told = failed()
     end = verdict_of(told)
-    again = look(run, after_s=500, ended=end)
+    again = decide(run, after_s=500, ended=end)
     assert not again.creates and not again.claim_attempt and not again.records
     kept = ("phase", "reason", "completionTime", "restarts")
     assert {key: again.status[key] for key in kept} == {key: told.status[key] for key in kept}
@@ -84,17 +84,17 @@ def test_an_erased_run_that_has_failed_shows_its_verdict_again_and_starts_nothin
 
 def test_a_verdict_that_no_status_has_told_yet_is_the_one_that_is_told() -> None:
     run, told = failed()
-    plan = look(run, previous=started(run), pods=(a_pod(0), a_pod(1)), ended=verdict_of(told))
+    plan = decide(run, previous=started(run), pods=(a_pod(0), a_pod(1)), ended=verdict_of(told))
     assert (plan.status["phase"], plan.status["reason"], plan.creates) == ("Failed", "MaxRestarts", ())
 
 
 def test_a_live_run_keeps_its_budgets_and_books_no_failure_twice() -> None:
     run = a_training_run()
-    booked = look(run, previous=started(run), pods=FAILED)
+    booked = decide(run, previous=started(run), pods=FAILED)
     (record,) = booked.records
     recorded = parse_restart_record(record.data)
     assert (record.key, record.final) == (KEYS.restarts(1), False) and recorded is not None
-    again = look(run, pods=FAILED, restart_record=recorded)
+    again = decide(run, pods=FAILED, restart_record=recorded)
     assert again.status["restarts"] == booked.status["restarts"]
     entries = [plan.status["stages"][0] for plan in (booked, again)]
     kept = ("atStep", "errorsAtStep", "endsAtStep", "failedAttempt", "failedAt", "failedReason", "endedAttempt")
@@ -107,25 +107,25 @@ def test_a_live_run_keeps_its_budgets_and_books_no_failure_twice() -> None:
 
 def test_nothing_is_booked_or_made_while_nobody_can_say_what_an_erased_run_has_spent() -> None:
     run = a_training_run(failurePolicy={"maxRestarts": 0})
-    waits = look(run, pods=FAILED, instances=(), store_error=AWAY)
+    waits = decide(run, pods=FAILED, instances=(), store_error=AWAY)
     assert "restarts" not in waits.status and waits.status["reason"] == "StorageUnavailable"
     assert not waits.creates and not waits.claim_attempt
-    half = look(run, pods=(a_pod(0),), instances=(), store_error=AWAY)
+    half = decide(run, pods=(a_pod(0),), instances=(), store_error=AWAY)
     assert not half.creates
     recorded = RestartRecord(program=0, infrastructure=0, voluntary=2, instances=[])
-    known = look(run, previous=waits.status, pods=FAILED, restart_record=recorded)
+    known = decide(run, previous=waits.status, pods=FAILED, restart_record=recorded)
     assert (known.status["phase"], known.status["restarts"]["voluntary"]) == ("Failed", 2)
 
 
 def test_a_verdict_is_told_while_the_store_is_away_and_recorded_when_it_is_back() -> None:
     run, told = failed(store_error=AWAY)
     assert (told.status["phase"], told.records, storage(told.status)) == ("Failed", (), "False")
-    still_away = look(run, after_s=60, previous=told.status, store_error=AWAY)
+    still_away = decide(run, after_s=60, previous=told.status, store_error=AWAY)
     assert (still_away.status, still_away.records) == (told.status, ())
-    back = look(run, after_s=120, previous=told.status)
+    back = decide(run, after_s=120, previous=told.status)
     assert verdict_of(back).ended_at == told.status["completionTime"]
     assert storage(back.status) == "True"
-    rests = look(run, after_s=180, previous=back.status)
+    rests = decide(run, after_s=180, previous=back.status)
     assert (rests.status, rests.records) == (back.status, ())
 
 
@@ -145,7 +145,7 @@ def test_a_forged_verdict_is_none(data: bytes) -> None:
 
 def test_a_time_that_nobody_can_have_meant_is_not_told() -> None:
     end = RunEnd(phase="Failed", reason="BadConfig", message="no", ended_at="0001-01-01T00:00:00+14:00")
-    assert look(a_training_run(), ended=end).status["completionTime"] == "2026-01-01T12:00:00Z"
+    assert decide(a_training_run(), ended=end).status["completionTime"] == "2026-01-01T12:00:00Z"
 
 
 # --- in the bucket ---------------------------------------------------------------------------------------------------
@@ -180,18 +180,16 @@ async def record(view: BucketView, held: KubernetesObject, plan: Plan, *, server
     return await controller.record(controller.parse(held), held, plan)
 
 
-async def look_into(view: BucketView, **asked: Any) -> BucketLook:
-    return await view.look_at_run(
-        PROFILE, "team-a", RUN_UID, (("train", 0),), live=frozenset(), max_age_s=3600.0, **asked
-    )
+async def look_into(view: BucketView, **asked: Any) -> BucketSnapshot:
+    return await view.read_run(PROFILE, "team-a", RUN_UID, (("train", 0),), live=frozenset(), max_age_s=3600.0, **asked)
 
 
 async def test_what_is_recorded_is_read_back_though_the_run_looks_new(tmp_path: Path) -> None:
     view = BucketView(SETTINGS, lambda profile: FolderStore(tmp_path))
-    await view.look_at_run(PROFILE, "team-a", "another", (), live=frozenset(), max_age_s=0)  # the store answers
+    await view.read_run(PROFILE, "team-a", "another", (), live=frozenset(), max_age_s=0)  # the store answers
     assert (await look_into(view, untouched=True, erased=True)).ended is None
     _, told = failed()
-    for plan in (look(a_training_run(), previous=started(a_training_run()), pods=FAILED), told):
+    for plan in (decide(a_training_run(), previous=started(a_training_run()), pods=FAILED), told):
         assert await record(view, body(), plan) is plan
     found = await look_into(view, untouched=True, erased=True)
     assert found.ended == verdict_of(told)
@@ -238,7 +236,7 @@ async def test_a_store_that_takes_nothing_holds_no_verdict_up_and_status_owes_it
     plan = await record(view, body(), told)
     assert plan.status["phase"] == "Failed"
     assert storage(plan.status) == "False"
-    back = look(run, after_s=60, previous=plan.status)
+    back = decide(run, after_s=60, previous=plan.status)
     held = body()
     held["status"] = plan.status
     assert (await record(view, held, back)).status == plan.status

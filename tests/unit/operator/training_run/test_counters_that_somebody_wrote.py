@@ -39,19 +39,19 @@ def observe(status: Status, *pods: ObservedPod, after_s: float = 0, attempt: int
     )  # fmt: skip
 
 
-def look(observed: ObservedRun) -> Plan:
+def decide(observed: ObservedRun) -> Plan:
     return decide_training_run(RUN, observed, SETTINGS)
 
 
 def restarted() -> tuple[Status, RestartRecord]:
     """Returns the status of a run whose second attempt runs, and what is recorded of its first."""
-    first = look(observe({}, instances=(ObservedInstance("train", 0),))).status
-    up = look(observe(first, a_pod(0))).status
-    failed = look(observe(up, a_failed_pod(0)))
+    first = decide(observe({}, instances=(ObservedInstance("train", 0),))).status
+    up = decide(observe(first, a_pod(0))).status
+    failed = decide(observe(up, a_failed_pod(0)))
     (record,) = (record for record in failed.records if record.counts)
     recorded = parse_restart_record(record.data)
     assert recorded is not None and failed.claim_attempt and recorded.program == 1
-    return look(observe(failed.status, a_pod(0, attempt=2), attempt=2, restart_record=recorded)).status, recorded
+    return decide(observe(failed.status, a_pod(0, attempt=2), attempt=2, restart_record=recorded)).status, recorded
 
 
 def forged(status: Status, field: str, value: Any) -> Status:
@@ -79,7 +79,7 @@ def test_what_the_operator_writes_contradicts_nothing() -> None:
 
 
 def test_a_status_erased_between_two_suspensions_counts_one_of_them_and_is_believed() -> None:
-    status = look(observe({}, a_pod(0, attempt=2), attempt=2)).status
+    status = decide(observe({}, a_pod(0, attempt=2), attempt=2)).status
     assert status["restarts"]["voluntary"] == 1
     third = forged(forged(status, "stage.attempt", 3), "restartState.endedAttempt", 2)
     seen = observe(third, a_pod(0, attempt=3), attempt=3)
@@ -94,7 +94,7 @@ def test_forged_counters_are_replaced_and_move_nothing(field: str, value: Any) -
     seen = observe(forged(status, field, value), *pods, attempt=2, restart_record=recorded)
     observed = a_new_process().check_counters(RUN, seen)
     assert observed.counters_disproved
-    plan = look(observed)
+    plan = decide(observed)
     assert not plan.deletes and not plan.creates and not plan.records
     assert plan.status["restarts"] == status["restarts"]
     entry, before = plan.status["stages"][0], status["stages"][0]
@@ -104,25 +104,25 @@ def test_forged_counters_are_replaced_and_move_nothing(field: str, value: Any) -
     }
     assert [note.reason for note in plan.events if note.type == "Warning"] == ["StatusRestored"]
     again = observe(plan.status, *pods, attempt=2, restart_record=recorded)
-    assert find_contradiction(RUN, again) == "" and look(again).status == plan.status
+    assert find_contradiction(RUN, again) == "" and decide(again).status == plan.status
 
 
 def test_a_lowered_counter_gives_no_restart_back() -> None:
     status, recorded = restarted()
     lowered = forged(forged(status, "restarts.program", 0), "restarts.total", 0)
     pods = (a_failed_pod(0, attempt=2),)
-    plan = look(a_new_process().check_counters(RUN, observe(lowered, *pods, attempt=2, restart_record=recorded)))
+    plan = decide(a_new_process().check_counters(RUN, observe(lowered, *pods, attempt=2, restart_record=recorded)))
     assert plan.status["restarts"]["program"] == 2
 
 
 def test_an_operator_that_died_between_record_and_status_books_the_same_again() -> None:
     status, recorded = restarted()
     pods = (a_failed_pod(0, attempt=2),)
-    told = look(observe(status, *pods, attempt=2, restart_record=recorded))
+    told = decide(observe(status, *pods, attempt=2, restart_record=recorded))
     (record,) = (record for record in told.records if record.counts)
     ahead = observe(status, *pods, attempt=2, restart_record=parse_restart_record(record.data))
     assert find_contradiction(RUN, ahead) == ""
-    again = look(ahead)
+    again = decide(ahead)
     assert again.status["restarts"] == told.status["restarts"] and again.status["lastFailure"]["attempt"] == 2
     assert {record.key for record in again.records} == {record.key for record in told.records}
 
@@ -138,12 +138,12 @@ def test_one_failure_that_two_operators_booked_contradicts_nothing() -> None:
 
 def test_what_the_store_did_not_take_is_believed_and_recorded_when_it_is_back() -> None:
     status, recorded = restarted()
-    away = look(observe(status, a_failed_pod(0, attempt=2), instances=(), store_error=AWAY))
+    away = decide(observe(status, a_failed_pod(0, attempt=2), instances=(), store_error=AWAY))
     assert away.status["restarts"]["program"] == 2 and not away.records
     assert (find_condition(away.status, Condition.STORAGE_AVAILABLE) or {})["status"] == "False"
     back = observe(away.status, a_failed_pod(0, attempt=2), attempt=2, restart_record=recorded)
     assert find_contradiction(RUN, back) == ""
-    (record,) = (record for record in look(back).records if record.counts)
+    (record,) = (record for record in decide(back).records if record.counts)
     owed = parse_restart_record(record.data)
     assert owed is not None and owed.program == 2
 
@@ -152,10 +152,10 @@ def test_what_the_store_did_not_take_is_believed_and_recorded_when_it_is_back() 
 def test_no_outage_explains_an_attempt_that_nobody_started(field: str, value: int) -> None:
     status, recorded = restarted()
     pods = (a_pod(0, attempt=2),)
-    away = look(observe(forged(status, field, value), *pods, instances=(), store_error=AWAY)).status
+    away = decide(observe(forged(status, field, value), *pods, instances=(), store_error=AWAY)).status
     back = a_new_process().check_counters(RUN, observe(away, *pods, attempt=2, restart_record=recorded))
     assert back.counters_disproved
-    plan = look(back)
+    plan = decide(back)
     assert not plan.deletes and not plan.creates and plan.status["stages"][0]["attempt"] == 2
 
 
@@ -178,14 +178,14 @@ def test_a_process_believes_what_it_has_decided_itself_whatever_its_last_look_he
 
 def test_a_suspended_run_that_goes_on_has_no_restart_in_its_records() -> None:
     held = a_training_run(nodes=1, suspend=True)
-    first = look(observe({}, instances=(ObservedInstance("train", 0),))).status
-    up = look(observe(first, a_pod(0))).status
+    first = decide(observe({}, instances=(ObservedInstance("train", 0),))).status
+    up = decide(observe(first, a_pod(0))).status
     stopping = decide_training_run(held, observe(up, a_pod(0)), SETTINGS).status
     assert find_contradiction(held, observe(stopping, a_pod(0))) == ""
     assert find_contradiction(RUN, observe(stopping, a_pod(0))) == "", "resumed before its pods were gone"
     stopped = decide_training_run(held, observe(stopping), SETTINGS).status
-    begun = look(observe(stopped)).status
+    begun = decide(observe(stopped)).status
     assert begun["stages"][0]["attempt"] == 2 and begun["restarts"]["total"] == 0
     assert find_contradiction(RUN, observe(begun, a_pod(0, attempt=2), attempt=2)) == ""
-    erased = look(observe({}, a_pod(0, attempt=2), attempt=2)).status
+    erased = decide(observe({}, a_pod(0, attempt=2), attempt=2)).status
     assert find_contradiction(RUN, observe(erased, a_pod(0, attempt=2), attempt=2)) == ""

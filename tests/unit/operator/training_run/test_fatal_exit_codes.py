@@ -16,7 +16,7 @@ SCHEMA = read_schema("TrainingRun")["properties"]["spec"]["properties"]["failure
 GOING_ON = (ExitClass.DONE, ExitClass.STOPPED, ExitClass.INFRASTRUCTURE)
 
 
-def look(run: TrainingRun, status: dict[str, Any], *pods: ObservedPod) -> Plan:
+def decide(run: TrainingRun, status: dict[str, Any], *pods: ObservedPod) -> Plan:
     seen = ObservedRun(now=NOW, previous=status, caches=(a_ready_cache(),), service_exists=True, pods=pods)
     return decide_training_run(run, seen, SETTINGS)
 
@@ -24,8 +24,8 @@ def look(run: TrainingRun, status: dict[str, Any], *pods: ObservedPod) -> Plan:
 def after(*pods: ObservedPod, codes: list[int] | None) -> Plan:
     """Returns what follows when a whole group of two has run and then looks like this."""
     run = a_training_run(failurePolicy={} if codes is None else {"fatalExitCodes": codes})
-    both = look(run, look(run, {}).status, a_pod(0), a_pod(1)).status
-    return look(run, both, *pods)
+    both = decide(run, decide(run, {}).status, a_pod(0), a_pod(1)).status
+    return decide(run, both, *pods)
 
 
 def test_a_listed_code_fails_the_run_at_once_and_says_what_to_do() -> None:

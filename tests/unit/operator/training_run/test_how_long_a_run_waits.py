@@ -39,7 +39,9 @@ class Watched:
         self.run = run
         self.plan = Plan(status={})
 
-    def look(self, after_s: float, *pods: ObservedPod, bucket: ObservedInstance | None = TRAINS, **seen: Any) -> Plan:
+    def observe(
+        self, after_s: float, *pods: ObservedPod, bucket: ObservedInstance | None = TRAINS, **seen: Any
+    ) -> Plan:
         instances = () if bucket is None else (bucket,)
         seen = {"caches": (a_ready_cache(),), "service_exists": True, "instances": instances, "pods": pods} | seen
         observed = ObservedRun(now=NOW + timedelta(seconds=after_s), previous=self.plan.status, **seen)
@@ -58,8 +60,8 @@ class Watched:
 def training(**spec: Any) -> Watched:
     """Returns a run whose two pods train since NOW."""
     watched = Watched(a_training_run(**spec))
-    watched.look(0, bucket=None)
-    watched.look(0, *GROUP)
+    watched.observe(0, bucket=None)
+    watched.observe(0, *GROUP)
     return watched
 
 
@@ -78,15 +80,15 @@ def half_a_group(attempt: int) -> tuple[ObservedPod, ObservedPod]:
 def wait_in_vain(watched: Watched, rounds: int) -> int:
     """Plays rounds in which one of two ranks finds no place for 900 s; returns at which second a round last began."""
     begun_s = 0
-    watched.look(0, bucket=None)
+    watched.observe(0, bucket=None)
     for attempt in range(1, rounds + 1):
         waiting = (a_pod(0, attempt=attempt), half_a_group(attempt)[1])
-        watched.look(begun_s + 1, *waiting, bucket=None)
-        watched.look(begun_s + 900, *half_a_group(attempt), bucket=None)  # NOW is long ago: no telling wait
+        watched.observe(begun_s + 1, *waiting, bucket=None)
+        watched.observe(begun_s + 900, *half_a_group(attempt), bucket=None)  # NOW is long ago: no telling wait
         if watched.plan.status["phase"] == "Failed":
             break
         begun_s += 1000
-        assert watched.look(begun_s, half_a_group(attempt)[0], bucket=None).claim_attempt
+        assert watched.observe(begun_s, half_a_group(attempt)[0], bucket=None).claim_attempt
     return begun_s
 
 
@@ -102,14 +104,14 @@ def test_a_group_that_never_ran_whole_spends_no_budget_however_often_it_waits() 
 
 def test_a_rank_whose_pod_was_refused_is_waited_for_alike() -> None:
     watched = Watched(a_training_run())
-    watched.look(0, bucket=None)
-    watched.look(900, half_a_group(1)[0], bucket=None, apply_error="Pod x: forbidden: exceeded quota: small")
+    watched.observe(0, bucket=None)
+    watched.observe(900, half_a_group(1)[0], bucket=None, apply_error="Pod x: forbidden: exceeded quota: small")
     assert watched.failed_with == "GroupIncomplete"
 
 
 def test_a_lost_peer_in_a_group_that_ran_counts_as_a_disturbance() -> None:
     watched = training()
-    watched.look(900, a_failed_pod(0, 81), a_failed_pod(1, 81))
+    watched.observe(900, a_failed_pod(0, 81), a_failed_pod(1, 81))
     assert (watched.failed_with, watched.plan.status["restarts"]["infrastructure"]) == ("LostPeer", 1)
 
 
@@ -117,8 +119,8 @@ def test_the_pending_deadline_counts_from_the_first_attempt_that_never_ran_whole
     watched = Watched(a_training_run(pendingDeadlineSeconds=3600))
     begun_s = wait_in_vain(watched, 3)
     waiting = (a_pod(0, attempt=4), half_a_group(4)[1])
-    assert watched.look(begun_s + 599, *waiting, bucket=None).status["phase"] != "Failed"
-    ended = watched.look(begun_s + 600, *waiting, bucket=None)
+    assert watched.observe(begun_s + 599, *waiting, bucket=None).status["phase"] != "Failed"
+    ended = watched.observe(begun_s + 600, *waiting, bucket=None)
     assert (ended.status["phase"], ended.status["reason"]) == ("Failed", "PendingDeadlineExceeded")
     assert len(ended.deletes) == 2
 
@@ -126,10 +128,10 @@ def test_the_pending_deadline_counts_from_the_first_attempt_that_never_ran_whole
 def test_the_pending_deadline_begins_anew_when_the_group_ran_whole_between() -> None:
     watched = Watched(a_training_run(pendingDeadlineSeconds=3600))
     begun_s = wait_in_vain(watched, 1)
-    watched.look(begun_s + 1, a_pod(0, attempt=2), a_pod(1, attempt=2))
+    watched.observe(begun_s + 1, a_pod(0, attempt=2), a_pod(1, attempt=2))
     ended = (a_failed_pod(0, 1, attempt=2), a_failed_pod(1, 1, attempt=2))
-    watched.look(begun_s + 100, *ended)
-    begun = watched.look(begun_s + 200, *ended)
+    watched.observe(begun_s + 100, *ended)
+    begun = watched.observe(begun_s + 200, *ended)
     assert begun.claim_attempt
     assert begun.status["stages"][0]["restartState"]["attemptTime"] == "2026-01-01T12:20:00Z"
 
@@ -141,10 +143,10 @@ def test_a_cache_on_a_lost_node_is_named_with_what_frees_the_rank() -> None:
         "0/3 nodes are available: 3 node(s) didn't match PersistentVolume's node affinity.",
     ):
         pod = a_pod(1, phase="Pending", waiting_reason="Unschedulable", waiting_message=said)
-        watched.look(1, a_pod(0), pod)
+        watched.observe(1, a_pod(0), pod)
         assert "kubectl delete pvc night-drive-cache-1:" in watched.condition("Ready")["message"]
     small = a_pod(1, phase="Pending", waiting_reason="Unschedulable", waiting_message="3 Insufficient cpu.")
-    watched.look(2, a_pod(0), small)
+    watched.observe(2, a_pod(0), small)
     assert "free resources" in watched.condition("Ready")["message"]
 
 
@@ -156,9 +158,9 @@ def tied_to_a_lost_node(loss_s: int = 60, **cache: Any) -> tuple[Watched, tuple[
     """Returns a run whose rank 1 has lost node-1 at 100 s, and the pods of its next attempt, made at 200 s."""
     policy = {"nodeLossSeconds": loss_s}
     watched = training(sessionCache={"medium": "PersistentVolume", **cache}, failurePolicy=policy)
-    watched.look(10, *GROUP)
-    watched.look(170, a_pod(0), a_pod(1, node_ready=False, node_not_ready_since=NOW + timedelta(seconds=100)))
-    watched.look(200)
+    watched.observe(10, *GROUP)
+    watched.observe(170, a_pod(0), a_pod(1, node_ready=False, node_not_ready_since=NOW + timedelta(seconds=100)))
+    watched.observe(200)
     made = {"attempt": 2, "created_at": NOW + timedelta(seconds=200)}
     waits = {"phase": "Pending", "node": "", "waiting_reason": "Unschedulable", "waiting_message": SAID}
     return watched, (a_pod(0, **made), a_pod(1, **made, **waits))
@@ -167,24 +169,24 @@ def tied_to_a_lost_node(loss_s: int = 60, **cache: Any) -> tuple[Watched, tuple[
 def test_the_claim_of_a_lost_node_is_made_anew() -> None:
     watched, pods = tied_to_a_lost_node()
     away = {"node-1": NOW + timedelta(seconds=100)}
-    plan = watched.look(700, *pods, claims=(CLAIM,), nodes_away=away)
+    plan = watched.observe(700, *pods, claims=(CLAIM,), nodes_away=away)
     assert [(deleted.name, deleted.uid) for deleted in plan.claim_deletes] == [(CLAIM.name, CLAIM.uid)]
     assert [note.reason for note in plan.events if "node-1" in note.message] == ["Unschedulable", "SessionCacheLost"]
     assert "which is lost: it is made anew" in watched.condition("Ready")["message"]
     going = replace(CLAIM, deleting=True)
-    assert not watched.look(701, *pods, claims=(going,), nodes_away=away).claim_deletes
-    plan = watched.look(702, *pods, nodes_away=away)
+    assert not watched.observe(701, *pods, claims=(going,), nodes_away=away).claim_deletes
+    plan = watched.observe(702, *pods, nodes_away=away)
     assert "night-drive-cache-1" in [made["metadata"]["name"] for made in plan.creates]
     anew = replace(CLAIM, uid="another", created_at=NOW + timedelta(seconds=702))  # the scheduler has not looked again
-    assert not watched.look(703, *pods, claims=(anew,), nodes_away=away).claim_deletes
+    assert not watched.observe(703, *pods, claims=(anew,), nodes_away=away).claim_deletes
     assert (watched.plan.status["stages"][0]["attempt"], watched.plan.status["restarts"]["infrastructure"]) == (2, 1)
 
 
 def test_a_claim_stays_as_long_as_the_run_lets_nodes_be_away_where_that_is_longer() -> None:
     watched, pods = tied_to_a_lost_node(loss_s=900)
     away = {"node-1": NOW + timedelta(seconds=100)}
-    assert not watched.look(999, *pods, claims=(CLAIM,), nodes_away=away).claim_deletes
-    assert watched.look(1000, *pods, claims=(CLAIM,), nodes_away=away).claim_deletes
+    assert not watched.observe(999, *pods, claims=(CLAIM,), nodes_away=away).claim_deletes
+    assert watched.observe(1000, *pods, claims=(CLAIM,), nodes_away=away).claim_deletes
 
 
 @pytest.mark.parametrize(
@@ -201,7 +203,7 @@ def test_a_claim_stays_that_may_be_of_use(cache: dict[str, Any], away: dict[str,
     watched, (first, second) = tied_to_a_lost_node(**cache)
     name = "towns-shared-1" if cache else CLAIM.name
     waits = replace(second, waiting_message=said)
-    plan = watched.look(700, first, waits, claims=(replace(CLAIM, name=name),), nodes_away=away)
+    plan = watched.observe(700, first, waits, claims=(replace(CLAIM, name=name),), nodes_away=away)
     assert not plan.claim_deletes
     assert ("kubectl delete pvc" in watched.condition("Ready")["message"]) == (said is SAID)
 
@@ -216,54 +218,54 @@ def told_to_stop(pod: ObservedPod, by_s: float) -> ObservedPod:
 
 def test_a_pod_that_does_not_go_holds_the_next_attempt_up_for_a_minute_and_is_named() -> None:
     watched = training()
-    watched.look(100, a_pod(0), a_failed_pod(1))
+    watched.observe(100, a_pod(0), a_failed_pod(1))
     stays = (told_to_stop(a_pod(0), 220), a_failed_pod(1))
-    plan = watched.look(279, *stays)
+    plan = watched.observe(279, *stays)
     assert (plan.claim_attempt, plan.creates, plan.requeue_after_s) == (False, (), 1)
     assert "was told to stop" not in watched.condition("Ready")["message"]
-    plan = watched.look(280, *stays)
+    plan = watched.observe(280, *stays)
     assert plan.claim_attempt and not plan.deletes
     assert [made["metadata"]["name"] for made in plan.creates] == [a_pod(rank, attempt=2).name for rank in (0, 1)]
-    watched.look(281, *stays, a_pod(0, attempt=2), a_pod(1, attempt=2))
+    watched.observe(281, *stays, a_pod(0, attempt=2), a_pod(1, attempt=2))
     ready = watched.condition("Ready")
     assert (ready["status"], ready["reason"]) == ("False", "Loading")
     assert f"pod {a_pod(0).name} was told to stop" in ready["message"] and "node-0" in ready["message"]
-    watched.look(300, a_failed_pod(1), a_pod(0, attempt=2), a_pod(1, attempt=2))
+    watched.observe(300, a_failed_pod(1), a_pod(0, attempt=2), a_pod(1, attempt=2))
     assert "was told to stop" not in watched.condition("Ready")["message"]
 
 
 def test_a_suspended_or_resumed_run_waits_no_longer_for_a_pod_that_does_not_go() -> None:
     watched = training()
     watched.run = replace(watched.run, suspend=True)
-    assert len(watched.look(100, *GROUP).deletes) == 2
+    assert len(watched.observe(100, *GROUP).deletes) == 2
     stays = told_to_stop(a_pod(0), 220)
-    assert watched.look(279, stays).status["phase"] == "Checkpointing"
-    assert watched.look(280, stays).status["phase"] == "Suspended"
+    assert watched.observe(279, stays).status["phase"] == "Checkpointing"
+    assert watched.observe(280, stays).status["phase"] == "Suspended"
     for kind in ("Ready", "Suspended"):
         assert stays.name in watched.condition(kind)["message"]
     watched.run = replace(watched.run, suspend=False)
-    assert watched.look(290, stays).claim_attempt
+    assert watched.observe(290, stays).claim_attempt
 
 
 def test_a_suspended_run_stays_so_when_the_node_of_a_pod_that_does_not_go_is_lost() -> None:
     watched = training()
     watched.run = replace(watched.run, suspend=True)
-    watched.look(100, *GROUP)
+    watched.observe(100, *GROUP)
     stays = told_to_stop(a_pod(0), 220)
-    watched.look(280, stays)
+    watched.observe(280, stays)
     away = replace(stays, node_ready=False, node_not_ready_since=NOW + timedelta(seconds=300))
-    plan = watched.look(310, away)
+    plan = watched.observe(310, away)
     assert (plan.status["phase"], plan.deletes, plan.requeue_after_s) == ("Suspended", (), 10)
-    plan = watched.look(360, away)
+    plan = watched.observe(360, away)
     assert (plan.status["phase"], [pod.grace_period_s for pod in plan.deletes]) == ("Suspended", [0])
 
 
 def test_a_run_that_is_resumed_while_a_pod_still_stops_says_which() -> None:
     watched = training()
     watched.run = replace(watched.run, suspend=True)
-    watched.look(100, *GROUP)
+    watched.observe(100, *GROUP)
     watched.run = replace(watched.run, suspend=False)
-    plan = watched.look(110, told_to_stop(a_pod(0), 220))
+    plan = watched.observe(110, told_to_stop(a_pod(0), 220))
     assert (plan.status["reason"], plan.claim_attempt) == ("WaitingForOldPods", False)
     assert a_pod(0).name in watched.condition("Ready")["message"]
 
@@ -272,8 +274,8 @@ def test_after_the_final_checkpoint_a_pod_that_does_not_go_ends_the_stage_no_lat
     watched = training()
     ended = a_pod(1, phase="Succeeded")
     stays = told_to_stop(a_pod(0), 220)
-    assert watched.look(279, stays, ended, bucket=DONE).status["phase"] != "Succeeded"
-    assert watched.look(280, stays, ended, bucket=DONE).status["phase"] == "Succeeded"
+    assert watched.observe(279, stays, ended, bucket=DONE).status["phase"] != "Succeeded"
+    assert watched.observe(280, stays, ended, bucket=DONE).status["phase"] == "Succeeded"
     assert stays.name in watched.condition("Ready")["message"]
     assert watched.plan.status["restarts"]["total"] == 0
 
@@ -281,19 +283,19 @@ def test_after_the_final_checkpoint_a_pod_that_does_not_go_ends_the_stage_no_lat
 def test_a_rank_that_somebody_stopped_in_vain_ends_its_attempt() -> None:
     watched = training()
     stays = told_to_stop(a_pod(0), 130)
-    watched.look(189, stays, a_pod(1))
+    watched.observe(189, stays, a_pod(1))
     assert not watched.failed_with
-    watched.look(190, stays, a_pod(1))
+    watched.observe(190, stays, a_pod(1))
     assert (watched.failed_with, watched.plan.status["restarts"]["infrastructure"]) == ("PodStays", 1)
 
 
 def test_a_pod_on_a_node_that_does_not_answer_is_waited_for_until_the_node_is_lost() -> None:
     watched = training(failurePolicy={"nodeLossSeconds": 600})
-    watched.look(100, a_pod(0), a_failed_pod(1))
+    watched.observe(100, a_pod(0), a_failed_pod(1))
     away = replace(told_to_stop(a_pod(0), 220), node_ready=False, node_not_ready_since=NOW + timedelta(seconds=100))
-    plan = watched.look(699, away, a_failed_pod(1))
+    plan = watched.observe(699, away, a_failed_pod(1))
     assert not plan.claim_attempt and not plan.deletes
-    plan = watched.look(700, away, a_failed_pod(1))
+    plan = watched.observe(700, away, a_failed_pod(1))
     assert [(deleted.name, deleted.grace_period_s) for deleted in plan.deletes] == [(away.name, 0)]
 
 
@@ -303,29 +305,29 @@ def test_a_pod_on_a_node_that_does_not_answer_is_waited_for_until_the_node_is_lo
 def test_a_long_outage_of_the_store_is_no_hang_when_the_store_is_back() -> None:
     watched = training(failurePolicy={"hangTimeoutSeconds": 100})
     down: dict[str, Any] = {"bucket": None, "store_error": "StoreUnavailable: no answer"}
-    watched.look(10, *GROUP, **down)
-    watched.look(5000, *GROUP, **down)
-    watched.look(5010, *GROUP)  # the writer still holds the report of before
-    watched.look(5109, *GROUP)
+    watched.observe(10, *GROUP, **down)
+    watched.observe(5000, *GROUP, **down)
+    watched.observe(5010, *GROUP)  # the writer still holds the report of before
+    watched.observe(5109, *GROUP)
     assert not watched.failed_with
-    watched.look(5110, *GROUP)
+    watched.observe(5110, *GROUP)
     assert watched.failed_with == "Hung"
 
 
 def test_a_storage_profile_that_is_taken_away_ends_no_run() -> None:
     watched = training(failurePolicy={"hangTimeoutSeconds": 100})
     gone: dict[str, Any] = {"bucket": None, "profile_error": "storage profile 'default' is not defined"}
-    watched.look(5000, *GROUP, **gone)
+    watched.observe(5000, *GROUP, **gone)
     assert not watched.failed_with
     assert watched.condition("Progressing")["status"] == "Unknown"
     ended = (a_pod(0, phase="Succeeded"), a_pod(1, phase="Succeeded"))
-    watched.look(9000, *ended, **gone)
+    watched.observe(9000, *ended, **gone)
     assert not watched.failed_with
 
 
 def test_a_rank_that_hangs_after_the_others_ended_well_is_a_hang() -> None:
     watched = training(failurePolicy={"hangTimeoutSeconds": 100})
-    watched.look(100, a_pod(0, phase="Succeeded"), a_pod(1))
+    watched.observe(100, a_pod(0, phase="Succeeded"), a_pod(1))
     assert (watched.failed_with, watched.plan.status["lastFailure"]["pod"]) == ("Hung", "night-drive-train-s0-a1-1")
 
 
@@ -334,20 +336,20 @@ def test_a_node_whose_clock_is_wrong_is_no_hang(skew_s: int) -> None:
     started_at = NOW + timedelta(seconds=skew_s)
     pods = tuple(a_pod(rank, started_at=started_at) for rank in (0, 1))
     watched = Watched(a_training_run(failurePolicy={"hangTimeoutSeconds": 100}))
-    watched.look(0, bucket=None)
-    watched.look(50, *pods, bucket=None)
-    watched.look(99, *pods, bucket=None)
+    watched.observe(0, bucket=None)
+    watched.observe(50, *pods, bucket=None)
+    watched.observe(99, *pods, bucket=None)
     assert not watched.failed_with
 
 
 def test_a_node_whose_clock_is_ahead_holds_no_verdict_back() -> None:
     watched = training()
     ahead = NOW + timedelta(hours=2)
-    watched.look(100, a_failed_pod(0, 81, finished_at=ahead), a_pod(1))
+    watched.observe(100, a_failed_pod(0, 81, finished_at=ahead), a_pod(1))
     assert watched.failed_with == "LostPeer"
     watched = training()
     done = tuple(a_pod(rank, phase="Succeeded", finished_at=ahead) for rank in (0, 1))
-    watched.look(100, *done)
+    watched.observe(100, *done)
     assert watched.failed_with == "FinalCheckpointMissing"
 
 
@@ -358,8 +360,8 @@ def test_checkpoints_set_aside_because_nothing_resumes_are_not_called_spoiled(
     resume: str, sound: str, reason: str
 ) -> None:
     watched = training(checkpoint={"resume": resume})
-    watched.look(10, *GROUP, bucket=replace(TRAINS, quarantined=("manifest/000000000012.0.json",)))
-    found = watched.condition("CheckpointsSound")
+    watched.observe(10, *GROUP, bucket=replace(TRAINS, quarantined=("manifest/000000000012.0.json",)))
+    found = watched.condition("CheckpointsValid")
     assert (found["status"], found["reason"]) == (sound, reason)
 
 
@@ -371,10 +373,10 @@ def test_what_goes_wrong_after_the_final_checkpoint_spoils_nothing(pod: Observed
     if pod.phase == "Running":
         pod = replace(pod, node_not_ready_since=NOW)
     watched = training(failurePolicy={"maxRestarts": 0, "maxInfraRestarts": 0})
-    watched.look(90, a_pod(0), pod, bucket=DONE)
+    watched.observe(90, a_pod(0), pod, bucket=DONE)
     assert (watched.plan.status["phase"], watched.plan.status["reason"]) == ("Running", "Finishing")
     assert "night-drive-train-s0-a1-0" in [deleted.name for deleted in watched.plan.deletes]
-    watched.look(91, bucket=DONE)
+    watched.observe(91, bucket=DONE)
     assert watched.plan.status["phase"] == "Succeeded"
     assert (watched.failed_with, watched.plan.status["restarts"]["total"]) == ("", 0)
 
@@ -383,17 +385,17 @@ def test_after_the_final_checkpoint_pods_of_earlier_attempts_are_stopped_too() -
     watched = training(failurePolicy={"maxRestarts": 0, "maxInfraRestarts": 0})
     watched.plan.status["stages"][0] |= {"attempt": 2, "restartState": {"endedAttempt": 1, "created": True}}
     straggler = a_pod(0)
-    watched.look(90, a_pod(0, attempt=2), a_failed_pod(1, 1, attempt=2), straggler, bucket=DONE)
+    watched.observe(90, a_pod(0, attempt=2), a_failed_pod(1, 1, attempt=2), straggler, bucket=DONE)
     assert watched.plan.status["reason"] == "Finishing"
     assert straggler.name in [deleted.name for deleted in watched.plan.deletes]
 
 
 def test_a_group_that_hangs_after_the_final_checkpoint_is_done() -> None:
     watched = training(failurePolicy={"maxRestarts": 0, "hangTimeoutSeconds": 100})
-    watched.look(50, *GROUP, bucket=DONE)
-    watched.look(200, *GROUP, bucket=DONE)
+    watched.observe(50, *GROUP, bucket=DONE)
+    watched.observe(200, *GROUP, bucket=DONE)
     assert (watched.plan.status["reason"], len(watched.plan.deletes)) == ("Finishing", 2)
-    watched.look(210, bucket=DONE)
+    watched.observe(210, bucket=DONE)
     assert watched.plan.status["phase"] == "Succeeded"
 
 
@@ -406,10 +408,10 @@ def test_a_group_that_hangs_after_the_final_checkpoint_is_done() -> None:
 )
 def test_a_run_that_is_given_up_stops_what_runs_and_keeps_what_ended(spec: dict[str, Any], reason: str) -> None:
     watched = training(cleanPodPolicy="None", **spec)
-    watched.look(60, *GROUP)
+    watched.observe(60, *GROUP)
     assert (watched.plan.status["phase"], watched.plan.status["reason"]) == ("Failed", reason)
     assert len(watched.plan.deletes) == 2
-    assert not watched.look(61, a_failed_pod(0), a_failed_pod(1)).deletes
+    assert not watched.observe(61, a_failed_pod(0), a_failed_pod(1)).deletes
 
 
 @pytest.mark.parametrize(
@@ -424,16 +426,16 @@ def test_a_verdict_is_written_before_the_pods_go_that_it_rests_on(
     spec: dict[str, Any], pods: tuple[ObservedPod, ...], after_s: int
 ) -> None:
     watched = training(**spec)
-    plan = watched.look(after_s, *pods)
+    plan = watched.observe(after_s, *pods)
     assert (plan.status["phase"], len(plan.deletes), plan.claim_attempt) == ("Failed", 2, True)
 
 
 def test_a_deadline_takes_nothing_from_a_run_that_is_trained_to_the_end() -> None:
     watched = training(activeDeadlineSeconds=60)
-    assert watched.look(60, *GROUP, bucket=DONE).status["phase"] == "Running"
-    assert watched.look(70, bucket=DONE).status["phase"] == "Succeeded"
+    assert watched.observe(60, *GROUP, bucket=DONE).status["phase"] == "Running"
+    assert watched.observe(70, bucket=DONE).status["phase"] == "Succeeded"
     two = training(activeDeadlineSeconds=60, stages=[{"name": "train", "epochs": 4}, {"name": "tune", "epochs": 1}])
-    assert two.look(60, *GROUP, bucket=DONE).status["reason"] == "DeadlineExceeded"
+    assert two.observe(60, *GROUP, bucket=DONE).status["reason"] == "DeadlineExceeded"
 
 
 def test_a_device_that_no_node_offers_is_named() -> None:

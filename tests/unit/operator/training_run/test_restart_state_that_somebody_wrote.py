@@ -15,7 +15,7 @@ GROUP, ENDED = (a_pod(0), a_pod(1)), (a_failed_pod(0, 137), a_failed_pod(1, 137)
 FORGED = {"endedAttempt": 0, "atStep": 3, "errorsAtStep": 9, "endsAtStep": 9, "failedAttempt": 1}
 
 
-def look(status: dict[str, Any], pods: tuple[Any, ...], at_s: float) -> Plan:
+def decide(status: dict[str, Any], pods: tuple[Any, ...], at_s: float) -> Plan:
     observed = ObservedRun(
         now=NOW + timedelta(seconds=at_s), pods=pods, service_exists=True,
         instances=(ObservedInstance("train", 0),), previous=status, caches=(a_ready_cache(),),
@@ -24,7 +24,7 @@ def look(status: dict[str, Any], pods: tuple[Any, ...], at_s: float) -> Plan:
 
 
 def running() -> dict[str, Any]:
-    return look(look({}, (), 0).status, GROUP, 5).status
+    return decide(decide({}, (), 0).status, GROUP, 5).status
 
 
 def with_restart_state(status: dict[str, Any], **held: Any) -> dict[str, Any]:
@@ -44,16 +44,16 @@ def nulls(value: Any, where: str = "status") -> list[str]:
 def test_a_field_that_is_not_there_is_not_written_as_null(left_out: str) -> None:
     held = {"failedAt": "2026-01-01T00:00:00Z", "failedReason": "Forged", **FORGED}
     forged = with_restart_state(running(), **{key: value for key, value in held.items() if key != left_out})
-    assert nulls(look(forged, GROUP, 10).status) == []
+    assert nulls(decide(forged, GROUP, 10).status) == []
 
 
 def recovering() -> dict[str, Any]:
     """A run whose tenth failure at one place is followed by the longest pause."""
-    return look(with_restart_state(running(), atStep=-1, endsAtStep=9, failedAttempt=1), ENDED, 10).status
+    return decide(with_restart_state(running(), atStep=-1, endsAtStep=9, failedAttempt=1), ENDED, 10).status
 
 
 def attempt_at(status: dict[str, Any], at_s: float) -> int:
-    (stage,) = look(status, ENDED, at_s).status["stages"]
+    (stage,) = decide(status, ENDED, at_s).status["stages"]
     return int(stage["attempt"])
 
 

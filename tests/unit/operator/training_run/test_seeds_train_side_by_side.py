@@ -25,7 +25,7 @@ def a_tree(parallelism: int = 2, **spec: Any) -> TrainingRun:
     return a_training_run(**{"stages": TREE, "parallelism": parallelism, **spec})
 
 
-def look(run: TrainingRun, *, after_s: float = 0, previous: dict[str, Any] | None = None, **seen: Any) -> Plan:
+def decide(run: TrainingRun, *, after_s: float = 0, previous: dict[str, Any] | None = None, **seen: Any) -> Plan:
     fields: dict[str, Any] = {"caches": (a_ready_cache(),), "service_exists": True} | seen
     fields.setdefault("instances", buckets(run))
     plan = decide_training_run(
@@ -62,33 +62,33 @@ def groups_made(plan: Plan) -> set[str]:
 
 
 def test_a_stage_waits_for_its_parent_and_a_free_one_takes_its_place() -> None:
-    plan = look(a_tree())
+    plan = decide(a_tree())
     assert groups_made(plan) == {"night-drive-pretrain-s0-a1", "night-drive-other-s0-a1"}
     assert plan.claim_attempt
     assert plan.status["pods"]["desired"] == 4
 
 
 def test_one_after_another_is_the_default() -> None:
-    assert groups_made(look(a_training_run(stages=TREE))) == {"night-drive-pretrain-s0-a1"}
+    assert groups_made(decide(a_training_run(stages=TREE))) == {"night-drive-pretrain-s0-a1"}
 
 
 def test_seeds_start_as_soon_as_their_parent_is_done_and_never_more_than_asked_for() -> None:
     run = a_tree(parallelism=3)
-    first = look(run).status
+    first = decide(run).status
     ended = tuple(replace(p, phase="Succeeded", exit_code=0, finished_at=NOW) for p in group("pretrain"))
     pods = (*ended, *group("other"))
-    plan = look(run, previous=first, pods=pods, instances=buckets(run, pretrain0=done("pretrain")))
+    plan = decide(run, previous=first, pods=pods, instances=buckets(run, pretrain0=done("pretrain")))
     assert groups_made(plan) == {"night-drive-tune-s0-a1", "night-drive-tune-s1-a1"}
     assert not plan.deletes
 
 
 def test_a_failed_group_is_replaced_while_the_other_goes_on() -> None:
     run = a_tree()
-    first = look(run).status
+    first = decide(run).status
     both = (*group("pretrain"), *group("other"))
-    running = look(run, previous=first, pods=both).status
+    running = decide(run, previous=first, pods=both).status
     failed = (a_failed_pod(0, stage="other"), a_failed_pod(1, stage="other"))
-    plan = look(run, after_s=5, previous=running, pods=(*group("pretrain"), *failed))
+    plan = decide(run, after_s=5, previous=running, pods=(*group("pretrain"), *failed))
     assert groups_made(plan) == {"night-drive-other-s0-a2"}
     assert not {d.name for d in plan.deletes} & {p.name for p in group("pretrain")}
     entries = {e["name"]: e for e in plan.status["stages"] if e["seed"] == 0}
@@ -100,11 +100,11 @@ def test_a_failed_group_is_replaced_while_the_other_goes_on() -> None:
 
 def test_each_group_is_watched_for_a_hang_of_its_own() -> None:
     run = a_tree(failurePolicy={"hangTimeoutSeconds": 100})
-    status = look(run).status
+    status = decide(run).status
     pods = (*group("pretrain"), *group("other"))
     for number in range(1, 5):  # pretrain advances, other reports the same step again and again
         seen = buckets(run, pretrain0=trains("pretrain", 0, number, number), other0=trains("other", 0, 3, number))
-        plan = look(run, after_s=40 * number, previous=status, pods=pods, instances=seen)
+        plan = decide(run, after_s=40 * number, previous=status, pods=pods, instances=seen)
         status = plan.status
     assert status["lastFailure"] | {"time": ""} == status["lastFailure"] | {
         "time": "", "stage": "other", "reason": "Hung", "attempt": 1,
@@ -116,32 +116,32 @@ def test_the_columns_tell_of_the_first_and_stages_of_all() -> None:
     run = a_tree()
     pods = (*group("pretrain"), *group("other"))
     seen = buckets(run, pretrain0=trains("pretrain", 0, 7), other0=trains("other", 0, 11))
-    status = look(run, previous=look(run).status, pods=pods, instances=seen).status
+    status = decide(run, previous=decide(run).status, pods=pods, instances=seen).status
     display = status["display"]
     assert (status["phase"], display["stage"], display["step"].split("/")[0]) == ("Running", "pretrain", "7")
     entries = {e["name"]: e["progress"]["step"] for e in status["stages"] if e["seed"] == 0 and e["attempt"]}
     assert entries == {"pretrain": 7, "other": 11}
-    assert look(run, previous=status, pods=pods, instances=seen).status == status
+    assert decide(run, previous=status, pods=pods, instances=seen).status == status
 
 
 def test_suspension_stops_all_groups_and_resumption_brings_all_back_as_new_attempts() -> None:
     run = a_tree()
     pods = (*group("pretrain"), *group("other"))
-    running = look(run, previous=look(run).status, pods=pods).status
-    asked = look(a_tree(suspend=True), previous=running, pods=pods)
+    running = decide(run, previous=decide(run).status, pods=pods).status
+    asked = decide(a_tree(suspend=True), previous=running, pods=pods)
     assert {d.name for d in asked.deletes} == {p.name for p in pods}
-    stopped = look(a_tree(suspend=True), previous=asked.status).status
+    stopped = decide(a_tree(suspend=True), previous=asked.status).status
     assert stopped["phase"] == "Suspended"
-    resumed = look(run, after_s=60, previous=stopped)
+    resumed = decide(run, after_s=60, previous=stopped)
     assert groups_made(resumed) == {"night-drive-pretrain-s0-a2", "night-drive-other-s0-a2"}
     assert resumed.status["restarts"]["total"] == 0
 
 
 def test_a_mistake_in_one_ends_the_run_and_stops_the_others() -> None:
     run = a_tree()
-    running = look(run, previous=look(run).status, pods=(*group("pretrain"), *group("other"))).status
+    running = decide(run, previous=decide(run).status, pods=(*group("pretrain"), *group("other"))).status
     pods = (*group("pretrain"), a_failed_pod(0, 78, stage="other"), a_pod(1, stage="other"))
-    plan = look(run, previous=running, pods=pods)
+    plan = decide(run, previous=running, pods=pods)
     assert plan.status["phase"] == "Failed"
     assert {d.name for d in plan.deletes} == {p.name for p in pods if not p.terminal}
     assert not plan.creates
@@ -151,9 +151,9 @@ def test_a_stray_pod_of_a_stage_that_is_done_is_removed_whoever_trains() -> None
     run = a_tree()
     seen = buckets(run, pretrain0=done("pretrain"))
     ended = tuple(replace(p, phase="Succeeded", exit_code=0, finished_at=NOW) for p in group("pretrain"))
-    status = look(run, previous=look(run).status, pods=(*ended, *group("other")), instances=seen).status
+    status = decide(run, previous=decide(run).status, pods=(*ended, *group("other")), instances=seen).status
     stray = a_pod(0, stage="pretrain", attempt=2)
-    plan = look(run, previous=status, pods=(stray, *group("other"), *group("tune")), instances=seen)
+    plan = decide(run, previous=status, pods=(stray, *group("other"), *group("tune")), instances=seen)
     assert [d.name for d in plan.deletes] == [stray.name]
 
 
@@ -164,8 +164,8 @@ def test_the_advice_of_every_instance_that_trains_is_told_with_its_name() -> Non
     assert second.progress is not None
     warned = replace(second, progress=second.progress.model_copy(update={"advisories": [flat]}))
     pods = group("tune", 0) + group("tune", 1)
-    quiet = look(run, pods=pods, instances=buckets(run, tune0=first, tune1=second))
-    told = look(run, previous=quiet.status, pods=pods, instances=buckets(run, tune0=first, tune1=warned))
+    quiet = decide(run, pods=pods, instances=buckets(run, tune0=first, tune1=second))
+    told = decide(run, previous=quiet.status, pods=pods, instances=buckets(run, tune0=first, tune1=warned))
     condition = find_condition(told.status, Condition.ADVISORY)
     assert condition is not None and condition["message"] == "tune s1, plateau, epoch 1: the loss has not fallen"
     assert [note.message for note in told.events if note.reason == "Advisory"] == [condition["message"]]

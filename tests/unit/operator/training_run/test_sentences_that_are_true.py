@@ -46,8 +46,8 @@ def test_a_next_attempt_that_is_held_up_is_not_about_to_start() -> None:
 
 
 def test_which_checkpoint_is_used_is_said_as_it_is() -> None:
-    some = condition(play((replace(KEPT, quarantined=CORRUPT), GROUP)), "CheckpointsSound")["message"]
-    none = condition(play((replace(KEPT, checkpoint=None, quarantined=CORRUPT), GROUP)), "CheckpointsSound")["message"]
+    some = condition(play((replace(KEPT, quarantined=CORRUPT), GROUP)), "CheckpointsValid")["message"]
+    none = condition(play((replace(KEPT, checkpoint=None, quarantined=CORRUPT), GROUP)), "CheckpointsValid")["message"]
     assert "the checkpoint of step 12 is used" in some
     assert "no valid one is left in this stage" in none
 
@@ -57,10 +57,10 @@ NO_WEIGHTS = "spec.stages[train].initFrom runs/team-a/u/one-s0/manifest/: found 
 
 def test_a_run_that_finds_no_valid_checkpoint_does_not_call_its_checkpoints_sound() -> None:
     ended = tuple(replace(pod, phase="Failed", exit_code=66, message=NO_WEIGHTS, finished_at=NOW) for pod in GROUP)
-    found = condition(play((KEPT, GROUP), (KEPT, ended)), "CheckpointsSound")
+    found = condition(play((KEPT, GROUP), (KEPT, ended)), "CheckpointsValid")
     assert (found["status"], found["reason"]) == ("False", "NoValidCheckpoint")
     assert NO_WEIGHTS in found["message"]
-    before = condition(play((KEPT, GROUP)), "CheckpointsSound")
+    before = condition(play((KEPT, GROUP)), "CheckpointsValid")
     assert (before["status"], before["message"]) == ("True", "no corrupt checkpoint of this run was found")
 
 
@@ -74,7 +74,7 @@ def test_a_run_that_finds_no_valid_checkpoint_does_not_call_its_checkpoints_soun
 def test_a_run_that_begins_with_a_checkpoint_of_another_says_who_verifies_that(spec: dict[str, Any]) -> None:
     observed = ObservedRun(now=NOW, caches=(a_ready_cache(),))
     plan = decide_training_run(a_training_run(**spec), observed, SETTINGS)
-    assert "a pod verifies the one of another run" in condition(plan, "CheckpointsSound")["message"]
+    assert "a pod verifies the one of another run" in condition(plan, "CheckpointsValid")["message"]
 
 
 @pytest.mark.parametrize("ends", [True, False])

@@ -34,7 +34,7 @@ class Life:
         self.now_s, self.plan, self.attempt, self.committed = 0.0, Plan(status={}), 0, 0
         self.next_attempt()
 
-    def look(
+    def observe(
         self, report: ProgressRecord | None = None, *, after_s: float = 0.0, pods: tuple[ObservedPod, ...] | None = None
     ) -> dict[str, Any]:
         self.now_s += after_s
@@ -54,10 +54,10 @@ class Life:
         """Loses a rank of the attempt that runs, if one does, and begins the next one."""
         if self.attempt:
             pods = tuple(a_failed_pod(rank, 137, attempt=self.attempt) for rank in (0, 1))
-            self.look(pods=pods)
-            assert self.plan.claim_attempt or self.look(after_s=61, pods=pods)
+            self.observe(pods=pods)
+            assert self.plan.claim_attempt or self.observe(after_s=61, pods=pods)
         else:
-            self.look(pods=())
+            self.observe(pods=())
         self.attempt = self.plan.status["stages"][0]["attempt"]
 
     @property
@@ -70,9 +70,9 @@ def after_a_loss() -> Life:
     """Returns a run that has reported steps 1 to 40, of which 12 are in a checkpoint, and begins its second attempt."""
     life = Life()
     for seq, step in enumerate((0, 1, 12, 40)):
-        life.look(a_report(1, seq, step), after_s=5)
+        life.observe(a_report(1, seq, step), after_s=5)
     life.committed = 12
-    life.look(a_report(1, 9, 40), after_s=5)
+    life.observe(a_report(1, 9, 40), after_s=5)
     life.next_attempt()
     assert life.attempt == 2
     return life
@@ -84,13 +84,13 @@ def step_of(status: dict[str, Any]) -> int:
 
 def test_an_attempt_shows_its_checkpoint_while_it_loads_and_then_its_own_steps() -> None:
     life = after_a_loss()
-    status = life.look(a_report(2, 0, phase="Starting", steps=0))
+    status = life.observe(a_report(2, 0, phase="Starting", steps=0))
     assert (status["phase"], status["display"]["epoch"], status["display"]["step"]) == (
         "Recovering", "1/4", "12/48",
     )  # fmt: skip
-    life.look(a_report(2, 2, 12, phase="Loading", resumed_from_step=12))
+    life.observe(a_report(2, 2, 12, phase="Loading", resumed_from_step=12))
     for seq, step in enumerate((12, 13, 20, 24, 39, 40, 41), 3):
-        status = life.look(a_report(2, seq, step, resumed_from_step=12, eta_s=60.0), after_s=5)
+        status = life.observe(a_report(2, seq, step, resumed_from_step=12, eta_s=60.0), after_s=5)
         progress = status["stages"][0]["progress"]
         assert (status["phase"], life.progressing) == ("Running", ("True", "StepsArrive"))
         assert (progress["step"], progress["epoch"], progress["attempt"]) == (step, step // STEPS_PER_EPOCH, 2)
@@ -100,36 +100,36 @@ def test_an_attempt_shows_its_checkpoint_while_it_loads_and_then_its_own_steps()
 
 def test_a_run_that_lost_more_than_the_time_out_is_not_killed_again() -> None:
     life = after_a_loss()
-    life.look(a_report(2, 0, phase="Starting", steps=0))
+    life.observe(a_report(2, 0, phase="Starting", steps=0))
     for seq, step in enumerate(range(13, 40), 1):  # 27 steps of 30 s: eight times hangTimeoutSeconds
-        status = life.look(a_report(2, seq, step, resumed_from_step=12), after_s=30)
+        status = life.observe(a_report(2, seq, step, resumed_from_step=12), after_s=30)
         assert status["phase"] == "Running"
     assert status["restarts"]["total"] == 1
-    status = life.look(a_report(2, 99, 39, resumed_from_step=12), after_s=100)
+    status = life.observe(a_report(2, 99, 39, resumed_from_step=12), after_s=100)
     assert status["lastFailure"]["reason"] == "Hung", "the clock of a hang has run on"
 
 
 def test_an_attempt_that_took_an_older_checkpoint_than_the_newest_is_believed() -> None:
     life = after_a_loss()
     life.committed = 36  # of the first attempt, and found spoiled by the second
-    assert step_of(life.look(a_report(2, 0, phase="Loading", steps=0))) == 36
+    assert step_of(life.observe(a_report(2, 0, phase="Loading", steps=0))) == 36
     life.committed = 12
-    assert step_of(life.look(a_report(2, 1, 12, phase="Loading", resumed_from_step=12))) == 12
-    assert step_of(life.look(a_report(2, 2, 13, resumed_from_step=12), after_s=5)) == 13
+    assert step_of(life.observe(a_report(2, 1, 12, phase="Loading", resumed_from_step=12))) == 12
+    assert step_of(life.observe(a_report(2, 2, 13, resumed_from_step=12), after_s=5)) == 13
     assert life.progressing == ("True", "StepsArrive")
 
 
 def test_a_step_that_goes_back_within_one_attempt_is_refused() -> None:
     life = after_a_loss()
-    life.look(a_report(2, 1, 30, resumed_from_step=12))
-    status = life.look(a_report(2, 2, 20, resumed_from_step=12), after_s=5)
+    life.observe(a_report(2, 1, 30, resumed_from_step=12))
+    status = life.observe(a_report(2, 2, 20, resumed_from_step=12), after_s=5)
     assert (step_of(status), life.progressing) == (30, ("False", "ImplausibleReport"))
 
 
 @pytest.mark.parametrize("epoch", [5])
 def test_an_epoch_beyond_the_stage_is_refused_in_a_later_attempt_too(epoch: int) -> None:
     life = after_a_loss()
-    assert step_of(life.look(a_report(2, 1, 13, epoch=epoch))) == 40
+    assert step_of(life.observe(a_report(2, 1, 13, epoch=epoch))) == 40
     assert life.progressing == ("False", "ImplausibleReport")
 
 
@@ -152,14 +152,14 @@ def test_every_report_that_is_true_is_shown_at_once_whatever_was_lost_before(
             life.committed = min(begin, newest)
             life.next_attempt()
         resumed, step = life.committed or None, life.committed
-        life.look(a_report(life.attempt, 0, phase="Starting", steps=0), after_s=pause_s)
+        life.observe(a_report(life.attempt, 0, phase="Starting", steps=0), after_s=pause_s)
         if loads:
-            life.look(a_report(life.attempt, 1, step, phase="Loading", resumed_from_step=resumed))
+            life.observe(a_report(life.attempt, 1, step, phase="Loading", resumed_from_step=resumed))
         for seq, more in enumerate(advances, 2):
             if step + more >= STEPS:
                 break
             step += more
-            status = life.look(a_report(life.attempt, seq, step, resumed_from_step=resumed), after_s=pause_s)
+            status = life.observe(a_report(life.attempt, seq, step, resumed_from_step=resumed), after_s=pause_s)
             assert (step_of(status), status["stages"][0]["progress"]["attempt"]) == (step, life.attempt)
             assert (status["phase"], life.progressing[0]) == ("Running", "True")
         newest = max(newest, step)

@@ -35,7 +35,7 @@ from lead_testing.makers import (
 PREFIX = f"runs/team-a/{RUN_UID}/train-s0/"
 
 
-def look(run: TrainingRun, *, after_s: float = 0, previous: dict[str, Any] | None = None, **fields: Any) -> Plan:
+def decide(run: TrainingRun, *, after_s: float = 0, previous: dict[str, Any] | None = None, **fields: Any) -> Plan:
     """Decides once, with a ready cache and a service unless told otherwise."""
     seen: dict[str, Any] = {"caches": (a_ready_cache(),), "service_exists": True, "instances": (bucket(),)} | fields
     observed = ObservedRun(now=NOW + timedelta(seconds=after_s), previous=previous or {}, **seen)
@@ -64,8 +64,8 @@ def record(**fields: Any) -> ProgressRecord:
 
 def started(run: TrainingRun) -> dict[str, Any]:
     """Returns the status after both pods of attempt 1 were seen running."""
-    first = look(run).status
-    return look(run, previous=first, pods=(a_pod(0), a_pod(1))).status
+    first = decide(run).status
+    return decide(run, previous=first, pods=(a_pod(0), a_pod(1))).status
 
 
 def condition(plan: Plan, kind: str) -> dict[str, Any]:
@@ -79,16 +79,16 @@ def made(plan: Plan) -> list[str]:
 def test_a_mapping_over_a_word_is_refused_before_a_run_begins_and_not_later() -> None:
     after = {"name": "after", "epochs": 1, "config": {"compat": {"lagging_lr": True}}}
     run = a_training_run(stages=[{"name": "train", "epochs": 4}, after], config={"compat": "lead"})
-    plan = look(run)
+    plan = decide(run)
     assert (plan.status["phase"], plan.status["reason"], plan.creates) == ("Failed", "BadSpec", ())
     told = condition(plan, "Failed")["message"]
     assert "config.compat is {'lagging_lr': True} in stage 'after' and 'lead' in spec.config" in told
     begun = started(replace(run, config={}))
-    assert look(run, previous=begun, pods=(a_pod(0), a_pod(1))).status["phase"] != "Failed"
+    assert decide(run, previous=begun, pods=(a_pod(0), a_pod(1))).status["phase"] != "Failed"
 
 
 def test_a_new_run_claims_its_first_attempt_and_asks_for_the_whole_group() -> None:
-    plan = look(a_training_run(), service_exists=False)
+    plan = decide(a_training_run(), service_exists=False)
     assert plan.claim_attempt
     assert made(plan) == ["night-drive-ranks", "night-drive-train-s0-a1-0", "night-drive-train-s0-a1-1"]
     assert plan.status["phase"] == "Starting"
@@ -97,17 +97,17 @@ def test_a_new_run_claims_its_first_attempt_and_asks_for_the_whole_group() -> No
 
 
 def test_a_run_that_waited_for_its_cache_tells_when_it_is_ready_and_no_other() -> None:
-    at_once = look(a_training_run())
+    at_once = decide(a_training_run())
     assert [note.reason for note in at_once.events] == ["PodsCreated"]
-    waits = look(a_training_run(), caches=(a_ready_cache(ready=False),))
-    begins = look(a_training_run(), previous=waits.status, after_s=9)
+    waits = decide(a_training_run(), caches=(a_ready_cache(ready=False),))
+    begins = decide(a_training_run(), previous=waits.status, after_s=9)
     assert [note.reason for note in (*waits.events, *begins.events)] == ["CacheBuilding", "CacheReady", "PodsCreated"]
 
 
 def test_after_a_crash_behind_the_claim_the_pods_are_made_without_a_second_claim() -> None:
     run = a_training_run()
-    first = look(run).status
-    plan = look(run, after_s=3, previous=first, pods=(a_pod(1),))
+    first = decide(run).status
+    plan = decide(run, after_s=3, previous=first, pods=(a_pod(1),))
     assert not plan.claim_attempt
     assert made(plan) == ["night-drive-train-s0-a1-0"]
 
@@ -123,26 +123,26 @@ def test_after_a_crash_behind_the_claim_the_pods_are_made_without_a_second_claim
     ],
 )
 def test_a_run_without_a_usable_cache_makes_no_pods_and_says_why(cache: ObservedCache, phase: str, reason: str) -> None:
-    plan = look(a_training_run(), caches=(cache,))
+    plan = decide(a_training_run(), caches=(cache,))
     assert (plan.status["phase"], condition(plan, "DatasetReady")["reason"]) == (phase, reason)
     assert not plan.creates and not plan.claim_attempt
 
 
 def test_a_cache_or_profile_that_is_not_there_is_named_with_the_one_most_like_it() -> None:
     cache = observe_cache("town", None, ["towns", "rain"])
-    said = condition(look(a_training_run(datasets=[{"cacheRef": {"name": "town"}}]), caches=(cache,)), "DatasetReady")[
-        "message"
-    ]
+    said = condition(
+        decide(a_training_run(datasets=[{"cacheRef": {"name": "town"}}]), caches=(cache,)), "DatasetReady"
+    )["message"]
     assert "DatasetCache team-a/town does not exist; did you mean towns? create it" in said
     assert observe_cache("snow", None, ["towns"]).near == ""
-    said = condition(look(a_training_run(storageProfile="defualt")), "Accepted")["message"]
+    said = condition(decide(a_training_run(storageProfile="defualt")), "Accepted")["message"]
     assert "spec.storageProfile is 'defualt', which is not defined; did you mean default? known are: default" in said
 
 
 def test_the_digest_a_run_began_with_is_kept_when_the_cache_is_built_anew() -> None:
     run = a_training_run()
-    status = look(run).status
-    plan = look(run, previous=status, caches=(a_ready_cache(ready=False),))
+    status = decide(run).status
+    plan = decide(run, previous=status, caches=(a_ready_cache(ready=False),))
     assert json.loads(plan.creates[0]["metadata"]["annotations"]["lead.dev/job"])["datasets"][0]["digest"] == DIGEST
 
 
@@ -150,7 +150,7 @@ def test_the_columns_tell_what_rank_0_reported() -> None:
     run = a_training_run()
     report = record(loss=0.83123, samples_per_s=412.3, eta_s=4321, cache_hits=93, cache_misses=7)
     held = replace(bucket(epoch=1, step=12, attempts=1), progress=report)
-    plan = look(run, previous=started(run), pods=(a_pod(0), a_pod(1)), instances=(held,))
+    plan = decide(run, previous=started(run), pods=(a_pod(0), a_pod(1)), instances=(held,))
     status = plan.status
     assert status["phase"] == "Running"
     assert status["display"]["stage"] == "train"
@@ -169,7 +169,7 @@ def test_the_columns_tell_what_rank_0_reported() -> None:
 def degraded(run: TrainingRun, **told: Any) -> str:
     """Returns what the condition on the session cache says of a report, with two running pods."""
     held = replace(bucket(), progress=record(**told))
-    plan = look(run, previous=started(run), pods=(a_pod(0), a_pod(1)), instances=(held,))
+    plan = decide(run, previous=started(run), pods=(a_pod(0), a_pod(1)), instances=(held,))
     return str(condition(plan, "SessionCacheDegraded").get("message", "absent"))
 
 
@@ -190,7 +190,7 @@ def test_a_degraded_session_cache_is_told_with_the_pod_and_the_node_it_is_on() -
 def test_a_report_that_cannot_be_true_is_ignored_and_named(forged: dict[str, int]) -> None:
     run = a_training_run()
     held = replace(bucket(), progress=record(**forged))
-    plan = look(run, previous=started(run), pods=(a_pod(0), a_pod(1)), instances=(held,))
+    plan = decide(run, previous=started(run), pods=(a_pod(0), a_pod(1)), instances=(held,))
     assert plan.status["stages"][0]["progress"]["epoch"] == 0
     assert condition(plan, "Progressing")["reason"] == "ImplausibleReport"
 
@@ -212,11 +212,11 @@ RESTARTED = [
 @pytest.mark.parametrize(("pod", "budget", "reason"), RESTARTED)
 def test_a_failed_rank_restarts_the_whole_group_from_its_own_budget(pod: ObservedPod, budget: str, reason: str) -> None:
     run = a_training_run()
-    ended = look(run, after_s=30, previous=started(run), pods=(a_pod(0), pod))
+    ended = decide(run, after_s=30, previous=started(run), pods=(a_pod(0), pod))
     assert ended.deletes == (PodToDelete("night-drive-train-s0-a1-0", "uid-of-night-drive-train-s0-a1-0"),)
     assert not ended.creates
     assert (ended.status["phase"], ended.status["lastFailure"]["reason"]) == ("Recovering", reason)
-    again = look(run, after_s=31, previous=ended.status, pods=(pod,))
+    again = decide(run, after_s=31, previous=ended.status, pods=(pod,))
     assert again.claim_attempt
     assert made(again) == ["night-drive-train-s0-a2-0", "night-drive-train-s0-a2-1"]
     assert {k: again.status["restarts"][k] for k in ("total", budget)} == {"total": 1, budget: 1}
@@ -224,16 +224,16 @@ def test_a_failed_rank_restarts_the_whole_group_from_its_own_budget(pod: Observe
 
 def test_no_pod_of_the_next_attempt_is_made_while_one_of_the_last_may_write() -> None:
     run = a_training_run()
-    ended = look(run, previous=started(run), pods=(a_pod(0), a_failed_pod(1)))
-    waiting = look(run, after_s=300, previous=ended.status, pods=(a_pod(0, deleting=True), a_failed_pod(1)))
+    ended = decide(run, previous=started(run), pods=(a_pod(0), a_failed_pod(1)))
+    waiting = decide(run, after_s=300, previous=ended.status, pods=(a_pod(0, deleting=True), a_failed_pod(1)))
     assert not waiting.claim_attempt and not waiting.creates and not waiting.deletes
 
 
 def test_the_cause_is_found_behind_ranks_that_only_lost_their_peer() -> None:
     run = a_training_run()
-    waiting = look(run, previous=started(run), pods=(a_failed_pod(0, 81), a_pod(1)))
+    waiting = decide(run, previous=started(run), pods=(a_failed_pod(0, 81), a_pod(1)))
     assert "lastFailure" not in waiting.status
-    plan = look(run, after_s=2, previous=waiting.status, pods=(a_failed_pod(0, 81), a_failed_pod(1, 1)))
+    plan = decide(run, after_s=2, previous=waiting.status, pods=(a_failed_pod(0, 81), a_failed_pod(1, 1)))
     assert plan.status["lastFailure"]["pod"] == "night-drive-train-s0-a1-1"
 
 
@@ -241,7 +241,7 @@ def test_a_users_mistake_ends_the_run_at_once_with_the_pods_own_words() -> None:
     run = a_training_run()
     words = "config key batchsize is unknown; did you mean batch_size?"
     message = record(phase="Failed", message=words, step=0, epoch=0).model_dump_json()
-    plan = look(run, previous=started(run), pods=(a_failed_pod(0, 64, message=message), a_pod(1)))
+    plan = decide(run, previous=started(run), pods=(a_failed_pod(0, 64, message=message), a_pod(1)))
     assert (plan.status["phase"], plan.status["reason"]) == ("Failed", "BadConfig")
     assert condition(plan, "Failed")["message"].startswith(f"{words}; ")
     assert condition(plan, "Accepted")["status"] == "False"
@@ -252,9 +252,9 @@ def test_a_lost_node_is_forced_and_replaced_when_its_time_is_over() -> None:
     run = a_training_run()
     status = started(run)
     lost = a_pod(1, node_ready=False, node_not_ready_since=NOW)
-    early = look(run, after_s=59, previous=status, pods=(a_pod(0), lost))
+    early = decide(run, after_s=59, previous=status, pods=(a_pod(0), lost))
     assert not early.deletes and early.requeue_after_s == 1
-    late = look(run, after_s=60, previous=status, pods=(a_pod(0), lost))
+    late = decide(run, after_s=60, previous=status, pods=(a_pod(0), lost))
     assert late.status["lastFailure"]["reason"] == "NodeLost"
     assert {d.name: d.grace_period_s for d in late.deletes} == {
         "night-drive-train-s0-a1-0": None,
@@ -264,7 +264,7 @@ def test_a_lost_node_is_forced_and_replaced_when_its_time_is_over() -> None:
 
 def test_a_pod_that_disappeared_counts_as_a_disturbance() -> None:
     run = a_training_run()
-    plan = look(run, previous=started(run), pods=(a_pod(0),))
+    plan = decide(run, previous=started(run), pods=(a_pod(0),))
     assert plan.status["lastFailure"]["reason"] == "PodGone"
     assert plan.status["restarts"]["infrastructure"] == 1
 
@@ -274,11 +274,11 @@ def fail_again_and_again(run: TrainingRun, instance: ObservedInstance) -> list[P
     for attempt in range(1, 20):
         after_s += 100
         pods = (a_failed_pod(0, 1, attempt=attempt), a_failed_pod(1, 1, attempt=attempt))
-        plans.append(look(run, after_s=after_s, previous=status, pods=pods, instances=(instance,)))
+        plans.append(decide(run, after_s=after_s, previous=status, pods=pods, instances=(instance,)))
         if plans[-1].status["phase"] == "Failed":
             break
         after_s += 100
-        status = look(run, after_s=after_s, previous=plans[-1].status, pods=pods, instances=(instance,)).status
+        status = decide(run, after_s=after_s, previous=plans[-1].status, pods=pods, instances=(instance,)).status
     return plans
 
 
@@ -299,11 +299,11 @@ def test_a_run_that_does_not_advance_is_restarted_and_an_advancing_one_is_not() 
     run = a_training_run(failurePolicy={"hangTimeoutSeconds": 100})
     pods = (a_pod(0), a_pod(1))
     held = replace(bucket(), progress=record())
-    status = look(run, previous=started(run), pods=pods, instances=(held,)).status
+    status = decide(run, previous=started(run), pods=pods, instances=(held,)).status
     later = replace(bucket(), progress=record(seq=9, step=13))
-    assert look(run, after_s=100, previous=status, pods=pods, instances=(later,)).status["phase"] == "Running"
+    assert decide(run, after_s=100, previous=status, pods=pods, instances=(later,)).status["phase"] == "Running"
     stuck = replace(bucket(), progress=record(seq=9))
-    plan = look(run, after_s=100, previous=status, pods=pods, instances=(stuck,))
+    plan = decide(run, after_s=100, previous=status, pods=pods, instances=(stuck,))
     assert plan.status["lastFailure"]["reason"] == "Hung"
     assert len(plan.deletes) == 2
 
@@ -311,12 +311,12 @@ def test_a_run_that_does_not_advance_is_restarted_and_an_advancing_one_is_not() 
 def test_suspend_stops_the_pods_and_resume_starts_an_attempt_that_is_not_counted() -> None:
     run = a_training_run()
     asleep = replace(run, suspend=True)
-    stopping = look(asleep, previous=started(run), pods=(a_pod(0), a_pod(1)))
+    stopping = decide(asleep, previous=started(run), pods=(a_pod(0), a_pod(1)))
     assert stopping.status["phase"] == "Checkpointing"
     assert [d.grace_period_s for d in stopping.deletes] == [None, None]
-    stopped = look(asleep, after_s=5, previous=stopping.status)
+    stopped = decide(asleep, after_s=5, previous=stopping.status)
     assert stopped.status["phase"] == "Suspended"
-    resumed = look(run, after_s=900, previous=stopped.status)
+    resumed = decide(run, after_s=900, previous=stopped.status)
     assert resumed.claim_attempt
     assert resumed.status["stages"][0]["attempt"] == 2
     assert resumed.status["restarts"]["total"] == 0
@@ -324,7 +324,7 @@ def test_suspend_stops_the_pods_and_resume_starts_an_attempt_that_is_not_counted
 
 
 def test_the_next_attempt_is_above_status_pods_and_fencing_objects() -> None:
-    plan = look(a_training_run(), instances=(bucket(attempts=7),))
+    plan = decide(a_training_run(), instances=(bucket(attempts=7),))
     assert plan.status["stages"][0]["attempt"] == 8
 
 
@@ -332,22 +332,22 @@ def test_a_store_outage_destroys_nothing_and_starts_nothing() -> None:
     run = a_training_run()
     status = started(run)
     down: dict[str, Any] = {"store_error": "StoreUnavailable: no answer", "instances": ()}
-    going_on = look(run, after_s=5000, previous=status, pods=(a_pod(0), a_pod(1)), **down)
+    going_on = decide(run, after_s=5000, previous=status, pods=(a_pod(0), a_pod(1)), **down)
     assert not going_on.deletes and not going_on.creates
     assert condition(going_on, "StorageAvailable")["status"] == "False"
-    failed = look(run, previous=status, pods=(a_failed_pod(0), a_failed_pod(1)), **down)
+    failed = decide(run, previous=status, pods=(a_failed_pod(0), a_failed_pod(1)), **down)
     assert not failed.claim_attempt
 
 
 def test_a_stage_is_done_when_its_final_checkpoint_is_committed_and_nothing_runs() -> None:
     run = a_training_run()
     done = (a_pod(0, phase="Succeeded"), a_pod(1, phase="Succeeded"))
-    early = look(run, after_s=1, previous=started(run), pods=done)
+    early = decide(run, after_s=1, previous=started(run), pods=done)
     assert (early.status["phase"], early.status["reason"]) == ("Running", "Finishing")
-    plan = look(run, after_s=2, previous=early.status, pods=done, instances=(bucket(epoch=4, step=48),))
+    plan = decide(run, after_s=2, previous=early.status, pods=done, instances=(bucket(epoch=4, step=48),))
     assert plan.status["phase"] == "Succeeded"
     assert plan.status["display"]["epoch"] == "4/4"
-    late = look(run, after_s=90, previous=early.status, pods=done)
+    late = decide(run, after_s=90, previous=early.status, pods=done)
     assert late.status["lastFailure"]["reason"] == "FinalCheckpointMissing"
 
 
@@ -358,21 +358,21 @@ def test_a_run_whose_last_epoch_is_done_does_not_go_back_while_its_pods_end(atte
     run = a_training_run()
     before = started(run)
     if attempt == 2:
-        failed = look(run, after_s=60, previous=before, pods=(a_failed_pod(0), a_failed_pod(1)))
-        before = look(run, after_s=600, previous=failed.status).status
+        failed = decide(run, after_s=60, previous=before, pods=(a_failed_pod(0), a_failed_pod(1)))
+        before = decide(run, after_s=600, previous=failed.status).status
         assert (before["phase"], before["stages"][0]["attempt"]) == ("Recovering", 2)
     report = record(attempt=attempt, phase="Checkpointing", epoch=4, step=48)
     told = replace(bucket(epoch=4, step=48) if committed else bucket(), progress=report)
     at_work = (a_pod(0, attempt=attempt), a_pod(1, attempt=attempt))
-    seen = look(run, after_s=601, previous=before, pods=at_work, instances=(told,))
+    seen = decide(run, after_s=601, previous=before, pods=at_work, instances=(told,))
     assert (seen.status["phase"], seen.status["display"]["epoch"]) == ("Running", "4/4")
     ending = a_pod(0, attempt=attempt, ready=False)
     others = (a_pod(1, attempt=attempt, ready=False), a_pod(1, attempt=attempt, phase="Succeeded", ready=False))
     for other in others:
-        plan = look(run, after_s=602, previous=seen.status, pods=(ending, other), instances=(told,))
+        plan = decide(run, after_s=602, previous=seen.status, pods=(ending, other), instances=(told,))
         assert (plan.status["phase"], plan.status["reason"]) == ("Running", "Finishing")
     ended = tuple(a_pod(rank, attempt=attempt, phase="Succeeded", ready=False) for rank in (0, 1))
-    over = look(run, after_s=603, previous=seen.status, pods=ended, instances=(bucket(epoch=4, step=48),))
+    over = decide(run, after_s=603, previous=seen.status, pods=ended, instances=(bucket(epoch=4, step=48),))
     assert over.status["phase"] == "Succeeded"
 
 
@@ -380,9 +380,9 @@ def test_the_pods_of_a_next_stage_start() -> None:
     stages = [{"name": "train", "epochs": 4}, {"name": "tune", "epochs": 1, "initFrom": {"stage": "train"}}]
     instances = (bucket(epoch=4, step=48, attempts=1), ObservedInstance("tune", 0))
     run = a_training_run(stages=stages)
-    begun = look(run, instances=instances).status
+    begun = decide(run, instances=instances).status
     pods = (a_pod(0, stage="tune", phase="Pending", ready=False), a_pod(1, stage="tune", ready=False))
-    status = look(run, after_s=9, previous=begun, pods=pods, instances=instances).status
+    status = decide(run, after_s=9, previous=begun, pods=pods, instances=instances).status
     assert (status["phase"], status["display"]["stage"], status["display"]["epoch"]) == ("Starting", "tune", "0/1")
 
 
@@ -391,11 +391,11 @@ def test_a_stage_that_stopped_early_is_done_and_its_columns_say_how_far_it_came(
     done = (a_pod(0, phase="Succeeded"), a_pod(1, phase="Succeeded"))
     held = replace(bucket(epoch=3, step=36), progress=record(phase="Done", epoch=3, step=36, eta_s=0.0))
     assert held.checkpoint is not None
-    unmarked = look(run, after_s=90, previous=started(run), pods=done, instances=(held,))
+    unmarked = decide(run, after_s=90, previous=started(run), pods=done, instances=(held,))
     assert unmarked.status["lastFailure"]["reason"] == "FinalCheckpointMissing"
     marked = replace(held, checkpoint=replace(held.checkpoint, final=True))
-    plan = look(run, after_s=2, previous=started(run), pods=done, instances=(marked,))
-    again = look(run, after_s=9, previous=plan.status, instances=(), store_error="StoreUnavailable: no answer")
+    plan = decide(run, after_s=2, previous=started(run), pods=done, instances=(marked,))
+    again = decide(run, after_s=9, previous=plan.status, instances=(), store_error="StoreUnavailable: no answer")
     for status in (plan.status, again.status):  # the second cannot read the bucket
         assert (status["phase"], status["stages"][0]["progress"]["epoch"]) == ("Succeeded", 3)
         assert (status["display"]["epoch"], status["stages"][0]["progress"]["percent"]) == ("3/4", 100)
@@ -410,7 +410,7 @@ def test_the_second_stage_starts_from_the_first_and_knows_its_own_config() -> No
     ]
     run = a_training_run(stages=stages, config={"batch_size": 4})
     instances = (bucket(epoch=4, step=48, attempts=1), ObservedInstance("tune", 0))
-    plan = look(run, instances=instances)
+    plan = decide(run, instances=instances)
     job = json.loads(plan.creates[0]["metadata"]["annotations"]["lead.dev/job"])
     assert made(plan)[0] == "night-drive-tune-s0-a1-0"
     assert job["init_from"] == {"manifests_prefix": f"{PREFIX}manifest/", "checkpoint_prefix": ""}
@@ -426,7 +426,7 @@ def test_mean_and_deviation_over_seeds_are_shown() -> None:
         )
         for seed, best in ((0, 0.25), (1, 0.75))
     ]
-    plan = look(run, instances=tuple(found))
+    plan = decide(run, instances=tuple(found))
     assert plan.status["phase"] == "Succeeded"
     assert plan.status["seedStatistics"] == [{"stage": "train", "seeds": 2, "mean": "0.5", "std": "0.3536"}]
 
@@ -438,17 +438,17 @@ def test_mean_and_deviation_over_seeds_are_shown() -> None:
 def test_deadlines_end_the_run_and_give_back_what_it_holds(spec: dict[str, int], reason: str) -> None:
     run = a_training_run(**spec)
     pods = (a_pod(0), a_pod(1, phase="Pending", waiting_reason="Unschedulable", waiting_message="0/3 nodes"))
-    status = look(run, previous=look(run).status, pods=pods).status
-    early = look(run, after_s=50, previous=status, pods=pods)
+    status = decide(run, previous=decide(run).status, pods=pods).status
+    early = decide(run, after_s=50, previous=status, pods=pods)
     assert early.requeue_after_s == 10 and not early.deletes
-    plan = look(run, after_s=60, previous=status, pods=pods)
+    plan = decide(run, after_s=60, previous=status, pods=pods)
     assert (plan.status["phase"], plan.status["reason"], len(plan.deletes)) == ("Failed", reason, 2)
 
 
 def test_why_a_pod_waits_is_told_with_what_to_do() -> None:
     run = a_training_run()
     pod = a_pod(1, phase="Pending", waiting_reason="ImagePullBackOff", waiting_message="not found")
-    ready = condition(look(run, previous=look(run).status, pods=(a_pod(0), pod)), "Ready")
+    ready = condition(decide(run, previous=decide(run).status, pods=(a_pod(0), pod)), "Ready")
     assert ready["reason"] == "ImagePullBackOff"
     assert "check the trainer image" in ready["message"]
 
@@ -468,7 +468,9 @@ def test_why_a_pod_waits_is_told_with_what_to_do() -> None:
 )
 def test_refused_pods_are_told_with_a_remedy_and_cost_no_restart(said: str, remedy: str) -> None:
     run = a_training_run(pendingDeadlineSeconds=600)
-    plan = look(run, after_s=100, previous=look(run).status, pods=(a_pod(0),), apply_error=f"Pod x: forbidden: {said}")
+    plan = decide(
+        run, after_s=100, previous=decide(run).status, pods=(a_pod(0),), apply_error=f"Pod x: forbidden: {said}"
+    )
     ready = condition(plan, "Ready")
     assert (plan.status["phase"], plan.status["reason"], ready["reason"]) == (
         "Starting",
@@ -478,7 +480,7 @@ def test_refused_pods_are_told_with_a_remedy_and_cost_no_restart(said: str, reme
     assert said in ready["message"] and remedy in ready["message"]
     assert made(plan) == ["night-drive-train-s0-a1-1"] and not plan.claim_attempt
     assert plan.status["restarts"]["total"] == 0
-    late = look(run, after_s=600, previous=plan.status, pods=(a_pod(0),), apply_error=f"Pod x: forbidden: {said}")
+    late = decide(run, after_s=600, previous=plan.status, pods=(a_pod(0),), apply_error=f"Pod x: forbidden: {said}")
     assert said in condition(late, "Failed")["message"]
 
 
@@ -489,7 +491,7 @@ KEY = 'metadata.labels: Invalid value: "a key": name part must consist of alphan
 
 def refused(run: TrainingRun, said: str) -> Plan:
     name = "night-drive-train-s0-a1-0"
-    return look(run, previous=look(run).status, apply_error=f'Pod {name}: Pod "{name}" is invalid: {said}')
+    return decide(run, previous=decide(run).status, apply_error=f'Pod {name}: Pod "{name}" is invalid: {said}')
 
 
 @pytest.mark.parametrize(
@@ -542,14 +544,14 @@ def test_what_the_namespace_fills_in_is_no_mistake_of_the_spec(spec: dict[str, A
 )
 def test_what_others_refuse_is_no_mistake_of_the_spec(said: str) -> None:
     run = a_training_run(podOverrides={"tolerations": [{"key": "gpu"}]})
-    assert look(run, previous=look(run).status, apply_error=said).status["reason"] == "ObjectsRefused"
+    assert decide(run, previous=decide(run).status, apply_error=said).status["reason"] == "ObjectsRefused"
 
 
 def test_a_run_whose_pods_were_taken_once_is_not_failed_for_invalid_ones() -> None:
     run = a_training_run(podOverrides={"tolerations": [{"key": "gpu"}]})
-    failed = look(run, previous=started(run), pods=(a_failed_pod(0), a_failed_pod(1)))
+    failed = decide(run, previous=started(run), pods=(a_failed_pod(0), a_failed_pod(1)))
     refusal = 'Pod x: Pod "x" is invalid: spec.tolerations[0].operator: Invalid value: v'
-    again = look(run, after_s=60, previous=failed.status, apply_error=refusal)
+    again = decide(run, after_s=60, previous=failed.status, apply_error=refusal)
     assert (again.status["phase"], again.status["reason"]) == ("Recovering", "ObjectsRefused")
 
 
@@ -558,7 +560,7 @@ def test_a_time_that_there_is_not_in_utc_is_not_shown() -> None:
     held = bucket(epoch=1, step=12)
     assert held.checkpoint is not None
     spoiled = replace(held, checkpoint=replace(held.checkpoint, saved_at="0001-01-01T00:00:00+14:00"))
-    plan = look(run, previous=started(run), pods=(a_pod(0), a_pod(1)), instances=(spoiled,))
+    plan = decide(run, previous=started(run), pods=(a_pod(0), a_pod(1)), instances=(spoiled,))
     shown = plan.status["stages"][0]["checkpoint"]
     assert shown["step"] == 12 and "savedAt" not in shown and "checkpointTime" not in plan.status["display"]
 
@@ -566,24 +568,24 @@ def test_a_time_that_there_is_not_in_utc_is_not_shown() -> None:
 @pytest.mark.parametrize(("policy", "deleted"), [("Running", 1), ("All", 2), ("None", 1)])
 def test_pods_are_cleaned_as_the_policy_says(policy: str, deleted: int) -> None:
     run = a_training_run(cleanPodPolicy=policy)
-    plan = look(run, previous=started(run), pods=(a_failed_pod(0, 64), a_pod(1)))
+    plan = decide(run, previous=started(run), pods=(a_failed_pod(0, 64), a_pod(1)))
     assert plan.status["phase"] == "Failed"
     assert len(plan.deletes) == deleted
 
 
 def test_a_finished_run_is_deleted_when_its_time_is_over_and_not_before() -> None:
     run = a_training_run(ttlSecondsAfterFinished=100)
-    status = look(run, instances=(bucket(epoch=4, step=48),)).status
-    early = look(run, after_s=99, previous=status)
+    status = decide(run, instances=(bucket(epoch=4, step=48),)).status
+    early = decide(run, after_s=99, previous=status)
     assert not early.delete_self and early.requeue_after_s == 1
-    assert look(run, after_s=100, previous=status).delete_self
+    assert decide(run, after_s=100, previous=status).delete_self
 
 
 def test_an_erased_status_is_rebuilt_from_pods_and_bucket() -> None:
     run = a_training_run()
     held = replace(bucket(epoch=1, step=12, attempts=2), progress=record(attempt=2))
     pods = (a_pod(0, attempt=2), a_pod(1, attempt=2))
-    plan = look(run, after_s=60, pods=pods, instances=(held,))
+    plan = decide(run, after_s=60, pods=pods, instances=(held,))
     assert not plan.creates and not plan.deletes and not plan.claim_attempt
     assert plan.status["phase"] == "Running"
     assert plan.status["stages"][0]["attempt"] == 2
@@ -592,50 +594,50 @@ def test_an_erased_status_is_rebuilt_from_pods_and_bucket() -> None:
 
 def test_a_renamed_config_key_is_noticed_though_the_api_server_lets_it_pass() -> None:
     status = started(a_training_run(config={"lr": 1}))
-    plan = look(a_training_run(config={"momentum": 1}), previous=status, pods=(a_failed_pod(0), a_failed_pod(1)))
+    plan = decide(a_training_run(config={"momentum": 1}), previous=status, pods=(a_failed_pod(0), a_failed_pod(1)))
     assert condition(plan, "Accepted")["reason"] == "ConfigChanged"
     assert not plan.creates
 
 
 def test_before_the_first_attempt_no_config_is_fixed_whatever_hash_a_status_holds() -> None:
-    status = look(a_training_run(), caches=()).status
-    plan = look(a_training_run(), previous=status | {"configHash": "f" * 64})
+    status = decide(a_training_run(), caches=()).status
+    plan = decide(a_training_run(), previous=status | {"configHash": "f" * 64})
     assert condition(plan, "Accepted")["status"] == "True" and plan.claim_attempt
 
 
 def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
     run = a_training_run()
     status = started(run)
-    later = look(run, after_s=500, previous=status, pods=(a_pod(0), a_pod(1)))
+    later = decide(run, after_s=500, previous=status, pods=(a_pod(0), a_pod(1)))
     assert later.status == status
 
 
 def test_volcano_is_told_once_of_each_checkpoint_and_no_other_scheduler_is() -> None:
     run = a_training_run(scheduling={"schedulerName": "volcano"})
     before, seen = started(run), {"instances": (bucket(epoch=1, step=12, attempts=1),)}
-    told = look(run, previous=before, pods=(a_pod(0), a_pod(1)), **seen).annotates
+    told = decide(run, previous=before, pods=(a_pod(0), a_pod(1)), **seen).annotates
     at = "2026-01-01T12:00:00Z"
     assert [(t.name, t.key, t.value) for t in told] == [
         (a_pod(rank).name, "volcano.sh/last-checkpoint-time", at) for rank in (0, 1)
     ]
     half = (a_pod(0, checkpoint_time=at), a_pod(1))
-    assert [t.name for t in look(run, previous=before, pods=half, **seen).annotates] == [a_pod(1).name]
+    assert [t.name for t in decide(run, previous=before, pods=half, **seen).annotates] == [a_pod(1).name]
     plain = a_training_run()
-    assert not look(plain, previous=started(plain), pods=(a_pod(0), a_pod(1)), **seen).annotates
+    assert not decide(plain, previous=started(plain), pods=(a_pod(0), a_pod(1)), **seen).annotates
 
 
 def test_a_rank_killed_for_memory_names_the_limit_and_only_what_can_be_done() -> None:
     limits = {"limits": {"memory": "300Mi"}}
     run = a_training_run(resources=limits)
     killed = (a_pod(0), a_failed_pod(1, 137, reason="OOMKilled"))
-    message = look(run, previous=started(run), pods=killed).status["lastFailure"]["message"]
+    message = decide(run, previous=started(run), pods=killed).status["lastFailure"]["message"]
     assert "resources.limits.memory (300Mi); if it comes again, create a run with more memory, or one" in message
-    again = look(run, previous=started(run), pods=killed, instances=(bucket(1, 12, 1),)).status["lastFailure"][
+    again = decide(run, previous=started(run), pods=killed, instances=(bucket(1, 12, 1),)).status["lastFailure"][
         "message"
     ]
     assert "with more memory that goes on from here (checkpoint.from), or one with smaller batches" in again
     last = a_training_run(resources=limits, failurePolicy={"maxRestarts": 0})
-    plan = look(last, previous=started(last), pods=killed)
+    plan = decide(last, previous=started(last), pods=killed)
     told = condition(plan, "Failed")["message"]
     assert plan.status["phase"] == "Failed" and "(300Mi); create a run with more memory" in told
     assert not any(words in told for words in ("comes again", "checkpoint"))
@@ -645,6 +647,6 @@ def test_a_rank_killed_for_memory_names_the_limit_and_only_what_can_be_done() ->
 def test_a_pod_that_somebody_deletes_is_told_with_its_budget() -> None:
     run = a_training_run()
     pod = a_failed_pod(1, 75, message="stopped on request after step 46")
-    message = look(run, after_s=30, previous=started(run), pods=(a_pod(0), pod)).status["lastFailure"]["message"]
+    message = decide(run, after_s=30, previous=started(run), pods=(a_pod(0), pod)).status["lastFailure"]["message"]
     assert "was deleted or stopped by somebody, not by the operator; that counts against no budget" in message
     assert message.endswith("stopped on request after step 46")

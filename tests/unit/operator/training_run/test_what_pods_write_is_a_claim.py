@@ -39,7 +39,7 @@ SHA = "5" * 64
 HUGE = 10**30
 
 
-def look(previous: dict[str, Any] | None = None, **fields: Any) -> Plan:
+def decide(previous: dict[str, Any] | None = None, **fields: Any) -> Plan:
     seen: dict[str, Any] = {"caches": (a_ready_cache(),), "service_exists": True} | fields
     plan = decide_training_run(a_training_run(), ObservedRun(now=NOW, previous=previous or {}, **seen), SETTINGS)
     fill_defaults({**a_run_body(), "status": plan.status})
@@ -56,7 +56,7 @@ async def read(store: FolderStore, **options: Any) -> ObservedInstance:
 
 async def look_at(store: FolderStore, *, erased: bool = False) -> Any:
     view = BucketView(SETTINGS, lambda profile: store)
-    found = await view.look_at_run(
+    found = await view.read_run(
         PROFILE, KEYS.namespace, KEYS.uid, (("train", 0),), live=frozenset(), max_age_s=0.0, erased=erased
     )
     view.close()
@@ -83,8 +83,8 @@ async def test_a_forged_attempt_number_raises_no_attempt_and_is_named(tmp_path: 
     store.put(CONTROL.attempt("train", 0, 1), b"{}")
     found = await read(store)
     assert (found.recorded_attempt, found.highest_attempt, found.fence) == (1, 1, 10**12)
-    started = look(instances=(ObservedInstance("train", 0),))
-    plan = look(started.status, pods=(a_pod(0), a_pod(1)), instances=(found,))
+    started = decide(instances=(ObservedInstance("train", 0),))
+    plan = decide(started.status, pods=(a_pod(0), a_pod(1)), instances=(found,))
     assert attempt_of(plan) == 1
     told = find_condition(plan.status, Condition.PROGRESSING) or {}
     assert told["reason"] == "UnknownAttempt" and str(10**12) in told["message"] and "remove it" in told["message"]
@@ -104,18 +104,18 @@ async def test_a_fencing_object_counts_for_one_more_than_the_operators_records(
 
 
 def test_an_attempt_is_recorded_once_status_tells_of_it_and_outlives_the_status() -> None:
-    claimed = look(instances=(ObservedInstance("train", 0),))
+    claimed = decide(instances=(ObservedInstance("train", 0),))
     assert claimed.claim_attempt and not claimed.records  # a write that fails now must use up no number
     seen = ObservedInstance("train", 0)
-    running = look(claimed.status, pods=(a_pod(0), a_pod(1)), instances=(seen,))
+    running = decide(claimed.status, pods=(a_pod(0), a_pod(1)), instances=(seen,))
     (record,) = running.records
     told = parse_started(record.data)
     assert record.key == CONTROL.attempt("train", 0, 1) and told is not None
     assert (told.attempt, told.config_hash) == (1, claimed.status["configHash"])
     assert [source.digest for source in told.datasets] == [DIGEST]
     recorded = replace(seen, recorded_attempt=1, highest_attempt=1)
-    assert not look(running.status, pods=(a_pod(0), a_pod(1)), instances=(recorded,)).records
-    assert attempt_of(look(instances=(recorded,))) == 2
+    assert not decide(running.status, pods=(a_pod(0), a_pod(1)), instances=(recorded,)).records
+    assert attempt_of(decide(instances=(recorded,))) == 2
 
 
 STARTED = StartedAttempt(attempt=1, config_hash="c" * 64, datasets=[DatasetSource(name="towns", digest="e" * 64)])
@@ -123,22 +123,22 @@ STARTED = StartedAttempt(attempt=1, config_hash="c" * 64, datasets=[DatasetSourc
 
 def test_a_run_with_an_erased_status_keeps_its_caches_though_they_are_deleted() -> None:
     """Audit: chaos-S4."""
-    here = look(instances=(ObservedInstance("train", 0),)).status["configHash"]
+    here = decide(instances=(ObservedInstance("train", 0),)).status["configHash"]
     begun = STARTED.model_copy(update={"config_hash": here})
     bucket = ObservedInstance("train", 0, highest_attempt=1, recorded_attempt=1, started=begun)
     for caches in ((), (a_ready_cache(),)):
-        plan = look(instances=(bucket,), caches=caches)
+        plan = decide(instances=(bucket,), caches=caches)
         assert attempt_of(plan) == 2 and plan.creates
         assert plan.status["datasets"] == [{"name": "towns", "digest": "e" * 64}]
 
 
 def test_a_forged_hash_of_the_configuration_blocks_no_run() -> None:
     """Audit: chaos-M1."""
-    claimed = look(instances=(ObservedInstance("train", 0),)).status
+    claimed = decide(instances=(ObservedInstance("train", 0),)).status
     begun = STARTED.model_copy(update={"config_hash": claimed["configHash"]})
     bucket = ObservedInstance("train", 0, highest_attempt=1, recorded_attempt=1, started=begun)
     ended = tuple(a_failed_pod(rank) for rank in range(2))
-    plan = look({**claimed, "configHash": "f" * 64}, pods=ended, instances=(bucket,))
+    plan = decide({**claimed, "configHash": "f" * 64}, pods=ended, instances=(bucket,))
     assert plan.status["reason"] != "ConfigChanged" and plan.status["configHash"] == claimed["configHash"]
 
 
@@ -174,8 +174,8 @@ async def test_a_manifest_with_a_huge_number_is_none_and_the_one_before_counts(
     store.put(KEYS.manifest(20, 0), json.dumps(forged).encode())
     found = await read(store)
     assert found.checkpoint is not None and found.checkpoint.step == 10
-    started = look(instances=(ObservedInstance("train", 0),))
-    look(started.status, pods=(a_pod(0), a_pod(1)), instances=(found,))
+    started = decide(instances=(ObservedInstance("train", 0),))
+    decide(started.status, pods=(a_pod(0), a_pod(1)), instances=(found,))
 
 
 @pytest.mark.parametrize("field", ["samples", "size_bytes"])
@@ -219,11 +219,11 @@ async def test_a_final_manifest_without_its_files_ends_no_stage_and_says_so(
     store.put(KEYS.manifest(10, 0), a_manifest(files=entries).model_dump_json().encode())
     found = await read(store)
     assert found.checkpoint is not None and told in found.checkpoint.fault
-    started = look(instances=(ObservedInstance("train", 0),))
+    started = decide(instances=(ObservedInstance("train", 0),))
     ended = (a_pod(0, phase="Succeeded", exit_code=0), a_pod(1, phase="Succeeded", exit_code=0))
-    plan = look(started.status, pods=ended, instances=(found,))
+    plan = decide(started.status, pods=ended, instances=(found,))
     assert plan.status["phase"] != "Succeeded" and plan.status["stages"][0]["phase"] == "Running"
-    sound = find_condition(plan.status, Condition.CHECKPOINTS_SOUND) or {}
+    sound = find_condition(plan.status, Condition.CHECKPOINTS_VALID) or {}
     assert sound["reason"] == "ImplausibleCheckpoint" and told in sound["message"]
 
 
@@ -233,23 +233,23 @@ async def test_a_final_manifest_whose_files_are_there_ends_its_stage(tmp_path: P
     store.put(KEYS.manifest(10, 0), a_manifest().model_dump_json().encode())
     found = await read(store)
     assert found.checkpoint is not None and found.checkpoint.fault == ""
-    started = look(instances=(ObservedInstance("train", 0),))
+    started = decide(instances=(ObservedInstance("train", 0),))
     ended = (a_pod(0, phase="Succeeded", exit_code=0), a_pod(1, phase="Succeeded", exit_code=0))
-    plan = look(started.status, pods=ended, instances=(found,))
+    plan = decide(started.status, pods=ended, instances=(found,))
     assert plan.status["phase"] == "Succeeded"
     assert CONTROL.done("train", 0) in [record.key for record in plan.records]
 
 
 def test_a_stage_that_a_forged_status_calls_done_goes_on() -> None:
     """Audit: chaos-M1."""
-    started = look(instances=(ObservedInstance("train", 0),))
+    started = decide(instances=(ObservedInstance("train", 0),))
     forged = json.loads(json.dumps(started.status))
     forged["stages"][0]["phase"] = "Succeeded"
     unfinished = ObservedCheckpoint("m", f"{KEYS.prefix}checkpoints/", 10, 1, 1, 4, "")
     bucket = ObservedInstance("train", 0, checkpoint=unfinished, highest_attempt=1, recorded_attempt=1)
-    plan = look(forged, pods=(a_pod(0), a_pod(1)), instances=(bucket,))
+    plan = decide(forged, pods=(a_pod(0), a_pod(1)), instances=(bucket,))
     assert plan.status["phase"] == plan.status["stages"][0]["phase"] == "Starting"
-    done = look(forged, pods=(), instances=(replace(bucket, done=True),))
+    done = decide(forged, pods=(), instances=(replace(bucket, done=True),))
     assert done.status["phase"] == "Succeeded"
-    away = look(forged, instances=(), store_error="StoreUnavailable: no answer")
+    away = decide(forged, instances=(), store_error="StoreUnavailable: no answer")
     assert away.status["stages"][0]["phase"] == "Succeeded"

@@ -9,7 +9,7 @@ from lead_operator.decisions.training_run.retention import (
     decide_removals,
     find_orphans,
     outlived,
-    remove_spoiled,
+    remove_corrupt,
 )
 from lead_protocol.manifests import CheckpointManifest, StoredObject
 from lead_protocol.object_keys import InstanceKeys
@@ -161,8 +161,8 @@ def test_a_spoiled_checkpoint_goes_with_its_record_and_takes_nothing_of_another(
     shared = f"{KEYS.checkpoint(20, 1, 'abc123')}shared.pth"
     own = f"{KEYS.checkpoint(20, 1, 'abc123')}model.pth"
     spoiled = a_manifest(20, data=[shared, own, "caches/somebody/else"])
-    removal = remove_spoiled(KEYS, KEYS.manifest(20, 0), spoiled, [a_manifest(30, data=[shared])])
+    removal = remove_corrupt(KEYS, KEYS.manifest(20, 0), spoiled, [a_manifest(30, data=[shared])])
     assert removal == Removal(KEYS.manifest(20, 0), (own,), KEYS.quarantine(20, 0))
-    assert remove_spoiled(KEYS, KEYS.manifest(20, 0), None, []).data_keys == ()
+    assert remove_corrupt(KEYS, KEYS.manifest(20, 0), None, []).data_keys == ()
     foreign = a_manifest(20, run_uid="another")
-    assert remove_spoiled(KEYS, KEYS.manifest(20, 0), foreign, []).data_keys == ()
+    assert remove_corrupt(KEYS, KEYS.manifest(20, 0), foreign, []).data_keys == ()
