@@ -119,7 +119,7 @@ def test_a_preset_is_overridden_key_by_key() -> None:
     assert found.data.image_size == (32, 32) and found.data.augmentation.flip == 0.0
 
 
-def test_guide_words_are_read_in_a_cluster_too() -> None:
+def test_guide_keys_are_read_in_a_cluster_too() -> None:
     found = RECIPE.config({"training": {"batch_size": 8}, "logging": {"log_interval": 5}}, "quick")
     assert (found.batch_size, found.epochs, found.console_every_steps) == (8, 20, 5)
     with pytest.raises(BadConfig, match=r"save_interval: in a cluster spec\.checkpoint\.everySteps"):

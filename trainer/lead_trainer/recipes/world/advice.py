@@ -63,14 +63,17 @@ def low_psnr(history: History) -> str | None:
 
 def flat_loss(history: History) -> str | None:
     """The loss does not fall."""
-    said = plateau(history)
-    return said and f"{said.partition(';')[0]}: the learning rate may be too low, try optimizer.lr=5e-4; check the data"
+    message = plateau(history)
+    return (
+        message
+        and f"{message.partition(';')[0]}: the learning rate may be too low, try optimizer.lr=5e-4; check the data"
+    )
 
 
 def swinging_loss(history: History) -> str | None:
     """The loss swings."""
-    said = oscillation(history)
-    return said and f"{said.partition(';')[0]}; the learning rate is too high, try optimizer.lr=5e-5"
+    message = oscillation(history)
+    return message and f"{message.partition(';')[0]}; the learning rate is too high, try optimizer.lr=5e-5"
 
 
 def lost_loss(history: History) -> str | None:
@@ -115,8 +118,8 @@ def gap(history: History) -> str | None:
 
 def slow_training(history: History) -> str | None:
     """The GPU waits, or steps are slow."""
-    if said := slow_loading(history):
-        return f"{said.partition(';')[0]}; {FASTER}"
+    if message := slow_loading(history):
+        return f"{message.partition(';')[0]}; {FASTER}"
     share, rate = _last(history, GPU_SHARE), _last(history, BATCHES_PER_S)
     if share is not None and share < LOW_GPU_SHARE:
         return f"the GPU was busy for {share:.0%} of the time; {FASTER}"
@@ -157,12 +160,12 @@ def watch_rules(config: WorldConfig) -> Sequence[WatchRule]:
 
 def warnings(config: WorldConfig) -> Sequence[str]:
     """Returns a sentence for each value that does not do what its name says, before a local run begins."""
-    said = []
+    messages = []
     if config.use_dp:
-        said.append("use_dp: each process trains on one device; for several GPUs start torchrun --nproc_per_node=N")
+        messages.append("use_dp: each process trains on one device; for several GPUs start torchrun --nproc_per_node=N")
     if config.distributed:
-        said.append(f"distributed: batch_size counted for one process, so the global batch is {config.batch_size}")
-    return said
+        messages.append(f"distributed: batch_size counted for one process, so the global batch is {config.batch_size}")
+    return messages
 
 
 def _last(history: History, tag: str) -> float | None:

@@ -1,7 +1,7 @@
 """Every key of the recipe `world`; it holds values, never behaviour.
 
-The guide's words for what the engine does (`training.batch_size`, `logging.log_interval`) are taken to the engine's
-keys by `guide_words`, wherever a config comes from.
+The guide's keys for what the engine does (`training.batch_size`, `logging.log_interval`) are taken to the engine's
+keys by `guide_keys`, wherever a config comes from.
 """
 
 from typing import Any, Literal, Self
@@ -11,7 +11,7 @@ from pydantic import model_validator
 from lead_trainer.contract.training_keys import Count, CountOrZero, PositiveOrZero, TrainingKeys
 from lead_trainer.cpu_limit import loader_threads
 from lead_trainer.recipes.world.data_keys import CurriculumKeys, DataKeys
-from lead_trainer.recipes.world.guide_words import in_engine_words
+from lead_trainer.recipes.world.guide_keys import in_engine_keys
 from lead_trainer.recipes.world.model_keys import LoggingKeys, LossKeys, ModelKeys, OptimizerKeys, SchedulerKeys
 
 
@@ -54,8 +54,8 @@ class WorldConfig(TrainingKeys):
 
     @model_validator(mode="before")
     @classmethod
-    def _in_engine_words(cls, values: Any) -> Any:
-        return in_engine_words(values) if isinstance(values, dict) else values
+    def _in_engine_keys(cls, values: Any) -> Any:
+        return in_engine_keys(values) if isinstance(values, dict) else values
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -32,12 +32,12 @@ def train(words: Sequence[str]) -> int:
     from lead_trainer.local.config_sources import with_flags
     from lead_trainer.local.run import local_run
 
-    said = ["recipe=world", *words]
-    if (code := lead(["train", *said])) or os.environ.get("RANK", "0") != "0":
+    given = ["recipe=world", *words]
+    if (code := lead(["train", *given])) or os.environ.get("RANK", "0") != "0":
         return code
     parser = argparse.ArgumentParser()
     parser.add_argument("--config", action="append", default=[], type=Path)
-    options, keys = parser.parse_known_args(with_flags(said))
+    options, keys = parser.parse_known_args(with_flags(given))
     weights = sorted(local_run(keys, options.config, os.environ).logdir.glob("model_*.pth"))
     return lead(["evaluate", str(weights[-1])]) if weights else code
 

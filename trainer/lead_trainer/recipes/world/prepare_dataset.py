@@ -88,7 +88,7 @@ def prepare(tree: SourceTree, section: Mapping[str, Any], output: Path) -> Prepa
     Raises BadConfig where `output` holds another tree, BadData for a file that cannot be used.
     """
     keys = WorldKeys.of(data_keys_of({"data": section}))
-    _claim(output, tree, keys)
+    _mark_output(output, tree, keys)
     source = open_source(tree, keys)
     written, kept = [], []
     for route, scene in sorted(source.scenes.items()):
@@ -102,7 +102,7 @@ def prepare(tree: SourceTree, section: Mapping[str, Any], output: Path) -> Prepa
     return Prepared(output, tuple(written), tuple(kept), left_out)
 
 
-def _claim(output: Path, tree: SourceTree, keys: WorldKeys) -> None:
+def _mark_output(output: Path, tree: SourceTree, keys: WorldKeys) -> None:
     """Writes what the tree is made of, or checks that it is what is there."""
     files = [file for file in tree.files() if file.path.startswith(FOLDERS[keys.dataset])]
     stated = {"version": LAYOUT_VERSION, "source_sha256": listing_sha256(files), "data": keys.as_mapping()}

@@ -1,8 +1,8 @@
-"""The training guide's words for what every recipe's engine does, and the engine's for the same.
+"""The training guide's keys for what every recipe's engine does, and the engine's for the same.
 
 `training.num_epochs: 100` is `epochs: 100`. Called for each source of a config, so that a command line wins over a
-file whichever words they use, and again when a config is checked, because pods and presets may use either. Presets use
-the guide's, so there the engine's key is what was said over a preset, and wins.
+file whichever keys they use, and again when a config is checked, because pods and presets may use either. Presets use
+the guide's, so there the engine's key is what was set over a preset, and wins.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-ENGINE_WORDS: dict[str, tuple[str, ...]] = {
+ENGINE_KEYS: dict[str, tuple[str, ...]] = {
     "training.batch_size": ("batch_size",),
     "training.num_epochs": ("epochs",),
     "training.use_amp": ("precision",),
@@ -25,32 +25,32 @@ ENGINE_WORDS: dict[str, tuple[str, ...]] = {
 }
 _PRECISION = {True: "auto", False: "fp32"}  # of `use_amp`; auto asks the GPU, and a CPU trains in fp32
 _POWER = re.compile(r"[+-]?\d+(\.\d*)?[eE][+-]?\d+")
-_SECTIONS = frozenset(word.split(".")[0] for word in ENGINE_WORDS if "." in word)
-_TRAINING = [word.removeprefix("training.") for word in ENGINE_WORDS if word.startswith("training.")]
+_SECTIONS = frozenset(word.split(".")[0] for word in ENGINE_KEYS if "." in word)
+_TRAINING = [word.removeprefix("training.") for word in ENGINE_KEYS if word.startswith("training.")]
 
 
-def in_engine_words(values: Mapping[str, Any], *, one_source: bool = False) -> dict[str, Any]:
-    """Returns config values with the engine's keys in the place of the guide's words.
+def in_engine_keys(values: Mapping[str, Any], *, one_source: bool = False) -> dict[str, Any]:
+    """Returns config values with the engine's keys in the place of the guide's keys.
 
-    Raises ValueError for an unknown word of the section `training`, which has no other keys, and, in what comes from
-    `one_source`, for a word beside its key.
+    Raises ValueError for an unknown key of the section `training`, which has no other keys, and, in what comes from
+    `one_source`, for both keys of one value.
     """
     values = numbers_read(values)
-    found = {key: value for key, value in values.items() if key not in _SECTIONS | ENGINE_WORDS.keys()}
+    found = {key: value for key, value in values.items() if key not in _SECTIONS | ENGINE_KEYS.keys()}
     for section in sorted(_SECTIONS & values.keys()):
-        words = values[section]
-        if not isinstance(words, Mapping):
-            found[section] = words  # an object of the section's class, or a mistake that its check names
+        keys = values[section]
+        if not isinstance(keys, Mapping):
+            found[section] = keys  # an object of the section's class, or a mistake that its check reports
             continue
-        left = {key: value for key, value in words.items() if f"{section}.{key}" not in ENGINE_WORDS}
+        left = {key: value for key, value in keys.items() if f"{section}.{key}" not in ENGINE_KEYS}
         if section == "training" and left:
             raise ValueError(f"training.{next(iter(left))}: unknown key{_near(str(next(iter(left))))}")
         if left:
             found[section] = left
-        for key in words.keys() - left.keys():
-            _set(found, values, f"{section}.{key}", words[key], one_source)
-    for word in ENGINE_WORDS.keys() & values.keys():
-        _set(found, values, word, values[word], one_source)
+        for key in keys.keys() - left.keys():
+            _set(found, values, f"{section}.{key}", keys[key], one_source)
+    for alias in ENGINE_KEYS.keys() & values.keys():
+        _set(found, values, alias, values[alias], one_source)
     return found
 
 
@@ -61,11 +61,11 @@ def numbers_read(value: Any) -> Any:
     return float(value) if isinstance(value, str) and _POWER.fullmatch(value) else value
 
 
-def _set(found: dict[str, Any], values: Mapping[str, Any], word: str, value: Any, one_source: bool) -> None:
-    for key in ENGINE_WORDS[word]:
+def _set(found: dict[str, Any], values: Mapping[str, Any], alias: str, value: Any, one_source: bool) -> None:
+    for key in ENGINE_KEYS[alias]:
         if key in values:
             if one_source:
-                raise ValueError(f"{key} is given twice, once as {word}; keep one")
+                raise ValueError(f"{key} is given twice, once as {alias}; keep one")
             continue
         found[key] = _PRECISION.get(value, value) if key == "precision" and isinstance(value, bool) else value
 
