@@ -27,7 +27,7 @@ def a_cache(retain: str, *, has_finalizer: bool = False) -> DatasetCache:
 
 
 @pytest.mark.parametrize(
-    ("retain", "has_finalizer", "guard"),
+    ("retain", "has_finalizer", "finalizer"),
     [("Retain", False, None), ("Retain", True, False), ("Delete", False, True), ("Delete", True, None)],
 )
 def test_only_a_cache_with_retain_delete_is_guarded(retain: str, has_finalizer: bool, finalizer: bool | None) -> None:
