@@ -108,7 +108,9 @@ def test_a_namespace_reads_its_own_raw_data(guarded: ControlPlane) -> None:
     Audit: S-6
     """
     said = create(guarded, ANOTHER_TEAMS)
-    assert "spec.source.prefix is datasets/team-b/town, allowed is below datasets/team-a/; bring the data there" in said
+    assert (
+        "spec.source.prefix is datasets/team-b/town, allowed is below datasets/team-a/; upload the data there" in said
+    )
     assert "storage.profiles.default.shared" in said
     assert create(guarded, a_dataset_cache("x", "datasets/team-a/town")) == ""
     assert create(guarded, ANOTHER_TEAMS, OTHER) == ""

@@ -63,7 +63,7 @@ def test_a_pod_that_its_node_cannot_stop_is_named_and_the_run_goes_on_without_it
     assert "pod drive-pretrain-s0-a1-1 got a stop signal and still exists" in ready()
     assert "drive-pretrain-s0-a1-1" in [pod["metadata"]["name"] for pod in bench.pods()]
     bench.driver.script.dead_nodes.clear()
-    wait_for("the pod to be named no more", lambda: "was told to stop" not in ready())
+    wait_for("the pod to be named no more", lambda: "got a stop signal" not in ready())
     bench.driver.script.held.clear()
     done = bench.wait_phase("trun", "drive", "Succeeded", "Failed")
     assert (done["phase"], done["restarts"]["infrastructure"], done["restarts"]["total"]) == ("Succeeded", 1, 1)

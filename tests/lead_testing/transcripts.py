@@ -33,7 +33,7 @@ UID = "6a1b8f04-52a7-4c1e-9d3b-0f6a7e21c945"
 AGE, MOMENT = "5m", "2026-01-01T12:00:00Z"
 TIMED = ("AGE", "CKPT", "LAST SEEN")
 QUIET = {  # reasons that nobody needs to read
-    "Valid", "Readable", "CacheReady", "NoneSpoiled", "Healthy", "NotAsked", "NotSucceeded", "NotFailed",
+    "Valid", "Readable", "CacheReady", "NoneCorrupt", "Healthy", "NotAsked", "NotSucceeded", "NotFailed",
 }  # fmt: skip
 STARTING = ("ContainerCreating", "")
 UNKNOWN_KEY = (

@@ -70,7 +70,7 @@ def test_a_build_that_is_killed_for_memory_gets_advice_for_caches() -> None:
     watched.observe(60, (GROUP[0], killed), new_at=(30, 40))
     text = watched.failure["message"]
     assert watched.failure["reason"] == "OOMKilled" and watched.failure["class"] == "ProgramError"
-    assert "its last word was Building, 250 of 600 samples of its share" in text
+    assert "its last report was Building, 250 of 600 samples of its share" in text
     assert "a data file of spec.source may be crafted" in text and "raise build.resources.limits.memory" in text
     assert not any(word in text for word in ("checkpoint", "batch", "create a run"))
 
@@ -94,8 +94,8 @@ def test_the_pod_that_fell_silent_is_named_with_its_node_and_its_last_word() -> 
     assert (watched.failure["reason"], watched.failure["class"]) == ("Hung", "Infrastructure")
     assert (watched.failure["pod"], watched.failure["node"]) == (GROUP[0].name, "node-0")
     said = watched.failure["message"]
-    assert said.startswith(f"pod {GROUP[0].name} on node node-0 has had nothing new to tell for 1800 s; ")
-    assert "its last word was Building, 250 of 600 samples of its share" in said and "spec.source" in said
+    assert said.startswith(f"pod {GROUP[0].name} on node node-0 reported no progress for 1800 s; ")
+    assert "its last report was Building, 250 of 600 samples of its share" in said and "spec.source" in said
     assert [(note.type, note.reason) for note in plan.events] == [("Warning", "Hung")]
 
 

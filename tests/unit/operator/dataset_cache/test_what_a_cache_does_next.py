@@ -189,7 +189,7 @@ def test_a_damaged_file_fails_the_build_and_is_named() -> None:
     ("code", "reason", "remedy"),
     [
         (64, "BadConfig", "correct the spec: a changed one is built again by itself"),
-        (69, "NoSuchRecipe", "spec.recipe is fixed: delete the DatasetCache, and create it anew with a recipe"),
+        (69, "NoSuchRecipe", "spec.recipe is fixed: delete the DatasetCache, and create it again with a recipe"),
         (77, "StoreDenied", "correct the key in Secret lead-s3-default of namespace team-a, what the store lets it do"),
         (65, "BadData", "correct the data of spec.source, or the spec; it is built again by itself when files below"),
     ],

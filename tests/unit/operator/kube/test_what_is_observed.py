@@ -174,9 +174,7 @@ def test_a_pod_that_lacks_a_secret_says_so_and_one_that_pulls_an_image_does_not(
     assert seen(600, "False") == (reason, message), "a status is not to change with the clock"
     assert seen(600, "False", deletionTimestamp=NOW.isoformat()) == ("", ""), "its volumes go with it"
     told = explain_waiting(a_pod(0, name="p", waiting_reason=reason, waiting_message=message))
-    assert told.endswith(
-        "check that each exists in the namespace; if all do, kubectl describe pod p tells what is wrong"
-    )
+    assert told.endswith("check that each exists in the namespace; if all do, kubectl describe pod p shows the cause")
 
 
 def a_claim(name: str, labels: dict[str, str], owner: str = "") -> dict[str, Any]:

@@ -172,7 +172,7 @@ def test_the_claim_of_a_lost_node_is_made_anew() -> None:
     plan = watched.observe(700, *pods, claims=(CLAIM,), nodes_away=away)
     assert [(deleted.name, deleted.uid) for deleted in plan.claim_deletes] == [(CLAIM.name, CLAIM.uid)]
     assert [note.reason for note in plan.events if "node-1" in note.message] == ["Unschedulable", "SessionCacheLost"]
-    assert "which is lost: it is made anew" in watched.condition("Ready")["message"]
+    assert "which is lost: it is recreated" in watched.condition("Ready")["message"]
     going = replace(CLAIM, deleting=True)
     assert not watched.observe(701, *pods, claims=(going,), nodes_away=away).claim_deletes
     plan = watched.observe(702, *pods, nodes_away=away)
@@ -222,16 +222,16 @@ def test_a_pod_that_does_not_go_holds_the_next_attempt_up_for_a_minute_and_is_na
     stays = (told_to_stop(a_pod(0), 220), a_failed_pod(1))
     plan = watched.observe(279, *stays)
     assert (plan.claim_attempt, plan.creates, plan.requeue_after_s) == (False, (), 1)
-    assert "was told to stop" not in watched.condition("Ready")["message"]
+    assert "got a stop signal" not in watched.condition("Ready")["message"]
     plan = watched.observe(280, *stays)
     assert plan.claim_attempt and not plan.deletes
     assert [made["metadata"]["name"] for made in plan.creates] == [a_pod(rank, attempt=2).name for rank in (0, 1)]
     watched.observe(281, *stays, a_pod(0, attempt=2), a_pod(1, attempt=2))
     ready = watched.condition("Ready")
     assert (ready["status"], ready["reason"]) == ("False", "Loading")
-    assert f"pod {a_pod(0).name} was told to stop" in ready["message"] and "node-0" in ready["message"]
+    assert f"pod {a_pod(0).name} got a stop signal" in ready["message"] and "node-0" in ready["message"]
     watched.observe(300, a_failed_pod(1), a_pod(0, attempt=2), a_pod(1, attempt=2))
-    assert "was told to stop" not in watched.condition("Ready")["message"]
+    assert "got a stop signal" not in watched.condition("Ready")["message"]
 
 
 def test_a_suspended_or_resumed_run_waits_no_longer_for_a_pod_that_does_not_go() -> None:
