@@ -201,7 +201,7 @@ def test_the_remedy_of_a_failed_build_follows_its_reason(code: int, reason: str,
     told = condition(plan, "Failed")
     assert told["reason"] == reason and remedy in told["message"]
     assert "maxRetries" not in told["message"]
-    assert ("to build again" if code == 77 else "more tries would fail alike") in told["message"]
+    assert ("to rebuild" if code == 77 else "more tries would fail alike") in told["message"]
 
 
 def test_a_build_that_waits_for_a_node_gets_the_remedy_of_a_build() -> None:
