@@ -289,11 +289,15 @@ def pixel(sample: dict[str, Any], camera: int, place: Any) -> tuple[float, float
 def test_n_13_colours_change_by_the_keys_and_not_at_all_by_one() -> None:
     pictures = list(np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3)).astype(np.uint8))
     mean = np.mean(pictures)
-    assert (np.stack(coloured(pictures, Draw())) == np.stack(pictures)).all()
-    assert np.mean(coloured(pictures, Draw(brightness=0.5))) == pytest.approx(0.5 * mean, abs=0.5)
-    flat = np.stack(coloured(pictures, Draw(contrast=0.0))).astype(int)
+
+    def changed(chosen: Draw) -> Any:
+        return np.stack(coloured(pictures, chosen, list(np.empty((2, 8, 8, 3), np.uint8))))
+
+    assert (changed(Draw()) == np.stack(pictures)).all()
+    assert changed(Draw(brightness=0.5)).mean() == pytest.approx(0.5 * mean, abs=0.5)
+    flat = changed(Draw(contrast=0.0)).astype(int)
     assert np.abs(flat - mean).max() <= 1
-    grey = np.stack(coloured(pictures, Draw(saturation=0.0)))
+    grey = changed(Draw(saturation=0.0))
     assert (grey.max(axis=-1) == grey.min(axis=-1)).all()
     keys = AugmentationKeys(brightness=0.2, contrast=0.1, saturation=0.0, flip=0.25)
     drawn = [draw(keys, random_of(1, 2, index)) for index in range(400)]

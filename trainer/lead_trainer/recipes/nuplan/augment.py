@@ -50,8 +50,8 @@ def random_of(seed: int, epoch: int, index: int) -> np.random.Generator:
     return np.random.default_rng([seed, epoch, index, _STREAM])
 
 
-def coloured(pictures: Sequence[Picture], chosen: Draw) -> list[Picture]:
-    """Returns pictures with other brightness, contrast and saturation, the same for all cameras.
+def coloured(pictures: Sequence[Picture], chosen: Draw, memory: Sequence[Picture]) -> list[Picture]:
+    """Returns pictures with other brightness, contrast and saturation, the same for all cameras; written to `memory`.
 
     All three are one affine map of a pixel's three values, rounded and kept in 0 … 255 once.
     """
@@ -62,7 +62,9 @@ def coloured(pictures: Sequence[Picture], chosen: Draw) -> list[Picture]:
     matrix = np.empty((3, 4))
     matrix[:, :3] = chosen.contrast * chosen.brightness * mix
     matrix[:, 3] = (1.0 - chosen.contrast) * middle
-    return [np.asarray(cv2.transform(picture, matrix), np.uint8) for picture in pictures]
+    for picture, place in zip(pictures, memory, strict=True):
+        cv2.transform(picture, matrix, place)
+    return list(memory)
 
 
 def thinned(points: Points, keys: AugmentationKeys, random: np.random.Generator) -> Points:

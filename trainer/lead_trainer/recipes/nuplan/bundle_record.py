@@ -21,7 +21,7 @@ def to_record(bundle: SensorBundle) -> Fields:
     points = arrays.pop("points")
     small = {name: array.astype(np.uint8) if array.dtype == np.bool_ else array for name, array in arrays.items()}
     return {
-        **{PICTURE + name: image for name, image in zip(bundle.channels, bundle.images, strict=True)},
+        **{PICTURE + name: bytes(image) for name, image in zip(bundle.channels, bundle.images, strict=True)},
         POINTS: pack_arrays({POINTS: points}, compress=False),
         LABELS: pack_arrays(small, compress=True),
     }
@@ -63,4 +63,4 @@ def from_record(record: Mapping[str, memoryview], meta: Mapping[str, Any], rig: 
         "channels": channels,
         "image_size": [int(side) for side in str(meta["image_size"]).split()],
     }
-    return bundle_of(where, whole, {**arrays, **rig}, [bytes(record[PICTURE + name]) for name in channels])
+    return bundle_of(where, whole, {**arrays, **rig}, [record[PICTURE + name] for name in channels])

@@ -18,7 +18,7 @@ from lead_trainer.errors import BadData
 from lead_trainer.recipes.nuplan.bundle_record import rig_text, to_record
 from lead_trainer.recipes.nuplan.ingest.log_split import SPLITS, split_of_logs
 from lead_trainer.recipes.nuplan.ingest.log_tables import Log
-from lead_trainer.recipes.nuplan.ingest.nuplan_tree import NuplanTree, open_tree
+from lead_trainer.recipes.nuplan.ingest.nuplan_tree import MAPS, NuplanTree, open_tree
 from lead_trainer.recipes.nuplan.prepare_keys import NuplanKeys, data_keys_of
 from lead_trainer.recipes.nuplan.sensor_bundle import calibration_hash
 from lead_trainer.recipes.nuplan.targets.bundles import agent_counts, bundle_of_sweep, rig_of, shots_of
@@ -59,6 +59,8 @@ class NuplanPreparation(Preparation):
             if any(frames[name].values()):
                 cities[name] = log.city
                 logs.city_map(log.city)  # read before processes are forked, which then share it
+        if not logs.has_maps:
+            logger.warning("the tree has no maps: its samples have no labels of segmentation", expected=MAPS)
         sides = split_of_logs(cities, keys.val_share, keys.split_seed)
         _report_cities(cities, sides)
         rows: dict[str, list[SampleKey]] = {name: [] for name in names}

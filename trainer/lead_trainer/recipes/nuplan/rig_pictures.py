@@ -31,7 +31,9 @@ class RigPictures(EncodedPixels):
     flipped: bool = False
 
     @classmethod
-    def of(cls, channels: Sequence[str], jpegs: Sequence[bytes], size: tuple[int, int], chosen: Draw) -> Self:
+    def of(
+        cls, channels: Sequence[str], jpegs: Sequence[bytes | memoryview], size: tuple[int, int], chosen: Draw
+    ) -> Self:
         """Takes a JPEG for each channel; raises BadData for one that is not of `size` (height, width)."""
         pictures = []
         for channel, data in zip(channels, jpegs, strict=True):
@@ -47,24 +49,22 @@ class RigPictures(EncodedPixels):
 
     def write_into(self, pixels: Pixels) -> None:
         """Decodes into a contiguous array of this shape; raises BadData for a JPEG that is broken."""
-        whole = _own_memory((self.shape[0], *self.shape[2:], 3))
+        whole, other = _own_memory((self.shape[0], *self.shape[2:], 3))
         for picture, memory in zip(self.pictures, whole, strict=True):
             if isinstance(picture, JpegPicture):
                 picture.write_into(memory)
             else:
                 memory[...] = picture
-        for number, picture in enumerate(coloured(list(whole), self.chosen)):
-            shown = cv2.flip(picture, 1) if self.flipped else picture
-            for colour in range(3):
-                cv2.extractChannel(shown, colour, pixels[number, colour])
+        for number, picture in enumerate(coloured(list(whole), self.chosen, list(other))):
+            cv2.split(cv2.flip(picture, 1) if self.flipped else picture, list(pixels[number]))
 
 
 _OF_THREAD = threading.local()
 
 
 def _own_memory(shape: tuple[int, int, int, int]) -> Pixels:
-    """Returns memory that this thread has for pictures (C, height, width, 3); it is written again by the next call."""
+    """Returns memory that this thread has for pictures (C, height, width, 3), twice; the next call writes it again."""
     memory: Pixels | None = getattr(_OF_THREAD, "memory", None)
-    if memory is None or memory.shape != shape:
-        memory = _OF_THREAD.memory = np.empty(shape, np.uint8)
+    if memory is None or memory.shape[1:] != shape:
+        memory = _OF_THREAD.memory = np.empty((2, *shape), np.uint8)
     return memory

@@ -23,6 +23,7 @@ from lead_trainer.recipes.nuplan.data_keys import LAYERS, TASKS
 VERSION = 1
 MAX_NPZ_BYTES = 256 * 1024 * 1024  # of one bundle, unpacked
 Array = npt.NDArray[Any]
+Jpeg = bytes | memoryview
 
 # Type and shape of each array: a number is that length, a letter the same length wherever it stands.
 FIELDS: Mapping[str, tuple[str, tuple[int | str, ...]]] = {
@@ -58,7 +59,7 @@ class SensorBundle:
     city: str
     drop_flags: tuple[str, ...]  # what this sweep lacks: segmentation, points
     channels: tuple[str, ...]
-    images: tuple[bytes, ...]  # JPEGs by channel, undistorted and resized, of one size
+    images: tuple[Jpeg, ...]  # JPEGs by channel, undistorted and resized, of one size
     image_size: tuple[int, int]  # height, width
     intrinsics: Array
     distortion: Array
@@ -109,9 +110,7 @@ def calibration_hash(intrinsics: Array, camera_to_vehicle: Array, image_size: Se
     return whole.hexdigest()[:16]
 
 
-def bundle_of(
-    where: str, meta: Mapping[str, Any], arrays: Mapping[str, Array], images: Sequence[bytes]
-) -> SensorBundle:
+def bundle_of(where: str, meta: Mapping[str, Any], arrays: Mapping[str, Array], images: Sequence[Jpeg]) -> SensorBundle:
     """Returns the bundle of its parts; raises BadData by `where` naming the first field that is not of form."""
     _check_meta(where, meta)
     channels = meta["channels"]
@@ -123,14 +122,14 @@ def bundle_of(
     extra = sorted(set(arrays) - set(FIELDS))
     if extra:
         raise BadData(f"{where}: field {extra[0]} is none of SensorBundle {VERSION}; write the bundle again")
-    if len(images) != len(channels) or any(image[:2] != b"\xff\xd8" for image in images):
+    if len(images) != len(channels) or any(bytes(image[:2]) != b"\xff\xd8" for image in images):
         raise BadData(f"{where}: images: found {len(images)}, expected a JPEG for each of {', '.join(channels)}")
     whole: dict[str, Any] = {name: meta[name] for name in ("timestamp", *_TEXTS)}
     whole |= {name: arrays[name] for name in FIELDS}
     bundle = SensorBundle(
         drop_flags=tuple(meta["drop_flags"]),
         channels=tuple(channels),
-        images=tuple(bytes(image) for image in images),
+        images=tuple(images),
         image_size=(int(meta["image_size"][0]), int(meta["image_size"][1])),
         **whole,
     )
