@@ -16,14 +16,14 @@ from lead_protocol.object_keys import LOCAL_NAMESPACE, CacheKeys
 from lead_protocol.store.folder import FolderStore
 from lead_testing.data_faults import BytesSamples, stack
 from lead_trainer.data.cache_reader import CacheReader
-from lead_trainer.data.cache_tables import RowPlaces, write_table
+from lead_trainer.data.cache_tables import RowPlaces, collection_rows, write_table
 from lead_trainer.data.loader import Loader
 from lead_trainer.data.sample_places import SamplePlaces
 from lead_trainer.data.small_ints import int_type, small
 from lead_trainer.errors import BadData
 
 SAMPLES, SHARD, ROUTE, BUCKETS = 1_000_000, 1000, 250, 20  # samples, of them a shard (128 kB each), frames a route
-MOST_BYTES = 24  # a sample
+MOST_BYTES = 22  # a sample; 24 of 20 million, whose routes have numbers of 4 bytes
 DIGEST = "1" * 64
 
 
@@ -99,6 +99,17 @@ def test_a_rank_that_trains_holds_few_bytes_a_sample(tmp_path: Path) -> None:
     held, batches = held_by(training)
     assert held <= MOST_BYTES * SAMPLES
     batches.close()
+
+
+def test_a_row_knows_its_place_in_its_bucket() -> None:
+    table = pa.table({name: [0, 0, 2, 2, 2] for name in ("bucket", "frame", "sample", "shard", "slot")})
+    routes = pa.array(["r"] * 5).dictionary_encode()
+    told = {"lead.buckets": '["a", "b", "c"]', "lead.mixture": "[1.0, 1.0, 1.0]", "lead.counters": "{}"}
+    whole = table.append_column("route", routes).replace_schema_metadata(told)
+    rows, _ = collection_rows("all", write_table(whole))
+    assert [rows.position(row) for row in range(5)] == [0, 1, 0, 1, 2]
+    with pytest.raises(BadData, match="collection all of the cache does not hold bucket after bucket"):
+        collection_rows("all", write_table(whole.take([2, 0, 1, 3, 4])))
 
 
 def test_rows_that_nobody_uses_any_more_are_not_kept(tmp_path: Path) -> None:

@@ -246,7 +246,7 @@ class OneCollection:
         count = self.size * len(self.factors)
         numbers = np.arange(count)
         return CollectionRows(
-            collection, tuple("abcde"), self.factors, {}, numbers // self.size, numbers % self.size,
+            collection, tuple("abcde"), self.factors, {}, numbers // self.size,
             RowTexts(("r",), np.zeros(count, np.int32)), numbers, numbers,
         )  # fmt: skip
 

@@ -39,10 +39,13 @@ class CollectionRows:
     mixture: tuple[float, ...]
     counters: Mapping[str, int]
     bucket: SmallInts
-    position: SmallInts  # of the row in its bucket
     route: RowTexts
     frame: SmallInts
     sample: SmallInts  # number of the sample in the cache
+
+    def position(self, row: int) -> int:
+        """Returns which row of its bucket a row is, from 0."""
+        return row - int(np.searchsorted(self.bucket, self.bucket[row]))
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,8 @@ def collection_rows(name: str, data: bytes) -> tuple[CollectionRows, RowPlaces]:
     with _naming(f"collection {name}"):
         metadata = table.schema.metadata or {}
         bucket = _ints(table, "bucket")
-        starts = np.flatnonzero(np.diff(bucket, prepend=-1))
+        if (np.diff(bucket) < 0).any():
+            raise BadData(f"collection {name} of the cache does not hold bucket after bucket; {REBUILD}")
         places = RowPlaces(_ints(table, "sample"), _ints(table, "shard"), _ints(table, "slot"))
         rows = CollectionRows(
             name=name,
@@ -100,7 +104,6 @@ def collection_rows(name: str, data: bytes) -> tuple[CollectionRows, RowPlaces]:
             mixture=tuple(json.loads(metadata[_MIXTURE])),
             counters=json.loads(metadata[_COUNTERS]),
             bucket=small(bucket),
-            position=small(np.arange(len(bucket)) - np.repeat(starts, np.diff(starts, append=len(bucket)))),
             route=RowTexts.of(table.column("route")),
             frame=small(_ints(table, "frame")),
             sample=small(places.sample),

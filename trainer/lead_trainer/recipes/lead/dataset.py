@@ -118,7 +118,7 @@ class LeadSamples(RowsInShards):
             "source_dataset": CARLA.number,
             "perturbate_sensor": perturbed,
             "index": index,
-            "global_index": int(rows.position[index]),
+            "global_index": rows.position(index),
             "bucket_identity": int(rows.bucket[index]),
             "route_number": str(rows.route[index]).rsplit("/", 1)[-1],
             "frame_number": f"{int(rows.frame[index]):04d}",

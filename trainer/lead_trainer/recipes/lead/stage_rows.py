@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from lead_trainer.data.cache_tables import CollectionRows
-from lead_trainer.data.small_ints import small
 from lead_trainer.recipes.lead.buckets import RULES
 from lead_trainer.recipes.lead.config import LeadConfig
 from lead_trainer.recipes.lead.data_sources import CARLA, HORIZON
@@ -21,7 +20,7 @@ SKIPS = ("skip_first_posttrain", "skip_last_posttrain")
 _OF_PRETRAIN = {"skip_first_posttrain": "skip_first_pretrain", "skip_last_posttrain": "skip_last_pretrain"}
 # What a cache's posttrain collection follows from, and no record of it.
 _HORIZON = (*SKIPS, *HORIZON)
-_PER_ROW = ("bucket", "position", "route", "frame", "sample")
+_PER_ROW = ("bucket", "route", "frame", "sample")
 
 
 class HasRows(Protocol):
@@ -64,7 +63,6 @@ def stage_rows(config: LeadConfig, cache: HasRows, collection: str) -> Collectio
 def _cut(whole: CollectionRows, kept: npt.NDArray[np.bool_], collection: str) -> CollectionRows:
     rows = replace(whole, name=collection, **{name: getattr(whole, name)[kept] for name in _PER_ROW})
     sizes = np.bincount(rows.bucket, minlength=len(rows.bucket_names))
-    starts = np.cumsum(sizes) - sizes
     held_out = bool(RULES[collection].hold_out)
     mixture = (0.0, float(sizes.sum() / max(1, sizes[-1]))) if held_out else rows.mixture
-    return replace(rows, position=small(np.arange(len(rows.bucket)) - starts[rows.bucket]), mixture=mixture)
+    return replace(rows, mixture=mixture)
