@@ -77,7 +77,7 @@ def _refuse_what_the_engine_cannot_use(config: TrainingKeys) -> None:
         TrainingKeys.model_validate({name: getattr(config, name) for name in TrainingKeys.model_fields})
     except ValidationError as error:
         named = [(detail, key_name(type(config), str(detail["loc"][0]))) for detail in error.errors()]
-        raise BadConfig("; ".join(_sentence(detail, [word], ()) for detail, word in named)) from error
+        raise BadConfig("; ".join(_sentence(detail, [key], ()) for detail, key in named)) from error
 
 
 def _known(model: type[BaseModel], path: Sequence[str], spellings: Mapping[str, str]) -> list[str]:

@@ -17,12 +17,12 @@ from lead_trainer.contract.training_keys import key_names, section_of
 def refuse_unknown_keys(recipe: str, model: type[BaseModel], keys: Keys[Any]) -> None:
     """Raises BadPart with the near match for a key of `keys` that the config has not."""
     for part, key in _named(keys):
-        *path, word = key.split(".")
+        *path, last = key.split(".")
         section = section_of(model, path)
         names = key_names(section or model)
-        derived = section and isinstance(getattr(section, word, None), property)  # which a `config.json` may hold
-        if section is None or not (word in names or derived):
-            near = difflib.get_close_matches(word if section else key, names, n=1)
+        derived = section and isinstance(getattr(section, last, None), property)  # which a `config.json` may hold
+        if section is None or not (last in names or derived):
+            near = difflib.get_close_matches(last if section else key, names, n=1)
             hint = f"; did you mean {'.'.join([*path, near[0]]) if section else near[0]!r}?" if near else ""
             raise BadPart(f"Recipe {recipe!r}: keys.{part}: the config has no key {key!r}{hint}")
 

@@ -36,7 +36,7 @@ class WatchRule:
     def __post_init__(self) -> None:
         """Raises BadPart for a name that no record takes, and a check that is no function of one argument."""
         if not (isinstance(self.name, str) and len(self.name) <= 40 and _RULE_NAME.fullmatch(self.name)):
-            raise BadPart(f"WatchRule: found the name {self.name!r}, expected up to 40 lower-case letters in words "
+            raise BadPart(f"WatchRule: found the name {self.name!r}, expected up to 40 lower-case letters in parts "
                           "joined by dashes")  # fmt: skip
         if fault := type_fault(self.check, Callable[[Any], Any]):
             raise BadPart(f"WatchRule {self.name!r}: check: {fault}")

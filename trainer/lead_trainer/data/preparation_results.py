@@ -35,8 +35,8 @@ def scanned(recipe: Recipe[Any], tree: SourceTree, config: Mapping[str, Any], co
     """Returns what a raw tree holds."""
     scan: Scan = _result(recipe, "scan", recipe.required_preparation.scan(tree, config, collections), Scan)
     if len(scan.estimated_bytes) != len(scan.samples):
-        told = f"estimated_bytes of {len(scan.estimated_bytes)} samples, of {len(scan.samples)}"
-        raise _bad(recipe, "scan", told)
+        problem = f"estimated_bytes of {len(scan.estimated_bytes)} samples, of {len(scan.samples)}"
+        raise _bad(recipe, "scan", problem)
     return scan
 
 
@@ -92,8 +92,8 @@ def _fields(recipe: Recipe[Any], method: str, found: Any) -> Fields:
     fields: Fields = _result(recipe, method, found, Mapping)
     for name, value in fields.items():
         if not isinstance(name, str) or not isinstance(value, bytes | bytearray | memoryview):
-            told = f"{type(value).__name__} {short(value)} as field {name!r}; bytes by name are expected"
-            raise _bad(recipe, method, told)
+            problem = f"{type(value).__name__} {short(value)} as field {name!r}; bytes by name are expected"
+            raise _bad(recipe, method, problem)
     return fields
 
 

@@ -70,7 +70,7 @@ def check_model(recipe: Recipe[Any], config: Any, initial_weights: Path | None =
 def check_initial_weights(recipe: Recipe[Any], config: Any, model: torch.nn.Module, facts: Facts, path: Path) -> None:
     """Raises BadConfig unless the weights fit the model.
 
-    Where facts were assumed, sizes alone say nothing: they may follow from the data (classes), as soon as these are
+    Where facts were assumed, sizes alone prove nothing: they may follow from the data (classes), as soon as these are
     read.
     """
     state = read_weights_file(path, "load_file")

@@ -46,7 +46,7 @@ class CheckedSamples(Samples):
         return None if found is None else self._of_each("shards_of", found, len(indices))
 
     def fetch_shard(self, shard: int) -> bool:
-        """Brings a shard of the source to this node."""
+        """Fetches a shard of the source to this node."""
         return self.source.fetch_shard(shard)
 
     def order_epoch(self, epoch: int) -> int:

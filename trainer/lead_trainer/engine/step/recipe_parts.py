@@ -30,7 +30,7 @@ def made_optimizers(recipe: Recipe[Any], model: torch.nn.Module, config: Any) ->
     """Returns a recipe's optimizers; raises BadPart or BadConfig unless they move what learns of the model, no more."""
     try:
         made = recipe.optimizer(model, config)
-    except ValueError as error:  # torch's word on rates and groups
+    except ValueError as error:  # torch's check of rates and groups
         raise BadConfig(f"recipe {recipe.name!r}: optimizer: {error}") from error
     found = returned(recipe.name, "optimizer", made, torch.optim.Optimizer, Mapping)
     optimizers = Optimizers(found)
