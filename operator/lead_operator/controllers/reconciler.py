@@ -95,12 +95,11 @@ class Reconciler:
             await self._ask_for_unseen(namespace, controller.expected_pods(resource, previous, ended=True))
         observed = await controller.observe(resource, body)
         plan = controller.decide(resource, observed)
-        if observed.rested and plan.status != observed.previous:  # a hang, too, is decided only on a recent snapshot
-            observed = await controller.observe(resource, body, young=True)
-            plan = controller.decide(resource, observed)
+        old = observed.rested and plan.status != observed.previous  # a hang, too, is decided only on a recent snapshot
         # Before another attempt: is the copy right that nothing of the last one is left?
         asked = controller.expected_pods(resource, previous, ended=True)
-        if plan.claim_attempt and not live and await self._ask_for_unseen(namespace, asked):
+        unseen = (old or plan.claim_attempt) and not live and await self._ask_for_unseen(namespace, asked)
+        if old or unseen:  # at most one confirming look
             observed = await controller.observe(resource, body, young=True)
             plan = controller.decide(resource, observed)
         plan = await controller.record(resource, body, plan)
