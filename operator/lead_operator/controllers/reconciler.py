@@ -99,7 +99,7 @@ class Reconciler:
         # Before another attempt: is the copy right that nothing of the last one is left?
         asked = controller.expected_pods(resource, previous, ended=True)
         unseen = (old or plan.claim_attempt) and not live and await self._ask_for_unseen(namespace, asked)
-        if old or unseen:  # at most one confirming look
+        if old or unseen:  # at most one confirming read
             observed = await controller.observe(resource, body, young=True)
             plan = controller.decide(resource, observed)
         plan = await controller.record(resource, body, plan)
