@@ -15,6 +15,7 @@ import pytest
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.example_worlds.nuplan.maps import geometry
+from lead_trainer.recipes.nuplan.dataset import whole_sample
 from lead_trainer.recipes.nuplan.ingest import bounded_database
 from lead_trainer.recipes.nuplan.ingest.bounded_database import open_database
 from lead_trainer.recipes.nuplan.ingest.cell_values import vector_of
@@ -25,7 +26,7 @@ from lead_trainer.recipes.nuplan.ingest.nuplan_tree import NuplanTree
 from lead_trainer.recipes.nuplan.ingest.point_cloud import read_point_cloud
 from lead_trainer.recipes.nuplan.preparation import NuplanPreparation
 from lead_trainer.recipes.nuplan.prepare_keys import NuplanKeys, data_keys_of
-from lead_trainer.recipes.nuplan.targets.bundles import bundle_of_sweep
+from lead_trainer.recipes.nuplan.targets.bundles import agent_counts, bundle_of_sweep
 from unit.nuplan_data.conftest import CACHED
 
 CLOUD = Path("nuplan-v1.1/sensor_blobs")
@@ -417,3 +418,14 @@ def test_a_blob_that_is_no_list_runs_nothing_and_takes_no_memory(
     assert "run" not in capsys.readouterr().out
     with pytest.raises(BadData, match="here: found 5000 bytes, expected a pickled list"):
         vector_of(bytes(5000), (3,), "here")
+
+
+def test_a_sweep_without_boxes_is_a_sample_without_agents(copy: Path) -> None:
+    sql(log_file(copy), "DELETE FROM lidar_box")
+    tree = NuplanTree(FolderTree(copy))
+    log = tree.log("mini", log_file(copy).stem)
+    sweep = next(number for number, cloud in enumerate(log.clouds) if tree.blob(cloud))
+    sample = whole_sample(bundle_of_sweep(tree, log, sweep, KEYS))
+    assert sample["agent_valid"].tolist() == [False] and not sample["occupied"].any() and sample["known"].any()
+    assert sample["boxes"].shape == (1, 7) and sample["futures"].shape == (1, 8, 4)
+    assert agent_counts(log, [sweep], KEYS) == [0]
