@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ConfigDict
 
 from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.store.folder import FolderStore
@@ -20,8 +21,20 @@ from lead_trainer.engine.checkpoints.manifest_listing import manifest_keys
 from lead_trainer.engine.checkpoints.resume import config_digest, refuse_other_run
 from lead_trainer.errors import BadConfig
 
+
+class Compat(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    bf16_labels: bool = True
+
+
+class WithSection(toy_recipe.ToyConfig):
+    logdir: str = ""
+    compat: Compat = Compat()
+
+
 FREE = {"logdir"}
-RECIPE = replace(toy_recipe.RECIPE, keys=Keys(not_learned=frozenset(FREE)))
+RECIPE = replace(toy_recipe.RECIPE, config_model=WithSection, keys=Keys(not_learned=frozenset(FREE)))
 BEFORE: dict[str, Any] = {"lr": 0.1, "compat": {"bf16_labels": True}, "logdir": "here"}
 
 
@@ -74,7 +87,7 @@ def test_where_files_lie_may_change_and_so_may_the_trainers_version(
 
 
 def test_a_free_key_in_a_section_is_named_by_its_path(manifest: CheckpointManifest, tmp_path: Path) -> None:
-    free = replace(toy_recipe.RECIPE, keys=Keys(not_learned=frozenset({"compat.bf16_labels", "logdir"})))
+    free = replace(RECIPE, keys=Keys(not_learned=frozenset({"compat.bf16_labels", "logdir"})))
     resume(manifest, tmp_path, {**BEFORE, "compat": {"bf16_labels": False}}, free)
     with pytest.raises(BadConfig, match=r"another config: lr was 0\.1 and is 0\.2;"):
         resume(manifest, tmp_path, {**BEFORE, "lr": 0.2, "compat": {"bf16_labels": False}}, free)
