@@ -1,8 +1,9 @@
 """How a status is written and read: frozen dataclasses in the code, JSON at the API server.
 
-One rule each way. Written: a field that has a default is left out while it is empty (None, "", () or {}). Read: what
-today's model does not know, or not with this type, is as if it were absent, and an entry that lacks a required field is
-dropped: the API server prunes and checks what is written, not what was stored before the CRD was replaced.
+One rule each way. Written: a field that has a default is left out while it is empty (None, "", (), {} or an object of
+empty fields). Read: what today's model does not know, or not with this type, is as if it were absent, and an entry that
+lacks a required field is dropped: the API server prunes and checks what is written, not what was stored before the CRD
+was replaced.
 """
 
 import copy
@@ -21,7 +22,7 @@ JsonObject = dict[str, Any]
 Int = Annotated[int, Strict()]
 Number = Annotated[float, Strict()]
 Flag = Annotated[bool, Strict()]
-_EMPTY: tuple[Any, ...] = (None, "", (), {})
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 
 def _key(name: str) -> str:
@@ -50,11 +51,15 @@ def parse_status(kind: type[Part], status: object) -> Part:
 
 
 def status_json(part: StatusPart) -> JsonObject:
-    """Returns a status as the API server stores it."""
+    """Returns a status as the API server stores it.
+
+    An object without fields is left out too: server-side apply of `{}` over one that had fields stores null, which the
+    schema refuses.
+    """
     return {
-        key: _json(value)
+        key: value
         for name, key, has_default in _model(type(part)).fields
-        if (value := getattr(part, name)) not in _EMPTY or not has_default
+        if (value := _json(getattr(part, name))) not in _EMPTY or not has_default
     }
 
 

@@ -9,6 +9,7 @@ from lead_operator.decisions.dataset_cache.plan import decide_dataset_cache
 from lead_operator.decisions.observed import ObservedBuild, ObservedInstance, ObservedRun
 from lead_operator.decisions.training_run.plan import decide_training_run
 from lead_operator.names import Condition
+from lead_operator.resources.dataset_cache_status import CacheDisplay, DatasetCacheStatus
 from lead_operator.resources.status_format import parse_status, status_json
 from lead_operator.resources.training_run_status import TrainingRunStatus
 from lead_testing.makers import NOW, SETTINGS, a_dataset_cache, a_pod, a_ready_cache, a_training_run
@@ -81,3 +82,9 @@ def test_no_field_of_a_caches_status_can_stop_the_operator(value: Any) -> None:
     sound = observe({})
     for field in [*sound, "lastFailure", "usedBy", "aFieldOfALaterRelease"]:
         assert observe({**copy.deepcopy(sound), field: value})["phase"] == "Building", field
+
+
+def test_an_object_of_empty_fields_is_not_written() -> None:
+    """Server-side apply of {} over an object that had fields stores null, and the schema then refuses every write."""
+    assert status_json(DatasetCacheStatus(phase="Pending", display=CacheDisplay())) == {"phase": "Pending"}
+    assert status_json(DatasetCacheStatus(display=CacheDisplay(size="1 kB"))) == {"display": {"size": "1 kB"}}
