@@ -30,7 +30,7 @@ def test_a_planner_of_recipe_lead_is_measured_in_open_loop_with_the_logged_numbe
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     logged = {name[4:]: value for name, value in newest_manifest(run).metrics.items() if name.startswith("val/")}
-    found = evaluate_checkpoint(run / "model_0000.pth", [], "val", None, {})
+    found = evaluate_checkpoint(run / "ema_0000.pth", [], "val", None, {})
     assert found == logged and len(found) > 5
     shown = capsys.readouterr().out
     assert f"all {len(logged)} logged numbers are found again, bit for bit" in shown and "report.md" in shown
@@ -41,18 +41,19 @@ def test_a_planner_of_recipe_lead_is_measured_in_open_loop_with_the_logged_numbe
 
 
 def test_a_changed_argument_is_named_as_the_reason_of_a_difference(run: Path) -> None:
-    evaluate_checkpoint(run / "model_0000.pth", ["validation_fraction=0.9"], "val", None, {})
+    evaluate_checkpoint(run / "ema_0000.pth", ["validation_fraction=0.9"], "val", None, {})
     report = json.loads((run / "report.json").read_text())
     assert report["differing"] and report["changed"] == ["validation_fraction=0.9"]
     assert "validation_fraction=0.9 was given" in (run / "report.md").read_text()
 
 
 def test_a_report_names_each_number_that_differs_and_why() -> None:
-    trained = Trained("train", 3, 2, 40, "abc", 2, "1.0", ["one"], {"loss": 0.5, "ADE": 1.0})
+    trained = Trained("train", 3, 2, 40, "abc", 2, "1.0", ["one"], "ema.pth", {"loss": 0.5, "ADE": 1.0})
     report = EvaluationReport("a.pth", "0" * 64, "toy", "val", [], ["two"], {"loss": 0.5, "ADE": 1.1}, trained, {})
     assert report.differing() == ["ADE"]
     assert report.verdict() == (
-        "1 of 2 logged numbers differ: ADE; the data are others, the run had 2 processes, the run had torch 1.0"
+        "1 of 2 logged numbers differ: ADE; the run validated ema.pth, the data are others, "
+        "the run had 2 processes, the run had torch 1.0"
     )
     assert "| ADE | 1.1 | 1 |" in report.markdown() and "| loss | 0.5 | equal |" in report.markdown()
     assert replace(report, metrics={"loss": 0.5, "ADE": 1.0}).verdict().startswith("all 2 logged numbers are found")

@@ -130,7 +130,7 @@ def states_of(numbers: list[int]) -> dict[str, Metric]:
 def test_n_54_metrics_over_any_number_of_ranks_are_equal_to_the_bit() -> None:
     one = {name: metric.compute() for name, metric in states_of(list(range(6))).items()}
     assert one["detection"]["mAP"] > 0 and one["ways"]["ADE"] > 0 and one["ways_detected"]["ADE_detected"] > 0
-    for shares in ([[5, 1, 3], [0, 2, 4]], [[4], [], [0, 5], [3, 2, 1]]):
+    for shares in ([[0, 1, 2, 3, 4, 5], []], [[5, 1, 3], [0, 2, 4]], [[4], [], [0, 5], [3, 2, 1]]):
         ranks = [states_of(share) for share in shares]
         for name, metric in metric_states().items():
             held = [unpacked(packed(rank[name]), metric) for rank in ranks]

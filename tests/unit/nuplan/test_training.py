@@ -61,7 +61,7 @@ def test_n_23_n_33_and_n_38_a_checkpoint_names_what_it_was_trained_with(run: Pat
 
 
 def test_n_41_n_50_and_n_58_a_file_alone_gives_the_logged_numbers_and_a_report(run: Path) -> None:
-    (weights,) = run.glob("model_*.pth")
+    (weights,) = run.glob("ema_*.pth")  # what the run validated
     found = evaluate_checkpoint(weights, [], "val", None, {})
     logged = {name[4:]: value for name, value in newest_manifest(run).metrics.items() if name.startswith("val/")}
     assert found == logged and found.keys() >= EVERY_METRIC

@@ -114,6 +114,7 @@ def as_trained(manifest: CheckpointManifest) -> Trained:
         world_size=manifest.world_size,
         torch_version=manifest.torch_version,
         datasets=manifest.dataset_digests,
+        validated=manifest.parts.get("ema", manifest.parts.get("model", "")),
         logged={
             name.removeprefix(VALIDATION): value
             for name, value in manifest.metrics.items()

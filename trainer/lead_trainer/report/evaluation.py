@@ -31,6 +31,7 @@ class Trained:
     world_size: int
     torch_version: str
     datasets: Sequence[str]  # digests of the caches it was trained on
+    validated: str  # the file of the weights that its validation used: averaged ones if there are any
     logged: Mapping[str, float]  # what its validation found
 
 
@@ -69,6 +70,7 @@ class EvaluationReport:
 
         assert self.trained is not None
         found = {
+            f"the run validated {self.trained.validated}": self.trained.validated != self.weights,
             "the data are others": list(self.datasets) != list(self.trained.datasets),
             f"{' '.join(self.changed)} was given": bool(self.changed),
             f"the run had {self.trained.world_size} processes": self.trained.world_size != 1,

@@ -20,10 +20,15 @@ def sample_numbers(logs: Sequence[str], tokens: Sequence[str]) -> torch.Tensor:
 
 def gathered_rows(samples: Sequence[torch.Tensor], rows: Sequence[torch.Tensor], width: int) -> tuple[Int64, Float64]:
     """Returns all samples (N,) and rows (N, width), sorted by sample and then by content."""
-    numbers = torch.cat([*samples, torch.empty(0, dtype=torch.int64)]).numpy()
-    values = torch.cat([*rows, torch.empty(0, width, dtype=torch.float64)]).numpy()
+    numbers = whole_state(samples, torch.empty(0, dtype=torch.int64)).numpy()
+    values = whole_state(rows, torch.empty(0, width, dtype=torch.float64)).numpy()
     order = np.lexsort((*values.T[::-1], numbers))
     return numbers[order], values[order]
+
+
+def whole_state(state: torch.Tensor | Sequence[torch.Tensor], empty: torch.Tensor) -> torch.Tensor:
+    """Returns a list state as one tensor, `empty` without an update; a merge of ranks may have made it one already."""
+    return state if isinstance(state, torch.Tensor) else torch.cat([*state, empty])
 
 
 def exact_mean(values: Float64) -> float:

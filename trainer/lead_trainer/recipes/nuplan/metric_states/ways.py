@@ -10,7 +10,7 @@ from torchmetrics import Metric
 
 from lead_trainer.metrics.displacement import average_displacement, final_displacement, largest_displacement
 from lead_trainer.metrics.forecasting import MISS_METRES
-from lead_trainer.recipes.nuplan.metric_states.rows import exact_mean
+from lead_trainer.recipes.nuplan.metric_states.rows import exact_mean, whole_state
 
 COLUMNS = ("ADE", "FDE", "miss", "right", "likely", "found", "whole", "leaves")
 
@@ -57,7 +57,7 @@ class WayErrors(Metric):
 
     def compute(self) -> dict[str, float]:
         """Returns the metrics by tag; nothing without an agent. `miss_rate_max` is nuScenes', of whole ways alone."""
-        rows = torch.cat([*self.rows, torch.empty(0, len(COLUMNS), dtype=torch.float64)])
+        rows = whole_state(self.rows, torch.empty(0, len(COLUMNS), dtype=torch.float64))
         if not len(rows):
             return {}
         columns = dict(zip(COLUMNS, rows.numpy().T, strict=True))
