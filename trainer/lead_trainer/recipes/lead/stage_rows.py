@@ -20,7 +20,7 @@ SKIPS = ("skip_first_posttrain", "skip_last_posttrain")
 _OF_PRETRAIN = {"skip_first_posttrain": "skip_first_pretrain", "skip_last_posttrain": "skip_last_pretrain"}
 # What a cache's posttrain collection follows from, and no record of it.
 _HORIZON = (*SKIPS, *HORIZON)
-_PER_ROW = ("bucket", "route", "frame", "sample")
+PER_ROW = ("bucket", "route", "frame", "sample")
 
 
 class HasRows(Protocol):
@@ -61,7 +61,7 @@ def stage_rows(config: LeadConfig, cache: HasRows, collection: str) -> Collectio
 
 
 def _cut(whole: CollectionRows, kept: npt.NDArray[np.bool_], collection: str) -> CollectionRows:
-    rows = replace(whole, name=collection, **{name: getattr(whole, name)[kept] for name in _PER_ROW})
+    rows = replace(whole, name=collection, **{name: getattr(whole, name)[kept] for name in PER_ROW})
     sizes = np.bincount(rows.bucket, minlength=len(rows.bucket_names))
     held_out = bool(RULES[collection].hold_out)
     mixture = (0.0, float(sizes.sum() / max(1, sizes[-1]))) if held_out else rows.mixture

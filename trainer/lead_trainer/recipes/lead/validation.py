@@ -29,8 +29,8 @@ from lead_trainer.recipes.lead.metrics import compute_metrics
 from lead_trainer.recipes.lead.model import Predictions
 from lead_trainer.recipes.lead.network.planner import Plan
 from lead_trainer.recipes.lead.prepare_waymo import RATED_STEPS
+from lead_trainer.recipes.lead.stage_rows import PER_ROW
 
-_PER_ROW = ("bucket", "position", "route", "frame", "sample")
 # What a validation sample has none of: chance.
 AS_RECORDED = {
     "use_sensor_perburtation": False,
@@ -86,7 +86,7 @@ class CachePart:
                 "or switch them off (validation_fraction=0 validation_towns=[])"
             )
         chosen = held if self.held_out else ~held
-        kept: dict[str, Any] = {name: getattr(rows, name)[chosen] for name in _PER_ROW}
+        kept: dict[str, Any] = {name: getattr(rows, name)[chosen] for name in PER_ROW}
         if self.held_out:
             kept["mixture"] = (1.0,) * len(rows.mixture)
         return replace(rows, **kept)
