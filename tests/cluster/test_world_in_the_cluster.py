@@ -3,6 +3,7 @@
 Only sizes are changed: a preset for one CPU core, and two pods without GPUs.
 """
 
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -112,6 +113,6 @@ def a_pod(name: str, image: str, command: list[str]) -> dict[str, Any]:
 def row(installed: Installed, run: str) -> dict[str, str]:
     """Returns what `kubectl get` prints of a run, by column."""
     head, line = installed.read("get", "trainingrun", run).splitlines()
-    starts = [*(head.index(name) for name in head.split()), max(len(head), len(line))]
+    starts = [*(name.start() for name in re.finditer(r"\S+", head)), max(len(head), len(line))]
     cells = [line[start:end].strip() for start, end in pairwise(starts)]
     return dict(zip(head.split(), cells, strict=True))

@@ -80,5 +80,4 @@ ELSEWHERE = {
 DOCUMENTED = {
     "W-24": "the recipe's page says that it is not verified",
     "W-41": "the recipe's page says that it is not verified",
-    "W-51": "`cluster/test_world_in_the_cluster.py` runs the guide's command in the trainer image",
 }

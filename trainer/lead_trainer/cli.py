@@ -22,7 +22,8 @@ from lead_trainer.offline import stay_offline
 
 # The modules of the extra `trainer`, without which runs, logs, render, fsck and export work all the same.
 OF_TRAINER = frozenset({"torch", "timm", "numpy", "safetensors", "wandb", "scipy", "cv2", "simplejpeg", "laspy", "lz4",
-                        "xxhash", "diskcache", "pyarrow", "rich", "torchmetrics", "PIL"})  # fmt: skip
+                        "xxhash", "diskcache", "pyarrow", "rich", "torchmetrics", "PIL", "shapely",
+                        "pyproj"})  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -146,7 +146,8 @@ def test_every_key_of_the_json_files_is_named_and_no_other(page: Page) -> None:
 
 
 def test_the_types_and_limits_of_arrays_are_those_of_the_code(page: Page) -> None:
-    (listed,) = re.findall(r"Numpy types are (.*?) and no others; at most (\d+) dimensions", page.text)
+    text = " ".join(page.text.split())
+    (listed,) = re.findall(r"Numpy types are (.*?), and no others; at most (\d+) dimensions", text)
     assert set(re.findall(r"`([^`]+)`", listed[0])) == ALLOWED_TYPES and int(listed[1]) == MAX_DIMENSIONS
     assert f"at most {MAX_BLOCK_BYTES >> 20} MiB" in page.text
 

@@ -6,7 +6,8 @@ from lead_testing import PROJECT_ROOT
 from lead_testing.requirement_rows import RECIPES, Requirements, functions_of, rows_of, shown
 from lead_testing.requirement_rows import tests_by_row as by_row  # pytest would take its own name for a test
 
-ROWS = {"distill": [f"D-{number:02d}" for number in range(1, 51)], "world": [f"W-{n:02d}" for n in range(1, 59)]}
+LAST = {"distill": ("D", 50), "world": ("W", 58), "nuplan": ("N", 61)}
+ROWS = {recipe: [f"{mark}-{n:02d}" for n in range(1, last + 1)] for recipe, (mark, last) in LAST.items()}
 
 of_each_recipe = pytest.mark.parametrize("asked", RECIPES.values(), ids=RECIPES.keys())
 
@@ -25,7 +26,9 @@ def test_the_tests_that_other_rooms_hold_are_there(asked: Requirements) -> None:
 
 @of_each_recipe
 def test_the_page_lists_every_row_with_the_tests_it_has_now_and_none_that_failed(asked: Requirements) -> None:
-    rows = [line.removeprefix("| ") for line in asked.page.read_text().splitlines() if line[:4] in ("| D-", "| W-")]
+    rows = [
+        line.removeprefix("| ") for line in asked.page.read_text().splitlines() if line[:4] in ("| D-", "| N-", "| W-")
+    ]
     lines = dict(row.split(" | ", 1) for row in rows)
     assert list(lines) == list(asked.rows)
     for row, tests in by_row(asked).items():

@@ -27,9 +27,13 @@ def test_shared_batch_norms_are_refused_off_gpus(monkeypatch: pytest.MonkeyPatch
         group.wrap(torch.nn.BatchNorm1d(2), sync_batchnorm=True, repeatable=True)
 
 
+class WithRoot(toy_recipe.ToyConfig):
+    root: str = ""
+
+
 @pytest.mark.parametrize("key", ["root", "load_file", "logdir"])
 def test_a_local_key_in_a_pods_job_is_refused(key: str) -> None:
-    recipe = replace(toy_recipe.RECIPE, keys=Keys(local={"root": "the stage's datasets"}))
+    recipe = replace(toy_recipe.RECIPE, config_model=WithRoot, keys=Keys(local={"root": "the stage's datasets"}))
     refuse_places(a_toy_job(config={"batch_size": 4, key: ""}), recipe)
     with pytest.raises(BadConfig, match=f"{key}: found 'x'"):
         refuse_places(a_toy_job(config={key: "x"}), recipe)

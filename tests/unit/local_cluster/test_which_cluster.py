@@ -114,4 +114,4 @@ def test_the_readme_names_the_go_and_the_disk_that_are_looked_for() -> None:
     lines = [line for file in files for line in file.read_text().splitlines()]
     newest = max(line.removeprefix("go ").removesuffix(".0") for line in lines if line.startswith("go "))
     assert f"with Go {newest} and Python 3.11" in told
-    assert f"with {FIRST_DISK_GB} GB of free disk" in told
+    assert f"and {FIRST_DISK_GB} GB of disk in" in told

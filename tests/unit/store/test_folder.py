@@ -61,10 +61,10 @@ def test_parts_of_dead_writers_are_removed_and_those_of_living_ones_kept(tmp_pat
 def test_an_object_in_the_way_of_another_is_named(tmp_path: Path) -> None:
     store = FolderStore(tmp_path)
     store.put("a", b"1")
-    with pytest.raises(StoreError, match="in the way"):
+    with pytest.raises(StoreError, match="cannot hold both"):
         store.put("a/b", b"2")
     store.put("c/d", b"3")
-    with pytest.raises(StoreError, match="in the way"):
+    with pytest.raises(StoreError, match="cannot hold both"):
         store.put("c", b"4")
 
 

@@ -34,7 +34,7 @@ class World:
     def __init__(self, folder: Path, rest_s: float = 0.0) -> None:
         self.store = FolderStore(folder)
         self.plans: list[Plan] = []
-        self.guards: list[bool] = []
+        self.finalizers: list[bool] = []
         self.live_pods: list[KubernetesObject] = []
         self.denied: list[str] = []
         self.namespace_goes = False
@@ -82,9 +82,9 @@ class World:
         self.body["status"] = plan.status
         return plan.requeue_after_s
 
-    async def guard(self, kind: object, body: KubernetesObject, wanted: bool) -> KubernetesObject:
+    async def set_finalizer(self, kind: object, body: KubernetesObject, wanted: bool) -> KubernetesObject:
         """Takes a changed finalizer as the applier does."""
-        self.guards.append(wanted)
+        self.finalizers.append(wanted)
         return body
 
     async def step(self) -> float | None:
@@ -120,10 +120,10 @@ async def test_a_run_that_trains_from_an_earlier_build_keeps_its_data_and_all_re
     before = world.left()
     assert await world.step() is not None
     assert world.plans[-1].status["reason"] == "InUse"
-    assert (world.left(), world.guards) == (before, [])
+    assert (world.left(), world.finalizers) == (before, [])
     world.informers.of(TRAINING_RUN, "team-a").forget("team-a", run["metadata"]["name"])
     await world.to_the_end()
-    assert (world.left(), world.guards) == ((), [False])
+    assert (world.left(), world.finalizers) == ((), [False])
 
 
 async def test_users_are_found_although_the_status_names_no_digest(world: World) -> None:
@@ -139,7 +139,7 @@ async def test_a_cache_whose_owner_wants_the_data_kept_after_all_leaves_them(wor
     world.body["spec"]["retain"] = "Retain"
     before = world.left()
     assert await world.step() is None
-    assert (world.left(), world.guards, world.plans) == (before, [False], [])
+    assert (world.left(), world.finalizers, world.plans) == (before, [False], [])
 
 
 async def test_what_a_build_without_a_result_has_left_goes_too(world: World) -> None:
@@ -180,9 +180,9 @@ async def test_a_store_that_refuses_is_told_with_the_remedy_and_its_keys_are_rea
     assert (status["phase"], status["reason"]) == ("Deleting", "RemovalFails")
     message = status["conditions"][0]["message"]
     assert "AccessDenied" in message and "spec.retain" in message and CACHE_UID not in message
-    assert world.denied == ["default"] * 2 and world.guards == []
+    assert world.denied == ["default"] * 2 and world.finalizers == []
     await world.to_the_end()
-    assert (world.left(), world.guards) == ((), [False])
+    assert (world.left(), world.finalizers) == ((), [False])
 
 
 @pytest.mark.parametrize("lost", ["refused", "never listed"])
@@ -197,11 +197,11 @@ async def test_nothing_goes_while_a_namespace_whose_runs_may_use_it_is_not_seen(
     status = world.plans[-1].status
     assert (status["phase"], status["reason"]) == ("Deleting", "NamespaceUnseen")
     assert "namespace team-b is not seen" in status["conditions"][0]["message"]
-    assert (world.left(), world.guards) == (before, [])
+    assert (world.left(), world.finalizers) == (before, [])
     informer.refused = ""
     informer.synced.set()
     await world.to_the_end()
-    assert (world.left(), world.guards) == ((), [False])
+    assert (world.left(), world.finalizers) == ((), [False])
 
 
 async def test_the_bucket_is_asked_once_who_uses_the_data(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,10 +250,10 @@ async def test_the_data_of_a_profile_that_is_gone_are_not_left_in_silence(world:
     assert (
         "spec.storageProfile is 'default', which is not defined" in message and "spec.retain set to Retain" in message
     )
-    assert (world.left(), world.guards) == (before, [])
+    assert (world.left(), world.finalizers) == (before, [])
     world.end.settings = profiles
     await world.to_the_end()
-    assert (world.left(), world.guards) == ((), [False])
+    assert (world.left(), world.finalizers) == ((), [False])
 
 
 async def test_a_cache_of_a_profile_that_never_was_goes_at_once(world: World) -> None:
@@ -261,13 +261,13 @@ async def test_a_cache_of_a_profile_that_never_was_goes_at_once(world: World) ->
     pending = {"observedGeneration": 1, "phase": "Pending", "reason": "UnknownStorageProfile"}
     world.body["status"] = pending | {"build": {"generation": 1, "workers": [{"index": 0, "attempt": 0}]}}
     assert await world.step() is None
-    assert (world.plans, world.guards) == ([], [False])
+    assert (world.plans, world.finalizers) == ([], [False])
 
 
 async def test_a_namespace_that_is_being_deleted_is_not_held_up_and_the_data_go_afterwards(world: World) -> None:
     world.namespace_goes = True
     assert await world.step() is None
-    assert world.guards == [False] and world.plans == []
+    assert world.finalizers == [False] and world.plans == []
     await asyncio.gather(*world.end.leaving)
     assert world.left() == ()
 
@@ -282,7 +282,7 @@ async def test_nor_by_a_store_that_does_not_answer(world: World, monkeypatch: py
         patched.setattr(world.store, "list", fail)
         assert await world.step() is None
         await asyncio.gather(*world.end.leaving)
-    assert (world.left(), world.guards) == (before, [False])
+    assert (world.left(), world.finalizers) == (before, [False])
 
 
 async def test_data_that_another_cache_of_the_namespace_retains_stay(world: World) -> None:
