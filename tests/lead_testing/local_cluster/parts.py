@@ -88,20 +88,20 @@ def containerd_part(state: Path) -> Supervised:
 
 
 def control_plane_parts(state: Path, keys: Authority, programs: dict[str, Path]) -> list[Supervised]:
-    """Builds etcd and the API server, in this order."""
+    """Builds, in this order: etcd, the API server, and the controllers, without which no released volume goes."""
     (state / "etcd").mkdir(parents=True, exist_ok=True, mode=0o700)
     etcd = api_server.etcd_argv(_program("etcd"), state / "etcd", at.ETCD_PORT, at.ETCD_PEER_PORT)
     api = api_server.api_server_argv(programs["kube-apiserver"], keys, SETTINGS)
     return [
         _supervised(state, "etcd", etcd, lambda: api_server.etcd_answers(at.ETCD_PORT)),
         _supervised(state, "kube-apiserver", api, lambda: api_server.api_server_answers(at.API_URL, keys)),
+        _controller_manager(state, keys, programs["kube-controller-manager"]),
     ]
 
 
 def node_parts(state: Path, keys: Authority, programs: dict[str, Path]) -> list[Supervised]:
     """Builds what needs a living API server; these start side by side."""
     return [
-        _controller_manager(state, keys, programs["kube-controller-manager"]),
         _scheduler(state, programs["kube-scheduler"]),
         _kubelet(state, programs["kubelet"]),
         _proxy(state, programs["kube-proxy"]),
