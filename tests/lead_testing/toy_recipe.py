@@ -20,6 +20,7 @@ import numpy.typing as npt
 import torch
 from torch.utils.checkpoint import checkpoint
 
+from lead_trainer.contract.files import Files
 from lead_trainer.contract.keys import Keys
 from lead_trainer.contract.recipe import Recipe
 from lead_trainer.contract.samples import Batch, Caches, Sample, Samples
@@ -164,6 +165,7 @@ RECIPE = Recipe[ToyConfig](
     step=step,
     validation=Validation(samples=validation_samples, evaluate=evaluate, summary=summary),
     keys=Keys(presets={"short": {"samples": 16}}),
+    files=Files(kept_epochs=lambda config: ()),
 )
 
 

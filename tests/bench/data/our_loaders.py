@@ -83,6 +83,7 @@ class PlainFiles(Preparation):
 class Recipe:
     """What a build asks of a recipe."""
 
+    name: str = "bench"
     required_preparation: Preparation = field(default_factory=PlainFiles)
 
 

@@ -128,7 +128,8 @@ def view_of(run: LocalRun, store: FolderStore, keys: InstanceKeys) -> Checkpoint
     objects = run.logdir / PRIVATE_FOLDER
     if run.recipe.files.shown is not None:
         return NamedView(run.logdir, objects, store, run.recipe.files.shown, run.config, keys)
-    return CheckpointView(run.logdir, objects, store, keys, run.recipe.files.kept_epochs(run.config))
+    kept_epochs = run.recipe.files.kept_epochs
+    return CheckpointView(run.logdir, objects, store, keys, kept_epochs and kept_epochs(run.config))
 
 
 def weights_line(run: LocalRun, view: CheckpointView | NamedView) -> str:

@@ -52,5 +52,6 @@ class Files(Generic[ConfigT]):
     shown: Callable[[ConfigT, int, bool, bool], Sequence[str]] | None = None
     #: A prefix that distinguishes runs that share a folder and a seed; shown names then begin `{kind}_seed{seed}_`.
     run_kind: Callable[[ConfigT], str] | None = None
-    #: Epochs, counted from 1, whose model file stays in a local run's folder when newer ones come.
-    kept_epochs: Callable[[ConfigT], Sequence[int]] = lambda config: ()
+    #: Epochs, counted from 1, whose model file stays in a local run's folder, which then shows the newest checkpoint
+    #: alone; without it the folder shows every checkpoint that retention keeps.
+    kept_epochs: Callable[[ConfigT], Sequence[int]] | None = None

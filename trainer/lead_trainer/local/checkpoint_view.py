@@ -5,7 +5,6 @@ this view made are ever removed, and it removes all of them in time, whatever a 
 stayed would keep the bytes of a checkpoint that retention has deleted.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,22 +17,21 @@ from lead_trainer.engine.checkpoints.manifest_listing import model_file_name
 from lead_trainer.local.shown_files import ShownFiles
 
 SHOWN_KEY = "shown.json"
-_LEADS_MODEL = re.compile(r"model_\d{4}\.pth")
 
 
 @dataclass(frozen=True)
 class CheckpointView:
     """Hard links to the files of checkpoints of an epoch's end.
 
-    Of a recipe that names its weights as LEAD does: of the newest, and the models to keep. Of another one: of every
-    checkpoint that retention keeps.
+    Where a recipe says which epochs' models to keep: those, and the newest checkpoint. Elsewhere every checkpoint that
+    retention keeps.
     """
 
     logdir: Path
     objects: Path  # the folder of `store`
     store: FolderStore
     keys: InstanceKeys
-    kept_epochs: Sequence[int] = ()  # at whose end the model file of the epoch before stays, as in LEAD
+    kept_epochs: Sequence[int] | None = None
 
     def show(self, manifest: CheckpointManifest) -> None:
         """Links the files of a checkpoint, then removes those of older ones that need not stay."""
@@ -42,11 +40,11 @@ class CheckpointView:
         shown = ShownFiles(self.logdir, self.objects, self.store, SHOWN_KEY)
         links = {name: manifest.files[name].key for name in _own_files(manifest)}
         stay: set[str] = set()
-        if not any(map(_LEADS_MODEL.fullmatch, links)):
+        if self.kept_epochs is None:
             kept = (one for keys in self._instances() for one in instance_manifests(self.store, keys))
             stay = {name for one in kept if not one.step_in_epoch for name in _own_files(one)}
-        listed = shown.listed()
-        shown.show(links, stale=listed - stay, for_good={name for name in {*links, *listed} if self._keeps(name)})
+        for_good = {model_file_name(manifest)} if manifest.epoch in (self.kept_epochs or ()) else set()
+        shown.show(links, stale=shown.listed() - stay, for_good=for_good)
 
     def show_newest(self, keys: InstanceKeys) -> None:
         """Links the newest checkpoint, in case the process was killed between its commit and its links."""
@@ -64,9 +62,6 @@ class CheckpointView:
     def _instances(self) -> list[InstanceKeys]:
         """Returns whose checkpoints are shown in the folder: runs of several kinds may share it."""
         return instances(self.store, self.keys.namespace, self.keys.uid)
-
-    def _keeps(self, name: str) -> bool:
-        return bool(_LEADS_MODEL.fullmatch(name)) and int(name[6:10]) + 1 in self.kept_epochs
 
 
 def _own_files(manifest: CheckpointManifest) -> set[str]:
