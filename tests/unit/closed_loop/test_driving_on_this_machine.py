@@ -15,15 +15,11 @@ from lead_trainer.commands.train import train_locally
 from lead_trainer.errors import BadData
 
 SIMULATOR = """\
-import json, os, pathlib, subprocess, sys
+import json, os, pathlib, sys
 weights = sorted(p.name for p in pathlib.Path(os.environ["LEAD_CLOSED_LOOP_CHECKPOINT"]).iterdir())
 out = pathlib.Path(os.environ["LEAD_CLOSED_LOOP_RESULTS"])
 assert not list(out.iterdir()), "left by an earlier drive"
 mode = sys.argv[1]
-if mode == "hang":
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    (out.parent / "child").write_text(str(child.pid))
-    child.wait()
 scores = {"score_route": 100.0, "score_penalty": 1.0, "score_composed": float(mode)}
 record = {"route_id": os.environ["LEAD_CLOSED_LOOP_ROUTES"], "status": "Completed", "infractions": {},
           "scores": scores, "meta": {"route_length": 100.0}}
@@ -80,8 +76,10 @@ def test_a_drop_below_the_best_before_ends_in_1(run: Path, capsys: pytest.Captur
 
 
 def test_a_drive_that_hangs_ends_with_all_it_started(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert drive(run, "hang", "--timeout", "3") == 65
-    assert "did not end within --timeout 3 s" in capsys.readouterr().err
+    hang = run.parent / "hang.sh"  # a shell, whose start takes no seconds on a busy machine
+    hang.write_text('sleep 600 &\necho $! > "$LEAD_CLOSED_LOOP_RESULTS/../child"\nwait\n')
+    assert main(["closed-loop", str(run), "--command", f"sh {hang}", "--timeout", "4"]) == 65
+    assert "did not end within --timeout 4 s" in capsys.readouterr().err
     (child,) = run.glob("closed_loop/*/0001/child")
     state = Path(f"/proc/{child.read_text()}/stat")
     assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"  # nobody may have reaped it yet
