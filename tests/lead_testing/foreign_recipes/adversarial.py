@@ -102,11 +102,14 @@ def evaluate(model: nn.Module, batch: Batch, context: StepContext[Config]) -> Ev
     past, truth = batch["clip"][:, :-1], batch["clip"][:, -1:]
     guess = model(past)
     errors = (guess - truth).abs().mean((1, 2, 3)).double()
-    pictures = {}
-    if not context.micro_batch:
-        clip = torch.cat([past, guess], 1)[0].cpu().numpy()
-        pictures = {"val/rollout": np.repeat((255 * clip.clip(0, 1)).astype(np.uint8)[..., None], 3, -1)}
+    pictures = {} if context.micro_batch else {"val/rollout": rollout(past, guess)}
     return Evaluation({"loss": (errors.sum(), len(errors))}, pictures=pictures)
+
+
+def rollout(past: torch.Tensor, guess: torch.Tensor) -> npt.NDArray[np.uint8]:
+    """Returns the first sample's past and guess as a clip."""
+    clip = torch.cat([past, guess], 1)[0].detach().cpu().numpy()
+    return np.repeat((255 * clip.clip(0, 1)).astype(np.uint8)[..., None], 3, -1)
 
 
 def optimizers(model: nn.Module, config: Config) -> dict[str, torch.optim.Optimizer]:
@@ -135,5 +138,8 @@ RECIPE = Recipe[Config](
     after_update=follow,
     helpers=perceptual_network,
     validation=Validation(samples=lambda config, caches: Squares(10_000, 5), evaluate=evaluate),
-    reports=Reports(tags=Tags(parts="gan/")),
+    reports=Reports(
+        tags=Tags(parts="gan/"),
+        pictures=lambda config, batch, outputs: {"gan/rollout": rollout(batch["clip"][:, :-1], outputs)},
+    ),
 )

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from lead_protocol.manifests import CheckpointManifest
@@ -109,6 +110,23 @@ def test_lead_evaluate_measures_the_validation_of_any_recipe(train: Train, tmp_p
     }
     with pytest.raises(BadConfig, match="--split: found test, expected val: those of recipe detection"):
         evaluate_checkpoint(tmp_path / "run/model_0000.pth", ["recipe=detection"], "test", None, {})
+
+
+def inspected(what: str, logdir: Path, site: Path) -> str:
+    words = [sys.executable, "-m", "lead_trainer", "inspect", what, "recipe=adversarial", f"logdir={logdir}"]
+    ended = subprocess.run(
+        words, capture_output=True, text=True, env={"PYTHONPATH": str(site), "PATH": "/usr/bin:/bin"}
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def test_lead_inspect_shows_the_clips_and_the_first_of_several_optimizers(site: Path, tmp_path: Path) -> None:
+    assert "clip" in inspected("batch", tmp_path, site)
+    (clip,) = tmp_path.glob("*.gif")
+    with Image.open(clip) as opened:
+        assert getattr(opened, "n_frames", 1) > 1
+    assert "not finite" in inspected("range", tmp_path, site)
 
 
 def test_two_optimizers_helpers_and_clips(train: Train, tmp_path: Path) -> None:

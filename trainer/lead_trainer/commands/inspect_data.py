@@ -138,7 +138,9 @@ def show(title: str, values: Mapping[str, Any]) -> None:
             )
             continue
         numbers = value.detach().double()
+        if not numbers.numel():
+            numbers = numbers.new_full((1,), torch.nan)
         ends = [f"{float(end):.4g}" for end in (numbers.min(), numbers.mean(), numbers.max())]
-        bad = int((~torch.isfinite(numbers)).sum())
+        bad = int((~torch.isfinite(value)).sum())
         table.add_row(key, str(tuple(value.shape)), str(value.dtype).removeprefix("torch."), *ends, str(bad))
     Console(width=None if sys.stdout.isatty() else LOG_COLUMNS).print(table)
