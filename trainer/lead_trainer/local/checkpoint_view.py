@@ -23,8 +23,8 @@ SHOWN_KEY = "shown.json"
 class CheckpointView:
     """Hard links to the files of checkpoints of an epoch's end.
 
-    Where a recipe says which epochs' models to keep: those, and the newest checkpoint. Elsewhere every checkpoint that
-    retention keeps.
+    Where a recipe has `files.kept_epochs`: of the newest checkpoint, and the models of those epochs. Elsewhere of every
+    checkpoint that retention keeps.
     """
 
     logdir: Path
