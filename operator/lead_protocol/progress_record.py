@@ -57,7 +57,7 @@ class ProgressRecord(StrictModel):
     metrics: Annotated[dict[_Name, float], Field(max_length=16)] = Field(default_factory=dict)
     samples_per_s: Annotated[float, Field(ge=0, le=1e12)] | None = None
     eta_s: Annotated[float, Field(ge=0, le=1e12)] | None = None
-    # Of all ranks' session caches and loaders, in this attempt; older trainers report rank 0's alone.
+    # Of all ranks' session caches and loaders, in this attempt.
     cache_hits: _Count = 0
     cache_misses: _Count = 0
     cache_fetched_bytes: _Count = 0  # from the store

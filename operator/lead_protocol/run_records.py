@@ -65,8 +65,8 @@ class StartedAttempt(StrictModel):
     """An attempt that the operator has started, and what the run trains: fixed with its first attempt."""
 
     attempt: _Number
-    config_hash: _Name = ""
-    datasets: Annotated[list[DatasetSource], Field(max_length=64)] = Field(default_factory=list)
+    config_hash: _Name
+    datasets: Annotated[list[DatasetSource], Field(max_length=64)]
 
 
 def parse_started(data: bytes) -> StartedAttempt | None:

@@ -85,8 +85,7 @@ class TrainingRuns:
 
     def expected_pods(self, run: TrainingRun, status: TrainingRunStatus, *, ended: bool = False) -> Iterator[str]:
         """Yields the names of the pods that were there, by status, and whose end is not accounted for."""
-        copies = self.informers.of(POD, run.identity.namespace).owned_by(run.identity.namespace, run.identity.uid)
-        return expected_training_pods(run, status, copies, ended=ended)
+        return expected_training_pods(run, status, ended=ended)
 
     async def observe(self, run: TrainingRun, body: KubernetesObject, *, young: bool = False) -> ObservedRun:
         """Returns what copies and bucket hold of a run now."""

@@ -76,24 +76,18 @@ def observe_pod(pod: KubernetesObject, nodes: NodeWatch, now: datetime) -> Obser
     )
 
 
-def expected_training_pods(
-    run: TrainingRun, status: TrainingRunStatus, copies: Iterable[KubernetesObject] = (), *, ended: bool = False
-) -> Iterator[str]:
+def expected_training_pods(run: TrainingRun, status: TrainingRunStatus, *, ended: bool = False) -> Iterator[str]:
     """Yields the names of the pods that were there, by a run's status, and whose end is not accounted for.
 
-    `copies`: the run's pods that are seen, perhaps under the names that an older operator gave them; they are left out.
     `ended`: instead, those of the last attempt of each instance that will have another.
     """
-    keys = (names.Label.STAGE, names.Label.SEED, names.Label.ATTEMPT, names.Label.RANK)
-    seen = {tuple(pod["metadata"].get("labels", {}).get(label) for label in keys) for pod in copies}
     for entry in status.stages:
         attempt, last_ended = entry.attempt, entry.ended_attempt
         over = entry.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED)
         created = entry.restart_state is not None and entry.restart_state.created
         if (0 < attempt == last_ended and not over) if ended else (created and attempt > last_ended):
             for rank in range(run.nodes):
-                if (entry.name, str(entry.seed), str(attempt), str(rank)) not in seen:
-                    yield names.training_pod_name(run.identity.name, entry.name, entry.seed, attempt, rank)
+                yield names.training_pod_name(run.identity.name, entry.name, entry.seed, attempt, rank)
 
 
 def expected_build_pods(cache: DatasetCache, status: DatasetCacheStatus, *, ended: bool = False) -> Iterator[str]:

@@ -65,7 +65,7 @@ def find_failure(view: RunView) -> Failure | None:
     failures = [_with_remedy_of_a_run(view, failure) for failure in listed]
     absent = _absent(view)
     if state.created:
-        there = {pod.rank for pod in state.attempt_pods}  # an older operator may have named them otherwise
+        there = {pod.rank for pod in state.attempt_pods}
         failures += [explain_missing(name) for rank, name in absent.items() if rank not in there]
     failure = heaviest(failures)
     if failure is None or failure.exit_code != ExitCode.LOST_PEER or not absent:

@@ -70,20 +70,6 @@ def test_pods_are_expected_from_when_they_were_seen_until_their_end_is_accounted
     )
 
 
-def test_a_pod_under_the_name_of_an_older_operator_is_seen_and_not_asked_for() -> None:
-    entry = {"name": "big-train", "seed": 1, "attempt": 2, "phase": "Running", "restartState": {"created": True}}
-    run: Any = a_training_run(nodes=2)
-
-    def expected(*ranks: int, attempt: int = 2) -> list[str]:
-        labels = {"lead.dev/stage": "big-train", "lead.dev/seed": "1", "lead.dev/attempt": str(attempt)}
-        copies = [{"metadata": {"name": f"old-{r}", "labels": {**labels, "lead.dev/rank": str(r)}}} for r in ranks]
-        return list(expected_training_pods(run, run_status({"stages": [entry]}), copies))
-
-    both = expected()
-    assert len(both) == 2
-    assert (expected(0), expected(0, 1), expected(0, 1, attempt=1)) == (both[1:], [], both)
-
-
 def test_build_pods_are_expected_of_this_spec_alone_and_until_their_share_is_done() -> None:
     def expected(generation: int, *, ended: bool = False, phase: str = "Building", **facts: Any) -> list[str]:
         worker = {"index": 1, "attempt": 3, "endedAttempt": 2, "created": True, **facts}
