@@ -4,18 +4,17 @@
 in this order.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
+from lead_operator.decisions.conditions import Finding
 from lead_operator.decisions.missed_events import Missed
 from lead_operator.decisions.observed import ObservedPod
 from lead_operator.decisions.plan import Plan
-from lead_operator.decisions.remedies import PROFILE_REMEDY
 from lead_operator.kube.kinds import Kind, KubernetesObject
 from lead_operator.memory import Memories, Part
-from lead_operator.near_names import explain_unknown_profile
 from lead_operator.resources.body import Identity
 from lead_operator.resources.status_format import JsonObject, ResourceStatus
 from lead_operator.settings import Settings
@@ -71,6 +70,10 @@ class Controller(Protocol[AnyResource, AnyObserved]):
         """The model of its status."""
 
     @property
+    def not_ended(self) -> Sequence[Finding]:
+        """The end conditions of a resource that has not ended."""
+
+    @property
     def finalizer(self) -> str:
         """What keeps a deleted resource until `finalize` is through; empty: nothing."""
 
@@ -118,12 +121,6 @@ def refusal_of(memories: Memories, identity: Identity) -> str:
     """Returns why the API server did not take the newest children of a spec; empty where it did."""
     generation, why = memories.of(identity.uid, PassMemory).refusal
     return why if generation == identity.generation else ""
-
-
-def unknown_profile(name: str, settings: Settings) -> str:
-    """Returns what to do about a storage profile that is not defined; empty where it is."""
-    known = settings.storage_profiles
-    return "" if name in known else f"{explain_unknown_profile(name, known)}; {PROFILE_REMEDY}"
 
 
 def snapshot_age_s(pods: tuple[ObservedPod, ...], settings: Settings) -> float:

@@ -11,14 +11,16 @@ from lead_operator.bucket.bucket_view import BucketSnapshot, BucketView
 from lead_operator.bucket.cache_publisher import CachePublisher
 from lead_operator.bucket.source_watch import SourceWatch
 from lead_operator.controllers.cache_finalizer import CacheFinalizer
-from lead_operator.controllers.controller import live_uids, refusal_of, snapshot_age_s, unknown_profile
+from lead_operator.controllers.controller import live_uids, refusal_of, snapshot_age_s
 from lead_operator.controllers.reported_caches import ReportedCaches
 from lead_operator.decisions.dataset_cache.plan import decide_dataset_cache
 from lead_operator.decisions.dataset_cache.rebuild import begins_again_by_itself, listed_every_s
 from lead_operator.decisions.dataset_cache.state import build_generation
+from lead_operator.decisions.dataset_cache.status import NOT_ENDED
 from lead_operator.decisions.missed_events import Missed, missed_cache_events
 from lead_operator.decisions.observed import ObservedBuild, ObservedSource
 from lead_operator.decisions.plan import Plan
+from lead_operator.decisions.remedies import unknown_profile
 from lead_operator.kube.client import KubeClient
 from lead_operator.kube.informers import Informers
 from lead_operator.kube.kinds import CLAIM, DATASET_CACHE, POD, KubernetesObject
@@ -47,6 +49,7 @@ class DatasetCaches:
 
     kind = DATASET_CACHE
     status = DatasetCacheStatus
+    not_ended = NOT_ENDED
     finalizer = names.CACHE_DATA_FINALIZER
 
     def parse(self, body: KubernetesObject) -> DatasetCache:
@@ -93,7 +96,7 @@ class DatasetCaches:
             source_claim_owner=claim_owner,
             source=None if profile is None else self._observe_source(cache, held, profile, snapshot),
             store_error=snapshot.error,
-            profile_error=unknown_profile(cache.storage_profile, self.settings),
+            profile_error=unknown_profile(cache.storage_profile, self.settings.storage_profiles),
             apply_error=refusal_of(self.memories, cache.identity),
             previous=body.get("status", {}),
         )

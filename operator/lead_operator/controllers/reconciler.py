@@ -26,7 +26,7 @@ from lead_operator.kube.informers import Informers
 from lead_operator.kube.kinds import POD, Kind, KubernetesObject, ResourceKey, key_of
 from lead_operator.kube.object_reader import REJECTION
 from lead_operator.memory import Memories
-from lead_operator.resources.recipe_config import ConfigOmitted
+from lead_operator.resources.recipe_config import ConfigOmitted, Rejection
 from lead_operator.resources.status_format import parse_status
 from lead_operator.settings import Settings
 
@@ -65,7 +65,7 @@ class Reconciler:
             self._forget(key)
             self.uids[key] = body["metadata"]["uid"]
         if REJECTION in body:
-            return await self._reject(controller, body)
+            return await self._reject(controller, body, body[REJECTION])
         try:
             # From here until all responses have arrived, the copy may be older than our writes.
             self.stale_keys.add(key)
@@ -76,9 +76,7 @@ class Reconciler:
             self.stale_keys.discard(key)
         except SpecError as error:
             self.stale_keys.discard(key)
-            log.warning("spec_refused", resource=str(key), error=str(error))
-            self.recorder.record(body, EventNote("Warning", "SpecRefused", str(error)))
-            return None
+            return await self._reject(controller, body, Rejection("SpecRefused", str(error)))
         return again_s
 
     async def _pass(
@@ -147,17 +145,20 @@ class Reconciler:
             if not has_ended(pod):
                 await self.client.delete(POD, namespace, pod["metadata"]["name"], uid=pod["metadata"]["uid"])
 
-    async def _reject(self, controller: Controller[Any, Any], body: KubernetesObject) -> float | None:
+    async def _reject(
+        self, controller: Controller[Any, Any], body: KubernetesObject, rejection: Rejection
+    ) -> float | None:
         """Reports on a resource why it is not served; its next version is treated like any other.
 
         One at a time: a status on an object of 1.5 MB takes the API server seconds and a hundred megabytes.
         """
-        rejection, generation = body[REJECTION], body["metadata"].get("generation", 0)
-        key = key_of(body, controller.kind)
+        key, generation = key_of(body, controller.kind), body["metadata"].get("generation", 0)
         log.warning("resource_rejected", resource=str(key), reason=rejection.reason)
         self.recorder.record(body, EventNote("Warning", rejection.reason, rejection.message))
         held = parse_status(controller.status, body.get("status"))
-        plan = decide_rejected(rejection, held, generation=generation, now=self.client.clock.now())
+        plan = decide_rejected(
+            rejection, held, controller.not_ended, generation=generation, now=self.client.clock.now()
+        )
         if plan.status != body.get("status") and self.rejecting.locked():
             return AFTER_REJECTION_S
         try:

@@ -13,14 +13,16 @@ import structlog
 from lead_operator import names
 from lead_operator.bucket.bucket_view import BucketView
 from lead_operator.bucket.checkpoint_gc import CheckpointGC, sweep_requests
-from lead_operator.controllers.controller import live_uids, refusal_of, snapshot_age_s, unknown_profile
+from lead_operator.controllers.controller import live_uids, refusal_of, snapshot_age_s
 from lead_operator.controllers.reported_caches import ReportedCaches
 from lead_operator.controllers.reported_runs import ReportedRuns
 from lead_operator.decisions.formatting import parse_time
 from lead_operator.decisions.missed_events import Missed, missed_run_events
 from lead_operator.decisions.observed import ObservedCache, ObservedClaim, ObservedRun
 from lead_operator.decisions.plan import Plan
+from lead_operator.decisions.remedies import unknown_profile
 from lead_operator.decisions.training_run.end import is_over, reported_end
+from lead_operator.decisions.training_run.findings import NOT_ENDED
 from lead_operator.decisions.training_run.plan import decide_training_run
 from lead_operator.decisions.training_run.records import without_the_store
 from lead_operator.kube.api_errors import Conflict
@@ -62,6 +64,7 @@ class TrainingRuns:
 
     kind = TRAINING_RUN
     status = TrainingRunStatus
+    not_ended = NOT_ENDED
     finalizer = ""
 
     def parse(self, body: KubernetesObject) -> TrainingRun:
@@ -181,7 +184,7 @@ class TrainingRuns:
             caches=tuple(
                 self._observe_cache(name, caches.get(namespace, name), caches.names(namespace)) for name in run.datasets
             ),
-            profile_error=unknown_profile(run.storage_profile, self.settings),
+            profile_error=unknown_profile(run.storage_profile, self.settings.storage_profiles),
             apply_error=refusal_of(self.memories, run.identity),
             previous=held,
         )

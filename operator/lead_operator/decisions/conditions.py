@@ -14,10 +14,9 @@ from lead_operator.decisions.formatting import format_time, on_one_line
 from lead_operator.decisions.plan import EventNote
 from lead_operator.decisions.remedies import OBJECTS_REFUSED
 from lead_operator.names import Condition
-from lead_operator.resources.status_format import ConditionStatus, ResourceStatus
+from lead_operator.resources.status_format import MAX_CONDITION_MESSAGE, ConditionStatus, ResourceStatus
 from lead_protocol.exit_codes import SET_CLOCKS
 
-MAX_MESSAGE = 2048
 CHECKPOINT_MISSING = "CheckpointMissing"
 FINISHING = "Finishing"
 PODS_LOAD = "Loading"  # all pods run, and rank 0 has not reported a step yet
@@ -63,7 +62,7 @@ def _condition(before: ConditionStatus | None, finding: Finding, generation: int
         observed_generation=generation,
         last_transition_time=format_time(now) if changed or before is None else before.last_transition_time,
         reason=finding.reason,
-        message="\n".join(map(on_one_line, finding.message.split("\n")))[:MAX_MESSAGE],  # a line an advisory
+        message="\n".join(map(on_one_line, finding.message.split("\n")))[:MAX_CONDITION_MESSAGE],  # a line an advisory
     )
 
 

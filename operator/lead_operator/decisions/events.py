@@ -4,14 +4,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from lead_operator.decisions.conditions import FINISHING, condition_events
-from lead_operator.decisions.plan import ClaimToDelete, EventNote
+from lead_operator.decisions.plan import MAX_EVENT_MESSAGE, ClaimToDelete, EventNote
 from lead_operator.decisions.training_run.restarts import NO_CHECKPOINT, read_backoff
 from lead_operator.names import CachePhase, Condition, RunPhase
 from lead_operator.resources.dataset_cache_status import DatasetCacheStatus
 from lead_operator.resources.status_format import FailureStatus, ResourceStatus
 from lead_operator.resources.training_run_status import AttemptFailure, InstanceStatus, TrainingRunStatus
 
-MAX_MESSAGE = 1000  # the API takes 1024
 MAX_ADVICE = 4  # lines of one change
 RESUMED = EventNote("Normal", "Resumed", "spec.suspend is false again: the run goes on from its newest checkpoint")
 
@@ -72,7 +71,7 @@ def one_a_reason(notes: Iterable[EventNote]) -> tuple[EventNote, ...]:
     for note in notes:
         first = joined.get(note.reason)
         joined[note.reason] = replace(first, message=f"{first.message}; {note.message}") if first else note
-    return tuple(replace(note, message=note.message[:MAX_MESSAGE]) for note in joined.values())
+    return tuple(replace(note, message=note.message[:MAX_EVENT_MESSAGE]) for note in joined.values())
 
 
 def _run_failure(before: TrainingRunStatus, after: TrainingRunStatus) -> list[EventNote]:

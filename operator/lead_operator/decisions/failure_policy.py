@@ -7,13 +7,15 @@ is the root cause: when one rank fails, the others end with codes that only refl
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import TypeVar
 
-from lead_operator.decisions.formatting import shorten
+from lead_operator.decisions.formatting import format_time, shorten
 from lead_operator.decisions.observed import STAYS_S, ObservedPod
+from lead_operator.resources.status_format import MAX_MESSAGE, FailureStatus
 from lead_protocol.exit_codes import SET_CLOCKS, ExitClass, ExitCode, classify_exit_code
 from lead_protocol.progress_record import parse_build, parse_progress
 
-MAX_MESSAGE = 512
+AnyFailureStatus = TypeVar("AnyFailureStatus", bound=FailureStatus)
 ROOT_CAUSE_WAIT_S = 10.0  # a rank that lost its peer is often seen before the peer that failed
 MAX_PAUSE_S = 60.0
 
@@ -210,6 +212,20 @@ def _by_exit_code(pod: ObservedPod, code: int) -> Failure:
     if code == ExitCode.STORE_UNAVAILABLE and SET_CLOCKS in message:
         reason, message = CLOCK_SKEW, f"the clock of node {pod.node} or the store's is wrong: {message}"
     return _failure(pod, exit_class, reason, weight, message)
+
+
+def with_failure(base: AnyFailureStatus, failure: Failure, message: str, now: datetime) -> AnyFailureStatus:
+    """Returns `base`, a status.lastFailure, with what is known of a failure; of a long message its end."""
+    return replace(
+        base,
+        time=format_time(now),
+        pod=failure.pod,
+        node=failure.node,
+        exit_code=failure.exit_code,
+        class_=failure.exit_class.value,
+        reason=failure.reason,
+        message=shorten(message, MAX_MESSAGE),
+    )
 
 
 def _failure(pod: ObservedPod, exit_class: ExitClass, reason: str, weight: int, message: str) -> Failure:

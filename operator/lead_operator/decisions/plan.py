@@ -13,6 +13,9 @@ from lead_operator.decisions.failure_policy import is_lost
 from lead_operator.decisions.observed import ObservedPod
 from lead_operator.resources.status_format import JsonObject
 
+MAX_EVENT_MESSAGE = 1024  # characters; the API server refuses longer ones
+SOON_S = 1.0  # until the next pass, where something is about to change
+
 
 @dataclass(frozen=True)
 class PodToDelete:

@@ -6,10 +6,11 @@ long: of that the sentence has the image, once, and the last cause.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from lead_operator.decisions.observed import ObservedPod
+from lead_operator.near_names import explain_unknown_profile
 from lead_operator.resources.pod_settings import ComputeResources, PodSettings
 from lead_operator.settings import StorageProfile
 
@@ -45,7 +46,6 @@ _REFUSAL_REMEDIES: Final = (  # the first whose text is in the message
     ("does not belong to this", "it is tried again as soon as the name is free"),
 )
 STORE_DENIED = "StoreDenied"  # the reason of a pod that ended so: a bad key, a missing right, an unknown authority
-PROFILE_REMEDY = "ask the administrator to define it, or recreate this with one that is: the field is immutable"
 UNSCHEDULABLE = "free resources, or create a run with smaller resources or fewer nodes; nodes may be cordoned"
 BUILD_UNSCHEDULABLE = "free resources, or ask for less in build.resources, which may be changed in place"
 _PULLS = ("ImagePullBackOff", "ErrImagePull")
@@ -68,6 +68,12 @@ _NO_CAUSE = re.compile(r'Back-off pulling image "[^"]*"')  # all that an older k
 MAX_REASON = 512  # characters of the kubelet's or the scheduler's message
 MAX_CAUSE = 160
 MIN_CAUSE = 20  # shorter ones, such as `not found`, mean nothing without the one before
+
+
+def unknown_profile(name: str, known: Collection[str]) -> str:
+    """Returns that a spec names a storage profile which is not defined, and what to do; empty where it is."""
+    remedy = "ask the administrator to define it, or recreate this with one that is: the field is immutable"
+    return "" if name in known else f"{explain_unknown_profile(name, known)}; {remedy}"
 
 
 def explain_invalid(

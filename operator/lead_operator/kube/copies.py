@@ -15,7 +15,7 @@ from lead_operator.kube.kinds import KubernetesObject
 from lead_operator.objects.pod_skeleton import CONTAINER_NAME
 
 ENDS = ("Succeeded", "Failed")  # phases
-MAX_MESSAGE = 4096
+MAX_POD_MESSAGE = 4096  # characters; the kubelet keeps as many bytes of a termination message
 MAX_VOLUMES = 16  # of a pod, which are named where one is missing; ours have five
 VOLUME_CLAIM = "persistentVolumeClaim"  # as a volume names its source
 METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
@@ -113,7 +113,7 @@ def trim_pod(pod: KubernetesObject) -> KubernetesObject:
     """Returns the part of a pod that this module reads; a thousand whole pods would cost tens of megabytes."""
     metadata, status = pod["metadata"], pod.get("status", {})
     read = _only(metadata.get("annotations", {}), names.Annotation.LAST_CHECKPOINT, names.Annotation.PULLS)
-    annotations = {"annotations": {key: value[:MAX_MESSAGE] for key, value in read.items()}} if read else {}
+    annotations = {"annotations": {key: value[:MAX_POD_MESSAGE] for key, value in read.items()}} if read else {}
     conditions = [each for each in status.get("conditions") or [] if each.get("type") in POD_CONDITIONS]
     containers = status.get("containerStatuses") or []
     return {

@@ -18,14 +18,13 @@ import structlog
 
 from lead_operator import names
 from lead_operator.decisions.formatting import on_one_line
-from lead_operator.decisions.plan import EventNote
+from lead_operator.decisions.plan import MAX_EVENT_MESSAGE, EventNote
 from lead_operator.fair_turns import RoundRobin
 from lead_operator.kube.api_errors import AlreadyExists, ApiError, NotFound
 from lead_operator.kube.client import KubeClient
 from lead_operator.kube.kinds import EVENT, KubernetesObject
 from lead_operator.memory import Memories, Part
 
-MAX_MESSAGE = 1024  # the API server refuses longer ones
 FLUSH_S = 2.0  # in which a stopping operator sends the rest
 
 log = structlog.get_logger(__name__)
@@ -184,7 +183,7 @@ def build_event(body: KubernetesObject, note: EventNote, happened: datetime, cou
         },
         "type": note.type,
         "reason": note.reason,
-        "message": message[:MAX_MESSAGE],
+        "message": message[:MAX_EVENT_MESSAGE],
         "source": {"component": names.FIELD_MANAGER},
         "firstTimestamp": stamp,
         "lastTimestamp": stamp,

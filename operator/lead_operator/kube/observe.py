@@ -10,7 +10,7 @@ from datetime import datetime
 from lead_operator import names
 from lead_operator.decisions.formatting import parse_time
 from lead_operator.decisions.observed import ObservedCache, ObservedClaim, ObservedPod
-from lead_operator.kube.copies import ENDS, MAX_MESSAGE, VOLUME_CLAIM, NodeWatch, condition, own_container, phase_of
+from lead_operator.kube.copies import ENDS, MAX_POD_MESSAGE, VOLUME_CLAIM, NodeWatch, condition, own_container, phase_of
 from lead_operator.kube.kinds import KubernetesObject
 from lead_operator.names import CachePhase, RunPhase
 from lead_operator.near_names import near_name
@@ -67,8 +67,8 @@ def observe_pod(pod: KubernetesObject, nodes: NodeWatch, now: datetime) -> Obser
         reason=status.get("reason") or ended.get("reason", ""),
         disruption=disruption.get("reason", "") if disruption.get("status") == "True" else "",
         waiting_reason=waiting.get("reason", ""),
-        waiting_message=waiting.get("message", "")[:MAX_MESSAGE],
-        message=(ended.get("message") or status.get("message", ""))[:MAX_MESSAGE],
+        waiting_message=waiting.get("message", "")[:MAX_POD_MESSAGE],
+        message=(ended.get("message") or status.get("message", ""))[:MAX_POD_MESSAGE],
         checkpoint_time=metadata.get("annotations", {}).get(names.Annotation.LAST_CHECKPOINT, ""),
         pulls=metadata.get("annotations", {}).get(names.Annotation.PULLS, ""),
         node_ready=health.ready,

@@ -18,6 +18,9 @@ from pydantic.alias_generators import to_camel
 
 from lead_operator.names import Condition
 
+MAX_MESSAGE = 512  # characters of a failure's and of a stage's message; the CRDs hold both limits
+MAX_CONDITION_MESSAGE = 2048
+
 JsonObject = dict[str, Any]
 Int = Annotated[int, Strict()]
 Number = Annotated[float, Strict()]

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from lead_operator.decisions.dataset_cache.health import why_waiting
 from lead_operator.decisions.dataset_cache.state import (
-    SOON_S,
     STORAGE_UNAVAILABLE,
     BuildState,
     CacheStep,
@@ -18,7 +17,7 @@ from lead_operator.decisions.dataset_cache.state import (
 from lead_operator.decisions.failure_policy import pause_s
 from lead_operator.decisions.formatting import seconds_since
 from lead_operator.decisions.observed import ObservedBuild
-from lead_operator.decisions.plan import PodToDelete, remove
+from lead_operator.decisions.plan import SOON_S, PodToDelete, remove
 from lead_operator.decisions.policy_check import NOT_ALLOWED, cache_violations, explain
 from lead_operator.decisions.remedies import CACHE_FIELDS, OBJECTS_REFUSED, RESOURCES_OF_POD, explain_invalid
 from lead_operator.errors import SpecError

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from lead_operator.decisions.dataset_cache.state import NODE_LOSS_S, Worker, worker_pod_name
 from lead_operator.decisions.failure_policy import (
-    MAX_MESSAGE,
     OOM_KILLED,
     Failure,
     explain_missing,
@@ -19,6 +18,7 @@ from lead_operator.decisions.formatting import parse_time, shorten
 from lead_operator.decisions.observed import BuildReport, ObservedBuild, ObservedPod
 from lead_operator.names import Condition
 from lead_operator.resources.dataset_cache import DatasetCache
+from lead_operator.resources.status_format import MAX_MESSAGE
 from lead_operator.settings import Settings
 from lead_protocol.exit_codes import ExitClass
 

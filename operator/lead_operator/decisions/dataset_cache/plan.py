@@ -24,7 +24,6 @@ from lead_operator.decisions.dataset_cache.rebuild import (
     source_record,
 )
 from lead_operator.decisions.dataset_cache.state import (
-    SOON_S,
     STORAGE_UNAVAILABLE,
     BuildState,
     CacheStep,
@@ -37,14 +36,13 @@ from lead_operator.decisions.dataset_cache.state import (
 from lead_operator.decisions.dataset_cache.status import build_cache_status, is_urgent
 from lead_operator.decisions.dataset_cache.verification import SOURCE_CHANGED, publish_request
 from lead_operator.decisions.events import cache_events
-from lead_operator.decisions.failure_policy import SPEC_REASONS, Failure
+from lead_operator.decisions.failure_policy import SPEC_REASONS, Failure, with_failure
 from lead_operator.decisions.formatting import format_size, format_time
 from lead_operator.decisions.observed import ObservedBuild, ObservedBuildFailure, ObservedPublication
-from lead_operator.decisions.plan import Plan, RunRecord, once_each
-from lead_operator.decisions.remedies import PROFILE_REMEDY, STORE_DENIED, correct_pods_access
+from lead_operator.decisions.plan import SOON_S, Plan, RunRecord, once_each
+from lead_operator.decisions.remedies import STORE_DENIED, correct_pods_access, unknown_profile
 from lead_operator.errors import SpecError
 from lead_operator.names import CachePhase, Condition
-from lead_operator.near_names import explain_unknown_profile
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_operator.resources.status_format import FailureStatus, status_json
 from lead_operator.settings import Settings
@@ -155,9 +153,8 @@ def next_cache_step(cache: DatasetCache, observed: ObservedBuild, settings: Sett
     state = read_build_state(cache, observed)
     same_spec = answers(cache, observed.status)
     failure = observed.status.last_failure if same_spec else None
-    if cache.storage_profile not in settings.storage_profiles:
-        text = f"{explain_unknown_profile(cache.storage_profile, settings.storage_profiles)}; {PROFILE_REMEDY}"
-        step = CacheStep(CachePhase.PENDING, "UnknownStorageProfile", text, state, failure)
+    if unknown := unknown_profile(cache.storage_profile, settings.storage_profiles):
+        step = CacheStep(CachePhase.PENDING, "UnknownStorageProfile", unknown, state, failure)
         return replace(step, requeue_after_s=settings.resync_s)
     if observed.manifest is not None and observed.manifest.digest == observed.result_digest:
         return _ready_or_other_digest(cache, observed, state, failure)
@@ -255,15 +252,7 @@ def _account(
     cache: DatasetCache, step: CacheStep, worker: Worker, failure: Failure, observed: ObservedBuild, settings: Settings
 ) -> CacheStep:
     now = format_time(observed.now)
-    fields = FailureStatus(
-        time=now,
-        pod=failure.pod,
-        node=failure.node,
-        exit_code=failure.exit_code,
-        class_=failure.exit_class.value,
-        reason=failure.reason,
-        message=failure.message,
-    )
+    fields = with_failure(FailureStatus(), failure, failure.message, observed.now)
     is_error = failure.exit_class is ExitClass.PROGRAM_ERROR
     ended = replace(
         worker,

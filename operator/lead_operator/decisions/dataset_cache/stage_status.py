@@ -11,10 +11,9 @@ from lead_operator.names import CachePhase
 from lead_operator.resources.build_stages import BuildStage
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_operator.resources.dataset_cache_status import BuildStageStatus, DoneOfTotal
-from lead_operator.resources.status_format import FailureStatus
+from lead_operator.resources.status_format import MAX_MESSAGE, FailureStatus
 
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
-MAX_MESSAGE = 512
 
 
 def stage_entries(

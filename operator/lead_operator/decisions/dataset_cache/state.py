@@ -18,7 +18,6 @@ from lead_operator.resources.recipe_config import config_sha256
 from lead_operator.resources.status_format import FailureStatus, JsonObject
 
 NODE_LOSS_S = 60.0
-SOON_S = 1.0
 STORAGE_UNAVAILABLE = "StorageUnavailable"  # the message of Ready is built from the error in `status`
 
 

@@ -31,6 +31,8 @@ MAX_REASONS = 64
 SHOWN_PLACES = 3
 MAX_PLACE = 120
 
+NOT_ENDED = (Finding(Condition.FAILED, False, "NotFailed", "the build has not failed"),)
+
 
 def build_cache_status(
     cache: DatasetCache,
@@ -167,7 +169,7 @@ def _findings(
     if phase is CachePhase.FAILED:
         findings.append(Finding(Condition.FAILED, True, reason[:64], message))
     else:
-        findings.append(Finding(Condition.FAILED, False, "NotFailed", "the build has not failed"))
+        findings += NOT_ENDED
     return findings
 
 

@@ -14,17 +14,17 @@ from dataclasses import replace
 from datetime import timedelta
 
 from lead_operator.decisions.conditions import Finding
-from lead_operator.decisions.failure_policy import CORRECT_AND_CREATE, MAX_MESSAGE
+from lead_operator.decisions.failure_policy import CORRECT_AND_CREATE
 from lead_operator.decisions.formatting import seconds_since, shorten
 from lead_operator.decisions.observed import ObservedPod
-from lead_operator.decisions.plan import once_each
+from lead_operator.decisions.plan import SOON_S, once_each
 from lead_operator.decisions.training_run.pod_group import answered_checks, retire_pods
-from lead_operator.decisions.training_run.state import SOON_S, Step
+from lead_operator.decisions.training_run.state import Step
 from lead_operator.decisions.training_run.view import RunView
 from lead_operator.errors import SpecError
 from lead_operator.names import Condition, RunPhase, check_pod_name
 from lead_operator.objects.check_pod import ACTIVE_S, START_WITHIN_S, build_check_pod
-from lead_operator.resources.status_format import ConditionStatus
+from lead_operator.resources.status_format import MAX_MESSAGE, ConditionStatus
 from lead_protocol.check_record import parse_check
 from lead_protocol.exit_codes import ExitCode
 

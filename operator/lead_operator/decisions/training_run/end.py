@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from lead_operator.decisions.formatting import seconds_since
 from lead_operator.decisions.observed import ObservedRun
-from lead_operator.decisions.plan import EventNote, Plan, RunRecord
+from lead_operator.decisions.plan import SOON_S, EventNote, Plan, RunRecord
 from lead_operator.decisions.training_run.pod_group import clean_pods
 from lead_operator.decisions.training_run.records import owed_verdict, store_is_back, with_the_store
 from lead_operator.decisions.training_run.restarts import read_restarts
-from lead_operator.decisions.training_run.state import SOON_S
 from lead_operator.names import Condition
 from lead_operator.resources.status_format import status_json
 from lead_operator.resources.training_run import TrainingRun

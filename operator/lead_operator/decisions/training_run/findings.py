@@ -6,7 +6,7 @@ from lead_operator.decisions.conditions import CHECKPOINT_MISSING, FINISHING, PO
 from lead_operator.decisions.failure_policy import NO_VALID_CHECKPOINT, SPEC_REASONS
 from lead_operator.decisions.observed import STAYS_S, ObservedPod
 from lead_operator.decisions.policy_check import NOT_ALLOWED
-from lead_operator.decisions.remedies import OBJECTS_REFUSED, PROFILE_REMEDY, explain_refusal, explain_waiting
+from lead_operator.decisions.remedies import OBJECTS_REFUSED, explain_refusal, explain_waiting, unknown_profile
 from lead_operator.decisions.training_run.config_check import config_checked
 from lead_operator.decisions.training_run.health import OLD_PODS
 from lead_operator.decisions.training_run.pod_group import (
@@ -17,12 +17,15 @@ from lead_operator.decisions.training_run.pod_group import (
 from lead_operator.decisions.training_run.state import InstanceState, Step
 from lead_operator.decisions.training_run.view import SUSPEND_REQUESTED, RunView
 from lead_operator.names import Condition, RunPhase, training_pod_name
-from lead_operator.near_names import explain_unknown_profile
 from lead_operator.objects.service_and_claims import claim_name
 from lead_protocol.progress_record import ProgressRecord
 
 NOT_SUCCEEDED, NOT_FAILED = "NotSucceeded", "NotFailed"
 _NAMED_PODS = 4
+NOT_ENDED = (  # of a run that is not served, too: who waits for an end finds both conditions from the first pass on
+    Finding(Condition.SUCCEEDED, False, NOT_SUCCEEDED, "the run has not ended"),
+    Finding(Condition.FAILED, False, NOT_FAILED, "the run has not ended"),
+)
 _OVER = (RunPhase.SUSPENDED, RunPhase.SUCCEEDED, RunPhase.FAILED)  # no pod of it uses a cache
 
 _NO_STEPS = {
@@ -62,14 +65,15 @@ def _succeeded(view: RunView, step: Step) -> Finding:
         return Finding(
             Condition.SUCCEEDED, False, NOT_SUCCEEDED, "the run has failed; the condition Failed gives the cause"
         )
-    return Finding(Condition.SUCCEEDED, False, NOT_SUCCEEDED, "the run has not ended")
+    return NOT_ENDED[0]
 
 
 def _failed(step: Step) -> Finding:
     if step.phase is RunPhase.FAILED:
         return Finding(Condition.FAILED, True, step.reason, step.message)
-    text = "the run has succeeded" if step.phase is RunPhase.SUCCEEDED else "the run has not ended"
-    return Finding(Condition.FAILED, False, NOT_FAILED, text)
+    if step.phase is RunPhase.SUCCEEDED:
+        return Finding(Condition.FAILED, False, NOT_FAILED, "the run has succeeded")
+    return NOT_ENDED[1]
 
 
 def _what_was_trained(view: RunView, step: Step) -> str:
@@ -136,8 +140,8 @@ def _accepted(view: RunView, step: Step) -> Finding:
     if step.reason == NOT_ALLOWED:
         return Finding(Condition.ACCEPTED, False, NOT_ALLOWED, view.refused_by_policy)
     if view.profile is None:
-        unknown = explain_unknown_profile(view.run.storage_profile, view.settings.storage_profiles)
-        text = f"{view.run.identity}: {unknown}; {PROFILE_REMEDY}"
+        unknown = unknown_profile(view.run.storage_profile, view.settings.storage_profiles)
+        text = f"{view.run.identity}: {unknown}"
         return Finding(Condition.ACCEPTED, False, "UnknownStorageProfile", text)
     if view.config_hash != view.started_hash:
         text = "spec.config or a stage's config was changed after the start; set the old values again, or create a run"

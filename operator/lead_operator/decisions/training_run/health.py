@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 
 from lead_operator import names
 from lead_operator.decisions.failure_policy import (
-    MAX_MESSAGE,
     ROOT_CAUSE_WAIT_S,
     Failure,
     explain_hang,
@@ -22,12 +21,14 @@ from lead_operator.decisions.failure_policy import (
 )
 from lead_operator.decisions.formatting import parse_time, seconds_since, shorten
 from lead_operator.decisions.observed import STAYS_S
+from lead_operator.decisions.plan import SOON_S
 from lead_operator.decisions.remedies import explain_refusal, what_it_waits_for
 from lead_operator.decisions.training_run.progress import LOADING
 from lead_operator.decisions.training_run.restarts import NO_CHECKPOINT
-from lead_operator.decisions.training_run.state import SOON_S, InstanceState
+from lead_operator.decisions.training_run.state import InstanceState
 from lead_operator.decisions.training_run.view import RunView
 from lead_operator.names import Condition
+from lead_operator.resources.status_format import MAX_MESSAGE
 from lead_protocol.exit_codes import ExitClass, ExitCode
 
 GROUP_INCOMPLETE, OLD_PODS = "GroupIncomplete", "WaitingForOldPods"

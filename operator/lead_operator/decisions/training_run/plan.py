@@ -14,10 +14,10 @@ from datetime import timedelta
 
 from lead_operator.decisions.conditions import FINISHING, PODS_LOAD
 from lead_operator.decisions.events import caches_lost, run_events
-from lead_operator.decisions.failure_policy import NO_VALID_CHECKPOINT, Failure, explain_lost_result
+from lead_operator.decisions.failure_policy import NO_VALID_CHECKPOINT, Failure, explain_lost_result, with_failure
 from lead_operator.decisions.formatting import format_time, seconds_since
 from lead_operator.decisions.observed import ObservedRun
-from lead_operator.decisions.plan import Plan, once_each, remove
+from lead_operator.decisions.plan import SOON_S, Plan, once_each, remove
 from lead_operator.decisions.policy_check import NOT_ALLOWED
 from lead_operator.decisions.remedies import OBJECTS_REFUSED, STORE_DENIED, correct_pods_access
 from lead_operator.decisions.training_run.config_check import refused_config, with_config_check
@@ -45,7 +45,7 @@ from lead_operator.decisions.training_run.pod_group import (
 from lead_operator.decisions.training_run.progress import LOADING
 from lead_operator.decisions.training_run.records import run_records
 from lead_operator.decisions.training_run.restarts import apply_restart_policy
-from lead_operator.decisions.training_run.state import SOON_S, Step, join_steps
+from lead_operator.decisions.training_run.state import Step, join_steps
 from lead_operator.decisions.training_run.status import build_run_status, is_urgent
 from lead_operator.decisions.training_run.view import SUSPEND_REQUESTED, RunView, read_run
 from lead_operator.errors import SpecError
@@ -304,7 +304,7 @@ def _account(view: RunView, failure: Failure) -> Step:
         view,
         states=view.states_with(replace(state, ended=state.attempt, backoff=backoff)),
         restarts=decision.restarts,
-        last_failure=_failure_fields(view, failure, again=not decision.give_up),
+        last_failure=_last_failure(view, failure, again=not decision.give_up),
     )
     if decision.give_up:
         return _fail(counted, decision.give_up, f"{decision.message}{_store_remedy(view, decision.give_up)}")
@@ -319,22 +319,12 @@ def _store_remedy(view: RunView, reason: str) -> str:
     return f"; {correct_pods_access(profile, view.run.identity.namespace, build=False)}; then recreate the run"
 
 
-def _failure_fields(view: RunView, failure: Failure, *, again: bool) -> AttemptFailure:
+def _last_failure(view: RunView, failure: Failure, *, again: bool) -> AttemptFailure:
     """`again`: the run goes on, so that the remedy is for the next time."""
     state = view.current
     remedy = f"; {'if it comes again, ' if again else ''}{failure.remedy}" if failure.remedy else ""
-    return AttemptFailure(
-        time=format_time(view.observed.now),
-        stage=state.instance.stage.name,
-        seed=state.instance.seed,
-        attempt=state.attempt,
-        pod=failure.pod,
-        node=failure.node,
-        exit_code=failure.exit_code,
-        class_=failure.exit_class.value,
-        reason=failure.reason,
-        message=f"{failure.message}{remedy}",
-    )
+    whose = AttemptFailure(stage=state.instance.stage.name, seed=state.instance.seed, attempt=state.attempt)
+    return with_failure(whose, failure, f"{failure.message}{remedy}", view.observed.now)
 
 
 def _suspend(view: RunView) -> Step:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from lead_operator.decisions.formatting import format_time
 from lead_operator.decisions.observed import ObservedCheckpoint, ObservedInstance, ObservedPod, ObservedRun
-from lead_operator.decisions.plan import ClaimToDelete, PodToAnnotate, PodToDelete
+from lead_operator.decisions.plan import SOON_S, ClaimToDelete, PodToAnnotate, PodToDelete
 from lead_operator.decisions.training_run.restarts import Backoff, Restarts, read_backoff, recorded_backoff
 from lead_operator.names import Role, RunPhase
 from lead_operator.resources.status_format import JsonObject
@@ -25,7 +25,6 @@ from lead_operator.resources.training_run_status import (
 from lead_protocol.object_keys import position_of
 
 _STEP = re.compile(r"/checkpoints/(\d{12})/")  # in the URI of a checkpoint
-SOON_S = 1.0
 
 
 @dataclass(frozen=True)
