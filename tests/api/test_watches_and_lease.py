@@ -17,8 +17,7 @@ import yaml
 from lead_operator.handlers import startup
 from lead_operator.handlers.bounded_session import with_bounded_session
 from lead_operator.handlers.handlers import register_kinds
-from lead_operator.kube import client as client_module
-from lead_operator.kube.client import KubeClient
+from lead_operator.kube.client import CallTimes, KubeClient
 from lead_operator.kube.fed_informer import FedInformer
 from lead_operator.kube.informer import Informer
 from lead_operator.kube.informers import Informers
@@ -46,9 +45,8 @@ async def client(
     document["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{wire.port}"
     (tmp_path / "kubeconfig").write_text(json.dumps(document))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
-    monkeypatch.setattr(client_module, "CALL_TIMEOUT_S", 2.0)
-    monkeypatch.setattr(client_module, "WATCH_GRACE_S", 5.0)  # a crowded machine is no silent server
-    client = await KubeClient.connect()
+    # A crowded machine is no silent server.
+    client = await KubeClient.connect(times=CallTimes(call_s=2.0, watch_grace_s=5.0))
     yield client
     await client.close()
 

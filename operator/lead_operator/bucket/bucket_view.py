@@ -10,98 +10,39 @@ observation (`store_error`), not an exception.
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
 
-from pydantic import ConfigDict, ValidationError
-
 from lead_operator import metrics
-from lead_operator.bucket.cache_facts import read_cache_facts
+from lead_operator.bucket.bucket_snapshot import BucketSnapshot, EndSnapshot, ReadLimits
+from lead_operator.bucket.build_records import read_build
 from lead_operator.bucket.instance_records import read_end, read_instances, read_restart_record, record_prefixes
+from lead_operator.bucket.profile_store import open_profile_store
 from lead_operator.bucket.record_reader import RecordReader, Records
 from lead_operator.bucket.stillness import Reading, Stillness
+from lead_operator.bucket.store_backoff import StoreBackoff
 from lead_operator.bucket.store_errors import explain_store_error
 from lead_operator.bucket.store_threads import StoreThreads
 from lead_operator.decisions.observed import (
-    BuildReport,
-    ObservedBuildFailure,
-    ObservedCacheManifest,
     ObservedInstance,
 )
 from lead_operator.decisions.plan import RunRecord
 from lead_operator.decisions.remedies import operators_key
 from lead_operator.memory import Memories, Part
 from lead_operator.settings import Settings, StorageProfile
-from lead_protocol import environment
-from lead_protocol.manifests import MAX_MANIFEST_BYTES, Sha256
-from lead_protocol.object_keys import BuildKeys, CacheKeys, ControlKeys, RunKeys
-from lead_protocol.progress_record import parse_build
-from lead_protocol.run_records import (
-    MAX_RUN_RECORD_BYTES,
-    RestartRecord,
-    RunEnd,
-    parse_failed_source,
-    parse_published,
-    parse_run_end,
-)
-from lead_protocol.store.credentials_chain import StoreNotConfigured
+from lead_protocol.object_keys import BuildKeys, ControlKeys, RunKeys
 from lead_protocol.store.object_store import ObjectStore, StoreDenied, StoreError
-from lead_protocol.store.open_store import open_store
-from lead_protocol.store.s3_target import S3Limits
-from lead_protocol.strict_model import StrictModel
 
 READS = 8  # at a time
-LIMITS = S3Limits(connect_s=3.0, read_s=5.0, total_s=10.0, longest_pause_s=2.0)
 ANSWERS_FOR_S = 60.0  # after an answer, a store counts as there
-REST_AFTER_ERROR_S = 5.0  # a store that is down is asked once in so long for each namespace
-MAX_RECORD_BYTES = 64 * 1024
+AFTER_ERROR_S = 5.0  # a store that is down is asked once in so long for each namespace
 CONTROL_READS = 6  # in which a run's records below control/ are listed once
 
 Answer = TypeVar("Answer")
 OpenStore = Callable[[StorageProfile], ObjectStore]
-
-
-@dataclass(frozen=True)
-class BucketSnapshot:
-    """The result of one read; with `error`, that of the last successful one."""
-
-    error: str = ""
-    instances: tuple[ObservedInstance, ...] = ()
-    ended: RunEnd | None = None
-    restart_record: RestartRecord | None = None
-    result_digest: str = ""
-    manifest: ObservedCacheManifest | None = None
-    published_sha256: str = ""
-    found_sha256: str = ""
-    failure: ObservedBuildFailure | None = None
-    reports: tuple[BuildReport, ...] = ()
-
-
-@dataclass(frozen=True)
-class EndSnapshot:
-    """The operator's records of a run whose status reports an end."""
-
-    error: str = ""  # why it could not be read
-    ended: RunEnd | None = None
-    any_record: bool = False
-
-
-class BuildResult(StrictModel):
-    """The record of which digest a generation of a DatasetCache came to; further keys are for people."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
-    digest: Sha256
-
-
-@dataclass(frozen=True)
-class ReadLimits:
-    """What one snapshot may cost."""
-
-    objects: int = 20_000  # of one resource, in one LIST
-    control_age_s: float = 60.0  # nobody but an operator writes below control/; this process knows what it has written
 
 
 @dataclass
@@ -111,7 +52,7 @@ class _Memory(Part):
     read_at: float = 0.0
     stillness: Stillness = field(default_factory=Stillness)
     live: frozenset[str] = frozenset()
-    snapshot: BucketSnapshot = BucketSnapshot()
+    snapshot: BucketSnapshot = field(default_factory=BucketSnapshot)
     records: Records = field(default_factory=Records)
     written: set[str] = field(default_factory=set)  # keys of control records, by this process
     control: RecordReader | None = None  # the run's records as last listed
@@ -140,11 +81,11 @@ class BucketView:
     def __init__(
         self, settings: Settings, open_profile: OpenStore | None = None, memories: Memories | None = None,
         limits: ReadLimits | None = None, now: Callable[[], float] = time.monotonic,
+        backoff: StoreBackoff | None = None,
     ) -> None:  # fmt: skip
         self._open = open_profile or (lambda profile: open_profile_store(profile, settings))
         self._stores: dict[str, ObjectStore] = {}
-        # (profile, namespace) -> until when, because of which error; what a team put there may be what is slow
-        self._resting: dict[tuple[str, str], tuple[float, str]] = {}
+        self._backoff = backoff or StoreBackoff(AFTER_ERROR_S, now)
         self._answered_at: dict[str, float] = {}  # profile -> monotonic time of its last good answer
         self._memories = memories or Memories()
         self._limits = limits or ReadLimits()
@@ -299,9 +240,8 @@ class BucketView:
         ask: Callable[..., Answer], *arguments: object,
     ) -> tuple[Answer | None, str]:  # fmt: skip
         started = self._now()
-        until, error = self._resting.get((profile.name, namespace), (0.0, ""))
-        if started < until:
-            return None, error
+        if (recent := self._backoff.error(profile.name, namespace)) is not None:
+            return None, _explain(recent, profile)
         loop = asyncio.get_running_loop()
         try:
             answer = await loop.run_in_executor(threads, ask, self.store(profile), *arguments)
@@ -310,12 +250,11 @@ class BucketView:
             return answer, ""
         except StoreError as found:
             metrics.STORE_SECONDS.labels(type(found).__name__).observe(self._now() - started)
-            error = explain_store_error(found) + (operators_key(profile) if isinstance(found, StoreDenied) else "")
             self._answered_at.pop(profile.name, None)
-            self._resting[profile.name, namespace] = (self._now() + REST_AFTER_ERROR_S, error)
+            self._backoff.note(profile.name, namespace, found)
             if isinstance(found, StoreDenied):
                 self.forget_store(profile)
-            return None, error
+            return None, _explain(found, profile)
 
     def store(self, profile: StorageProfile) -> ObjectStore:
         """Returns a profile's store with the operator's credentials; raises StoreError where they are missing."""
@@ -328,91 +267,5 @@ class BucketView:
         self._stores.pop(profile.name, None)
 
 
-def open_profile_store(profile: StorageProfile, settings: Settings, limits: S3Limits = LIMITS) -> ObjectStore:
-    """Opens a storage profile with the operator's own credentials; raises StoreError where they are missing."""
-    environ: Mapping[str, str] = {
-        environment.STORE_URL: profile.url,
-        environment.STORE_ENDPOINT: profile.endpoint,
-        environment.STORE_SECURE: "true" if profile.secure else "false",
-        environment.STORE_REGION: profile.region,
-        environment.STORE_ADDRESSING: profile.addressing,
-    }
-    folder = settings.credentials_dir / profile.name
-    keys = [key for key in ("access-key", "secret-key") if not (folder / key).exists()]
-    if len(keys) == 1:
-        raise _no_secret(profile, keys)
-    try:
-        return open_store(environ, credentials_dir=folder, limits=limits)
-    except StoreNotConfigured as error:
-        if not keys or not profile.operator_secret:
-            raise
-        raise _no_secret(profile, keys) from error
-
-
-def _no_secret(profile: StorageProfile, keys: list[str]) -> StoreNotConfigured:
-    """Returns the error that names the Secret to create, by which people know it, not the mounted folder."""
-    namespace, _, name = profile.operator_secret.rpartition("/")
-    where = f"Secret {name or '(operatorSecret)'} in namespace {namespace or 'of the operator'}"
-    return StoreNotConfigured(
-        f"storage profile {profile.name}: no key {' and no key '.join(keys)} in {where}; create it with the keys "
-        "access-key and secret-key (and ca.crt, where the store's certificate needs one)"
-    )
-
-
-def read_build(
-    store: ObjectStore, records: Records, keys: BuildKeys, generation: int, *, shares: int, now: datetime,
-    stages: Iterable[tuple[str, int]] = (),
-) -> BucketSnapshot:  # fmt: skip
-    """Reads a build's records, and the manifest of the cache that the operator has published for it."""
-    parts = [keys.result(generation), keys.progress_prefix]  # beside them lies what is staged: thousands of objects
-    reader = RecordReader(store, records, keys.prefix, ReadLimits.objects, parts, parts_alone=True)
-    control = RecordReader(store, records, keys.control.prefix, ReadLimits.objects)
-    published = control.parsed(keys.control.published(generation), parse_published, MAX_RUN_RECORD_BYTES)
-    result = reader.parsed(keys.result(generation), _parse_result, MAX_RECORD_BYTES)
-    digest = published.digest if published else result.digest if result else ""
-    found = _read_manifest(store, records, CacheKeys(keys.namespace, digest)) if published else None
-    expected_sha256 = published.manifest_sha256 if published else ""
-    pods = [(stage, index) for stage, count in (*stages, ("", shares)) for index in range(count)]
-    reports = tuple(_read_reports(reader, ((*pod, keys.progress(generation, pod[1], pod[0])) for pod in pods), now))
-    return BucketSnapshot(
-        error=reader.excess or control.excess,
-        result_digest=digest,
-        manifest=found if found is not None and found.sha256 == expected_sha256 else None,
-        published_sha256=expected_sha256,
-        found_sha256=found.sha256 if found is not None else "",
-        failure=_read_failure(control, keys, generation),
-        reports=reports,
-    )
-
-
-def _read_reports(reader: RecordReader, pods: Iterable[tuple[str, int, str]], now: datetime) -> Iterator[BuildReport]:
-    """Yields the newest record of each share, and since when it is; a record that does not parse is none."""
-    for stage, index, key in pods:
-        parsed = reader.parsed(key, lambda data: (parse_build(data), now), MAX_RECORD_BYTES)  # parsed when it is new
-        if parsed is not None and parsed[0] is not None:
-            yield BuildReport(index, parsed[0], parsed[1], stage)
-
-
-def _read_failure(control: RecordReader, keys: BuildKeys, generation: int) -> ObservedBuildFailure | None:
-    """Returns the newest failure of a generation that the operator has recorded."""
-    for key in sorted(control.keys_below(keys.control.failed_prefix(generation)), reverse=True):
-        end, rebuilds = control.parsed(key, parse_run_end, MAX_RUN_RECORD_BYTES), key.rpartition("-")[2].split(".")[0]
-        if end is not None and rebuilds.isascii() and rebuilds.isdigit():
-            listed_at = keys.control.failed_source(generation, int(rebuilds))
-            listed = control.parsed(listed_at, parse_failed_source, MAX_RUN_RECORD_BYTES)
-            source = listed.sha256 if listed is not None else ""
-            return ObservedBuildFailure(int(rebuilds), end.reason, end.message, end.ended_at, source)
-    return None
-
-
-def _read_manifest(store: ObjectStore, records: Records, keys: CacheKeys) -> ObservedCacheManifest | None:
-    """Returns the facts of a published manifest, read once while its etag stays; None where it is none."""
-    reader = RecordReader(store, records, keys.manifest, ReadLimits.objects)
-    return reader.parsed(keys.manifest, read_cache_facts, MAX_MANIFEST_BYTES)
-
-
-def _parse_result(data: bytes) -> BuildResult | None:
-    try:
-        return BuildResult.model_validate_json(data)
-    except ValidationError:
-        return None
+def _explain(error: StoreError, profile: StorageProfile) -> str:
+    return explain_store_error(error) + (operators_key(profile) if isinstance(error, StoreDenied) else "")

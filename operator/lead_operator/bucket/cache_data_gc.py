@@ -2,12 +2,11 @@
 
 Called by `controllers.cache_finalizer`, again and again until nothing is left; each call reads and removes a bounded
 number of objects in a thread, so that no pass waits long, and namespaces take turns. Manifests go first: what is left
-at any moment is never taken for a complete cache. A killed operator goes on where it stopped. After an error the store
-rests for a while from the removals of that namespace, whatever their number: what lies there may be what it fails at.
+at any moment is never taken for a complete cache. A killed operator goes on where it stopped. After an error all
+removals of that namespace pause, whatever their number: what lies there may be what the store fails at.
 What pods have put below builds/ need not be readable: to remove an object it is not read.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TypeVar
@@ -15,7 +14,8 @@ from typing import TypeVar
 import structlog
 from pydantic import ValidationError
 
-from lead_operator.bucket.bucket_view import MAX_RECORD_BYTES, BuildResult
+from lead_operator.bucket.build_records import MAX_RECORD_BYTES, BuildResult
+from lead_operator.bucket.store_backoff import StoreBackoff
 from lead_operator.bucket.store_threads import StoreThreads
 from lead_operator.settings import StorageProfile
 from lead_protocol.object_keys import BuildKeys, CacheKeys
@@ -25,29 +25,25 @@ from lead_protocol.store.object_store import ObjectCorrupt, ObjectNotFound, Obje
 THREADS = 4  # of each profile
 PORTION = 500  # objects of one call
 MAX_RECORDS = 2000  # of pods of one resource that are read; more are of no build
-REST_AFTER_ERROR_S = 30.0
+AFTER_ERROR_S = 30.0
 
 Result = TypeVar("Result")
 
 log = structlog.get_logger(__name__)
 
 
-class CacheRemoval:
+class CacheDataGC:
     """Removes what builds of deleted resources came to."""
 
     def __init__(
         self,
         store_of: Callable[[StorageProfile], ObjectStore],
         on_denied: Callable[[StorageProfile], None],
-        rest_s: float = REST_AFTER_ERROR_S,
-        now: Callable[[], float] = time.monotonic,
+        backoff: StoreBackoff | None = None,
     ) -> None:
-        self._rest_s = rest_s
-        self._now = now
+        self._backoff = backoff or StoreBackoff(AFTER_ERROR_S)
         self._store_of = store_of
         self._on_denied = on_denied
-        # (profile, namespace) -> until when, because of which error
-        self._resting: dict[tuple[str, str], tuple[float, StoreError]] = {}
         self._threads = StoreThreads(THREADS, "removal")
 
     async def digests(self, profile: StorageProfile, keys: BuildKeys) -> set[str]:
@@ -64,13 +60,13 @@ class CacheRemoval:
         whose = (profile.name, keys.namespace)
 
         def asked() -> Result:
-            until, error = self._resting.get(whose, (0.0, None))
-            if error is not None and self._now() < until:  # in the thread: those that waited for it rest too
-                raise error.with_traceback(None)
+            recent = self._backoff.error(*whose)  # in the thread: it holds for those that waited for it too
+            if recent is not None:
+                raise recent
             try:
                 return work(store, keys, *arguments)
             except StoreError as found:
-                self._resting[whose] = (self._now() + self._rest_s, found)
+                self._backoff.note(*whose, found)
                 raise
 
         try:

@@ -75,6 +75,7 @@ class CachePublisher:
     memories: Memories = field(default_factory=Memories)
     retry_s: float = RETRY_S
     restored_s: float = RESTORED_S
+    now: Callable[[], float] = time.monotonic
     _stores: dict[str, ObjectStore] = field(default_factory=dict)
     _turns: dict[str, asyncio.Lock] = field(default_factory=dict)  # of each namespace
     _threads: StoreThreads = field(default_factory=lambda: StoreThreads(THREADS, "publication"))
@@ -132,8 +133,8 @@ class CachePublisher:
                 work.steps = publication_steps(
                     store, staged, lambda m: check(store, work.request, m), leftovers, verify_published=True
                 )
-            until = time.monotonic() + PORTION_S
-            while time.monotonic() < until:
+            until = self.now() + PORTION_S
+            while self.now() < until:
                 step = next(work.steps, None)
                 if step is None:
                     return ObservedPublication(missing=True)

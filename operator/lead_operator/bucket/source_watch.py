@@ -61,8 +61,13 @@ class SourceWatch:
     """The sources of all complete caches."""
 
     def __init__(
-        self, store_of: Callable[[StorageProfile], ObjectStore], every_s: float, memories: Memories | None = None
+        self,
+        store_of: Callable[[StorageProfile], ObjectStore],
+        every_s: float,
+        memories: Memories | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._now = now
         self._store_of = store_of
         self._every_s = every_s
         self._memories = memories or Memories()
@@ -79,7 +84,7 @@ class SourceWatch:
             memory.built_from = built_from  # a failed build's source has been recorded as it was found here
         if memory is None or (memory.prefix, memory.built_from) != (prefix, built_from):
             memory = self._memories.put(uid, _Memory(prefix, built_from))
-        if memory.task is None and time.monotonic() >= memory.due:
+        if memory.task is None and self._now() >= memory.due:
             listing = self._list(profile, namespace, memory, min(self._every_s, at_least_every_s))
             memory.task = asyncio.get_running_loop().create_task(listing, name=f"source {prefix}")
         return memory.found
@@ -90,7 +95,7 @@ class SourceWatch:
 
     async def _list(self, profile: StorageProfile, namespace: str, memory: _Memory, every_s: float) -> None:
         try:
-            lister = SourceLister(self._store_of(profile), memory.prefix)
+            lister = SourceLister(self._store_of(profile), memory.prefix, now=self._now)
             while not await self._threads.run(profile.name, namespace, lister.go_on, PORTION_S):
                 pass
             listing = lister.listing
@@ -100,7 +105,7 @@ class SourceWatch:
         except StoreError as error:
             log.info("source_not_listed", prefix=memory.prefix, error=str(error))  # the next pass retries
         finally:
-            memory.due = time.monotonic() + every_s
+            memory.due = self._now() + every_s
             memory.task = None
 
 
@@ -127,7 +132,14 @@ class _Sum:
 class SourceLister:
     """One listing of the raw data below a prefix, taken in portions."""
 
-    def __init__(self, store: ObjectStore, prefix: str, most_places: int = MAX_PLACES) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        prefix: str,
+        most_places: int = MAX_PLACES,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._now = now
         self.listing: SourceListing | None = None  # None until the end, and where it is too much to list
         self._prefix = prefix
         self._below = f"{prefix.strip('/')}/"
@@ -139,7 +151,7 @@ class SourceLister:
 
     def go_on(self, for_s: float) -> bool:
         """Lists on for some seconds; returns whether it has come to its end; raises StoreError."""
-        until = time.monotonic() + for_s
+        until = self._now() + for_s
         for info in self._objects:
             path = info.key[len(self._below) :]
             if not path.endswith("/"):
@@ -147,7 +159,7 @@ class SourceLister:
             if self._sums[-1].hash.files > MAX_FILES:
                 log.warning("source_too_large_to_compare", prefix=self._prefix, files=MAX_FILES)
                 return True
-            if time.monotonic() >= until:
+            if self._now() >= until:
                 return False
         whole = self._sums[-1]
         places = whole.places if len(whole.places) <= self._most_places else {}

@@ -125,9 +125,11 @@ def read_request(environment: Mapping[str, str]) -> EmbeddedStore:
     )
 
 
-def init_storage(wanted: EmbeddedStore, *, deadline_s: float = DEADLINE_S) -> None:
+def init_storage(
+    wanted: EmbeddedStore, *, deadline_s: float = DEADLINE_S, now: Callable[[], float] = time.monotonic
+) -> None:
     """Prepares the store, waiting for its server where it does not answer yet; raises StorageInitError."""
-    _repeat(lambda: _prepare(wanted), wanted.profiles[0].profile, time.monotonic() + deadline_s)
+    _repeat(lambda: _prepare(wanted), wanted.profiles[0].profile, deadline_s, now)
 
 
 def wanted_policies(wanted: EmbeddedStore) -> dict[str, Policy]:
@@ -229,12 +231,13 @@ def _ignoring_own_bucket(make: Callable[[], None]) -> None:
             raise
 
 
-def _repeat(action: Callable[[], None], profile: StorageProfile, deadline: float) -> None:
+def _repeat(action: Callable[[], None], profile: StorageProfile, deadline_s: float, now: Callable[[], float]) -> None:
+    deadline = now() + deadline_s
     while True:
         try:
             return action()
         except (S3Error, MinioAdminException, urllib3.exceptions.HTTPError) as error:
-            if not _may_pass(error) or time.monotonic() + PAUSE_S > deadline:
+            if not _may_pass(error) or now() + PAUSE_S > deadline:
                 raise StorageInitError(
                     f"object store {profile.endpoint} (storage profile {profile.name}) could not be prepared: {error}; "
                     "check that its pod is ready and that the root credentials in its Secret are those of its data"

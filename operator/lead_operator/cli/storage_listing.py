@@ -7,8 +7,8 @@ strictly.
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from lead_operator.bucket.bucket_view import open_profile_store
 from lead_operator.bucket.checkpoint_gc import read_if_valid
+from lead_operator.bucket.profile_store import open_profile_store
 from lead_operator.decisions.formatting import format_size
 from lead_operator.errors import LeadOperatorError
 from lead_operator.near_names import known_profiles

@@ -69,7 +69,10 @@ class ApiServer:
 class KeyRelay:
     """The two documents, at most FRESH_S old while the API server answers."""
 
-    def __init__(self, read: Callable[[str], dict[str, Any]], own_url: str) -> None:
+    def __init__(
+        self, read: Callable[[str], dict[str, Any]], own_url: str, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._now = now
         self._read, self._own_url = read, own_url
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, bytes]] = {}
@@ -89,7 +92,7 @@ class KeyRelay:
             return None
         with self._lock:
             read_at, body = self._known.get(path, (float("-inf"), b""))
-            if time.monotonic() - read_at < FRESH_S:
+            if self._now() - read_at < FRESH_S:
                 return body
             try:
                 document = self._read(path)
@@ -101,7 +104,7 @@ class KeyRelay:
                 if path == CONFIGURATION_PATH:
                     document = {**document, "jwks_uri": f"{self._own_url}{KEYS_PATH}"}
                 body = json.dumps(document).encode()
-            self._known[path] = (time.monotonic(), body)
+            self._known[path] = (self._now(), body)
             return body
 
 

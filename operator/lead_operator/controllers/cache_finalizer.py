@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from lead_operator import names
-from lead_operator.bucket.cache_data_gc import CacheRemoval
+from lead_operator.bucket.cache_data_gc import CacheDataGC
 from lead_operator.bucket.store_errors import explain_store_error
 from lead_operator.controllers.apply import Applier
 from lead_operator.decisions.dataset_cache.plan import decide_cache_removal
@@ -56,7 +56,7 @@ class CacheFinalizer:
 
     client: KubeClient
     informers: Informers
-    removal: CacheRemoval
+    removal: CacheDataGC
     applier: Applier
     settings: Settings
     memories: Memories = field(default_factory=Memories)

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lead_operator import names
-from lead_operator.bucket.bucket_view import BucketSnapshot, BucketView
+from lead_operator.bucket.bucket_snapshot import BucketSnapshot
+from lead_operator.bucket.bucket_view import BucketView
 from lead_operator.bucket.cache_publisher import CachePublisher
 from lead_operator.bucket.source_watch import SourceWatch
 from lead_operator.controllers.cache_finalizer import CacheFinalizer
@@ -34,7 +35,7 @@ from lead_operator.settings import Settings, StorageProfile
 
 
 @dataclass
-class DatasetCaches:
+class DatasetCacheController:
     """What such a part needs."""
 
     client: KubeClient

@@ -16,19 +16,20 @@ from datetime import datetime
 import structlog
 
 from lead_operator import metrics, names
-from lead_operator.bucket.bucket_view import BucketView, OpenStore, open_profile_store
-from lead_operator.bucket.cache_data_gc import CacheRemoval
+from lead_operator.bucket.bucket_view import BucketView, OpenStore
+from lead_operator.bucket.cache_data_gc import CacheDataGC
 from lead_operator.bucket.cache_publisher import LIMITS as PUBLICATION_LIMITS
 from lead_operator.bucket.cache_publisher import CachePublisher
 from lead_operator.bucket.checkpoint_gc import CheckpointGC
+from lead_operator.bucket.profile_store import open_profile_store
 from lead_operator.bucket.source_watch import SourceWatch
 from lead_operator.controllers.apply import Applier
 from lead_operator.controllers.cache_finalizer import CacheFinalizer
-from lead_operator.controllers.dataset_cache import DatasetCaches
+from lead_operator.controllers.dataset_cache import DatasetCacheController
 from lead_operator.controllers.reconciler import Reconciler
 from lead_operator.controllers.reported_caches import ReportedCaches
 from lead_operator.controllers.reported_runs import ReportedRuns
-from lead_operator.controllers.training_run import TrainingRuns
+from lead_operator.controllers.training_run import TrainingRunController
 from lead_operator.controllers.workers import Workers
 from lead_operator.decisions.formatting import parse_time
 from lead_operator.kube.client import KubeClient
@@ -50,7 +51,7 @@ GATHER_S = 0.1  # in which events that need no answer at once wait for each othe
 log = structlog.get_logger(__name__)
 
 
-class Operator:
+class Manager:
     """One operator process against one cluster."""
 
     def __init__(self, client: KubeClient, settings: Settings, open_profile: OpenStore | None = None) -> None:
@@ -62,13 +63,13 @@ class Operator:
         self._recorder = EventRecorder(client, self._memories)
         self._bucket = BucketView(settings, open_profile, self._memories)
         self._sweep = CheckpointGC(self._bucket.store, self._memories)
-        self._removal = CacheRemoval(self._bucket.store, self._bucket.forget_store)
+        self._removal = CacheDataGC(self._bucket.store, self._bucket.forget_store)
         self._sources = SourceWatch(self._bucket.store, settings.source_check_s, self._memories)
         open_store = open_profile or (lambda profile: open_profile_store(profile, settings, PUBLICATION_LIMITS))
         self._publisher = CachePublisher(open_store, self._bucket.expire, self._memories)
         applier = Applier(client, self._recorder, self.informers, self._memories)
         published = ReportedCaches(self._memories)
-        self.runs = TrainingRuns(
+        self.runs = TrainingRunController(
             client=client,
             informers=self.informers,
             bucket=self._bucket,
@@ -78,7 +79,7 @@ class Operator:
             memories=self._memories,
             settings=settings,
         )
-        self.caches = DatasetCaches(
+        self.caches = DatasetCacheController(
             client=client,
             informers=self.informers,
             bucket=self._bucket,

@@ -6,7 +6,7 @@ store was away; Ready counts for runs once the cache's own pass has read the pub
 
 from dataclasses import dataclass, field
 
-from lead_operator.bucket.bucket_view import BucketSnapshot
+from lead_operator.bucket.bucket_snapshot import BucketSnapshot
 from lead_operator.decisions.observed import ObservedBuild
 from lead_operator.memory import Memories, Part
 from lead_operator.names import CachePhase

@@ -50,7 +50,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass
-class TrainingRuns:
+class TrainingRunController:
     """What such a part needs."""
 
     client: KubeClient

@@ -24,8 +24,12 @@ class Workers:
     """Empties the queue; `reconcile` makes one pass, and returns in how many seconds to run the next one, if any."""
 
     def __init__(
-        self, queue: WorkQueue[ResourceKey], reconcile: Callable[[ResourceKey], Awaitable[float | None]]
+        self,
+        queue: WorkQueue[ResourceKey],
+        reconcile: Callable[[ResourceKey], Awaitable[float | None]],
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._now = now
         self._queue = queue
         self._reconcile = reconcile
         self._started_at: dict[ResourceKey, float] = {}  # passes that are going on
@@ -33,7 +37,7 @@ class Workers:
     @property
     def oldest_pass_s(self) -> float:
         """For how long the oldest pass has been going on."""
-        now = time.monotonic()
+        now = self._now()
         return now - min(self._started_at.values(), default=now)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
@@ -44,7 +48,7 @@ class Workers:
     async def _work(self) -> None:
         while True:
             key = await self._queue.get()
-            self._started_at[key] = time.monotonic()
+            self._started_at[key] = self._now()
             try:
                 await self._one_pass(key)
             finally:
@@ -52,7 +56,7 @@ class Workers:
                 self._queue.done(key)
 
     async def _one_pass(self, key: ResourceKey) -> None:
-        started, result = time.monotonic(), "ok"
+        started, result = self._now(), "ok"
         self._queue.drop_timer(key)
         try:
             again_s = await self._reconcile(key)
@@ -68,4 +72,4 @@ class Workers:
             pause_s = self._queue.add_after_failure(key)
             log_error = log.warning if is_worth_retrying(error) else log.exception
             log_error("pass_failed", resource=str(key), error=str(error), again_s=round(pause_s, 1))
-        metrics.RECONCILE_SECONDS.labels(key.kind, result).observe(time.monotonic() - started)
+        metrics.RECONCILE_SECONDS.labels(key.kind, result).observe(self._now() - started)

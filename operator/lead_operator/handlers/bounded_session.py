@@ -8,7 +8,6 @@ reports between events (connected, disconnected) goes to the informer, which the
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from typing import Any
@@ -18,8 +17,8 @@ import kopf
 import orjson
 import structlog
 
+from lead_operator.kube.answers import read_lines
 from lead_operator.kube.api_errors import Refused
-from lead_operator.kube.client import read_lines
 from lead_operator.kube.fed_informer import FedInformer
 from lead_operator.kube.informer import FIRST_PAUSE_S
 from lead_operator.kube.object_reader import Unreadable, read_event, read_identity
@@ -101,7 +100,7 @@ class _Events:
 
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
         """Yields whole lines, of whatever size, up to the first that kopf would end the operator for."""
-        began, whole = time.monotonic(), False
+        began, whole = self._informer.now(), False
         try:
             async for line in read_lines(self._stream):
                 self._informer.note_sign_of_life()
@@ -121,7 +120,7 @@ class _Events:
         finally:
             if not whole:
                 self._informer.list_again()
-        if time.monotonic() - began < SHORT_S:
+        if self._informer.now() - began < SHORT_S:
             await asyncio.sleep(FIRST_PAUSE_S)
 
 

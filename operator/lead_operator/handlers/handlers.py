@@ -15,7 +15,7 @@ import kopf
 import structlog
 
 from lead_operator import names
-from lead_operator.controllers.manager import Operator
+from lead_operator.controllers.manager import Manager
 from lead_operator.handlers.bounded_session import TEXT, with_bounded_session
 from lead_operator.kube.informers import Informers
 from lead_operator.kube.kinds import DATASET_CACHE, TRAINING_RUN, Kind
@@ -24,7 +24,7 @@ from lead_operator.kube.object_reader import Unreadable, read_resource
 log = structlog.get_logger(__name__)
 
 
-def build_registry(operator: Operator, stop: asyncio.Event, failures: list[BaseException]) -> kopf.OperatorRegistry:
+def build_registry(manager: Manager, stop: asyncio.Event, failures: list[BaseException]) -> kopf.OperatorRegistry:
     """Returns kopf's handlers; how the operator has failed is added to `failures`, and `stop` is set when it ends."""
     registry = kopf.OperatorRegistry()
     running: list[asyncio.Task[None]] = []
@@ -33,7 +33,7 @@ def build_registry(operator: Operator, stop: asyncio.Event, failures: list[BaseE
     async def login(**arguments: Any) -> kopf.AiohttpSession | None:
         info = None if "KUBECONFIG" in os.environ else kopf.login_with_service_account(**arguments)
         info = info or kopf.login_with_kubeconfig(**arguments)
-        return info and with_bounded_session(info, operator.informers.fed_at)
+        return info and with_bounded_session(info, manager.informers.fed_at)
 
     @kopf.on.startup(registry=registry)  # type: ignore[untyped-decorator]
     async def start(**_: Any) -> None:
@@ -42,11 +42,11 @@ def build_registry(operator: Operator, stop: asyncio.Event, failures: list[BaseE
                 failures.append(error)
             stop.set()
 
-        task = asyncio.create_task(operator.run(), name="lead operator")
+        task = asyncio.create_task(manager.run(), name="lead operator")
         task.add_done_callback(ended)
         running.append(task)
         # kopf discovers the kinds once, when this returns: both are there as soon as a namespace has been listed.
-        synced = asyncio.create_task(operator.informers.synced())
+        synced = asyncio.create_task(manager.informers.synced())
         try:
             await asyncio.wait((task, synced), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:  # kopf cleans up after what has started only
@@ -62,7 +62,7 @@ def build_registry(operator: Operator, stop: asyncio.Event, failures: list[BaseE
             with contextlib.suppress(asyncio.CancelledError, Exception):  # reported by `ended`
                 await task
 
-    register_kinds(registry, operator.informers)
+    register_kinds(registry, manager.informers)
     return registry
 
 

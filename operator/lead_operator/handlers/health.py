@@ -13,7 +13,7 @@ from pathlib import Path
 from aiohttp import web
 
 from lead_operator import metrics
-from lead_operator.controllers.manager import Operator
+from lead_operator.controllers.manager import Manager
 from lead_operator.errors import SettingsError
 from lead_operator.kube.client import KubeClient
 from lead_operator.kube.page_access import PageAccess
@@ -38,10 +38,10 @@ class Servers:
             await runner.cleanup()
 
 
-async def start_servers(operator: Operator, client: KubeClient, settings: Settings) -> Servers:
+async def start_servers(manager: Manager, client: KubeClient, settings: Settings) -> Servers:
     """Serves the endpoints on all addresses of the pod, as configured."""
     if settings.metrics_authentication == OPEN_PAGES:
-        return Servers([await start_health_server(operator, settings.health_port)])
+        return Servers([await start_health_server(manager, settings.health_port)])
     tls, access = _tls(settings.metrics_certificates_dir), PageAccess(client)
 
     @web.middleware
@@ -55,45 +55,45 @@ async def start_servers(operator: Operator, client: KubeClient, settings: Settin
         return web.Response(text=_REMEDIES[verdict], status=verdict)
 
     protected = web.Application(middlewares=[only_readers])
-    protected.add_routes(_pages(operator))
+    protected.add_routes(_pages(manager))
     return Servers(
         [
-            await _listen(_brief(operator), settings.health_port, None),
+            await _listen(_brief(manager), settings.health_port, None),
             await _listen(protected, settings.metrics_port, tls),
         ]
     )
 
 
-async def start_health_server(operator: Operator, port: int) -> web.AppRunner:
+async def start_health_server(manager: Manager, port: int) -> web.AppRunner:
     """Serves the whole pages to everybody."""
     application = web.Application()
-    application.add_routes(_pages(operator))
+    application.add_routes(_pages(manager))
     return await _listen(application, port, None)
 
 
-def _pages(operator: Operator) -> list[web.RouteDef]:
+def _pages(manager: Manager) -> list[web.RouteDef]:
     async def healthz(_: web.Request) -> web.Response:
-        verdict = operator.watchdog.verdict()
+        verdict = manager.watchdog.verdict()
         return web.Response(text=verdict or "ok", status=503 if verdict else 200)
 
     async def readyz(_: web.Request) -> web.Response:
-        missing = [informer.name for informer in operator.informers.awaited if not informer.synced.is_set()]
-        refused = (f"; not served: {name or '*'}: {why}" for name, why in operator.informers.refused.items())
+        missing = [informer.name for informer in manager.informers.awaited if not informer.synced.is_set()]
+        refused = (f"; not served: {name or '*'}: {why}" for name, why in manager.informers.refused.items())
         text = f"not listed yet: {', '.join(missing)}" if missing else "ok"
         return web.Response(text=text + "".join(refused), status=503 if missing else 200)
 
     async def show_metrics(_: web.Request) -> web.Response:
-        operator.watchdog.verdict()
-        operator.refresh_metrics()
+        manager.watchdog.verdict()
+        manager.refresh_metrics()
         return web.Response(body=metrics.exposition(), headers={"Content-Type": "text/plain; version=0.0.4"})
 
     return [web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", show_metrics)]
 
 
-def _brief(operator: Operator) -> web.Application:
+def _brief(manager: Manager) -> web.Application:
     """The kubelet's probe endpoints, without details."""
     application = web.Application()
-    whole = {page.path: page.handler for page in _pages(operator)}
+    whole = {page.path: page.handler for page in _pages(manager)}
 
     def plain(path: str) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def page(request: web.Request) -> web.Response:

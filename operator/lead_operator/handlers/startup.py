@@ -12,7 +12,7 @@ from typing import Any
 import kopf
 import structlog
 
-from lead_operator.controllers.manager import Operator
+from lead_operator.controllers.manager import Manager
 from lead_operator.errors import LeadOperatorError
 from lead_operator.handlers.bounded_session import LIST_ITEMS
 from lead_operator.handlers.handlers import build_registry
@@ -53,11 +53,11 @@ async def _serve(settings: Settings, failures: list[BaseException]) -> None:
     """Runs kopf and the operator in it; how the operator has failed is added to `failures`."""
     client = await KubeClient.connect(RateLimiter(settings.api_in_flight, settings.api_calls_per_second))
     try:
-        operator, stop = Operator(client, settings), asyncio.Event()
-        health = await start_servers(operator, client, settings)
+        manager, stop = Manager(client, settings), asyncio.Event()
+        health = await start_servers(manager, client, settings)
         try:
             await kopf.operator(
-                registry=build_registry(operator, stop, failures),
+                registry=build_registry(manager, stop, failures),
                 settings=thin_settings(settings.resync_s),
                 standalone=True,
                 namespaces=() if settings.run_namespaces == ("",) else settings.run_namespaces,

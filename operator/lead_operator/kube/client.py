@@ -6,33 +6,40 @@ classes cost more to fill than all decisions together. It never decides what to 
 """
 
 import asyncio
-import json
 import os
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.request import getproxies_environment
 
 import aiohttp
-import orjson
 import structlog
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
 from lead_operator import metrics, names
+from lead_operator.kube.answers import (
+    MAX_OBJECT_BYTES,
+    connection_errors,
+    parse_error,
+    parse_event,
+    parse_object,
+    parse_page,
+    read_answer,
+    read_lines,
+)
 from lead_operator.kube.api_errors import (
     AnswerTooLarge,
     ApiError,
     Conflict,
     NotFound,
-    Refused,
     Unreachable,
     error_for,
 )
-from lead_operator.kube.kinds import CUSTOM_KINDS, EVENT, LEASE, Kind, KubernetesObject, kind_of
-from lead_operator.kube.object_reader import Unreadable, read_event, read_page, read_resource
+from lead_operator.kube.kinds import EVENT, LEASE, Kind, KubernetesObject, kind_of
 from lead_operator.kube.rate_limiter import RateLimiter
 from lead_operator.kube.server_clock import ServerClock
 
@@ -42,7 +49,6 @@ WATCH_GRACE_S = 15.0  # after the end that the server was asked for, silence is 
 TRIES = 3  # within one call; beyond them the work queue's backoff takes over
 LIST_PAGE = 200
 MAX_PAGE_BYTES = 4 * 1024 * 1024  # of a list; of a page that is larger, a smaller one is asked for
-MAX_OBJECT_BYTES = 16 * 1024 * 1024  # more than the API server can store in one object
 
 log = structlog.get_logger(__name__)
 
@@ -53,17 +59,27 @@ _MERGE = "application/merge-patch+json"
 _APPLY = "application/apply-patch+yaml"
 
 
+@dataclass(frozen=True)
+class CallTimes:
+    """How long the API server has to answer, in seconds."""
+
+    call_s: float = field(default_factory=lambda: CALL_TIMEOUT_S)
+    connect_s: float = field(default_factory=lambda: CONNECT_TIMEOUT_S)
+    watch_grace_s: float = field(default_factory=lambda: WATCH_GRACE_S)
+
+
 class KubeClient:
     """Verbs on the API server for one identity."""
 
-    def __init__(self, api: ApiClient, turns: RateLimiter | None = None) -> None:
+    def __init__(self, api: ApiClient, turns: RateLimiter | None = None, times: CallTimes | None = None) -> None:
+        self._times = times or CallTimes()
         self._api = api
         self._api.user_agent = names.FIELD_MANAGER
         self._turns = turns or RateLimiter()
         self.clock = ServerClock()
 
     @classmethod
-    async def connect(cls, turns: RateLimiter | None = None) -> "KubeClient":
+    async def connect(cls, turns: RateLimiter | None = None, times: CallTimes | None = None) -> "KubeClient":
         """Reads the service account of the pod, or the kubeconfig of the environment; does not call the server yet."""
         configuration = Configuration()
         configuration.connection_pool_maxsize = 0  # turns bound the calls; watches would starve a bounded pool
@@ -74,7 +90,7 @@ class KubeClient:
         else:
             file = os.environ.get("KUBECONFIG", str(Path.home() / ".kube/config"))
             await config.load_kube_config(config_file=file, client_configuration=configuration, persist_config=False)
-        return cls(ApiClient(configuration), turns)
+        return cls(ApiClient(configuration), turns, times)
 
     async def close(self) -> None:
         """Closes all connections."""
@@ -86,7 +102,7 @@ class KubeClient:
             answer = await self._call_raw("GET", kind.path(namespace, name), kind=kind)
         except NotFound:
             return None
-        return _parse(kind, answer, whole=whole)
+        return parse_object(kind, answer, whole=whole)
 
     async def list(
         self, kind: Kind, namespace: str, *, trim: Trim, selector: str = ""
@@ -110,7 +126,7 @@ class KubeClient:
                     raise
                 limit = max(1, limit // 8)
                 continue
-            found, metadata = _parse_page(kind, answer)
+            found, metadata = parse_page(kind, answer)
             for item in found:
                 try:
                     items.append(trim(item))
@@ -137,15 +153,15 @@ class KubeClient:
             "resourceVersion": resource_version,
             "timeoutSeconds": str(max(1, int(timeout_s))),
         } | ({"labelSelector": selector} if selector else {})
-        limit = aiohttp.ClientTimeout(total=timeout_s + WATCH_GRACE_S, sock_connect=CONNECT_TIMEOUT_S)
-        with _connection_errors(kind.plural), metrics.api_call("watch", kind.plural) as outcome:
+        limit = aiohttp.ClientTimeout(total=timeout_s + self._times.watch_grace_s, sock_connect=self._times.connect_s)
+        with connection_errors(kind.plural), metrics.api_call("watch", kind.plural) as outcome:
             response = await self._send("GET", kind.path(namespace), query=query, timeout=limit)
             async with response:
                 outcome.code = response.status
                 if response.status >= 400:
-                    raise _error(response.status, await response.read())
+                    raise parse_error(response.status, await response.read())
                 async for line in read_lines(response.content):
-                    change, found = _parse_event(kind, line)
+                    change, found = parse_event(kind, line)
                     if change == "ERROR":
                         raise error_for(found.get("code", 500), found.get("reason", ""), found.get("message", ""))
                     if found:
@@ -249,7 +265,7 @@ class KubeClient:
         content_type: str = _JSON,
     ) -> KubernetesObject:
         answer = await self._call_raw(method, path, kind=kind, query=query, body=body, content_type=content_type)
-        return _parse(kind, answer)
+        return parse_object(kind, answer)
 
     async def _call_raw(
         self,
@@ -286,14 +302,14 @@ class KubeClient:
         verb: str,
         most: int,
     ) -> bytes:
-        limit = aiohttp.ClientTimeout(total=CALL_TIMEOUT_S, sock_connect=CONNECT_TIMEOUT_S)
-        with _connection_errors(path), metrics.api_call(verb or method.lower(), kind.plural) as outcome:
+        limit = aiohttp.ClientTimeout(total=self._times.call_s, sock_connect=self._times.connect_s)
+        with connection_errors(path), metrics.api_call(verb or method.lower(), kind.plural) as outcome:
             response = await self._send(method, path, query=query, body=body, content_type=content_type, timeout=limit)
             async with response:
                 outcome.code = response.status
-                answer = await _read(response, most)
+                answer = await read_answer(response, most)
             if response.status >= 400:
-                raise _error(response.status, answer)
+                raise parse_error(response.status, answer)
             return answer
 
     async def _send(
@@ -317,92 +333,6 @@ class KubeClient:
         return response
 
 
-async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """Returns the body of an answer; raises AnswerTooLarge beyond `most` bytes, and reads no more of it."""
-    parts, size = list[bytes](), 0
-    async for part in response.content.iter_any():
-        parts.append(part)
-        size += len(part)
-        if size > most:
-            response.close()
-            raise AnswerTooLarge(0, "AnswerTooLarge", f"an answer is longer than {most} bytes")
-    return b"".join(parts)
-
-
-def _parse(kind: Kind, answer: bytes, *, whole: bool = False) -> KubernetesObject:
-    """Returns the object in an answer; raises Unreachable for what is none: it is from a proxy on the way."""
-    try:
-        if kind in CUSTOM_KINDS:
-            return read_resource(answer, whole=whole)
-        found: KubernetesObject = orjson.loads(answer)
-        return found
-    except ValueError as error:
-        raise Unreachable(0, type(error).__name__, f"{kind.plural}: {error}") from error
-
-
-def _parse_page(kind: Kind, answer: bytes) -> tuple[list[KubernetesObject], KubernetesObject]:
-    if kind not in CUSTOM_KINDS:
-        page = _parse(kind, answer)
-        return page["items"], page["metadata"]
-    try:
-        items, metadata = read_page(answer)
-    except Unreadable as error:
-        raise Unreachable(0, "Unreadable", f"{kind.plural}: {error}") from error
-    return [found for item in items if (found := _parse_or_skip(kind, item))], metadata
-
-
-def _parse_event(kind: Kind, line: bytes) -> tuple[str, KubernetesObject]:
-    """Returns type and object of an event, which is empty where it cannot be understood; raises Unreachable."""
-    try:
-        if kind not in CUSTOM_KINDS:
-            event = orjson.loads(line)
-            return event["type"], event["object"]
-        change, raw = read_event(line)
-        return change, orjson.loads(raw) if change in ("ERROR", "BOOKMARK") else _parse_or_skip(kind, raw)
-    except ValueError as error:
-        raise Unreachable(0, type(error).__name__, f"{kind.plural}: {error}") from error
-
-
-def _parse_or_skip(kind: Kind, raw: bytes) -> KubernetesObject:
-    try:
-        return read_resource(raw)
-    except Unreadable as error:
-        log.warning("object_skipped", kind=kind.kind, begins=raw[:200].decode(errors="replace"), error=str(error))
-        return {}
-
-
-async def read_lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Yields each line of a watch, of up to MAX_OBJECT_BYTES; raises Refused beyond."""
-    # StreamReader.readline gives up on long lines; an object may be larger than its buffer.
-    rest = b""
-    async for chunk in stream.iter_any():
-        rest += chunk
-        *complete, rest = rest.split(b"\n")
-        for line in complete:
-            if line:
-                yield line
-        if len(rest) > MAX_OBJECT_BYTES:
-            raise Refused(0, "LineTooLong", f"a watch event is longer than {MAX_OBJECT_BYTES} bytes")
-
-
 def _namespace_in(path: str) -> str:
     parts = path.split("/")
     return parts[parts.index("namespaces") + 1] if "namespaces" in parts else ""
-
-
-@contextmanager
-def _connection_errors(what: str) -> Iterator[None]:
-    try:
-        yield
-    except TimeoutError as error:
-        raise Unreachable(0, "Timeout", f"{what}: no answer in time") from error
-    except (aiohttp.ClientError, OSError, json.JSONDecodeError) as error:
-        raise Unreachable(0, type(error).__name__, f"{what}: {error}") from error
-
-
-def _error(status: int, answer: bytes) -> ApiError:
-    try:
-        status_object = json.loads(answer)
-        return error_for(status, status_object.get("reason", ""), status_object.get("message", ""))
-    except (ValueError, AttributeError):
-        return error_for(status, "", answer[:200].decode(errors="replace"))

@@ -3,7 +3,6 @@
 Pods come by the thousand and as the server stores them; a copy holds what `kube.observe` reads and nothing else.
 """
 
-import time
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -56,7 +55,7 @@ class NodeWatch:
         since = parse_time(ready.get("lastTransitionTime")) or now
         if body is None:
             since = self._missing_since.setdefault(node, now)
-        return NodeHealth(False, max(since, now - timedelta(seconds=time.monotonic() - seen_since)))
+        return NodeHealth(False, max(since, now - timedelta(seconds=self.informer.now() - seen_since)))
 
     def returned(self, node: str) -> None:
         """Notes that a node is there again: if it goes once more, that is another absence."""

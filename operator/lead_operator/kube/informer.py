@@ -52,12 +52,14 @@ class Informer:
         on_size: SizeChange | None = None,
         on_seen: Callable[[], None] | None = None,
         first_pause_s: float = FIRST_PAUSE_S,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         """`on_seen`: called when the first list is in, and when the server shows again what it had refused to."""
+        self.now = now
         self.kind = kind
         self.namespace = namespace
         self.synced = asyncio.Event()
-        self.last_sign_of_life = time.monotonic()  # a list, an event or a bookmark arrived
+        self.last_sign_of_life = self.now()  # a list, an event or a bookmark arrived
         self.refused = ""  # why the server shows none of it: the namespace, or the right to see it, is gone
         self.last_unreachable = 0.0  # the server was asked and was not there: waiting is right
         self.seen_since: float | None = None  # since when it has not been cut off; None: the copies may be old
@@ -106,7 +108,7 @@ class Informer:
         `quiet`: the pass that wrote it expects it and has scheduled the next pass; nobody is notified.
         """
         key = key_of_copy(body)
-        self._own_writes[key] = time.monotonic()
+        self._own_writes[key] = self.now()
         self._store(key, self._trim(body), quiet=quiet)
 
     def forget(self, namespace: str, name: str) -> None:
@@ -130,7 +132,7 @@ class Informer:
             except ApiError as error:
                 failures, self.seen_since = failures + 1, None
                 if isinstance(error, Unreachable):
-                    self.last_unreachable = time.monotonic()
+                    self.last_unreachable = self.now()
                 self._note_refusal(error)
                 log.warning("watch_broken", watch=self.name, failures=failures, error=str(error))
                 pause_s = min(LONGEST_PAUSE_S, self._first_pause_s * 2 ** min(failures, 10))
@@ -144,7 +146,7 @@ class Informer:
     async def _list(self) -> str:
         """Replaces the copies by what a list holds; returns its version."""
         items, version = await self._client.list(self.kind, self.namespace, trim=self._trim, selector=self._selector)
-        silent_s = time.monotonic() - self.last_sign_of_life
+        silent_s = self.now() - self.last_sign_of_life
         self._live()
         # A proxy may cut each watch that is quiet for a while. A whole one may be quiet for as long: that is no break.
         if self._unbroken_since is None or (self.seen_since is None and silent_s > self._watch_s):
@@ -162,12 +164,12 @@ class Informer:
 
     async def _follow(self, version: str, lasts_s: float) -> None:
         """Takes what happens after a version, until the next list is due."""
-        until = time.monotonic() + lasts_s
-        while (left_s := until - time.monotonic()) > 0.5:
+        until = self.now() + lasts_s
+        while (left_s := until - self.now()) > 0.5:
             version = await self._watch(version, min(left_s, self._watch_s * random.uniform(0.8, 1.0)))
 
     async def _watch(self, version: str, timeout_s: float) -> str:
-        started = time.monotonic()
+        started = self.now()
         changes = self._client.watch(
             self.kind, self.namespace, selector=self._selector, resource_version=version, timeout_s=timeout_s
         )
@@ -177,7 +179,7 @@ class Informer:
                 version = body["metadata"]["resourceVersion"]
                 if change != "BOOKMARK":
                     self._take_or_skip(change, body)
-        if time.monotonic() - started < 1:  # a server that ends watches at once must not be asked in a tight loop
+        if self.now() - started < 1:  # a server that ends watches at once must not be asked in a tight loop
             await asyncio.sleep(self._first_pause_s)
         return version
 
@@ -191,7 +193,7 @@ class Informer:
         self.refused = str(error)
 
     def _live(self) -> None:
-        self.last_sign_of_life = time.monotonic()
+        self.last_sign_of_life = self.now()
 
     def _take_or_skip(self, change: str, body: KubernetesObject) -> None:
         try:
@@ -210,7 +212,7 @@ class Informer:
 
     def _replace(self, items: list[KubernetesObject], version: str) -> None:
         listed = {key_of_copy(body): body for body in items}
-        recent = time.monotonic() - OWN_WRITE_GRACE_S
+        recent = self.now() - OWN_WRITE_GRACE_S
         self._own_writes = {key: at for key, at in self._own_writes.items() if at > recent}
         for key in [key for key in self._objects if key not in listed]:
             # A list may have been read just before our own create; its watch will report if that is gone again.

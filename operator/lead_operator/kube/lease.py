@@ -7,6 +7,7 @@ two processes from doing all work twice.
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -46,8 +47,15 @@ class Lease:
     """A Lease object in the operator's own namespace."""
 
     def __init__(
-        self, client: KubeClient, namespace: str, name: str, identity: str, times: LeaseTimes | None = None
+        self,
+        client: KubeClient,
+        namespace: str,
+        name: str,
+        identity: str,
+        times: LeaseTimes | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._now = now
         self._times = times or LeaseTimes()
         self._client = client
         self._namespace = namespace
@@ -73,11 +81,11 @@ class Lease:
         """Renews the lease for ever; raises LeaseLost once another holds it or renewing has failed for too long."""
         while True:
             await asyncio.sleep(self._times.retry_s)
-            renewed = await self._tried(self._times.longest_renewal_s(time.monotonic() - self._renewed_at))
+            renewed = await self._tried(self._times.longest_renewal_s(self._now() - self._renewed_at))
             if not renewed and self._seen and self._seen[0] not in ("", self._identity):
                 metrics.LEADER.set(0)
                 raise LeaseLost(f"{self._seen[0]} holds the lease {self._namespace}/{self._name}")
-            if time.monotonic() - self._renewed_at > self._times.renew_deadline_s:
+            if self._now() - self._renewed_at > self._times.renew_deadline_s:
                 metrics.LEADER.set(0)
                 deadline = f"{self._times.renew_deadline_s:.0f} s"
                 raise LeaseLost(f"lease {self._namespace}/{self._name} not renewed for {deadline}")
@@ -114,7 +122,7 @@ class Lease:
             return False
 
     async def _try(self) -> bool:
-        started = time.monotonic()
+        started = self._now()
         body = await self._client.get(LEASE, self._namespace, self._name)
         try:
             if body is None:
@@ -133,10 +141,10 @@ class Lease:
         spec = body.get("spec", {})
         seen = (spec.get("holderIdentity", ""), body["metadata"]["resourceVersion"])
         if seen != self._seen:
-            self._seen, self._seen_at = seen, time.monotonic()
+            self._seen, self._seen_at = seen, self._now()
         if seen[0] in ("", self._identity):
             return True
-        return time.monotonic() - self._seen_at > float(spec.get("leaseDurationSeconds", self._times.duration_s))
+        return self._now() - self._seen_at > float(spec.get("leaseDurationSeconds", self._times.duration_s))
 
     def _fresh(self) -> KubernetesObject:
         return {

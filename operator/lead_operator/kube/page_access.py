@@ -7,6 +7,7 @@ while, and reviews are asked for one at a time: whoever sends tokens at random c
 import asyncio
 import hashlib
 import time
+from collections.abc import Callable
 from http import HTTPStatus
 
 from lead_operator.kube.api_errors import ApiError
@@ -21,7 +22,8 @@ LONGEST_TOKEN = 16 * 1024
 class PageAccess:
     """Judges the Authorization header of one request after the other."""
 
-    def __init__(self, client: KubeClient) -> None:
+    def __init__(self, client: KubeClient, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
         self._client = client
         self._one_at_a_time = asyncio.Lock()
         self._judged: dict[bytes, tuple[float, HTTPStatus]] = {}  # by digest of token and path: no token is kept
@@ -34,7 +36,7 @@ class PageAccess:
         key = hashlib.sha256(f"{path}\n{token}".encode()).digest()
         async with self._one_at_a_time:
             until, verdict = self._judged.get(key, (0.0, HTTPStatus.UNAUTHORIZED))
-            if time.monotonic() < until:
+            if self._now() < until:
                 return verdict
             try:
                 verdict = await self._review(token.strip(), path)
@@ -42,7 +44,7 @@ class PageAccess:
                 return HTTPStatus.SERVICE_UNAVAILABLE
             if len(self._judged) >= MOST_KEPT:
                 self._judged.pop(next(iter(self._judged)))
-            self._judged[key] = (time.monotonic() + KEPT_S, verdict)
+            self._judged[key] = (self._now() + KEPT_S, verdict)
             return verdict
 
     async def _review(self, token: str, path: str) -> HTTPStatus:

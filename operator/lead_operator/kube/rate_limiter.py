@@ -6,7 +6,7 @@ everything else is lost. Calls for one namespace do not wait until all those for
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from lead_operator.fair_turns import FairTurns
@@ -33,8 +33,12 @@ class RateLimiter:
     """Lets calls go in the order in which they came, a namespace at a time."""
 
     def __init__(
-        self, in_flight: int = Settings.api_in_flight, per_second: float = Settings.api_calls_per_second
+        self,
+        in_flight: int = Settings.api_in_flight,
+        per_second: float = Settings.api_calls_per_second,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._now = now
         self._turns = FairTurns(in_flight)
         self._rate = CallRate(per_second)
 
@@ -42,6 +46,6 @@ class RateLimiter:
     async def turn(self, namespace: str = "") -> AsyncIterator[None]:
         """Waits until a call may go; the turn ends with its answer. `namespace`: "" for what is of no namespace."""
         async with self._turns.turn(namespace):
-            if (wait_s := self._rate.take(time.monotonic())) > 0:
+            if (wait_s := self._rate.take(self._now())) > 0:
                 await asyncio.sleep(wait_s)
             yield

@@ -5,9 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from lead_operator.controllers.dataset_cache import DatasetCaches
+from lead_operator.controllers.dataset_cache import DatasetCacheController
 from lead_operator.controllers.reconciler import Reconciler
-from lead_operator.controllers.training_run import TrainingRuns
+from lead_operator.controllers.training_run import TrainingRunController
 from lead_operator.decisions.plan import EventNote, Plan
 from lead_operator.decisions.rejected import decide_rejected
 from lead_operator.kube.kinds import TRAINING_RUN, key_of
@@ -18,7 +18,7 @@ from lead_operator.resources.status_format import parse_status
 from lead_testing.makers import NOW, SETTINGS, a_run_body
 
 REJECTION = Rejection("ConfigTooDeep", "spec.config is nested 40 levels deep, expected at most 32")
-ENDS = {TrainingRuns: ["Succeeded", "Failed"], DatasetCaches: ["Failed"]}
+ENDS = {TrainingRunController: ["Succeeded", "Failed"], DatasetCacheController: ["Failed"]}
 
 
 def conditions(kind: Any, held: dict[str, Any]) -> dict[str, str]:
@@ -50,7 +50,7 @@ async def test_a_spec_that_an_older_crd_let_through_is_rejected_in_its_status() 
 
     copies = SimpleNamespace(get=lambda namespace, name: body)
     nothing = cast(Any, None)
-    runs = TrainingRuns(nothing, nothing, nothing, nothing, nothing, nothing, Memories(), SETTINGS)
+    runs = TrainingRunController(nothing, nothing, nothing, nothing, nothing, nothing, Memories(), SETTINGS)
     reconciler = Reconciler(
         client=cast(Any, SimpleNamespace(clock=ServerClock())),
         informers=cast(Any, SimpleNamespace(serves=lambda namespace: True, of=lambda kind, namespace: copies)),

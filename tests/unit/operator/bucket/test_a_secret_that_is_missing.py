@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lead_operator.bucket.bucket_view import open_profile_store
+from lead_operator.bucket.profile_store import open_profile_store
 from lead_protocol.store.object_store import StoreError
 from lead_testing.makers import PROFILE, SETTINGS
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lead_operator.bucket.cache_data_gc import CacheRemoval, read_digests, remove_portion
+from lead_operator.bucket.cache_data_gc import CacheDataGC, read_digests, remove_portion
 from lead_operator.bucket.source_watch import SourceWatch
 from lead_operator.bucket.store_errors import explain_store_error
 from lead_operator.bucket.store_threads import StoreThreads
@@ -61,7 +61,7 @@ def store(tmp_path: Path) -> TroubledStore:
     return TroubledStore(tmp_path)
 
 
-async def remove_all(removal: CacheRemoval, keys: BuildKeys) -> None:
+async def remove_all(removal: CacheDataGC, keys: BuildKeys) -> None:
     doomed = await removal.digests(PROFILE, keys)
     while not await removal.remove(PROFILE, keys, doomed):
         pass
@@ -69,7 +69,7 @@ async def remove_all(removal: CacheRemoval, keys: BuildKeys) -> None:
 
 async def test_an_error_of_alice_rests_her_removals_and_is_not_raised_to_bob(store: TroubledStore) -> None:
     """Audit: flood"""
-    removal = CacheRemoval(lambda profile: store, lambda profile: None)
+    removal = CacheDataGC(lambda profile: store, lambda profile: None)
     store.fails = True
     for _ in range(3):
         with pytest.raises(StoreUnavailable):
@@ -82,7 +82,7 @@ async def test_an_error_of_alice_rests_her_removals_and_is_not_raised_to_bob(sto
 
 async def test_removals_of_alice_that_take_long_hold_up_none_of_bob(store: TroubledStore) -> None:
     """Audit: flood"""
-    removal = CacheRemoval(lambda profile: store, lambda profile: None)
+    removal = CacheDataGC(lambda profile: store, lambda profile: None)
     store.hangs = True
     stuck = [asyncio.create_task(removal.digests(PROFILE, ALICE)) for _ in range(20)]
     await asyncio.sleep(0)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from lead_operator.bucket.bucket_view import BucketSnapshot, BucketView, ReadLimits
+from lead_operator.bucket.bucket_snapshot import BucketSnapshot, ReadLimits
+from lead_operator.bucket.bucket_view import BucketView
 from lead_operator.bucket.instance_records import MAX_PROGRESS_RECORDS, read_instances, record_prefixes
 from lead_operator.bucket.record_reader import MAX_LISTED_BYTES, RecordReader, Records
 from lead_operator.decisions.plan import RunRecord

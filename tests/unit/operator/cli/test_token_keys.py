@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import urllib3
 
-from lead_operator.cli import token_keys
 from lead_operator.cli.token_keys import (
     CONFIGURATION_PATH,
+    FRESH_S,
     KEYS_PATH,
     ApiServer,
     KeyRelay,
@@ -25,6 +25,15 @@ from lead_operator.errors import SettingsError
 from lead_testing.ports import dead_port
 
 KEYS = {"keys": [{"kid": "one"}]}
+
+
+class Clock:
+    """A clock that a test moves on."""
+
+    now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
 
 
 class Upstream:
@@ -48,8 +57,13 @@ def upstream() -> Upstream:
 
 
 @pytest.fixture
-def relay(upstream: Upstream) -> KeyRelay:
-    return KeyRelay(upstream.read, "http://127.0.0.1:9010")
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def relay(upstream: Upstream, clock: Clock) -> KeyRelay:
+    return KeyRelay(upstream.read, "http://127.0.0.1:9010", clock)
 
 
 def test_the_documents_are_those_of_the_api_server_but_for_where_the_keys_are(relay: KeyRelay) -> None:
@@ -69,12 +83,13 @@ def test_a_flood_of_questions_reaches_the_api_server_once(relay: KeyRelay, upstr
 
 
 def test_new_keys_are_read_and_old_ones_served_on_while_the_api_server_is_away(
-    relay: KeyRelay, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+    relay: KeyRelay, upstream: Upstream, clock: Clock
 ) -> None:
-    monkeypatch.setattr(token_keys, "FRESH_S", 0.0)
     assert json.loads(relay.page(KEYS_PATH) or b"") == KEYS
+    clock.now_s += FRESH_S
     upstream.keys = {"keys": [{"kid": "two"}]}
     assert json.loads(relay.page(KEYS_PATH) or b"") == upstream.keys
+    clock.now_s += FRESH_S
     upstream.away = True
     assert json.loads(relay.page(KEYS_PATH) or b"") == upstream.keys
     assert relay.ready

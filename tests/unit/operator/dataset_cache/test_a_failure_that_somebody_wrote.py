@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lead_operator.bucket.bucket_view import BucketSnapshot
+from lead_operator.bucket.bucket_snapshot import BucketSnapshot
 from lead_operator.controllers.reported_caches import ReportedCaches
 from lead_operator.decisions.dataset_cache.plan import decide_dataset_cache
 from lead_operator.decisions.observed import ObservedBuild, ObservedBuildFailure

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lead_operator.bucket.bucket_view import read_build
+from lead_operator.bucket.build_records import read_build
 from lead_operator.bucket.record_reader import Records
 from lead_operator.decisions.dataset_cache.plan import decide_dataset_cache
 from lead_operator.decisions.formatting import format_time

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lead_operator.bucket.bucket_view import read_build
+from lead_operator.bucket.build_records import read_build
 from lead_operator.bucket.record_reader import Records
 from lead_operator.cli.render import render_body
 from lead_operator.decisions.dataset_cache.health import HANG_S

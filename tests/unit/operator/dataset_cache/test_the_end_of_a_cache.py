@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from lead_operator.bucket.cache_data_gc import CacheRemoval
+from lead_operator.bucket.cache_data_gc import CacheDataGC
+from lead_operator.bucket.store_backoff import StoreBackoff
 from lead_operator.controllers.apply import Applier
 from lead_operator.controllers.cache_finalizer import CacheFinalizer
 from lead_operator.decisions.plan import Plan
@@ -31,7 +32,7 @@ KEYS = BuildKeys("team-a", CACHE_UID)
 class World:
     """The copies, the bucket and the API server that one cache's last passes see."""
 
-    def __init__(self, folder: Path, rest_s: float = 0.0) -> None:
+    def __init__(self, folder: Path, pause_s: float = 0.0) -> None:
         self.store = FolderStore(folder)
         self.plans: list[Plan] = []
         self.finalizers: list[bool] = []
@@ -43,9 +44,11 @@ class World:
         )
         for informer in self.informers.vital:
             informer.synced.set()
-        self.now_s, self.rest_s = 1000.0, rest_s
-        self.removal = CacheRemoval(
-            lambda profile: self.store, lambda profile: self.denied.append(profile.name), rest_s, lambda: self.now_s
+        self.now_s, self.pause_s = 1000.0, pause_s
+        self.removal = CacheDataGC(
+            lambda profile: self.store,
+            lambda profile: self.denied.append(profile.name),
+            StoreBackoff(pause_s, lambda: self.now_s),
         )
         self.body = {**a_cache_body(retain="Delete"), "status": {"phase": "Ready", "digest": NEW}}
         self.body["metadata"] |= {"deletionTimestamp": "2026-01-01T13:00:00Z", "finalizers": [CACHE_DATA_FINALIZER]}
@@ -217,7 +220,7 @@ async def test_the_bucket_is_asked_once_who_uses_the_data(world: World, monkeypa
 async def test_an_outage_is_reported_without_advice_on_keys_until_the_store_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, asked = World(tmp_path, rest_s=30.0), list[str]()
+    world, asked = World(tmp_path, pause_s=30.0), list[str]()
 
     def fail(prefix: str) -> None:
         asked.append(prefix)

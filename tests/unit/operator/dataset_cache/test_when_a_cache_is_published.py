@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from lead_operator.bucket.bucket_view import BucketSnapshot, BucketView
+from lead_operator.bucket.bucket_snapshot import BucketSnapshot
+from lead_operator.bucket.bucket_view import BucketView
 from lead_operator.bucket.cache_publisher import CachePublisher, check
 from lead_operator.bucket.source_watch import list_source
 from lead_operator.decisions.dataset_cache.plan import MAX_REBUILDS, decide_dataset_cache

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from lead_operator import metrics
-from lead_operator.controllers.manager import Operator
+from lead_operator.controllers.manager import Manager
 from lead_operator.handlers.health import start_health_server
 from lead_operator.kube.api_errors import ApiError, NotFound, Refused
 from lead_operator.kube.client import KubeClient
@@ -24,21 +24,21 @@ FORBIDDEN = Refused(403, "Forbidden", "trainingruns.lead.dev is forbidden")
 NO_CLIENT = cast(KubeClient, None)  # nothing here makes a call
 
 
-def an_operator(*namespaces: str) -> Operator:
+def an_operator(*namespaces: str) -> Manager:
     client = cast(KubeClient, SimpleNamespace(clock=ServerClock()))
     client.clock.note("Thu, 01 Jan 2026 12:00:30 GMT")
-    operator = Operator(client, replace(SETTINGS, run_namespaces=namespaces))
+    operator = Manager(client, replace(SETTINGS, run_namespaces=namespaces))
     for informer in operator.informers.vital:
         informer.synced.set()
     return operator
 
 
-def refuse(operator: Operator, namespace: str, why: str = str(FORBIDDEN)) -> None:
+def refuse(operator: Manager, namespace: str, why: str = str(FORBIDDEN)) -> None:
     for informer in operator.informers.vital:
         informer.refused = why if informer.namespace == namespace else informer.refused
 
 
-def hear(operator: Operator, namespace: str, at_s: float) -> None:
+def hear(operator: Manager, namespace: str, at_s: float) -> None:
     for informer in operator.informers.vital:
         if informer.namespace == namespace:
             informer.last_sign_of_life = at_s
@@ -66,7 +66,7 @@ def test_a_namespace_lost_for_hours_does_not_end_a_process_that_just_lost_anothe
 async def page() -> AsyncIterator[Any]:
     runners = []
 
-    async def ready(operator: Operator) -> tuple[int, str]:
+    async def ready(operator: Manager) -> tuple[int, str]:
         runners.append(await start_health_server(operator, 0))
         port = next(address[1] for address in runners[-1].addresses if address[0] == "0.0.0.0")
         async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/readyz") as answer:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from lead_operator.controllers.manager import Operator
+from lead_operator.controllers.manager import Manager
 from lead_operator.decisions.observed import ObservedClaim
 from lead_operator.decisions.remedies import explain_waiting
 from lead_operator.kube.client import KubeClient
@@ -172,7 +172,7 @@ def a_claim(name: str, labels: dict[str, str], owner: str = "") -> dict[str, Any
 
 def test_a_run_sees_its_claims_or_the_shared_ones_and_which_nodes_are_away() -> None:
     client = cast(KubeClient, SimpleNamespace(clock=ServerClock()))
-    operator = Operator(client, SETTINGS)
+    operator = Manager(client, SETTINGS)
     claims = operator.informers.of(CLAIM, "team-a")
     claims.note_own_write(a_claim("night-drive-cache-0", {}, RUN_UID), quiet=True)
     claims.note_own_write(a_claim("towns-shared-0", {"lead.dev/shared-claim": "towns"}), quiet=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from lead_operator.handlers.bounded_session import TEXT, bounded_response
+from lead_operator.kube.answers import MAX_OBJECT_BYTES
 from lead_operator.kube.fed_informer import FedInformer
 
 RUN = {"apiVersion": "lead.dev/v1alpha1", "kind": "TrainingRun",
@@ -22,6 +24,7 @@ class Informer:
     """Takes note of what kopf's watch says between events."""
 
     name = "trainingruns"
+    now = staticmethod(time.monotonic)
 
     def __init__(self) -> None:
         self.signs_of_life = self.wanted_lists = 0
@@ -92,11 +95,9 @@ def test_an_error_ends_the_stream_before_kopf_sees_it_and_a_list_follows(error: 
     assert informer.wanted_lists == 1
 
 
-def test_a_line_without_an_end_ends_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lead_operator.kube.client.MAX_OBJECT_BYTES", 1000)
-    informer = Informer()
-    long = {"type": "ADDED", "object": {**RUN, "spec": {"recipe": "l" * 3_000_000}}}
-    assert seen(long, informer=informer) == [] and informer.wanted_lists == 1
+def test_a_line_without_an_end_ends_the_stream() -> None:
+    informer, endless = Informer(), b"l" * (MAX_OBJECT_BYTES + 1)
+    assert asyncio.run(asked("watch=true", informer, endless, read=events_of)) == [] and informer.wanted_lists == 1
 
 
 def test_kopf_is_shown_that_its_version_is_too_old() -> None:

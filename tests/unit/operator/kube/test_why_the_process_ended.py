@@ -40,7 +40,7 @@ def ending(monkeypatch: pytest.MonkeyPatch, end: Callable[[list[BaseException]],
         end(registry)
 
     monkeypatch.setattr(startup, "KubeClient", FakeClient)
-    monkeypatch.setattr(startup, "Operator", lambda *_: None)
+    monkeypatch.setattr(startup, "Manager", lambda *_: None)
     monkeypatch.setattr(startup, "start_servers", servers)
     monkeypatch.setattr(startup, "build_registry", lambda operator, stop, failures: failures)
     monkeypatch.setattr(startup.kopf, "operator", kopf_operator)

@@ -7,9 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from lead_operator.bucket.bucket_view import BucketSnapshot, BucketView
+from lead_operator.bucket.bucket_snapshot import BucketSnapshot
+from lead_operator.bucket.bucket_view import BucketView
 from lead_operator.controllers.reported_runs import ReportedRuns
-from lead_operator.controllers.training_run import TrainingRuns
+from lead_operator.controllers.training_run import TrainingRunController
 from lead_operator.decisions.observed import ObservedInstance, ObservedRun
 from lead_operator.decisions.plan import Plan, RunRecord
 from lead_operator.decisions.training_run.plan import decide_training_run
@@ -176,7 +177,7 @@ def body(version: str = "7") -> KubernetesObject:
 async def record(view: BucketView, held: KubernetesObject, plan: Plan, *, server_has: str = "7") -> Plan:
     memories: Any = None
     client, runs = cast(KubeClient, Server(server_has)), ReportedRuns(view)
-    controller = TrainingRuns(client, memories, view, memories, runs, memories, memories, SETTINGS)
+    controller = TrainingRunController(client, memories, view, memories, runs, memories, memories, SETTINGS)
     return await controller.record(controller.parse(held), held, plan)
 
 
