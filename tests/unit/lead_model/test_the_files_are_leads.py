@@ -160,7 +160,7 @@ def checkpoint_in(folder: Path, epoch: int) -> CheckpointManifest:
     files = {name: StoredObject(key=f"files/{name}", size=4, sha256="0" * 64) for name in names}
     for stored in files.values():
         FolderStore(folder / ".lead").put(stored.key, b"ours")
-    return CheckpointManifest.model_construct(epoch=epoch + 1, step_in_epoch=0, files=files)
+    return CheckpointManifest.model_construct(epoch=epoch + 1, step_in_epoch=0, parts={"model": names[0]}, files=files)
 
 
 def test_chosen_epochs_keep_their_model_file(tmp_path: Path) -> None:

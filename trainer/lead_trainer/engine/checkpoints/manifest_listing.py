@@ -11,10 +11,7 @@ def model_file_name(manifest: CheckpointManifest) -> str:
     for part in ("ema", "model"):
         if manifest.parts.get(part) in manifest.files:
             return manifest.parts[part]
-    for name in sorted(manifest.files):  # of a version that did not write `parts`
-        if name.startswith("model_") and name.endswith(".pth"):
-            return name
-    raise BadData(f"checkpoint of step {manifest.step} names no model_*.pth")
+    raise BadData(f"the manifest of the checkpoint of step {manifest.step} names no file of its part `model`")
 
 
 def manifest_keys(store: ObjectStore, manifests_prefix: str) -> list[str]:
