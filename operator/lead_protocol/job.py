@@ -117,6 +117,7 @@ class TrainJob(StrictModel):
     datasets: list[DatasetSource]
     checkpoint: CheckpointPolicy = CheckpointPolicy()
     init_from: InitFrom | None = None  # weights alone
+    evaluates: bool = False  # measures the weights of `init_from` and commits a report; nothing is trained
     resume_from: InitFrom | None = None  # with optimizer and position, while this instance has no checkpoint of its own
     session_cache_bytes: int = 0  # 0: no limit but the volume's own
     logging: LoggingPolicy = LoggingPolicy()

@@ -48,7 +48,7 @@ class StoredObject(StrictModel):
 
 
 class CheckpointManifest(StrictModel):
-    """The commit of one checkpoint of one stage instance."""
+    """The commit of one checkpoint of one stage instance, or of the report with which an evaluation ends."""
 
     format: Literal["lead-checkpoint/1"] = "lead-checkpoint/1"
     run_uid: _Name
@@ -60,6 +60,7 @@ class CheckpointManifest(StrictModel):
     epoch: _Step  # epochs completed
     step_in_epoch: _Step  # 0 at an epoch's end
     final: bool = False  # the stage ends with it: after the last epoch, or early
+    is_report: bool = False  # of an evaluation: its files hold no weights, its step counts batches
     parent_sha256: Sha256 | None  # of the manifest this attempt resumed from or committed before
     recipe: _Name
     config_sha256: Sha256

@@ -48,11 +48,11 @@ class ProgressRecord(StrictModel):
     kind: Literal["train"] = "train"
     attempt: Annotated[int, Field(ge=1, le=MAX_ATTEMPT)]
     seq: _Count
-    phase: Literal["Starting", "Loading", "Training", "Checkpointing", "Stopped", "Done", "Failed"]
+    phase: Literal["Starting", "Loading", "Training", "Evaluating", "Checkpointing", "Stopped", "Done", "Failed"]
     epoch: _Count  # epochs completed
     epochs: _Count
-    step: _Count  # optimizer steps completed in this stage
-    steps: _Count  # optimizer steps of the whole stage
+    step: _Count  # optimizer steps completed in this stage; of an evaluation: batches measured
+    steps: _Count  # optimizer steps of the whole stage; of an evaluation: batches of this rank
     loss: float | None = None
     metrics: Annotated[dict[_Name, float], Field(max_length=16)] = Field(default_factory=dict)
     samples_per_s: Annotated[float, Field(ge=0, le=1e12)] | None = None

@@ -51,6 +51,33 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         ),
         "keep one of them",
     ),
+    (
+        "an evaluation of nothing",
+        a_training_run("x", "c", stages=[{"name": "a"}, {"name": "b", "kind": "Evaluation"}]),
+        "give it initFrom",
+    ),
+    (
+        "an evaluation with epochs of its own",
+        a_training_run(
+            "x",
+            "c",
+            stages=[{"name": "a"}, {"name": "b", "kind": "Evaluation", "initFrom": {"stage": "a"}, "epochs": 3}],
+        ),
+        "remove epochs and seeds",
+    ),
+    (
+        "a stage that begins with a report",
+        a_training_run(
+            "x",
+            "c",
+            stages=[
+                {"name": "a"},
+                {"name": "b", "kind": "Evaluation", "initFrom": {"stage": "a"}},
+                {"name": "c", "initFrom": {"stage": "b"}},
+            ],
+        ),
+        "name the stage that it measures",
+    ),
     ("nothing at once", a_training_run("x", "c", parallelism=0), "spec.parallelism"),
     (
         "claims shared by seeds",

@@ -165,7 +165,7 @@ class PodDriver:
     def _stop_pod(self, pod: Pod, phase: str) -> None:
         job = _job(pod)
         if phase == "Running" and pod["metadata"]["uid"] not in self._ends:
-            if isinstance(job, TrainJob) and _rank(pod) == 0:
+            if isinstance(job, TrainJob) and not job.evaluates and _rank(pod) == 0:
                 self._commit(job, epoch=self.script.held_at or 1)
             self._end(pod, Exit(75, "", "Error"))
         if phase == "Running":
@@ -274,6 +274,7 @@ class PodDriver:
                 "attempt": job.attempt, "seq": self._seq, "phase": phase, "epoch": epoch, "epochs": job.epochs,
                 "step": step, "steps": job.epochs * STEPS_PER_EPOCH, "loss": 0.5 / (1 + epoch),
                 "samples_per_s": 412.0, "eta_s": 60.0, "checkpoint": saved if epoch else None,
+                "metrics": {"val/loss": 0.25, "val/mAP": 0.5} if job.evaluates and phase == "Done" else {},
                 "cache_hits": 93, "cache_misses": 7, "resumed_from_step": resumed if committed else None,
             }
         )  # fmt: skip
@@ -289,6 +290,7 @@ class PodDriver:
         manifest = CheckpointManifest(
             run_uid=job.owner.uid, stage=job.stage, seed=job.seed, attempt=job.attempt, nonce="nonce", step=step,
             epoch=epoch, step_in_epoch=0, parent_sha256=None, recipe=job.recipe, config_sha256=SHA,
+            final=job.evaluates, is_report=job.evaluates,
             dataset_digests=[d.digest for d in job.datasets], world_size=job.nodes, torch_version="0",
             parameters_sha256=SHA, files={"model.pth": file}, saved_at=self._now(),
         )  # fmt: skip

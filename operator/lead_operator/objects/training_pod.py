@@ -92,7 +92,7 @@ def build_train_job(
         attempt=attempt,
         recipe=run.recipe,
         preset=run.preset,
-        config=merged_keys(require_config(run.config), require_config(instance.stage.config)),
+        config=merged_keys(require_config(run.config), run.keys_of(instance.stage)),
         epochs=instance.stage.epochs,
         nodes=run.nodes,
         procs_per_node=run.procs_per_node,
@@ -107,6 +107,7 @@ def build_train_job(
             resume="Never" if run.checkpoint.resume == "Never" else "Auto",
         ),
         init_from=_init_from(run, instance, profile),
+        evaluates=instance.stage.evaluates,
         resume_from=_resume_from(run, instance, profile),
         session_cache_bytes=_session_cache_bytes(run),
         logging=_logging(run),
@@ -125,10 +126,7 @@ def build_check_job(run: TrainingRun) -> CheckJob:
         config=require_config(run.config),
         nodes=run.nodes,
         procs_per_node=run.procs_per_node,
-        stages=[
-            CheckedStage(stage=stage.name, epochs=stage.epochs, config=require_config(stage.config))
-            for stage in run.stages
-        ],
+        stages=[CheckedStage(stage=stage.name, epochs=stage.epochs, config=run.keys_of(stage)) for stage in run.stages],
     )
 
 

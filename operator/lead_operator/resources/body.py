@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from lead_operator.errors import SpecError
 
-STAGE_DEFAULTS: Mapping[str, Any] = {"epochs": 31, "seeds": [0], "config": {}}
+STAGE_DEFAULTS: Mapping[str, Any] = {"kind": "Train", "epochs": 31, "seeds": [0], "config": {}}
 TOLERATION_DEFAULTS: Mapping[str, Any] = {"operator": "Equal", "value": ""}
 T = TypeVar("T")
 

@@ -4,7 +4,8 @@ Its only defaults are those of fields inside lists (`body`): the API server, or 
 none, has filled in the others.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lead_operator import names
@@ -12,6 +13,9 @@ from lead_operator.errors import SpecError
 from lead_operator.resources.body import STAGE_DEFAULTS, Identity, Reader, parse_identity, parse_quantity
 from lead_operator.resources.pod_settings import ComputeResources, PodSettings, parse_resources, parse_tolerations
 from lead_operator.resources.recipe_config import require_config
+from lead_protocol.merged_keys import merged_keys
+
+EVALUATION = "Evaluation"  # kind of a stage
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,7 @@ class Stage:
     config: dict[str, Any]
     init_from: str | None  # name of an earlier stage
     init_uri: str = ""  # of a checkpoint; at most one of the two is set
+    evaluates: bool = False  # the weights it begins with, instead of training them
 
 
 @dataclass(frozen=True)
@@ -128,6 +133,14 @@ class TrainingRun:
         """All stage instances in the order in which they are trained."""
         return tuple(StageInstance(stage, seed) for stage in self.stages for seed in stage.seeds)
 
+    def keys_of(self, stage: Stage) -> dict[str, Any]:
+        """The keys that differ in a stage; an evaluation has those of the stage that it measures, and its own win.
+
+        Raises ConfigOmitted where they are not kept in memory.
+        """
+        measured = [each for each in self.stages if stage.evaluates and each.name == stage.init_from]
+        return merged_keys(*(require_config(each.config) for each in (*measured, stage)))
+
     def parent_of(self, instance: StageInstance) -> StageInstance | None:
         """The instance whose weights this one starts from: the same seed where the parent has it, else its first."""
         if instance.stage.init_from is None:
@@ -155,7 +168,7 @@ def parse_training_run(body: dict[str, Any]) -> TrainingRun:
         storage_profile=spec.get("storageProfile", str),
         nodes=spec.get("nodes", int),
         procs_per_node=_procs_per_node(spec, resources),
-        stages=tuple(_stage(s) for s in spec.children("stages", STAGE_DEFAULTS)),
+        stages=tuple(_stages(spec.children("stages", STAGE_DEFAULTS))),
         parallelism=spec.get("parallelism", int),
         checkpoint=_checkpoint(spec.child("checkpoint")),
         session_cache=_session_cache(spec.child("sessionCache")),
@@ -197,6 +210,18 @@ def _procs_per_node(spec: Reader, resources: ComputeResources) -> int:
     return spec.get("procsPerNode", int)
 
 
+def _stages(readers: Iterable[Reader]) -> Iterator[Stage]:
+    """Yields the stages; an evaluation has the epochs and the seeds of the stage that it measures."""
+    known: dict[str | None, Stage] = {}
+    for reader in readers:
+        stage = _stage(reader)
+        measured = known.get(stage.init_from)
+        if stage.evaluates and measured is not None:
+            stage = replace(stage, epochs=measured.epochs, seeds=measured.seeds)
+        known[stage.name] = stage
+        yield stage
+
+
 def _stage(reader: Reader) -> Stage:
     init_from = reader.child("initFrom") if reader.optional("initFrom", dict) is not None else None
     return Stage(
@@ -206,6 +231,7 @@ def _stage(reader: Reader) -> Stage:
         config=reader.get("config", dict),
         init_from=init_from.optional("stage", str) if init_from else None,
         init_uri=init_from.text("uri") if init_from else "",
+        evaluates=reader.get("kind", str) == EVALUATION,
     )
 
 

@@ -16,7 +16,6 @@ import torch
 from rich.console import Console
 
 from lead_protocol import environment
-from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.store.folder import FolderStore
 from lead_trainer.contract.benchmark import Evaluated
 from lead_trainer.contract.installed import recipe_names
@@ -29,7 +28,6 @@ from lead_trainer.engine.attempt.location import RunLocation
 from lead_trainer.engine.attempt.trials import validation_of_weights
 from lead_trainer.engine.group.ddp import Group
 from lead_trainer.engine.group.stop import StopFlag
-from lead_trainer.engine.step.ranking import VALIDATION
 from lead_trainer.engine.worker import device_of
 from lead_trainer.errors import BadConfig
 from lead_trainer.local.config_sources import read_config_json, read_sources, resolve
@@ -41,7 +39,7 @@ from lead_trainer.local.trained_weights import checkpoint_of, sha256_of
 from lead_trainer.recipes.backbone_file import STORE_MARK
 from lead_trainer.recipes.local_runs import collections_of
 from lead_trainer.report.console import open_log
-from lead_trainer.report.evaluation import EvaluationReport, Trained, write_report
+from lead_trainer.report.evaluation import EvaluationReport, Trained, without_prefix, write_report
 from lead_trainer.weights_file import read_weights_file
 from lead_trainer.world import World
 
@@ -81,7 +79,7 @@ def evaluate_checkpoint(
         changed=[one for one in arguments if not one.startswith("recipe=")],
         datasets=validation.datasets,
         metrics=validation.metrics,
-        trained=None if trained is None else as_trained(trained),
+        trained=None if trained is None else Trained.of(trained),
         config=run.config.model_dump(mode="json"),
     )
     console = Console(width=None if sys.stdout.isatty() else LOG_COLUMNS)
@@ -101,26 +99,6 @@ def evaluate_checkpoint(
     files = write_report(report, found, validation.pictures, weights.parent)
     print(f"report: {' '.join(map(str, files))}")
     return validation.metrics if benchmark is None else found
-
-
-def as_trained(manifest: CheckpointManifest) -> Trained:
-    """Returns what a report shows of the checkpoint that weights are of."""
-    return Trained(
-        stage=manifest.stage,
-        seed=manifest.seed,
-        epoch=manifest.epoch,
-        step=manifest.step,
-        git_revision=manifest.git_revision,
-        world_size=manifest.world_size,
-        torch_version=manifest.torch_version,
-        datasets=manifest.dataset_digests,
-        validated=manifest.parts.get("ema", manifest.parts.get("model", "")),
-        logged={
-            name.removeprefix(VALIDATION): value
-            for name, value in manifest.metrics.items()
-            if name.startswith(VALIDATION)
-        },
-    )
 
 
 def run_of_weights(weights: Path, arguments: Sequence[str]) -> LocalRun:
@@ -220,5 +198,4 @@ def validated(run: LocalRun, weights: Path, environ: Mapping[str, str]) -> Measu
         )
     if found is None:
         return Measured()
-    metrics = {tag.removeprefix(VALIDATION): value for tag, value in found.values.items()}
-    return Measured(metrics, found.pictures, [source.digest for source in job.datasets])
+    return Measured(without_prefix(found.values), found.pictures, [source.digest for source in job.datasets])

@@ -13,6 +13,7 @@ from lead_trainer.contract.checked_parts import BadPart, checked_parts, type_fau
 from lead_trainer.contract.samples import Batch
 from lead_trainer.contract.step import ConfigT
 
+VALIDATION = "val/"  # begins the tag of every validation metric
 _RULE_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 Picture = npt.NDArray[np.uint8]  # (H, W, 3), RGB

@@ -12,7 +12,8 @@ from typing import Any
 
 from rich.table import Table
 
-from lead_trainer.contract.reports import Picture
+from lead_protocol.manifests import CheckpointManifest
+from lead_trainer.contract.reports import VALIDATION, Picture
 from lead_trainer.report.picture_files import PictureFiles
 
 REPORT, PICTURES = "report", "report_pictures"
@@ -34,6 +35,24 @@ class Trained:
     validated: str  # the file of the weights that its validation used: averaged ones if there are any
     logged: Mapping[str, float]  # what its validation found
 
+    @classmethod
+    def of(cls, manifest: CheckpointManifest) -> "Trained":
+        """Returns what a checkpoint's manifest says."""
+        return cls(
+            stage=manifest.stage,
+            seed=manifest.seed,
+            epoch=manifest.epoch,
+            step=manifest.step,
+            git_revision=manifest.git_revision,
+            world_size=manifest.world_size,
+            torch_version=manifest.torch_version,
+            datasets=manifest.dataset_digests,
+            validated=manifest.parts.get("ema", manifest.parts.get("model", "")),
+            logged=without_prefix(
+                {name: value for name, value in manifest.metrics.items() if name.startswith(VALIDATION)}
+            ),
+        )
+
 
 @dataclass(frozen=True)
 class EvaluationReport:
@@ -48,6 +67,7 @@ class EvaluationReport:
     metrics: Mapping[str, float]  # of the recipe's validation, by name
     trained: Trained | None  # None for weights without their run
     config: Mapping[str, Any]
+    world_size: int = 1  # processes that measured
 
     def differing(self) -> list[str]:
         """Returns the metrics that the run logged and that are not found again to the bit."""
@@ -73,7 +93,7 @@ class EvaluationReport:
             f"the run validated {self.trained.validated}": self.trained.validated != self.weights,
             "the data are others": list(self.datasets) != list(self.trained.datasets),
             f"{' '.join(self.changed)} was given": bool(self.changed),
-            f"the run had {self.trained.world_size} processes": self.trained.world_size != 1,
+            f"the run had {self.trained.world_size} processes": self.trained.world_size != self.world_size,
             f"the run had torch {self.trained.torch_version}": self.trained.torch_version != torch.__version__,
         }
         return [reason for reason, holds in found.items() if holds]
@@ -103,6 +123,11 @@ class EvaluationReport:
             lines += [f"| {name} | {value:.6g} | {_beside(value, logged.get(name))} |"
                       for name, value in sorted(self.metrics.items())]  # fmt: skip
         return "\n".join(lines) + "\n"
+
+
+def without_prefix(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Returns metrics of a validation by the names that a report has."""
+    return {name.removeprefix(VALIDATION): value for name, value in metrics.items()}
 
 
 def write_report(report: EvaluationReport, own: Any, pictures: Mapping[str, Picture], folder: Path) -> list[Path]:

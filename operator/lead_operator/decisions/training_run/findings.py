@@ -79,11 +79,14 @@ def _failed(step: Step) -> Finding:
 def _what_was_trained(view: RunView, step: Step) -> str:
     names = ", ".join(_how_far(state) for state in step.states[:16])
     where = view.checkpoint.uri if view.checkpoint is not None else "in the bucket"
-    return f"trained to the end: {names}; the newest checkpoint is {where}"
+    last = "report" if view.current.instance.stage.evaluates else "newest checkpoint"
+    return f"trained to the end: {names}; the {last} is {where}"
 
 
 def _how_far(state: InstanceState) -> str:
     trained, epochs = state.epochs_trained, state.instance.stage.epochs
+    if state.instance.stage.evaluates:
+        return f"{state.instance.text} (measured)"
     early = f" (stopped early, {trained} of {epochs} epochs)" if trained < epochs else ""
     return f"{state.instance.text}{early}"
 
@@ -272,9 +275,12 @@ def _checkpointed(view: RunView) -> Finding:
             "runs goes on; restore the run's folder before the next attempt, which would end the run"
         )
         return Finding(Condition.CHECKPOINTED, False, CHECKPOINT_MISSING, text)
+    evaluates = view.current.instance.stage.evaluates
     if view.checkpoint is None:
-        return Finding(Condition.CHECKPOINTED, False, "NoCheckpoint", "this stage has no checkpoint yet")
-    text = f"epoch {view.checkpoint.epoch}, step {view.checkpoint.step}: {view.checkpoint.uri}"
+        awaited = "measures weights and has no report yet" if evaluates else "has no checkpoint yet"
+        return Finding(Condition.CHECKPOINTED, False, "NoCheckpoint", f"this stage {awaited}")
+    what = "report of the weights of" if evaluates else ""
+    text = f"{what} epoch {view.checkpoint.epoch}, step {view.checkpoint.step}: {view.checkpoint.uri}".lstrip()
     return Finding(Condition.CHECKPOINTED, True, "Committed", text)
 
 

@@ -45,8 +45,11 @@ def without_live_fields(fields: ProgressStatus) -> ProgressStatus:
     return replace(fields, milli_samples_per_second=None, eta_seconds=None)
 
 
-def final_fields(fields: ProgressStatus) -> ProgressStatus:
-    """Returns what is kept of the progress of an instance that has ended: a run may have a hundred of them."""
+def final_fields(state: InstanceState, fields: ProgressStatus) -> ProgressStatus:
+    """Returns what is kept of the progress of an instance that has ended: a run may have a hundred of them.
+
+    The metrics of an evaluation are its result.
+    """
     return ProgressStatus(
         epoch=fields.epoch,
         epochs=fields.epochs,
@@ -54,6 +57,7 @@ def final_fields(fields: ProgressStatus) -> ProgressStatus:
         steps=fields.steps,
         percent=fields.percent,
         loss=fields.loss,
+        metrics=fields.metrics if state.instance.stage.evaluates else {},
     )
 
 
@@ -123,7 +127,7 @@ def _apply(
 
 def _has_position(record: ProgressRecord) -> bool:
     """Whether step and epoch are the attempt's: zeros are not while it loads, nor of a rank that ends unheard."""
-    return record.step > 0 or record.epoch > 0 or record.phase in ("Training", "Checkpointing")
+    return record.step > 0 or record.epoch > 0 or record.phase in ("Training", "Evaluating", "Checkpointing")
 
 
 def _with_live_fields(fields: ProgressStatus, record: ProgressRecord) -> ProgressStatus:

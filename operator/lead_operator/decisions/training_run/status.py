@@ -107,7 +107,7 @@ def _progress(view: RunView, step: Step, position: int, fields: ProgressStatus) 
     state = step.states[position]
     if position in view.positions:
         return fields if step.phase_of(position) is RunPhase.RUNNING else without_live_fields(fields)
-    return final_fields(fields) if state.attempt > 0 else ProgressStatus(epochs=state.instance.stage.epochs)
+    return final_fields(state, fields) if state.attempt > 0 else ProgressStatus(epochs=state.instance.stage.epochs)
 
 
 def _resumed_from_step(state: InstanceState, record: ProgressRecord | None) -> int | None:

@@ -15,6 +15,7 @@ import torch
 from lead_protocol.job import TrainJob
 from lead_protocol.progress_record import ProgressRecord
 from lead_trainer.contract.installed import load_recipe
+from lead_trainer.engine.attempt.evaluation import evaluate
 from lead_trainer.engine.attempt.given import Attempt
 from lead_trainer.engine.attempt.location import RunLocation
 from lead_trainer.engine.attempt.memory import (
@@ -40,9 +41,11 @@ log = structlog.get_logger(__name__)
 
 
 def run_attempt(job: TrainJob, location: RunLocation, group: Group, stop: StopFlag) -> None:
-    """Trains one attempt to its end; raises StopRequested, a TrainerError or a StoreError, after it is reported."""
+    """Trains, or measures, to the end; raises StopRequested, a TrainerError or a StoreError, after it is reported."""
     with _reported(job, location, group, stop) as attempt:
         fix_algorithms(attempt.config.deterministic)
+        if job.evaluates:
+            return evaluate(attempt)
         memory_plan = _first_memory_plan(attempt)
         while True:
             try:

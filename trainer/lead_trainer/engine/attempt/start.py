@@ -163,9 +163,9 @@ def _restore(start: Start, state: TrainState, manifest: CheckpointManifest) -> N
 def _load_initial_weights(start: Start, model: torch.nn.Module, facts: Facts) -> None:
     path = start.initial_weights
     if start.job.init_from is not None:
-        parent, folder = start.job.init_from, start.scratch / f"init-{start.group.world.rank}"
+        folder = start.scratch / f"init-{start.group.world.rank}"
         start.budget.begin()
-        path = newest_valid_weights(start.store, parent, start.job.stage, folder, start.budget)
+        path, _ = newest_valid_weights(start.store, start.job.init_from, start.job.stage, folder, start.budget)
     if path is not None:
         start.recipe.load_initial_weights(model, start.config, facts, read_weights_file(path, "load_file"))
         log.info("initial weights loaded", file=str(path))

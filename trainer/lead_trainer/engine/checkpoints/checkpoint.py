@@ -204,6 +204,7 @@ def commit_checkpoint(
     budget: RetryBudget,
     scratch: Path,
     final: bool = False,
+    is_report: bool = False,
 ) -> Committed:
     """Uploads the files and commits them; raises Fenced, or a StoreError once the retry budget is spent.
 
@@ -223,6 +224,7 @@ def commit_checkpoint(
         epoch=loop["epoch"],
         step_in_epoch=loop["step_in_epoch"],
         final=final,
+        is_report=is_report,
         parent_sha256=parent_sha256,
         recipe=identity.recipe,
         config_sha256=identity.config_sha256,

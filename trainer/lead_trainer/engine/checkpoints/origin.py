@@ -44,6 +44,8 @@ def valid_origin(store: ObjectStore, origin: InitFrom, epochs: int, folder: Path
         fault, manifest, digest = find_lasting_fault(store, keys, key, folder, budget)
         if fault is not None or manifest is None:
             return fault, None
+        if manifest.is_report:
+            return Fault("it is the report of an evaluation and holds no state to go on from"), None
         if not _lies_below(manifest, origin.checkpoint_prefix):
             return Fault("its objects lie elsewhere"), None
         return None, Found(key, digest, manifest)
@@ -57,18 +59,22 @@ def valid_origin(store: ObjectStore, origin: InitFrom, epochs: int, folder: Path
     return found
 
 
-def newest_valid_weights(store: ObjectStore, origin: InitFrom, stage: str, folder: Path, budget: RetryBudget) -> Path:
-    """Downloads the model file of the checkpoint that `stage` begins with; returns its path.
+def newest_valid_weights(
+    store: ObjectStore, origin: InitFrom, stage: str, folder: Path, budget: RetryBudget
+) -> tuple[Path, CheckpointManifest]:
+    """Downloads the model file of the checkpoint that `stage` begins with; returns its path and the manifest.
 
     Raises NoValidCheckpoint when there is none.
     """
 
-    def fetch(key: str) -> tuple[Fault | None, Path | None]:
+    def fetch(key: str) -> tuple[Fault | None, tuple[Path, CheckpointManifest] | None]:
         fault, manifest = budget.call(_fetch_model, store, key, folder, origin.checkpoint_prefix)
         if fault is not None and fault.missing:
             budget.pause(RECHECK_S)
             fault, manifest = budget.call(_fetch_model, store, key, folder, origin.checkpoint_prefix)
-        return fault, None if fault is not None or manifest is None else folder / model_file_name(manifest)
+        if fault is not None or manifest is None:
+            return fault, None
+        return None, (folder / model_file_name(manifest), manifest)
 
     return _newest_valid(store, origin, f"spec.stages[{stage}].initFrom", fetch, budget)
 

@@ -15,13 +15,13 @@ from lead_protocol.manifests import CheckpointManifest
 from lead_protocol.progress_record import MAX_ADVISORIES, Advisory, CheckpointRef
 from lead_trainer.contract.checked_parts import BadPart
 from lead_trainer.contract.recipe import Recipe
-from lead_trainer.contract.reports import Picture, picture_fault
+from lead_trainer.contract.reports import VALIDATION, Picture, picture_fault
 from lead_trainer.contract.results import returned
 from lead_trainer.contract.samples import Batch
 from lead_trainer.contract.step import StepOutput
 from lead_trainer.engine.checkpoints.retention import Retention
 from lead_trainer.engine.reporting.progress import ProgressWriter
-from lead_trainer.engine.step.ranking import METRIC_NAME, VALIDATION
+from lead_trainer.engine.step.ranking import METRIC_NAME
 from lead_trainer.engine.step.recipe_parts import pictures_of
 from lead_trainer.engine.step.state import TrainState
 from lead_trainer.engine.validation.validation import Validated

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 from lead_protocol.strict_model import StrictModel
 from lead_trainer.contract.config_values import near_matches
+from lead_trainer.contract.reports import VALIDATION
 from lead_trainer.contract.training_keys import TrainingKeys
 from lead_trainer.errors import BadConfig
 
-VALIDATION = "val/"  # begins the tag of every validation metric
 METRIC_NAME = re.compile(r"[A-Za-z0-9_./-]{1,64}")  # what a progress record takes as the name of a metric
 
 

@@ -18,7 +18,7 @@ import torch
 
 from lead_trainer.contract.checked_parts import BadPart
 from lead_trainer.contract.recipe import Recipe
-from lead_trainer.contract.reports import Picture
+from lead_trainer.contract.reports import VALIDATION, Picture
 from lead_trainer.contract.results import returned
 from lead_trainer.contract.samples import Batch, Indices, Sample, Samples
 from lead_trainer.contract.step import StepContext
@@ -32,7 +32,6 @@ from lead_trainer.data.retrying_source import RetryingSource, decoded_sample
 from lead_trainer.engine.group.ddp import Group
 from lead_trainer.engine.step.epoch_plan import StagePlan
 from lead_trainer.engine.step.precision import autocast
-from lead_trainer.engine.step.ranking import VALIDATION
 from lead_trainer.engine.step.recipe_parts import collated, made_metrics
 from lead_trainer.engine.step.seeding import seed_step
 from lead_trainer.engine.step.state import Pairs, TrainState, greatest, means, merged
