@@ -3,17 +3,14 @@
 Only sizes are changed: a preset for one CPU core, and two pods without GPUs.
 """
 
-import re
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import pytest
-import yaml
 
-from lead_testing import PROJECT_ROOT
-from lead_testing.installed import Installed, conditions, upload_tree
-from lead_testing.live_runs import epoch_of, kill_a_rank, newest_manifest
+from lead_testing.installed import Installed, conditions
+from lead_testing.live_examples import applied_example
+from lead_testing.live_runs import epoch_of, kill_a_rank, newest_manifest, printed_row
 from lead_testing.manifests import SMALL
 from lead_trainer.example_worlds.world.tree import ExampleTree, write_example_tree
 
@@ -28,26 +25,19 @@ CONFIG = {
 }
 
 
+def shrink(cache: dict[str, Any], run: dict[str, Any]) -> None:
+    cache["config"] = {"preset": "tiny", "data": {"image_size": DATA["image_size"]}}
+    run["config"] = CONFIG
+    run["stages"][0]["epochs"] = EPOCHS
+
+
 @pytest.fixture(scope="module")
 def example(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, Any]]]:
     """The cache and the run of `crds/examples/world.yaml` by kind, small, over scenes in the bucket."""
-    documents = yaml.safe_load_all((PROJECT_ROOT / "crds/examples/world.yaml").read_text(encoding="utf-8"))
-    found: dict[str, dict[str, Any]] = {document["kind"]: document for document in documents}
-    cache, run = found["DatasetCache"]["spec"], found["TrainingRun"]["spec"]
-    cache |= {"config": {"preset": "tiny", "data": {"image_size": DATA["image_size"]}}}
-    cache["build"] |= {"parallelism": 2, "resources": SMALL}
-    run |= {"preset": "tiny", "config": CONFIG, "nodes": 2, "resources": SMALL, "podOverrides": {}}
-    run["stages"][0]["epochs"] = EPOCHS
-    run["sessionCache"]["sizeLimit"] = "1Gi"
     tree = tmp_path_factory.mktemp("nuscenes")
     write_example_tree(tree, TREE)
-    with installed.store() as store:
-        upload_tree(store, tree, cache["source"]["prefix"])
-    for document in found.values():
-        installed.apply_anew(document)
-    yield found
-    for document in found.values():
-        installed.run("kubectl", "delete", document["kind"], document["metadata"]["name"], "--wait=false")
+    with applied_example(installed, "world", tree, shrink) as found:
+        yield found
 
 
 def test_the_example_of_the_recipe_world_trains_through_a_kill(
@@ -57,13 +47,13 @@ def test_the_example_of_the_recipe_world_trains_through_a_kill(
     built = installed.wait_for_phase("datasetcache", cache, "Ready", deadline_s=600)
     assert (built["routes"], built["samples"]) == ({"kept": 8, "total": 8}, 80)
     installed.wait_for("two epochs", lambda: epoch_of(installed, run) >= 2, deadline_s=600)
-    shown = row(installed, run)
+    shown = printed_row(installed, run)
     assert shown["PHASE"] == "Running" and shown["EPOCH"].endswith(f"/{EPOCHS}") and float(shown["LOSS"]) > 0, shown
 
     kill_a_rank(installed, run, rank=1)
     status = installed.wait_for_phase("trainingrun", run, "Succeeded", deadline_s=600)
     assert status["restarts"]["total"] == 1, conditions(status)
-    assert row(installed, run)["RESTARTS"] == "1"
+    assert printed_row(installed, run)["RESTARTS"] == "1"
 
     with installed.store() as store:
         manifest = newest_manifest(store, installed, run, "train")
@@ -108,11 +98,3 @@ def a_pod(name: str, image: str, command: list[str]) -> dict[str, Any]:
     security = {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}}
     spec = {"restartPolicy": "Never", "securityContext": security, "containers": [container]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-
-
-def row(installed: Installed, run: str) -> dict[str, str]:
-    """Returns what `kubectl get` prints of a run, by column."""
-    head, line = installed.read("get", "trainingrun", run).splitlines()
-    starts = [*(name.start() for name in re.finditer(r"\S+", head)), max(len(head), len(line))]
-    cells = [line[start:end].strip() for start, end in pairwise(starts)]
-    return dict(zip(head.split(), cells, strict=True))

@@ -1,6 +1,8 @@
 """A run that trains on a live cluster: how far it is, what it has committed, and a rank of it killed."""
 
 import json
+import re
+from itertools import pairwise
 from typing import Any
 
 from lead_protocol.object_keys import InstanceKeys
@@ -67,3 +69,11 @@ def newest_manifest(store: ObjectStore, installed: Installed, run: str, stage: s
     """Returns the newest checkpoint manifest of a stage instance of a run."""
     newest = max(info.key for info in store.list(keys_of(installed, run, stage, seed).manifests_prefix))
     return dict(json.loads(store.get(newest, max_bytes=2**20)))
+
+
+def printed_row(installed: Installed, run: str) -> dict[str, str]:
+    """Returns what `kubectl get` prints of a run, by column."""
+    head, line = installed.read("get", "trainingrun", run).splitlines()
+    starts = [*(name.start() for name in re.finditer(r"\S+", head)), max(len(head), len(line))]
+    cells = [line[start:end].strip() for start, end in pairwise(starts)]
+    return dict(zip(head.split(), cells, strict=True))
