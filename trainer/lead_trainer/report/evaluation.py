@@ -37,7 +37,7 @@ class Trained:
 
     @classmethod
     def of(cls, manifest: CheckpointManifest) -> "Trained":
-        """Returns what a checkpoint's manifest says."""
+        """Returns what a checkpoint's manifest holds."""
         return cls(
             stage=manifest.stage,
             seed=manifest.seed,
