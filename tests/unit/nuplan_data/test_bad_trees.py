@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lead_protocol.store.folder import FolderStore
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.example_worlds.nuplan.maps import geometry
@@ -27,7 +28,7 @@ from lead_trainer.recipes.nuplan.ingest.point_cloud import read_point_cloud
 from lead_trainer.recipes.nuplan.preparation import NuplanPreparation
 from lead_trainer.recipes.nuplan.prepare_keys import NuplanKeys, data_keys_of
 from lead_trainer.recipes.nuplan.targets.bundles import agent_counts, bundle_of_sweep
-from unit.nuplan_data.conftest import CACHED
+from unit.nuplan_data.conftest import CACHED, build
 
 CLOUD = Path("nuplan-v1.1/sensor_blobs")
 KEYS = NuplanKeys.of(data_keys_of({"data": CACHED}))
@@ -394,6 +395,14 @@ def test_n_53_a_missing_picture_or_cloud_is_counted_and_a_broken_one_is_named(co
     key = next(key for key in found.samples if key.route == f"{blobs.name}/0002")
     with pytest.raises(BadData, match=r"CAM_L0/\w+\.jpg is no whole picture"):
         preparation.record(FolderTree(copy), keys, key)
+
+
+def test_a_tree_without_any_picture_is_an_error_that_counts_the_reasons(copy: Path, tmp_path: Path) -> None:
+    for picture in copy.rglob("CAM_F0/*.jpg"):
+        picture.unlink()
+    sentence = r"no frame of \d+ routes is usable \(.*\) for train, val \(.*picture_missing: 16 frames"
+    with pytest.raises(BadData, match=sentence):
+        build(copy, FolderStore(tmp_path / "store"))
 
 
 def test_a_tree_without_logs_and_a_split_that_is_not_there_are_named(copy: Path) -> None:

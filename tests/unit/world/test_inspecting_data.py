@@ -7,7 +7,7 @@ import pytest
 
 from lead_testing.small_world import SMALL_WORDS
 from lead_trainer.cli import main
-from lead_trainer.commands.inspect_data import named_if_not_finite
+from lead_trainer.commands.inspect_data import named_if_not_finite, nonfinite_keys
 from lead_trainer.contract.samples import Indices, Sample, Samples
 
 
@@ -47,6 +47,8 @@ def test_w_35_a_planted_nan_is_named(tree: Path, tmp_path: Path, capsys: pytest.
     assert capsys.readouterr().out.splitlines() == [
         "scene-2: x: found NaN or infinity", "1 of 5 samples hold a value that is not finite",
     ]  # fmt: skip
+    assert nonfinite_keys({"far": np.float32("inf"), "x": np.float32("inf")}, frozenset({"far"})) == ["x"]
+    assert nonfinite_keys({"far": np.float32("nan")}, frozenset({"far"})) == ["far"]
     assert main(["inspect", "nan", *words(tree, tmp_path)]) == 0
     assert "0 of 12 samples" in capsys.readouterr().out
 

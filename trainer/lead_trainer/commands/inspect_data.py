@@ -68,7 +68,7 @@ def inspect_data(what: str, arguments: Sequence[str], config: Sequence[Path], en
     data = data_of("inspect", arguments, config, environ)
     run, caches, samples = data.run, data.caches, data.samples
     if what == "nan":
-        return named_if_not_finite(samples, run.config.loader_threads)
+        return named_if_not_finite(samples, run.config.loader_threads, run.recipe.reports.unmeasured)
     batch = first_batch(run, samples)
     output = output_of(run, caches, batch)
     if what == "range":
@@ -86,10 +86,12 @@ def inspect_data(what: str, arguments: Sequence[str], config: Sequence[Path], en
     return 0
 
 
-def named_if_not_finite(samples: Samples, threads: int) -> int:
-    """Prints the names of samples that hold NaN or infinity; returns 1 if there are any."""
+def named_if_not_finite(samples: Samples, threads: int, unmeasured: frozenset[str] = frozenset()) -> int:
+    """Prints the names of samples that hold NaN, or infinity but in `unmeasured`; returns 1 if there are any."""
     bad = 0
-    found = ordered_map(lambda number: nonfinite_keys(samples.load(number, 0)), range(len(samples)), threads)
+    found = ordered_map(
+        lambda number: nonfinite_keys(samples.load(number, 0), unmeasured), range(len(samples)), threads
+    )
     for number, keys in enumerate(found):
         if keys:
             bad += 1
@@ -98,10 +100,13 @@ def named_if_not_finite(samples: Samples, threads: int) -> int:
     return int(bad > 0)
 
 
-def nonfinite_keys(sample: Sample) -> list[str]:
-    """Returns the keys whose numbers are not all finite."""
+def nonfinite_keys(sample: Sample, unmeasured: frozenset[str] = frozenset()) -> list[str]:
+    """Returns the keys whose numbers are not all finite; infinity passes in those that may be unmeasured."""
     arrays = {key: np.asarray(value) for key, value in sample.items()}
-    return [key for key, array in arrays.items() if array.dtype.kind == "f" and not np.isfinite(array).all()]
+    floats = {key: array for key, array in arrays.items() if array.dtype.kind == "f"}
+    return [
+        key for key, array in floats.items() if (np.isnan(array) if key in unmeasured else ~np.isfinite(array)).any()
+    ]
 
 
 def first_batch(run: LocalRun, samples: Samples) -> Batch:

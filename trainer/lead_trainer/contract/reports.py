@@ -128,5 +128,7 @@ class Reports(Generic[ConfigT]):
     #: What the recipe's origin states of speed and memory, by variant: `half precision`, `gradient checkpointing`, or
     #: what is not measured here, such as `4 GPUs`. `lead bench model` prints it beside what it measured.
     stated_speed: Mapping[str, str] = field(default_factory=dict)
+    #: Keys of a sample in which infinity means that nothing was measured; `lead inspect nan` names it in all others.
+    unmeasured: frozenset[str] = frozenset()
     #: The W&B settings in the config.
     wandb: Callable[[ConfigT], WandbKeys] = lambda config: WandbKeys()

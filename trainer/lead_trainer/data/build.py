@@ -9,6 +9,7 @@ killed and repeated at any point and by any number of pods: the manifest comes o
 
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,7 @@ from lead_trainer.errors import BadData
 
 OnProgress = Callable[[BuildRecord], None]
 DEFAULT_THREADS = 4
+SHOWN_REASONS = 4  # of routes that are left out
 REPORT_EVERY_S = 5.0  # within a part, and while the parts are asked for
 
 log = structlog.get_logger(__name__)
@@ -158,9 +160,14 @@ def _scan(build: _Build, report: "_Reporter") -> Scan:
     scan = preparation_results.scanned(build.recipe, build.tree, build.config, build.job.collections)
     kept = sum(verdict.kept for verdict in scan.verdicts)
     if not scan.samples:
+        reasons = Counter[str]()
+        for verdict in scan.verdicts:
+            reasons[verdict.reason] += verdict.frames
+        counted = ", ".join(f"{reason}: {frames} frames" for reason, frames in reasons.most_common(SHOWN_REASONS))
         raise BadData(
             f"dataset {source_of(build.job)}: no frame of {len(scan.verdicts)} routes is usable "
-            f"({kept} routes kept) for {', '.join(build.asked or build.job.collections)}; see the routes' results.json"
+            f"({kept} routes kept) for {', '.join(build.asked or build.job.collections)} ({counted}); add what is "
+            "missing to the dataset, or correct the config"
         )
     build.tree.number(scan.samples)
     report.update(phase="Building", routes_total=len(scan.verdicts), routes_kept=kept, samples=len(scan.samples))

@@ -127,6 +127,7 @@ def evaluate(model: "torch.nn.Module", batch: Batch, context: StepContext[Distil
     """Runs losses, with the reasoning's whole weight, and metrics of one batch."""
     from lead_trainer.recipes.distill.losses import compute_losses
     from lead_trainer.recipes.distill.metrics import action_ends, action_totals, trajectory_totals
+    from lead_trainer.recipes.distill.pictures import ways_from_above
 
     config, predictions = context.config, model(batch)
     report, count = compute_losses(config, predictions, batch, context.facts), len(batch["speed"])
@@ -139,6 +140,7 @@ def evaluate(model: "torch.nn.Module", batch: Batch, context: StepContext[Distil
             **mode_of(config.benchmark).metrics(config, predictions, batch),
         },
         action_ends(config, predictions),
+        pictures={"val/ways": ways_from_above(predictions, batch)} if context.micro_batch == 0 else {},
     )
 
 

@@ -47,6 +47,8 @@ MEASURES = (
 LAYOUT_MARK = "dataset_information"
 DROPPED = frozenset({"reduce_speed_discontinuous_road", "reduce_speed_high_route_curvature"})
 REQUIRED_MEASURES = frozenset({"speed", "theta", "perturbation_rotation", "perturbation_translation"})
+CONTROLS = frozenset({"steer", "throttle", "brake"})
+UNMEASURED = frozenset(MEASURES) - REQUIRED_MEASURES - CONTROLS  # infinite where the expert met no such thing
 
 _LIST64 = pa.list_(pa.float64())  # also of what most collections store in 32 bits, so that none loses digits
 POINT_LISTS: dict[str, pa.DataType] = {

@@ -13,6 +13,7 @@ from lead_trainer.recipes.lead.config_values import PACKAGE
 from lead_trainer.recipes.lead.data_sources import SOURCES, source_defaults
 from lead_trainer.recipes.lead.first_weights import random_backbone
 from lead_trainer.recipes.lead.inheritance import SHARED_WITH_NEXT
+from lead_trainer.recipes.lead.prepare_metas import UNMEASURED
 
 RECIPE_NAME, PLANNER_KEY = "lead", "use_planning_decoder"
 
@@ -109,4 +110,5 @@ REPORTS = Reports[LeadConfig](
     warnings=warnings,
     next_command=next_command,
     wandb=wandb_keys,
+    unmeasured=UNMEASURED,
 )
