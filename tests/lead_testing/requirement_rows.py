@@ -43,7 +43,7 @@ class Requirements:
 
 RECIPES = {
     "distill": Requirements("distill", distill_rows.ROWS, distill_rows.ELSEWHERE, {}),
-    "nuplan": Requirements("nuplan", nuplan_rows.ROWS, nuplan_rows.ELSEWHERE, nuplan_rows.DOCUMENTED),
+    "nuplan": Requirements("nuplan", nuplan_rows.ROWS, nuplan_rows.ELSEWHERE, {}),
     "world": Requirements("world", world_rows.ROWS, world_rows.ELSEWHERE, world_rows.DOCUMENTED),
 }
 

@@ -7,6 +7,8 @@ import pytest
 import torch
 from structlog.testing import capture_logs
 
+from lead_protocol.manifests import sha256_hex
+from lead_protocol.store.folder import FolderStore
 from lead_testing.nuplan_batches import AGENTS, made_up_batch, tiny_config
 from lead_trainer.contract.step import StepContext
 from lead_trainer.engine.step.precision import autocast, gradient_scaler
@@ -170,6 +172,23 @@ def test_n_32_a_backbone_begins_with_the_weights_of_a_file_and_never_downloads(t
         build_model(config.model_copy(update={"backbone_weights": str(tmp_path / "absent.pth")}), {})
     with pytest.raises(BadConfig, match="timm has no model 'resnet3'; near: resnet"):
         build_model(tiny_config(model={"backbone": "resnet3"}), {})
+
+
+def test_n_60_a_backbone_begins_with_an_object_of_the_store_by_its_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = built(tiny_config(), seed=5).image.network.state_dict()
+    torch.save(given, tmp_path / "resnet.pth")
+    data = (tmp_path / "resnet.pth").read_bytes()
+    FolderStore(tmp_path / "store").create("weights/resnet.pth", data)
+    monkeypatch.setenv("LEAD_STORE_URL", f"file://{tmp_path / 'store'}")
+    config = tiny_config(backbone_weights="store:weights/resnet.pth", backbone_weights_sha256=sha256_hex(data))
+    with capture_logs() as logs:
+        model = build_model(config, {})
+    assert all(torch.equal(value, given[name]) for name, value in model.image.network.state_dict().items())
+    assert [entry["tensors"] for entry in logs if "image network" in entry["event"]] == [len(given)]
+    with pytest.raises(BadConfig, match=r"backbone_weights_sha256: the bytes of .* have another digest"):
+        build_model(config.model_copy(update={"backbone_weights_sha256": "0" * 64}), {})
 
 
 def test_n_12_pictures_are_normalised_by_the_facts_of_the_training_set() -> None:

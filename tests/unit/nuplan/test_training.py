@@ -12,6 +12,9 @@ from lead_testing.local_groups import newest_manifest, train_in_group
 from lead_trainer.commands.evaluate import evaluate_checkpoint
 from lead_trainer.commands.train import train_locally
 from lead_trainer.example_worlds.nuplan.tree import ExampleTree, write_example_tree
+from lead_trainer.local.trained_weights import sha256_of
+from lead_trainer.recipes.nuplan.config import NuplanConfig
+from lead_trainer.recipes.nuplan.config_values import KEYS
 from lead_trainer.recipes.nuplan.data_keys import TASKS
 
 SMALL = ["recipe=nuplan", "preset=tiny", 'data.cameras=["CAM_F0","CAM_B0"]', "data.image_size=[32,48]",
@@ -56,12 +59,20 @@ def test_n_23_n_33_and_n_38_a_checkpoint_names_what_it_was_trained_with(run: Pat
     manifest = newest_manifest(run)
     assert {"model", "optimizer", "scheduler", "ema"} <= manifest.parts.keys() and manifest.seed == 0
     assert manifest.git_revision and len(manifest.dataset_digests) == 1 and len(manifest.config_sha256) == 64
-    (weights,) = run.glob("model_*.pth")
+    weights = run / manifest.parts["model"]
     assert {f"log_variances.{task}" for task in TASKS} <= torch.load(weights, weights_only=True).keys()
 
 
+def test_n_39_data_and_results_lie_where_the_guide_has_them_and_the_newest_weights_are_last(run: Path) -> None:
+    found = KEYS.config(NuplanConfig, {}, "")
+    assert (found.data_root, found.logdir) == ("data/nuplan_mini", "checkpoints/nuplan")
+    weights, manifest = max(run.glob("model_*.pth")), newest_manifest(run)
+    assert manifest.epoch == 2 and weights.name == manifest.parts["model"] == "model_0001.pth"
+    assert sha256_of(weights) == manifest.files[weights.name].sha256
+
+
 def test_n_41_n_50_and_n_58_a_file_alone_gives_the_logged_numbers_and_a_report(run: Path) -> None:
-    (weights,) = run.glob("ema_*.pth")  # what the run validated
+    weights = run / newest_manifest(run).parts["ema"]  # what the run validated
     found = evaluate_checkpoint(weights, [], "val", None, {})
     logged = {name[4:]: value for name, value in newest_manifest(run).metrics.items() if name.startswith("val/")}
     assert found == logged and found.keys() >= EVERY_METRIC
