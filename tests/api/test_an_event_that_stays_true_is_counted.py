@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,7 @@ from lead_operator.decisions.plan import EventNote
 from lead_operator.kube.client import KubeClient
 from lead_operator.kube.event_recorder import EventLimits, EventRecorder
 from lead_testing.local_cluster.control_plane import ControlPlane
-from lead_testing.makers import a_run_body
+from lead_testing.makers import a_training_run
 
 NOTE = EventNote("Warning", "FailedCreate", "exceeded quota")
 
@@ -20,8 +21,8 @@ async def test_an_event_that_stays_true_is_counted(
     namespace = f"e{secrets.token_hex(4)}"
     control_plane.kubectl("create", "namespace", namespace)
     monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
-    client, body = await KubeClient.connect(), a_run_body()
-    body["metadata"]["namespace"] = namespace
+    client = await KubeClient.connect()
+    whose = replace(a_training_run().identity, namespace=namespace)
     recorder = EventRecorder(client, limits=EventLimits(repeat_s=0.0))
     task = asyncio.create_task(recorder.run())
 
@@ -33,10 +34,10 @@ async def test_an_event_that_stays_true_is_counted(
 
     try:
         for times in ("1", "2"):
-            recorder.record(body, NOTE)
+            recorder.record(whose, NOTE)
             await counted(times)
         control_plane.kubectl("-n", namespace, "delete", "events", "--all")
-        recorder.record(body, NOTE)
+        recorder.record(whose, NOTE)
         await counted("3")
     finally:
         task.cancel()

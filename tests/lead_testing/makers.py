@@ -106,6 +106,7 @@ def _body(kind: str, name: str, uid: str, spec: dict[str, Any]) -> dict[str, Any
         "namespace": "team-a",
         "uid": uid,
         "generation": 1,
+        "resourceVersion": "1",
         "creationTimestamp": "2026-01-01T12:00:00Z",
     }
     return fill_defaults({"apiVersion": "lead.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec})

@@ -28,11 +28,14 @@ from lead_operator.kube.kinds import (
     TRAINING_RUN,
     Kind,
     KubernetesObject,
+    kind_named,
     kind_of,
     owner_of,
 )
 from lead_operator.memory import Memories, Part
-from lead_operator.resources.status_format import parse_status
+from lead_operator.resources.body import Identity
+from lead_operator.resources.status_format import JsonObject, parse_status
+from lead_operator.resources.stored import Stored, read_stored
 from lead_operator.resources.training_run_status import RestartsStatus, TrainingRunStatus
 
 STATUS_PAUSE_S = 10.0  # between status writes of one resource that are not urgent
@@ -74,63 +77,62 @@ class Applier:
         self._memories = memories or Memories()
         self._now = now
 
-    async def apply(self, kind: Kind, body: KubernetesObject, plan: Plan) -> float | None:
-        """Carries out `plan` for the resource `body`; returns in how many seconds to run the next pass, if at all.
+    async def apply(self, kind: Kind, stored: Stored, plan: Plan) -> float | None:
+        """Carries out `plan` for a resource as it was seen; returns in how many seconds to make the next pass.
 
-        Raises Conflict where `body` is not the newest any more, Unreachable or Refused where a call failed, and
+        Raises Conflict where that is not the newest any more, Unreachable or Refused where a call failed, and
         CreateRefused where a child was not taken: then status and events are written all the same.
         """
+        owner = stored.identity
+        namespace = owner.namespace
         if plan.finalizer is not None:
-            body = await self.set_finalizer(kind, body, plan.finalizer)  # before there is any data to remove
+            stored = await self.set_finalizer(kind, stored, plan.finalizer)  # before there is any data to remove
         if plan.claim_attempt:
-            body = await self._write_status(kind, body, plan.status, quiet=True)
+            stored = read_stored(await self._write_status(kind, stored, plan.status, quiet=True), kind.kind)
         for pod in plan.deletes:
-            namespace = body["metadata"]["namespace"]
             await self._client.delete(
                 POD, namespace, pod.name, uid=pod.uid, version=pod.version, grace_period_s=pod.grace_period_s
             )
         for claim in plan.claim_deletes:
-            await self._client.delete(CLAIM, body["metadata"]["namespace"], claim.name, uid=claim.uid)
+            await self._client.delete(CLAIM, namespace, claim.name, uid=claim.uid)
         for each in plan.annotates:
-            namespace = body["metadata"]["namespace"]
             await self._client.annotate(POD, namespace, each.name, uid=each.uid, key=each.key, value=each.value)
         refused: CreateRefused | None = None
         try:
-            await self._create_all(body, plan.creates)
+            await self._create_all(owner, plan.creates)
         except CreateRefused as error:
             refused = error
         for child in plan.tries:
-            await self._try(body, child)
-        wait_s = await self._report(kind, body, plan)
+            await self._try(owner, child)
+        wait_s = await self._report(kind, stored, plan)
         for note in plan.events:
-            self._recorder.record(body, note)
+            self._recorder.record(owner, note)
         if refused is not None:
             raise refused
         if plan.delete_self:
-            metadata = body["metadata"]
-            await self._client.delete(kind, metadata["namespace"], metadata["name"], uid=metadata["uid"])
+            await self._client.delete(kind, namespace, owner.name, uid=owner.uid)
         return min((s for s in (wait_s, plan.requeue_after_s) if s is not None), default=None)
 
-    async def set_finalizer(self, kind: Kind, body: KubernetesObject, wanted: bool) -> KubernetesObject:
+    async def set_finalizer(self, kind: Kind, stored: Stored, wanted: bool) -> Stored:
         """Adds or removes the finalizer of a cache's data; returns the updated object."""
-        others = [f for f in body["metadata"].get("finalizers", []) if f != names.CACHE_DATA_FINALIZER]
+        others = [f for f in stored.finalizers if f != names.CACHE_DATA_FINALIZER]
         finalizers = [*others, names.CACHE_DATA_FINALIZER] if wanted else others
-        written = await self._client.set_finalizers(kind, body, finalizers)
-        if wanted or others or "deletionTimestamp" not in body["metadata"]:
-            self._informers.of(kind, body["metadata"]["namespace"]).note_own_write(written)
-        return {**written, "apiVersion": kind.api_version, "kind": kind.kind}
+        written = await self._client.set_finalizers(kind, stored, finalizers)
+        if wanted or others or not stored.deleted:
+            self._informers.of(kind, stored.identity.namespace).note_own_write(written)
+        return read_stored(written, kind.kind)
 
-    async def _report(self, kind: Kind, body: KubernetesObject, plan: Plan) -> float | None:
-        held, writes = body.get("status", {}), self._writes_for(body)
-        if plan.status == held or writes.refused_status == (body["metadata"]["resourceVersion"], plan.status):
+    async def _report(self, kind: Kind, stored: Stored, plan: Plan) -> float | None:
+        writes = self._writes_for(stored.identity)
+        if plan.status == stored.status or writes.refused_status == (stored.version, plan.status):
             return None
         wait_s = writes.status_at + STATUS_PAUSE_S - self._now()
         if wait_s > 0 and not plan.urgent:
             return wait_s
-        written = await self._write_status(kind, body, plan.status)
+        written = await self._write_status(kind, stored, plan.status)
         if has_more(written.get("status", {}), plan.status):  # fields that somebody else has written are theirs
             written = await self._client.replace_status(kind, written, plan.status)
-            self._informers.of(kind, body["metadata"]["namespace"]).note_own_write(written, quiet=False)
+            self._informers.of(kind, stored.identity.namespace).note_own_write(written, quiet=False)
         if written.get("status", {}) != plan.status:
             # The server holds another status than it was asked for: writing the same again would change nothing, so it
             # is left until the object changes.
@@ -138,21 +140,21 @@ class Applier:
         return None
 
     async def _write_status(
-        self, kind: Kind, body: KubernetesObject, status: dict[str, Any], *, quiet: bool = False
+        self, kind: Kind, stored: Stored, status: dict[str, Any], *, quiet: bool = False
     ) -> KubernetesObject:
         try:
-            written = await self._client.apply_status(kind, body, status)
+            written = await self._client.apply_status(kind, stored, status)
         except UndeclaredFields as error:
-            written = await self._client.apply_status(kind, body, without_fields(status, error.paths))
+            written = await self._client.apply_status(kind, stored, without_fields(status, error.paths))
             fields = ", ".join(".".join(path) for path in error.paths)
             message = f"the installed CRD lacks {fields}, which are left out; apply the crds/ of this release"
-            self._recorder.record(body, EventNote("Warning", "CustomResourceDefinitionOutdated", message))
-        _count_restarts(body.get("status", {}), written.get("status", {}))
-        self._writes_for(body).status_at = self._now()
-        self._informers.of(kind, body["metadata"]["namespace"]).note_own_write(written, quiet=quiet)
+            self._recorder.record(stored.identity, EventNote("Warning", "CustomResourceDefinitionOutdated", message))
+        _count_restarts(stored.status, written.get("status", {}))
+        self._writes_for(stored.identity).status_at = self._now()
+        self._informers.of(kind, stored.identity.namespace).note_own_write(written, quiet=quiet)
         return written
 
-    async def _create_all(self, owner: KubernetesObject, bodies: tuple[KubernetesObject, ...]) -> None:
+    async def _create_all(self, owner: Identity, bodies: tuple[KubernetesObject, ...]) -> None:
         # A pod is not scheduled before its PersistentVolumeClaim exists; everything else may be created in any order.
         claims = [body for body in bodies if body["kind"] == CLAIM.kind]
         for together in (claims, [body for body in bodies if body["kind"] != CLAIM.kind]):
@@ -163,7 +165,7 @@ class Applier:
                     self._recorder.record(owner, EventNote("Warning", "FailedCreate", str(failures[0])))
                 raise failures[0]
 
-    async def _try(self, owner: KubernetesObject, body: KubernetesObject) -> None:
+    async def _try(self, owner: Identity, body: KubernetesObject) -> None:
         """Creates a child that nothing depends on; where it is refused, this process does not ask again."""
         name, refused = body["metadata"]["name"], self._writes_for(owner).refused_tries
         if name in refused:
@@ -174,12 +176,12 @@ class Applier:
             return  # the next pass sees whether the name is free
         except CreateRefused as error:
             refused.add(name)
-            log.info("not_created", resource=f"{owner['metadata']['namespace']}/{name}", error=str(error))
+            log.info("not_created", resource=f"{owner.namespace}/{name}", error=str(error))
 
-    def _writes_for(self, body: KubernetesObject) -> _Writes:
-        return self._memories.of(body["metadata"]["uid"], _Writes)
+    def _writes_for(self, owner: Identity) -> _Writes:
+        return self._memories.of(owner.uid, _Writes)
 
-    async def _create(self, owner: KubernetesObject, body: KubernetesObject) -> None:
+    async def _create(self, owner: Identity, body: KubernetesObject) -> None:
         kind, metadata = kind_of(body), body["metadata"]
         adopted = False
         try:
@@ -190,7 +192,7 @@ class Applier:
             raise CreateRefused(f"{kind.kind} {metadata['name']}: {error.message}") from error
         self._informers.of(kind, metadata["namespace"]).note_own_write(stored, quiet=not adopted)
 
-    async def _adopt(self, owner: KubernetesObject, body: KubernetesObject) -> KubernetesObject:
+    async def _adopt(self, owner: Identity, body: KubernetesObject) -> KubernetesObject:
         kind, namespace, name = kind_of(body), body["metadata"]["namespace"], body["metadata"]["name"]
         found = await self._client.get(kind, namespace, name)
         if found is None:
@@ -198,27 +200,24 @@ class Applier:
         reference = owner_of(found) or {}
         if not reference and owner_of(body) is None and body["metadata"]["labels"].items() <= _labels(found).items():
             return found  # several owners share it
-        if reference.get("uid") == owner["metadata"]["uid"]:
+        if reference.get("uid") == owner.uid:
             return found
-        if (reference.get("kind"), reference.get("name")) == (owner["kind"], owner["metadata"]["name"]):
+        if (reference.get("kind"), reference.get("name")) == (owner.kind, owner.name):
             await self._require_live(owner)
             # Its owner had our owner's name and is gone: the garbage collector would delete it too, only later.
             await self._client.delete(kind, namespace, name, uid=found["metadata"]["uid"])
-            raise NameTaken(
-                f"{kind.kind} {namespace}/{name} belongs to an earlier {owner['kind']}; it is being deleted"
-            )
+            raise NameTaken(f"{kind.kind} {namespace}/{name} belongs to an earlier {owner.kind}; it is being deleted")
         ours = reference.get("kind") in (TRAINING_RUN.kind, DATASET_CACHE.kind)
         holder = f", but to {reference['kind']} {reference['name']}" if ours else "; delete or rename it"
-        message = f"{kind.kind} {name} exists and does not belong to this {owner['kind']}{holder}"
+        message = f"{kind.kind} {name} exists and does not belong to this {owner.kind}{holder}"
         self._recorder.record(owner, EventNote("Warning", "NameTaken", message))
         raise NameTaken(message)
 
-    async def _require_live(self, owner: KubernetesObject) -> None:
+    async def _require_live(self, owner: Identity) -> None:
         """Raises Conflict where the owner's name is another resource's: of a later one, to a process that slept."""
-        metadata = owner["metadata"]
-        live = await self._client.get(kind_of(owner), metadata["namespace"], metadata["name"])
-        if live is None or live["metadata"]["uid"] != metadata["uid"]:
-            raise Conflict(409, "Conflict", f"{owner['kind']} {metadata['namespace']}/{metadata['name']} is gone")
+        live = await self._client.get(kind_named(owner.kind), owner.namespace, owner.name)
+        if live is None or live["metadata"]["uid"] != owner.uid:
+            raise Conflict(409, "Conflict", f"{owner} is gone")
 
 
 def without_fields(status: dict[str, Any], paths: Iterable[tuple[str, ...]]) -> dict[str, Any]:
@@ -247,7 +246,7 @@ def has_more(held: Any, wanted: Any) -> bool:
     return False
 
 
-def _count_restarts(before: KubernetesObject, after: KubernetesObject) -> None:
+def _count_restarts(before: JsonObject, after: JsonObject) -> None:
     """Counts what a status write has recorded; a rejected one is decided again, and counts nothing."""
     old, new = (parse_status(TrainingRunStatus, status).restarts or RestartsStatus() for status in (before, after))
     counts = {

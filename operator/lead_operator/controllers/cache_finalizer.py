@@ -23,13 +23,15 @@ from lead_operator.kube.client import KubeClient
 from lead_operator.kube.copies import has_ended, is_finished, trim_pod
 from lead_operator.kube.event_recorder import build_event
 from lead_operator.kube.informers import Informers
-from lead_operator.kube.kinds import DATASET_CACHE, POD, TRAINING_RUN, KubernetesObject
+from lead_operator.kube.kinds import DATASET_CACHE, POD, TRAINING_RUN
 from lead_operator.kube.observe import observe_pods
 from lead_operator.memory import Memories, Part
 from lead_operator.near_names import explain_unknown_profile
-from lead_operator.resources.dataset_cache import DatasetCache, parse_dataset_cache
+from lead_operator.resources.body import Identity
+from lead_operator.resources.dataset_cache import DatasetCache
 from lead_operator.resources.dataset_cache_status import DatasetCacheStatus
 from lead_operator.resources.status_format import parse_status
+from lead_operator.resources.stored import Stored, read_stored
 from lead_operator.resources.training_run_status import TrainingRunStatus
 from lead_operator.settings import Settings, StorageProfile
 from lead_protocol.object_keys import BuildKeys, CacheKeys
@@ -62,16 +64,14 @@ class CacheFinalizer:
     memories: Memories = field(default_factory=Memories)
     leaving: set[asyncio.Task[None]] = field(default_factory=set)  # removals for caches that were let go
 
-    async def step(self, body: KubernetesObject) -> float | None:
+    async def step(self, cache: DatasetCache, stored: Stored) -> float | None:
         """Makes one step; returns in how many seconds to continue, None when the cache may be deleted."""
-        cache = parse_dataset_cache(body)
         identity, profile = cache.identity, self.settings.storage_profiles.get(cache.storage_profile)
         if cache.retain != "Delete":  # retain was changed back to Retain
             await self._let_go(cache)
             return None
-        keys, held = BuildKeys(identity.namespace, identity.uid), body.get("status", {})
-        previous = parse_status(DatasetCacheStatus, held)
-        if await self._namespace_goes(body):
+        keys, previous = BuildKeys(identity.namespace, identity.uid), parse_status(DatasetCacheStatus, stored.status)
+        if await self._namespace_goes(identity):
             await self._leave(cache, profile, keys, previous)
             return None
         removal = self.memories.of(identity.uid, _Removal)
@@ -95,10 +95,10 @@ class CacheFinalizer:
             pods=pods,
             store_error=removal.error,
             profile_error="" if profile else explain_unknown_profile(cache.storage_profile, known),
-            previous=held,
+            previous=stored.status,
         )
         plan = decide_cache_removal(cache, observed, users, unseen)
-        again_s = await self.applier.apply(DATASET_CACHE, body, plan)
+        again_s = await self.applier.apply(DATASET_CACHE, stored, plan)
         if ended and (users or profile is None):  # the end of a run is an event, a new profile a new process
             return self.settings.resync_s
         if users or not is_known or profile is None or removal.own is None:
@@ -114,9 +114,9 @@ class CacheFinalizer:
         await self._let_go(cache)
         return None
 
-    async def _namespace_goes(self, body: KubernetesObject) -> bool:
+    async def _namespace_goes(self, identity: Identity) -> bool:
         """Asks whether the namespace of a cache is being deleted; the operator may not read namespaces."""
-        event = build_event(body, EventNote("Normal", "Deleting", "removes its data"), self.client.clock.now())
+        event = build_event(identity, EventNote("Normal", "Deleting", "removes its data"), self.client.clock.now())
         try:
             await self.client.would_create(event)
         except AlreadyExists:
@@ -180,7 +180,7 @@ class CacheFinalizer:
         identity = cache.identity
         current = self.informers.of(DATASET_CACHE, identity.namespace).get(identity.namespace, identity.name)
         if current is not None and current["metadata"]["uid"] == identity.uid:
-            await self.applier.set_finalizer(DATASET_CACHE, current, False)
+            await self.applier.set_finalizer(DATASET_CACHE, read_stored(current, DATASET_CACHE.kind), False)
         self.memories.drop(identity.uid, _Removal)
 
 

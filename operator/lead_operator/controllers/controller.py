@@ -17,6 +17,7 @@ from lead_operator.kube.kinds import Kind, KubernetesObject
 from lead_operator.memory import Memories, Part
 from lead_operator.resources.body import Identity
 from lead_operator.resources.status_format import JsonObject, ResourceStatus
+from lead_operator.resources.stored import Stored
 from lead_operator.settings import Settings
 
 AFTER_END_S = 1.0
@@ -80,7 +81,7 @@ class Controller(Protocol[AnyResource, AnyObserved]):
     def parse(self, body: KubernetesObject) -> AnyResource:
         """Returns a body as its spec reads; raises SpecError."""
 
-    def rests_for_s(self, resource: AnyResource, body: KubernetesObject) -> float | None:
+    def rests_for_s(self, resource: AnyResource, stored: Stored) -> float | None:
         """Returns for how long a resource may wait that this process sees for the first time; None: not at all."""
 
     def expected_pods(self, resource: AnyResource, status: Any, *, ended: bool = False) -> Iterable[str]:
@@ -89,13 +90,13 @@ class Controller(Protocol[AnyResource, AnyObserved]):
         `ended`: instead, those of attempts that have ended and will have another.
         """
 
-    async def observe(self, resource: AnyResource, body: KubernetesObject, *, young: bool = False) -> AnyObserved:
+    async def observe(self, resource: AnyResource, stored: Stored, *, young: bool = False) -> AnyObserved:
         """Returns what copies and bucket hold now; `young`: also where the bucket could rest, it is read."""
 
     def decide(self, resource: AnyResource, observed: AnyObserved) -> Plan:
         """Returns the next step; pure."""
 
-    async def record(self, resource: AnyResource, body: KubernetesObject, plan: Plan) -> Plan:
+    async def record(self, resource: AnyResource, stored: Stored, plan: Plan) -> Plan:
         """Writes the plan's records; returns the plan to apply; raises Conflict for a stale observation."""
 
     def follow(self, resource: AnyResource, observed: AnyObserved, plan: Plan) -> None:
@@ -104,7 +105,7 @@ class Controller(Protocol[AnyResource, AnyObserved]):
     def missed_events(self, observed: AnyObserved, plan: Plan) -> Iterable[Missed] | None:
         """Returns the events that an earlier process may have died before sending; None: not known yet."""
 
-    async def finalize(self, body: KubernetesObject) -> float | None:
+    async def finalize(self, resource: AnyResource, stored: Stored) -> float | None:
         """Makes one step of a deleted resource's cleanup; returns when to continue, if at all."""
 
 

@@ -31,6 +31,7 @@ from lead_operator.names import CachePhase
 from lead_operator.resources.dataset_cache import DatasetCache, parse_dataset_cache
 from lead_operator.resources.dataset_cache_status import DatasetCacheStatus
 from lead_operator.resources.status_format import parse_status
+from lead_operator.resources.stored import Stored
 from lead_operator.settings import Settings, StorageProfile
 
 
@@ -57,7 +58,7 @@ class DatasetCacheController:
         """Returns a body as its spec reads; raises SpecError."""
         return parse_dataset_cache(body)
 
-    def rests_for_s(self, cache: DatasetCache, body: KubernetesObject) -> float | None:
+    def rests_for_s(self, cache: DatasetCache, stored: Stored) -> float | None:
         """A cache is read at once: runs may train from it when its manifest was."""
         return None
 
@@ -65,11 +66,11 @@ class DatasetCacheController:
         """Yields the names of the pods that were there, by status, and whose end is not accounted for."""
         return expected_build_pods(cache, status, ended=ended)
 
-    async def observe(self, cache: DatasetCache, body: KubernetesObject, *, young: bool = False) -> ObservedBuild:
+    async def observe(self, cache: DatasetCache, stored: Stored, *, young: bool = False) -> ObservedBuild:
         """Returns what copies and bucket hold of a build now."""
         now, namespace, uid = self.client.clock.now(), cache.identity.namespace, cache.identity.uid
         pods = observe_pods(self.informers.of(POD, namespace).owned_by(namespace, uid), self.informers.nodes, now)
-        held = parse_status(DatasetCacheStatus, body.get("status"))
+        held = parse_status(DatasetCacheStatus, stored.status)
         profile = self.settings.storage_profiles.get(cache.storage_profile)
         snapshot = BucketSnapshot()
         if profile is not None:
@@ -99,14 +100,14 @@ class DatasetCacheController:
             store_error=snapshot.error,
             profile_error=unknown_profile(cache.storage_profile, self.settings.storage_profiles),
             apply_error=refusal_of(self.memories, cache.identity),
-            previous=body.get("status", {}),
+            previous=stored.status,
         )
 
     def decide(self, cache: DatasetCache, observed: ObservedBuild) -> Plan:
         """Returns the next step; pure."""
         return decide_dataset_cache(cache, observed, self.settings)
 
-    async def record(self, cache: DatasetCache, body: KubernetesObject, plan: Plan) -> Plan:
+    async def record(self, cache: DatasetCache, stored: Stored, plan: Plan) -> Plan:
         """Writes what an erased status would lose, before the status reports it; returns the plan to apply."""
         profile = self.settings.storage_profiles.get(cache.storage_profile)
         if plan.records and profile is not None:
@@ -127,9 +128,9 @@ class DatasetCacheController:
         planned = parse_status(DatasetCacheStatus, plan.status)
         return missed_cache_events(observed.status, observed.now) if planned.phase == observed.status.phase else None
 
-    async def finalize(self, body: KubernetesObject) -> float | None:
+    async def finalize(self, cache: DatasetCache, stored: Stored) -> float | None:
         """Makes one step of the removal of its data; returns when to continue, None when it may be deleted."""
-        return await self.end.step(body)
+        return await self.end.step(cache, stored)
 
     def _observe_source(
         self, cache: DatasetCache, status: DatasetCacheStatus, profile: StorageProfile, snapshot: BucketSnapshot

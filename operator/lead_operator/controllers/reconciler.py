@@ -23,11 +23,13 @@ from lead_operator.kube.copies import has_ended
 from lead_operator.kube.copy_budget import CUT
 from lead_operator.kube.event_recorder import EventRecorder
 from lead_operator.kube.informers import Informers
-from lead_operator.kube.kinds import POD, Kind, KubernetesObject, ResourceKey, key_of
+from lead_operator.kube.kinds import POD, Kind, KubernetesObject, ResourceKey
 from lead_operator.kube.object_reader import REJECTION
 from lead_operator.memory import Memories
+from lead_operator.resources.body import Identity, parse_identity
 from lead_operator.resources.recipe_config import ConfigOmitted, Rejection
 from lead_operator.resources.status_format import parse_status
+from lead_operator.resources.stored import Stored, read_stored
 from lead_operator.settings import Settings
 
 COLLECTORS_FINALIZERS = {"orphan", "foregroundDeletion"}
@@ -59,115 +61,117 @@ class Reconciler:
             return None
         controller, live = self.controllers[key.kind], key in self.stale_keys
         body = await self._current(controller.kind, key)
-        if body is None or "deletionTimestamp" in body["metadata"]:
-            return await self._after_deletion(controller, key, body)
-        if self.uids.setdefault(key, body["metadata"]["uid"]) != body["metadata"]["uid"]:
+        if body is None:
+            self._forget(key)  # its children go with it, by their owner references
+            return None
+        stored = read_stored(body, key.kind)
+        uid = stored.identity.uid
+        if stored.deleted:
+            return await self._after_deletion(controller, key, stored, body)
+        if self.uids.setdefault(key, uid) != uid:
             self._forget(key)
-            self.uids[key] = body["metadata"]["uid"]
+            self.uids[key] = uid
         if REJECTION in body:
-            return await self._reject(controller, body, body[REJECTION])
+            return await self._reject(controller, stored, body[REJECTION])
         try:
             # From here until all responses have arrived, the copy may be older than our writes.
             self.stale_keys.add(key)
             try:
-                again_s = await self._pass(controller, body, live)
+                again_s = await self._pass(controller, controller.parse(body), stored, live)
             except ConfigOmitted:  # before anything was written: no pod is planned without its config
-                again_s = await self._pass(controller, await self._whole(controller.kind, body), live)
+                whole = await self._whole(controller.kind, stored)
+                again_s = await self._pass(controller, controller.parse(whole), stored, live)
             self.stale_keys.discard(key)
         except SpecError as error:
             self.stale_keys.discard(key)
-            return await self._reject(controller, body, Rejection("SpecRefused", str(error)))
+            return await self._reject(controller, stored, Rejection("SpecRefused", str(error)))
         return again_s
 
     async def _pass(
-        self, controller: Controller[AnyResource, AnyObserved], body: KubernetesObject, live: bool
+        self, controller: Controller[AnyResource, AnyObserved], resource: AnyResource, stored: Stored, live: bool
     ) -> float | None:
-        resource = controller.parse(body)
         memory = self.memories.of(resource.identity.uid, PassMemory)
         met, memory.met = memory.met, True
-        if not met and (later_s := controller.rests_for_s(resource, body)) is not None:
+        if not met and (later_s := controller.rests_for_s(resource, stored)) is not None:
             return later_s
-        namespace, previous = resource.identity.namespace, parse_status(controller.status, body.get("status"))
+        namespace, previous = resource.identity.namespace, parse_status(controller.status, stored.status)
         await self._ask_for_unseen(namespace, controller.expected_pods(resource, previous))
         if live:
             await self._ask_for_unseen(namespace, controller.expected_pods(resource, previous, ended=True))
-        observed = await controller.observe(resource, body)
+        observed = await controller.observe(resource, stored)
         plan = controller.decide(resource, observed)
         old = observed.rested and plan.status != observed.previous  # a hang, too, is decided only on a recent snapshot
         # Before another attempt: is the copy right that nothing of the last one is left?
         asked = controller.expected_pods(resource, previous, ended=True)
         unseen = (old or plan.claim_attempt) and not live and await self._ask_for_unseen(namespace, asked)
         if old or unseen:  # at most one confirming read
-            observed = await controller.observe(resource, body, young=True)
+            observed = await controller.observe(resource, stored, young=True)
             plan = controller.decide(resource, observed)
-        plan = await controller.record(resource, body, plan)
-        self._announce(memory, body, controller.missed_events(observed, plan))
+        plan = await controller.record(resource, stored, plan)
+        self._announce(memory, stored.identity, controller.missed_events(observed, plan))
         controller.follow(resource, observed, plan)
-        again_s = await self._apply(controller.kind, memory, body, plan)
+        again_s = await self._apply(controller.kind, memory, stored, plan)
         # While pods work, the bucket is where the news is, and it sends no events.
         reading_s = observed.next_reading_s or self.settings.progress_s
         return again_s if all(pod.terminal for pod in observed.pods) else min(again_s or reading_s, reading_s)
 
     async def _apply(
-        self, kind: Kind, memory: PassMemory, body: KubernetesObject, plan: Plan
+        self, kind: Kind, memory: PassMemory, stored: Stored, plan: Plan
     ) -> float | None:  # fmt: skip
         try:
-            again_s = await self.applier.apply(kind, body, plan)
+            again_s = await self.applier.apply(kind, stored, plan)
         except CreateRefused as error:  # the next pass reports it; its backoff grows with each rejection
-            memory.refusal = (body["metadata"]["generation"], str(error))
+            memory.refusal = (stored.identity.generation, str(error))
             raise
         refused, memory.refusal = memory.refusal[1], (0, "")
         return AFTER_REFUSAL_S if refused else again_s
 
-    def _announce(self, memory: PassMemory, body: KubernetesObject, missed: Iterable[Missed] | None) -> None:
+    def _announce(self, memory: PassMemory, identity: Identity, missed: Iterable[Missed] | None) -> None:
         """Sends events of before this process, once: the process that wrote the status may have died before."""
         if missed is not None and not memory.announced:
             memory.announced = True
             for note, happened in missed:
-                self.recorder.announce(body, note, happened)
+                self.recorder.announce(identity, note, happened)
 
     async def _after_deletion(
-        self, controller: Controller[Any, Any], key: ResourceKey, body: KubernetesObject | None
+        self, controller: Controller[Any, Any], key: ResourceKey, stored: Stored, body: KubernetesObject
     ) -> float | None:
         """Lets a deleted resource take with it what it holds, and drops what is kept of it."""
-        if body is not None and controller.finalizer and controller.finalizer in _finalizers(body):
-            self.uids.setdefault(key, body["metadata"]["uid"])
-            return await controller.finalize(body)
-        if body is not None and _stays_for_others(body):
-            await self._stop_pods(body)
+        if controller.finalizer and controller.finalizer in stored.finalizers:
+            self.uids.setdefault(key, stored.identity.uid)
+            return await controller.finalize(controller.parse(body), stored)
+        if _stays_for_others(stored):
+            await self._stop_pods(stored.identity)
         self._forget(key)  # its children go with it, by their owner references
         return None
 
-    async def _stop_pods(self, body: KubernetesObject) -> None:
+    async def _stop_pods(self, identity: Identity) -> None:
         """Stops the pods of a deleted resource that a finalizer of somebody else keeps, and with it its children."""
-        namespace, uid = body["metadata"]["namespace"], body["metadata"]["uid"]
-        for pod in self.informers.of(POD, namespace).owned_by(namespace, uid):
+        namespace = identity.namespace
+        for pod in self.informers.of(POD, namespace).owned_by(namespace, identity.uid):
             if not has_ended(pod):
                 await self.client.delete(POD, namespace, pod["metadata"]["name"], uid=pod["metadata"]["uid"])
 
-    async def _reject(
-        self, controller: Controller[Any, Any], body: KubernetesObject, rejection: Rejection
-    ) -> float | None:
+    async def _reject(self, controller: Controller[Any, Any], stored: Stored, rejection: Rejection) -> float | None:
         """Reports on a resource why it is not served; its next version is treated like any other.
 
         One at a time: a status on an object of 1.5 MB takes the API server seconds and a hundred megabytes.
         """
-        key, generation = key_of(body, controller.kind), body["metadata"].get("generation", 0)
-        log.warning("resource_rejected", resource=str(key), reason=rejection.reason)
-        self.recorder.record(body, EventNote("Warning", rejection.reason, rejection.message))
-        held = parse_status(controller.status, body.get("status"))
+        identity, held = stored.identity, parse_status(controller.status, stored.status)
+        log.warning("resource_rejected", resource=str(identity), reason=rejection.reason)
+        self.recorder.record(identity, EventNote("Warning", rejection.reason, rejection.message))
         plan = decide_rejected(
-            rejection, held, controller.not_ended, generation=generation, now=self.client.clock.now()
+            rejection, held, controller.not_ended, generation=identity.generation, now=self.client.clock.now()
         )
-        if plan.status != body.get("status") and self.rejecting.locked():
+        if plan.status != stored.status and self.rejecting.locked():
             return AFTER_REJECTION_S
         try:
             async with self.rejecting:
-                return await self.applier.apply(controller.kind, body, plan)
+                return await self.applier.apply(controller.kind, stored, plan)
         except (
             Refused
         ) as error:  # at the limit of what etcd stores there is no space for a status: the event reports it
-            log.warning("rejection_not_written", resource=str(key), error=str(error))
+            log.warning("rejection_not_written", resource=str(identity), error=str(error))
             return None
 
     async def _ask_for_unseen(self, namespace: str, expected: Iterable[str]) -> bool:
@@ -199,27 +203,22 @@ class Reconciler:
         else:
             cut = copy is not None and CUT in copy
             body = await self.client.get(kind, key.namespace, key.name) if cut else copy
-        return body and {**body, "apiVersion": kind.api_version, "kind": kind.kind}
+        return body
 
-    async def _whole(self, kind: Kind, body: KubernetesObject) -> KubernetesObject:
+    async def _whole(self, kind: Kind, stored: Stored) -> KubernetesObject:
         """Returns a resource with every `config`; raises Conflict where it differs from the copy."""
-        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
-        whole = await self.client.get(kind, namespace, name, whole=True)
-        same = ("uid", "generation")
-        if whole is None or any(whole["metadata"].get(key) != body["metadata"].get(key) for key in same):
-            raise Conflict(409, "Conflict", f"{kind.kind} {namespace}/{name} has changed since it was seen")
-        return {**body, "spec": whole["spec"]}
+        identity = stored.identity
+        whole = await self.client.get(kind, identity.namespace, identity.name, whole=True)
+        if whole is None or parse_identity(whole, kind.kind) != identity:
+            raise Conflict(409, "Conflict", f"{identity} has changed since it was seen")
+        return whole
 
     def _forget(self, key: ResourceKey) -> None:
         if (uid := self.uids.pop(key, None)) is not None:
             self.memories.forget(uid)
 
 
-def _finalizers(body: KubernetesObject) -> set[str]:
-    return set(body["metadata"].get("finalizers", []))
-
-
-def _stays_for_others(body: KubernetesObject) -> bool:
+def _stays_for_others(stored: Stored) -> bool:
     """Returns whether a deleted resource waits for a finalizer that is neither ours nor the garbage collector's own."""
-    finalizers = _finalizers(body)
-    return bool(finalizers - COLLECTORS_FINALIZERS) and "orphan" not in finalizers  # it asks that children stay
+    others = set(stored.finalizers) - COLLECTORS_FINALIZERS
+    return bool(others) and "orphan" not in stored.finalizers  # it asks that children stay

@@ -27,7 +27,6 @@ from lead_operator.decisions.training_run.plan import decide_training_run
 from lead_operator.decisions.training_run.records import without_the_store
 from lead_operator.kube.api_errors import Conflict
 from lead_operator.kube.client import KubeClient
-from lead_operator.kube.copies import is_finished
 from lead_operator.kube.informers import Informers
 from lead_operator.kube.kinds import CLAIM, DATASET_CACHE, POD, SERVICE, TRAINING_RUN, KubernetesObject
 from lead_operator.kube.observe import (
@@ -40,6 +39,7 @@ from lead_operator.kube.observe import (
 from lead_operator.memory import Memories
 from lead_operator.objects.service_and_claims import claim_name
 from lead_operator.resources.status_format import parse_status, status_json
+from lead_operator.resources.stored import Stored
 from lead_operator.resources.training_run import TrainingRun, parse_training_run
 from lead_operator.resources.training_run_status import TrainingRunStatus
 from lead_operator.settings import Settings
@@ -71,15 +71,16 @@ class TrainingRunController:
         """Returns a body as its spec reads; raises SpecError."""
         return parse_training_run(body)
 
-    def rests_for_s(self, run: TrainingRun, body: KubernetesObject) -> float | None:
+    def rests_for_s(self, run: TrainingRun, stored: Stored) -> float | None:
         """Returns how long reading the bucket of a run with an up-to-date status may wait after a restart, or None.
 
         After a restart every run gets a pass at once. Runs with something to do or to report need the bucket; idle ones
         do not.
         """
-        if not body.get("status") or is_finished(body):
+        reported = parse_status(TrainingRunStatus, stored.status)
+        if not stored.status or reported.holds(names.Condition.SUCCEEDED) or reported.holds(names.Condition.FAILED):
             return None
-        observed = self.observe_cluster(run, body)
+        observed = self.observe_cluster(run, stored)
         plan = self.decide(run, observed)
         if plan.acts or plan.status != observed.previous or any(pod.terminal for pod in observed.pods):
             return None
@@ -90,9 +91,9 @@ class TrainingRunController:
         """Yields the names of the pods that were there, by status, and whose end is not accounted for."""
         return expected_training_pods(run, status, ended=ended)
 
-    async def observe(self, run: TrainingRun, body: KubernetesObject, *, young: bool = False) -> ObservedRun:
+    async def observe(self, run: TrainingRun, stored: Stored, *, young: bool = False) -> ObservedRun:
         """Returns what copies and bucket hold of a run now."""
-        observed = self.observe_cluster(run, body)
+        observed = self.observe_cluster(run, stored)
         profile = self.settings.storage_profiles.get(run.storage_profile)
         if profile is None:
             return observed
@@ -109,7 +110,7 @@ class TrainingRunController:
             live=live_uids(observed.pods),
             max_age_s=snapshot_age_s(observed.pods, self.settings),
             at_rest=_may_rest(observed) and not young,
-            untouched=_is_untouched(body, observed),
+            untouched=_is_untouched(stored, observed),
             erased=observed.erased,
         )
         observed = replace(
@@ -126,25 +127,25 @@ class TrainingRunController:
         """Returns the next step; pure."""
         return decide_training_run(run, observed, self.settings)
 
-    async def record(self, run: TrainingRun, body: KubernetesObject, plan: Plan) -> Plan:
+    async def record(self, run: TrainingRun, stored: Stored, plan: Plan) -> Plan:
         """Writes what an erased status would lose, before the status reports it; returns the plan to apply.
 
         The verdict in the bucket cannot be taken back, so it must not rest on an old copy: a status is written by
-        compare-and-swap, an object is not. Raises Conflict where `body` is not the newest any more, or another verdict
-        stands. An unavailable store does not delay a final result; the status then marks it as not yet recorded.
+        compare-and-swap, an object is not. Raises Conflict where what was seen is not the newest any more, or another
+        verdict stands. An unavailable store does not delay a final result; the status marks it as not yet recorded.
         """
         profile = self.settings.storage_profiles.get(run.storage_profile)
         if profile is None or not plan.records:
             return plan
         if any(record.final for record in plan.records):
-            await self._require_newest(body)
+            await self._require_newest(stored)
         identity = run.identity
         stands, error = await self.bucket.record(profile, identity.namespace, identity.uid, plan.records)
         if error:
             log.warning("not_recorded", resource=f"{identity.namespace}/{identity.name}", error=error)
         if error and any(record.final or record.counts for record in plan.records):
             now = self.client.clock.now()
-            held, planned = (parse_status(TrainingRunStatus, each) for each in (body.get("status"), plan.status))
+            held, planned = (parse_status(TrainingRunStatus, each) for each in (stored.status, plan.status))
             return replace(plan, status=status_json(without_the_store(held, planned, error, now)))
         if not stands:
             raise Conflict(409, "Conflict", f"{identity}: another verdict stands in the object store")
@@ -164,14 +165,14 @@ class TrainingRunController:
         known = reported_end(observed.status) is None or is_over(observed)
         return missed_run_events(observed.status, observed.now) if known else None
 
-    async def finalize(self, body: KubernetesObject) -> float | None:
+    async def finalize(self, run: TrainingRun, stored: Stored) -> float | None:
         """A run leaves nothing to be done when it is deleted: its checkpoints stay."""
         return None
 
-    def observe_cluster(self, run: TrainingRun, body: KubernetesObject) -> ObservedRun:
+    def observe_cluster(self, run: TrainingRun, stored: Stored) -> ObservedRun:
         """Returns what is known of a run without its bucket."""
         now, namespace, uid = self.client.clock.now(), run.identity.namespace, run.identity.uid
-        caches, nodes, held = self.informers.of(DATASET_CACHE, namespace), self.informers.nodes, body.get("status", {})
+        caches, nodes, held = self.informers.of(DATASET_CACHE, namespace), self.informers.nodes, stored.status
         pods = observe_pods(self.informers.of(POD, namespace).owned_by(namespace, uid), nodes, now)
         health = {node: nodes.health(node, now) for node in parse_status(TrainingRunStatus, held).cache_nodes}
         return ObservedRun(
@@ -212,11 +213,11 @@ class TrainingRunController:
         named = (claims.get(run.identity.namespace, claim_name(run, rank)) for rank in range(run.nodes))
         return tuple(observe_claim(claim) for claim in named if claim is not None and is_shared_claim(shared, claim))
 
-    async def _require_newest(self, body: KubernetesObject) -> None:
-        metadata = body["metadata"]
-        live = await self.client.get(TRAINING_RUN, metadata["namespace"], metadata["name"])
-        if live is None or live["metadata"]["resourceVersion"] != metadata["resourceVersion"]:
-            raise Conflict(409, "Conflict", f"TrainingRun {metadata['namespace']}/{metadata['name']} has changed")
+    async def _require_newest(self, stored: Stored) -> None:
+        identity = stored.identity
+        live = await self.client.get(TRAINING_RUN, identity.namespace, identity.name)
+        if live is None or live["metadata"]["resourceVersion"] != stored.version:
+            raise Conflict(409, "Conflict", f"{identity} has changed")
 
 
 def _may_rest(observed: ObservedRun) -> bool:
@@ -225,9 +226,7 @@ def _may_rest(observed: ObservedRun) -> bool:
     return observed.status.phase == names.RunPhase.RUNNING and not ended
 
 
-def _is_untouched(body: KubernetesObject, observed: ObservedRun) -> bool:
+def _is_untouched(stored: Stored, observed: ObservedRun) -> bool:
     """A resource that nobody has acted on has nothing in the bucket; one that is older may have lost its status."""
-    created = parse_time(body["metadata"]["creationTimestamp"])
-    return (
-        not body.get("status") and not observed.pods and created is not None and observed.now - created < UNTOUCHED_FOR
-    )
+    created = parse_time(stored.created_at)
+    return not stored.status and not observed.pods and created is not None and observed.now - created < UNTOUCHED_FOR

@@ -42,6 +42,7 @@ from lead_operator.kube.api_errors import (
 from lead_operator.kube.kinds import EVENT, LEASE, Kind, KubernetesObject, kind_of
 from lead_operator.kube.rate_limiter import RateLimiter
 from lead_operator.kube.server_clock import ServerClock
+from lead_operator.resources.stored import Stored
 
 CALL_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
@@ -203,15 +204,15 @@ class KubeClient:
             if error.status != 409:
                 raise
 
-    async def apply_status(self, kind: Kind, body: KubernetesObject, status: dict[str, Any]) -> KubernetesObject:
-        """Makes `status` the status of the very object that `body` is a copy of; returns the object as it then is.
+    async def apply_status(self, kind: Kind, stored: Stored, status: dict[str, Any]) -> KubernetesObject:
+        """Makes `status` the status of the very object that was seen; returns the object as it then is.
 
         A compare-and-swap: raises Conflict where the object has changed since, or is another one of the same name.
         """
-        metadata = body["metadata"]
-        identity = {key: metadata[key] for key in ("name", "namespace", "uid", "resourceVersion")}
-        wanted = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": identity, "status": status}
-        path = kind.path(metadata["namespace"], metadata["name"], "status")
+        identity = stored.identity
+        seen = {"name": identity.name, "namespace": identity.namespace, **_version(stored)}
+        wanted = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": seen, "status": status}
+        path = kind.path(identity.namespace, identity.name, "status")
         query = {"fieldManager": names.FIELD_MANAGER, "force": "true"}
         return await self._call("PATCH", path, kind=kind, query=query, body=wanted, content_type=_APPLY)
 
@@ -225,11 +226,10 @@ class KubeClient:
         )
         return await self._call("PUT", path, kind=kind, query=query, body=wanted)
 
-    async def set_finalizers(self, kind: Kind, body: KubernetesObject, finalizers: Sequence[str]) -> KubernetesObject:
-        """Gives the very object that `body` is a copy of these finalizers; raises Conflict where it has changed."""
-        metadata = body["metadata"]
-        wanted = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"], "finalizers": [*finalizers]}
-        path = kind.path(metadata["namespace"], metadata["name"])
+    async def set_finalizers(self, kind: Kind, stored: Stored, finalizers: Sequence[str]) -> KubernetesObject:
+        """Gives the very object that was seen these finalizers; raises Conflict where it has changed."""
+        wanted = {**_version(stored), "finalizers": [*finalizers]}
+        path = kind.path(stored.identity.namespace, stored.identity.name)
         query = {"fieldManager": names.FIELD_MANAGER}
         return await self._call("PATCH", path, kind=kind, query=query, body={"metadata": wanted}, content_type=_MERGE)
 
@@ -331,6 +331,11 @@ class KubeClient:
         response: aiohttp.ClientResponse = answer.response
         self.clock.note(response.headers.get("Date"))
         return response
+
+
+def _version(stored: Stored) -> dict[str, str]:
+    """Returns what makes a write fail where the object has changed, or is another of the same name."""
+    return {"uid": stored.identity.uid, "resourceVersion": stored.version}
 
 
 def _namespace_in(path: str) -> str:

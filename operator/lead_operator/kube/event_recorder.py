@@ -24,6 +24,7 @@ from lead_operator.kube.api_errors import AlreadyExists, ApiError, NotFound
 from lead_operator.kube.client import KubeClient
 from lead_operator.kube.kinds import EVENT, KubernetesObject
 from lead_operator.memory import Memories, Part
+from lead_operator.resources.body import Identity
 
 FLUSH_S = 2.0  # in which a stopping operator sends the rest
 
@@ -47,7 +48,7 @@ class _SentEvent:
     sentence: int  # the hash of its note
     at: float  # monotonic
     count: int
-    withheld: tuple[KubernetesObject, EventNote, datetime] | None = None
+    withheld: tuple[Identity, EventNote, datetime] | None = None
     release: asyncio.TimerHandle | None = None
 
     def cancel_release(self) -> None:
@@ -82,25 +83,25 @@ class EventRecorder:
         self._unsent: RoundRobin[KubernetesObject] = RoundRobin()
         self._something_unsent = asyncio.Event()
 
-    def record(self, body: KubernetesObject, note: EventNote) -> None:
+    def record(self, identity: Identity, note: EventNote) -> None:
         """Leaves an event on the resource to be sent, now or when its reason's minute is over."""
-        sentences = self._memories.of(body["metadata"]["uid"], _Sentences)
+        sentences = self._memories.of(identity.uid, _Sentences)
         sent, now, happened = sentences.by_reason.get(note.reason), self._now(), datetime.now(UTC)
         if sent is None or now - sent.at >= self._pause_s(sent, note):
-            self._emit(body, note, happened)
+            self._emit(identity, note, happened)
         elif sent.sentence == hash(note):
             sent.withheld = None
         else:
-            sent.withheld = (body, note, happened)
+            sent.withheld = (identity, note, happened)
             if sent.release is None:
                 loop = asyncio.get_running_loop()
                 sent.release = loop.call_later(sent.at + self._limits.minute_s - now, self._send_withheld, sent)
 
-    def announce(self, body: KubernetesObject, note: EventNote, happened: datetime) -> None:
+    def announce(self, identity: Identity, note: EventNote, happened: datetime) -> None:
         """Leaves an event of another process to be sent, if it is not there: it may have died before."""
-        namespace = body["metadata"]["namespace"]
+        namespace = identity.namespace
         if not self._is_full(namespace):
-            self._unsent.put(namespace, build_event(body, note, happened))
+            self._unsent.put(namespace, build_event(identity, note, happened))
             self._something_unsent.set()
 
     async def run(self) -> None:
@@ -138,18 +139,18 @@ class EventRecorder:
             sent = {"resource": event["involvedObject"]["name"], "reason": event["reason"]}
             log.warning("event_not_written", **sent, error=str(error))
 
-    def _emit(self, body: KubernetesObject, note: EventNote, happened: datetime) -> None:
-        namespace = body["metadata"]["namespace"]
+    def _emit(self, identity: Identity, note: EventNote, happened: datetime) -> None:
+        namespace = identity.namespace
         if self._is_full(namespace):
-            log.info("event_dropped", resource=body["metadata"]["name"], reason=note.reason)
+            log.info("event_dropped", resource=identity.name, reason=note.reason)
             return
-        by_reason, sentence = self._memories.of(body["metadata"]["uid"], _Sentences).by_reason, hash(note)
+        by_reason, sentence = self._memories.of(identity.uid, _Sentences).by_reason, hash(note)
         sent = by_reason.get(note.reason)
         count = sent.count + 1 if sent is not None and sent.sentence == sentence else 1
         if sent is not None:
             sent.cancel_release()
         by_reason[note.reason] = _SentEvent(sentence, self._now(), count)
-        self._unsent.put(namespace, build_event(body, note, happened, count))
+        self._unsent.put(namespace, build_event(identity, note, happened, count))
         self._something_unsent.set()
 
     def _pause_s(self, sent: _SentEvent, note: EventNote) -> float:
@@ -165,21 +166,21 @@ class EventRecorder:
             self._emit(*sent.withheld)
 
 
-def build_event(body: KubernetesObject, note: EventNote, happened: datetime, count: int = 1) -> KubernetesObject:
+def build_event(identity: Identity, note: EventNote, happened: datetime, count: int = 1) -> KubernetesObject:
     """Returns the event; its name is a function of resource and sentence: a restarted operator repeats nothing."""
-    metadata, message = body["metadata"], on_one_line(note.message)
-    digest = hashlib.sha256(f"{metadata['uid']}\0{note.reason}\0{message}".encode()).hexdigest()[:16]
+    message = on_one_line(note.message)
+    digest = hashlib.sha256(f"{identity.uid}\0{note.reason}\0{message}".encode()).hexdigest()[:16]
     stamp = happened.strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
         "apiVersion": EVENT.api_version,
         "kind": EVENT.kind,
-        "metadata": {"name": f"{metadata['name'][:200]}.{digest}", "namespace": metadata["namespace"]},
+        "metadata": {"name": f"{identity.name[:200]}.{digest}", "namespace": identity.namespace},
         "involvedObject": {
             "apiVersion": names.API_VERSION,
-            "kind": body["kind"],
-            "name": metadata["name"],
-            "namespace": metadata["namespace"],
-            "uid": metadata["uid"],
+            "kind": identity.kind,
+            "name": identity.name,
+            "namespace": identity.namespace,
+            "uid": identity.uid,
         },
         "type": note.type,
         "reason": note.reason,

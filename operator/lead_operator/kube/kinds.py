@@ -51,7 +51,12 @@ _BY_NAME = {kind.kind: kind for kind in (TRAINING_RUN, DATASET_CACHE, POD, SERVI
 
 def kind_of(body: KubernetesObject) -> Kind:
     """Returns the kind of a complete object; raises KeyError for one that the operator never makes."""
-    return _BY_NAME[body["kind"]]
+    return kind_named(body["kind"])
+
+
+def kind_named(name: str) -> Kind:
+    """Returns the kind of a name; raises KeyError for one that the operator does not know."""
+    return _BY_NAME[name]
 
 
 @dataclass(frozen=True, order=True)

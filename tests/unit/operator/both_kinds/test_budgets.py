@@ -20,6 +20,7 @@ from lead_operator.kube.event_recorder import EventRecorder
 from lead_operator.kube.informers import Informers
 from lead_operator.kube.kinds import TRAINING_RUN, KubernetesObject
 from lead_operator.resources.dataset_cache import DatasetCache
+from lead_operator.resources.stored import Stored, read_stored
 from lead_protocol.exit_codes import ExitClass
 from lead_testing.makers import (
     NOW,
@@ -152,9 +153,10 @@ async def test_a_restart_counts_when_the_server_has_taken_it_and_not_before() ->
     class Server:
         refuses = True
 
-        async def apply_status(self, kind: object, body: KubernetesObject, status: dict[str, Any]) -> KubernetesObject:
+        async def apply_status(self, kind: object, stored: Stored, status: dict[str, Any]) -> KubernetesObject:
             if self.refuses:
                 raise Conflict(409, "Conflict", "the object has been modified")
+            body = a_run_body()
             return {**body, "metadata": {**body["metadata"], "resourceVersion": "8"}, "status": status}
 
     def counted() -> float:
@@ -168,8 +170,8 @@ async def test_a_restart_counts_when_the_server_has_taken_it_and_not_before() ->
     applier, plan = Applier(client, cast(EventRecorder, server), informers), Plan({"restarts": {"program": 2}}, True)
     for _ in range(3):
         with pytest.raises(Conflict):
-            await applier.apply(TRAINING_RUN, run, plan)
+            await applier.apply(TRAINING_RUN, read_stored(run, TRAINING_RUN.kind), plan)
     assert counted() == before
     server.refuses = False
-    await applier.apply(TRAINING_RUN, run, plan)
+    await applier.apply(TRAINING_RUN, read_stored(run, TRAINING_RUN.kind), plan)
     assert counted() == before + 1

@@ -22,7 +22,6 @@ from lead_testing.makers import (
     a_failed_pod,
     a_pod,
     a_ready_cache,
-    a_run_body,
     a_training_run,
 )
 from lead_testing.statuses import cache_status, run_status
@@ -157,9 +156,9 @@ def test_no_event_of_a_course_is_lost_with_a_process_that_dies_before_it(ends_we
     life = a_life(ends_well=ends_well)
     ends = {"Succeeded", "StageCompleted"} if ends_well else {"Failed", "BadConfig"}
     assert set(life.lost) & COURSE == COURSE - {"Succeeded", "StageCompleted", "Failed", "BadConfig"} | ends
-    body = {**a_run_body(), "status": life.status}
+    whose = a_training_run().identity
     sent = [
-        build_event(body, note, at)["metadata"]["name"] for note, at in missed_run_events(run_status(life.status), NOW)
+        build_event(whose, note, at)["metadata"]["name"] for note, at in missed_run_events(run_status(life.status), NOW)
     ]
     assert len(sent) == len(set(sent))
 

@@ -17,10 +17,11 @@ from lead_operator.kube.event_recorder import EventLimits, EventRecorder
 from lead_operator.kube.informers import Informers
 from lead_operator.kube.kinds import Kind, KubernetesObject, ResourceKey
 from lead_operator.kube.work_queue import WorkQueue
+from lead_operator.resources.body import Identity
 from lead_operator.settings import StorageProfile
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import StoreDenied
-from lead_testing.makers import PROFILE, SETTINGS, a_run_body
+from lead_testing.makers import PROFILE, SETTINGS
 
 
 def a_key(namespace: str, number: int = 0) -> ResourceKey:
@@ -165,10 +166,8 @@ async def test_an_event_of_bob_is_sent_before_the_second_of_alice(flood: int) ->
     await asyncio.wait([task])
 
 
-def a_resource(namespace: str, number: int) -> dict[str, Any]:
-    body = a_run_body()
-    body["metadata"] |= {"namespace": namespace, "name": f"run-{number}", "uid": f"{namespace}-{number}"}
-    return body
+def a_resource(namespace: str, number: int) -> Identity:
+    return Identity("TrainingRun", namespace, f"run-{number}", f"{namespace}-{number}", 1)
 
 
 class SlowLists:

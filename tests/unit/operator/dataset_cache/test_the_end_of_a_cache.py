@@ -20,6 +20,8 @@ from lead_operator.kube.informers import Informers
 from lead_operator.kube.kinds import DATASET_CACHE, POD, TRAINING_RUN, KubernetesObject
 from lead_operator.names import CACHE_DATA_FINALIZER
 from lead_operator.resources.crd_defaults import fill_defaults
+from lead_operator.resources.dataset_cache import parse_dataset_cache
+from lead_operator.resources.stored import Stored, read_stored
 from lead_protocol.object_keys import BuildKeys, CacheKeys
 from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.object_store import StoreDenied, StoreUnavailable
@@ -78,22 +80,22 @@ class World:
             text = "unable to create new content in namespace team-a because it is being terminated"
             raise Refused(403, "Forbidden", text)
 
-    async def apply(self, kind: object, body: KubernetesObject, plan: Plan) -> float | None:
+    async def apply(self, kind: object, stored: Stored, plan: Plan) -> float | None:
         """Takes a plan as the applier does."""
         fill_defaults({**a_cache_body(), "status": plan.status})
         self.plans.append(plan)
         self.body["status"] = plan.status
         return plan.requeue_after_s
 
-    async def set_finalizer(self, kind: object, body: KubernetesObject, wanted: bool) -> KubernetesObject:
+    async def set_finalizer(self, kind: object, stored: Stored, wanted: bool) -> Stored:
         """Takes a changed finalizer as the applier does."""
         self.finalizers.append(wanted)
-        return body
+        return stored
 
     async def step(self) -> float | None:
         """One pass."""
         self.informers.of(DATASET_CACHE, "team-a").note_own_write(_stored(self.body))
-        return await self.end.step(self.body)
+        return await self.end.step(parse_dataset_cache(self.body), read_stored(self.body, DATASET_CACHE.kind))
 
     async def to_the_end(self) -> None:
         """Passes until the cache may go."""

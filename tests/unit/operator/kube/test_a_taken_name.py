@@ -11,6 +11,7 @@ from lead_operator.kube.client import KubeClient
 from lead_operator.kube.event_recorder import EventRecorder
 from lead_operator.kube.informers import Informers
 from lead_operator.kube.kinds import POD, TRAINING_RUN, KubernetesObject
+from lead_operator.resources.stored import read_stored
 from lead_testing.makers import RUN_UID, SETTINGS, a_run_body
 
 
@@ -75,9 +76,9 @@ async def test_a_pod_of_an_earlier_run_of_the_name_is_deleted_and_of_a_later_one
 
 async def create_pod(server: Taken) -> None:
     """Applies a plan that creates one pod of the run `night-drive`."""
-    run, client = a_run_body(), cast(KubeClient, server)
+    run, client = read_stored(a_run_body(), TRAINING_RUN.kind), cast(KubeClient, server)
     informers = Informers(client, ("team-a",), SETTINGS, lambda key: None, lambda key: None)
     applier = Applier(client, cast(EventRecorder, server), informers)
     owners = [{"uid": "me", "controller": True}]
     pod = {"kind": "Pod", "metadata": {"name": "x", "namespace": "team-a", "labels": {}, "ownerReferences": owners}}
-    await applier.apply(TRAINING_RUN, run, Plan(status=run.get("status", {}), creates=(pod,)))
+    await applier.apply(TRAINING_RUN, run, Plan(status=run.status, creates=(pod,)))

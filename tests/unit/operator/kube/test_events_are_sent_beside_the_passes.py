@@ -14,7 +14,7 @@ from lead_operator.kube.api_errors import AlreadyExists, NotFound, Refused
 from lead_operator.kube.client import KubeClient
 from lead_operator.kube.event_recorder import EventLimits, EventRecorder
 from lead_operator.memory import Memories
-from lead_testing.makers import a_run_body
+from lead_testing.makers import a_training_run
 
 
 class FakeClient:
@@ -96,7 +96,7 @@ async def sending(recorder: EventRecorder, client: FakeClient) -> AsyncIterator[
 
 
 def say(recorder: EventRecorder, message: str, reason: str = "Unschedulable") -> None:
-    recorder.record(a_run_body(), EventNote("Warning", reason, message))
+    recorder.record(a_training_run().identity, EventNote("Warning", reason, message))
 
 
 async def test_of_one_reason_one_is_sent_a_minute_and_others_do_not_wait_for_it() -> None:
@@ -155,7 +155,7 @@ async def test_a_resource_that_is_gone_says_nothing_more() -> None:
     async with sending(recorder, client):
         say(recorder, "first")
         say(recorder, "withheld")
-        memories.forget(a_run_body()["metadata"]["uid"])
+        memories.forget(a_training_run().identity.uid)
         say(recorder, "of the next of its name", reason="Failed")
         say(recorder, "withheld after it", reason="Failed")
         await until(client, 3)

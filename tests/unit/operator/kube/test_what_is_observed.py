@@ -21,6 +21,7 @@ from lead_operator.kube.observe import (
     observe_pod,
 )
 from lead_operator.kube.server_clock import ServerClock
+from lead_operator.resources.stored import read_stored
 from lead_operator.resources.training_run import parse_training_run
 from lead_testing.makers import (
     NOW,
@@ -182,9 +183,9 @@ def test_a_run_sees_its_claims_or_the_shared_ones_and_which_nodes_are_away() -> 
     nodes.seen_since = time.monotonic()
     body = a_run_body(sessionCache={"medium": "PersistentVolume"})
     body["status"] = {"cacheNodes": ["node-0", ""]}
-    seen = operator.runs.observe_cluster(parse_training_run(body), body)
+    seen = operator.runs.observe_cluster(parse_training_run(body), read_stored(body, "TrainingRun"))
     assert seen.claims == (ObservedClaim("night-drive-cache-0", "uid-of-night-drive-cache-0", NOW),)
     assert list(seen.nodes_away) == ["node-0"]
     shared = a_run_body(sessionCache={"medium": "PersistentVolume", "sharedClaimName": "towns"})
-    seen = operator.runs.observe_cluster(parse_training_run(shared), shared)
+    seen = operator.runs.observe_cluster(parse_training_run(shared), read_stored(shared, "TrainingRun"))
     assert [claim.name for claim in seen.claims] == ["towns-shared-0"]

@@ -14,6 +14,8 @@ from lead_operator.kube.client import KubeClient
 from lead_operator.kube.event_recorder import EventRecorder
 from lead_operator.kube.informers import Informers
 from lead_operator.kube.kinds import TRAINING_RUN, KubernetesObject
+from lead_operator.resources.body import Identity
+from lead_operator.resources.stored import Stored, read_stored
 from lead_protocol.progress_record import ProgressRecord
 from lead_testing.makers import NOW, RUN_UID, SETTINGS, a_failed_pod, a_pod, a_ready_cache, a_run_body, a_training_run
 
@@ -38,18 +40,18 @@ class Server:
         informers = Informers(client, ("team-a",), SETTINGS, lambda key: None, lambda key: None)
         self.applier = Applier(client, cast(EventRecorder, self), informers, now=lambda: self.now_s)
 
-    async def apply_status(self, kind: object, body: KubernetesObject, status: dict[str, Any]) -> KubernetesObject:
+    async def apply_status(self, kind: object, stored: Stored, status: dict[str, Any]) -> KubernetesObject:
         """Stores the status."""
         self.written.append(status)
         version = str(1 + len(self.written))
-        self.run = {**body, "metadata": {**body["metadata"], "resourceVersion": version}, "status": status}
+        self.run = {**self.run, "metadata": {**self.run["metadata"], "resourceVersion": version}, "status": status}
         return self.run
 
     async def create(self, body: KubernetesObject) -> KubernetesObject:
         """Refuses, for want of quota."""
         raise Refused(403, "Forbidden", "exceeded quota")
 
-    def record(self, body: KubernetesObject, note: EventNote) -> None:
+    def record(self, identity: Identity, note: EventNote) -> None:
         """Keeps an event."""
         self.said.append(note)
 
@@ -64,7 +66,7 @@ class Server:
     async def observe(self, bucket: ObservedInstance, pods: tuple[Any, ...] = PODS) -> float | None:
         """Makes a pass without its creates and deletes; returns when it wants to look again."""
         plan = replace(self.plan(bucket, pods), creates=(), deletes=(), claim_attempt=False)
-        return await self.applier.apply(TRAINING_RUN, self.run, plan)
+        return await self.applier.apply(TRAINING_RUN, read_stored(self.run, TRAINING_RUN.kind), plan)
 
 
 @pytest.fixture
@@ -127,6 +129,7 @@ async def test_of_a_group_that_is_refused_the_first_pod_is_told(server: Server) 
     plan = server.plan(BUCKET, ())
     pods = tuple({"kind": "Pod", "metadata": {"name": f"pod-{rank}", "namespace": "team-a"}} for rank in (0, 1))
     with pytest.raises(CreateRefused, match=r"^Pod pod-0: exceeded quota$"):
-        await server.applier.apply(TRAINING_RUN, server.run, replace(plan, creates=pods, claim_attempt=False))
+        stored = read_stored(server.run, TRAINING_RUN.kind)
+        await server.applier.apply(TRAINING_RUN, stored, replace(plan, creates=pods, claim_attempt=False))
     told = [note.message for note in server.said if note.reason == "FailedCreate"]
     assert told == ["Pod pod-0: exceeded quota"]

@@ -18,6 +18,7 @@ from lead_operator.kube.api_errors import Conflict
 from lead_operator.kube.client import KubeClient
 from lead_operator.kube.kinds import KubernetesObject
 from lead_operator.names import Condition
+from lead_operator.resources.stored import read_stored
 from lead_operator.resources.training_run import TrainingRun
 from lead_protocol.object_keys import ControlKeys
 from lead_protocol.run_records import RestartRecord, RunEnd, parse_restart_record, parse_run_end
@@ -178,7 +179,7 @@ async def record(view: BucketView, held: KubernetesObject, plan: Plan, *, server
     memories: Any = None
     client, runs = cast(KubeClient, Server(server_has)), ReportedRuns(view)
     controller = TrainingRunController(client, memories, view, memories, runs, memories, memories, SETTINGS)
-    return await controller.record(controller.parse(held), held, plan)
+    return await controller.record(controller.parse(held), read_stored(held, "TrainingRun"), plan)
 
 
 async def look_into(view: BucketView, **asked: Any) -> BucketSnapshot:
