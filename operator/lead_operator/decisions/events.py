@@ -12,7 +12,7 @@ from lead_operator.resources.status_format import FailureStatus, ResourceStatus
 from lead_operator.resources.training_run_status import AttemptFailure, InstanceStatus, TrainingRunStatus
 
 MAX_ADVICE = 4  # lines of one change
-RESUMED = EventNote("Normal", "Resumed", "spec.suspend is false again: the run goes on from its newest checkpoint")
+RESUMED = EventNote("Normal", "Resumed", "spec.suspend is false again: the run continues from its newest checkpoint")
 
 
 def run_events(before: TrainingRunStatus, after: TrainingRunStatus) -> tuple[EventNote, ...]:
@@ -155,7 +155,7 @@ def run_phase(after: TrainingRunStatus) -> list[EventNote]:
     if phase == RunPhase.RUNNING and after.reason == FINISHING:
         return []  # it ended before it was seen to train: StageCompleted or Succeeded follows
     if phase == RunPhase.RUNNING:
-        return [EventNote("Normal", "Started", f"stage {stage} trains")]
+        return [EventNote("Normal", "Started", f"stage {stage} is training")]
     if phase == RunPhase.SUSPENDED:
         return [EventNote("Normal", "Suspended", _condition_message(after, Condition.SUSPENDED))]
     if phase == RunPhase.SUCCEEDED:

@@ -57,7 +57,7 @@ _REASONS: dict[int, str] = {
 }
 
 CLOCK_SKEW = "ClockSkew"
-CORRECT_AND_CREATE = "; a finished run stays finished: correct the spec and recreate the run"
+CORRECT_AND_CREATE = "; a finished run never restarts: correct the spec and create the run again"
 SPEC_REASONS = frozenset({"BadUsage", "BadConfig", "NoSuchRecipe"})  # the spec itself was refused by the pod
 
 
@@ -101,8 +101,8 @@ def explain_pod(pod: ObservedPod, *, now: datetime, node_loss_s: float) -> Failu
         return _failure(pod, counts, cause, _DISRUPTED, _message(pod))
     if pod.reason == OOM_KILLED:
         text = (
-            f"pod {pod.name} needed more memory than resources.limits.memory; if it comes again, create a run "
-            "with more memory that goes on from here (checkpoint.from), or one with smaller batches"
+            f"pod {pod.name} needed more memory than resources.limits.memory; if it happens again, create a run "
+            "with more memory that continues from here (checkpoint.from), or one with smaller batches"
         )
         return _failure(pod, ExitClass.PROGRAM_ERROR, OOM_KILLED, _PROGRAM, text)
     if pod.reason in _START_REASONS:
@@ -143,7 +143,7 @@ def explain_hang(pod: ObservedPod, seconds: float, last_report: str, *, loads: b
     text = (
         f"no {'first' if loads else 'new'} step for {seconds:.0f} s; {last_report}; if {slow} only slow, raise "
         "failurePolicy.hangTimeoutSeconds; if not, the last log lines of each rank show where it is stuck: read them "
-        "where your cluster collects logs, the pods' own logs go with the pods"
+        "where your cluster collects logs, the pods' own logs are deleted with the pods"
     )
     return Failure(ExitClass.PROGRAM_ERROR, "Hung", shorten(text, MAX_MESSAGE), _PROGRAM, pod.name, pod.node[:253])
 
@@ -163,7 +163,7 @@ def fatal_if_listed(failure: Failure, codes: Collection[int]) -> Failure:
         return failure
     text = (
         f"exit code {failure.exit_code} is one of failurePolicy.fatalExitCodes; correct the cause, and create a run "
-        f"that goes on from here (checkpoint.from): {failure.message}"
+        f"that continues from here (checkpoint.from): {failure.message}"
     )
     return replace(
         failure,

@@ -59,7 +59,7 @@ _START_REMEDIES = {
     "InvalidImageName": "correct the trainer image in the chart's values",
     "CreateContainerConfigError": "create the Secret that the message names in the namespace of the run",
     "FailedMount": "check that each exists in the namespace; if all do, {describe} shows the cause",
-    "SchedulingGated": "the queue has not admitted it yet; see kubectl get workloads, or ask who runs the queue",
+    "SchedulingGated": "the queue has not admitted it yet; see kubectl get workloads, or ask whoever runs the queue",
 }
 
 _MISSED_DEVICE = re.compile(r"Insufficient ([a-z0-9.-]+/[A-Za-z0-9._-]*[A-Za-z0-9])")  # these have a domain

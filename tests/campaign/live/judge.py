@@ -18,7 +18,7 @@ _NEVER = {
 _UID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 _RUN = re.compile(r"\blive-[0-9a-f]{4}-\d+\b")
 _ALL_RUN = re.compile(r"^all \d+ pods of attempt (\d+) run$")
-_TRAINS = re.compile(r"^attempt (\d+) trains$")
+_TRAINS = re.compile(r"^attempt (\d+) is training$")
 _ABOUT_TO_START = re.compile(r"^attempt (\d+) failed; the next one is about to start$")
 # Reasons of Warnings that a start or a restart brings along on a crowded node, whatever the fault was.
 ORDINARY = frozenset(

@@ -26,7 +26,11 @@ NOT_ENDED = (  # of a run that is not served, too: who waits for an end finds bo
     Finding(Condition.SUCCEEDED, False, NOT_SUCCEEDED, "the run has not ended"),
     Finding(Condition.FAILED, False, NOT_FAILED, "the run has not ended"),
 )
-_OVER = (RunPhase.SUSPENDED, RunPhase.SUCCEEDED, RunPhase.FAILED)  # no pod of it uses a cache
+_ENDED = {  # no pod of it trains or uses a cache
+    RunPhase.SUSPENDED: "the run is suspended",
+    RunPhase.SUCCEEDED: "the run has succeeded",
+    RunPhase.FAILED: "the run has failed",
+}
 
 _NO_STEPS = {
     RunPhase.PENDING: "nothing trains yet: the first condition that is False names what is missing",
@@ -52,7 +56,7 @@ def run_findings(view: RunView, step: Step) -> list[Finding]:
         _checkpointed(view),
         _checkpoints_valid(view, step),
     ]
-    findings += _degraded_caches(view) if step.phase not in _OVER else []
+    findings += _degraded_caches(view) if step.phase not in _ENDED else []
     findings += _advisory(view)
     findings.append(_suspended(view, step))
     return [*findings, _succeeded(view, step), _failed(step)]
@@ -172,8 +176,8 @@ def _ranks_run(view: RunView, step: Step) -> Finding:
             return Finding(Condition.READY, False, PODS_LOAD, _who_loads(step, idle, states, ready))
         attempts = ", ".join(f"attempt {state.attempt}{_of(state, states)}" for state in states)
         return Finding(Condition.READY, True, "AllRanksRun", f"all {ready} pods of {attempts} run")
-    if step.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED, RunPhase.SUSPENDED):
-        return Finding(Condition.READY, False, step.phase.value, f"the run is {step.phase.value}")
+    if step.phase in _ENDED:
+        return Finding(Condition.READY, False, step.phase.value, _ENDED[step.phase])
     if view.observed.apply_error:
         return Finding(Condition.READY, False, OBJECTS_REFUSED, explain_refusal(view.observed.apply_error))
     waiting = next((p for p in pods if p.waiting_reason), None)
@@ -213,8 +217,8 @@ def _why_no_attempt(view: RunView, step: Step) -> str:
         return f"{failed}; the next one is about to start"
     if step.reason == OLD_PODS:
         pod = view.awaited(view.live_pods)[0]
-        return f"the next attempt begins when pod {pod.name} is gone, or has outstayed its grace by {STAYS_S:.0f} s"
-    return f"no pods are asked for: {step.reason}"
+        return f"the next attempt begins when pod {pod.name} is gone, or {STAYS_S:.0f} s after its grace period"
+    return f"no pods exist yet: {step.reason}"
 
 
 def _explain_stay(pod: ObservedPod) -> str:
@@ -253,7 +257,7 @@ def _progressing(view: RunView, step: Step) -> Finding:
     if step.phase is RunPhase.RUNNING:
         if view.unreadable:
             return Finding(Condition.PROGRESSING, None, "StorageUnavailable", "reports cannot be read")
-        return Finding(Condition.PROGRESSING, True, "StepsArrive", f"attempt {view.current.attempt} trains")
+        return Finding(Condition.PROGRESSING, True, "StepsArrive", f"attempt {view.current.attempt} is training")
     reason = step.reason or step.phase.value
     failure = step.last_failure
     if step.phase is RunPhase.RECOVERING and failure is not None:
@@ -265,7 +269,7 @@ def _progressing(view: RunView, step: Step) -> Finding:
 def _where_it_goes_on(view: RunView) -> str:
     if view.checkpoint is None or view.run.checkpoint.resume == "Never":
         return "the next attempt starts the stage from the beginning"
-    return f"the next attempt goes on from step {view.checkpoint.step}"
+    return f"the next attempt continues from step {view.checkpoint.step}"
 
 
 def _checkpointed(view: RunView) -> Finding:
@@ -321,7 +325,7 @@ def _what_is_used(view: RunView) -> str:
 def _suspended(view: RunView, step: Step) -> Finding:
     if step.phase is RunPhase.SUSPENDED:
         but = f" but {view.pod_that_stays.name}, which does not stop" if view.pod_that_stays else ""
-        text = f"no pods run{but}; set spec.suspend to false to go on from the newest checkpoint"
+        text = f"no pods run{but}; set spec.suspend to false to continue from the newest checkpoint"
         return Finding(Condition.SUSPENDED, True, "Suspended", text)
     if step.phase is RunPhase.CHECKPOINTING:
         return Finding(Condition.SUSPENDED, False, SUSPEND_REQUESTED, "the pods commit a checkpoint and stop")

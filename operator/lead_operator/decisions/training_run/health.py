@@ -42,7 +42,7 @@ def _with_remedy_of_a_run(view: RunView, failure: Failure) -> Failure:
     if failure.reason == "OOMKilled":
         limit = view.run.resources.limits.get("memory", "")
         text = f"pod {failure.pod} needed more memory than resources.limits.memory" + (f" ({limit})" if limit else "")
-        begins = " that goes on from here (checkpoint.from)" if view.checkpoint_step != NO_CHECKPOINT else ""
+        begins = " that continues from here (checkpoint.from)" if view.checkpoint_step != NO_CHECKPOINT else ""
         remedy = f"create a run with more memory{begins}, or one with smaller batches"
         return replace(failure, message=shorten(text, MAX_MESSAGE), remedy=remedy)
     if failure.reason == "StoppedUnasked":

@@ -322,7 +322,7 @@ def _store_remedy(view: RunView, reason: str) -> str:
 def _last_failure(view: RunView, failure: Failure, *, again: bool) -> AttemptFailure:
     """`again`: the run goes on, so that the remedy is for the next time."""
     state = view.current
-    remedy = f"; {'if it comes again, ' if again else ''}{failure.remedy}" if failure.remedy else ""
+    remedy = f"; {'if it happens again, ' if again else ''}{failure.remedy}" if failure.remedy else ""
     whose = AttemptFailure(stage=state.instance.stage.name, seed=state.instance.seed, attempt=state.attempt)
     return with_failure(whose, failure, f"{failure.message}{remedy}", view.observed.now)
 

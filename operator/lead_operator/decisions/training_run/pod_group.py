@@ -78,8 +78,8 @@ def _refuse_invalid(view: RunView) -> None:
     invalid = explain_invalid(view.observed.apply_error, RUN_FIELDS, view.run.resources, view.run.pod_settings)
     if invalid and not view.observed.pods and not any(state.created or state.ended for state in view.states):
         raise SpecError(
-            f"{view.run.identity}: pods made of this spec are invalid: {invalid}; a finished run stays finished: "
-            "correct the spec and recreate the run"
+            f"{view.run.identity}: pods made of this spec are invalid: {invalid}; a finished run never restarts: "
+            "correct the spec and create the run again"
         )
 
 

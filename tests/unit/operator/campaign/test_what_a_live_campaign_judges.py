@@ -203,7 +203,7 @@ ABOUT = a_status(1, "Recovering", Ready="attempt 1 failed; the next one is about
         ([a_status(2), a_status(1)], 1),
         ([a_status(2, total=1), a_status(2)], 1),
         ([a_status(2, Ready="all 2 pods of attempt 1 run")], 1),
-        ([a_status(2, Progressing="attempt 1 trains")], 1),
+        ([a_status(2, Progressing="attempt 1 is training")], 1),
         ([a_status(1, "Succeeded"), a_status(1)], 1),
     ],
 )

@@ -96,5 +96,5 @@ def test_a_longer_limit_for_steps_holds_for_loading_too() -> None:
 def test_a_hang_sends_nobody_to_logs_that_are_gone() -> None:
     failure = hung(REPORT)
     assert "where your cluster collects logs" in failure["message"]
-    assert "the pods' own logs go with the pods" in failure["message"]
+    assert "the pods' own logs are deleted with the pods" in failure["message"]
     assert len(failure["message"]) < 512

@@ -631,11 +631,11 @@ def test_a_rank_killed_for_memory_names_the_limit_and_only_what_can_be_done() ->
     run = a_training_run(resources=limits)
     killed = (a_pod(0), a_failed_pod(1, 137, reason="OOMKilled"))
     message = decide(run, previous=started(run), pods=killed).status["lastFailure"]["message"]
-    assert "resources.limits.memory (300Mi); if it comes again, create a run with more memory, or one" in message
+    assert "resources.limits.memory (300Mi); if it happens again, create a run with more memory, or one" in message
     again = decide(run, previous=started(run), pods=killed, instances=(bucket(1, 12, 1),)).status["lastFailure"][
         "message"
     ]
-    assert "with more memory that goes on from here (checkpoint.from), or one with smaller batches" in again
+    assert "with more memory that continues from here (checkpoint.from), or one with smaller batches" in again
     last = a_training_run(resources=limits, failurePolicy={"maxRestarts": 0})
     plan = decide(last, previous=started(last), pods=killed)
     told = condition(plan, "Failed")["message"]
