@@ -6,7 +6,7 @@ peers; where its part or ours ends, both end.
 
 import asyncio
 import itertools
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import kopf
@@ -27,29 +27,10 @@ from lead_operator.settings import Settings
 log = structlog.get_logger(__name__)
 
 
-async def run_operator(settings: Settings) -> int:
-    """Runs until a signal or a failure; returns the exit status of the process.
-
-    The last log line of a process that fails names every cause; one that is no decision of ours has its traceback
-    before. Raises SettingsError, whose sentence the command line prints.
-    """
-    failures = list[BaseException]()
-    try:
-        await _serve(settings, failures)
-    except LeadOperatorError:
-        raise
-    except Exception as error:  # whatever it is, the process ends of it, and somebody has to learn of what
-        failures.append(error)
-    if not failures:
-        return 0
-    for failure in failures:
-        if not all(isinstance(cause, (WatchStalled, LeaseLost)) for cause in _causes(failure)):
-            log.error("operator_failed", exc_info=failure)
-    log.error("operator_ends", error="; ".join(_sentence(cause) for each in failures for cause in _causes(each)))
-    return 1
+Serve = Callable[[Settings, list[BaseException]], Awaitable[None]]
 
 
-async def _serve(settings: Settings, failures: list[BaseException]) -> None:
+async def serve(settings: Settings, failures: list[BaseException]) -> None:
     """Runs kopf and the operator in it; how the operator has failed is added to `failures`."""
     client = await KubeClient.connect(RateLimiter(settings.api_in_flight, settings.api_calls_per_second))
     try:
@@ -68,6 +49,28 @@ async def _serve(settings: Settings, failures: list[BaseException]) -> None:
             await health.cleanup()
     finally:
         await client.close()
+
+
+async def run_operator(settings: Settings, serve: Serve = serve) -> int:
+    """Runs until `serve` ends, by a signal or a failure; returns the exit status of the process.
+
+    The last log line of a process that fails names every cause; one that is no decision of ours has its traceback
+    before. Raises SettingsError, whose sentence the command line prints.
+    """
+    failures = list[BaseException]()
+    try:
+        await serve(settings, failures)
+    except LeadOperatorError:
+        raise
+    except Exception as error:  # whatever it is, the process ends of it, and somebody has to learn of what
+        failures.append(error)
+    if not failures:
+        return 0
+    for failure in failures:
+        if not all(isinstance(cause, (WatchStalled, LeaseLost)) for cause in _causes(failure)):
+            log.error("operator_failed", exc_info=failure)
+    log.error("operator_ends", error="; ".join(_sentence(cause) for each in failures for cause in _causes(each)))
+    return 1
 
 
 class _NoState(kopf.DiffBaseStorage):  # type: ignore[misc]
