@@ -1,6 +1,6 @@
 """Threads that ask the stores, with turns between namespaces: what one of them asks for slowly holds up no other.
 
-Used by every client of a store (`bucket_view`, `cache_publisher`, `cache_removal`, `checkpoint_sweep`,
+Used by every client of a store (`bucket_view`, `cache_publisher`, `cache_data_gc`, `checkpoint_gc`,
 `source_watch`), each with threads of its own. Each profile has its own as well, so that a slow store holds up nobody
 who uses another.
 """
