@@ -131,7 +131,7 @@ class CacheManifest(StrictModel):
     """The commit of one cache: what readers start from."""
 
     format: Literal["lead-cache/1"] = "lead-cache/1"
-    digest: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    digest: Sha256
     recipe: str
     builder: str  # preparation code version
     config: dict[str, Any]  # every key the preparation read, with its value

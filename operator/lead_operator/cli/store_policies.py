@@ -20,6 +20,7 @@ from typing import Any
 
 from lead_operator.settings import StorageProfile
 from lead_protocol.object_keys import RESERVED_PREFIXES, builds_prefix, caches_prefix, control_prefix, runs_prefix
+from lead_protocol.store.session_policy import WRITE_ACTIONS
 
 Policy = dict[str, Any]
 Statement = dict[str, Any]
@@ -29,7 +30,6 @@ ROLE_POLICIES = tuple(f"lead-pods-{number:02d}" for number in range(16))  # the 
 MAX_POLICY_BYTES = 18 * 1024  # MinIO takes 20 KiB
 
 _READ = ("s3:GetObject", "s3:GetObjectVersion")
-_WRITE = ("s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts")
 _REMOVE = ("s3:DeleteObject", "s3:DeleteObjectVersion")
 _LIST = ("s3:ListBucket",)
 _LIST_VERSIONS = ("s3:ListBucket", "s3:ListBucketVersions")
@@ -65,7 +65,7 @@ def operator_policy(profile: StorageProfile) -> Policy:
     return _policy(
         _listing(profile, ("",), _LIST_VERSIONS),
         _objects(profile, ("",), _READ),
-        _objects(profile, RESERVED_PREFIXES, (*_WRITE, *_REMOVE)),
+        _objects(profile, RESERVED_PREFIXES, (*WRITE_ACTIONS, *_REMOVE)),
     )
 
 
@@ -77,7 +77,7 @@ def data_policy(tenant: Tenant) -> Policy:
         bucket,
         _listing(tenant.profile, (*tenant.own_data, *results), _LIST_VERSIONS),
         _objects(tenant.profile, (*tenant.own_data, *results), _READ),
-        _objects(tenant.profile, tenant.own_data, (*_WRITE, *_REMOVE)),
+        _objects(tenant.profile, tenant.own_data, (*WRITE_ACTIONS, *_REMOVE)),
     )
 
 
@@ -136,7 +136,7 @@ def _role(tenant: Tenant, account: str, *, reads: Sequence[str], writes: str) ->
     return [
         _with(_listing(tenant.profile, reads, _LIST), condition),
         _with(_objects(tenant.profile, reads, _READ[:1]), condition),
-        _with(_objects(tenant.profile, (writes,), _WRITE), condition),
+        _with(_objects(tenant.profile, (writes,), WRITE_ACTIONS), condition),
     ]
 
 

@@ -13,6 +13,7 @@ from lead_operator.resources.training_run_status import TrainingRunStatus
 from lead_protocol.progress_record import BuildRecord, ProgressRecord
 from lead_protocol.run_records import RestartRecord, RunEnd, StartedAttempt
 
+POD_ENDS = ("Succeeded", "Failed")  # phases
 STAYS_S = 60.0  # after its grace period, for the kubelet to report that a pod is gone
 
 
@@ -51,7 +52,7 @@ class ObservedPod:
     @property
     def terminal(self) -> bool:
         """True once no process of this pod can write any more."""
-        return self.phase in ("Succeeded", "Failed")
+        return self.phase in POD_ENDS
 
     def is_past_deadline(self, now: datetime) -> bool:
         """True where it should be gone by now, and its node answers: nothing waits for it any more."""

@@ -9,11 +9,11 @@ from typing import Any
 
 from lead_operator import names
 from lead_operator.decisions.formatting import parse_time
+from lead_operator.decisions.observed import POD_ENDS
 from lead_operator.kube.informer import Informer
 from lead_operator.kube.kinds import KubernetesObject
 from lead_operator.objects.pod_skeleton import CONTAINER_NAME
 
-ENDS = ("Succeeded", "Failed")  # phases
 MAX_POD_MESSAGE = 4096  # characters; the kubelet keeps as many bytes of a termination message
 MAX_VOLUMES = 16  # of a pod, which are named where one is missing; ours have five
 VOLUME_CLAIM = "persistentVolumeClaim"  # as a volume names its source
@@ -76,7 +76,7 @@ def is_finished(body: KubernetesObject) -> bool:
 
 def has_ended(child: KubernetesObject) -> bool:
     """Returns whether a pod has ended or a child of any kind is being deleted."""
-    return "deletionTimestamp" in child["metadata"] or phase_of(child.get("status", {})) in ENDS
+    return "deletionTimestamp" in child["metadata"] or phase_of(child.get("status", {})) in POD_ENDS
 
 
 def condition(body: KubernetesObject, kind: str) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def phase_of(status: KubernetesObject) -> str:
     ended = (ours.get("state") or {}).get("terminated")
     others = (each for each in status.get("containerStatuses") or [] if each is not ours)
     kept = any("terminated" not in (each.get("state") or {}) for each in others)
-    if ended is None or not (kept or phase in ENDS):
+    if ended is None or not (kept or phase in POD_ENDS):
         return phase
     return "Failed" if ended["exitCode"] else "Succeeded"
 

@@ -9,8 +9,8 @@ from datetime import datetime
 
 from lead_operator import names
 from lead_operator.decisions.formatting import parse_time
-from lead_operator.decisions.observed import ObservedCache, ObservedClaim, ObservedPod
-from lead_operator.kube.copies import ENDS, MAX_POD_MESSAGE, VOLUME_CLAIM, NodeWatch, condition, own_container, phase_of
+from lead_operator.decisions.observed import POD_ENDS, ObservedCache, ObservedClaim, ObservedPod
+from lead_operator.kube.copies import MAX_POD_MESSAGE, VOLUME_CLAIM, NodeWatch, condition, own_container, phase_of
 from lead_operator.kube.kinds import KubernetesObject
 from lead_operator.names import CachePhase, RunPhase
 from lead_operator.near_names import near_name
@@ -56,7 +56,7 @@ def observe_pod(pod: KubernetesObject, nodes: NodeWatch, now: datetime) -> Obser
         phase=phase,
         version=metadata.get("resourceVersion", ""),
         ready=condition(pod, "Ready").get("status") == "True",
-        kept_by_sidecar=phase in ENDS and status.get("phase") not in ENDS,
+        kept_by_sidecar=phase in POD_ENDS and status.get("phase") not in POD_ENDS,
         deleting="deletionTimestamp" in metadata,
         grace_ends_at=parse_time(metadata.get("deletionTimestamp")),  # the API server adds the grace to it
         node=node,

@@ -42,7 +42,7 @@ _FULL_CODES = {"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExce
 _KEY_CODES = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
 _SKEW_CODES = {"RequestTimeTooSkewed", "RequestExpired"}
 # Of the parser: no XML, other bytes than its encoding's, an encoding that is unknown or that it does not read.
-_NOT_XML = (ElementTree.ParseError, LookupError, ValueError)
+NOT_XML = (ElementTree.ParseError, LookupError, ValueError)
 _ENCRYPTED = "server side encryption"  # of an object whose reader has to send its key (SSE-C)
 CHECK_CREDENTIALS = "check the storage profile's credentials and what they allow"
 _NOT_THE_STORE = "a gateway may have answered in the store's place: check the endpoint and what lies before it"
@@ -205,7 +205,7 @@ def _error_code(headers: Mapping[str, str], body: bytes) -> tuple[str, str]:
     try:
         root = ElementTree.fromstring(body)
         return _text(root, "Code")[:80], _text(root, "Message")[:200]
-    except _NOT_XML:
+    except NOT_XML:
         return headers.get("x-minio-error-code", "")[:80], ""  # HEAD has no body; a proxy's page is not XML
 
 
@@ -243,7 +243,7 @@ def _retry_after_s(headers: Mapping[str, str]) -> float:
 def _parse(body: bytes, where: str) -> ElementTree.Element:
     try:
         return ElementTree.fromstring(body)
-    except _NOT_XML as error:
+    except NOT_XML as error:
         raise TryAgain(f"{where}: the answer is not whole XML ({error})", uncertain=True) from error
 
 

@@ -16,7 +16,7 @@ from lead_protocol.store.object_store import StoreError
 
 MAX_CHARS = 2000  # of the 2,048 that AWS and MinIO take; MinIO counts its own spelling of the same policy
 MAX_NAME_CHARS = 64
-_WRITE = ["s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"]
+WRITE_ACTIONS = ("s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts")
 _WILDCARDS = re.compile(r"[*?$]")
 
 
@@ -65,5 +65,5 @@ def _document(reads: tuple[str, ...], writes: tuple[str, ...], bucket: str, belo
     ]
     if writes:
         resources = [f"{objects}{prefix}*" for prefix in writes]
-        statements.append({"Effect": "Allow", "Action": _WRITE, "Resource": resources})
+        statements.append({"Effect": "Allow", "Action": [*WRITE_ACTIONS], "Resource": resources})
     return json.dumps({"Version": "2012-10-17", "Statement": statements}, separators=(",", ":"))

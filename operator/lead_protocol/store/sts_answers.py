@@ -13,7 +13,7 @@ from lead_protocol.exit_codes import SET_CLOCKS
 from lead_protocol.store.credentials import Credentials
 from lead_protocol.store.object_store import StoreDenied
 from lead_protocol.store.renewed_credentials import Session
-from lead_protocol.store.s3_answers import TryAgain
+from lead_protocol.store.s3_answers import NOT_XML, TryAgain
 
 MAX_ANSWER_BYTES = 64 * 1024
 MAX_TOKEN_CHARS = 16 * 1024
@@ -21,7 +21,6 @@ _TOKEN = re.compile(r"eyJ[A-Za-z0-9_.-]*")  # base64 of `{"`, as every JWT begin
 _PRINTABLE = re.compile(r"[!-~]+")
 # Codes that may pass by themselves: of AWS, whose identity provider did not answer, and of any server that is busy.
 _TRY_AGAIN_CODES = {"IDPCommunicationError", "Throttling", "ThrottlingException", "InternalError", "InternalFailure"}
-_NOT_XML = (ElementTree.ParseError, LookupError, ValueError)
 _LARGEST_SKEW = timedelta(minutes=5)
 
 
@@ -70,7 +69,7 @@ def explain_refusal(status: int, headers: Mapping[str, str], body: bytes, *, whe
 def _parse(body: bytes) -> ElementTree.Element | None:
     try:
         return ElementTree.fromstring(body, ElementTree.XMLParser(target=_NoDocumentType()))
-    except _NOT_XML:
+    except NOT_XML:
         return None
 
 

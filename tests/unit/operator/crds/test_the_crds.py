@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic.alias_generators import to_camel
 
 from lead_operator.cli.render import render, render_body
 from lead_operator.errors import SpecError
 from lead_operator.names import CachePhase, RunPhase
 from lead_operator.resources.body import STAGE_DEFAULTS, TOLERATION_DEFAULTS
 from lead_operator.resources.crd_defaults import crd_folder, fill_defaults, read_schema
+from lead_protocol.job import CheckpointPolicy
 from lead_testing.crd_fields import KINDS, crd_fields
 from lead_testing.makers import a_dataset_cache, a_run_body, a_training_run
 
@@ -178,3 +180,10 @@ def test_no_field_reaches_into_another_namespace_or_the_host() -> None:
 def test_operator_is_still_the_standard_library() -> None:
     found = importlib.util.find_spec("operator")
     assert found is not None and "lead" not in str(found.origin)
+
+
+def test_a_job_has_the_crds_defaults_for_checkpoints() -> None:
+    """Which `lead train` and tests take too, without a CRD."""
+    fields = read_schema("TrainingRun")["properties"]["spec"]["properties"]["checkpoint"]["properties"]
+    defaults = {key: field["default"] for key, field in fields.items() if "default" in field}
+    assert {to_camel(name): value for name, value in CheckpointPolicy().model_dump().items()} == defaults
