@@ -131,7 +131,7 @@ def test_a_first_attempt_that_waits_for_a_queue_a_quota_or_a_node_is_checked(rea
 def test_a_refused_configuration_ends_the_run_before_anything_was_spent() -> None:
     ended = waiting(checks=(check_pod(phase="Failed", exit_code=64, message=REFUSED),))
     assert (ended.status["phase"], ended.status["reason"]) == ("Failed", "BadConfig")
-    said = "batchsize: unknown key; did you mean batch_size?; a finished run stays finished"
+    said = "batchsize: unknown key; did you mean batch_size?; a finished run never restarts"
     assert condition(ended, "Failed")["message"].startswith(said)
     assert condition(ended)["status"] == condition(ended, "Accepted")["status"] == "False"
     assert not ended.tries and not ended.creates and ended.status["restarts"]["total"] == 0
