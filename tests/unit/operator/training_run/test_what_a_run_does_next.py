@@ -640,8 +640,8 @@ def test_a_rank_killed_for_memory_names_the_limit_and_only_what_can_be_done() ->
     plan = decide(last, previous=started(last), pods=killed)
     told = condition(plan, "Failed")["message"]
     assert plan.status["phase"] == "Failed" and "(300Mi); create a run with more memory" in told
-    assert not any(words in told for words in ("comes again", "checkpoint"))
-    assert "comes again" not in plan.status["lastFailure"]["message"]
+    assert not any(words in told for words in ("happens again", "checkpoint"))
+    assert "happens again" not in plan.status["lastFailure"]["message"]
 
 
 def test_a_pod_that_somebody_deletes_is_told_with_its_budget() -> None:
