@@ -514,7 +514,7 @@ def test_a_spec_that_makes_invalid_pods_ends_the_run_and_names_the_field(
     assert (plan.status["phase"], plan.status["reason"]) == ("Failed", "BadSpec")
     assert condition(plan, "Accepted")["status"] == "False"
     message = condition(plan, "Accepted")["message"]
-    assert told in message and message.endswith("recreate the run")
+    assert told in message and message.endswith("create the run again")
 
 
 @pytest.mark.parametrize(
