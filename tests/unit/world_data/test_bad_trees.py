@@ -50,7 +50,7 @@ def make_a_circle(rows: Rows) -> None:
 @pytest.mark.parametrize(
     ("table", "edit", "sentence"),
     [
-        ("scene", lead_nowhere, r"scene-0001: row 'nobody' .*|scene-0001: sample 'nobody' is not in the tables"),
+        ("scene", lead_nowhere, r"scene-0001: sample 'nobody' is not in the tables; fetch all tables"),
         ("sample", make_a_circle, r"scene-0001: row '.*' of the table sample comes twice"),
         ("sample_data", lambda rows: rows[0].pop("filename"), r"sample_data\.json, row '.*': filename: found nothing"),
         ("sample_data", lambda rows: rows[1].update(timestamp="1"), r"timestamp: found '1', expected int"),

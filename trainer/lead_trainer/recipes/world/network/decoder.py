@@ -3,18 +3,18 @@
 import torch
 from torch import nn
 
-from lead_trainer.blocks.conv_blocks import group_norm, run_stages
+from lead_trainer.blocks.conv_blocks import ResidualBlock, group_norm, run_stages
 from lead_trainer.recipes.world.model_keys import ModelKeys
 
 
 class Upscale(nn.Module):
-    """Doubles the sides of a map by a pixel shuffle (Shi et al. 2016), and smooths it."""
+    """Doubles the sides of a map by a pixel shuffle (Shi et al. 2016), then refines it."""
 
     def __init__(self, inner: int, outer: int) -> None:
         super().__init__()
         self.body = nn.Sequential(
             nn.Conv2d(inner, 4 * outer, 3, 1, 1), nn.PixelShuffle(2), group_norm(outer), nn.SiLU(inplace=True),
-            nn.Conv2d(outer, outer, 3, 1, 1, bias=False), group_norm(outer), nn.SiLU(inplace=True),
+            ResidualBlock(outer, outer),
         )  # fmt: skip
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
