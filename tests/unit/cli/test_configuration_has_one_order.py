@@ -52,6 +52,15 @@ def test_a_word_without_a_value_is_refused() -> None:
         parse_arguments(["batch_size"], "argument")
 
 
+def test_a_value_that_a_later_file_replaces_is_reported(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.yaml", tmp_path / "other.yaml"
+    one.write_text("training: {batch_size: 4, num_epochs: 2}\nloss: {pred_weight: 1}\n")
+    other.write_text("batch_size: 8\nloss: {recon_weight: 2}\ntraining: {num_epochs: 2}\n")
+    run = local_run(["recipe=world"], [one, other], {})
+    assert run.replaced == [f"batch_size: {other} has 8 where {one} has 4; the later file wins"]
+    assert (run.config.batch_size, run.config.loss.pred_weight, run.config.loss.recon_weight) == (8, 1.0, 2.0)
+
+
 def test_the_nearer_source_wins(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text("lr: 0.1\nbatch_size: 8\nweight_decay: 0.5\nlogdir: out\nepochs: 5\n")

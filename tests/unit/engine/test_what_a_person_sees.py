@@ -65,11 +65,12 @@ def a_state() -> TrainState:
 
 def test_the_block_says_where_a_run_is_and_how_well_it_does() -> None:
     output = StepOutput(torch.tensor(1.5), {"loss_plane": torch.tensor(0.5)}, {"psnr": torch.tensor(20.0)})
-    block = progress_block(a_state(), output, 0.125, epochs=4, steps=10)
-    for words in ("epoch 3/4", "step 5/10", "[############............]", "loss 1.5", "loss_plane 0.5", "psnr 20",
-                  "lr 0.0003", "0.125 s/step", "skipped 0", "best val/loss 0.25 after epoch 2"):  # fmt: skip
+    block = progress_block(a_state(), output, 0.125, epochs=4, steps=10, stage="learning")
+    for words in ("epoch 3/4", "step 5/10  stage learning", "[############............]", "loss 1.5", "loss_plane 0.5",
+                  "psnr 20", "lr 0.0003", "0.125 s/step", "skipped 0", "best val/loss 0.25 after epoch 2"):  # fmt: skip
         assert words in block
     assert "GPU" not in block  # there is none
+    assert "stage" not in progress_block(a_state(), output, 0.125, epochs=4, steps=10, stage="")
 
 
 class Clock:

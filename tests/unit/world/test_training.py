@@ -85,11 +85,14 @@ def test_w_46_and_w_58_a_training_ends_with_a_report_beside_its_weights(run: Pat
     assert report["metrics"] == report["trained"]["logged"] and not report["differing"]
 
 
-def test_w_22_the_console_has_the_guides_lines(run: Path, tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_w_22_and_w_23_the_console_has_the_guides_lines_and_stages(
+    run: Path, tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = [*SMALL_WORDS, f"data_root={tree}", f"logdir={run}-console", "epochs=2", "console_every_steps=1"]
     train_locally([*words, "max_samples=8"], [], {})
     found = capsys.readouterr().err
-    for part in ("epoch 1/2", "step 1/2", "recon_loss", "train/psnr", "train/ssim", "lr ", "s/step", "best val/psnr"):
+    for part in ("epoch 1/2", "step 1/2", "recon_loss", "train/psnr", "train/ssim", "lr ", "s/step", "best val/psnr",
+                 "stage initialization", "stage refinement"):  # fmt: skip
         assert part in found, part
 
 

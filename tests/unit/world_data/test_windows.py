@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from lead_testing.bytes_recipe import FailingStore
@@ -13,7 +14,7 @@ from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.loader import Loader
 from lead_trainer.data.packed_backend import PackedBackend
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.world.augment import augmented, draw
+from lead_trainer.recipes.world.augment import Draw, changed, draw, steered
 from lead_trainer.recipes.world.curriculum import by_difficulty, drawn, phase_of
 from lead_trainer.recipes.world.data_keys import AugmentationKeys, CurriculumKeys, ReadsWindows
 from lead_trainer.recipes.world.dataset import WindowSamples, training_samples, validation_samples
@@ -22,6 +23,11 @@ from lead_trainer.recipes.world.windows import count_windows, skipped_actions
 Config = Callable[..., ReadsWindows]
 STILL = {"augmentation": {"brightness": 0.0, "contrast": 0.0, "crop_scale": [1.0, 1.0], "flip": 0.0}}
 T, HEIGHT, WIDTH, KEYFRAMES = 4, 32, 48, 8
+
+
+def pictures(samples: WindowSamples, index: int, epoch: int = 0) -> npt.NDArray[np.uint8]:
+    """The window's frames (T, 3, H, W)."""
+    return np.asarray(samples.load(index, epoch)["images"])
 
 
 def both(cache: CacheReader, config: ReadsWindows) -> tuple[WindowSamples, WindowSamples]:
@@ -43,7 +49,7 @@ def test_w_02_a_scene_has_every_window_and_lies_in_one_split(cache: CacheReader,
 def test_neighbouring_windows_hold_the_same_frames_and_actions(cache: CacheReader, a_config: Config) -> None:
     _, samples = both(cache, a_config())
     first, second = samples.load(0, 0), samples.load(1, 0)
-    assert (first["images"][1:] == second["images"][:-1]).all()
+    assert (pictures(samples, 0)[1:] == pictures(samples, 1)[:-1]).all()
     assert (first["actions"][1:] == second["actions"][:-1]).all()
 
 
@@ -52,7 +58,7 @@ def test_w_11_a_skip_of_two_takes_every_second_frame_and_averages(cache: CacheRe
     _, skipping = both(cache, a_config(sequence_length=3, frame_skip=2))
     whole, halved = plain.load(0, 0), skipping.load(0, 0)
     assert len(skipping) == 2 * count_windows(KEYFRAMES, 3, 2) == 4
-    assert (halved["images"] == whole["images"][::2]).all()
+    assert (pictures(skipping, 0) == pictures(plain, 0)[::2]).all()
     assert halved["actions"][0, :3] == pytest.approx(whole["actions"][:2, :3].mean(axis=0), abs=1e-6)
     assert [int(skipping.load(n, 0)["first_frame"]) for n in range(2)] == [0, 2]
 
@@ -84,31 +90,39 @@ def test_keys_without_a_meaning_are_refused(values: dict[str, Any], a_config: Co
 def test_w_37_one_draw_changes_all_frames_of_a_window_alike(cache: CacheReader, a_config: Config) -> None:
     training, _ = both(cache, a_config())
     plain, _ = both(cache, a_config(**STILL))
-    frames = plain.load(3, 0)["images"].transpose(0, 2, 3, 1)
-    again = np.stack([frames[0]] * T)
+    frames = list(pictures(plain, 3).transpose(0, 2, 3, 1))
     chosen = draw(AugmentationKeys(), 7, 0, 3)
-    changed, _ = augmented(again, np.zeros((T - 1, 4), np.float32), chosen)
-    assert (changed == changed[0]).all() and (changed[0] != frames[0]).any()
-    assert (training.load(3, 0)["images"] == training.load(3, 0)["images"]).all()
-    assert (training.load(3, 0)["images"] != training.load(3, 1)["images"]).any()
+    alike = np.stack(changed([frames[0]] * T, chosen))
+    assert (alike == alike[0]).all() and (alike[0] != frames[0]).any()
+    assert (pictures(training, 3) == np.stack(changed(frames, chosen)).transpose(0, 3, 1, 2)).all()
+    assert (pictures(training, 3, 0) == pictures(training, 3, 0)).all()
+    assert (pictures(training, 3, 0) != pictures(training, 3, 1)).any()
+
+
+def test_brightness_and_contrast_are_those_of_the_whole_windows_mean() -> None:
+    frames = np.random.default_rng(0).integers(0, 256, (T, HEIGHT, WIDTH, 3), np.uint8)
+    chosen = Draw(scale=1.0, down=0.0, right=0.0, flip=False, brightness=1.1, contrast=0.8)
+    wanted = ((frames - frames.mean()) * 0.8 + frames.mean()) * 1.1
+    found = np.stack(changed(list(frames), chosen))
+    assert np.abs(found - np.clip(wanted, 0, 255)).max() <= 0.5 + 1e-9
 
 
 def test_w_37_a_mirror_negates_the_steering_and_nothing_else() -> None:
     keys = AugmentationKeys(brightness=0.0, contrast=0.0, crop_scale=(1.0, 1.0), flip=1.0)
     frames = np.random.default_rng(0).integers(0, 256, (T, HEIGHT, WIDTH, 3), np.uint8)
     actions = np.random.default_rng(1).random((T - 1, 4), np.float32)
-    mirrored, steered = augmented(frames, actions, draw(keys, 1))
-    assert (mirrored == frames[:, :, ::-1]).all()
-    assert (steered[:, 0] == -actions[:, 0]).all() and (steered[:, 1:] == actions[:, 1:]).all()
-    back, straight = augmented(mirrored, steered, draw(keys, 1))
-    assert (back == frames).all() and (straight == actions).all()
+    chosen = draw(keys, 1)
+    mirrored, turned = changed(list(frames), chosen), steered(actions, chosen)
+    assert (np.stack(mirrored) == frames[:, :, ::-1]).all()
+    assert (turned[:, 0] == -actions[:, 0]).all() and (turned[:, 1:] == actions[:, 1:]).all()
+    assert (np.stack(changed(mirrored, chosen)) == frames).all() and (steered(turned, chosen) == actions).all()
 
 
 def test_validation_is_without_chance(cache: CacheReader, a_config: Config) -> None:
     _, one = both(cache, a_config(seed=1))
     _, other = both(cache, a_config(seed=2, **STILL))
     for epoch in (0, 5):
-        assert (one.load(2, epoch)["images"] == other.load(2, 0)["images"]).all()
+        assert (pictures(one, 2, epoch) == pictures(other, 2)).all()
 
 
 def test_w_44_nine_sequences_are_drawn_in_thirds_from_the_easiest_on() -> None:
@@ -141,7 +155,11 @@ def test_every_window_lies_in_one_shard_and_a_cold_epoch_reads_the_cache_once(
     store, whole = built
     sizes = {shard.object.key: shard.object.size for shard in whole.manifest.shards}
     assert len(sizes) >= 3
-    cold = CacheReader(store, whole.digest, PackedBackend(store, tmp_path / "ssd"))
+    cold = CacheReader(store, whole.digest, PackedBackend(store, tmp_path / "one"))
+    store.reads.clear()
+    np.asarray(both(cold, a_config())[0].load(3, 0)["images"])
+    assert len({key for key in store.reads if key in sizes}) == 1
+    cold = CacheReader(store, whole.digest, PackedBackend(store, tmp_path / "other"))
     loaders = [Loader(split, stacked, batch_size=2, seed=1, threads=2) for split in both(cold, a_config())]
     store.reads.clear()
     seen = [(str(scene), int(frame)) for loader in loaders for epoch in (0, 1) for batch in loader.batches(epoch)

@@ -66,7 +66,7 @@ def train_one(run: LocalRun, group: Group, stop: StopFlag, environ: Mapping[str,
     world = group.world
     store = FolderStore(run.logdir / PRIVATE_FOLDER)
     warnings = run.recipe.reports.warnings(run.config)
-    for sentence in warnings if world.is_first and begins(run, store) else ():
+    for sentence in (*run.replaced, *warnings) if world.is_first and begins(run, store) else ():
         log.warning(sentence)
     caches = cache_store(run, environ)
 

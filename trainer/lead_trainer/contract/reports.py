@@ -122,6 +122,8 @@ class Reports(Generic[ConfigT]):
     watch_rules: Callable[[ConfigT], Sequence[WatchRule]] = lambda config: ()
     #: A sentence for each value that is allowed and seldom meant, before a local run begins.
     warnings: Callable[[ConfigT], Sequence[str]] = lambda config: ()
+    #: What the console's block calls the part of the training that an epoch, from 0, belongs to (config, epoch).
+    stage: Callable[[ConfigT, int], str] | None = None
     #: The command for a run's weights, after what it is for (config, weights, logdir, the run's `recipe` and `preset`):
     #: it can be pasted as it is, with every key of the run that the next one needs and does not take over.
     next_command: Callable[[ConfigT, Path, Path, Mapping[str, str]], str] | None = None

@@ -240,7 +240,9 @@ class Hooks:
             first.histograms(state)
         first.picture(state, step.batch, step.outputs[-1])
         if self._due(self.config.console_every_steps, state.step):
-            log.info(progress_block(state, step.outputs[-1], self.clock.last_step_s, self.epochs, plan.steps))
+            named = self.recipe.reports.stage
+            stage = named(self.config, state.epoch) if named else ""
+            log.info(progress_block(state, step.outputs[-1], self.clock.last_step_s, self.epochs, plan.steps, stage))
         fields: dict[str, Any] = {}
         if rate is not None:
             batch_size = self.config.batch_size * plan.accumulate

@@ -9,7 +9,7 @@ writes none.
 
 import difflib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -35,6 +35,27 @@ class Sources:
     def merged(self, written_out: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict) -> dict[str, Any]:
         """Returns every given key, from the winning source; each source is read through `written_out` first."""
         return merged_keys(*map(written_out, (*self.files, self.environment, self.command_line)))
+
+
+def replaced_values(names: Sequence[str], files: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns a sentence for each value of a file that a later one of the files replaces by another."""
+    found: dict[str, tuple[str, Any]] = {}
+    sentences = []
+    for name, keys in zip(names, files, strict=True):
+        for key, value in _leaves(keys):
+            before, earlier = found.get(key, (name, value))
+            if earlier != value:
+                sentences.append(f"{key}: {name} has {value!r} where {before} has {earlier!r}; the later file wins")
+            found[key] = name, value
+    return sentences
+
+
+def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from lead_trainer.local.config_sources import (
     Sources,
     read_config_json,
     read_sources,
+    replaced_values,
     resolve,
 )
 from lead_trainer.local.foreign_document import other_recipe
@@ -40,6 +41,7 @@ class LocalRun:
     recipe: Recipe[Any]
     values: Mapping[str, Any]  # the recipe's keys, without the preset's
     config: Any  # resolved
+    replaced: Sequence[str] = ()  # values of files that a later file replaces, a sentence each
 
     @property
     def logdir(self) -> Path:
@@ -89,7 +91,8 @@ def local_run(arguments: Sequence[str], config_files: Sequence[Path], environ: M
         values.pop("seed", None)  # the preset's, or the recipe's own
     config = recipe.config(values, run.preset)
     keys = run.model_copy(update={"seed": getattr(config, "seed", run.seed)})
-    return LocalRun(keys, recipe, values, config)
+    replaced = replaced_values([str(path) for path in config_files], list(map(recipe.keys.expand, sources.files)))
+    return LocalRun(keys, recipe, values, config, replaced)
 
 
 def dataset_run(arguments: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> LocalRun:

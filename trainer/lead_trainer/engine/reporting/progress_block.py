@@ -8,12 +8,16 @@ from lead_trainer.engine.step.state import TrainState
 _BAR = 24
 
 
-def progress_block(state: TrainState, output: StepOutput, step_s: float, epochs: int, steps: int) -> str:
-    """Returns the block after one step; the lines on a GPU only where there is one."""
+def progress_block(state: TrainState, output: StepOutput, step_s: float, epochs: int, steps: int, stage: str) -> str:
+    """Returns the block after one step; `stage` names the part of the training, empty where it has none.
+
+    The line on a GPU is there only where there is one.
+    """
     done = state.step_in_epoch * _BAR // max(steps, 1)
     values = {"loss": output.loss, **output.parts, **output.metrics}
     lines = [
-        f"epoch {state.epoch + 1}/{epochs}  [{'#' * done}{'.' * (_BAR - done)}]  step {state.step_in_epoch}/{steps}",
+        f"epoch {state.epoch + 1}/{epochs}  [{'#' * done}{'.' * (_BAR - done)}]  step {state.step_in_epoch}/{steps}"
+        + (f"  stage {stage}" if stage else ""),
         "  ".join(f"{name} {float(value.detach()):.4g}" for name, value in values.items()),
         "lr " + " ".join(f"{rate:.3g}" for rate in state.optimizers.rates()) + f"  {step_s:.3g} s/step"
         f"  skipped {state.skipped_steps}",

@@ -1,5 +1,6 @@
 """One random change of a whole window: the same part, mirror, brightness and contrast for each of its frames."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -10,7 +11,7 @@ from lead_trainer.data.sample_order import unit_float
 from lead_trainer.recipes.world.data_keys import AugmentationKeys
 from lead_trainer.recipes.world.ingest.scenes import Float32
 
-Frames = npt.NDArray[np.uint8]  # (T, H, W, 3)
+Frame = npt.NDArray[np.uint8]  # (H, W, 3)
 STREAM = 11  # of the random numbers
 
 
@@ -40,20 +41,28 @@ def draw(keys: AugmentationKeys, *seeds: int) -> Draw:
     )
 
 
-def augmented(frames: Frames, actions: Float32, chosen: Draw) -> tuple[Frames, Float32]:
-    """Returns a changed copy of a window's frames (T, H, W, 3) and actions (T-1, 4): steering negated by a mirror."""
-    height, width = frames.shape[1:3]
+def changed(frames: Sequence[Frame], chosen: Draw) -> Sequence[Frame]:
+    """Returns a window's frames (H, W, 3) with the same done to each of them; they are not written to."""
+    height, width = frames[0].shape[:2]
     rows, columns = max(1, round(height * chosen.scale)), max(1, round(width * chosen.scale))
     if (rows, columns) != (height, width):
         top, left = round((height - rows) * chosen.down), round((width - columns) * chosen.right)
-        part = frames[:, top : top + rows, left : left + columns]
-        frames = np.stack([cv2.resize(frame, (width, height), interpolation=cv2.INTER_LINEAR) for frame in part])
+        parts = [frame[top : top + rows, left : left + columns] for frame in frames]
+        frames = [_u8(cv2.resize(part, (width, height), interpolation=cv2.INTER_LINEAR)) for part in parts]
     if chosen.flip:
-        frames = frames[:, :, ::-1]
-        actions = actions * np.array([-1.0, 1.0, 1.0, 1.0], np.float32)
+        frames = [_u8(cv2.flip(frame, 1)) for frame in frames]
     if (chosen.brightness, chosen.contrast) != (1.0, 1.0):
-        levels = np.arange(256, dtype=np.float64)
-        mean = float(frames.mean())
-        changed = ((levels - mean) * chosen.contrast + mean) * chosen.brightness
-        frames = np.clip(np.rint(changed), 0, 255).astype(np.uint8)[frames]
-    return frames, actions
+        mean = sum(sum(cv2.sumElems(frame)) for frame in frames) / (len(frames) * frames[0].size)
+        levels = (np.arange(256, dtype=np.float64) - mean) * chosen.contrast + mean
+        table = np.clip(np.rint(levels * chosen.brightness), 0, 255).astype(np.uint8)
+        frames = [_u8(cv2.LUT(frame, table)) for frame in frames]
+    return frames
+
+
+def steered(actions: Float32, chosen: Draw) -> Float32:
+    """Returns the actions (T-1, 4) of the changed frames: a mirror negates the steering."""
+    return actions * np.array([-1.0, 1.0, 1.0, 1.0], np.float32) if chosen.flip else actions
+
+
+def _u8(frame: object) -> Frame:
+    return np.asarray(frame, np.uint8)

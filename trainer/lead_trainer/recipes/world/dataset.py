@@ -2,7 +2,7 @@
 
 A sample is a pure function of (index, epoch, config.seed) and the cache; several threads may call `load` at once.
 
-    images       (T, 3, H, W) uint8, RGB
+    images       (T, 3, H, W) uint8, RGB, decoded where a batch is
     actions      (T-1, 4) float32: steering [-1, 1], throttle [0, 1], brake [0, 1], gear 0 | 1
     scene        text, the scene's name
     first_frame  int64, the number of the first picture in its scene
@@ -14,14 +14,14 @@ import structlog
 
 from lead_trainer.contract.samples import Cache, Caches, Indices, Sample
 from lead_trainer.data.in_shards import RowsInShards
-from lead_trainer.data.jpeg_picture import stored_picture
-from lead_trainer.errors import BadConfig, BadData
+from lead_trainer.errors import BadConfig
 from lead_trainer.recipes.prepare_keys import refuse_other_preparation
-from lead_trainer.recipes.world.augment import Frames, augmented, draw
+from lead_trainer.recipes.world.augment import draw, steered
 from lead_trainer.recipes.world.curriculum import by_difficulty, drawn, phase_of
 from lead_trainer.recipes.world.data_keys import ReadsWindows
 from lead_trainer.recipes.world.ingest.scenes import ACTION_DIM, Float32
 from lead_trainer.recipes.world.prepare_keys import WorldKeys
+from lead_trainer.recipes.world.window_pictures import WindowPictures
 from lead_trainer.recipes.world.windows import skipped_actions, windows_of
 
 log = structlog.get_logger(__name__)
@@ -42,6 +42,11 @@ class WindowSamples(RowsInShards):
             log.warning("scenes are too short for a window and are left out", scenes=len(short), first=short[0],
                         split=split, sequence_length=self._keys.sequence_length)  # fmt: skip
         scenes = self._windows.scenes
+        # Between a scene's frames; the metas of its last one have none.
+        self._scene_actions = {
+            scene: np.array(self._metas.values("action", scene)[:-1], np.float32).reshape(-1, ACTION_DIM)
+            for scene in scenes
+        }
         difficulty = np.array([float(self._metas.row(scene, 0)["difficulty"]) for scene in scenes])
         self._order = by_difficulty(difficulty[self._windows.scene])
 
@@ -65,14 +70,13 @@ class WindowSamples(RowsInShards):
         """Returns one window; raises BadData where a record is not of the cache's size."""
         length, skip = self._keys.sequence_length, self._keys.frame_skip
         rows = self._windows.rows(index, length, skip)
-        frames, actions = self._frames(rows), self._actions(index, (length - 1) * skip)
-        actions = skipped_actions(actions, skip)
-        if self._training:
-            chosen = draw(self._keys.augmentation, self._config.seed, epoch, index)
-            frames, actions = augmented(frames, actions, chosen)
+        actions = skipped_actions(self._actions(index, (length - 1) * skip), skip)
+        keys = self._keys.augmentation if self._training else None
+        chosen = draw(keys, self._config.seed, epoch, index) if keys else None
+        jpegs = [self._cache.fields(int(self._rows.sample[row]))["image"] for row in rows]
         return {
-            "images": np.ascontiguousarray(frames.transpose(0, 3, 1, 2)),
-            "actions": actions,
+            "images": WindowPictures.of(jpegs, self._keys.image_size, chosen),
+            "actions": steered(actions, chosen) if chosen else actions,
             "scene": self._scene(index).partition("/")[2],
             "first_frame": np.int64(self._rows.frame[rows[0]]),
         }
@@ -80,22 +84,9 @@ class WindowSamples(RowsInShards):
     def _scene(self, index: int) -> str:
         return self._windows.scenes[int(self._windows.scene[index])]
 
-    def _frames(self, rows: Indices) -> Frames:
-        height, width = self._keys.image_size
-        frames = np.empty((len(rows), height, width, 3), np.uint8)
-        for place, row in enumerate(rows):
-            picture = stored_picture(self._cache.fields(int(self._rows.sample[row]))["image"])
-            if picture.shape != (height, width, 3):
-                raise BadData(f"a picture of the cache has shape {picture.shape}, expected {height} x {width}")
-            frames[place] = np.asarray(picture)
-        return frames
-
     def _actions(self, index: int, count: int) -> Float32:
-        scene, first = self._scene(index), int(self._rows.frame[self._windows.first[index]])
-        values = np.empty((count, ACTION_DIM), np.float32)
-        for step in range(count):
-            values[step] = self._metas.row(scene, first + step)["action"]
-        return values
+        first = int(self._rows.frame[self._windows.first[index]])
+        return self._scene_actions[self._scene(index)][first : first + count]
 
 
 def training_samples(config: ReadsWindows, caches: Caches) -> WindowSamples:

@@ -162,6 +162,13 @@ def warnings(config: WorldConfig) -> Sequence[str]:
     return warnings(config)
 
 
+def stage(config: WorldConfig, epoch: int) -> str:
+    """Returns the guide's name of the stage that an epoch belongs to."""
+    from lead_trainer.recipes.world.advice import stage_of
+
+    return stage_of(config, epoch)
+
+
 def next_command(config: WorldConfig, weights: Path, logdir: Path, chosen: Mapping[str, str]) -> str:
     """Returns how these weights are measured."""
     return f"report: lead evaluate {shlex.quote(str(weights))}"
@@ -192,6 +199,7 @@ RECIPE = Recipe[WorldConfig](
         pictures=pictures,
         watch_rules=watch_rules,
         warnings=warnings,
+        stage=stage,
         next_command=next_command,
         stated_speed={
             "half precision": "-50 % memory, +40 % speed",
