@@ -6,6 +6,7 @@ parent of a pod's workers must not load torch.
 
 import argparse
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ from lead_trainer.offline import stay_offline
 OF_TRAINER = frozenset({"torch", "timm", "numpy", "safetensors", "wandb", "scipy", "cv2", "simplejpeg", "laspy", "lz4",
                         "xxhash", "diskcache", "pyarrow", "rich", "torchmetrics", "PIL", "shapely",
                         "pyproj"})  # fmt: skip
+# What a terminal obeys, and a file's name may hold; besides that, what UTF-8 cannot write.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -78,7 +81,7 @@ def _report(options: argparse.Namespace, error: TrainerError | StoreError, code:
 
 def _sentence(options: argparse.Namespace, error: TrainerError | StoreError) -> str:
     if not isinstance(error, StoreDenied):
-        return str(error)
+        return _CONTROL.sub(lambda found: repr(found[0])[1:-1], str(error))
     from lead_trainer.store_rights import refused
 
     named = getattr(options, "store", None)

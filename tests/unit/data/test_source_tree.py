@@ -1,6 +1,7 @@
 """A tree in a store and a tree in a folder look the same, and a file that is gone is named."""
 
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from lead_protocol.store.folder import FolderStore
 from lead_protocol.store.s3 import S3Store
 from lead_testing.logged import Logged
 from lead_testing.minio_server import MinioServer, minio_program
-from lead_trainer.data.source_tree import FolderTree, StoreTree
+from lead_trainer.data.source_tree import MAX_FILE_BYTES, FolderTree, StoreTree
 from lead_trainer.errors import BadData
 
 NOBODY = 65534
@@ -154,6 +155,24 @@ def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path) -
     for look in (tree.files, lambda: tree.read("pipe")):
         with pytest.raises(BadData, match="pipe is no regular file"):
             look()
+
+
+def test_a_file_too_large_for_a_dataset_is_refused_unread(tmp_path: Path) -> None:
+    with (tmp_path / "scene.json").open("wb") as file:
+        file.truncate(MAX_FILE_BYTES + 1)
+    with pytest.raises(BadData, match=r"scene\.json has more than"):
+        FolderTree(tmp_path).read("scene.json")
+
+
+def test_reading_a_file_takes_memory_by_its_size(tmp_path: Path) -> None:
+    (tmp_path / "sensor.json").write_bytes(b"[]")
+    tree = FolderTree(tmp_path)
+    tracemalloc.start()
+    try:
+        assert tree.read("sensor.json") == b"[]"
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000  # bytes
+    finally:
+        tracemalloc.stop()
 
 
 def test_links_that_lead_back_are_left_out_with_a_warning(tmp_path: Path, logged: Logged) -> None:

@@ -125,11 +125,13 @@ class FolderTree:
             with _opened(target, self._border) as descriptor, open(descriptor, "rb", closefd=False) as file:
                 status = os.fstat(descriptor)
                 _refuse_special(target, status)
-                data = file.read(MAX_FILE_BYTES + 1)
+                if status.st_size > MAX_FILE_BYTES:
+                    raise BadData(f"file {target} has more than {MAX_FILE_BYTES} bytes; is it part of the dataset?")
+                data = file.read(status.st_size + 1)  # which is allocated at once, whatever the file holds
         except OSError as error:
             raise BadData(f"file {target}: {error.strerror or error}; restore it") from error
-        if len(data) > MAX_FILE_BYTES:
-            raise BadData(f"file {target} has more than {MAX_FILE_BYTES} bytes; is it part of the dataset?")
+        if len(data) > status.st_size:
+            raise _changed(str(target))
         self._at_work()
         listed = _listed(self.__dict__.get("_files", ()), path)
         if listed is not None and (listed.size, listed.etag) != (len(data), str(status.st_mtime_ns)):

@@ -19,6 +19,7 @@ import yaml
 
 from lead_protocol.merged_keys import merged_keys
 from lead_trainer.errors import BadConfig
+from lead_trainer.local.plain_yaml import plain_yaml
 from lead_trainer.local.run_keys import TEXT_KEYS, RunKeys, run_keys
 
 ENVIRONMENT = "LEAD_TRAINING_CONFIG"
@@ -95,7 +96,7 @@ def parse_arguments(arguments: Sequence[str], where: str) -> dict[str, Any]:
         if not equals or not key:
             raise BadConfig(f"{where} {argument!r}: expected key=value, for example batch_size=64")
         try:
-            value = yaml.safe_load(text) if text else ""
+            value = plain_yaml(text) if text else ""
         except yaml.YAMLError as error:
             raise BadConfig(f"{where} {argument!r}: the value is no YAML: {str(error).splitlines()[0]}") from error
         if key in TEXT_KEYS or key.endswith("_root"):
@@ -121,20 +122,10 @@ def _number(text: str) -> Any:
         return text
 
 
-class _EachKeyOnce(yaml.SafeLoader):
-    """Refuses a key that stands twice in a mapping, of which YAML would keep the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        if twice := [key for number, key in enumerate(keys) if key in keys[:number]]:
-            raise yaml.YAMLError(f"the key {twice[0]!r} stands twice")
-        return super().construct_mapping(node, deep)
-
-
 def read_config_file(path: Path) -> dict[str, Any]:
     """Reads a YAML or JSON mapping; raises BadConfig naming the file."""
     try:
-        values = yaml.load(path.read_text(encoding="utf-8"), Loader=_EachKeyOnce)
+        values = plain_yaml(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise BadConfig(f"config file {path} cannot be read: {str(error).splitlines()[0]}") from error
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
