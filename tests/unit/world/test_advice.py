@@ -6,7 +6,8 @@ import pytest
 
 from lead_testing.small_world import small_config
 from lead_trainer.engine.reporting.watch import BATCHES_PER_S, ENGINE_RULES, GPU_SHARE, WAITING, advise
-from lead_trainer.recipes.world.advice import watch_rules
+from lead_trainer.recipes.world.advice import warnings, watch_rules
+from lead_trainer.recipes.world.recipe import RECIPE
 
 Course = Sequence[dict[str, float]]
 CONFIG = small_config(epochs=100, loss__pred_from_epoch_share=0.1)
@@ -65,3 +66,11 @@ def test_before_anything_is_predicted_nothing_has_collapsed() -> None:
 
 def test_a_cpu_is_not_blamed_for_slow_batches() -> None:
     assert said([{"loss": 1.0, WAITING: 0.0, BATCHES_PER_S: 0.5}]) == {}
+
+
+def test_a_rate_that_no_part_has_is_warned_of() -> None:
+    (warning,) = warnings(RECIPE.config({"optimizer": {"lr": 3e-4}}, "base"))
+    assert warning.startswith("optimizer.lr=0.0003 changes nothing: encoder_lr, dynamics_lr, decoder_lr are set")
+    parts = {"encoder_lr": None, "dynamics_lr": None, "decoder_lr": None}
+    assert warnings(RECIPE.config({"optimizer": {"lr": 3e-4, **parts}}, "base")) == []
+    assert warnings(RECIPE.config({}, "base")) == []

@@ -99,3 +99,15 @@ def test_the_norm_of_latents_is_the_only_state_beside_parameters() -> None:
     model = build_world_model(WorldConfig.model_validate(small_config().model_dump()))
     buffers = {name for name, _ in model.named_buffers()}
     assert buffers == {f"encoder.norm.{name}" for name in ("running_mean", "running_var", "num_batches_tracked")}
+
+
+def test_the_guides_builder_takes_keys_and_refuses_what_holds_none() -> None:
+    assert build_world_model(small_config().model_dump()).state_dict().keys() == small_model().state_dict().keys()
+    with pytest.raises(TypeError, match="found str, expected a WorldConfig or a mapping of its keys"):
+        build_world_model("base")  # type: ignore[arg-type]
+
+
+def test_actions_that_do_not_lie_between_the_frames_are_refused() -> None:
+    images, actions = batch()
+    with pytest.raises(ValueError, match=rf"actions: found shape .*, expected \({CLIPS}, {FRAMES - 1}, …\)"):
+        small_model()(images, torch.cat([actions, actions[:, :1]], dim=1))

@@ -53,6 +53,12 @@ def test_w_01_the_guides_command_writes_the_layout_and_then_does_nothing(copy: P
     assert json.loads((output / "val/scene-0003/metadata.json").read_text())["action_source"] == "can"
 
 
+def test_another_kind_of_tree_is_named_and_nothing_is_left(copy: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadConfig, match=r"no usable scene of carla .* --dataset: this is a tree of nuscenes"):
+        command(copy, tmp_path / "out", "--dataset", "carla")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_stopped_command_goes_on_where_it_was(copy: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     command(copy, output)

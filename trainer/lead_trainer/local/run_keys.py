@@ -17,7 +17,7 @@ class RunKeys(BaseModel):
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    recipe: str = "lead"  # what is trained: lead, distill, or an installed recipe
+    recipe: str = "lead"  # what is trained: lead, distill, world, nuplan, or an installed recipe
     preset: str = ""  # a named set of the recipe's values; the command line wins over it
     logdir: str = ""  # folder of the results, from which a run also resumes
     load_file: str = ""  # model_<epoch>.pth of an earlier stage, whose weights this one begins with

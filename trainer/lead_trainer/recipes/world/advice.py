@@ -14,6 +14,7 @@ History = Sequence[Mapping[str, float]]
 
 LEARNING_FROM, REFINING_FROM = 0.1, 0.5  # shares of the epochs at which the guide's second and third stage begin
 EXPECTED_DB = {"initialization": (15, 20), "learning": (20, 26), "refinement": (26, 28)}
+PART_RATES = ("encoder_lr", "dynamics_lr", "decoder_lr")
 LOW_DB, LOW_AFTER = 20.0, 10
 WEAK_DB, WEAK_AFTER = 25.0, 50
 NO_BETTER_EPOCHS = 10
@@ -50,14 +51,19 @@ def stage_rules(config: WorldConfig) -> Sequence[WatchRule]:
     ]
 
 
+def rates(rate: str) -> str:
+    """Returns what sets every learning rate: a part's own goes before `optimizer.lr`."""
+    return f"optimizer.lr={rate} and {', '.join(PART_RATES)} the same"
+
+
 def low_psnr(history: History) -> str | None:
     """Reconstruction is poor after the first epochs."""
     found = _last(history, "train/psnr")
     if len(history) < LOW_AFTER or found is None or found >= LOW_DB:
         return None
     return (
-        f"train/psnr is {found:.1f} dB after {len(history)} epochs, expected {LOW_DB:g} dB; try optimizer.lr=5e-4 with "
-        "the rates of the parts, and look at the data with lead inspect batch"
+        f"train/psnr is {found:.1f} dB after {len(history)} epochs, expected {LOW_DB:g} dB; try {rates('5e-4')}, and "
+        "look at the data with lead inspect batch"
     )
 
 
@@ -66,14 +72,14 @@ def flat_loss(history: History) -> str | None:
     message = plateau(history)
     return (
         message
-        and f"{message.partition(';')[0]}: the learning rate may be too low, try optimizer.lr=5e-4; check the data"
+        and f"{message.partition(';')[0]}: the learning rate may be too low, try {rates('5e-4')}; check the data"
     )
 
 
 def swinging_loss(history: History) -> str | None:
     """The loss swings."""
     message = oscillation(history)
-    return message and f"{message.partition(';')[0]}; the learning rate is too high, try optimizer.lr=5e-5"
+    return message and f"{message.partition(';')[0]}; the learning rate is too high, try {rates('5e-5')}"
 
 
 def lost_loss(history: History) -> str | None:
@@ -81,7 +87,7 @@ def lost_loss(history: History) -> str | None:
     if not history or math.isfinite(history[-1].get("loss", math.nan)):
         return None
     return (
-        "no step of the last epoch had a finite loss; set optimizer.lr=5e-5 and training.max_grad_norm=1.0, and find "
+        f"no step of the last epoch had a finite loss; set {rates('5e-5')} and training.max_grad_norm=1.0, and find "
         "bad data with lead inspect nan"
     )
 
@@ -165,6 +171,13 @@ def warnings(config: WorldConfig) -> Sequence[str]:
         messages.append("use_dp: each process trains on one device; for several GPUs start torchrun --nproc_per_node=N")
     if config.distributed:
         messages.append(f"distributed: batch_size counted for one process, so the global batch is {config.batch_size}")
+    optimizer = config.optimizer
+    own = [getattr(optimizer, part) for part in PART_RATES]
+    if None not in own and optimizer.lr not in own:
+        messages.append(
+            f"optimizer.lr={optimizer.lr:g} changes nothing: {', '.join(PART_RATES)} are set, for every part; set these "
+            "too, or set them to null"
+        )
     return messages
 
 

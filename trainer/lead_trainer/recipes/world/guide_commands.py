@@ -15,11 +15,21 @@ from lead_trainer.errors import TrainerError, exit_code_of
 
 OWN = Path(__file__).parent.resolve()
 USAGE = "usage: python -m lead_trainer.recipes.world {prepare_dataset|train|find_lr} …"
+HELP = f"""{USAGE}
+
+prepare_dataset  --dataset nuscenes|carla --data-root FOLDER [--output FOLDER] …; prepare_dataset --help lists all flags
+train            --config configs/training/base.yaml --data-root FOLDER --perceptual-weights vgg16.pth [--use-wandb] …;
+                 any key of lead config recipe=world as --key value, files named in the guide come with the recipe:
+                 {", ".join(sorted(str(file.relative_to(OWN)) for file in (OWN / "configs").rglob("*.yaml")))}
+find_lr          the keys of train, with --min-lr, --max-lr and --steps"""
 
 
 def main(arguments: Sequence[str]) -> int:
     """Runs a script of the guide; returns its exit code."""
     command, *words = arguments or [""]
+    if command in ("-h", "--help"):
+        print(HELP)
+        return 0
     if command not in COMMANDS:
         print(f"{USAGE}\nerror: found {command!r}", file=sys.stderr)
         return 64

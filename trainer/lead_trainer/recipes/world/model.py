@@ -5,6 +5,7 @@ Shapes: B clips, T frames, D numbers of a latent. `build_world_model(config)` is
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -40,9 +41,15 @@ class WorldModel(nn.Module):
         """Returns what is reconstructed and predicted of clips (B, T, 3, H, W) in [-1, 1] and actions (B, T-1, A).
 
         `reconstructed` (B, T, 3, H, W), `latents` (B, T, D), `predicted_latents` (B, T-1, D): each from the true latent
-        before it. `predicted` (B, T-1, 3, H, W) are their pictures, absent where `predict` is false.
+        before it. `predicted` (B, T-1, 3, H, W) are their pictures, absent where `predict` is false. Raises ValueError
+        for other shapes.
         """
         clips, frames = images.shape[:2]
+        if actions.shape[:2] != (clips, frames - 1):
+            raise ValueError(
+                f"actions: found shape {tuple(actions.shape)}, expected ({clips}, {frames - 1}, …): one for each step "
+                f"between the {frames} frames of {clips} clips"
+            )
         latents = self.encoder(images.flatten(0, 1)).unflatten(0, (clips, frames))
         guessed = self.dynamics(latents, actions, context=frames)
         found = {"latents": latents, "predicted_latents": guessed, "reconstructed": self._pictures(latents)}
@@ -72,7 +79,19 @@ def build_model(config: WorldConfig) -> WorldModel:
     return WorldModel(config)
 
 
-build_world_model = build_model  # as the training guide calls it
+def build_world_model(config: WorldConfig | Mapping[str, Any]) -> WorldModel:
+    """Returns a world model with fresh weights, as the training guide calls it; a mapping holds keys of KEYS.md.
+
+    Raises pydantic's ValidationError for a mapping with a wrong key, TypeError for what is neither.
+    """
+    if isinstance(config, Mapping):
+        config = WorldConfig.model_validate(config)
+    if not isinstance(config, WorldConfig):
+        raise TypeError(
+            f"build_world_model: found {type(config).__name__}, expected a WorldConfig or a mapping of its keys, such "
+            "as {'model': {'latent_dim': 256}}"
+        )
+    return build_model(config)
 
 
 def parameter_counts(model: nn.Module) -> dict[str, int]:

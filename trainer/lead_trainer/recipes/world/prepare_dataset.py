@@ -24,12 +24,12 @@ from lead_trainer.data.digest import listing_sha256
 from lead_trainer.data.ordered_pool import ordered_map
 from lead_trainer.data.raw_json import raw_json
 from lead_trainer.data.source_tree import FolderTree
-from lead_trainer.errors import BadConfig
+from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.world.ingest.difficulty import difficulty_of
 from lead_trainer.recipes.world.ingest.pictures import Picture, stored
 from lead_trainer.recipes.world.ingest.processed_tree import ACTIONS, IMAGES, METADATA
 from lead_trainer.recipes.world.ingest.scenes import SPLITS, Scene, SceneSource
-from lead_trainer.recipes.world.ingest.sources import FOLDERS, open_source
+from lead_trainer.recipes.world.ingest.sources import FOLDERS, kind_of, open_source
 from lead_trainer.recipes.world.prepare_keys import WorldKeys, data_keys_of
 
 MARK, UNFINISHED = "prepared.json", ".unfinished"
@@ -88,8 +88,14 @@ def prepare(tree: SourceTree, section: Mapping[str, Any], output: Path) -> Prepa
     Raises BadConfig where `output` holds another tree, BadData for a file that cannot be used.
     """
     keys = WorldKeys.of(data_keys_of({"data": section}))
-    _mark_output(output, tree, keys)
     source = open_source(tree, keys)
+    if not source.scenes:
+        reasons = sorted({verdict.reason for verdict in source.verdicts})
+        raise BadConfig(
+            f"--data-root: found no usable scene of {keys.dataset} ({', '.join(reasons) or 'none at all'}); correct "
+            f"the folder, or --dataset: {_kind(tree)}"
+        )
+    _mark_output(output, tree, keys)
     written, kept = [], []
     for route, scene in sorted(source.scenes.items()):
         if (output / route).is_dir():
@@ -100,6 +106,13 @@ def prepare(tree: SourceTree, section: Mapping[str, Any], output: Path) -> Prepa
     shutil.rmtree(output / UNFINISHED, ignore_errors=True)
     left_out = tuple(verdict for verdict in source.verdicts if not verdict.kept)
     return Prepared(output, tuple(written), tuple(kept), left_out)
+
+
+def _kind(tree: SourceTree) -> str:
+    try:
+        return f"this is a tree of {kind_of(tree)}"
+    except BadData as error:
+        return str(error)
 
 
 def _mark_output(output: Path, tree: SourceTree, keys: WorldKeys) -> None:
