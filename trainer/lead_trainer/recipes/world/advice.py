@@ -175,8 +175,8 @@ def warnings(config: WorldConfig) -> Sequence[str]:
     own = [getattr(optimizer, part) for part in PART_RATES]
     if None not in own and optimizer.lr not in own:
         messages.append(
-            f"optimizer.lr={optimizer.lr:g} changes nothing: {', '.join(PART_RATES)} are set, for every part; set these "
-            "too, or set them to null"
+            f"optimizer.lr={optimizer.lr:g} changes nothing: {', '.join(PART_RATES)} are set; set these too, or "
+            "set them to null"
         )
     return messages
 
