@@ -61,6 +61,10 @@ def whole_log(root: Path) -> None:
 
 POSE = "UPDATE ego_pose SET {} WHERE rowid = 41"  # of the first sweep with blobs, at two seconds
 FIRST_POSE = "UPDATE ego_pose SET {}"
+TWICE = (  # every track has another box in each of its sweeps
+    "INSERT INTO lidar_box SELECT randomblob(8), lidar_pc_token, track_token, next_token, prev_token, x + 3, y, z, "
+    "width, length, height, vx, vy, vz, yaw, confidence FROM lidar_box"
+)
 
 
 @pytest.mark.parametrize(
@@ -100,8 +104,22 @@ FIRST_POSE = "UPDATE ego_pose SET {}"
         (FIRST_POSE.format("y = 9e999"), (), "table ego_pose, row 1, y: found float 'inf'"),
         (FIRST_POSE.format("y = 'far'"), (), "table ego_pose, row 1, y: found str 'far'"),
         ("UPDATE category SET name = 'unicorn'", (), "found 'unicorn', expected one of vehicle, pedestrian"),
-        ("UPDATE lidar_box SET width = -1", (), "a side of 0 m or less"),
-        ("UPDATE lidar_box SET yaw = NULL", (), "table lidar_box, row 1, yaw: found NULL"),
+        ("UPDATE lidar_box SET yaw = NULL", (), r"table lidar_box, token \w{16}, yaw: found NULL"),
+        (
+            "UPDATE lidar_box SET lidar_pc_token = x'0011223344556677' WHERE rowid = 7",
+            (),
+            r"table lidar_box, token \w{16}: lidar_pc_token 0011223344556677 is no row of table lidar_pc",
+        ),
+        (
+            "UPDATE lidar_box SET lidar_pc_token = 'text' WHERE rowid = 7",
+            (),
+            "lidar_pc_token: found str 'text'",
+        ),
+        (
+            TWICE,
+            (),
+            r"lidar_box, token \w{16}: track_token \w{16} has a second box in sweep \w{16}, expected one a sweep",
+        ),
         ("UPDATE lidar_box SET track_token = x'0011223344556677'", (), "is no row of table track"),
         ("UPDATE log SET map_version = 'atlantis'", (), "has no city 'atlantis', only us-nv"),
         ("UPDATE log SET logfile = 'other'", (), "logfile: found 'other', expected '2021"),
@@ -115,6 +133,34 @@ def test_a_log_with_a_mistake_is_named_with_table_and_row(
     with pytest.raises(BadData, match=sentence) as error:
         whole_log(copy)
     assert (str(error.value).count("\n") == 0 and "nuplan-v1.1/" in str(error.value)) or "maps" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value", "found"),
+    [
+        ("lidar_box", "vx", 1e300, "found 1e\\+300, expected -150 to 150"),
+        ("lidar_box", "vy", -1e30, "found -1e\\+30, expected -150 to 150"),
+        ("lidar_box", "vx", 151.0, "found 151, expected -150 to 150"),
+        ("lidar_box", "x", 1e300, "found 1e\\+300, expected -1e\\+07 to 1e\\+07"),
+        ("lidar_box", "y", 2e7, "found 2e\\+07, expected -1e\\+07 to 1e\\+07"),
+        ("lidar_box", "z", 2e4, "found 20000, expected -10000 to 10000"),
+        ("lidar_box", "width", 1e9, "found 1e\\+09, expected 0.001 to 100"),
+        ("lidar_box", "length", 0.0, "found 0, expected 0.001 to 100"),
+        ("lidar_box", "height", -1.0, "found -1, expected 0.001 to 100"),
+        ("lidar_box", "yaw", 1e15, "found 1e\\+15, expected -12.5664 to 12.5664"),
+        ("ego_pose", "x", 1e300, "found 1e\\+300, expected -1e\\+07 to 1e\\+07"),
+        ("ego_pose", "vx", 1e9, "found 1e\\+09, expected -150 to 150"),
+        ("ego_pose", "acceleration_x", 101.0, "found 101, expected -100 to 100"),
+        ("ego_pose", "qw", 3.0, "found 3, expected -2 to 2"),
+        ("track", "width", 1e9, "found 1e\\+09, expected 0.001 to 100"),
+    ],
+)
+def test_a_number_that_no_drive_measures_is_named_with_its_range(
+    copy: Path, table: str, column: str, value: float, found: str
+) -> None:
+    sql(log_file(copy), f"UPDATE {table} SET {column} = ?", values=(value,))
+    with pytest.raises(BadData, match=rf"table {table}, (row 1|token \w{{16}}), {column}: {found}"):
+        whole_log(copy)
 
 
 def test_chains_that_lead_in_a_circle_and_tracks_without_boxes_do_no_harm(copy: Path) -> None:
@@ -241,6 +287,11 @@ HEADER = (
             cloud_with(HEADER.replace("WIDTH 4", "WIDTH 999999999").replace("POINTS 4", "POINTS 999999999")),
             "POINTS: found 999999999, .* and at most 4000000",
         ),
+        (cloud_with(HEADER, struct.pack("<3f", 0, -3e38, 0) + bytes(48)), "point 0 is .*, expected at most 10000 m"),
+        (cloud_with(HEADER.replace("TYPE F", "TYPE I")), "field x: found type I, expected F: metres"),
+        (cloud_with(HEADER, bytes(60) + b"more"), "found more data behind its 4 points, expected zero bytes"),
+        (cloud_with("VIEWPOINT 0 nan 0 1 0 0 0\n" + HEADER), "VIEWPOINT: found '0 nan 0 1 0 0 0', expected 7 finite"),
+        (cloud_with("VIEWPOINT 0 0 0 1\n" + HEADER), "VIEWPOINT: found '0 0 0 1', expected 7 finite numbers"),
         (b"no cloud", "is no PCD file: there is no line DATA"),
         (b"", "is no PCD file"),
         (b"FIELDS " * 2000, "is no PCD file"),
@@ -258,6 +309,11 @@ def test_a_good_cloud_is_read_by_its_header_and_zeros_behind_it_are_no_points() 
     assert cloud.dtype == np.float32 and cloud.tolist() == [
         [0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8, 11], [7] * 4, [8] * 4, [9] * 4,
     ]  # fmt: skip
+
+
+def test_a_cloud_of_no_points_is_a_sweep_that_met_nothing() -> None:
+    header = HEADER.replace("WIDTH 4", "WIDTH 0").replace("POINTS 4", "POINTS 0")
+    assert read_point_cloud(cloud_with("VIEWPOINT 0 0 0 1 0 0 0\n" + header), "a.pcd").shape == (6, 0)
 
 
 SQUARE = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.0, 0.0]])
@@ -281,7 +337,6 @@ def test_heights_measures_envelopes_and_several_polygons_are_read() -> None:
     for data, count in bodies:
         found = polygons_of(data, "here", lambda points: points)
         assert len(found) == count and (found[0][0] == SQUARE).all()
-    assert polygons_of(None, "here", lambda points: points) == []
 
 
 def nested(depth: int) -> bytes:
@@ -305,6 +360,10 @@ def nested(depth: int) -> bytes:
         (blob(polygon(SQUARE[:2])), "found a polygon of 2 points, expected 4 or more"),
         (blob(b""), "is no polygon of a GeoPackage"),
         ("text", "found a str, expected a geometry"),
+        (None, r"found no geometry \(NULL\), expected a polygon"),
+        (blob(struct.pack("<BII", 1, 3, 0), 0x11), "found an empty shape, expected a polygon with points"),
+        (blob(struct.pack("<BII", 1, 6, 0), 0x11), "found an empty shape"),
+        (blob(struct.pack("<BII", 1, 6, 2) + polygon(SQUARE) + struct.pack("<BII", 1, 3, 0)), "found an empty shape"),
     ],
 )
 def test_a_geometry_with_a_mistake_is_named_at_once(data: Any, sentence: str) -> None:
@@ -327,6 +386,11 @@ def map_file(root: Path) -> Path:
         ),
         (("UPDATE meta SET value = 'epsg:99999999'",), (), "EPSG:99999999 is no projected system"),
         (("UPDATE meta SET value = 'moon'",), (), "key projectedCoordSystem: found 'moon', expected a system such as"),
+        (("UPDATE walkways SET geom = NULL",), (), r"table walkways, fid 1: found no geometry \(NULL\)"),
+        (
+            ("UPDATE lanes_polygons SET geom = x'47500011e6100000010300000000000000'",), (),
+            "table lanes_polygons, fid 1: found an empty shape",
+        ),
         (("UPDATE walkways SET geom = x'00'",), (), "table walkways, fid 1: is no polygon of a GeoPackage"),
         (
             ("UPDATE walkways SET geom = ?",), (geometry(SQUARE * 1e6, 3),),

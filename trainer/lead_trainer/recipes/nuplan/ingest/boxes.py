@@ -9,7 +9,8 @@ from lead_trainer.errors import BadData
 from lead_trainer.recipes.nuplan.geometry import Doubles
 from lead_trainer.recipes.nuplan.ingest.bounded_database import Row, open_database
 from lead_trainer.recipes.nuplan.ingest.cell_values import integer_of, text_of, token_of
-from lead_trainer.recipes.nuplan.ingest.log_tables import Int64, Log, numbers
+from lead_trainer.recipes.nuplan.ingest.log_tables import Int64, Log
+from lead_trainer.recipes.nuplan.ingest.physical_limits import measured
 
 _BOX = ("x", "y", "z", "width", "length", "height", "yaw", "vx", "vy")
 MAX_BOXES = 200_000  # of the sweeps that one call reads
@@ -55,16 +56,24 @@ def read_boxes(log: Log, sweeps: Sequence[int]) -> Boxes:
                 )
         owners = [sweep_of[row[-1]] for row in rows]
     where = f"{log.path}: table lidar_box"
-    values = numbers(rows, 2, log.path, "lidar_box", _BOX)
+
+    def place(row: int) -> str:
+        return f"{where}, token {token_of(rows[row][0], f'{where}, token')}"
+
+    values = measured(rows, 2, place, _BOX)
     tracks = []
-    for row in rows:
+    met: set[tuple[int, str]] = set()
+    for at, row in enumerate(rows):
         track = token_of(row[1], f"{where}, track_token")
         if track not in log.tracks:
-            raise BadData(f"{where}: track_token {track} is no row of table track; fetch the file again")
+            raise BadData(f"{place(at)}: track_token {track} is no row of table track; fetch the file again")
+        if (owners[at], track) in met:
+            raise BadData(
+                f"{place(at)}: track_token {track} has a second box in sweep {log.tokens[owners[at]]}, expected one a "
+                "sweep; fetch the file again"
+            )
+        met.add((owners[at], track))
         tracks.append(track)
-    if len(values) and values[:, 3:6].min() <= 0:
-        flat = owners[int(np.argmin(values[:, 3:6].min(axis=1)))]
-        raise BadData(f"{where}: a box of sweep {log.tokens[flat]} has a side of 0 m or less; fetch the file again")
     return Boxes(tuple(tracks), np.array(owners, np.int64), *values.T)
 
 

@@ -187,7 +187,7 @@ def _middle_lines(database: Database, project: _Projection) -> tuple[dict[str, D
         where = f"{database.name}: table baseline_paths, fid {fid}"
         lines = lines_of(value, where, project)
         for owner, kept in ((lane, lanes), (connector, connectors)):
-            if owner is not None and lines:
+            if owner is not None:
                 kept[_number(owner, where)] = lines[0]
     return lanes, connectors
 

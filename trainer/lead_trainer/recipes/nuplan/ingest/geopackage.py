@@ -80,13 +80,15 @@ def lines_of(value: object, where: str, project: Project) -> list[Doubles]:
 
 def _shapes(value: object, where: str, project: Project, wanted: int, name: str) -> list[Rings]:
     if value is None:
-        return []  # GeoPackage allows a feature without geometry
+        raise BadData(f"{where}: found no geometry (NULL), expected a {name}; fetch the map again")
     if not isinstance(value, bytes):
         raise BadData(f"{where}: found a {type(value).__name__}, expected a geometry; fetch the map again")
     try:
         found = _members(_Reader(value, _begin(value)), wanted, name)
     except (_Malformed, struct.error, ValueError) as error:
         raise BadData(f"{where}: is no {name} of a GeoPackage: {error}; fetch the map again") from error
+    if not found or not all(found):
+        raise BadData(f"{where}: found an empty shape, expected a {name} with points; fetch the map again")
     least = 4 if wanted == _POLYGON else 2
     for ring in (ring for rings in found for ring in rings):
         if len(ring) < least:

@@ -4,7 +4,7 @@ Schema: nuplan-devkit, `docs/nuplan_schema.md`. Rows that follow each other are 
 `next_token` and `prev_token` are not read, so a chain that ends early or in a circle does no harm.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,13 +16,13 @@ from lead_trainer.recipes.nuplan.geometry import Doubles, heading_of
 from lead_trainer.recipes.nuplan.ingest.bounded_database import Database, Row, open_database
 from lead_trainer.recipes.nuplan.ingest.cell_values import (
     integer_of,
-    numbers_of,
     rotation_of,
     text_of,
     time_of,
     token_of,
     vector_of,
 )
+from lead_trainer.recipes.nuplan.ingest.physical_limits import measured
 
 Int64 = npt.NDArray[np.int64]
 
@@ -173,6 +173,7 @@ class _Reader:
         scenes, scene_rows = self._scenes()
         lenses, channels = self._lenses()
         sweeps = self._sweeps(pose_rows, scene_rows)
+        self._refuse_boxes_without_sweep()
         order = np.argsort(sweeps[2], kind="stable")
         return Log(
             name=name,
@@ -197,7 +198,7 @@ class _Reader:
 
     def _poses(self) -> tuple[Doubles, dict[str, int]]:
         rows = self._database.rows("ego_pose", ("token", *_POSE))
-        values = numbers(rows, 1, self._database.name, "ego_pose", _POSE)
+        values = measured(rows, 1, self._row_of("ego_pose"), _POSE)
         return values, self._by_token(rows, "ego_pose")
 
     def _scenes(self) -> tuple[tuple[Scene, ...], dict[str, int]]:
@@ -299,7 +300,7 @@ class _Reader:
         rows = self._database.rows("track", columns)
         names = tuple(categories.values())
         kinds = self._links(rows, 1, {token: at for at, token in enumerate(categories)}, "track", "category")
-        sizes = numbers(rows, 2, self._database.name, "track", columns[2:])
+        sizes = measured(rows, 2, self._row_of("track"), columns[2:])
         tokens = self._by_token(rows, "track")
         return {token: Track(names[kinds[at]], *map(float, sizes[at])) for token, at in tokens.items()}
 
@@ -321,23 +322,19 @@ class _Reader:
             links[number] = known[token]
         return links
 
+    def _refuse_boxes_without_sweep(self) -> None:
+        """Raises BadData for a box that is of no sweep: it would be in no sample, and nobody would miss it."""
+        nowhere = "WHERE lidar_pc_token IS NULL OR lidar_pc_token NOT IN (SELECT token FROM lidar_pc) LIMIT 1"
+        for token, sweep in self._database.rows("lidar_box", ("token", "lidar_pc_token"), nowhere):
+            where = f"{self._database.name}: table lidar_box, token {token_of(token, 'table lidar_box, token')}"
+            found = token_of(sweep, f"{where}, lidar_pc_token")
+            raise BadData(f"{where}: lidar_pc_token {found} is no row of table lidar_pc; fetch the file again")
+
+    def _row_of(self, table: str) -> Callable[[int], str]:
+        return lambda row: f"{self._database.name}: table {table}, row {row + 1}"
+
     def _where(self, table: str, row: int, column: str) -> str:
-        return f"{self._database.name}: table {table}, row {row + 1}, {column}"
+        return f"{self._row_of(table)(row)}, {column}"
 
 
 CATEGORIES = ("vehicle", "pedestrian", "bicycle", "traffic_cone", "barrier", "czone_sign", "generic_object")
-
-
-def numbers(rows: Sequence[Row], first: int, name: str, table: str, columns: Sequence[str]) -> Doubles:
-    """Returns the columns from `first` on as (rows, columns); raises BadData naming the row that is not finite."""
-    last = first + len(columns)
-    try:
-        values = np.array([row[first:last] for row in rows], np.float64).reshape(len(rows), len(columns))
-        fine = np.isfinite(values).all() and all(type(value) is not str for row in rows for value in row[first:last])
-    except (TypeError, ValueError, OverflowError):
-        fine = False
-    if not fine:
-        for at, row in enumerate(rows):
-            for column, value in zip(columns, row[first:last], strict=True):
-                numbers_of([value], f"{name}: table {table}, row {at + 1}, {column}")
-    return values

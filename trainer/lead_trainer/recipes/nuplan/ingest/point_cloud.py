@@ -1,7 +1,9 @@
-"""Point clouds of `MergedPointCloud`: PCD 0.7 files of binary data, whatever types their header names.
+"""Point clouds of `MergedPointCloud`: PCD 0.7 files of binary data; places are floats, the rest as the header says.
 
-Zero bytes follow the points of nuPlan's files; they are no points.
+Zero bytes follow the points of nuPlan's files; they are no points. A file of no points is a sweep that met nothing.
 """
+
+import math
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +11,8 @@ import numpy.typing as npt
 from lead_trainer.errors import BadData
 
 MAX_POINTS, MAX_HEADER_BYTES, MAX_FIELDS = 4_000_000, 4096, 16
+MAX_DISTANCE_M = 10_000.0  # of a point from the lidar, which sees some 200 m
+VIEWPOINT_NUMBERS = 7  # a place and a quaternion
 FIELDS = ("x", "y", "z", "intensity", "ring", "lidar_info")
 _TYPES = {"F": {4: "<f4", 8: "<f8"}, "U": {1: "u1", 2: "<u2", 4: "<u4"}, "I": {1: "i1", 2: "<i2", 4: "<i4"}}
 
@@ -18,8 +22,8 @@ Float32 = npt.NDArray[np.float32]
 def read_point_cloud(data: bytes, path: str) -> Float32:
     """Returns (6, n) in the file's order: x, y, z in the lidar's frame (m), intensity, ring, number of the lidar.
 
-    Raises BadData naming the file for an ASCII file, a header that contradicts itself, data that are too short, and
-    places that are not finite.
+    Raises BadData naming the file for an ASCII file, a header that contradicts itself, data that are too short or go
+    on behind the points, and places that are not finite or farther than a lidar sees.
     """
     header, begin = _header(data, path)
     names, kinds = header["FIELDS"], []
@@ -32,6 +36,8 @@ def read_point_cloud(data: bytes, path: str) -> Float32:
             raise BadData(
                 f"file {path}: field {name} is of type {kind}{size} x {count}, which is none of PCD; restore it"
             )
+        if name in FIELDS[:3] and kind != "F":
+            raise BadData(f"file {path}: field {name}: found type {kind}, expected F: metres; restore it")
         kinds.append((name, code))
     points, width, height = (_number(header[key][0], path, key) for key in ("POINTS", "WIDTH", "HEIGHT"))
     if points != width * height or points > MAX_POINTS:
@@ -45,11 +51,22 @@ def read_point_cloud(data: bytes, path: str) -> Float32:
             f"file {path}: found {len(data) - begin} bytes of points, expected {points * row.itemsize}: "
             "it is cut off; restore it"
         )
+    if data[begin + points * row.itemsize :].strip(b"\0"):
+        raise BadData(
+            f"file {path}: found more data behind its {points} points, expected zero bytes or the end; restore it"
+        )
     table = np.frombuffer(data, row, points, begin)
     cloud = np.stack([table[name].astype(np.float32) for name in FIELDS])
     if not np.isfinite(cloud).all():
         bad = int(np.flatnonzero(~np.isfinite(cloud).all(axis=0))[0])
         raise BadData(f"file {path}: point {bad} is {cloud[:3, bad].tolist()}, expected finite numbers; restore it")
+    far = np.flatnonzero((np.abs(cloud[:3]) > MAX_DISTANCE_M).any(axis=0))
+    if len(far):
+        bad = int(far[0])
+        raise BadData(
+            f"file {path}: point {bad} is {cloud[:3, bad].tolist()}, expected at most {MAX_DISTANCE_M:g} m from the "
+            "lidar; restore it"
+        )
     return cloud
 
 
@@ -83,7 +100,19 @@ def _checked(header: dict[str, list[str]], path: str) -> dict[str, list[str]]:
     }.items():
         if len(header.get(key, [])) != count or not count:
             raise BadData(f"file {path}: {key}: found {header.get(key)}, expected {count} values; restore it")
+    if (viewpoint := header.get("VIEWPOINT")) is not None and not _finite(viewpoint):
+        raise BadData(
+            f"file {path}: VIEWPOINT: found {' '.join(viewpoint)[:60]!r}, expected {VIEWPOINT_NUMBERS} finite numbers; "
+            "restore it"
+        )
     return header
+
+
+def _finite(words: list[str]) -> bool:
+    try:
+        return len(words) == VIEWPOINT_NUMBERS and all(math.isfinite(float(word)) for word in words)
+    except ValueError:
+        return False
 
 
 def _number(text: str, path: str, key: str) -> int:
