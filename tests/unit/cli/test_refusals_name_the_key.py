@@ -65,7 +65,7 @@ def test_an_empty_tree_names_the_collection_that_was_asked_for(here: Path, capsy
     (here / "one/data/Scenario/Route").mkdir(parents=True)
     (here / "one/data/Scenario/Route/note").touch()
     said = refused([*LEAD, "carla_root=one"], capsys, ExitCode.BAD_DATA)
-    assert "for full_pretrain; see" in said
+    assert "for full_pretrain (no_results" in said
     assert not (here / "new").exists()
 
 
@@ -95,3 +95,10 @@ def test_a_build_says_in_words_that_it_lists_files(here: Path, capfd: pytest.Cap
     lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
     assert lines[0]["event"] == "cache: listing the dataset's files" and "samples" not in lines[0]
     assert lines[-1]["event"] == "cache: done" and lines[-1]["samples"] == 3
+
+
+def test_keys_of_another_recipe_name_it_where_none_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "data_root=there", "logdir=here"]) == 64
+    assert "data_root: unknown key of recipe lead, which is trained where none is named" in capsys.readouterr().err
+    assert main(["train", "recipe=lead", "data_root=there", "logdir=here"]) == 64
+    assert "data_root: unknown key; did you mean" in capsys.readouterr().err

@@ -79,6 +79,8 @@ def local_run(arguments: Sequence[str], config_files: Sequence[Path], environ: M
         for path, keys in zip(config_files, sources.files, strict=True)
     ])  # fmt: skip
     given = _given(sources, recipe)
+    if "recipe" not in sources.merged():
+        _refuse_keys_of_another_recipe(given, recipe)
     resolved = resolve(given, key_names(recipe.config_model))
     logdir = _default(recipe, "logdir") or ""
     run = resolved.run if resolved.run.logdir else resolved.run.model_copy(update={"logdir": logdir})
@@ -109,6 +111,18 @@ def installed_recipe(name: str) -> Recipe[Any]:
     if name not in (names := recipe_names()):
         raise BadConfig(f"recipe: found {name!r}, expected one of {', '.join(names)}{near_matches(name, names)}")
     return load_recipe(name)
+
+
+def _refuse_keys_of_another_recipe(given: Mapping[str, Any], recipe: Recipe[Any]) -> None:
+    """Raises BadConfig where keys that are unknown here are another recipe's: its name was forgotten."""
+    known = {*RunKeys.model_fields, *key_names(recipe.config_model)}
+    unknown = {key.split(".")[0] for key in given} - known
+    for name in recipe_names() if unknown else ():
+        if name != recipe.name and unknown <= set(key_names(load_recipe(name).config_model)):
+            raise BadConfig(
+                f"{min(unknown)}: unknown key of recipe {recipe.name}, which is trained where none is named; recipe "
+                f"{name} has it: add recipe={name}"
+            )
 
 
 def _given(sources: Sources, recipe: Recipe[Any]) -> Mapping[str, Any]:
