@@ -7,7 +7,7 @@ may do nothing else. Prints what changes in either status, so that the log of a 
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,12 +48,14 @@ class SmokeRun:
                 dataset["cacheRef"]["name"] += f"-{suffix}"
         return cls(namespace, manifests)
 
-    def carry_out(self, api: client.CustomObjectsApi, deadline_s: float) -> None:
+    def carry_out(
+        self, api: client.CustomObjectsApi, deadline_s: float, now: Callable[[], float] = time.monotonic
+    ) -> None:
         """Creates everything and waits for the run; raises SmokeRunFailed with the statuses' own messages."""
-        ends_at = time.monotonic() + deadline_s
+        ends_at = now() + deadline_s
         with self._created(api):
             shown: dict[str, str] = {}
-            while time.monotonic() < ends_at:
+            while now() < ends_at:
                 statuses = {self._title(each): self._status(api, each) for each in self.manifests}
                 for title, status in statuses.items():
                     line = f"{title}: {status.get('phase', 'not seen by the operator yet')} {_message(status)}".rstrip()
