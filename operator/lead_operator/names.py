@@ -33,6 +33,7 @@ class Label:
     SEED = "lead.dev/seed"
     ATTEMPT = "lead.dev/attempt"
     RANK = "lead.dev/rank"
+    EPOCH = "lead.dev/epoch"
     SHARED_CLAIM = "lead.dev/shared-claim"
     GENERATION = "lead.dev/generation"
     INDEX = "lead.dev/index"
@@ -41,11 +42,12 @@ class Label:
 
 
 class Annotation:
-    """Keys of the annotations on pods; Kueue's as its page "Run Plain Pods" has them."""
+    """Keys of the annotations on pods and runs; Kueue's as its page "Run Plain Pods" has them."""
 
     POD_GROUP_SIZE = "kueue.x-k8s.io/pod-group-total-count"
     POD_RETRIABLE = "kueue.x-k8s.io/retriable-in-group"
     LAST_CHECKPOINT = "volcano.sh/last-checkpoint-time"
+    CLOSED_LOOP = "lead.dev/closed-loop"  # on a TrainingRun: each new value asks for one evaluation
     PULLS = "lead.dev/pulls"  # image, pull policy and pull secrets that the chart's values held for this pod
 
 
@@ -55,6 +57,7 @@ class Role(StrEnum):
     TRAIN = "train"
     BUILD = "build"
     CHECK = "check"
+    CLOSED_LOOP = "closed-loop"
 
 
 APP_NAME: Final = "lead"
@@ -75,6 +78,7 @@ class Condition(StrEnum):
     CHECKPOINTS_VALID = "CheckpointsValid"
     SESSION_CACHE_DEGRADED = "SessionCacheDegraded"
     ADVISORY = "Advisory"
+    CLOSED_LOOP = "ClosedLoop"
     SUSPENDED = "Suspended"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
@@ -138,6 +142,11 @@ def build_pod_name(cache: str, generation: int, attempt: int, index: int, stage:
 def check_pod_name(run: str, key: str) -> str:
     """Returns `<run>-check-<key>`: one pod judges one configuration, however often the operator restarts."""
     return _child(run, f"-check-{key}")
+
+
+def closed_loop_pod_name(run: str, attempt: int) -> str:
+    """Returns `<run>-closed-loop-<attempt>`: attempts are counted over the run."""
+    return _child(run, f"-closed-loop-{attempt}")
 
 
 def pod_group_name(run: str, stage: str, seed: int, attempt: int) -> str:

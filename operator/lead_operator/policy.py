@@ -51,6 +51,7 @@ class Policy:
         "gpu.intel.com/*",
         "habana.ai/gaudi",
     )
+    allowed_images: tuple[str, ...] = ()  # that closedLoop.image may name: what runs there is the user's own program
     max_nodes: int = 64
     max_parallelism: int = 16
     max_pods_per_run: int = 64  # nodes x parallelism

@@ -34,6 +34,15 @@ CLOSED_LOOP_RESULTS = "LEAD_CLOSED_LOOP_RESULTS"  # folder for the Leaderboard's
 CLOSED_LOOP_ROUTES = "LEAD_CLOSED_LOOP_ROUTES"  # file or folder of routes; empty: the command's own
 CLOSED_LOOP_SEED = "LEAD_CLOSED_LOOP_SEED"  # of the stage instance
 CLOSED_LOOP_EPOCH = "LEAD_CLOSED_LOOP_EPOCH"
+CLOSED_LOOP_ATTEMPT = "LEAD_CLOSED_LOOP_ATTEMPT"  # in a pod alone: its number within the run
+
+# In a pod all containers have these variables; its two folders, and what the trainer's own two containers are to do.
+CLOSED_LOOP_BUNDLE_DIR = "/var/run/lead-bundle"  # for the command read-only: checkpoint/, routes/
+CLOSED_LOOP_CHECKPOINT_DIR = f"{CLOSED_LOOP_BUNDLE_DIR}/checkpoint"
+CLOSED_LOOP_ROUTES_DIR = f"{CLOSED_LOOP_BUNDLE_DIR}/routes"
+CLOSED_LOOP_RESULTS_DIR = "/var/run/lead-results"
+CLOSED_LOOP_STEP = "LEAD_CLOSED_LOOP_STEP"  # "fetch" | "publish"
+POD_UID = "LEAD_POD_UID"
 
 # Rendezvous: the names torchrun reads, so that `torchrun -m …` in the same pod would find the same group.
 NNODES = "PET_NNODES"

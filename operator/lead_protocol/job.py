@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 
 from lead_protocol.merged_keys import merged_keys
-from lead_protocol.object_keys import BuildKeys, InstanceKeys
+from lead_protocol.object_keys import BuildKeys, ClosedLoopKeys, InstanceKeys
 from lead_protocol.strict_model import StrictModel
 
 # The user's recipe keys, already JSON; the recipe's own strict config model judges them.
@@ -179,7 +179,32 @@ class BuildJob(StrictModel):
         return self.keys.progress(self.generation, self.index, self.stage)
 
 
-AnyJob = TrainJob | BuildJob | CheckJob
+class ClosedLoopJob(StrictModel):
+    """One attempt to drive with the weights of one checkpoint, the same for both containers of the trainer image."""
+
+    kind: Literal["closed-loop"] = "closed-loop"
+    owner: OwnerIdentity
+    stage: str
+    seed: int
+    attempt: int  # counted over the run
+    epoch: int
+    step: int
+    checkpoint_prefix: str  # of its data objects
+    routes_prefix: str = ""  # below the storage profile's prefix; empty: the command's own routes
+    request: str = ""  # value of the annotation that asked for it; empty: it was due
+
+    @property
+    def instance(self) -> InstanceKeys:
+        """Object keys of the stage instance whose weights are driven."""
+        return InstanceKeys(self.owner.namespace, self.owner.uid, self.stage, self.seed)
+
+    @property
+    def keys(self) -> ClosedLoopKeys:
+        """Object keys of the results."""
+        return ClosedLoopKeys(self.owner.namespace, self.owner.uid, self.stage, self.seed)
+
+
+AnyJob = TrainJob | BuildJob | CheckJob | ClosedLoopJob
 Job = Annotated[AnyJob, Field(discriminator="kind")]
 _JOB: TypeAdapter[AnyJob] = TypeAdapter(Job)
 

@@ -4,15 +4,17 @@ Shared weights are not listed: a job does not know the profile's, and a session 
 read no other namespace's.
 """
 
-from lead_protocol.job import BuildJob, TrainJob
+from lead_protocol.job import BuildJob, ClosedLoopJob, TrainJob
 from lead_protocol.object_keys import CacheKeys, ControlKeys, RunKeys, caches_prefix, runs_prefix
 from lead_protocol.store.session_policy import MAX_NAME_CHARS, Access
 
 WEIGHTS = "weights/"
 
 
-def job_access(job: TrainJob | BuildJob) -> Access:
+def job_access(job: TrainJob | BuildJob | ClosedLoopJob) -> Access:
     """Returns all that a pod of this job may ask the store for."""
+    if isinstance(job, ClosedLoopJob):
+        return _of_closed_loop(job)
     return _of_run(job) if isinstance(job, TrainJob) else _of_build(job)
 
 
@@ -41,4 +43,14 @@ def _of_build(job: BuildJob) -> Access:
         name=f"build-{job.owner.uid}"[:MAX_NAME_CHARS],
         reads=(*source, own, caches_prefix(job.owner.namespace)),
         writes=(own,),
+    )
+
+
+def _of_closed_loop(job: ClosedLoopJob) -> Access:
+    """The run's own checkpoints and the routes; results are written where no checkpoint lies."""
+    routes = (f"{job.routes_prefix.rstrip('/')}/",) if job.routes_prefix else ()
+    return Access(
+        name=f"closed-loop-{job.owner.uid}"[:MAX_NAME_CHARS],
+        reads=(job.instance.prefix, job.keys.prefix, *routes),
+        writes=(job.keys.prefix,),
     )

@@ -24,6 +24,8 @@
     runs/<namespace>/<uid>/<instance>/tensorboard/<file>
     runs/<namespace>/<uid>/<instance>/memory/<rows 4>-<0|1>.json    how a step is made to fit into memory: create-only
     runs/<namespace>/<uid>/<instance>/perf/<attempt nnnn>.json      how fast an attempt trained
+    runs/<namespace>/<uid>/closed_loop/<instance>/manifest/<attempt 6>.json   the commit of a closed-loop evaluation
+    runs/<namespace>/<uid>/closed_loop/<instance>/<epoch 4>/<attempt 6>/<file>
 
 `instance` is `<stage>-s<seed>`. Keys hold UIDs, so a re-created resource of the same name
 never reads the old one's state. Who may write where: caches/ and control/ are the operator's alone, build pods
@@ -235,6 +237,42 @@ class RunKeys:
     def control(self) -> ControlKeys:
         """Keys of the operator's records of this run."""
         return ControlKeys(self.namespace, self.uid)
+
+    @property
+    def closed_loop_prefix(self) -> str:
+        """Prefix of all results of driving with its weights, with the final slash."""
+        return f"{self.prefix}closed_loop/"
+
+
+@dataclass(frozen=True)
+class ClosedLoopKeys:
+    """Keys of the results of driving with the weights of one stage instance; no stage has an underscore in its name.
+
+    Attempts are counted over the whole run: each has one pod, and no two write the same key.
+    """
+
+    namespace: str
+    uid: str
+    stage: str
+    seed: int
+
+    @property
+    def prefix(self) -> str:
+        """Prefix of everything of this stage instance, with the final slash."""
+        return f"{RunKeys(self.namespace, self.uid).closed_loop_prefix}{self.stage}-s{self.seed}/"
+
+    @property
+    def manifests_prefix(self) -> str:
+        """Prefix of the create-only commits."""
+        return f"{self.prefix}manifest/"
+
+    def manifest(self, attempt: int) -> str:
+        """Key of the commit of one attempt's results."""
+        return f"{self.manifests_prefix}{attempt:06d}.json"
+
+    def results(self, epoch: int, attempt: int) -> str:
+        """Prefix of one attempt's results, with the final slash."""
+        return f"{self.prefix}{epoch:04d}/{attempt:06d}/"
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,9 @@ import yaml
 
 from lead_protocol.cache_digest import digest_of
 from lead_protocol.check_record import CheckRecord
+from lead_protocol.closed_loop_record import ClosedLoopManifest, DrivenNumbers
 from lead_protocol.environment import JOB_ANNOTATION
-from lead_protocol.job import AnyJob, BuildJob, CheckJob, TrainJob, parse_job
+from lead_protocol.job import AnyJob, BuildJob, CheckJob, ClosedLoopJob, TrainJob, parse_job
 from lead_protocol.manifests import CacheManifest, CheckpointManifest, CollectionEntry, RouteCounts, StoredObject
 from lead_protocol.object_keys import CacheKeys
 from lead_protocol.progress_record import BuildRecord, CheckpointRef, ProgressRecord
@@ -61,6 +62,7 @@ class Script:
     waiting: dict[tuple[str, int, int], tuple[str, str]] = field(default_factory=dict)  # like exits: reason, message
     reports: dict[int, bytes] = field(default_factory=dict)  # attempt -> what lies in its progress object instead
     held: set[str] = field(default_factory=set)  # stages whose groups work on until they are released; builds: ""
+    driving_scores: list[float] = field(default_factory=list)  # of closed loops, in turn
     hung: set[tuple[str, int]] = field(default_factory=set)  # (stage, attempt) of groups that stop after one step
     steps: dict[tuple[str, int], list[int]] = field(default_factory=dict)  # what a group reports, then it goes on
     step_s: float = 0.0  # how long each of `steps` takes
@@ -205,6 +207,8 @@ class PodDriver:
             return
         elif isinstance(job, CheckJob):
             self._end(pod, Exit(0, CheckRecord(accepted=True).model_dump_json()))
+        elif isinstance(job, ClosedLoopJob):
+            self._drive(job, pod)
         elif isinstance(job, BuildJob):
             self._build(job)
             self._end(pod, Exit(0))
@@ -295,6 +299,22 @@ class PodDriver:
             parameters_sha256=SHA, files={"model.pth": file}, saved_at=self._now(),
         )  # fmt: skip
         self._store.create(job.keys.manifest(step, 0), manifest.model_dump_json().encode())
+
+    def _drive(self, job: ClosedLoopJob, pod: Pod) -> None:
+        if "closed-loop" in self.script.held:
+            return
+        score = self.script.driving_scores.pop(0) if self.script.driving_scores else 70.0
+        numbers = DrivenNumbers(
+            routes=2, recorded=2, driving_score=score, route_completion=90.0, success_whole_route=50.0,
+            success_bench2drive=50.0, infractions_per_km={"red_light": 0.25}, interventions=1,
+        )  # fmt: skip
+        manifest = ClosedLoopManifest(
+            run_uid=job.owner.uid, stage=job.stage, seed=job.seed, attempt=job.attempt, request=job.request,
+            pod_uid=pod["metadata"]["uid"], epoch=job.epoch, step=job.step, checkpoint_prefix=job.checkpoint_prefix,
+            numbers=numbers, files={}, saved_at=self._now(),
+        )  # fmt: skip
+        self._store.create(job.keys.manifest(job.attempt), manifest.model_dump_json().encode())
+        self._end(pod, Exit(0))
 
     def _report_build(self, job: BuildJob) -> None:
         if job.stage:
@@ -426,6 +446,8 @@ def _place(pod: Pod) -> tuple[str, int, int]:
 def _place_of(job: AnyJob, rank: int) -> tuple[str, int, int]:
     if isinstance(job, CheckJob):
         return "check", 1, rank
+    if isinstance(job, ClosedLoopJob):
+        return "closed-loop", job.attempt, rank
     return job.stage, job.attempt, rank
 
 

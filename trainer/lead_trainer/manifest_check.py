@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from lead_protocol.environment import JOB_ANNOTATION
-from lead_protocol.job import BuildJob, CheckJob, TrainJob, parse_job
+from lead_protocol.job import BuildJob, TrainJob, parse_job
 from lead_trainer.contract.installed import load_recipe, near_recipe
 from lead_trainer.contract.training_keys import value_at
 from lead_trainer.engine.attempt.build_check import check_build
@@ -28,7 +28,7 @@ def faults_of_objects(text: str) -> list[str]:
         annotation = _job_text(document)
         if annotation:
             job = parse_job(annotation.encode())
-            if not isinstance(job, CheckJob):
+            if isinstance(job, TrainJob | BuildJob):
                 jobs.setdefault(_name(job), job)
     return [f"{name}: {fault}" for name, job in jobs.items() if (fault := _fault(job))]
 

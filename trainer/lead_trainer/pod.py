@@ -1,6 +1,7 @@
 """A pod's main process, `lead pod`: reads the mounted job, does it, and leaves the final report for the kubelet.
 
-A build job and a check run in this process; a train job runs in worker processes that `launcher` starts.
+A build job, a check and the two steps of a closed loop run in this process; a train job runs in worker processes that
+`launcher` starts.
 """
 
 import shutil
@@ -14,7 +15,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from lead_protocol.exit_codes import ExitCode
-from lead_protocol.job import AnyJob, BuildJob, CheckJob, TrainJob, parse_job
+from lead_protocol.job import AnyJob, BuildJob, CheckJob, ClosedLoopJob, TrainJob, parse_job
 from lead_protocol.progress_record import MAX_RECORD_BYTES, MESSAGE_CHARS, ProgressRecord
 from lead_trainer.cpu_limit import cpu_share
 from lead_trainer.errors import BadConfig
@@ -43,6 +44,10 @@ def run_pod(paths: PodPaths, environ: Mapping[str, str]) -> int:
         from lead_trainer.checking import run_check_job
 
         return run_check_job(job, paths.termination_log)
+    if isinstance(job, ClosedLoopJob):
+        from lead_trainer.closed_loop.pod_steps import run_closed_loop_job
+
+        return run_closed_loop_job(job, paths.termination_log, environ)
     return _run_train_job(job, paths, environ)
 
 

@@ -6,6 +6,7 @@ from lead_operator.decisions.observed import (
     BuildReport,
     ObservedBuildFailure,
     ObservedCacheManifest,
+    ObservedDrive,
     ObservedInstance,
 )
 from lead_protocol.run_records import RestartRecord, RunEnd
@@ -17,6 +18,7 @@ class BucketSnapshot:
 
     error: str = ""
     instances: tuple[ObservedInstance, ...] = ()
+    drives: tuple[ObservedDrive, ...] = ()
     ended: RunEnd | None = None
     restart_record: RestartRecord | None = None
     result_digest: str = ""

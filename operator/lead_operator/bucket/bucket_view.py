@@ -19,6 +19,7 @@ from typing import TypeVar
 from lead_operator import metrics
 from lead_operator.bucket.bucket_snapshot import BucketSnapshot, EndSnapshot, ReadLimits
 from lead_operator.bucket.build_records import read_build
+from lead_operator.bucket.closed_loop_results import read_drives
 from lead_operator.bucket.instance_records import read_end, read_instances, read_restart_record, record_prefixes
 from lead_operator.bucket.profile_store import open_profile_store
 from lead_operator.bucket.record_reader import RecordReader, Records
@@ -95,24 +96,26 @@ class BucketView:
     async def read_run(
         self, profile: StorageProfile, namespace: str, uid: str, instances: tuple[tuple[str, int], ...], *,
         live: frozenset[str], max_age_s: float, at_rest: bool = False, untouched: bool = False, erased: bool = False,
+        drives: bool = False,
     ) -> BucketSnapshot:  # fmt: skip
         """Returns what the bucket holds of a run's stage instances, read now where a pod of `live` lives no more.
 
         Where nothing has changed for long, a snapshot `at_rest` may be older than `max_age_s`, see `stillness`.
         Of an `untouched` run it holds nothing: that is assumed without a first read while the store is known to
-        respond. An `erased` one, whose status is empty, is read now.
+        respond. An `erased` one, whose status is empty, is read now. `drives`: results of its closed loop, too.
         """
         keys = RunKeys(namespace, uid)
         untouched = untouched and self._memories.find(uid, _Memory) is None
         memory = self._memories.of(uid, _Memory)
 
         def read(store: ObjectStore, records: Records) -> BucketSnapshot:
-            parts = record_prefixes(namespace, uid, instances)
+            parts = record_prefixes(namespace, uid, instances, drives=drives)
             reader = RecordReader(store, records, keys.prefix, self._limits.objects, parts)
             control = memory.list_control(store, keys.control, self._limits, self._now(), fresh=erased)
             return BucketSnapshot(
                 error=reader.excess or control.excess,
                 instances=read_instances(reader, control, namespace, uid, instances),
+                drives=read_drives(reader, namespace, uid, instances) if drives else (),
                 ended=read_end(control, keys.control),
                 restart_record=read_restart_record(control, keys.control),
             )

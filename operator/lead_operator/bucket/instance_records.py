@@ -14,7 +14,7 @@ from lead_protocol.manifests import (
     checkpoint_fault,
     parse_checkpoint_manifest,
 )
-from lead_protocol.object_keys import ControlKeys, InstanceKeys, position_of
+from lead_protocol.object_keys import ClosedLoopKeys, ControlKeys, InstanceKeys, position_of
 from lead_protocol.progress_record import ProgressRecord, parse_progress
 from lead_protocol.run_records import (
     MAX_RUN_RECORD_BYTES,
@@ -43,13 +43,17 @@ def read_instances(
     return tuple(_read_instance(reader, control, each, most) for each in keys)
 
 
-def record_prefixes(namespace: str, uid: str, instances: tuple[tuple[str, int], ...]) -> list[str]:
+def record_prefixes(
+    namespace: str, uid: str, instances: tuple[tuple[str, int], ...], *, drives: bool = False
+) -> list[str]:
     """Returns every prefix below which records of these instances lie; beside them lie checkpoints and event files."""
-    return [
+    found = [
         prefix
         for keys in (InstanceKeys(namespace, uid, stage, seed) for stage, seed in instances)
         for prefix in (keys.attempts_prefix, keys.manifests_prefix, keys.quarantine_prefix, keys.progress_prefix)
     ]
+    driven = [ClosedLoopKeys(namespace, uid, *instance).manifests_prefix for instance in instances if drives]
+    return [*found, *driven]
 
 
 def read_end(reader: RecordReader, keys: ControlKeys) -> RunEnd | None:

@@ -10,12 +10,13 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
 from lead_operator import metrics, names
+from lead_operator.controllers.controller import RefusedTries
 from lead_operator.decisions.plan import EventNote, Plan
 from lead_operator.kube.api_errors import AlreadyExists, ApiError, Conflict, Refused, UndeclaredFields
 from lead_operator.kube.client import KubeClient
@@ -56,7 +57,6 @@ class _Writes(Part):
     """What is kept of the writes for one resource."""
 
     status_at: float = -math.inf  # monotonic time of the last status write
-    refused_tries: set[str] = field(default_factory=set)  # names of children
     refused_status: tuple[str, dict[str, Any]] | None = None  # version of the object, and what it did not take
 
 
@@ -167,7 +167,7 @@ class Applier:
 
     async def _try(self, owner: Identity, body: KubernetesObject) -> None:
         """Creates a child that nothing depends on; where it is refused, this process does not ask again."""
-        name, refused = body["metadata"]["name"], self._writes_for(owner).refused_tries
+        name, refused = body["metadata"]["name"], self._memories.of(owner.uid, RefusedTries).why
         if name in refused:
             return
         try:
@@ -175,7 +175,7 @@ class Applier:
         except NameTaken:
             return  # the next pass sees whether the name is free
         except CreateRefused as error:
-            refused.add(name)
+            refused[name] = str(error)
             log.info("not_created", resource=f"{owner.namespace}/{name}", error=str(error))
 
     def _writes_for(self, owner: Identity) -> _Writes:

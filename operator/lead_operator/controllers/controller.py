@@ -5,7 +5,7 @@ in this order.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
@@ -116,6 +116,13 @@ class PassMemory(Part):
     met: bool = False  # this process has passed over it
     announced: bool = False  # its earlier events were sent
     refusal: tuple[int, str] = (0, "")  # generation of a spec, and why its newest children were not taken
+
+
+@dataclass
+class RefusedTries(Part):
+    """Names of children that nothing depends on and that the API server does not take, and why."""
+
+    why: dict[str, str] = field(default_factory=dict)
 
 
 def refusal_of(memories: Memories, identity: Identity) -> str:

@@ -13,7 +13,7 @@ import structlog
 from lead_operator import names
 from lead_operator.bucket.bucket_view import BucketView
 from lead_operator.bucket.checkpoint_gc import CheckpointGC, sweep_requests
-from lead_operator.controllers.controller import live_uids, refusal_of, snapshot_age_s
+from lead_operator.controllers.controller import RefusedTries, live_uids, refusal_of, snapshot_age_s
 from lead_operator.controllers.reported_caches import ReportedCaches
 from lead_operator.controllers.reported_runs import ReportedRuns
 from lead_operator.decisions.formatting import parse_time
@@ -21,6 +21,7 @@ from lead_operator.decisions.missed_events import Missed, missed_run_events
 from lead_operator.decisions.observed import ObservedCache, ObservedClaim, ObservedRun
 from lead_operator.decisions.plan import Plan
 from lead_operator.decisions.remedies import unknown_profile
+from lead_operator.decisions.training_run.closed_loop import reads_results
 from lead_operator.decisions.training_run.end import is_over, reported_end
 from lead_operator.decisions.training_run.findings import NOT_ENDED
 from lead_operator.decisions.training_run.plan import decide_training_run
@@ -100,24 +101,28 @@ class TrainingRunController:
         if reported_end(observed.status) is not None:
             check = await self.reported.check_end(run, profile, observed)
             observed = replace(observed, ended=check.ended, end_disproved=check.disproved, store_error=check.error)
-            if check.error or (is_over(observed) and not observed.erased):
+            known = is_over(observed) and not observed.erased and not reads_results(run, observed)
+            if check.error or known:
                 return observed  # of one that has ended, only its restarts may be missing: they are in the bucket
         snapshot = await self.bucket.read_run(
             profile,
             run.identity.namespace,
             run.identity.uid,
             tuple((instance.stage.name, instance.seed) for instance in run.instances),
-            live=live_uids(observed.pods),
+            live=live_uids((*observed.pods, *observed.drivers)),
             max_age_s=snapshot_age_s(observed.pods, self.settings),
             at_rest=_may_rest(observed) and not young,
             untouched=_is_untouched(stored, observed),
             erased=observed.erased,
+            drives=run.closed_loop is not None,
         )
         observed = replace(
             observed,
             instances=snapshot.instances,
             ended=snapshot.ended,
             restart_record=snapshot.restart_record,
+            drives=snapshot.drives,
+            drives_read=not snapshot.error,
             store_error=snapshot.error,
         )
         observed = self._with_reading(run, observed)
@@ -177,8 +182,10 @@ class TrainingRunController:
         health = {node: nodes.health(node, now) for node in parse_status(TrainingRunStatus, held).cache_nodes}
         return ObservedRun(
             now=now,
-            pods=tuple(pod for pod in pods if pod.role != names.Role.CHECK),
+            pods=tuple(pod for pod in pods if pod.role not in (names.Role.CHECK, names.Role.CLOSED_LOOP)),
             checks=tuple(pod for pod in pods if pod.role == names.Role.CHECK),
+            drivers=tuple(pod for pod in pods if pod.role == names.Role.CLOSED_LOOP),
+            refused=dict((self.memories.find(uid, RefusedTries) or RefusedTries()).why),
             service_exists=bool(self.informers.of(SERVICE, namespace).owned_by(namespace, uid)),
             claims=self._claims_of(run),
             nodes_away={node: seen.not_ready_since for node, seen in health.items() if seen.not_ready_since},

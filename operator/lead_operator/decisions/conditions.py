@@ -26,12 +26,14 @@ _ASKS = {  # the status in which a condition asks something of people, whatever 
     Condition.SOURCE_DRIFT: "True",
     Condition.CHECKPOINTS_VALID: "False",
     Condition.SESSION_CACHE_DEGRADED: "True",
+    Condition.CLOSED_LOOP: "False",
 }
 _ORDINARY = {  # reasons of Ready=False that need no action, or that another condition or event reports
     "AllRanksRun", "PodsStarting", "NoAttempt", "Suspended", "Succeeded", "Failed", OBJECTS_REFUSED,
     "Building", "Finishing", "WaitingForOldPods", "SourceChanged", "RemovingData", "InUse", "StorageUnavailable",
     "ClaimTerminating", PODS_LOAD,
 }  # fmt: skip
+_PREFIXES = {Condition.CLOSED_LOOP: "ClosedLoop"}  # before the reason of an event: Failed alone would be the run
 _PATIENT = {"SchedulingGated", "Publishing"}  # they end by themselves
 
 
@@ -73,7 +75,13 @@ def condition_events(before: ResourceStatus, after: ResourceStatus) -> Iterator[
         old = before.condition(kind)
         changed = old is None or (old.status, old.reason) != (entry.status, reason)
         if changed and _asks(kind, entry.status, reason):
-            yield EventNote("Normal" if reason in _PATIENT else "Warning", reason, entry.message)
+            kind_of_note = "Normal" if reason in _PATIENT else "Warning"
+            yield EventNote(kind_of_note, f"{_PREFIXES.get(kind, '')}{reason}", entry.message)
+
+
+def closed_loop_condition_events(before: ResourceStatus, after: ResourceStatus) -> list[EventNote]:
+    """Returns the events of the closed loop alone: of a run that has ended nothing else changes."""
+    return [note for note in condition_events(before, after) if note.reason.startswith(Condition.CLOSED_LOOP)]
 
 
 def _asks(kind: Condition, status: str, reason: str) -> bool:

@@ -3,6 +3,7 @@
 Nothing here is trusted beyond its type: progress records were parsed and bounded by `lead_protocol.progress_record`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -10,6 +11,7 @@ from functools import cached_property
 from lead_operator.resources.dataset_cache_status import DatasetCacheStatus
 from lead_operator.resources.status_format import JsonObject, parse_status
 from lead_operator.resources.training_run_status import TrainingRunStatus
+from lead_protocol.closed_loop_record import DrivenNumbers
 from lead_protocol.progress_record import BuildRecord, ProgressRecord
 from lead_protocol.run_records import RestartRecord, RunEnd, StartedAttempt
 
@@ -23,7 +25,7 @@ class ObservedPod:
 
     name: str
     uid: str
-    role: str  # "train" | "build" | "check"
+    role: str  # of names.Role
     stage: str  # empty for build pods
     seed: int
     attempt: int
@@ -46,6 +48,8 @@ class ObservedPod:
     message: str = ""  # termination message, at most 4096 bytes
     checkpoint_time: str = ""  # as last passed to the scheduler
     pulls: str = ""  # image, pull policy and secrets it was created with; empty where that is not known
+    epoch: int = 0  # of the weights that a closed-loop pod drives with
+    container: str = ""  # of its init containers, which reason, exit code and message are of; empty: its main one
     node_ready: bool = True  # False: the node is gone or NotReady
     node_not_ready_since: datetime | None = None
 
@@ -120,12 +124,32 @@ class ObservedClaim:
 
 
 @dataclass(frozen=True)
+class ObservedDrive:
+    """One published result of driving, from its manifest."""
+
+    manifest_key: str
+    stage: str
+    seed: int
+    attempt: int
+    pod_uid: str
+    epoch: int
+    requested: str
+    results_prefix: str
+    numbers: DrivenNumbers
+    saved_at: str
+
+
+@dataclass(frozen=True)
 class ObservedRun:
     """Everything `decide_training_run` may know besides the spec."""
 
     now: datetime
     pods: tuple[ObservedPod, ...] = ()  # that train
     checks: tuple[ObservedPod, ...] = ()  # that only judge the configuration
+    drivers: tuple[ObservedPod, ...] = ()  # that drive in the closed loop
+    drives: tuple[ObservedDrive, ...] = ()  # results, by attempt
+    drives_read: bool = False  # the bucket was read for them this time
+    refused: Mapping[str, str] = field(default_factory=dict)  # pods that training does not need: why they were refused
     service_exists: bool = False
     claims: tuple[ObservedClaim, ...] = ()
     nodes_away: dict[str, datetime] = field(default_factory=dict)  # of those in status.cacheNodes, since when

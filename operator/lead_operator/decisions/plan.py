@@ -132,3 +132,8 @@ def remove_ended(pods: Iterable[ObservedPod]) -> tuple[PodToDelete, ...]:
 def once_each(*deletes: PodToDelete) -> tuple[PodToDelete, ...]:
     """Returns the deletions without those of the same pod; the later one counts."""
     return tuple({each.uid: each for each in deletes}.values())
+
+
+def earliest(*waits_s: float | None) -> float | None:
+    """Returns the shortest of several waits; None where there is none."""
+    return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)

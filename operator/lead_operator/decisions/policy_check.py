@@ -16,7 +16,7 @@ from lead_operator.settings import Settings, StorageProfile
 from lead_protocol.object_keys import RESERVED_PREFIXES
 
 NOT_ALLOWED = "NotAllowed"
-SOURCES = "datasets"
+SOURCES, WEIGHTS = "datasets", "weights/"
 SHOWN = 5
 
 
@@ -80,6 +80,30 @@ def cache_violations(cache: DatasetCache, settings: Settings, claim_owner: str) 
         *_above("devices of spec.build.resources", cache.resources.devices, policy, "max_gpus_per_pod"),
         *_stages(lists, cache),
     ]
+
+
+def closed_loop_violations(run: TrainingRun, settings: Settings) -> list[Violation]:
+    """Returns what a run's closed loop asks for beyond the policy; it holds up no training."""
+    wanted, policy = run.closed_loop, settings.policy
+    if wanted is None:
+        return []
+    lists, profile = _Lists(policy), settings.storage_profiles.get(run.storage_profile)
+    return [
+        *lists.outside("spec.closedLoop.image", wanted.image, "allowed_images"),
+        *_resources(lists, "spec.closedLoop.resources", wanted.resources),
+        *_above("devices of spec.closedLoop.resources", wanted.resources.devices, policy, "max_gpus_per_pod"),
+        *(_routes(wanted.routes_prefix, run.identity.namespace, profile) if wanted.routes_prefix and profile else ()),
+    ]
+
+
+def _routes(prefix: str, namespace: str, profile: StorageProfile) -> Iterator[Violation]:
+    """Yields a violation where pods of a run may not read: they have no right to raw data."""
+    allowed = [f"{WEIGHTS}{namespace}/", *(each for each in profile.shared if each.startswith(WEIGHTS))]
+    if not f"{prefix.rstrip('/')}/".startswith(tuple(allowed)):
+        remedy = (
+            f"upload the routes there, or an administrator adds their folder to storage.profiles.{profile.name}.shared"
+        )
+        yield Violation("spec.closedLoop.routes.prefix", repr(prefix), f"below {_either(allowed)}", remedy)
 
 
 def source_is_allowed(prefix: str, namespace: str, shared: Iterable[str]) -> bool:

@@ -12,8 +12,10 @@ from lead_operator.decisions.formatting import parse_time
 from lead_operator.decisions.observed import POD_ENDS
 from lead_operator.kube.informer import Informer
 from lead_operator.kube.kinds import KubernetesObject
+from lead_operator.objects.closed_loop_pod import FETCH, SIMULATE
 from lead_operator.objects.pod_skeleton import CONTAINER_NAME
 
+INIT_CONTAINERS = (FETCH, SIMULATE)
 MAX_POD_MESSAGE = 4096  # characters; the kubelet keeps as many bytes of a termination message
 MAX_VOLUMES = 16  # of a pod, which are named where one is missing; ours have five
 VOLUME_CLAIM = "persistentVolumeClaim"  # as a volume names its source
@@ -108,6 +110,16 @@ def own_container(status: KubernetesObject) -> KubernetesObject:
     return next((each for each in containers if each.get("name") == CONTAINER_NAME), containers[0])
 
 
+def init_container(status: KubernetesObject) -> KubernetesObject:
+    """Returns the first of our init containers that has not ended well: what the pod does now; {} where none is."""
+    for each in status.get("initContainerStatuses") or []:
+        ended = (each.get("state") or {}).get("terminated")
+        if each.get("name") in INIT_CONTAINERS and (ended is None or ended.get("exitCode")):
+            found: KubernetesObject = each
+            return found
+    return {}
+
+
 def trim_pod(pod: KubernetesObject) -> KubernetesObject:
     """Returns the part of a pod that this module reads; a thousand whole pods would cost tens of megabytes."""
     metadata, status = pod["metadata"], pod.get("status", {})
@@ -115,6 +127,8 @@ def trim_pod(pod: KubernetesObject) -> KubernetesObject:
     annotations = {"annotations": {key: value[:MAX_POD_MESSAGE] for key, value in read.items()}} if read else {}
     conditions = [each for each in status.get("conditions") or [] if each.get("type") in POD_CONDITIONS]
     containers = status.get("containerStatuses") or []
+    inits = status.get("initContainerStatuses") or []
+    ours = [_only(each, "name", "state") for each in inits if each.get("name") in INIT_CONTAINERS]
     return {
         "metadata": _trim_metadata(metadata) | annotations,
         "spec": {
@@ -129,6 +143,7 @@ def trim_pod(pod: KubernetesObject) -> KubernetesObject:
                 _only(each, "type", "status", "reason", "message", "lastTransitionTime") for each in conditions
             ],
             "containerStatuses": [_only(each, "name", "state") for each in containers],
+            **({"initContainerStatuses": ours} if ours else {}),
         },
     }
 

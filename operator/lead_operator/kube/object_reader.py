@@ -1,7 +1,7 @@
 """Reads TrainingRuns and DatasetCaches from the API server's bytes, so that no object of a user can be too much.
 
-Used by `kube.client` for every answer and event that holds one of them. Only what the operator reads is parsed: no
-annotations, no managedFields, and of `config` what is small. What is too large or too deep becomes a Rejection beside
+Used by `kube.client` for every answer and event that holds one of them. Only what the operator reads is parsed: one
+annotation, no managedFields, and of `config` what is small. What is too large or too deep becomes a Rejection beside
 the metadata, which `controllers.reconciler` reports on the resource: it never fails the LIST or the watch that it came
 with.
 
@@ -15,6 +15,7 @@ import orjson
 
 from lead_operator.kube.kinds import KubernetesObject
 from lead_operator.kube.whole_document import WholeDocument, nests_deeper, parse_whole, split_event, split_page
+from lead_operator.names import Annotation
 from lead_operator.resources.recipe_config import (
     MAX_CONFIG_BYTES,
     MAX_CONFIG_DEPTH,
@@ -22,10 +23,11 @@ from lead_operator.resources.recipe_config import (
     Rejection,
     config_sha256,
 )
+from lead_operator.resources.training_run import MAX_REQUEST
 from lead_protocol.json_slices import JsonText
 
 KEPT_CONFIG_BYTES: Final = 2 * 1024  # of all `config` of a resource together; beyond, they are omitted
-MAX_METADATA_BYTES: Final = 8 * 1024  # of what is read: no annotations, labels, managedFields, ownerReferences
+MAX_METADATA_BYTES: Final = 8 * 1024  # of what is read: no labels, managedFields, ownerReferences
 MAX_SPEC_BYTES: Final = 256 * 1024  # without `config`; the schema bounds every field, and all at their limits take half
 MAX_STATUS_BYTES: Final = 512 * 1024  # 128 stage instances with all that the schema allows take half
 SIZE: Final = "size"  # in bytes, of what is kept; as REJECTION
@@ -88,6 +90,10 @@ def _pick(document: WholeDocument, *, whole: bool) -> KubernetesObject | None:
         texts = isinstance(finalizers, list) and all(isinstance(each, str) for each in finalizers)
         if not texts or document.size(finalizers) > MAX_METADATA_BYTES:
             return None
+    annotations = metadata.get("annotations")
+    asked = annotations.get(Annotation.CLOSED_LOOP) if isinstance(annotations, dict) else None
+    if isinstance(asked, str):
+        kept["annotations"] = _asked(asked)
     picked = _pick_spec(document, spec, whole=whole)
     body = {key: found[key] for key in _TYPE_KEYS if key in found}
     body |= {"metadata": kept, "status": status if isinstance(status, dict) else {}}
@@ -129,6 +135,8 @@ def _read(raw: bytes, *, whole: bool) -> KubernetesObject:
     try:
         if b"finalizers" in metadata:
             body["metadata"]["finalizers"] = _read_finalizers(metadata[b"finalizers"])
+        if (asked := _read_request(metadata.get(b"annotations", b"null"))) is not None:
+            body["metadata"]["annotations"] = _asked(asked)
         body["spec"], rejection = _read_spec(found.get(b"spec", b"{}"), whole=whole)
         return body if rejection is None else {**body, REJECTION: rejection}
     except _Rejected as rejected:
@@ -197,6 +205,16 @@ def _text_or_number(raw: bytes) -> Any:
     if raw[:1] in (b"{", b"[") or len(raw) > _TEXT_BYTES:
         raise ValueError(f"{raw[:40]!r} is no name, time or number")
     return orjson.loads(raw)
+
+
+def _read_request(raw: bytes) -> str | None:
+    """Returns the value of the one annotation that is read; None where it is not there."""
+    found = _slices(raw).get(Annotation.CLOSED_LOOP.encode(), b"") if raw[:1] == b"{" else b""
+    return str(orjson.loads(found)) if found[:1] == b'"' else None
+
+
+def _asked(value: str) -> dict[str, str]:
+    return {Annotation.CLOSED_LOOP: value[:MAX_REQUEST]}
 
 
 def _read_finalizers(raw: bytes) -> list[str]:

@@ -10,10 +10,19 @@ from datetime import datetime
 from lead_operator import names
 from lead_operator.decisions.formatting import parse_time
 from lead_operator.decisions.observed import POD_ENDS, ObservedCache, ObservedClaim, ObservedPod
-from lead_operator.kube.copies import MAX_POD_MESSAGE, VOLUME_CLAIM, NodeWatch, condition, own_container, phase_of
+from lead_operator.kube.copies import (
+    MAX_POD_MESSAGE,
+    VOLUME_CLAIM,
+    NodeWatch,
+    condition,
+    init_container,
+    own_container,
+    phase_of,
+)
 from lead_operator.kube.kinds import KubernetesObject
 from lead_operator.names import CachePhase, RunPhase
 from lead_operator.near_names import near_name
+from lead_operator.resources.closed_loop_status import DRIVING
 from lead_operator.resources.dataset_cache import DatasetCache
 from lead_operator.resources.dataset_cache_status import BuildStatus, DatasetCacheStatus
 from lead_operator.resources.status_format import parse_status
@@ -33,8 +42,8 @@ def observe_pods(pods: Sequence[KubernetesObject], nodes: NodeWatch, now: dateti
 def observe_pod(pod: KubernetesObject, nodes: NodeWatch, now: datetime) -> ObservedPod:
     """Returns what is known of one pod."""
     metadata, status, labels = pod["metadata"], pod.get("status", {}), pod["metadata"]["labels"]
-    container = own_container(status)
-    state = container.get("state") or {}
+    begins = init_container(status)  # of a pod that has some: its main container begins after them
+    state = (begins or own_container(status)).get("state") or {}
     ended, waiting, running = state.get("terminated") or {}, state.get("waiting") or {}, state.get("running") or {}
     unscheduled = condition(pod, "PodScheduled")
     if not waiting and unscheduled.get("status") == "False":
@@ -71,6 +80,8 @@ def observe_pod(pod: KubernetesObject, nodes: NodeWatch, now: datetime) -> Obser
         message=(ended.get("message") or status.get("message", ""))[:MAX_POD_MESSAGE],
         checkpoint_time=metadata.get("annotations", {}).get(names.Annotation.LAST_CHECKPOINT, ""),
         pulls=metadata.get("annotations", {}).get(names.Annotation.PULLS, ""),
+        epoch=_number(labels.get(names.Label.EPOCH)),
+        container=begins.get("name", ""),
         node_ready=health.ready,
         node_not_ready_since=health.not_ready_since,
     )
@@ -88,6 +99,9 @@ def expected_training_pods(run: TrainingRun, status: TrainingRunStatus, *, ended
         if (0 < attempt == last_ended and not over) if ended else (created and attempt > last_ended):
             for rank in range(run.nodes):
                 yield names.training_pod_name(run.identity.name, entry.name, entry.seed, attempt, rank)
+    drive = status.closed_loop.drive if status.closed_loop else None
+    if drive is not None and drive.created and drive.phase == DRIVING and not ended:
+        yield names.closed_loop_pod_name(run.identity.name, drive.attempt)
 
 
 def expected_build_pods(cache: DatasetCache, status: DatasetCacheStatus, *, ended: bool = False) -> Iterator[str]:

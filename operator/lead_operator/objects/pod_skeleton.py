@@ -1,8 +1,9 @@
-"""What training, build and check pods have in common: the security wall, the job file, the store, the writable folders.
+"""What all pods have in common: the security wall, the job file, the store, the writable folders.
 
 Nothing a user typed becomes part of an argv, a shell line or an environment variable: it travels as one JSON
-annotation that the downward API mounts as a file. Only who installs the chart adds variables. The pod satisfies the
-restricted Pod Security Standard.
+annotation that the downward API mounts as a file. (The one container that runs a user's own image and command is made
+in `closed_loop_pod`.) Only who installs the chart adds variables. The pod satisfies the restricted Pod Security
+Standard.
 """
 
 import math
@@ -25,7 +26,7 @@ MAX_JOB_BYTES = 200 * 1024  # the API server takes 256 KiB of annotations in all
 
 EnvVar = dict[str, Any]
 KubernetesObject = dict[str, Any]
-_HOME_ENV: tuple[EnvVar, ...] = ({"name": "HOME", "value": "/tmp"}, {"name": "PYTHONUNBUFFERED", "value": "1"})
+HOME_ENV: tuple[EnvVar, ...] = ({"name": "HOME", "value": "/tmp"}, {"name": "PYTHONUNBUFFERED", "value": "1"})
 
 
 @dataclass(frozen=True)
@@ -137,8 +138,8 @@ def _container(parts: PodParts) -> dict[str, Any]:
         "image": parts.settings.trainer_image,
         "imagePullPolicy": parts.settings.trainer_pull_policy,
         "args": list(ARGUMENTS),
-        "env": [*parts.store.env, *_HOME_ENV, *parts.env, *_administrators_env(parts.settings)],
-        "resources": _resources(parts),
+        "env": [*parts.store.env, *HOME_ENV, *parts.env, *_administrators_env(parts.settings)],
+        "resources": bounded_resources(parts.resources, parts.settings, parts.disk_besides),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
@@ -156,11 +157,11 @@ def _container(parts: PodParts) -> dict[str, Any]:
     }
 
 
-def _resources(parts: PodParts) -> dict[str, Any]:
+def bounded_resources(resources: ComputeResources, settings: Settings, besides: tuple[str, ...]) -> dict[str, Any]:
     """Returns what a spec requests; without ephemeral-storage in it, the sum of the pod's volumes."""
-    requests, limits, disk = dict(parts.resources.requests), dict(parts.resources.limits), parts.settings.pod_disk
+    requests, limits, disk = dict(resources.requests), dict(resources.limits), settings.pod_disk
     if EPHEMERAL_STORAGE not in limits:
-        whole = sum(map(parse_quantity, (disk.scratch, disk.tmp, LOGS, *parts.disk_besides)))
+        whole = sum(map(parse_quantity, (disk.scratch, disk.tmp, LOGS, *besides)))
         asked = parse_quantity(requests.get(EPHEMERAL_STORAGE, "0"))
         limits[EPHEMERAL_STORAGE] = str(math.ceil(max(whole, asked)))
     if EPHEMERAL_STORAGE not in requests:  # Kubernetes would take the limit

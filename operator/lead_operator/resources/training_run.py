@@ -11,11 +11,14 @@ from typing import Any
 from lead_operator import names
 from lead_operator.errors import SpecError
 from lead_operator.resources.body import STAGE_DEFAULTS, Identity, Reader, parse_identity, parse_quantity
+from lead_operator.resources.closed_loop import ClosedLoop, parse_closed_loop
 from lead_operator.resources.pod_settings import ComputeResources, PodSettings, parse_resources, parse_tolerations
 from lead_operator.resources.recipe_config import require_config
 from lead_protocol.merged_keys import merged_keys
 
 EVALUATION = "Evaluation"  # kind of a stage
+
+MAX_REQUEST = 64  # characters of the annotation that asks to drive once
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,8 @@ class TrainingRun:
     scheduling: Scheduling
     resources: ComputeResources
     pod_settings: PodSettings
+    closed_loop: ClosedLoop | None = None
+    drive_request: str = ""  # value of the annotation that asks to drive once; empty: none
 
     @property
     def instances(self) -> tuple[StageInstance, ...]:
@@ -184,7 +189,16 @@ def parse_training_run(body: dict[str, Any]) -> TrainingRun:
         scheduling=_scheduling(spec.child("scheduling")),
         resources=resources,
         pod_settings=_pod_settings(spec.child("podOverrides")),
+        closed_loop=parse_closed_loop(spec),
+        drive_request=parse_request(body),
     )
+
+
+def parse_request(body: dict[str, Any]) -> str:
+    """Returns the value of the annotation that asks to drive once, as a status holds it; empty where there is none."""
+    annotations = (body.get("metadata") or {}).get("annotations") or {}
+    text = str(annotations.get(names.Annotation.CLOSED_LOOP, ""))
+    return "".join(filter(str.isprintable, text))[:MAX_REQUEST]
 
 
 def refuse_lost_config(run: TrainingRun) -> None:

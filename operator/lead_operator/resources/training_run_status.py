@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from lead_operator.resources.closed_loop_status import ClosedLoopStatus
 from lead_operator.resources.status_format import FailureStatus, Flag, Int, ResourceStatus, StatusPart
 
 
@@ -20,6 +21,7 @@ class RunDisplay(StatusPart):
     pods: str = ""
     nodes: str = ""
     cache_hits: str = ""
+    closed_loop: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,6 +179,7 @@ class TrainingRunStatus(ResourceStatus):
     nodes: tuple[str, ...] = ()
     cache_nodes: tuple[str, ...] = ()
     session_cache: SessionCacheStatus | None = None
+    closed_loop: ClosedLoopStatus | None = None
     last_failure: AttemptFailure | None = None
 
     def instance(self, stage: str, seed: int) -> InstanceStatus | None:

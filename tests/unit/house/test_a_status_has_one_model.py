@@ -23,7 +23,7 @@ NOT_OURS_ALONE = {
     "stages", "startTime", "status", "time", "type", "uri", "build", "resources", "generation", "cache", "digest",
     "infrastructure", "program", "voluntary", "routes", "samples", "metrics", "seeds", "lastTransitionTime", "desired",
     "exitCode", "created", "restarts", "epoch", "epochs", "step", "total", "size", "workers",
-    "sessionCache",
+    "sessionCache", "closedLoop", "success",
 }  # fmt: skip
 
 

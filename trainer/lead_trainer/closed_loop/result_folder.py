@@ -1,7 +1,7 @@
 """What a simulator left in a folder: result files of the Leaderboard, and logs of the ego vehicle's motion.
 
-Read by `lead closed-loop`. The folder is of another program: only regular files in it are opened, no link is followed,
-and counts and sizes are bounded.
+Read by `lead closed-loop` and by the pod that publishes results. The folder is of another program: only regular files
+in it are opened, no link is followed, and counts and sizes are bounded.
 """
 
 import os
@@ -35,7 +35,7 @@ class Evaluation:
 
 def read_results(folder: Path) -> Evaluation:
     """Returns the numbers of every result file below a folder; raises BadData that names the file."""
-    files = list(_regular_files(folder))
+    files = list(regular_files(folder))
     named = [each for path in files if path.suffix == ".json" and (each := _results_in(folder, path)) is not None]
     if not named:
         raise BadData(
@@ -50,7 +50,8 @@ def read_results(folder: Path) -> Evaluation:
     return Evaluation(summary, Comfort.worst(motions) if motions else None)
 
 
-def _regular_files(folder: Path) -> Iterator[Path]:
+def regular_files(folder: Path) -> Iterator[Path]:
+    """Yields every regular file below a folder, sorted; raises BadData where there are too many, or no folder."""
     if not folder.is_dir():
         raise BadData(f"there is no folder {folder} with results")
     count = 0

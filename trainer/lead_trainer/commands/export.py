@@ -77,6 +77,13 @@ def export_run(
     _fit_for_evaluation(recipe, folder / "config.json")
 
 
+def export_checkpoint(store: ObjectStore, keys: InstanceKeys, folder: Path, checkpoint_prefix: str) -> Path:
+    """Writes the weights of one checkpoint as LEAD's evaluation reads them; returns their file; raises BadData."""
+    target, recipe = _export_instance(store, keys, folder, checkpoint_prefix, best=False)
+    _fit_for_evaluation(recipe, folder / "config.json")
+    return target
+
+
 def parse_address(text: str) -> Address:
     """Returns what `runs/…` or `s3://…/runs/…`, as in a run's status, names; raises BadConfig for anything else."""
     match = _ADDRESS.fullmatch(text.strip("/"))

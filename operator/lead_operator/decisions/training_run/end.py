@@ -5,9 +5,13 @@ A status is output: it ends no run. The operator's record of the end does, or it
 
 from dataclasses import replace
 
+from lead_operator.decisions.conditions import closed_loop_condition_events
+from lead_operator.decisions.events import one_a_reason
 from lead_operator.decisions.formatting import seconds_since
 from lead_operator.decisions.observed import ObservedRun
-from lead_operator.decisions.plan import SOON_S, EventNote, Plan, RunRecord
+from lead_operator.decisions.plan import SOON_S, EventNote, Plan, RunRecord, earliest, once_each
+from lead_operator.decisions.training_run.closed_loop import decide_closed_loop
+from lead_operator.decisions.training_run.closed_loop_report import closed_loop_events, report_closed_loop
 from lead_operator.decisions.training_run.pod_group import clean_pods
 from lead_operator.decisions.training_run.records import owed_verdict, store_is_back, with_the_store
 from lead_operator.decisions.training_run.restarts import read_restarts
@@ -15,6 +19,7 @@ from lead_operator.names import Condition
 from lead_operator.resources.status_format import status_json
 from lead_operator.resources.training_run import TrainingRun
 from lead_operator.resources.training_run_status import TrainingRunStatus
+from lead_operator.settings import Settings
 
 _ENDS = (Condition.SUCCEEDED, Condition.FAILED)
 
@@ -78,8 +83,11 @@ def _restored_counters(observed: ObservedRun) -> tuple[EventNote, ...]:
     return (EventNote("Warning", "StatusRestored", text),)
 
 
-def after_end(run: TrainingRun, observed: ObservedRun) -> Plan:
-    """Returns the plan for a run that has ended: what is left of its pods goes, and after its time the run itself."""
+def after_end(run: TrainingRun, observed: ObservedRun, settings: Settings) -> Plan:
+    """Returns the plan for a run that has ended: what is left of its pods goes, and after its time the run itself.
+
+    What drives in the closed loop goes on to its end, and the run stays for so long.
+    """
     status = replace(observed.status, observed_generation=run.identity.generation)
     if observed.store_error and observed.ended is None:
         return Plan(status=status_json(status))
@@ -89,14 +97,28 @@ def after_end(run: TrainingRun, observed: ObservedRun) -> Plan:
     records: tuple[RunRecord, ...] = ()
     if store_is_back(observed):
         records, status = owed_verdict(run, observed), with_the_store(status, observed.now)
-    deletes = clean_pods(run, observed)
-    requeue_s = SOON_S * 10 if deletes else None
+    loop = decide_closed_loop(run, observed, settings, status.stages, status.phase)
+    status = report_closed_loop(status, loop, observed.status, observed.now)
+    cleaned = clean_pods(run, observed)
+    plan = Plan(
+        status=status_json(status),
+        records=records,
+        claim_attempt=loop.claim,
+        deletes=once_each(*cleaned, *loop.deletes),
+        tries=loop.tries,
+        events=one_a_reason(
+            [
+                *closed_loop_events(observed.status.closed_loop, status.closed_loop),
+                *closed_loop_condition_events(observed.status, status),
+            ]
+        ),
+        requeue_after_s=earliest(SOON_S * 10 if cleaned else None, loop.wake_s),
+        urgent=loop.finding is not None and status.closed_loop != observed.status.closed_loop,
+    )
     ended_s = seconds_since(status.completion_time, observed.now)
-    if run.ttl_after_finished_s is None or ended_s is None:
-        return Plan(status=status_json(status), records=records, deletes=deletes, requeue_after_s=requeue_s)
+    if run.ttl_after_finished_s is None or ended_s is None or loop.goes_on:
+        return plan
     left_s = run.ttl_after_finished_s - ended_s
     if left_s <= 0:
-        return Plan(status=status_json(status), deletes=deletes, delete_self=True)
-    return Plan(
-        status=status_json(status), records=records, deletes=deletes, requeue_after_s=min(left_s, requeue_s or left_s)
-    )
+        return Plan(status=plan.status, deletes=plan.deletes, delete_self=True)
+    return replace(plan, requeue_after_s=earliest(plan.requeue_after_s, left_s))

@@ -17,9 +17,11 @@ from lead_operator.decisions.events import caches_lost, run_events
 from lead_operator.decisions.failure_policy import NO_VALID_CHECKPOINT, Failure, explain_lost_result, with_failure
 from lead_operator.decisions.formatting import format_time, seconds_since
 from lead_operator.decisions.observed import ObservedRun
-from lead_operator.decisions.plan import SOON_S, Plan, once_each, remove
+from lead_operator.decisions.plan import SOON_S, Plan, earliest, once_each, remove
 from lead_operator.decisions.policy_check import NOT_ALLOWED
 from lead_operator.decisions.remedies import OBJECTS_REFUSED, STORE_DENIED, correct_pods_access
+from lead_operator.decisions.training_run.closed_loop import decide_closed_loop
+from lead_operator.decisions.training_run.closed_loop_report import closed_loop_events, report_closed_loop
 from lead_operator.decisions.training_run.config_check import refused_config, with_config_check
 from lead_operator.decisions.training_run.end import after_end, is_over, restored_events
 from lead_operator.decisions.training_run.health import (
@@ -60,7 +62,7 @@ def decide_training_run(run: TrainingRun, observed: ObservedRun, settings: Setti
     """Returns the next step of a TrainingRun; the same observation always comes to the same plan."""
     previous = observed.status
     if is_over(observed):
-        return after_end(run, observed)
+        return after_end(run, observed, settings)
     view = read_run(run, observed, settings)
     try:
         step = next_step(view)
@@ -68,19 +70,22 @@ def decide_training_run(run: TrainingRun, observed: ObservedRun, settings: Setti
         step = _fail(view, "BadSpec", str(error))
     step = release_pods(view, with_config_check(view, step))
     status = build_run_status(view, step)
+    loop = decide_closed_loop(run, observed, settings, status.stages, step.phase)  # beside training, and after it
+    status = report_closed_loop(status, loop, previous, observed.now)
+    driven = closed_loop_events(previous.closed_loop, status.closed_loop)
+    ended = step.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED)
+    following = after_end(run, replace(observed, previous=status_json(status)), settings) if ended else step
     return Plan(
         status=status_json(status),
         records=run_records(view, step, status),
-        claim_attempt=step.claim,
-        deletes=step.deletes,
+        claim_attempt=step.claim or loop.claim,
+        deletes=once_each(*step.deletes, *loop.deletes),
         claim_deletes=step.claim_deletes,
         creates=step.creates,
-        tries=step.tries,
+        tries=(*step.tries, *loop.tries),
         annotates=step.annotates,
-        events=(*run_events(previous, status), *caches_lost(step.claim_deletes), *restored_events(observed)),
-        requeue_after_s=after_end(run, replace(observed, previous=status_json(status))).requeue_after_s
-        if step.phase in (RunPhase.SUCCEEDED, RunPhase.FAILED)
-        else step.requeue_after_s,
+        events=(*run_events(previous, status), *driven, *caches_lost(step.claim_deletes), *restored_events(observed)),
+        requeue_after_s=earliest(following.requeue_after_s, loop.wake_s),
         urgent=is_urgent(previous, status),
     )
 

@@ -62,7 +62,7 @@ def test_no_word_of_a_description_is_taken_for_a_key(kind: str) -> None:
 def test_a_crd_file_is_small_enough_for_client_side_apply(kind: str) -> None:
     """`kubectl apply` keeps the object as JSON in an annotation; blanks and comments of the file do not count."""
     document = yaml.safe_load((crd_folder() / f"{kind.lower()}.yaml").read_text())
-    assert len(json.dumps(document, separators=(",", ":"))) < 40_000
+    assert len(json.dumps(document, separators=(",", ":"))) < 48_000
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -80,7 +80,7 @@ def test_the_columns_are_those_people_were_promised() -> None:
         "DatasetCache": "PHASE ROUTES SAMPLES SHARDS SIZE USED-BY DIGEST AGE",
     }
     wide = " ".join(c["name"] for c in columns["TrainingRun"] if c.get("priority"))
-    assert wide == "STEP READY CACHE NODES RESUMED-FROM REASON"
+    assert wide == "STEP READY CACHE NODES RESUMED-FROM CLOSED-LOOP REASON"
 
 
 def test_phases_in_the_schema_are_those_of_the_code() -> None:
@@ -173,8 +173,11 @@ def test_no_field_reaches_into_another_namespace_or_the_host() -> None:
     forbidden = {"namespace", "hostPath", "hostNetwork", "privileged", "runAsUser", "serviceAccountName", "nodeName",
                  "endpoint", "image", "command", "env", "template"}  # fmt: skip
     for kind in KINDS:
-        names = {path.rsplit(".", 1)[-1] for path, _ in crd_fields(read_schema(kind)["properties"]["spec"])}
-        assert not names & forbidden
+        paths = [path for path, _ in crd_fields(read_schema(kind)["properties"]["spec"])]
+        assert not {path.rsplit(".", 1)[-1] for path in paths if path not in SIMULATOR} & forbidden
+
+
+SIMULATOR = {".closedLoop.image", ".closedLoop.command"}  # of a container without credentials, by policy.allowedImages
 
 
 def test_operator_is_still_the_standard_library() -> None:
