@@ -94,8 +94,8 @@ def test_defaults_make_an_operator_and_a_store_in_the_release_namespace(render: 
         "lead-system/lead-view-default",
     ]
     assert names(objects, "NetworkPolicy") == [
-        "lead-system/lead-checks", "lead-system/lead-minio", "lead-system/lead-operator", "lead-system/lead-runs",
-    ]  # fmt: skip
+        f"lead-system/lead-{name}" for name in ("checks", "closed-loops", "minio", "operator", "runs")
+    ]
     assert names(objects, "PodDisruptionBudget") == names(objects, "ServiceMonitor") == []
     assert names(objects, "Namespace") == []
     (job,) = names(objects, "Job")
@@ -466,11 +466,11 @@ def test_pods_of_runs_reach_dns_their_peers_and_the_store_alone(
     policies = [each for each in render(values) if each["metadata"]["name"] == "lead-runs"]
     assert policies
     ours = {"matchLabels": {"app.kubernetes.io/managed-by": "lead-operator"}}
-    no_check = {"matchExpressions": [{"key": "lead.dev/role", "operator": "NotIn", "values": ["check"]}]}
+    apart = {"matchExpressions": [{"key": "lead.dev/role", "operator": "NotIn", "values": ["check", "closed-loop"]}]}
     for policy in policies:
         spec = policy["spec"]
-        assert spec["podSelector"] == ours | no_check and spec["policyTypes"] == ["Ingress", "Egress"]
-        assert spec["ingress"] == [{"from": [{"podSelector": ours}]}]
+        assert spec["podSelector"] == ours | apart and spec["policyTypes"] == ["Ingress", "Egress"]
+        assert spec["ingress"] == [{"from": [{"podSelector": ours | apart}]}]
         peers, dns, *others = spec["egress"]
         assert peers == {"to": [{"podSelector": ours}]}
         assert {port["port"] for port in dns["ports"]} == {53}
@@ -484,6 +484,18 @@ def test_pods_that_check_a_configuration_reach_nothing_and_nothing_reaches_them(
         for policy in policies:
             labels = {"app.kubernetes.io/managed-by": "lead-operator", "lead.dev/role": "check"}
             assert policy["spec"] == {"podSelector": {"matchLabels": labels}, "policyTypes": ["Ingress", "Egress"]}
+
+
+def test_pods_that_drive_reach_dns_and_the_store_and_no_peer(render: Any) -> None:
+    """What runs in them is a program of the user's."""
+    for values, ports in (("defaults", [53, 9000]), ("external_store", [53, 8443])):
+        policies = [each for each in render(values) if each["metadata"]["name"] == "lead-closed-loops"]
+        assert policies
+        for policy in policies:
+            spec = policy["spec"]
+            labels = {"app.kubernetes.io/managed-by": "lead-operator", "lead.dev/role": "closed-loop"}
+            assert spec["podSelector"] == {"matchLabels": labels} and spec["policyTypes"] == ["Ingress", "Egress"]
+            assert "ingress" not in spec and [rule["ports"][-1]["port"] for rule in spec["egress"]] == ports
 
 
 def test_switched_off_things_are_gone(render: Any) -> None:

@@ -29,6 +29,7 @@ PODS = (
     LinkedPod("rank0", "10.80.1.2", TEAM, {**OURS, "lead.dev/rank": "0"}, (29500, 80)),
     LinkedPod("rank1", "10.80.1.3", TEAM, {**OURS, "lead.dev/rank": "1"}),
     LinkedPod("check", "10.80.1.6", TEAM, {**OURS, "lead.dev/role": "check"}, (80,)),
+    LinkedPod("driver", "10.80.1.7", TEAM, {**OURS, "lead.dev/role": "closed-loop"}, (80,)),
     LinkedPod("web", "10.80.1.4", TEAM, {"app": "web"}, (80,)),
     LinkedPod("named-in-team", "10.80.1.5", TEAM, {"app.kubernetes.io/name": "lead"}),
     LinkedPod("rank-of-b", "10.80.2.1", OTHER, OURS, (29500,)),
@@ -45,6 +46,7 @@ ALLOWED = [
     ("example", "minio", 9000), ("rank1", "rank0", 29500), ("rank0", "dns", 53), ("operator", "dns", 53),
     ("operator", "api-server", 6443), ("minio", "api-server", 6443), ("prometheus", "operator", 8443),
     ("rank0", "store", 443), ("operator", "store", 443),
+    ("driver", "minio", 9000), ("driver", "dns", 53),
     ("web", "internet", 443),  # no policy of ours is about it
 ]  # fmt: skip
 REFUSED = [
@@ -57,6 +59,7 @@ REFUSED = [
     ("rank0", "internet", 443), ("rank0", "metadata", 80), ("rank0", "metadata", 443), ("rank0", "store", 22),
     ("check", "minio", 9000), ("check", "store", 443), ("check", "dns", 53), ("check", "rank0", 29500),
     ("rank0", "check", 80), ("web", "check", 80),
+    ("driver", "rank0", 29500), ("driver", "internet", 443), ("rank0", "driver", 80), ("web", "driver", 80),
     ("minio", "rank0", 29500), ("operator", "rank0", 29500), ("operator", "api-server", 22),
 ]  # fmt: skip
 VALUES = {

@@ -91,6 +91,15 @@ capabilities: {drop: [ALL]}
 {{- dict "prefixes" $prefixes | toJson }}
 {{- end }}
 
+{{/* Those of them that training pods may read. */}}
+{{- define "lead.sharedWeights" -}}
+{{- $prefixes := list }}
+{{- range (include "lead.sharedPrefixes" . | fromJson).prefixes }}
+{{- if hasPrefix "weights/" . }}{{ $prefixes = append $prefixes . }}{{ end }}
+{{- end }}
+{{- dict "prefixes" $prefixes | toJson }}
+{{- end }}
+
 {{/* The policy settings of the operator: the values, and what follows from the release itself. */}}
 {{- define "lead.policy" -}}
 {{- $policy := deepCopy .Values.policy }}

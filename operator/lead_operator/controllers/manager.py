@@ -21,6 +21,7 @@ from lead_operator.bucket.cache_data_gc import CacheDataGC
 from lead_operator.bucket.cache_publisher import LIMITS as PUBLICATION_LIMITS
 from lead_operator.bucket.cache_publisher import CachePublisher
 from lead_operator.bucket.checkpoint_gc import CheckpointGC
+from lead_operator.bucket.closed_loop_gc import ClosedLoopGC
 from lead_operator.bucket.profile_store import open_profile_store
 from lead_operator.bucket.source_watch import SourceWatch
 from lead_operator.controllers.apply import Applier
@@ -63,6 +64,7 @@ class Manager:
         self._recorder = EventRecorder(client, self._memories)
         self._bucket = BucketView(settings, open_profile, self._memories)
         self._sweep = CheckpointGC(self._bucket.store, self._memories)
+        self._results = ClosedLoopGC(self._bucket.store, self._memories)
         self._removal = CacheDataGC(self._bucket.store, self._bucket.forget_store)
         self._sources = SourceWatch(self._bucket.store, settings.source_check_s, self._memories)
         open_store = open_profile or (lambda profile: open_profile_store(profile, settings, PUBLICATION_LIMITS))
@@ -74,6 +76,7 @@ class Manager:
             informers=self.informers,
             bucket=self._bucket,
             sweep=self._sweep,
+            results=self._results,
             reported=ReportedRuns(self._bucket, self._memories),
             caches=published,
             memories=self._memories,
@@ -119,6 +122,7 @@ class Manager:
         finally:
             self._memories.close()
             self._sweep.close()
+            self._results.close()
             self._sources.close()
             self._publisher.close()
             self._removal.close()

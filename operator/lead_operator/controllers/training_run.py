@@ -13,6 +13,7 @@ import structlog
 from lead_operator import names
 from lead_operator.bucket.bucket_view import BucketView
 from lead_operator.bucket.checkpoint_gc import CheckpointGC, sweep_requests
+from lead_operator.bucket.closed_loop_gc import ClosedLoopGC, results_requests
 from lead_operator.controllers.controller import RefusedTries, live_uids, refusal_of, snapshot_age_s
 from lead_operator.controllers.reported_caches import ReportedCaches
 from lead_operator.controllers.reported_runs import ReportedRuns
@@ -58,6 +59,7 @@ class TrainingRunController:
     informers: Informers
     bucket: BucketView
     sweep: CheckpointGC
+    results: ClosedLoopGC
     reported: ReportedRuns
     caches: ReportedCaches
     memories: Memories
@@ -157,13 +159,15 @@ class TrainingRunController:
         return plan
 
     def follow(self, run: TrainingRun, observed: ObservedRun, plan: Plan) -> None:
-        """Remembers what was decided, and has checkpoints removed that their policy lets go."""
+        """Remembers what was decided, and has checkpoints and results removed that their policies let go."""
         planned = parse_status(TrainingRunStatus, plan.status)
         self.reported.note(run, observed.status, planned)
         profile = self.settings.storage_profiles.get(run.storage_profile)
         if profile is not None and not observed.store_error:
             for request in sweep_requests(run, observed, planned, profile):
                 self.sweep.ask(request)  # before the status: once its end is written, there is no further pass
+            for results in results_requests(run, observed, planned, profile):
+                self.results.ask(results)
 
     def missed_events(self, observed: ObservedRun, plan: Plan) -> Iterable[Missed] | None:
         """Returns the events that an earlier process may have died before sending; None: not known yet."""

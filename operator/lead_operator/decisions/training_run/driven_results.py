@@ -44,6 +44,16 @@ def best_of(drives: Iterable[ObservedDrive], metric: str) -> ObservedDrive:
     return max(drives, key=lambda drive: score_of(drive.numbers, metric) or -1.0)
 
 
+def kept_attempts(results: Iterable[ObservedDrive], wanted: ClosedLoop) -> tuple[int, ...]:
+    """Returns which attempts' results of one stage instance stay: the newest `keep`, and the best."""
+    ordered = sorted(results, key=lambda drive: drive.attempt)
+    if not ordered:
+        return ()
+    return tuple(
+        sorted({*(drive.attempt for drive in ordered[-wanted.keep :]), best_of(ordered, wanted.metric).attempt})
+    )
+
+
 def score_of(numbers: DrivenNumbers, metric: str) -> float | None:
     """Returns a metric in percent; None where nothing was recorded."""
     found = {

@@ -178,7 +178,7 @@ def body(version: str = "7") -> KubernetesObject:
 async def record(view: BucketView, held: KubernetesObject, plan: Plan, *, server_has: str = "7") -> Plan:
     memories: Any = None
     client, runs = cast(KubeClient, Server(server_has)), ReportedRuns(view)
-    controller = TrainingRunController(client, memories, view, memories, runs, memories, memories, SETTINGS)
+    controller = TrainingRunController(client, memories, view, memories, memories, runs, memories, memories, SETTINGS)
     return await controller.record(controller.parse(held), read_stored(held, "TrainingRun"), plan)
 
 
