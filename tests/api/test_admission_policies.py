@@ -17,6 +17,7 @@ from lead_testing.operator_process import wait_for
 from lead_testing.policy_cases import (
     ANOTHER_TEAMS,
     REFUSED_CACHES,
+    REFUSED_LOOPS,
     REFUSED_RUNS,
     RESERVED,
     STORES_CLAIM,
@@ -63,7 +64,7 @@ def guarded(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     for namespace in (RELEASE, TEAM, OTHER, ALONE):
         control_plane.kubectl("create", "namespace", namespace)
     install(control_plane, RELEASE, **SEVERAL)
-    install(control_plane, ALONE)
+    install(control_plane, ALONE, policy__allowedImages='["registry.example.com/carla/*"]')
     for namespace in (TEAM, OTHER, ALONE):
         forged = a_pod(MANAGED)
         wait_for(
@@ -86,6 +87,28 @@ def test_what_no_list_holds_is_refused_at_admission_with_what_to_set(guarded: Co
     said = create(guarded, case.manifest)
     for word in (case.field, case.found, "allowed is", f"an administrator sets {case.remedy} in the chart's values"):
         assert word in said
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.id) for case in REFUSED_LOOPS])
+def test_a_closed_loop_beyond_the_lists_is_refused_when_it_is_made_and_when_it_is_changed(
+    guarded: ControlPlane, case: Refused
+) -> None:
+    said = create(guarded, case.manifest)
+    for word in (case.field, case.found, "allowed is", case.remedy):
+        assert word in said
+    name = f"loop-{case.id.replace(' ', '-').lower()}"
+    plain = a_training_run(name, "c")
+    guarded.kubectl("-n", TEAM, "create", "-f", "-", stdin=json.dumps(plain))
+    patch = json.dumps({"spec": {"closedLoop": case.manifest["spec"]["closedLoop"]}})
+    with pytest.raises(StepFailed, match="allowed is"):
+        guarded.kubectl("-n", TEAM, "patch", "trun", name, "--type=merge", "--dry-run=server", "-p", patch)
+    guarded.kubectl("-n", TEAM, "delete", "trun", name)
+
+
+def test_a_closed_loop_within_the_lists_is_taken(guarded: ControlPlane) -> None:
+    routes = {"prefix": f"weights/{ALONE}/routes"}
+    loop = {"image": "registry.example.com/carla/lead:1", "command": ["drive"], "routes": routes}
+    assert create(guarded, a_training_run("x", "c", closedLoop=loop), ALONE) == ""
 
 
 def test_a_class_of_the_clusters_own_pods_is_refused(guarded: ControlPlane) -> None:

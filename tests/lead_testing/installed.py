@@ -180,6 +180,7 @@ def fresh_namespace(cluster: Cluster, namespace: str) -> Installed:
 FOR_TESTS = (
     "operator.progressSeconds=2",  # a status is young when a test acts on it
     "policy.allowedStorageClasses={lead-local}",
+    "policy.allowedImages={*}",
     "rbac.aggregatedRoles=false",  # of two releases one makes them, and they go with it: a test that needs them says so
 )
 

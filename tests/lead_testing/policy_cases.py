@@ -37,6 +37,10 @@ def _stages(*given: dict[str, Any]) -> dict[str, Any]:
     return _build(stages=[{"name": f"stage{number}", **each} for number, each in enumerate(given)])
 
 
+def _loop(**given: Any) -> dict[str, Any]:
+    return a_training_run("x", "town", closedLoop={"image": "docker.io/carla:1", "command": ["drive"], **given})
+
+
 REFUSED_RUNS = [
     Refused(f"annotation {key}", _overrides(annotations={key: "x"}), "annotations", key, "policy.allowedAnnotations")
     for key in ("iam.amazonaws.com/role", "k8s.v1.cni.cncf.io/networks", "sidecar.istio.io/inject")
@@ -80,6 +84,17 @@ REFUSED_CACHES = [
             "spec.build.stages", "17", "policy.maxGpusPerPod"),
     Refused("many pods for stages", _stages({"workers": 33}, {"workers": 32}), "spec.build.stages", "65",
             "policy.maxBuildPods"),
+]  # fmt: skip
+REFUSED_LOOPS = [
+    Refused("an image", _loop(), "spec.closedLoop.image", "docker.io/carla:1", "policy.allowedImages"),
+    Refused("a device of a simulator", _loop(resources={"limits": {"smarter-devices/fuse": 1}}),
+            "a resource of spec.closedLoop.resources", "smarter-devices/fuse", "policy.allowedResources"),
+    Refused("many GPUs of a simulator", _loop(resources={"limits": {"nvidia.com/gpu": 17}}),
+            "devices of spec.closedLoop.resources", "17", "policy.maxGpusPerPod"),
+    Refused("routes of another team", _loop(routes={"prefix": "weights/team-b/routes"}),
+            "spec.closedLoop.routes.prefix", "weights/team-b/routes", "storage.profiles.default.shared"),
+    Refused("raw data as routes", _loop(routes={"prefix": "datasets/team-a/routes"}),
+            "spec.closedLoop.routes.prefix", "datasets/team-a/routes", "storage.profiles.default.shared"),
 ]  # fmt: skip
 # Never, whatever the lists say.
 SYSTEM_PRIORITY = _scheduling(priorityClassName="system-node-critical")

@@ -22,6 +22,7 @@ from lead_operator.kube.object_reader import (
     read_resource,
 )
 from lead_operator.kube.whole_document import SMALL_BYTES, nests_deeper, parse_whole
+from lead_operator.names import Annotation
 from lead_operator.resources.recipe_config import MAX_CONFIG_DEPTH, OmittedConfig
 from lead_testing.makers import a_cache_body, a_run_body
 from lead_testing.poison import nested
@@ -68,6 +69,8 @@ def any_object(chance: random.Random) -> dict[str, Any]:
     metadata["resourceVersion"] = "7"
     metadata["managedFields"] = [{"fieldsV1": {"f:spec": {f"f:{any_value(chance, 0)}": {}}}, "manager": "kubectl"}]
     metadata["annotations"] = {"applied": json.dumps(any_value(chance, 3)) + "\n"}
+    if chance.random() < 0.5:
+        metadata["annotations"][Annotation.CLOSED_LOOP] = chance.choice((*TEXTS, "long" * 40, None, 7, ["x"]))
     if chance.random() < 0.7:
         spec["config"] = any_config(chance)
     if chance.random() < 0.3:

@@ -1,0 +1,82 @@
+"""What a user sees of the closed loop on a real API server: due weights, an annotation, failures, the run's end."""
+
+from typing import Any
+
+from lead_testing.api_bench import Bench
+from lead_testing.manifests import a_dataset_cache, a_training_run
+from lead_testing.operator_process import wait_for
+from lead_testing.pod_driver import Exit
+
+SIMULATOR = {"image": "registry.invalid/carla:1", "command": ["drive"], "regression": {"maxDrop": 5}}
+
+
+def start(bench: Bench, **loop: Any) -> None:
+    """Starts a run whose first stage trains on after one epoch, with a closed loop."""
+    bench.driver.script.held.add("pretrain")
+    bench.driver.script.held_at = 1
+    bench.operator.start()
+    run = a_training_run("drive", "town", stages=[{"name": "pretrain", "epochs": 3}], closedLoop=SIMULATOR | loop)
+    bench.apply(a_dataset_cache("town", "datasets/town"), run)
+
+
+def loop_of(bench: Bench) -> dict[str, Any]:
+    return dict(bench.status("trun", "drive").get("closedLoop") or {})
+
+
+def condition(bench: Bench) -> tuple[str, str]:
+    found = bench.status("trun", "drive").get("conditions", [])
+    return next(((c["status"], c["reason"]) for c in found if c["type"] == "ClosedLoop"), ("", ""))
+
+
+def events(bench: Bench, reason: str) -> str:
+    return bench.kubectl("get", "events", f"--field-selector=reason={reason}")
+
+
+def test_due_weights_are_driven_then_by_annotation_then_the_last_ones_after_the_end(bench: Bench) -> None:
+    bench.driver.script.driving_scores = [70.0, 60.0, 68.0]
+    start(bench)
+    wait_for("the first result", lambda: loop_of(bench).get("drivingScore") == "70")
+    assert condition(bench) == ("True", "Driven")
+    assert "70% (epoch 1)" in bench.kubectl("get", "trun", "drive", "-o", "wide")
+    bench.kubectl("annotate", "trun", "drive", "lead.dev/closed-loop=again")
+    wait_for("the second result", lambda: loop_of(bench).get("drivingScore") == "60")
+    assert condition(bench) == ("False", "Regression") and loop_of(bench)["requested"] == "again"
+    wait_for("the event", lambda: "fell to 60" in events(bench, "ClosedLoopRegression"))
+    bench.driver.script.held.clear()
+    done = bench.wait_phase("trun", "drive", "Succeeded", "Failed")
+    assert (done["phase"], done["restarts"]["total"]) == ("Succeeded", 0)
+    wait_for("the last weights", lambda: loop_of(bench).get("epoch") == 3)
+    assert [loop_of(bench)[key] for key in ("drivingScore", "attempt")] == ["68", 3]
+    assert loop_of(bench)["best"]["score"] == "70" and condition(bench) == ("True", "Driven")
+    assert bench.status("trun", "drive")["phase"] == "Succeeded"
+    bench.kubectl("annotate", "trun", "drive", "lead.dev/closed-loop=once-more", "--overwrite")
+    wait_for("one more after the end", lambda: loop_of(bench).get("attempt") == 4)
+
+
+def test_a_command_that_fails_twice_is_a_condition_and_the_run_succeeds(bench: Bench) -> None:
+    failure = Exit(1, "no vulkan device")
+    bench.driver.script.exits.update({("closed-loop", attempt, 0): failure for attempt in (1, 2)})
+    start(bench)
+    wait_for("two failures", lambda: condition(bench) == ("False", "Failed"))
+    assert loop_of(bench)["drive"]["tries"] == 2
+    wait_for("the event", lambda: "no vulkan device" in events(bench, "ClosedLoopFailed"))
+    bench.driver.script.held.clear()
+    done = bench.wait_phase("trun", "drive", "Succeeded", "Failed")
+    assert (done["phase"], done["restarts"]["total"]) == ("Succeeded", 0)
+    wait_for("the last weights", lambda: loop_of(bench).get("epoch") == 3)
+
+
+def test_an_operator_that_dies_while_one_drives_starts_no_second_pod(bench: Bench) -> None:
+    bench.driver.script.held.add("closed-loop")
+    start(bench)
+    wait_for("a pod that drives", lambda: bench.pods("closed-loop"))
+    before = {pod["metadata"]["uid"] for pod in bench.pods("closed-loop")}
+    bench.operator.kill()
+    bench.kubectl("patch", "trun", "drive", "--subresource=status", "--type=merge", "-p", '{"status":null}')
+    bench.operator.start(LEAD_RESYNC_SECONDS="2")
+    wait_for("the rebuilt status", lambda: (loop_of(bench).get("drive") or {}).get("phase") == "Driving")
+    looks = bench.operator.looks()
+    wait_for("more looks", lambda: bench.operator.looks() >= looks + 2)
+    assert {pod["metadata"]["uid"] for pod in bench.pods("closed-loop")} == before
+    bench.driver.script.held.discard("closed-loop")
+    wait_for("its result", lambda: loop_of(bench).get("attempt") == 1)
