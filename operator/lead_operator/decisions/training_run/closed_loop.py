@@ -83,7 +83,7 @@ def decide_closed_loop(
     if wanted is None:
         return ClosedLoopStep(finding=_not_configured(run), deletes=_stop(run, observed, observed.drivers))
     try:
-        return _Loop(run, wanted, observed, settings, stages, phase).step()
+        return _Loop(run, wanted, observed, settings, _trained(run, stages), phase).step()
     except SpecError as error:  # a checkpoint that lies elsewhere than the profile now says
         return ClosedLoopStep(observed.status.closed_loop, Finding(Condition.CLOSED_LOOP, False, FAILED, str(error)))
 
@@ -94,8 +94,8 @@ def reads_results(run: TrainingRun, observed: ObservedRun) -> bool:
     if run.closed_loop is None:
         return False
     if held is None or held.drive is None:
-        status = observed.status
-        return _target(run, run.closed_loop, ClosedLoopStatus(), status.stages, status.phase) is not None
+        stages, phase = _trained(run, observed.status.stages), observed.status.phase
+        return _target(run, run.closed_loop, ClosedLoopStatus(), stages, phase) is not None
     lives = any(pod.attempt == held.drive.attempt and not pod.terminal for pod in observed.drivers)
     return held.drive.phase == DRIVING and not lives
 
@@ -112,6 +112,12 @@ def _not_configured(run: TrainingRun) -> Finding | None:
 
 def _stop(run: TrainingRun, observed: ObservedRun, pods: tuple[ObservedPod, ...]) -> tuple[PodToDelete, ...]:
     return retire(pods, now=observed.now, node_loss_s=run.failure_policy.node_loss_s)
+
+
+def _trained(run: TrainingRun, stages: tuple[InstanceStatus, ...]) -> tuple[InstanceStatus, ...]:
+    """Returns the entries with weights of their own: a stage that evaluates commits a report."""
+    evaluating = {stage.name for stage in run.stages if stage.evaluates}
+    return tuple(entry for entry in stages if entry.name not in evaluating)
 
 
 def _target(

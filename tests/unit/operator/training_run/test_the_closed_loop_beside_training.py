@@ -143,6 +143,14 @@ def test_only_the_newest_of_several_stages_is_driven_and_the_others_are_skipped(
     assert pods_in(plan) == [] and passes.condition[1] == "Driven"
 
 
+def test_a_stage_that_evaluates_has_no_weights_to_drive() -> None:
+    measure = {"name": "measure", "kind": "Evaluation", "initFrom": {"stage": "train"}}
+    run = a_training_run(nodes=1, stages=[{"name": "train", "epochs": 3}, measure], closedLoop=SIMULATOR)
+    passes = Passes(run)
+    both = (committed(3), committed(3, stage="measure", saved_s=60))
+    assert job_of(passes.look(instances=both)).stage == "train"
+
+
 @pytest.mark.parametrize(
     ("every", "epochs", "driven"), [(5, [1, 4, 5, 6, 9, 10], [5, 10]), (5, [3, 7, 13], [7, 13]), (0, [1, 2, 40], [])]
 )
