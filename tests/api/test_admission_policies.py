@@ -33,6 +33,7 @@ SEVERAL = {
     "runs__namespaces": json.dumps([TEAM, OTHER]),
     "admissionPolicies__imagesByDigest": "true",
     "images__trainer__tag": json.dumps("1@sha256:" + "0" * 64),
+    "policy__allowedImages": '["docker.io/lead/*"]',
 }
 
 

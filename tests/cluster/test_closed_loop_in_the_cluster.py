@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from lead_protocol.object_keys import ClosedLoopKeys
 from lead_testing.installed import Installed, conditions, upload_tree
 from lead_testing.live_runs import epoch_of
 from lead_testing.manifests import a_dataset_cache, a_training_run
+from lead_trainer.example_worlds.lead.tree import write_example_tree
 
 RUN = "closed-loop"
 # Stands for CARLA: it looks at what it was given, tries what it may not do, and writes what the Leaderboard would.
@@ -40,10 +40,14 @@ records = [{"route_id": route, "status": "Completed", "infractions": {"red_light
 
 
 @pytest.fixture(scope="module")
-def trained(installed: Installed, images: dict[str, str], lead_tree: Path) -> Iterator[str]:
+def trained(
+    installed: Installed, images: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:  # fmt: skip
     """The name of a run that trains and drives with its first epoch's weights."""
+    tree = tmp_path_factory.mktemp("lead") / "tree"
+    write_example_tree(tree, routes=2, frames=12, seed=1)
     with installed.store() as store:
-        upload_tree(store, lead_tree, "datasets/driven")
+        upload_tree(store, tree, "datasets/driven")
         for route in ("a", "b"):
             store.put(f"weights/{installed.namespace}/routes/{route}.xml", b"<routes/>")
     loop = {

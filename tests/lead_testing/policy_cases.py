@@ -38,7 +38,7 @@ def _stages(*given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _loop(**given: Any) -> dict[str, Any]:
-    return a_training_run("x", "town", closedLoop={"image": "docker.io/carla:1", "command": ["drive"], **given})
+    return a_training_run("x", "town", closedLoop={"image": "docker.io/lead/carla:1", "command": ["drive"], **given})
 
 
 REFUSED_RUNS = [
@@ -86,7 +86,8 @@ REFUSED_CACHES = [
             "policy.maxBuildPods"),
 ]  # fmt: skip
 REFUSED_LOOPS = [
-    Refused("an image", _loop(), "spec.closedLoop.image", "docker.io/carla:1", "policy.allowedImages"),
+    Refused("an image", _loop(image="docker.io/carla:1"), "spec.closedLoop.image", "docker.io/carla:1",
+            "policy.allowedImages"),
     Refused("a device of a simulator", _loop(resources={"limits": {"smarter-devices/fuse": 1}}),
             "a resource of spec.closedLoop.resources", "smarter-devices/fuse", "policy.allowedResources"),
     Refused("many GPUs of a simulator", _loop(resources={"limits": {"nvidia.com/gpu": 17}}),

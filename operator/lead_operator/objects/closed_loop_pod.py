@@ -1,6 +1,6 @@
 """The pod that drives with a run's newest weights: dataclass in, Kubernetes dict out; no client, no clock.
 
-Three containers, one after another: `fetch` (trainer image) brings weights and routes, `simulate` (the user's image and
+Three containers, one after another: `fetch` (trainer image) copies weights and routes, `simulate` (the user's image and
 command) drives, and the main one (trainer image) publishes the results. What a user typed reaches `simulate` alone,
 which mounts neither job, credentials nor token, and sees weights and routes read-only.
 """

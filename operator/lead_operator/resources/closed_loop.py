@@ -42,7 +42,7 @@ def parse_closed_loop(spec: Reader) -> ClosedLoop | None:
     return ClosedLoop(
         every_epochs=reader.get("everyEpochs", int),
         image=reader.get("image", str),
-        command=tuple(str(word) for word in reader.get("command", list)),
+        command=tuple(str(part) for part in reader.get("command", list)),
         routes_prefix=reader.child("routes").get("prefix", str) if reader.optional("routes", dict) is not None else "",
         resources=parse_resources(reader.child("resources")),
         timeout_s=reader.get("timeoutSeconds", int),

@@ -52,7 +52,7 @@ def run_closed_loop_job(job: ClosedLoopJob, termination_log: Path, environ: Mapp
 
 
 def fetch(job: ClosedLoopJob, store: ObjectStore, environ: Mapping[str, str]) -> None:
-    """Brings the weights as `lead export` writes them, and the routes; raises BadData and StoreError."""
+    """Copies the weights as `lead export` writes them, and the routes; raises BadData and StoreError."""
     folder = Path(environ[environment.CLOSED_LOOP_CHECKPOINT])
     folder.mkdir(parents=True, exist_ok=True)
     print(export_checkpoint(store, job.instance, folder, job.checkpoint_prefix), flush=True)

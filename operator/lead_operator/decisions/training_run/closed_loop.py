@@ -84,7 +84,7 @@ def decide_closed_loop(
         return ClosedLoopStep(finding=_not_configured(run), deletes=_stop(run, observed, observed.drivers))
     try:
         return _Loop(run, wanted, observed, settings, _trained(run, stages), phase).step()
-    except SpecError as error:  # a checkpoint that lies elsewhere than the profile now says
+    except SpecError as error:  # a checkpoint that lies elsewhere than the profile now is
         return ClosedLoopStep(observed.status.closed_loop, Finding(Condition.CLOSED_LOOP, False, FAILED, str(error)))
 
 

@@ -123,7 +123,7 @@ def whose(stage: str, seed: int | None, epoch: int | None) -> str:
 
 def _summary(numbers: DrivenNumbers) -> str:
     if not numbers.recorded:
-        return f"none of {numbers.routes} routes has a record; look into its result files"
+        return f"none of {numbers.routes} routes has a record; its result files may show why"
     missing = (
         f"; {numbers.recorded} of {numbers.routes} routes have a record" if numbers.recorded < numbers.routes else ""
     )
