@@ -50,7 +50,7 @@ async def test_a_spec_that_an_older_crd_let_through_is_rejected_in_its_status() 
 
     copies = SimpleNamespace(get=lambda namespace, name: body)
     nothing = cast(Any, None)
-    runs = TrainingRunController(nothing, nothing, nothing, nothing, nothing, nothing, Memories(), SETTINGS)
+    runs = TrainingRunController(nothing, nothing, nothing, nothing, nothing, nothing, nothing, Memories(), SETTINGS)
     reconciler = Reconciler(
         client=cast(Any, SimpleNamespace(clock=ServerClock())),
         informers=cast(Any, SimpleNamespace(serves=lambda namespace: True, of=lambda kind, namespace: copies)),

@@ -67,6 +67,38 @@ def test_nothing_is_kept_of_a_pod_that_is_not_read() -> None:
     assert "annotations" not in trim_pod(body)["metadata"] and "containers" not in trim_pod(body)["spec"]
 
 
+WAITING = {"waiting": {"reason": "PodInitializing"}}
+GOOD = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+NO_IMAGE = {"waiting": {"reason": "ErrImageNeverPull", "message": "not present"}}
+CRASHED = {"terminated": {"exitCode": 3, "reason": "Error", "message": "no GPU", "finishedAt": MOMENT}}
+
+
+@pytest.mark.parametrize(
+    ("fetch", "simulate", "main", "phase", "seen"),
+    [
+        (GOOD, NO_IMAGE, WAITING, "Pending", ("simulate", "ErrImageNeverPull", None, "")),
+        (GOOD, CRASHED, WAITING, "Failed", ("simulate", "", 3, "no GPU")),
+        (CRASHED, WAITING, WAITING, "Failed", ("fetch", "", 3, "no GPU")),
+        (GOOD, GOOD, CRASHED, "Failed", ("", "", 3, "no GPU")),
+    ],
+)
+def test_of_a_pod_with_our_init_containers_the_one_is_seen_that_counts(
+    fetch: dict[str, Any], simulate: dict[str, Any], main: dict[str, Any], phase: str, seen: tuple[object, ...]
+) -> None:
+    """Others that were added at admission are not taken for ours."""
+    body = a_pod_body(main, [])
+    inits = (("istio-init", CRASHED), ("fetch", fetch), ("simulate", simulate))
+    body["status"] |= {
+        "phase": phase,
+        "containerStatuses": [{"name": "lead", "state": main}],
+        "initContainerStatuses": [{"name": name, "state": state} for name, state in inits],
+    }
+    nodes = NodeWatch(Informer(cast(KubeClient, None), NODE, ""))
+    pod = observe_pod(trim_pod(body), nodes, NOW)
+    assert pod == observe_pod(body, nodes, NOW)
+    assert (pod.container, pod.waiting_reason, pod.exit_code, pod.message, pod.phase) == (*seen, phase)
+
+
 @pytest.mark.parametrize(("kind", "body"), [(POD, a_pod_body(STATES[1], [])), (TRAINING_RUN, a_run_body())])
 def test_equal_words_of_two_objects_are_kept_once(kind: Any, body: dict[str, Any]) -> None:
     informer = Informer(cast(KubeClient, None), kind, "")
