@@ -190,6 +190,7 @@ def test_the_job_of_a_small_run() -> None:
         "checkpoint": CheckpointPolicy(
             every_epochs=1, every_steps=0, keep_last=3, keep_best=1, keep_every_epochs=5, on_best=True, resume="Auto"
         ).model_dump(),
+        "evaluates": False,
         "init_from": None,
         "resume_from": None,
         "session_cache_bytes": int(0.95 * 100 * 2**30),
