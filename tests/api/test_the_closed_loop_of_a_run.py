@@ -1,12 +1,14 @@
 """What a user sees of the closed loop on a real API server: due weights, an annotation, failures, the run's end."""
 
+import json
 from typing import Any
 
 from lead_testing.api_bench import Bench
 from lead_testing.manifests import a_dataset_cache, a_training_run
-from lead_testing.operator_process import wait_for
+from lead_testing.operator_process import OPEN_POLICY, wait_for
 from lead_testing.pod_driver import Exit
 
+OPEN = json.dumps({**json.loads(OPEN_POLICY), "allowedImages": ["*"]})  # which an older operator does not know
 SIMULATOR = {"image": "registry.invalid/carla:1", "command": ["drive"], "regression": {"maxDrop": 5}}
 
 
@@ -14,7 +16,7 @@ def start(bench: Bench, **loop: Any) -> None:
     """Starts a run whose first stage trains on after one epoch, with a closed loop."""
     bench.driver.script.held.add("pretrain")
     bench.driver.script.held_at = 1
-    bench.operator.start()
+    bench.operator.start(LEAD_POLICY=OPEN)
     run = a_training_run("drive", "town", stages=[{"name": "pretrain", "epochs": 3}], closedLoop=SIMULATOR | loop)
     bench.apply(a_dataset_cache("town", "datasets/town"), run)
 
@@ -73,7 +75,7 @@ def test_an_operator_that_dies_while_one_drives_starts_no_second_pod(bench: Benc
     before = {pod["metadata"]["uid"] for pod in bench.pods("closed-loop")}
     bench.operator.kill()
     bench.kubectl("patch", "trun", "drive", "--subresource=status", "--type=merge", "-p", '{"status":null}')
-    bench.operator.start(LEAD_RESYNC_SECONDS="2")
+    bench.operator.start(LEAD_RESYNC_SECONDS="2", LEAD_POLICY=OPEN)
     wait_for("the rebuilt status", lambda: (loop_of(bench).get("drive") or {}).get("phase") == "Driving")
     looks = bench.operator.looks()
     wait_for("more looks", lambda: bench.operator.looks() >= looks + 2)

@@ -39,7 +39,7 @@ FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["lead_testing.operator_process", "lead_operator.handlers.startup"])
 OPEN_POLICY = json.dumps({  # closed lists have tests of their own
     **{f"allowed{what}": ["*"] for what in ("PriorityClasses", "Schedulers", "Queues", "Labels", "Annotations",
-       "NodeSelectors", "Tolerations", "StorageClasses", "Claims", "Images", "Resources")},
+       "NodeSelectors", "Tolerations", "StorageClasses", "Claims", "Resources")},
     "maxNodes": 256, "maxPodsPerRun": 4096, "maxGpusPerPod": 10**6,
 })  # fmt: skip
 TRAINER_IMAGE = "registry.invalid/lead-trainer@sha256:" + "0" * 64
