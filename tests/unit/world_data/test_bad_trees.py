@@ -11,13 +11,14 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import BadConfig, BadData
 from lead_trainer.recipes.world.ingest.can_bus import can_actions
 from lead_trainer.recipes.world.ingest.pictures import encoded, read_picture
 from lead_trainer.recipes.world.ingest.processed_tree import ACTIONS, METADATA, ProcessedTree, read_actions
-from lead_trainer.recipes.world.ingest.scenes import SceneSource
+from lead_trainer.recipes.world.ingest.scenes import Scene, SceneSource, has_gap, sorted_out
 from lead_trainer.recipes.world.ingest.sources import open_source
 from lead_trainer.recipes.world.prepare_dataset import prepare
 from lead_trainer.recipes.world.prepare_keys import WorldKeys, data_keys_of
@@ -47,9 +48,33 @@ def make_a_circle(rows: Rows) -> None:
     rows[3]["next"] = rows[0]["token"]
 
 
+def end_early(rows: Rows) -> None:
+    rows[2]["next"] = ""
+
+
+def name_twice(rows: Rows) -> None:
+    rows.append({**rows[0], "channel": "CAM_BACK"})
+
+
 @pytest.mark.parametrize(
     ("table", "edit", "sentence"),
     [
+        (
+            "sample",
+            end_early,
+            r"scene-0001: its chain of sample ends at row '\w+' after 3 samples, expected row '\w+' after 8",
+        ),
+        ("scene", lambda rows: rows[0].update(nbr_samples=9), "after 8 samples, expected row .* after 9"),
+        ("scene", lambda rows: rows[0].update(nbr_samples=float("nan")), "nbr_samples: found nan, expected int"),
+        (
+            "scene",
+            lambda rows: rows[0].update(last_sample_token="x"),
+            "expected row 'x' after 8 by last_sample_token",
+        ),
+        ("scene", lambda rows: rows.append({**rows[0], "name": "scene-0500"}), "stands in an earlier row, too"),
+        ("sensor", name_twice, r"table v1\.0-trainval/sensor\.json, row '\w+': .* stands in an earlier row, too"),
+        ("sensor", lambda rows: rows[0].update(token=""), r"sensor\.json, row '': found an empty token"),
+        ("sensor", lambda rows: rows.clear(), r"sensor\.json has no camera, expected channels such as CAM_FRONT"),
         ("scene", lead_nowhere, r"scene-0001: sample 'nobody' is not in the tables; fetch all tables"),
         ("sample", make_a_circle, r"scene-0001: row '.*' of the table sample comes twice"),
         ("sample_data", lambda rows: rows[0].pop("filename"), r"sample_data\.json, row '.*': filename: found nothing"),
@@ -80,6 +105,14 @@ def test_tables_that_do_not_fit_name_the_row(
     change(copy, table, edit)
     with pytest.raises(BadData, match=sentence):
         opened(copy)
+
+
+def test_a_chain_of_sweeps_that_ends_before_the_last_keyframe_is_named(copy: Path) -> None:
+    change(copy, "sample_data", end_early)
+    sentence = r"scene-0001: its chain of sample_data ends at row '\w+' without keyframe '\w+', expected one through"
+    with pytest.raises(BadData, match=sentence):
+        opened(copy, frames="sweeps")
+    assert len(opened(copy, frames="keyframes").scenes["train/scene-0001"].files) == 8
 
 
 def test_a_table_that_is_missing_or_cut_off_is_named(copy: Path) -> None:
@@ -113,6 +146,33 @@ def test_scenes_without_all_pictures_are_left_out_with_the_reason(copy: Path) ->
     assert len(source.scenes) == 6
 
 
+@pytest.mark.parametrize(("frame", "count"), [(5, 8), (1, 2), (1, 3)])
+def test_a_scene_with_a_gap_in_time_is_left_out_with_the_reason(frame: int, count: int) -> None:
+    files = tuple(f"{number}.jpg" for number in range(count))
+    times = 500_000 * np.arange(count, dtype=np.int64)
+    late = times + np.where(np.arange(count) >= frame, 10**15, 0)  # 31 years
+    scenes = [Scene("even", "train", "", files, times), Scene("late", "train", "", files, late)]
+    kept, verdicts = sorted_out(scenes, dict.fromkeys(files, 9))
+    assert list(kept) == ["train/even"]
+    assert [(verdict.route, verdict.reason) for verdict in verdicts] == [
+        ("train/even", "kept"), ("train/late", "gap_in_time"),
+    ]  # fmt: skip
+
+
+def test_a_step_of_ten_medians_is_no_gap_and_a_longer_one_is() -> None:
+    times = np.array([0, 10, 20, 120], np.int64)
+    assert not has_gap(times) and has_gap(times + np.array([0, 0, 0, 1]))
+
+
+def test_the_first_picture_that_is_not_there_is_named(copy: Path) -> None:
+    change(copy, "sample_data", lambda rows: rows[0].update(filename="../../etc/pass\0wd"))
+    with capture_logs() as logs:
+        opened(copy)
+    (warning,) = [entry for entry in logs if "picture" in entry]
+    assert (warning["scenes"], warning["scene"]) == (1, "scene-0001")
+    assert warning["picture"] == r"'../../etc/pass\x00wd'"
+
+
 def test_an_unknown_scene_needs_a_seeded_split(copy: Path) -> None:
     change(copy, "scene", lambda rows: rows[0].update(name="mine"))
     (copy / "can_bus/scene-0001_vehicle_monitor.json").rename(copy / "can_bus/mine_vehicle_monitor.json")
@@ -138,6 +198,11 @@ def message(**values: Any) -> dict[str, Any]:
         ([message(), message(utime=9, steering=10**400)], "message 1: steering"),
         ([message(), message(utime=9, steering=True)], "message 1: steering: found True"),
         ([message(), {"utime": 9}], "message 1: steering: found nothing"),
+        ([message(), message(utime=9, throttle=1e9)], r"message 1: throttle: found 1e\+09, expected 0 to 1000; fetch"),
+        ([message(), message(utime=9, throttle=-5)], "message 1: throttle: found -5, expected 0 to 1000"),
+        ([message(), message(utime=9, brake=127)], "message 1: brake: found 127, expected 0 to 126"),
+        ([message(), message(utime=9, steering=-781)], "message 1: steering: found -781, expected -780 to 780"),
+        ([message(), message(utime=9, gear_position=99)], "message 1: gear_position: found 99, expected 0 to 15"),
         ([message(), 3], "message 1: found a int"),
         ([message(utime=-1), message()], "message 0: utime: found -1, expected microseconds"),
         (
@@ -203,14 +268,23 @@ def npy(array: Any, **options: Any) -> bytes:
     return file.getvalue()
 
 
+def long_header(length: int) -> bytes:
+    return b"\x93NUMPY\x02\x00" + struct.pack("<I", length) + b" " * length
+
+
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
         (npy(np.zeros((6, 4), np.float32)), r"found float32 of shape \(6, 4\)"),
         (npy(np.zeros((7, 4))), r"found float64 of shape \(7, 4\)"),
-        (npy(np.array([[None] * 4] * 7), allow_pickle=True), "cannot be read: Object arrays cannot be loaded"),
+        (
+            npy(np.array([[None] * 4] * 7), allow_pickle=True),
+            "cannot be read: it holds Python objects, expected numbers",
+        ),
         (npy(np.full((7, 4), 2.0, np.float32)), r"row 0, column 0: found 2.0, expected a number in \[-1, 1\]"),
         (npy(np.full((7, 4), np.nan, np.float32)), "row 0, column 0: found nan"),
+        (long_header(2_000_000), "cannot be read: its header has 2000000 bytes, expected at most 10000"),
+        (b"\x93NUMPY\x03\x00" + bytes(20), r"cannot be read: it is of version \(3, 0\)"),
         (b"not an array", r"it is no \.npy file"),
         (npy(np.zeros((7, 4), np.float32))[:-9], "cannot be read"),
         (npy(np.zeros((7, 4), np.float32)).replace(b"(7, 4)", b"(7e9,)"), "cannot be read"),
@@ -226,6 +300,9 @@ METADATA_FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"split": "val"}, r"split: found 'val', but the scene lies in train/"),
     ({"timestamps": [1, 2]}, r"timestamps: found 2 entries, expected 8 whole numbers"),
     ({"timestamps": None, "fps": 0}, r"fps: found 0\.0, expected 0\.001 to 1000"),
+    ({"fps": float("nan")}, "fps: found nan, expected a finite number"),
+    ({"fps": []}, r"fps: found \[\], expected int\|float"),
+    ({"timestamps": None, "fps": None}, "fps: found None, expected int\\|float"),
     ({"action_source": "guess"}, r"action_source: found 'guess', expected can, poses or recorded"),
     ({"difficulty": float("nan")}, r"difficulty: found nan, expected a finite number"),
 ]

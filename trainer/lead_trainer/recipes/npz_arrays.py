@@ -15,13 +15,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib import format as npy_format
 from numpy.lib.npyio import NpzFile
 
 MAX_BYTES = 1 << 30  # of all arrays of a file: compressed, they may be a thousandth of that
+MAX_HEADER_BYTES = 10_000  # of an `.npy` file: kind, order and shape take some hundred
 _BROKEN = (
     OSError, EOFError, KeyError, NotImplementedError, RuntimeError, OverflowError, SyntaxError, TypeError, MemoryError,
     tokenize.TokenError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
+# By version; the third is for names of fields that are not ASCII.
+_HEADERS = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}
 _PARSING = threading.Lock()
 
 
@@ -46,8 +50,21 @@ def npy_array(data: bytes) -> npt.NDArray[Any]:
     with _PARSING:
         if not data.startswith(b"\x93NUMPY"):
             raise ValueError("it is no .npy file")
+        length = int.from_bytes(data[8:10] if data[6:7] == b"\x01" else data[8:12], "little")
+        if length > MAX_HEADER_BYTES:
+            raise ValueError(f"its header has {length} bytes, expected at most {MAX_HEADER_BYTES}")
         try:
+            if _header_dtype(data).hasobject:
+                raise ValueError("it holds Python objects, expected numbers")
             array: npt.NDArray[Any] = np.load(io.BytesIO(data), allow_pickle=False)
         except _BROKEN as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
         return array
+
+
+def _header_dtype(data: bytes) -> np.dtype[Any]:
+    stream = io.BytesIO(data)
+    version = npy_format.read_magic(stream)
+    if version not in _HEADERS:
+        raise ValueError(f"it is of version {version}, expected one of {', '.join(map(str, _HEADERS))}")
+    return _HEADERS[version](stream, max_header_size=MAX_HEADER_BYTES)[2]

@@ -29,6 +29,8 @@ class SceneRow:
     name: str
     location: str
     first_sample: str
+    last_sample: str
+    samples: int  # of its chain
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +63,21 @@ class Tables:
     keyframes: Mapping[str, Shot]  # by sample
 
     def keyframes_of(self, scene: SceneRow) -> list[Shot]:
-        """Returns the camera's keyframes; raises BadData for a chain that leads nowhere, in a circle or elsewhere."""
+        """Returns the camera's keyframes; raises BadData for a chain that leads nowhere, in a circle or elsewhere.
+
+        Raises BadData, too, for a chain that does not end where the scene's row says.
+        """
         found = []
         for token, sample in _chain(scene.name, "sample", scene.first_sample, self.samples, lambda row: row.next):
             if sample.scene != scene.token:
                 raise _leads_elsewhere(scene, "sample", token)
             found.append(_known(self.keyframes, token, scene.name, "keyframe of sample"))
+        if (found[-1].sample, len(found)) != (scene.last_sample, scene.samples):
+            raise BadData(
+                f"{scene.name}: its chain of sample ends at row {found[-1].sample!r:.40} after {len(found)} samples, "
+                f"expected row {scene.last_sample!r:.40} after {scene.samples} by last_sample_token and nbr_samples of "
+                "table scene; fetch all tables of one version again"
+            )
         return found
 
     def sweeps_of(self, scene: SceneRow) -> list[Shot]:
@@ -77,6 +88,12 @@ class Tables:
             if shot.sample not in samples:
                 raise _leads_elsewhere(scene, "sample_data", token)
             found.append(shot)
+        passed = {shot.token for shot in found}
+        if left_out := [shot.token for shot in keyframes if shot.token not in passed]:
+            raise BadData(
+                f"{scene.name}: its chain of sample_data ends at row {found[-1].token!r:.40} without keyframe "
+                f"{left_out[0]!r:.40}, expected one through all keyframes; fetch all tables of one version again"
+            )
         return found
 
 
@@ -101,13 +118,12 @@ def read_tables(tree: SourceTree, version: str, camera: str) -> Tables:
     places: dict[str, str] = {}
     for row in _rows(tree, version, "log"):
         _add(places, row, row.text("token"), row.text("location"))
-    scenes = tuple(
-        SceneRow(row.text("token"), row.text("name"), _place(places, row), row.text("first_sample_token"))
-        for row in _rows(tree, version, "scene")
-    )
+    scenes: dict[str, SceneRow] = {}
+    for row in _rows(tree, version, "scene"):
+        _add(scenes, row, row.text("token"), _scene_row(row, places))
     if not scenes:
         raise BadData(f"table {version}/scene.json has no row; fetch the tables again")
-    _refuse_twice([scene.name for scene in scenes], f"{version}/scene.json")
+    _refuse_twice([scene.name for scene in scenes.values()], f"{version}/scene.json")
     mounted = _mounted(tree, version, camera)
     shots: dict[str, Shot] = {}
     keyframes: dict[str, Shot] = {}
@@ -124,7 +140,7 @@ def read_tables(tree: SourceTree, version: str, camera: str) -> Tables:
     samples: dict[str, SampleRow] = {}
     for row in _rows(tree, version, "sample"):
         _add(samples, row, row.text("token"), SampleRow(row.text("scene_token"), row.text("next")))
-    return Tables(scenes, samples, shots, keyframes)
+    return Tables(tuple(scenes.values()), samples, shots, keyframes)
 
 
 def read_poses(tree: SourceTree, version: str, wanted: Collection[str]) -> dict[str, npt.NDArray[np.float64]]:
@@ -190,9 +206,13 @@ def _rows(tree: SourceTree, version: str, name: str) -> Iterator[_Row]:
 
 def _mounted(tree: SourceTree, version: str, camera: str) -> set[str]:
     """Returns the calibrations of the camera on each car."""
-    channels = {row.text("token"): row.text("channel") for row in _rows(tree, version, "sensor")}
+    channels: dict[str, str] = {}
+    for row in _rows(tree, version, "sensor"):
+        _add(channels, row, row.text("token"), row.text("channel"))
+    cameras = sorted({name for name in channels.values() if name.startswith("CAM")})
+    if not cameras:
+        raise BadData(f"table {version}/sensor.json has no camera, expected channels such as {camera}; fetch it again")
     if camera not in channels.values():
-        cameras = sorted(name for name in channels.values() if name.startswith("CAM"))
         raise BadConfig(f"data.camera: found {camera!r}, expected one of {', '.join(cameras)}")
     return {
         row.text("token")
@@ -203,9 +223,18 @@ def _mounted(tree: SourceTree, version: str, camera: str) -> set[str]:
 
 def _add(found: dict[str, Link], row: _Row, token: str, value: Link) -> None:
     """Keeps a value by a token that no other row has."""
+    if not token:
+        raise BadData(f"{row.where}: found an empty token, expected one of its own; fetch the tables again")
     if token in found:
         raise BadData(f"{row.where}: {token!r:.40} stands in an earlier row, too; fetch the tables again")
     found[token] = value
+
+
+def _scene_row(row: _Row, places: Mapping[str, str]) -> SceneRow:
+    return SceneRow(
+        row.text("token"), row.text("name"), _place(places, row), row.text("first_sample_token"),
+        row.text("last_sample_token"), int(field_of(row.row, "nbr_samples", int, row.where)),
+    )  # fmt: skip
 
 
 def _leads_elsewhere(scene: SceneRow, table: str, token: str) -> BadData:

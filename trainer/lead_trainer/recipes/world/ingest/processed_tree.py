@@ -17,6 +17,7 @@ from lead_trainer.recipes.npz_arrays import npy_array
 from lead_trainer.recipes.world.ingest.scenes import (
     ACTION_DIM,
     MAX_JSON_BYTES,
+    MAX_STEP_US,
     Actions,
     Float32,
     Scene,
@@ -29,7 +30,7 @@ from lead_trainer.recipes.world.ingest.scenes import (
 
 METADATA, ACTIONS, IMAGES = "metadata.json", "actions.npy", "images"
 RANGES = ((-1.0, 1.0), (0.0, 1.0), (0.0, 1.0), (0.0, 1.0))  # steering, throttle, brake, gear
-MIN_FPS, MAX_FPS = 0.001, 1000.0
+MIN_FPS, MAX_FPS = 1e6 / MAX_STEP_US, 1000.0
 _FRAME = re.compile(r"(train|val)/([^/]+)/images/(\d{1,9})\.(jpg|png)")
 
 
@@ -116,11 +117,13 @@ def read_actions(data: bytes, path: str, count: int) -> Float32:
 
 
 def _times(metadata: Any, count: int, where: str) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Returns microseconds (T,), of `timestamps` or, where there are none, of `fps`."""
-    if metadata.get("timestamps") is None:
+    """Returns microseconds (T,), of `timestamps` or, where there are none, of `fps`, which is checked in any case."""
+    stated = metadata.get("timestamps") is not None
+    if not stated or "fps" in metadata:
         fps = number_of(metadata, "fps", where)
         if not MIN_FPS <= fps <= MAX_FPS:
             raise BadData(f"{where}: fps: found {fps}, expected {MIN_FPS:g} to {MAX_FPS:g}; correct it")
+    if not stated:
         return np.round(1e6 * np.arange(count) / fps).astype(np.int64)
     times = field_of(metadata, "timestamps", list, where)
     if len(times) != count or not all(type(each) is int and 0 <= each < 1 << 62 for each in times):

@@ -8,9 +8,12 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import structlog
 
 from lead_trainer.contract.raw_data import RouteVerdict
 from lead_trainer.errors import BadData
+
+log = structlog.get_logger(__name__)
 
 ACTION_DIM = 4  # steering [-1, 1], throttle [0, 1], brake [0, 1], gear 0 | 1
 SPLITS = ("train", "val")
@@ -18,6 +21,8 @@ KEPT = "kept"
 
 # Of files: a picture of MAX_PIXELS is smaller, and a list in JSON takes some twenty times its bytes in memory.
 MAX_PICTURE_BYTES, MAX_JSON_BYTES = 64 * 1024 * 1024, 16 * 1024 * 1024
+# Of the time between two frames: this many times the median of its scene, and 1,000 s.
+MAX_GAP_STEPS, MAX_STEP_US = 10.0, 1_000_000_000
 MAX_NAME = 200  # bytes of a scene's name, which names folders; letters of a place
 
 ActionSource = Literal["can", "poses", "recorded"]
@@ -80,7 +85,7 @@ class SceneSource(ABC):
 
 def sorted_out(found: Sequence[Scene], files: Mapping[str, int]) -> tuple[dict[str, Scene], list[RouteVerdict]]:
     """Returns the usable scenes by route, and a verdict for each; `files` are the sizes of the tree's files by path."""
-    kept, verdicts = {}, []
+    kept, verdicts, lacking = {}, [], {}
     for scene in sorted(found, key=lambda scene: scene.route):
         there = sum(path in files for path in scene.files)
         for path in scene.files:
@@ -92,11 +97,25 @@ def sorted_out(found: Sequence[Scene], files: Mapping[str, int]) -> tuple[dict[s
             reason = "no_pictures"
         elif there < len(scene.files):
             reason = "pictures_missing"
+        else:
+            refuse_unordered(scene)
+            reason = "gap_in_time" if has_gap(scene.timestamps) else KEPT
+        if there < len(scene.files):
+            lacking[scene.name] = next(path for path in scene.files if path not in files)
         verdicts.append(RouteVerdict(scene.route, reason == KEPT, reason, len(scene.files)))
         if reason == KEPT:
-            refuse_unordered(scene)
             kept[scene.route] = scene
+    if lacking:
+        name, path = next(iter(lacking.items()))
+        log.warning("scenes are left out: pictures of theirs are not in the tree",
+                    scenes=len(lacking), scene=name, picture=f"{path!r:.200}")  # fmt: skip
     return kept, verdicts
+
+
+def has_gap(timestamps: Times) -> bool:
+    """Returns whether two neighbours of increasing timestamps (T,) are too far apart to be one drive's."""
+    steps = np.sort(np.diff(timestamps))
+    return bool(steps[-1] > min(MAX_GAP_STEPS * steps[(len(steps) - 1) // 2], MAX_STEP_US))
 
 
 def refuse_name(name: str) -> None:
