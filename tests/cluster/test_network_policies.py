@@ -81,7 +81,7 @@ def links() -> Iterator[PodLinks]:
         pytest.skip(reason)
     folders = ("minio/network-policy", "operator/network-policy", "runs/network-policy")
     policies = rendered(*folders, namespace=RELEASE, **VALUES)
-    assert {each["kind"] for each in policies} == {"NetworkPolicy"} and len(policies) == 6
+    assert {each["kind"] for each in policies} == {"NetworkPolicy"} and len(policies) == 8
     with PodLinks(PODS, policies) as made:
         yield made
 
