@@ -20,7 +20,7 @@ REMEDY = "create a new"
 KINDS_OF_STEPS = (EDIT, EDIT, EDIT, WRONG, FIXED)
 FREE = {
     RUN: {"suspend", "failurePolicy", "activeDeadlineSeconds", "pendingDeadlineSeconds", "ttlSecondsAfterFinished",
-          "cleanPodPolicy"},
+          "cleanPodPolicy", "closedLoop"},
     CACHE: {"source", "collections", "config", "build", "expectDigest", "retain"},
 }  # fmt: skip
 # A run that a deadline has ended stays ended, so these are only made longer. How a cache is built is of no account once
