@@ -5,6 +5,7 @@ Both are strict JSON, create-only, at most MAX_MANIFEST_BYTES, and name every ob
 
 import hashlib
 from collections.abc import Collection
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import FailFast, Field, StringConstraints, ValidationError
@@ -197,3 +198,9 @@ def is_bloated(data: bytes) -> bool:
 def sha256_hex(data: bytes) -> str:
     """Returns the SHA-256 of `data` as 64 hex digits."""
     return hashlib.sha256(data).hexdigest()
+
+
+def sha256_of_file(path: Path) -> str:
+    """Returns the SHA-256 of a file's bytes, read in pieces, as 64 hex digits; raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

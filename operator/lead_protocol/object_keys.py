@@ -166,6 +166,11 @@ class BuildKeys:
         return ControlKeys(self.namespace, self.uid)
 
 
+def instance_name(stage: str, seed: int) -> str:
+    """Returns what a stage instance is called in keys, folders and reports."""
+    return f"{stage}-s{seed}"
+
+
 @dataclass(frozen=True)
 class ControlKeys:
     """Keys of the operator's records of one resource, by UID: its key alone may write them."""
@@ -194,7 +199,7 @@ class ControlKeys:
 
     def attempts_prefix(self, stage: str, seed: int) -> str:
         """Prefix of the attempts of one stage instance that the operator has started."""
-        return f"{self.prefix}attempts/{stage}-s{seed}/"
+        return f"{self.prefix}attempts/{instance_name(stage, seed)}/"
 
     def attempt(self, stage: str, seed: int, number: int) -> str:
         """Key of the record that the operator has started this attempt."""
@@ -218,7 +223,7 @@ class ControlKeys:
 
     def done(self, stage: str, seed: int) -> str:
         """Key of the record that a stage instance has ended with its final checkpoint."""
-        return f"{self.prefix}done/{stage}-s{seed}.json"
+        return f"{self.prefix}done/{instance_name(stage, seed)}.json"
 
 
 @dataclass(frozen=True)
@@ -259,7 +264,7 @@ class ClosedLoopKeys:
     @property
     def prefix(self) -> str:
         """Prefix of everything of this stage instance, with the final slash."""
-        return f"{RunKeys(self.namespace, self.uid).closed_loop_prefix}{self.stage}-s{self.seed}/"
+        return f"{RunKeys(self.namespace, self.uid).closed_loop_prefix}{instance_name(self.stage, self.seed)}/"
 
     @property
     def manifests_prefix(self) -> str:
@@ -285,9 +290,14 @@ class InstanceKeys:
     seed: int
 
     @property
+    def name(self) -> str:
+        """Its name among the instances of its run, such as `train-s0`."""
+        return instance_name(self.stage, self.seed)
+
+    @property
     def prefix(self) -> str:
         """Prefix of everything of this stage instance, with the final slash."""
-        return f"{RunKeys(self.namespace, self.uid).prefix}{self.stage}-s{self.seed}/"
+        return f"{RunKeys(self.namespace, self.uid).prefix}{self.name}/"
 
     def attempt(self, number: int) -> str:
         """Key of the create-only fencing object of one attempt."""

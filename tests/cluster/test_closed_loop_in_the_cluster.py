@@ -103,14 +103,14 @@ def test_a_missing_image_and_a_hang_are_told_and_training_goes_on(installed: Ins
     patch(installed, everyEpochs=0, image="registry.invalid/carla:none")
     installed.kubectl("annotate", "trainingrun", RUN, "lead.dev/closed-loop=missing", "--overwrite")
 
-    def told(words: tuple[str, ...]) -> str:
+    def condition_with(words: tuple[str, ...]) -> str:
         text = conditions(installed.status("trainingrun", RUN)).get("ClosedLoop", "")
         return text if any(word in text for word in words) else ""
 
-    said = installed.wait_for("the missing image", lambda: told(("ImagePull", "ErrImage")))
-    assert said.startswith("Unknown") and "registry.invalid/carla:none" in said and "closedLoop.image" in said
+    shown = installed.wait_for("the missing image", lambda: condition_with(("ImagePull", "ErrImage")))
+    assert shown.startswith("Unknown") and "registry.invalid/carla:none" in shown and "closedLoop.image" in shown
     patch(installed, image=own, command=["sleep", "3600"], timeoutSeconds=15)
     installed.kubectl("delete", "pod", "-l", "lead.dev/role=closed-loop", "--wait=false")
-    installed.wait_for("the hang", lambda: told(("timeoutSeconds (15 s)",)))
+    installed.wait_for("the hang", lambda: condition_with(("timeoutSeconds (15 s)",)))
     status = installed.status("trainingrun", RUN)
     assert (status["phase"], status["restarts"]["total"]) == ("Running", 0), conditions(status)

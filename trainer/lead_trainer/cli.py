@@ -76,12 +76,13 @@ def _report(options: argparse.Namespace, error: TrainerError | StoreError, code:
 
         report_error(_sentence(options, error), exit_code=int(code))
     else:
-        print(f"{'' if code == ExitCode.STOPPED else 'error: '}{_sentence(options, error)}", file=sys.stderr)
+        text = _CONTROL.sub(lambda found: repr(found[0])[1:-1], _sentence(options, error))
+        print(f"{'' if code == ExitCode.STOPPED else 'error: '}{text}", file=sys.stderr)
 
 
 def _sentence(options: argparse.Namespace, error: TrainerError | StoreError) -> str:
     if not isinstance(error, StoreDenied):
-        return _CONTROL.sub(lambda found: repr(found[0])[1:-1], str(error))
+        return str(error)
     from lead_trainer.store_rights import refused
 
     named = getattr(options, "store", None)

@@ -101,7 +101,7 @@ class Server:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(waiting.wait(), min(left_s, 1.0))
         except ConnectionResetError:
-            pass
+            return response  # `break_connections` has cut it: its client begins another watch
         finally:
             self.connections.discard(response)
         return response

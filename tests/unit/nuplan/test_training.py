@@ -8,11 +8,11 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from lead_protocol.manifests import sha256_of_file
 from lead_testing.local_groups import newest_manifest, train_in_group
 from lead_trainer.commands.evaluate import evaluate_checkpoint
 from lead_trainer.commands.train import train_locally
 from lead_trainer.example_worlds.nuplan.tree import ExampleTree, write_example_tree
-from lead_trainer.local.trained_weights import sha256_of
 from lead_trainer.recipes.nuplan.config import NuplanConfig
 from lead_trainer.recipes.nuplan.config_values import KEYS
 from lead_trainer.recipes.nuplan.data_keys import TASKS
@@ -68,7 +68,7 @@ def test_n_39_data_and_results_lie_where_the_guide_has_them_and_the_newest_weigh
     assert (found.data_root, found.logdir) == ("data/nuplan_mini", "checkpoints/nuplan")
     weights, manifest = max(run.glob("model_*.pth")), newest_manifest(run)
     assert manifest.epoch == 2 and weights.name == manifest.parts["model"] == "model_0001.pth"
-    assert sha256_of(weights) == manifest.files[weights.name].sha256
+    assert sha256_of_file(weights) == manifest.files[weights.name].sha256
 
 
 def test_n_41_n_50_and_n_58_a_file_alone_gives_the_logged_numbers_and_a_report(run: Path) -> None:

@@ -4,7 +4,6 @@ The results are of another program and hostile until they were read. They are up
 create-only manifest that names attempt and pod: an evaluation exists when it does.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -18,7 +17,7 @@ from lead_protocol.closed_loop_record import FILES, MAX_CLOSED_LOOP_BYTES, SUMMA
 from lead_protocol.exit_codes import ExitCode
 from lead_protocol.job import ClosedLoopJob
 from lead_protocol.job_access import job_access
-from lead_protocol.manifests import StoredObject, sha256_hex
+from lead_protocol.manifests import StoredObject, sha256_hex, sha256_of_file
 from lead_protocol.store.object_store import ObjectStore, StoreError
 from lead_trainer.closed_loop.result_folder import Evaluation, read_results, regular_files
 from lead_trainer.commands.export import export_checkpoint
@@ -86,7 +85,7 @@ def publish(job: ClosedLoopJob, store: ObjectStore, environ: Mapping[str, str]) 
     files = {}
     for path in regular_files(folder):
         name = path.relative_to(folder).as_posix()
-        stored = StoredObject(key=f"{prefix}{ARTEFACTS}{name}", size=path.stat().st_size, sha256=_sha256(path))
+        stored = StoredObject(key=f"{prefix}{ARTEFACTS}{name}", size=path.stat().st_size, sha256=sha256_of_file(path))
         if not waiting.call(store.create_file, stored.key, path, sha256=stored.sha256):
             raise BadData(f"{stored.key} is in the store already, with other content; who else writes there?")
         files[name] = stored.model_dump()
@@ -146,11 +145,6 @@ def _put(store: ObjectStore, waiting: RetryBudget, key: str, document: object) -
     if not waiting.call(store.create, key, data):
         raise BadData(f"{key} is in the store already, with other content; who else writes there?")
     return StoredObject(key=key, size=len(data), sha256=sha256_hex(data))
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _budget() -> RetryBudget:

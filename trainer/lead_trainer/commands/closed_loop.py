@@ -29,7 +29,7 @@ class _Newest:
 
     @property
     def folder(self) -> str:
-        return f"{FOLDER}/{self.keys.stage}-s{self.keys.seed}/{self.manifest.epoch:04d}"
+        return f"{FOLDER}/{self.keys.name}/{self.manifest.epoch:04d}"
 
 
 def closed_loop(

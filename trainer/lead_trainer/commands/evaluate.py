@@ -16,6 +16,7 @@ import torch
 from rich.console import Console
 
 from lead_protocol import environment
+from lead_protocol.manifests import sha256_of_file
 from lead_protocol.store.folder import FolderStore
 from lead_trainer.contract.benchmark import Evaluated
 from lead_trainer.contract.installed import recipe_names
@@ -35,7 +36,7 @@ from lead_trainer.local.foreign_document import recipes_of
 from lead_trainer.local.job import build_cache, cache_store, dataset_runs, local_job
 from lead_trainer.local.named_view import config_beside
 from lead_trainer.local.run import LocalRun, installed_recipe
-from lead_trainer.local.trained_weights import checkpoint_of, sha256_of
+from lead_trainer.local.trained_weights import checkpoint_of
 from lead_trainer.recipes.backbone_file import STORE_MARK
 from lead_trainer.recipes.local_runs import collections_of
 from lead_trainer.report.console import open_log
@@ -66,7 +67,7 @@ def evaluate_checkpoint(
         raise BadConfig(f"--split: found {split}, expected {' or '.join(splits)}: those of recipe {run.recipe.name}")
     if benchmark is None and submission is not None:
         raise BadConfig(f"--submission: recipe {run.recipe.name} has no challenge; remove it")
-    sha256 = sha256_of(weights)
+    sha256 = sha256_of_file(weights)
     trained = checkpoint_of(weights, sha256)
     # A benchmark measures by itself; what its run logged is measured as well where there is something to compare with.
     wanted = benchmark is None or (split == VALIDATION_SPLIT and trained is not None)

@@ -32,7 +32,7 @@ def hold_lock(logdir: Path, instance: InstanceKeys) -> None:
     """
     make_logdir(logdir)
     make_logdir(logdir / PRIVATE_FOLDER)
-    path = (logdir / PRIVATE_FOLDER / f"{instance.stage}-s{instance.seed}.lock").resolve()
+    path = (logdir / PRIVATE_FOLDER / f"{instance.name}.lock").resolve()
     if path in _LOCKS:
         return
     lock = path.open("a")

@@ -88,7 +88,7 @@ class NamedView:
 
     @property
     def _shown(self) -> ShownFiles:
-        key = f"shown-{self.keys.stage}-s{self.keys.seed}.json"  # runs of several kinds and seeds may share the folder
+        key = f"shown-{self.keys.name}.json"  # runs of several kinds and seeds may share the folder
         return ShownFiles(self.logdir, self.objects, self.store, key)
 
 

@@ -1,11 +1,11 @@
 """Settings that a run without a cluster rejects, because it would not do what its user asked for."""
 
-import hashlib
 from pathlib import Path
 
 import structlog
 
 from lead_protocol.checkpoint_retention import ranked
+from lead_protocol.manifests import sha256_of_file
 from lead_protocol.store.folder import FolderStore
 from lead_trainer.engine.checkpoints.instances import instance_manifests
 from lead_trainer.engine.checkpoints.manifest_listing import manifest_keys
@@ -38,7 +38,7 @@ def refuse_other_weights(run: LocalRun, store: FolderStore) -> None:
         return
     there = sorted(path for path in before if path.is_file())
     own = {stored.sha256 for manifest in manifests for stored in manifest.files.values()}
-    if _sha256(now) in own | {_sha256(path) for path in there}:
+    if sha256_of_file(now) in own | {sha256_of_file(path) for path in there}:
         return
     if there:
         raise BadConfig(
@@ -75,13 +75,8 @@ def refuse_older_checkpoint(run: LocalRun, store: FolderStore) -> None:
     shown = shown_names(run.config, newest.epoch - 1, True, is_best)
     if file.parent.resolve() == run.logdir.resolve() and file.name in shown:
         return
-    if _sha256(file) not in {stored.sha256 for stored in newest.files.values()}:
+    if sha256_of_file(file) not in {stored.sha256 for stored in newest.files.values()}:
         raise BadConfig(
             f"resume: {run.keys.resume} is not the checkpoint of epoch {newest.epoch}, from which the run goes on; "
             "leave resume out to go on, or give load_file, with a new logdir, to begin a run from these weights"
         )
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -62,7 +62,7 @@ class LocalRun:
     @property
     def scratch_folder(self) -> Path:
         """Where it works on files; runs that share a logdir would empty each other's."""
-        return self.logdir / PRIVATE_FOLDER / "scratch" / f"{self.instance.stage}-s{self.instance.seed}"
+        return self.logdir / PRIVATE_FOLDER / "scratch" / self.instance.name
 
     @property
     def _kind(self) -> str:
@@ -73,13 +73,14 @@ class LocalRun:
 def local_run(arguments: Sequence[str], config_files: Sequence[Path], environ: Mapping[str, str]) -> LocalRun:
     """Resolves every source of configuration; raises BadConfig naming the key and who is wrong."""
     sources = read_sources(arguments, config_files, environ)
-    recipe = installed_recipe(str(sources.merged().get("recipe", DEFAULT_RECIPE)))
+    merged = sources.merged()
+    recipe = installed_recipe(str(merged.get("recipe", DEFAULT_RECIPE)))
     sources = replace(sources, files=[
         dict(recipe.keys.from_document(keys)) if path.suffix == ".json" else keys
         for path, keys in zip(config_files, sources.files, strict=True)
     ])  # fmt: skip
     given = _given(sources, recipe)
-    if "recipe" not in sources.merged():
+    if "recipe" not in merged:
         _refuse_keys_of_another_recipe(given, recipe)
     resolved = resolve(given, key_names(recipe.config_model))
     logdir = _default(recipe, "logdir") or ""

@@ -1,13 +1,10 @@
 """Which checkpoint of the run beside them weights are of: what it logged, and the data it was trained on."""
 
-import hashlib
 from pathlib import Path
 
 from lead_protocol.manifests import CheckpointManifest
 from lead_trainer.engine.checkpoints.instances import instance_manifests, instances
 from lead_trainer.local.store import NAMESPACE, PRIVATE_FOLDER, UID, store_in
-
-_CHUNK = 1 << 20
 
 
 def checkpoint_of(weights: Path, sha256: str) -> CheckpointManifest | None:
@@ -20,12 +17,3 @@ def checkpoint_of(weights: Path, sha256: str) -> CheckpointManifest | None:
             if any(stored.sha256 == sha256 for stored in manifest.files.values()):
                 return manifest
     return None
-
-
-def sha256_of(path: Path) -> str:
-    """Returns the digest of a file's bytes, read in pieces."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()

@@ -82,7 +82,7 @@ class EventMirror:
         return name if isinstance(name, str) and _NAME.fullmatch(name) else ""
 
     def _fetch(self, keys: InstanceKeys) -> int:
-        folder = self._folder / self._shown[keys.uid] / f"{keys.stage}-s{keys.seed}"
+        folder = self._folder / self._shown[keys.uid] / keys.name
         return sum(self._append(info, folder) for info in self._store.list(keys.tensorboard_prefix))
 
     def _append(self, info: ObjectInfo, folder: Path) -> int:

@@ -266,10 +266,10 @@ class _Loop:
         step = ClosedLoopStep(status, self._finding(status, compared), deletes=deletes)
         if drive.phase == DRIVING:
             return self._going_on(step, drive, mine)
-        target, violations = self._next(status), closed_loop_violations(self.run, self.settings)
+        target = self._next(status)
         if target is None or self.run.suspend:
             return step
-        if violations:
+        if violations := closed_loop_violations(self.run, self.settings):
             text = explain(self.run.identity, violations)
             return replace(step, finding=Finding(Condition.CLOSED_LOOP, False, NOT_ALLOWED, text))
         waits = any(not pod.terminal for pod in others) or self.observed.store_error or self.observed.profile_error

@@ -4,7 +4,6 @@ The commit is that of a checkpoint: files first, then one create-only manifest, 
 report and as the stage's end, so a second attempt, the operator and retention treat it as any final checkpoint.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from lead_protocol.manifests import CheckpointManifest
+from lead_protocol.manifests import CheckpointManifest, sha256_of_file
 from lead_trainer.contract.benchmark import Evaluated
 from lead_trainer.contract.reports import VALIDATION
 from lead_trainer.engine.attempt.given import Attempt
@@ -178,7 +177,7 @@ def _written(opened: OpenedStage, weights: Weights, state: TrainState, found: Va
     config_json = json.dumps(start.config_json, indent=2, sort_keys=True)
     (folder / "config.json").write_text(f"{config_json}\n", encoding="utf-8")
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.name: _staged(path) for path in files}
+    return {path.name: StagedFile(path, path.stat().st_size, sha256_of_file(path)) for path in files}
 
 
 def _benchmark(opened: OpenedStage, weights: Weights, state: TrainState, split: str, folder: Path) -> Any:
@@ -197,8 +196,3 @@ def _benchmark(opened: OpenedStage, weights: Weights, state: TrainState, split: 
             caches=lambda collections: opened.start.caches,
         )
     )
-
-
-def _staged(path: Path) -> StagedFile:
-    data = path.read_bytes()
-    return StagedFile(path, len(data), hashlib.sha256(data).hexdigest())

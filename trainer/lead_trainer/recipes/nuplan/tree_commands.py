@@ -5,12 +5,12 @@ in the format of `sha256sum`.
 """
 
 import argparse
-import hashlib
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from lead_protocol.manifests import sha256_of_file
 from lead_trainer.contract.raw_data import Scan
 from lead_trainer.data.source_tree import FolderTree
 from lead_trainer.errors import BadConfig, BadData, TrainerError, exit_code_of
@@ -90,8 +90,7 @@ def check_sums(root: Path, listed: Path) -> int:
         file = root / found[2]
         if not file.is_file():
             raise BadData(f"file {file} is missing; fetch it again")
-        with file.open("rb") as opened:
-            digest = hashlib.file_digest(opened, "sha256").hexdigest()
+        digest = sha256_of_file(file)
         if digest != found[1]:
             raise BadData(f"file {file}: found sha256 {digest}, expected {found[1]}; fetch it again")
     return len(lines)
