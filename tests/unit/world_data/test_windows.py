@@ -1,6 +1,6 @@
 """Which windows there are, what one holds, which of them an epoch draws, and what is done to one at random."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from lead_trainer.data.cache_reader import CacheReader
 from lead_trainer.data.loader import Loader
 from lead_trainer.data.packed_backend import PackedBackend
 from lead_trainer.errors import BadConfig
-from lead_trainer.recipes.world.augment import Draw, changed, draw, steered
+from lead_trainer.recipes.world.augment import Draw, Frame, FrameMemory, changed, draw, steered
 from lead_trainer.recipes.world.curriculum import by_difficulty, drawn, phase_of
 from lead_trainer.recipes.world.data_keys import AugmentationKeys, CurriculumKeys, ReadsWindows
 from lead_trainer.recipes.world.dataset import WindowSamples, training_samples, validation_samples
@@ -28,6 +28,12 @@ T, HEIGHT, WIDTH, KEYFRAMES = 4, 32, 48, 8
 def pictures(samples: WindowSamples, index: int, epoch: int = 0) -> npt.NDArray[np.uint8]:
     """The window's frames (T, 3, H, W)."""
     return np.asarray(samples.load(index, epoch)["images"])
+
+
+def all_changed(frames: Sequence[Frame] | npt.NDArray[np.uint8], chosen: Draw) -> npt.NDArray[np.uint8]:
+    """Frames (T, H, W, 3) as `changed` yields them, each in the same memory."""
+    memory = FrameMemory((len(frames), *frames[0].shape))
+    return np.stack([frame.copy() for frame in changed(frames, chosen, memory)])
 
 
 def both(cache: CacheReader, config: ReadsWindows) -> tuple[WindowSamples, WindowSamples]:
@@ -92,9 +98,9 @@ def test_w_37_one_draw_changes_all_frames_of_a_window_alike(cache: CacheReader, 
     plain, _ = both(cache, a_config(**STILL))
     frames = list(pictures(plain, 3).transpose(0, 2, 3, 1))
     chosen = draw(AugmentationKeys(), 7, 0, 3)
-    alike = np.stack(changed([frames[0]] * T, chosen))
+    alike = all_changed([frames[0]] * T, chosen)
     assert (alike == alike[0]).all() and (alike[0] != frames[0]).any()
-    assert (pictures(training, 3) == np.stack(changed(frames, chosen)).transpose(0, 3, 1, 2)).all()
+    assert (pictures(training, 3) == all_changed(frames, chosen).transpose(0, 3, 1, 2)).all()
     assert (pictures(training, 3, 0) == pictures(training, 3, 0)).all()
     assert (pictures(training, 3, 0) != pictures(training, 3, 1)).any()
 
@@ -103,7 +109,7 @@ def test_brightness_and_contrast_are_those_of_the_whole_windows_mean() -> None:
     frames = np.random.default_rng(0).integers(0, 256, (T, HEIGHT, WIDTH, 3), np.uint8)
     chosen = Draw(scale=1.0, down=0.0, right=0.0, flip=False, brightness=1.1, contrast=0.8)
     wanted = ((frames - frames.mean()) * 0.8 + frames.mean()) * 1.1
-    found = np.stack(changed(list(frames), chosen))
+    found = all_changed(frames, chosen)
     assert np.abs(found - np.clip(wanted, 0, 255)).max() <= 0.5 + 1e-9
 
 
@@ -112,10 +118,10 @@ def test_w_37_a_mirror_negates_the_steering_and_nothing_else() -> None:
     frames = np.random.default_rng(0).integers(0, 256, (T, HEIGHT, WIDTH, 3), np.uint8)
     actions = np.random.default_rng(1).random((T - 1, 4), np.float32)
     chosen = draw(keys, 1)
-    mirrored, turned = changed(list(frames), chosen), steered(actions, chosen)
-    assert (np.stack(mirrored) == frames[:, :, ::-1]).all()
+    mirrored, turned = all_changed(frames, chosen), steered(actions, chosen)
+    assert (mirrored == frames[:, :, ::-1]).all()
     assert (turned[:, 0] == -actions[:, 0]).all() and (turned[:, 1:] == actions[:, 1:]).all()
-    assert (np.stack(changed(mirrored, chosen)) == frames).all() and (steered(turned, chosen) == actions).all()
+    assert (all_changed(mirrored, chosen) == frames).all() and (steered(turned, chosen) == actions).all()
 
 
 def test_validation_is_without_chance(cache: CacheReader, a_config: Config) -> None:

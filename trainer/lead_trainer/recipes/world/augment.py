@@ -1,6 +1,6 @@
 """One random change of a whole window: the same part, mirror, brightness and contrast for each of its frames."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import cv2
@@ -27,6 +27,16 @@ class Draw:
     contrast: float
 
 
+class FrameMemory:
+    """Memory for the frames of a window (T, H, W, 3), used again: fresh pages cost more than what is done in them."""
+
+    def __init__(self, shape: tuple[int, int, int, int]) -> None:
+        self.shape = shape
+        self.window = np.empty(shape, np.uint8)
+        # Of one frame, which stay in the processor's cache.
+        self.read, self.resized, self.shown = np.empty((3, *shape[1:]), np.uint8)
+
+
 def draw(keys: AugmentationKeys, *seeds: int) -> Draw:
     """Returns what `seeds` draw, and nothing else decides."""
     scale, down, right, flip, light, contrast = (unit_float(*seeds, STREAM, number) for number in range(6))
@@ -41,22 +51,40 @@ def draw(keys: AugmentationKeys, *seeds: int) -> Draw:
     )
 
 
-def changed(frames: Sequence[Frame], chosen: Draw) -> Sequence[Frame]:
-    """Returns a window's frames (H, W, 3) with the same done to each of them; they are not written to."""
-    height, width = frames[0].shape[:2]
+def changed(frames: Iterable[Frame], chosen: Draw, memory: FrameMemory) -> Iterator[Frame]:
+    """Yields a window's frames (H, W, 3) with the same done to each; one is valid until the next is asked for.
+
+    A frame of `frames` is read before the next is taken, and not written to.
+    """
+    if (chosen.brightness, chosen.contrast) == (1.0, 1.0):
+        for frame in frames:
+            yield _placed(frame, chosen, memory, memory.shown)
+        return
+    total = 0.0
+    for frame, place in zip(frames, memory.window, strict=True):
+        total += sum(cv2.sumElems(_placed(frame, chosen, memory, place)))
+    mean = total / memory.window.size
+    levels = (np.arange(256, dtype=np.float64) - mean) * chosen.contrast + mean
+    table = np.clip(np.rint(levels * chosen.brightness), 0, 255).astype(np.uint8)
+    for place in memory.window:
+        cv2.LUT(place, table, dst=memory.shown)
+        yield memory.shown
+
+
+def _placed(frame: Frame, chosen: Draw, memory: FrameMemory, place: Frame) -> Frame:
+    """Writes the part of a frame, as large as the whole and mirrored or not, to `place`; returns that."""
+    height, width = frame.shape[:2]
     rows, columns = max(1, round(height * chosen.scale)), max(1, round(width * chosen.scale))
     if (rows, columns) != (height, width):
         top, left = round((height - rows) * chosen.down), round((width - columns) * chosen.right)
-        parts = [frame[top : top + rows, left : left + columns] for frame in frames]
-        frames = [_u8(cv2.resize(part, (width, height), interpolation=cv2.INTER_LINEAR)) for part in parts]
+        resized = memory.resized if chosen.flip else place
+        part = frame[top : top + rows, left : left + columns]
+        frame = _u8(cv2.resize(part, (width, height), dst=resized, interpolation=cv2.INTER_LINEAR))
     if chosen.flip:
-        frames = [_u8(cv2.flip(frame, 1)) for frame in frames]
-    if (chosen.brightness, chosen.contrast) != (1.0, 1.0):
-        mean = sum(sum(cv2.sumElems(frame)) for frame in frames) / (len(frames) * frames[0].size)
-        levels = (np.arange(256, dtype=np.float64) - mean) * chosen.contrast + mean
-        table = np.clip(np.rint(levels * chosen.brightness), 0, 255).astype(np.uint8)
-        frames = [_u8(cv2.LUT(frame, table)) for frame in frames]
-    return frames
+        cv2.flip(frame, 1, dst=place)
+    elif frame is not place:
+        np.copyto(place, frame)
+    return place
 
 
 def steered(actions: Float32, chosen: Draw) -> Float32:

@@ -5,7 +5,7 @@ it uses again, and channels are separated straight into the batch.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from lead_trainer.data.jpeg_picture import EncodedPixels, JpegPicture, stored_picture
 from lead_trainer.errors import BadData
-from lead_trainer.recipes.world.augment import Draw, changed
+from lead_trainer.recipes.world.augment import Draw, FrameMemory, changed
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -40,22 +40,26 @@ class WindowPictures(EncodedPixels):
     def write_into(self, pixels: Pixels) -> None:
         """Decodes into a contiguous array of this shape; raises BadData for a JPEG that is broken."""
         memory = _own_memory((self.shape[0], *self.shape[2:], 3))
-        for picture, place in zip(self.pictures, memory, strict=True):
+        frames = self._decoded(memory.read)
+        for frame, place in zip(changed(frames, self.chosen, memory) if self.chosen else frames, pixels, strict=True):
+            cv2.split(frame, list(place))
+
+    def _decoded(self, place: Pixels) -> Iterator[Pixels]:
+        """Yields the pictures one after the other in the same memory."""
+        for picture in self.pictures:
             if isinstance(picture, JpegPicture):
                 picture.write_into(place)
+                yield place
             else:
-                place[...] = picture
-        frames = list(memory)
-        for frame, place in zip(changed(frames, self.chosen) if self.chosen else frames, pixels, strict=True):
-            cv2.split(frame, list(place))
+                yield picture
 
 
 _OF_THREAD = threading.local()
 
 
-def _own_memory(shape: tuple[int, int, int, int]) -> Pixels:
-    """Returns memory that this thread has for pictures (T, height, width, 3); the next call writes it again."""
-    memory: Pixels | None = getattr(_OF_THREAD, "memory", None)
+def _own_memory(shape: tuple[int, int, int, int]) -> FrameMemory:
+    """Returns memory that this thread has for frames (T, height, width, 3); the next call writes it again."""
+    memory: FrameMemory | None = getattr(_OF_THREAD, "memory", None)
     if memory is None or memory.shape != shape:
-        memory = _OF_THREAD.memory = np.empty(shape, np.uint8)
+        memory = _OF_THREAD.memory = FrameMemory(shape)
     return memory
